@@ -1,0 +1,1 @@
+"""From evidence to a recommendation, or to a plain no measurable difference."""

@@ -1,0 +1,1 @@
+"""Content-addressed wheels and layers on disk."""

@@ -1,0 +1,1 @@
+"""Bases, virtualenvs and images, made from local files alone."""

@@ -1,0 +1,1 @@
+"""The knowledge base in SQLite: the record of everything observed."""

@@ -1,0 +1,1 @@
+"""Somewhere to run inspections."""

@@ -1,0 +1,1 @@
+"""Package indexes: what they offer, and its metadata."""

@@ -1,0 +1,1 @@
+"""What an indicator declares, and what its output means."""

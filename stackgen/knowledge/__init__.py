@@ -1,0 +1,1 @@
+"""The knowledge graph: a networkx view of what was observed."""

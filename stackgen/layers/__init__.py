@@ -1,0 +1,1 @@
+"""What goes into which layer of an image, and in which order."""

@@ -1,0 +1,1 @@
+"""Lock formats of other tools, read and written as text."""

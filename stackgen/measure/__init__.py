@@ -1,0 +1,1 @@
+"""Blocks, effects and controls: what may be said from observations."""

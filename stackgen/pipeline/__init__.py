@@ -1,0 +1,1 @@
+"""Explore, advise, nightly: the only place where the stages meet."""

@@ -1,0 +1,1 @@
+"""The exact space of stacks that requirements allow on a target."""

@@ -1,0 +1,110 @@
+"""What the observations allow us to say."""
+
+from dataclasses import dataclass
+from enum import Enum
+
+from stackgen.values.identity import CampaignId, IndicatorId, MachineId, StackId, content_id
+from stackgen.values.packages import Lock
+
+
+class Verdict(str, Enum):
+    """What an effect's interval says, decided in this order (MEASUREMENT.md)."""
+
+    EQUIVALENT = "equivalent"
+    FASTER = "faster"
+    SLOWER = "slower"
+    INCONCLUSIVE = "inconclusive"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Effect:
+    """How much faster A is than B on one indicator, from within-block contrasts alone.
+
+    ratio: time of B over time of A, so above 1 means that A is faster.
+    low, high: the interval of the ratio; 0 and infinity where too few blocks allow none.
+    blocks: how many blocks held both.
+    smallest_detectable: the smallest ratio above 1 that this evidence could have shown.
+    """
+
+    a: StackId
+    b: StackId
+    indicator_id: IndicatorId
+    ratio: float
+    low: float
+    high: float
+    blocks: int
+    verdict: Verdict
+    smallest_detectable: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Campaign:
+    """One run of explore, compare or nightly.
+
+    request: canonical JSON of what was asked for, so that a rerun finds its campaign.
+    """
+
+    kind: str
+    request: str
+    seed: int
+    machine_id: MachineId
+    stackgen_version: str
+
+    @property
+    def id(self) -> CampaignId:
+        """Return the digest of the whole plan; the same plan goes on with the same campaign."""
+        return CampaignId(
+            content_id("campaign", [self.kind, self.request, self.seed, self.machine_id])
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Control:
+    """An inspection pair whose answer is known: it must show no difference.
+
+    p_value: of the paired test; None while there are too few blocks.
+    """
+
+    name: str
+    blocks: int
+    p_value: float | None
+    failed: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ranked:
+    """One row of a ranking.
+
+    effects: against the reference, one per indicator; empty for the reference itself.
+    best: whether nothing measured is distinguishable from the best and this stack.
+    """
+
+    stack_id: StackId
+    label: str
+    effects: tuple[Effect, ...]
+    is_reference: bool = False
+    best: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """One package that an advice would change; None where it is absent on that side."""
+
+    name: str
+    current: str | None
+    recommended: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Advice:
+    """A recommended lock with its evidence, or a plain "no measurable difference".
+
+    lock: what is recommended; None where nothing is measurably faster.
+    same_machine: whether the evidence was measured on the machine that asks.
+    """
+
+    lock: Lock | None
+    changes: tuple[Change, ...]
+    effects: tuple[Effect, ...]
+    caveats: tuple[str, ...]
+    same_machine: bool

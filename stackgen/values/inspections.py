@@ -1,0 +1,235 @@
+"""One process that ran one indicator on one stack, from its plan to its result."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from enum import Enum
+
+from stackgen.errors import MeasurementError
+from stackgen.values.identity import (
+    CampaignId,
+    IndicatorId,
+    InspectionId,
+    MachineId,
+    StackId,
+    content_id,
+)
+from stackgen.values.stacks import Environment
+
+
+class Outcome(str, Enum):
+    """How an inspection ended. Everything but OK is knowledge too."""
+
+    OK = "ok"
+    UNSUPPORTED = "unsupported"
+    DOWNLOAD_FAILED = "download_failed"
+    HASH_MISMATCH = "hash_mismatch"
+    BUILD_FAILED = "build_failed"
+    IMPORT_FAILED = "import_failed"
+    CRASHED = "crashed"
+    TIMEOUT = "timeout"
+    OUT_OF_MEMORY = "out_of_memory"
+    INVALID_OUTPUT = "invalid_output"
+    ENGINE_LOST = "engine_lost"
+
+    @property
+    def is_infrastructure(self) -> bool:
+        """Return whether trying again may help; a package's own fault never goes away by itself."""
+        return self in (Outcome.DOWNLOAD_FAILED, Outcome.ENGINE_LOST)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parameter:
+    """A parameter that an indicator declares.
+
+    type: ``int``, ``float`` or ``str``.
+    allowed: the values that it takes; empty where any value of the type will do.
+    """
+
+    name: str
+    type: str
+    default: str
+    allowed: tuple[str, ...] = ()
+    help: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Indicator:
+    """A script that measures one thing, as it declares itself.
+
+    name: such as ``tensorflow/matmul``, also its path below ``pis/`` without ``.py``.
+    component: the package whose speed it shows (``tensorflow``, ``numpy``, ``python``).
+    sha256: of the script and of the harness that runs it.
+    path: the script on this machine.
+    unit: of the work counted per second, such as ``FLOP`` or ``byte``; "" where time is all.
+    one_shot: the operation can happen only once in a process (an import).
+    """
+
+    name: str
+    component: str
+    summary: str
+    sha256: str
+    path: str
+    unit: str = ""
+    one_shot: bool = False
+    timeout_s: float = 300.0
+    parameters: tuple[Parameter, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IndicatorCall:
+    """An indicator with a value for each of its parameters.
+
+    arguments: sorted (parameter, value) pairs, all of them, defaults included.
+    """
+
+    indicator: Indicator
+    arguments: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def id(self) -> IndicatorId:
+        """Return the digest of name, source and arguments: equal ids may be compared."""
+        pairs = [list(pair) for pair in self.arguments]
+        return IndicatorId(
+            content_id("indicator", [self.indicator.name, self.indicator.sha256, pairs])
+        )
+
+    @property
+    def label(self) -> str:
+        """Return what a person calls it: ``tensorflow/matmul size=512``."""
+        return " ".join([self.indicator.name, *(f"{k}={v}" for k, v in self.arguments)])
+
+
+class Role(str, Enum):
+    """What an inspection is for in its block."""
+
+    REFERENCE = "reference"
+    TWIN = "twin"  # the reference once more: the A/A control
+    CHALLENGER = "challenger"
+    CALIBRATION = "calibration"  # outside of blocks: finds the number of loops, or tries an import
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """What an inspection may use.
+
+    threads: given to the indicator and set in the variables of OpenMP, MKL and OpenBLAS.
+    cpus: numbers of the CPUs that it may run on; empty means all.
+    """
+
+    threads: int
+    cpus: tuple[int, ...] = ()
+    timeout_s: float = 300.0
+    memory_bytes: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InspectionPlan:
+    """One process to be run.
+
+    loops: operations per sample, or None to calibrate (and to report what was found).
+    samples: how many samples are kept; fixed, since the minimum depends on it.
+    block: number of the block within the campaign, from 1; 0 outside of blocks.
+    position: place within the block, from 0.
+    """
+
+    environment: Environment
+    call: IndicatorCall
+    campaign_id: CampaignId
+    limits: Limits
+    block: int = 0
+    position: int = 0
+    role: Role = Role.CHALLENGER
+    loops: int | None = None
+    samples: int = 30
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadedDistribution:
+    """A distribution that the indicator's process had loaded when it ended.
+
+    compiled: whether a shared library of it was loaded.
+    """
+
+    name: str
+    version: str
+    compiled: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Observation:
+    """What an inspection yields.
+
+    values_s: seconds per operation, shape (n,), n >= 1, in run order, without warm-ups.
+    loops: operations per sample, at least 1.
+    work: FLOP or bytes per operation (see the indicator's unit), or None.
+    steady: whether the halves of the warm-up agreed in the end.
+    checksum: of the operation's result, or None.
+    circumstances: sorted (name, value) pairs read around the samples.
+    """
+
+    values_s: tuple[float, ...]
+    loops: int
+    work: float | None = None
+    steady: bool = True
+    checksum: float | None = None
+    peak_memory_bytes: int | None = None
+    circumstances: tuple[tuple[str, str], ...] = ()
+    loaded: tuple[LoadedDistribution, ...] = ()
+
+    def __post_init__(self) -> None:
+        if not self.values_s or any(not 0 < v < math.inf for v in self.values_s):
+            raise MeasurementError(
+                f"unusable values: {list(self.values_s)[:5]}",
+                why="each value must be a positive, finite number of seconds",
+                fix="run the indicator by hand and read its output (stackgen pis shows its path)",
+            )
+
+    @property
+    def best_s(self) -> float:
+        """Return the fastest sample: the statistic that blocks compare (MEASUREMENT.md)."""
+        return min(self.values_s)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Inspection:
+    """How one planned process ended.
+
+    started_at: ISO 8601 in UTC.
+    log: the end of what the process printed.
+    unenforced: limits that this executor could not set here, in words.
+    """
+
+    stack_id: StackId
+    machine_id: MachineId
+    indicator_id: IndicatorId
+    campaign_id: CampaignId
+    block: int
+    position: int
+    role: Role
+    outcome: Outcome
+    started_at: str
+    duration_s: float
+    observation: Observation | None = None
+    log: str = ""
+    unenforced: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if (self.outcome is Outcome.OK) != (self.observation is not None):
+            raise ValueError("an inspection has an observation exactly when it is ok")
+
+    @property
+    def id(self) -> InspectionId:
+        """Return the digest of everything that was seen."""
+        return InspectionId(content_id("inspection", _plain(self)))
+
+
+def _plain(value: object) -> object:
+    """Return a value as nested lists of JSON's own types."""
+    if isinstance(value, Enum):
+        return value.value
+    if isinstance(value, str | int | float) or value is None:
+        return value
+    if isinstance(value, Sequence):
+        return [_plain(item) for item in value]
+    return [_plain(getattr(value, field.name)) for field in fields(value)]  # type: ignore[arg-type]

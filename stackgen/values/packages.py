@@ -1,0 +1,158 @@
+"""What an index offers, what a target takes, and one complete resolution of both."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+
+from stackgen.values.identity import LockId, content_id
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Target:
+    """What decides which artifacts fit: read off a base, never guessed.
+
+    python: the full version, such as ``3.11.2``.
+    markers: the PEP 508 environment as sorted (name, value) pairs.
+    tags: the wheel tags that fit, most preferred first (``cp311-cp311-manylinux_2_36_x86_64``).
+    """
+
+    python: str
+    markers: tuple[tuple[str, str], ...]
+    tags: tuple[str, ...]
+
+    @property
+    def python_minor(self) -> str:
+        """Return the version without its patch level, such as ``3.11``."""
+        return ".".join(self.python.split(".")[:2])
+
+    @property
+    def environment(self) -> Mapping[str, str]:
+        """Return the PEP 508 environment as a mapping."""
+        return MappingProxyType(dict(self.markers))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Artifact:
+    """One file of a release: a wheel or an sdist.
+
+    name: PEP 503 normalised.
+    version: PEP 440 normalised, with a local part where there is one.
+    sha256: 64 hexadecimal digits; "" where an index states none (then it cannot be locked).
+    url: where to get it, without credentials; ``file:`` URLs are allowed.
+    index: the name under which the index was configured, without credentials.
+    size: bytes, or None where the index does not say.
+    uploaded: ISO 8601, or None where the index does not say.
+    yanked: None, or the reason given (perhaps "").
+    """
+
+    name: str
+    version: str
+    filename: str
+    sha256: str
+    url: str
+    index: str
+    size: int | None = None
+    requires_python: str | None = None
+    uploaded: str | None = None
+    yanked: str | None = None
+
+    @property
+    def is_wheel(self) -> bool:
+        """Return whether this is a wheel (anything else is an sdist)."""
+        return self.filename.endswith(".whl")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Metadata:
+    """The part of a wheel's METADATA that resolution needs (raw PEP 508 lines)."""
+
+    requires_dist: tuple[str, ...]
+    requires_python: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Release:
+    """One version of a package, with the artifact that the target would select."""
+
+    artifact: Artifact
+    requires_dist: tuple[str, ...]
+
+    @property
+    def name(self) -> str:
+        """Return the normalised name of the package."""
+        return self.artifact.name
+
+    @property
+    def version(self) -> str:
+        """Return the normalised version."""
+        return self.artifact.version
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Exclusion:
+    """A version that an index has and the target cannot take, and why, in plain words."""
+
+    name: str
+    version: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lock:
+    """One complete resolution: every package pinned and hashed, sorted by name."""
+
+    artifacts: tuple[Artifact, ...]
+
+    def __post_init__(self) -> None:
+        names = [artifact.name for artifact in self.artifacts]
+        if names != sorted(set(names)):
+            raise ValueError("a lock holds each package once, sorted by name")
+
+    @property
+    def id(self) -> LockId:
+        """Return the digest of names, versions and hashes."""
+        pins = [[a.name, a.version, a.sha256] for a in self.artifacts]
+        return LockId(content_id("lock", pins))
+
+    @property
+    def versions(self) -> Mapping[str, str]:
+        """Return the pinned version of each package."""
+        return MappingProxyType({a.name: a.version for a in self.artifacts})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LockedPackage:
+    """A package as a user's lock file states it.
+
+    hashes: SHA-256 digests of every artifact that the lock admits; may be empty.
+    marker: a PEP 508 marker, or "".
+    direct: whether the user asked for it (False where the lock cannot tell).
+    group: "default", "dev", or the name of another dependency group.
+    """
+
+    name: str
+    version: str
+    hashes: tuple[str, ...] = ()
+    marker: str = ""
+    extras: tuple[str, ...] = ()
+    direct: bool = False
+    group: str = "default"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LockFile:
+    """A user's lock file, whatever tool wrote it.
+
+    path: as the user gave it, for messages.
+    format: ``pipfile``, ``poetry``, ``uv``, ``pylock`` or ``requirements``.
+    requirements: what the user asked for as PEP 508 lines, where that is known.
+    requires_python: a version specifier, or "" where the lock does not say.
+    skipped: entries that cannot be pinned to an index release (VCS, paths), in words.
+    """
+
+    path: str
+    format: str
+    packages: tuple[LockedPackage, ...]
+    requirements: tuple[str, ...] = ()
+    requires_python: str = ""
+    skipped: tuple[str, ...] = ()
