@@ -1,0 +1,99 @@
+"""Which inspections make a block, and in which order: random, but the same for the same seed."""
+
+import random
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from stackgen.values import (
+    CampaignId,
+    Environment,
+    IndicatorCall,
+    IndicatorId,
+    InspectionPlan,
+    Limits,
+    Role,
+)
+
+SAMPLES = 30
+"""Samples kept per inspection; the minimum depends on their number, so it never changes."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Design:
+    """What every block of a campaign holds.
+
+    challengers: measured in every block beside the reference and its twin.
+    calls: what users want to know; each is one round of the block.
+    control: the pure-Python indicator, run on the reference and on the first challenger.
+    loops: operations per sample of each indicator, found once on the reference.
+    """
+
+    campaign_id: CampaignId
+    seed: int
+    reference: Environment
+    challengers: tuple[Environment, ...]
+    calls: tuple[IndicatorCall, ...]
+    control: IndicatorCall
+    loops: Mapping[IndicatorId, int]
+    limits: Limits
+
+
+def calibration_plan(
+    environment: Environment, call: IndicatorCall, *, campaign_id: CampaignId, limits: Limits
+) -> InspectionPlan:
+    """Plan the run that finds the number of loops, or that shows whether a stack works at all."""
+    return InspectionPlan(
+        environment=environment,
+        call=call,
+        campaign_id=campaign_id,
+        limits=replace(limits, timeout_s=call.indicator.timeout_s),
+        role=Role.CALIBRATION,
+        samples=_samples(call),
+    )
+
+
+def plan_block(design: Design, block: int) -> tuple[InspectionPlan, ...]:
+    """Return the plans of one block, one randomly ordered round per indicator.
+
+    The order depends on campaign, seed and block number alone, so an interrupted campaign goes on
+    as it would have gone on.
+    """
+    order = random.Random(f"{design.campaign_id}/{design.seed}/{block}")  # noqa: S311
+    plans: list[InspectionPlan] = []
+    for call in (*design.calls, design.control):
+        arms = list(_arms(design, call))
+        order.shuffle(arms)
+        plans += [_plan(design, call, arm, block) for arm in arms]
+    return tuple(replace(plan, position=place) for place, plan in enumerate(plans))
+
+
+def _arms(design: Design, call: IndicatorCall) -> Sequence[tuple[Role, Environment]]:
+    reference = (Role.REFERENCE, design.reference)
+    challengers = [(Role.CHALLENGER, each) for each in design.challengers]
+    if call.id == design.control.id:
+        return [reference, *challengers[:1]] if challengers else [reference, _twin(design)]
+    return [reference, _twin(design), *challengers]
+
+
+def _twin(design: Design) -> tuple[Role, Environment]:
+    return Role.TWIN, design.reference
+
+
+def _plan(
+    design: Design, call: IndicatorCall, arm: tuple[Role, Environment], block: int
+) -> InspectionPlan:
+    role, environment = arm
+    return InspectionPlan(
+        environment=environment,
+        call=call,
+        campaign_id=design.campaign_id,
+        limits=replace(design.limits, timeout_s=call.indicator.timeout_s),
+        block=block,
+        role=role,
+        loops=design.loops.get(call.id),
+        samples=_samples(call),
+    )
+
+
+def _samples(call: IndicatorCall) -> int:
+    return 1 if call.indicator.one_shot else SAMPLES

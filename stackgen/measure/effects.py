@@ -1,0 +1,153 @@
+"""Paired effects from within-block contrasts, with intervals that a look after look keeps honest.
+
+The block is the statistical unit (MEASUREMENT.md): drift lasts longer than a block, so only
+differences within one may be compared. The statistic is the interquartile mean of the contrasts
+with Yuen's trimmed t, because recorded contrasts have heavy tails; docs/adr/0002 has the figures.
+"""
+
+import math
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+from stackgen.errors import EvidenceError
+from stackgen.values import Effect, IndicatorId, StackId, Verdict
+
+Block = TypeVar("Block", bound=Hashable)
+
+LOOKS = (6, 10, 16, 26, 42, 60)
+"""After how many blocks verdicts are looked at; each look spends ALPHA / len(LOOKS)."""
+ALPHA = 0.05
+"""The share of false alarms that one comparison may raise over all its looks."""
+MARGIN = 0.02
+"""Stacks whose ratio lies certainly within this margin are called equivalent."""
+POWER = 0.95
+"""The power at which the smallest detectable effect is stated."""
+TRIM = 0.25
+"""The share of contrasts that is set aside at each end."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Centre:
+    """A robust centre of contrasts: its value, its standard error, its degrees of freedom."""
+
+    mean: float
+    error: float
+    freedom: int
+
+
+def block_contrasts(*, a_s: Mapping[Block, float], b_s: Mapping[Block, float]) -> tuple[float, ...]:
+    """Return how much faster A was than B, block by block.
+
+    Args:
+        a_s: seconds per operation of stack A, one value per block (the inspection's fastest sample).
+        b_s: the same of stack B; blocks that only one of them has are left out.
+
+    Returns:
+        log(b / a) per shared block, shape (n,), in the order of A's blocks; above 0, A was faster.
+
+    Raises:
+        EvidenceError: no block holds both stacks.
+    """
+    shared = [block for block in a_s if block in b_s]
+    if not shared:
+        raise EvidenceError(
+            "these stacks were never measured together",
+            why=f"{len(a_s)} and {len(b_s)} blocks, none in common",
+            fix="run stackgen explore with both in its space, so that they share blocks",
+        )
+    return tuple(math.log(b_s[block] / a_s[block]) for block in shared)
+
+
+def trimmed_centre(contrasts: Sequence[float]) -> Centre:
+    """Return the trimmed mean of at least two contrasts, with its standard error.
+
+    Source: Yuen (1974), The two-sample trimmed t for unequal population variances; the
+        one-sample form takes the winsorised sum of squares over h(h-1), h kept values.
+    """
+    ordered = sorted(contrasts)
+    cut = int(TRIM * len(ordered))
+    kept = ordered[cut : len(ordered) - cut]
+    winsorised = [kept[0]] * cut + kept + [kept[-1]] * cut
+    middle = math.fsum(winsorised) / len(winsorised)
+    squares = math.fsum((value - middle) ** 2 for value in winsorised)
+    return Centre(
+        mean=math.fsum(kept) / len(kept),
+        error=math.sqrt(squares / (len(kept) * (len(kept) - 1))),
+        freedom=len(kept) - 1,
+    )
+
+
+def p_value(contrasts: Sequence[float]) -> float | None:
+    """Return the two-sided p-value of "no difference", or None below the first look."""
+    from scipy.stats import t
+
+    if len(contrasts) < LOOKS[0]:
+        return None
+    centre = trimmed_centre(contrasts)
+    if centre.error == 0:
+        return 1.0 if centre.mean == 0 else 0.0
+    return float(2 * t.sf(abs(centre.mean) / centre.error, centre.freedom))
+
+
+def effect(
+    *,
+    a: StackId,
+    b: StackId,
+    indicator_id: IndicatorId,
+    contrasts: Sequence[float],
+    margin: float = MARGIN,
+    alpha: float = ALPHA,
+) -> Effect:
+    """Say how much faster A is than B.
+
+    Args:
+        a: the stack in question.
+        b: the stack that it is compared with.
+        indicator_id: what was measured.
+        contrasts: log(time of B / time of A) per block, shape (n,), n >= 1.
+        margin: relative difference that nobody cares about.
+        alpha: false alarms allowed over all looks of this one comparison; whoever compares k
+            stacks at once divides it by k.
+
+    Returns:
+        An effect whose interval is infinite, and its verdict inconclusive, before the first look.
+    """
+    if len(contrasts) < LOOKS[0]:
+        middle = sorted(contrasts)[len(contrasts) // 2]
+        low, high, detectable = 0.0, math.inf, math.inf
+    else:
+        middle, low, high, detectable = _interval(contrasts, alpha / len(LOOKS))
+    return Effect(
+        a=a,
+        b=b,
+        indicator_id=indicator_id,
+        ratio=math.exp(middle),
+        low=low,
+        high=high,
+        blocks=len(contrasts),
+        verdict=verdict(low, high, margin),
+        smallest_detectable=detectable,
+    )
+
+
+def _interval(contrasts: Sequence[float], alpha: float) -> tuple[float, float, float, float]:
+    """Return the centre (log), the bounds (ratios), and the smallest detectable ratio."""
+    from scipy.stats import t
+
+    centre = trimmed_centre(contrasts)
+    reach = float(t.ppf(1 - alpha / 2, centre.freedom)) * centre.error
+    needed = reach + float(t.ppf(POWER, centre.freedom)) * centre.error
+    bounds = math.exp(centre.mean - reach), math.exp(centre.mean + reach)
+    return centre.mean, *bounds, math.exp(needed)
+
+
+def verdict(low: float, high: float, margin: float) -> Verdict:
+    """Judge an interval of a ratio, in the order that MEASUREMENT.md fixes."""
+    if 1 / (1 + margin) <= low and high <= 1 + margin:
+        return Verdict.EQUIVALENT
+    if low > 1:
+        return Verdict.FASTER
+    if high < 1:
+        return Verdict.SLOWER
+    return Verdict.INCONCLUSIVE
