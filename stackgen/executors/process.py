@@ -1,0 +1,176 @@
+"""What every executor shares: the command of an inspection, its environment, and its verdict."""
+
+import re
+import signal
+from collections.abc import Mapping
+from pathlib import Path
+
+from stackgen.errors import MeasurementError
+from stackgen.indicators.output import Parsed, parse_output, without_document
+from stackgen.values import Inspection, InspectionPlan, MachineId, Observation, Outcome
+
+LOG_BYTES = 4096
+WRONG_USAGE = 64  # how the harness exits when a parameter is wrong (EX_USAGE)
+
+# glibc adapts these thresholds to a process's history, which shows up in timings (MEASUREMENT.md,
+# 3). Fixed at what a long-lived process arrives at, they are the same for every stack.
+_MALLOC = {"MALLOC_MMAP_THRESHOLD_": "33554432", "MALLOC_TRIM_THRESHOLD_": "67108864"}
+THREAD_VARIABLES = (
+    "OMP_NUM_THREADS",
+    "OPENBLAS_NUM_THREADS",
+    "MKL_NUM_THREADS",
+    "BLIS_NUM_THREADS",
+    "VECLIB_MAXIMUM_THREADS",
+    "NUMEXPR_NUM_THREADS",
+    "TF_NUM_INTRAOP_THREADS",
+)
+_NO_MEMORY = re.compile(
+    r"MemoryError|std::bad_alloc|can't allocate memory|not enough memory|ResourceExhausted"
+    r"|OutOfMemoryError|Cannot allocate memory|Unable to allocate"
+)
+
+
+def thread_count(plan: InspectionPlan) -> int:
+    """Return how many threads a plan asks for: the call's own parameter before the limit."""
+    asked = dict(plan.call.arguments).get("threads", "auto")
+    return plan.limits.threads if asked == "auto" else int(asked)
+
+
+def indicator_command(plan: InspectionPlan, *, python: str, script_path: str) -> tuple[str, ...]:
+    """Return the command that runs a plan's indicator.
+
+    ``python`` (the interpreter that sees the stack's packages) and ``script_path`` are given as the
+    process will see them. The environment is fixed already, so Python needs no ``-I``, which would
+    drop the hash seed.
+    """
+    arguments = {**dict(plan.call.arguments), "threads": str(thread_count(plan))}
+    options = [part for name in sorted(arguments) for part in (f"--{name}", arguments[name])]
+    loops = [] if plan.loops is None else ["--loops", str(plan.loops)]
+    return (python, "-s", "-B", script_path, *options, "--samples", str(plan.samples), *loops)
+
+
+def process_environment(
+    plan: InspectionPlan, *, harness_folder: str = "", path: str = "/usr/bin:/bin"
+) -> dict[str, str]:
+    """Return every environment variable of an inspection; nothing of the user's gets in.
+
+    ``harness_folder`` is where ``harness.py`` lies, for indicators from outside of ``pis``. The
+    stack's settings come last: what the user varies wins over a default of ours.
+    """
+    threads = str(thread_count(plan))
+    return {
+        "PATH": path,
+        "LC_ALL": "C.UTF-8",
+        "PYTHONHASHSEED": "0",
+        "PYTHONNOUSERSITE": "1",
+        "PYTHONDONTWRITEBYTECODE": "1",
+        **({"PYTHONPATH": harness_folder} if harness_folder else {}),
+        **_MALLOC,
+        **dict.fromkeys(THREAD_VARIABLES, threads),
+        **dict(plan.environment.stack.settings),
+    }
+
+
+def interpret(
+    plan: InspectionPlan,
+    machine_id: MachineId,
+    *,
+    exit_code: int | None,
+    timed_out: bool,
+    oom: bool,
+    stdout: str,
+    stderr: str,
+    started_at: str,
+    duration_s: float,
+    unenforced: tuple[str, ...] = (),
+) -> Inspection:
+    """Turn how a process ended into an inspection; no fault of a stack raises.
+
+    ``exit_code`` is negative, or above 128, for a signal, and None where the process was lost;
+    ``oom`` is whether the system says that it was killed for its memory; ``started_at`` is
+    ISO 8601 in UTC; ``unenforced`` names the limits that could not be set.
+    """
+    verdict = _verdict(plan, exit_code, timed_out=timed_out, oom=oom, stdout=stdout, stderr=stderr)
+    log = "\n".join(part for part in (stderr, without_document(stdout), verdict.reason) if part)
+    return inspection(
+        plan,
+        machine_id,
+        outcome=verdict.outcome,
+        observation=verdict.observation,
+        log=log,
+        started_at=started_at,
+        duration_s=duration_s,
+        unenforced=unenforced,
+    )
+
+
+def inspection(
+    plan: InspectionPlan,
+    machine_id: MachineId,
+    *,
+    outcome: Outcome,
+    started_at: str,
+    duration_s: float,
+    log: str,
+    observation: Observation | None = None,
+    unenforced: tuple[str, ...] = (),
+) -> Inspection:
+    """Return the inspection of a plan that ended so, also where no process ever ran."""
+    return Inspection(
+        stack_id=plan.environment.stack.id,
+        machine_id=machine_id,
+        indicator_id=plan.call.id,
+        campaign_id=plan.campaign_id,
+        block=plan.block,
+        position=plan.position,
+        role=plan.role,
+        outcome=outcome,
+        observation=observation,
+        started_at=started_at,
+        duration_s=duration_s,
+        log=log_tail(log),
+        unenforced=unenforced,
+    )
+
+
+def log_tail(text: str, replace: Mapping[str, str] | None = None) -> str:
+    """Return the last 4 KB of a log, with the user's home shortened to ``~``."""
+    for private, public in (replace or {str(Path.home()): "~"}).items():
+        text = text.replace(private, public) if len(private) > 1 else text
+    return text.encode("utf-8", "replace")[-LOG_BYTES:].decode("utf-8", "ignore").strip("\n")
+
+
+def _verdict(
+    plan: InspectionPlan,
+    exit_code: int | None,
+    *,
+    timed_out: bool,
+    oom: bool,
+    stdout: str,
+    stderr: str,
+) -> Parsed:
+    """Decide: first by what the executor did, then by what the system did, then by what it said."""
+    if timed_out:
+        limit = f"stopped after its time limit of {plan.limits.timeout_s:g} s"
+        return Parsed(outcome=Outcome.TIMEOUT, reason=limit)
+    if exit_code is None:
+        return Parsed(outcome=Outcome.ENGINE_LOST, reason="the process was lost")
+    if oom or (exit_code and _NO_MEMORY.search(stderr[-LOG_BYTES:])):
+        return Parsed(outcome=Outcome.OUT_OF_MEMORY, reason=f"out of memory ({_ending(exit_code)})")
+    if exit_code == WRONG_USAGE:
+        return Parsed(outcome=Outcome.UNSUPPORTED, reason="the indicator refused its parameters")
+    if exit_code:
+        return Parsed(outcome=Outcome.CRASHED, reason=_ending(exit_code))
+    try:
+        return parse_output(stdout)
+    except MeasurementError as error:
+        return Parsed(outcome=Outcome.INVALID_OUTPUT, reason=f"{error.what} ({error.why})")
+
+
+def _ending(exit_code: int) -> str:
+    """Say how a process ended; engines add 128 to a signal, Python negates it."""
+    number = -exit_code if exit_code < 0 else exit_code - 128
+    try:
+        return f"killed by {signal.Signals(number).name}"
+    except ValueError:
+        return f"exit code {exit_code}"

@@ -1,0 +1,135 @@
+"""Read what an indicator printed: one JSON document, written by ``pis/harness.py``."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from stackgen.errors import MeasurementError
+from stackgen.values import LoadedDistribution, Observation, Outcome
+
+SCHEMA = 1
+_START = '{"stackgen":'
+# What the harness may say of itself; all other outcomes are seen from outside of the process.
+_TOLD = {
+    "ok": Outcome.OK,
+    "unsupported": Outcome.UNSUPPORTED,
+    "import_failed": Outcome.IMPORT_FAILED,
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parsed:
+    """What an indicator said.
+
+    observation: present exactly when the outcome is ok.
+    reason: in words or as a traceback; "" when the outcome is ok.
+    """
+
+    outcome: Outcome
+    observation: Observation | None = None
+    reason: str = ""
+
+
+def parse_output(stdout: str) -> Parsed:
+    """Read the document from an indicator's standard output, whatever else was printed there.
+
+    Raises:
+        MeasurementError: there is no document, or it is not a measurement.
+    """
+    line = _document_line(stdout)
+    try:
+        document = json.loads(line)
+        if document["stackgen"] != SCHEMA:
+            raise ValueError(f"schema {document['stackgen']!r} instead of {SCHEMA}")
+        outcome = _TOLD[document["outcome"]]
+        if outcome is not Outcome.OK:
+            return Parsed(outcome=outcome, reason=str(document["reason"]))
+        return Parsed(outcome=outcome, observation=_observation(document))
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise _rubbish(line, repr(error)) from error
+
+
+def without_document(stdout: str) -> str:
+    """Return what was printed besides the document, for the log."""
+    lines = stdout.splitlines()
+    return "\n".join(line for line in lines if not line.startswith(_START)).strip("\n")
+
+
+def _document_line(stdout: str) -> str:
+    """Return the last line that begins as a document; libraries may print after it at exit."""
+    for line in reversed(stdout.splitlines()):
+        if line.startswith(_START):
+            return line
+    raise _rubbish(stdout, "no line of it is the harness's JSON document")
+
+
+def _rubbish(text: str, why: str) -> MeasurementError:
+    return MeasurementError(
+        f"cannot read the indicator's output: {text[-80:]!r}",
+        why=why,
+        fix="run the indicator by hand and read what it prints (stackgen pis shows its path)",
+    )
+
+
+def _observation(document: Mapping[str, object]) -> Observation:
+    return Observation(
+        values_s=tuple(_number(value) for value in _list(document["values_s"])),
+        loops=_loops(document["loops"]),
+        work=_number_or_none(document.get("work")),
+        steady=document.get("steady") is True,
+        checksum=_number_or_none(document.get("checksum")),
+        peak_memory_bytes=_bytes_or_none(document.get("peak_memory_bytes")),
+        circumstances=_circumstances(document),
+        loaded=_loaded(document.get("loaded", [])),
+    )
+
+
+def _list(value: object) -> list[object]:
+    if not isinstance(value, list):
+        raise TypeError(f"a list was expected: {str(value)[:40]}")
+    return value
+
+
+def _mapping(value: object) -> dict[str, object]:
+    if not isinstance(value, dict):
+        raise TypeError(f"an object was expected: {str(value)[:40]}")
+    return value
+
+
+def _number(value: object) -> float:
+    # A bool is an int to Python, not to us.
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise TypeError(f"a number was expected: {str(value)[:40]}")
+    return float(value)
+
+
+def _number_or_none(value: object) -> float | None:
+    return None if value is None else _number(value)
+
+
+def _bytes_or_none(value: object) -> int | None:
+    return None if value is None else int(_number(value))
+
+
+def _loops(value: object) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise ValueError(f"loops are a positive whole number: {value!r}")
+    return value
+
+
+def _circumstances(document: Mapping[str, object]) -> tuple[tuple[str, str], ...]:
+    pairs = {key: str(value) for key, value in _mapping(document["circumstances"]).items()}
+    if document.get("component_version"):
+        pairs["component_version"] = str(document["component_version"])
+    return tuple(sorted(pairs.items()))
+
+
+def _loaded(value: object) -> tuple[LoadedDistribution, ...]:
+    rows = [_mapping(row) for row in _list(value)]
+    distributions = [
+        LoadedDistribution(
+            name=str(row["name"]), version=str(row["version"]), compiled=row["compiled"] is True
+        )
+        for row in rows
+    ]
+    return tuple(sorted(distributions, key=lambda found: (found.name, found.version)))
