@@ -1,0 +1,246 @@
+"""The store of layers: one deterministic tar per wheel and Python, shared by several processes."""
+
+import contextlib
+import errno
+import fcntl
+import json
+import os
+import re
+import shutil
+import tarfile
+import tempfile
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, BinaryIO
+
+from stackgen.artifacts.layer_tar import concatenate, copy_whole, write_entries, write_tree
+from stackgen.artifacts.unpack import unpack, unpacked_size
+from stackgen.errors import StorageError
+from stackgen.layers import LAYOUT, STACK_PYTHON, Compiler, Layer
+from stackgen.values import Artifact, Base, content_id
+
+_PREFIX = str(Path(STACK_PYTHON).parent.parent)
+_WORKERS = 2  # unpacking is half inflating, half waiting for the disk
+# The tree, its bytecode and the tar exist at once: seen 2.3 times the unpacked bytes.
+_ROOM = 2.5
+
+
+@dataclass(frozen=True, slots=True)
+class LayerStore:
+    """Layers by content, in a folder.
+
+    root: is created where it does not exist.
+    """
+
+    root: Path
+
+    def skeleton(self, base: Base) -> Layer:
+        """Return the layer that makes ``/opt/stack`` a virtualenv of the base's interpreter."""
+        key = content_id("skeleton", [LAYOUT, base.python, base.facts.python, site_packages(base)])
+        if found := self._find(key):
+            return found
+        with self._writing(0):
+            return self._write(key, lambda file, path: write_entries(_skeleton(base), file, path))
+
+    def layers(
+        self, base: Base, wheels: Sequence[tuple[Artifact, Path]], compiler: Compiler
+    ) -> Mapping[str, Layer]:
+        """Return the layer of each wheel by the wheel's sha256; what is missing is made.
+
+        Everything missing is byte-compiled in one go, since the interpreter's start is dear.
+
+        Raises:
+            BuildError: a wheel is refused, by name, or the interpreter cannot be run.
+            StorageError: the disk is full or cannot be written; the store stays whole.
+        """
+        missing = [pair for pair in wheels if self._find(_key(base, pair[0])) is None]
+        if missing:
+            with self._writing(sum(unpacked_size(wheel) for _, wheel in missing)):
+                # Another process may have been busy with the same wheels meanwhile.
+                left = [pair for pair in missing if self._find(_key(base, pair[0])) is None]
+                self._make(base, left, compiler)
+        return {artifact.sha256: self._existing(_key(base, artifact)) for artifact, _ in wheels}
+
+    def merged(self, parts: Sequence[Layer]) -> Layer:
+        """Return one layer with the members of all parts."""
+        key = content_id("merged", [LAYOUT, *(part.diff_id for part in parts)])
+        if found := self._find(key):
+            return found
+        with self._writing(sum(part.size for part in parts)):
+            return self._write(key, lambda file, path: concatenate(parts, file, path))
+
+    def keep(self, diff_id: str, source: IO[bytes]) -> Layer:
+        """Store a layer that was made elsewhere (a base's), by its own name."""
+        with self._writing(0):
+            return self._write(
+                _foreign_key(diff_id), lambda file, path: copy_whole(source, file, path)
+            )
+
+    def kept(self, diff_id: str) -> Layer | None:
+        """Return a layer that ``keep`` stored."""
+        return self._find(_foreign_key(diff_id))
+
+    def prune(self, *, keep_bytes: int) -> int:
+        """Drop the least recently used layers above ``keep_bytes``; return the bytes set free."""
+        freed = kept = 0
+        with self._writing(0):
+            tars = [(path.stat(), path) for path in self.root.glob("??/*.tar")]
+            for status, path in sorted(tars, key=lambda pair: -pair[0].st_mtime):
+                kept += status.st_size
+                if kept > keep_bytes:
+                    path.with_suffix(".json").unlink(missing_ok=True)
+                    path.unlink(missing_ok=True)
+                    freed += status.st_size
+        return freed
+
+    def _make(
+        self, base: Base, wheels: Sequence[tuple[Artifact, Path]], compiler: Compiler
+    ) -> None:
+        self._sweep()
+        with tempfile.TemporaryDirectory(dir=self.root, prefix="tmp-") as folder:
+            staging = Path(folder)
+            staging.chmod(0o755)  # the compiling container may run as somebody else
+
+            def lay_out(pair: tuple[Artifact, Path]) -> None:
+                tree = staging / pair[0].sha256
+                tree.mkdir()
+                unpack(*pair, tree, prefix=_PREFIX, site=site_packages(base))
+
+            def store(pair: tuple[Artifact, Path]) -> None:
+                tree = staging / pair[0].sha256
+                self._write(_key(base, pair[0]), lambda file, path: write_tree(tree, file, path))
+                shutil.rmtree(tree)
+
+            with warnings.catch_warnings(), ThreadPoolExecutor(_WORKERS) as pool:
+                # Bytecode that a wheel brings along is left out, and made anew.
+                warnings.filterwarnings("ignore", message="Skip installing", module="stackgen")
+                list(pool.map(lay_out, wheels))
+                compiler.compile(base, staging)
+                list(pool.map(store, wheels))
+
+    def _sweep(self) -> None:
+        """Remove what a killed process left; everybody writes under the lock, so it is nobody's."""
+        for left in (*self.root.glob("tmp-*"), *self.root.glob("??/tmp-*")):
+            if left.is_dir():
+                shutil.rmtree(left, ignore_errors=True)
+            else:
+                left.unlink(missing_ok=True)
+
+    def _path(self, key: str) -> Path:
+        return self.root / key[:2] / f"{key}.tar"
+
+    def _find(self, key: str) -> Layer | None:
+        path = self._path(key)
+        try:
+            card = json.loads(path.with_suffix(".json").read_text(encoding="utf-8"))
+            layer = Layer(path=path, diff_id=card["diff_id"], size=card["size"], body=card["body"])
+            if path.stat().st_size != layer.size:
+                return None
+            os.utime(path)  # the least recently used are pruned first
+        except (OSError, ValueError, KeyError):
+            return None
+        return layer
+
+    def _existing(self, key: str) -> Layer:
+        if layer := self._find(key):
+            return layer
+        raise StorageError(
+            f"a layer vanished from {self.root}",
+            why="another process pruned the store while this stack was assembled",
+            fix="run the same command again",
+        )
+
+    def _write(self, key: str, write: Callable[[BinaryIO, Path], Layer]) -> Layer:
+        """Write a tar and its card so that a reader sees both whole or neither."""
+        path = self._path(key)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with _replacing(path) as file:
+            layer = write(file, path)
+        card = {"diff_id": layer.diff_id, "size": layer.size, "body": layer.body}
+        with _replacing(path.with_suffix(".json")) as file:
+            file.write(json.dumps(card).encode())
+        return layer
+
+    @contextlib.contextmanager
+    def _writing(self, bytes_unpacked: int) -> Iterator[None]:
+        """Hold the store's lock, check that there is room, and explain what the disk refuses."""
+        need = int(bytes_unpacked * _ROOM)
+        try:
+            self.root.mkdir(parents=True, exist_ok=True)
+            with (self.root / "lock").open("a") as lock:
+                fcntl.flock(lock, fcntl.LOCK_EX)
+                free = shutil.disk_usage(self.root).free
+                if free < need:
+                    raise OSError(errno.ENOSPC, f"{free >> 20} MiB are free")
+                yield
+        except OSError as error:
+            if error.errno not in _DISK_ERRORS:
+                raise
+            raise StorageError(
+                f"the layers cannot be stored in {self.root}",
+                why=f"{error.strerror or error} (about {max(1, need >> 20)} MiB are needed)",
+                fix="make room there, or set STACKGEN_CACHE to a folder on a larger disk",
+            ) from error
+
+
+_DISK_ERRORS = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM, errno.ENOTDIR}
+
+
+def site_packages(base: Base) -> str:
+    """Return the folder of a stack's packages on a base."""
+    abi = base.target.tags[0].split("-")[1] if base.target.tags else ""
+    threading = "t" if re.fullmatch(r"cp\d+t", abi) else ""
+    return f"{_PREFIX}/lib/python{base.target.python_minor}{threading}/site-packages"
+
+
+def _key(base: Base, artifact: Artifact) -> str:
+    return content_id("layer", [LAYOUT, artifact.sha256, base.facts.python, site_packages(base)])
+
+
+def _foreign_key(diff_id: str) -> str:
+    return content_id("foreign", diff_id)
+
+
+def _skeleton(base: Base) -> Iterator[tuple[tarfile.TarInfo, bytes]]:
+    site = site_packages(base).lstrip("/")
+    parts = site.split("/")
+    prefix = _PREFIX.lstrip("/")
+    for depth in range(1, len(parts) + 1):
+        yield _entry("/".join(parts[:depth]), tarfile.DIRTYPE), b""
+    yield _entry(f"{prefix}/bin", tarfile.DIRTYPE), b""
+    yield _entry(f"{prefix}/bin/python", tarfile.SYMTYPE, link=base.python), b""
+    yield _entry(f"{prefix}/bin/python3", tarfile.SYMTYPE, link="python"), b""
+    home = str(Path(base.python).parent)
+    settings = {
+        "home": home,
+        "include-system-site-packages": "false",
+        "version": base.target.python,
+    }
+    text = "".join(f"{name} = {value}\n" for name, value in settings.items())
+    yield _entry(f"{prefix}/pyvenv.cfg", tarfile.REGTYPE), text.encode()
+
+
+def _entry(name: str, kind: bytes, *, link: str = "") -> tarfile.TarInfo:
+    entry = tarfile.TarInfo(name)
+    entry.type = kind
+    entry.linkname = link
+    return entry
+
+
+@contextlib.contextmanager
+def _replacing(path: Path) -> Iterator[BinaryIO]:
+    """Write a file that takes its place whole, once it is on the disk, or not at all."""
+    with tempfile.NamedTemporaryFile(dir=path.parent, prefix="tmp-", delete=False) as file:
+        temporary = Path(file.name)
+        try:
+            yield file  # type: ignore[misc] # typeshed calls it a wrapper; it is a binary file
+            file.flush()
+            os.fsync(file.fileno())
+            temporary.chmod(0o644)
+            temporary.replace(path)
+        except BaseException:
+            temporary.unlink(missing_ok=True)
+            raise
