@@ -1,0 +1,97 @@
+from itertools import count
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from stackgen.database import Database, open_database
+from stackgen.errors import DatabaseError
+from stackgen.values import Inspection
+from tests.database import samples
+
+numbers = st.frozensets(st.integers(0, 12), max_size=6)
+_files = count()
+
+
+def holding(folder: Path, blocks: frozenset[int]) -> Path:
+    path = folder / f"{next(_files)}.db"
+    with open_database(path) as database:
+        if blocks:
+            samples.prepare(database)
+        for block in blocks:
+            database.add_inspection(samples.inspection(block))
+    return path
+
+
+def held(database: Database) -> set[Inspection]:
+    return set(database.inspections())
+
+
+@settings(
+    deadline=None,
+    max_examples=25,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
+@given(numbers, numbers)
+def test_a_merge_is_a_union_in_either_direction(
+    tmp_path: Path, mine: frozenset[int], yours: frozenset[int]
+) -> None:
+    a, b = holding(tmp_path, mine), holding(tmp_path, yours)
+    with open_database(a) as database:
+        assert database.merge(b) == len(yours - mine)
+        assert database.merge(b) == 0
+        merged = held(database)
+    with open_database(b) as database:
+        database.merge(a)
+        assert held(database) == merged == {samples.inspection(n) for n in mine | yours}
+
+
+def test_a_merge_brings_everything_that_inspections_refer_to(tmp_path: Path) -> None:
+    theirs = holding(tmp_path, frozenset({1}))
+    with open_database(tmp_path / "mine.db") as database:
+        database.merge(theirs)
+        assert database.stacks() == (samples.STACK,)
+        assert database.machines() == (samples.MACHINE,)
+        assert database.calls() == (samples.CALL,)
+        assert database.campaigns() == (samples.CAMPAIGN,)
+        assert database._rows("PRAGMA foreign_key_check") == []
+
+
+def test_the_first_time_that_a_release_was_seen_survives_either_way(tmp_path: Path) -> None:
+    with (
+        open_database(tmp_path / "a.db") as early,
+        open_database(tmp_path / "b.db") as late,
+    ):
+        early.add_seen("numpy", ["2.0.0"], "2024-06-16")
+        late.add_seen("numpy", ["2.0.0"], "2024-07-01")
+        early.merge(tmp_path / "b.db")
+        late.merge(tmp_path / "a.db")
+        for database in (early, late):
+            rows = database.run_named("seen", {"name": "numpy"}).rows
+            assert rows == (("2.0.0", "2024-06-16"),)
+
+
+def test_merging_a_file_into_itself_adds_nothing(tmp_path: Path) -> None:
+    path = holding(tmp_path, frozenset({1, 2}))
+    with open_database(path) as database:
+        assert database.merge(path) == 0
+
+
+def test_a_missing_file_is_not_created_by_a_merge(tmp_path: Path) -> None:
+    with (
+        open_database(tmp_path / "kb.db") as database,
+        pytest.raises(DatabaseError, match="no knowledge base"),
+    ):
+        database.merge(tmp_path / "absent.db")
+    assert not (tmp_path / "absent.db").exists()
+
+
+def test_what_is_no_knowledge_base_is_not_merged(tmp_path: Path) -> None:
+    other = tmp_path / "other.db"
+    other.write_text("plain text, " * 200)
+    path = holding(tmp_path, frozenset({1}))
+    with open_database(path) as database:
+        with pytest.raises(DatabaseError, match=r"other\.db is damaged"):
+            database.merge(other)
+        assert held(database) == {samples.inspection(1)}
