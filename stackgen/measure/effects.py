@@ -40,7 +40,7 @@ def block_contrasts(*, a_s: Mapping[Block, float], b_s: Mapping[Block, float]) -
     """Return how much faster A was than B, block by block.
 
     Args:
-        a_s: seconds per operation of stack A, one value per block (the inspection's fastest sample).
+        a_s: seconds per operation of stack A, one value per block (its fastest sample).
         b_s: the same of stack B; blocks that only one of them has are left out.
 
     Returns:

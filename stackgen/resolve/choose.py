@@ -1,0 +1,66 @@
+"""Which stacks of a space are explored, and in which order: newest first."""
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from stackgen.resolve.dependencies import parsed_version
+from stackgen.resolve.space import Slice
+
+
+def newest_first(slices: Sequence[Slice], *, patches: bool = False) -> tuple[Slice, ...]:
+    """Order the choices of the varied packages so that any first n of them are a fair start.
+
+    The newest choice comes first. A choice is the later, the more steps back it takes: each
+    package counts its steps among the versions that the packages before it leave open, so that
+    every package is varied early and not just the last one.
+
+    Args:
+        slices: every feasible choice, as ``Space.slices`` returns them (newest first).
+        patches: keep every version; without it only the newest patch of each minor version.
+    """
+    steps = dict(_steps(slices, 0, 0, patches))
+    place = {each: number for number, each in enumerate(slices)}
+    return tuple(sorted(steps, key=lambda each: (steps[each], place[each])))
+
+
+def _steps(
+    slices: Sequence[Slice], depth: int, back: int, patches: bool
+) -> Iterable[tuple[Slice, int]]:
+    """Yield each kept slice with the number of steps that it lies behind the newest one."""
+    groups: dict[str, list[Slice]] = {}
+    for each in slices:
+        if depth >= len(each.versions):
+            yield each, back
+        else:
+            groups.setdefault(each.versions[depth][1], []).append(each)
+    for step, version in enumerate(groups if patches else _newest_patches(groups)):
+        yield from _steps(groups[version], depth + 1, back + step, patches)
+
+
+def _newest_patches(versions: Iterable[str]) -> tuple[str, ...]:
+    """Return the first version of each minor release, in the order given."""
+    kept: dict[tuple[int, tuple[int, ...]], str] = {}
+    for text in versions:
+        version = parsed_version(text)
+        kept.setdefault((version.epoch, version.release[:2]), text)
+    return tuple(kept.values())
+
+
+def contemporaries(
+    releases: Mapping[str, Sequence[tuple[str, str | None]]], *, newest_upload: str
+) -> Mapping[str, frozenset[str]]:
+    """Return, by package, the versions uploaded no later than a moment.
+
+    Args:
+        releases: by package, (version, upload time as ISO 8601 or None) pairs.
+        newest_upload: ISO 8601; versions without an upload time are kept.
+
+    Packages of which nothing would be left keep every version.
+    """
+    found = {}
+    for name, pairs in releases.items():
+        kept = frozenset(
+            version for version, time in pairs if time is None or time <= newest_upload
+        )
+        if kept:
+            found[name] = kept
+    return found

@@ -1,0 +1,62 @@
+"""Small indexes made on the spot, resolved by the real closure."""
+
+from collections.abc import Mapping, Sequence
+
+from stackgen.resolve import Closure, Policy, Space, parse_requirement
+from stackgen.values import Artifact, Metadata, Target
+
+Index = Mapping[str, Mapping[str, Sequence[str]]]
+"""By package and version: the Requires-Dist lines."""
+
+TARGET = Target(
+    python="3.11.2",
+    markers=(
+        ("implementation_name", "cpython"),
+        ("platform_machine", "x86_64"),
+        ("python_full_version", "3.11.2"),
+        ("python_version", "3.11"),
+        ("sys_platform", "linux"),
+    ),
+    tags=("cp311-cp311-manylinux_2_36_x86_64", "cp311-cp311-manylinux_2_17_x86_64", "py3-none-any"),
+)
+
+
+def artifact(name: str, version: str, tag: str = "py3-none-any", **fields: str | None) -> Artifact:
+    return Artifact(
+        name=name,
+        version=version,
+        filename=f"{name.replace('-', '_')}-{version}-{tag}.whl",
+        sha256=(name + version + tag).encode().hex().ljust(64, "0")[:64],
+        url=f"file:///nowhere/{name}",
+        index="here",
+        requires_python=fields.get("requires_python"),
+        uploaded=fields.get("uploaded"),
+        yanked=fields.get("yanked"),
+    )
+
+
+def closure(
+    index: Index,
+    *requirements: str,
+    pages: Mapping[str, tuple[Artifact, ...]] | None = None,
+    policy: Policy | None = None,
+) -> Closure:
+    """Complete a closure from a made-up index; ``pages`` replaces what it offers of a package."""
+    offered = {
+        name: tuple(artifact(name, version) for version in versions)
+        for name, versions in index.items()
+    } | dict(pages or {})
+    found = Closure([parse_requirement(each) for each in requirements], TARGET, policy)
+    while (need := found.need()).pages or need.metadata:
+        found.give_pages({name: offered.get(name) for name in need.pages})
+        found.give_metadata(
+            {
+                each: Metadata(requires_dist=tuple(index.get(each.name, {}).get(each.version, ())))
+                for each in need.metadata
+            }
+        )
+    return found
+
+
+def space(index: Index, *requirements: str) -> Space:
+    return Space(closure(index, *requirements).universe())
