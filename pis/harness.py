@@ -1,0 +1,408 @@
+"""Run one performance indicator and print what was measured as one line of JSON.
+
+An indicator is a script that declares ``INDICATOR``, writes ``setup(parameters)`` and ends with
+``harness.main(INDICATOR, setup)``. The clock, the warm-up, the repetition and the output are here,
+the same for all of them. Standard library alone, Python 3.6 and newer.
+
+Exit codes: 0 a document was printed (outcome ok, unsupported or import_failed), 64 a wrong
+parameter, 1 an exception (its traceback is on standard error).
+"""
+
+import argparse
+import gc
+import glob
+import importlib
+import itertools
+import json
+import math
+import os
+import platform
+import re
+import statistics
+import sys
+import time
+import traceback
+
+try:
+    import resource
+except ImportError:  # Windows
+    resource = None
+
+SCHEMA = 1
+WRONG_USAGE = 64
+WARM_UP_CALLS, WARM_UP_S = 3, 0.1
+SAMPLE_S = (0.001, 0.002, 0.003)  # a sample takes at least, about, and at most so long
+STEADY_WITHIN, EXTENSIONS = 0.02, 3
+THREAD_VARIABLES = (
+    "OMP_NUM_THREADS",
+    "OPENBLAS_NUM_THREADS",
+    "MKL_NUM_THREADS",
+    "BLIS_NUM_THREADS",
+    "VECLIB_MAXIMUM_THREADS",
+    "NUMEXPR_NUM_THREADS",
+    "TF_NUM_INTRAOP_THREADS",
+)
+RECORDED_VARIABLES = THREAD_VARIABLES + ("PYTHONHASHSEED", "GLIBC_TUNABLES", "LD_PRELOAD")
+
+# This folder has folders named like the frameworks: on the path, they would stand in for them.
+HERE = os.path.realpath(os.path.dirname(os.path.abspath(__file__)))
+sys.path[:] = [folder for folder in sys.path if os.path.realpath(folder or ".") != HERE]
+
+
+class Unsupported(Exception):
+    """What was asked for does not exist in this version, or on this machine."""
+
+
+class ImportFailed(Exception):
+    """The framework cannot be imported; the traceback is the message."""
+
+
+class Operation:
+    """What is measured.
+
+    run: does the operation once.
+    wait: returns when everything that ``run`` started is done; it is part of every sample, so
+        that a launch alone cannot be timed. None where ``run`` returns only when it is done.
+    work: FLOP or bytes of one run, or None.
+    checksum: returns a number that depends on the whole result of the last run, or None.
+    """
+
+    def __init__(self, run, wait=None, work=None, checksum=None):
+        self.run = run
+        self.wait = wait or (lambda: None)
+        self.work = work
+        self.checksum = checksum or (lambda: None)
+
+
+def load(name):
+    """Import a framework, within ``setup`` or as the operation itself."""
+    try:
+        return importlib.import_module(name)
+    except MemoryError:
+        raise
+    except (Exception, SystemExit):  # packages fail to import in every way there is
+        raise ImportFailed(traceback.format_exc())
+
+
+def main(indicator, setup):
+    """Measure as the command line says, and print the document."""
+    options, parameters = read_arguments(indicator, sys.argv[1:])
+    for variable in THREAD_VARIABLES:
+        os.environ.setdefault(variable, str(options.threads))
+    if parameters.get("device") == "cpu":
+        os.environ["CUDA_VISIBLE_DEVICES"] = "-1"
+    document = {"stackgen": SCHEMA, "outcome": "ok", "reason": ""}
+    try:
+        document.update(measure(indicator, setup, options, parameters))
+    except ImportFailed as error:
+        document.update(outcome="import_failed", reason=str(error))
+    except Unsupported as error:
+        document.update(outcome="unsupported", reason=str(error))
+    document["loaded"] = loaded_distributions()
+    document["component_version"] = component_version(indicator["component"])
+    publish(document, options.output)
+
+
+# ---------------------------------------------------------------------------- the command line
+
+
+class Parser(argparse.ArgumentParser):
+    """Refuses in one sentence."""
+
+    def error(self, message):
+        sys.stderr.write("{}: {} (--help shows what it takes)\n".format(self.prog, message))
+        raise SystemExit(WRONG_USAGE)
+
+
+def positive(kind):
+    """Return a reader of numbers above zero."""
+
+    def read(text):
+        value = kind(text)
+        if not 0 < value < math.inf:
+            raise argparse.ArgumentTypeError("{} is not above zero".format(text))
+        return value
+
+    read.__name__ = "positive " + kind.__name__
+    return read
+
+
+def threads_or_auto(text):
+    """Read a number of threads; by default all CPUs that we may use but one."""
+    if text != "auto":
+        return positive(int)(text)
+    try:
+        return max(1, len(os.sched_getaffinity(0)) - 1)
+    except AttributeError:
+        return max(1, (os.cpu_count() or 1) - 1)
+
+
+threads_or_auto.__name__ = "number of threads"
+
+
+def read_arguments(indicator, arguments):
+    """Return the harness's options and the indicator's parameters (with ``threads``)."""
+    parser = Parser(description=indicator["summary"], allow_abbrev=False)
+    readers = {"int": positive(int), "float": positive(float), "str": str}
+    for name, declared in indicator["parameters"].items():
+        read = readers[declared["type"]]
+        parser.add_argument(
+            "--" + name,
+            type=read,
+            default=declared["default"],
+            choices=declared.get("allowed"),
+            help="{} (default: {})".format(declared.get("help", ""), declared["default"]),
+        )
+    parser.add_argument("--threads", type=threads_or_auto, default="auto", help="default: auto")
+    parser.add_argument("--samples", type=positive(int), default=30, help="how many to keep")
+    parser.add_argument("--loops", type=positive(int), help="operations per sample")
+    parser.add_argument("--output", help="write the document into this file, too")
+    options = parser.parse_args(arguments)
+    names = list(indicator["parameters"]) + ["threads"]
+    return options, {name: getattr(options, name) for name in names}
+
+
+# --------------------------------------------------------------------------------- the clock
+
+
+def sample(operation, loops):
+    """Return the seconds per operation of so many operations in a row."""
+    run, wait = operation.run, operation.wait
+    start = time.perf_counter()
+    for _ in itertools.repeat(None, loops):
+        run()
+    wait()
+    return (time.perf_counter() - start) / loops
+
+
+def measure(indicator, setup, options, parameters):
+    """Return the measured part of the document."""
+    operation = setup(parameters)
+    gc.collect()
+    gc.disable()  # a collection in the middle of a sample is nobody's speed
+    loops, steady = 1, True
+    if not indicator.get("one_shot"):
+        warm_up(operation)
+        loops = options.loops or calibrate(operation)
+        steady = settle(operation, loops)
+    samples = 1 if indicator.get("one_shot") else options.samples
+    before = counters()
+    values = [sample(operation, loops) for _ in range(samples)]
+    after = counters()
+    gc.enable()
+    return {
+        "values_s": values,
+        "loops": loops,
+        "work": operation.work,
+        "steady": steady,
+        "checksum": finite(operation.checksum()),
+        "peak_memory_bytes": peak_memory_bytes(),
+        "circumstances": circumstances(before, after),
+    }
+
+
+def warm_up(operation):
+    """Run at least three times and for at least 100 ms."""
+    start, calls = time.perf_counter(), 0
+    while calls < WARM_UP_CALLS or time.perf_counter() - start < WARM_UP_S:
+        sample(operation, 1)
+        calls += 1
+
+
+def calibrate(operation):
+    """Return how many operations make a sample of 1 to 3 ms (one, where one takes longer)."""
+    least, target, most = SAMPLE_S
+    loops = 1
+    for _ in range(20):
+        took = min(sample(operation, loops) for _ in range(3)) * loops
+        if took >= least and (took <= most or loops == 1):
+            break
+        loops = max(1, min(int(round(loops * target / max(took, 1e-9))), loops * 100))
+    return loops
+
+
+def settle(operation, loops):
+    """Go on warming up until two halves agree within 2 %; say whether they ever did."""
+    for _ in range(1 + EXTENSIONS):
+        start, values = time.perf_counter(), []
+        while len(values) < 4 or time.perf_counter() - start < WARM_UP_S:
+            values.append(sample(operation, loops))
+        half = len(values) // 2
+        first, second = statistics.median(values[:half]), statistics.median(values[half:])
+        if abs(first - second) <= STEADY_WITHIN * min(first, second):
+            return True
+    return False
+
+
+def finite(checksum):
+    """Refuse a result that is not a number: it was not computed right."""
+    if checksum is not None and not math.isfinite(checksum):
+        raise ValueError("the operation's result is wrong: its checksum is {}".format(checksum))
+    return checksum
+
+
+# ------------------------------------------------------------------------------ circumstances
+
+
+def read(path):
+    """Return a file's text, "" where there is none."""
+    try:
+        with open(path, errors="replace") as file:
+            return file.read()
+    except OSError:
+        return ""
+
+
+def counters():
+    """Return what only ever grows, to be read before and after the samples."""
+    found = {}
+    for what in ("cpu", "memory", "io"):
+        total = re.search(r"some .*total=(\d+)", read("/proc/pressure/" + what))
+        if total:
+            found["pressure_{}_s".format(what)] = int(total.group(1)) / 1e6
+    ticks = read("/proc/stat").split("\n")[0].split()
+    if len(ticks) > 8:
+        found["steal_s"] = int(ticks[8]) / os.sysconf("SC_CLK_TCK")
+    if resource:
+        usage = resource.getrusage(resource.RUSAGE_SELF)
+        found["context_switches_voluntary"] = usage.ru_nvcsw
+        found["context_switches_involuntary"] = usage.ru_nivcsw
+        found["page_faults"] = usage.ru_minflt
+        found["cpu_time_s"] = usage.ru_utime + usage.ru_stime
+    found.update(throttling())
+    found["wall_s"] = time.perf_counter()
+    return found
+
+
+def throttling():
+    """Return how often and how long a CPU quota stopped this control group."""
+    groups = dict(line.split(":", 2)[1:] for line in read("/proc/self/cgroup").splitlines())
+    places = [
+        "/sys/fs/cgroup" + groups.get("", "") + "/cpu.stat",
+        "/sys/fs/cgroup/cpu" + groups.get("cpu,cpuacct", groups.get("cpu", "")) + "/cpu.stat",
+        "/sys/fs/cgroup/cpu/cpu.stat",
+        "/sys/fs/cgroup/cpu.stat",
+    ]
+    text = next(filter(None, map(read, places)), "")
+    rows = dict(line.split() for line in text.splitlines())
+    found = {}
+    if "nr_throttled" in rows:
+        found["throttled_times"] = int(rows["nr_throttled"])
+        micro, nano = int(rows.get("throttled_usec", 0)), int(rows.get("throttled_time", 0))
+        found["throttled_s"] = micro / 1e6 + nano / 1e9
+    return found
+
+
+def cpu_mhz():
+    """Return the mean frequency of the CPUs at this moment, or None."""
+    files = glob.glob("/sys/devices/system/cpu/cpu[0-9]*/cpufreq/scaling_cur_freq")
+    values = [int(text) / 1000.0 for text in map(read, files) if text.strip().isdigit()]
+    values = values or [
+        float(mhz) for mhz in re.findall(r"cpu MHz\s*: (.*)", read("/proc/cpuinfo"))
+    ]
+    return round(statistics.mean(values), 1) if values else None
+
+
+def circumstances(before, after):
+    """Return everything around the samples that may explain a timing."""
+    found = {name: round(after[name] - before[name], 6) for name in after if name in before}
+    found["load"] = " ".join(read("/proc/loadavg").split()[:3])
+    found["cpu_mhz"] = cpu_mhz()
+    found["governor"] = read("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor").strip()
+    found["python"] = platform.python_implementation() + " " + platform.python_version()
+    if hasattr(os, "sched_getaffinity"):
+        found["cpus"] = ",".join(str(cpu) for cpu in sorted(os.sched_getaffinity(0)))
+    for name, value in os.environ.items():
+        if name in RECORDED_VARIABLES or name.startswith("MALLOC_"):
+            found["env " + name] = value
+    found.setdefault("env PYTHONHASHSEED", "random")
+    return {name: value for name, value in found.items() if value not in (None, "")}
+
+
+def peak_memory_bytes():
+    """Return the most memory that was resident, or None."""
+    # Not getrusage first: what it says includes the parent's size at the time of the fork.
+    peak = re.search(r"VmHWM:\s*(\d+) kB", read("/proc/self/status"))
+    if peak:
+        return int(peak.group(1)) * 1024
+    if not resource:
+        return None
+    unit = 1 if sys.platform == "darwin" else 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
+
+
+# ------------------------------------------------------------------------ loaded distributions
+
+
+def loaded_distributions():
+    """Return name, version and ``compiled`` of each distribution that this process has loaded."""
+    libraries = mapped_libraries()
+    modules = set()
+    for module in list(sys.modules.values()):
+        file = getattr(module, "__file__", None)
+        if isinstance(file, str):
+            modules.add(tidy(file))
+    found = {}
+    for folder in sys.path:
+        for info in sorted(glob.glob(os.path.join(glob.escape(folder), "*.dist-info"))):
+            name, version = name_and_version(read(os.path.join(info, "METADATA")))
+            files = set(recorded_files(info))
+            compiled = bool(files & libraries)
+            if name and name not in found and (compiled or files & modules):
+                found[name] = {"name": name, "version": version, "compiled": compiled}
+    return [found[name] for name in sorted(found)]
+
+
+def tidy(path):
+    """Return a path without links among its folders; the file itself may be one."""
+    folder, name = os.path.split(os.path.abspath(path))
+    return os.path.join(os.path.realpath(folder), name)
+
+
+def mapped_libraries():
+    """Return the paths of the shared libraries in this process."""
+    paths = re.findall(r"(/\S.*\.so[.\d]*)$", read("/proc/self/maps"), re.MULTILINE)
+    if not paths:  # no /proc: extension modules at least
+        files = [getattr(module, "__file__", None) for module in list(sys.modules.values())]
+        paths = [file for file in files if isinstance(file, str) and file.endswith((".so", ".pyd"))]
+    return {tidy(path) for path in paths}
+
+
+def name_and_version(metadata):
+    """Return the normalised name and the version of a METADATA file."""
+    head = metadata.split("\n\n", 1)[0]
+    name = re.search(r"^Name:\s*(\S+)", head, re.MULTILINE | re.IGNORECASE)
+    version = re.search(r"^Version:\s*(\S+)", head, re.MULTILINE | re.IGNORECASE)
+    if not (name and version):
+        return "", ""
+    return re.sub(r"[-_.]+", "-", name.group(1)).lower(), version.group(1)
+
+
+def recorded_files(info):
+    """Return the paths of a distribution's code; RECORD lists them from its own folder on."""
+    site = os.path.realpath(os.path.dirname(info))
+    for line in read(os.path.join(info, "RECORD")).splitlines():
+        path = line.split('"')[1] if line.startswith('"') else line.split(",", 1)[0]
+        if path.endswith((".py", ".pyd", ".dylib")) or ".so" in path:
+            yield os.path.normpath(os.path.join(site, path))
+
+
+def component_version(component):
+    """Return what the measured component calls its version, "" where it was never loaded."""
+    if component == "python":
+        return platform.python_version()
+    return str(getattr(sys.modules.get(component), "__version__", ""))
+
+
+# ---------------------------------------------------------------------------------- the output
+
+
+def publish(document, path):
+    """Print the document on a line of its own, after everything that was printed so far."""
+    text = json.dumps(document, allow_nan=False)
+    if path:
+        with open(path, "w") as file:
+            file.write(text + "\n")
+    sys.stdout.flush()
+    sys.stdout.write("\n" + text + "\n")
+    sys.stdout.flush()
