@@ -84,17 +84,19 @@ def graph(tf, parameters):
     """TensorFlow 1: a graph that is built once and run in a session."""
     v1 = tf.compat.v1
     size, dtype = parameters["size"], parameters["dtype"]
-    with v1.device(device(parameters, v1.test.is_gpu_available())):
+    config = v1.ConfigProto(
+        intra_op_parallelism_threads=parameters["threads"], inter_op_parallelism_threads=1
+    )
+    # The session comes first: asking for devices in any other way makes a pool of all CPUs.
+    session = v1.Session(config=config)
+    gpu = any(found.device_type == "GPU" for found in session.list_devices())
+    with v1.device(device(parameters, gpu)):
         # Variables: the product of two constants would be computed once, before the clock starts.
         a = v1.Variable(matrix(tf, size, 31, dtype))
         b = v1.Variable(matrix(tf, size, 29, dtype))
         product = tf.matmul(a, b)
         corner = product[0, 0]
-    total = tf.reduce_mean(tf.abs(tf.cast(product, tf.float64)))
-    config = v1.ConfigProto(
-        intra_op_parallelism_threads=parameters["threads"], inter_op_parallelism_threads=1
-    )
-    session = v1.Session(config=config)
+        total = tf.reduce_mean(tf.abs(tf.cast(product, tf.float64)))
     session.run(v1.global_variables_initializer())
     run = session.make_callable(corner)  # fetched, so it returns when the product is there
     return run, None, lambda: float(session.run(total))
