@@ -1,0 +1,357 @@
+"""Images of stacks: assembled from the base's layers and the store's, loaded into the engine."""
+
+import contextlib
+import json
+import os
+import tarfile
+import tempfile
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import IO, Protocol
+
+from docker.types import Mount
+
+from stackgen import __version__, layers
+from stackgen.builders import bytecode
+from stackgen.builders.engine import Engine, EngineImage, explained
+from stackgen.errors import BuildError, EngineError
+from stackgen.layers import BaseImage, Compiler, Layer
+from stackgen.layers.image import LAYOUT_LABEL, STACK_LABEL, config_member, layer_member
+from stackgen.values import Artifact, Base, Environment, Kind, Stack, StackId
+
+_CHUNK = 1 << 20
+_STAGING = "/staging"
+
+
+class LayerSource(Protocol):
+    """Where layers come from: ``artifacts.layers.LayerStore``."""
+
+    def skeleton(self, base: Base) -> Layer:
+        """Return the layer that makes a virtualenv of the base's interpreter."""
+
+    def layers(
+        self, base: Base, wheels: Sequence[tuple[Artifact, Path]], compiler: Compiler
+    ) -> Mapping[str, Layer]:
+        """Return the layer of each wheel by the wheel's sha256."""
+
+    def merged(self, parts: Sequence[Layer]) -> Layer:
+        """Return one layer with the members of all parts."""
+
+    def keep(self, diff_id: str, source: IO[bytes]) -> Layer:
+        """Store a base's layer."""
+
+    def kept(self, diff_id: str) -> Layer | None:
+        """Return a base's layer."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StackImage:
+    """A stack's image in the engine.
+
+    size: bytes of all its layers, shared ones included.
+    used_at: ISO 8601, when it was last built or reused.
+    """
+
+    id: str
+    stack_id: StackId
+    tags: tuple[str, ...]
+    size: int
+    used_at: str
+    packages: str
+
+
+@dataclass(frozen=True, slots=True)
+class BaseCompiler:
+    """Byte-compiles with the base's own interpreter, in a container of the base."""
+
+    engine: Engine
+
+    def compile(self, base: Base, staging: Path) -> None:
+        """Compile every tree below ``staging``; a source that is no valid Python is passed over."""
+        text = Path(bytecode.__file__).read_text(encoding="utf-8")
+        jobs = str(max(1, self.engine.facts.cpus))
+        # A rootless engine maps its root to us; elsewhere the files must stay ours.
+        user = "0:0" if self.engine.facts.rootless else f"{os.getuid()}:{os.getgid()}"
+        ran = self.engine.run(
+            base.reference,
+            [base.python, "-I", "-S", "-W", "ignore", "-c", text, _STAGING, jobs],
+            mounts=[Mount(_STAGING, str(staging.resolve()), type="bind")],
+            user=user,
+            environment={"PYTHONHASHSEED": "0"},
+        )
+        if ran.exit_code:
+            raise BuildError(
+                f"the packages could not be byte-compiled on {base.name}",
+                why=(ran.stderr.strip().splitlines() or [f"exit code {ran.exit_code}"])[-1],
+                fix="run: stackgen doctor",
+            )
+
+
+@dataclass(slots=True)
+class ImageBuilder:
+    """Builds stacks as images of one engine.
+
+    memory: a file that remembers which engines refuse archives with layers left out.
+    """
+
+    engine: Engine
+    store: LayerSource
+    memory: Path
+    _diff_ids: dict[str, tuple[str, ...]] = field(default_factory=dict)
+
+    def build(
+        self,
+        stack: Stack,
+        base: Base,
+        wheels: Mapping[str, Path],
+        varied: frozenset[str] = frozenset(),
+        popularity: Mapping[str, int] | None = None,
+    ) -> Environment:
+        """Return a stack's image, which the engine may have already.
+
+        Args:
+            stack: what to install.
+            base: what to install it on, by this engine's ``BaseBuilder``.
+            wheels: a verified file for each artifact of the lock, by sha256.
+            varied: names of the packages that differ between the stacks that are built together.
+            popularity: how many of those stacks hold a wheel, by sha256.
+
+        Raises:
+            EngineError: the engine refused, in its own words, or went away.
+            BuildError: a wheel is refused, by name, or an artifact has no wheel.
+            StorageError: the disk has no room.
+        """
+        found = self._existing(stack.id)
+        return _environment(stack, found or self._made(stack, base, wheels, varied, popularity))
+
+    def list_images(self) -> tuple[StackImage, ...]:
+        """Return the images of stacks, the latest used first."""
+        found = (self.engine.image(id_) for id_ in self.engine.images(STACK_LABEL))
+        images = [_stack_image(image) for image in found if image is not None]
+        return tuple(sorted(images, key=lambda image: image.used_at, reverse=True))
+
+    def remove(self, image_id: str) -> None:
+        """Remove one image; layers that others share stay.
+
+        Raises:
+            EngineError: the engine refused, such as while a container uses the image.
+        """
+        with explained(f"the engine keeps the image {image_id[:19]}"):
+            self.engine.api.remove_image(image_id, force=True)
+
+    def prune(self, *, keep: int) -> tuple[StackImage, ...]:
+        """Remove all but the ``keep`` latest used images; return those that were removed."""
+        surplus = self.list_images()[keep:]
+        for image in surplus:
+            self.remove(image.id)
+        return surplus
+
+    def _existing(self, stack_id: StackId) -> EngineImage | None:
+        image = self.engine.image(layers.image_tag(stack_id))
+        if image is None or image.labels.get(STACK_LABEL) != stack_id:
+            return None
+        if image.labels.get(LAYOUT_LABEL) != layers.LAYOUT:
+            return None
+        repository, _, tag = layers.image_tag(stack_id).partition(":")
+        with explained("the engine does not tag an image"):  # the latest tagged is the latest used
+            self.engine.api.tag(image.id, repository, tag)
+        return image
+
+    def _made(
+        self,
+        stack: Stack,
+        base: Base,
+        wheels: Mapping[str, Path],
+        varied: frozenset[str],
+        popularity: Mapping[str, int] | None,
+    ) -> EngineImage:
+        image = self._base_image(base)
+        sized = [_sized(artifact, wheels) for artifact in stack.lock.artifacts]
+        ordered = layers.layer_order(sized, varied=varied, popularity=popularity)
+        room = layers.MAX_LAYERS - len(image.diff_ids) - 1  # one is the skeleton
+        plan = layers.layer_plan(ordered, room=room, varied=varied)
+        pairs = [(artifact, wheels[artifact.sha256]) for artifact in ordered]
+        made = self.store.layers(base, pairs, BaseCompiler(self.engine))
+        own = [self.store.skeleton(base), *(self._joined(group, made) for group in plan)]
+        config = layers.image_config(
+            stack, image, [layer.diff_id for layer in own], version=__version__
+        )
+        self._load(stack.id, image, own, config)
+        return self._verified(stack.id, (*image.diff_ids, *(layer.diff_id for layer in own)))
+
+    def _joined(self, group: Sequence[Artifact], made: Mapping[str, Layer]) -> Layer:
+        parts = [made[artifact.sha256] for artifact in group]
+        return parts[0] if len(parts) == 1 else self.store.merged(parts)
+
+    def _base_image(self, base: Base) -> BaseImage:
+        found = self.engine.image(base.reference)
+        if found is None:
+            raise EngineError(
+                f"the base {base.name} is gone from the engine",
+                why=f"it holds no image {base.reference[:19]}",
+                fix="run the same command again: the base is made anew",
+            )
+        return BaseImage(
+            id=found.id,
+            diff_ids=found.diff_ids,
+            architecture=found.architecture,
+            os=found.os,
+            variant=found.variant,
+            env=found.env,
+        )
+
+    def _load(
+        self, stack_id: StackId, base: BaseImage, own: Sequence[Layer], config: bytes
+    ) -> None:
+        """Send what the engine lacks; send everything where it insists, and remember that."""
+        tag = layers.image_tag(stack_id)
+        refused = False
+        if not self._wants_whole():
+            missing = self._missing(base, own)
+            try:
+                return self._send(_archive(tag, base, own, config, sent=missing))
+            except EngineError:
+                # It may be gone, full, or unwilling; or somebody removed images meanwhile.
+                refused = self._missing(base, own) == missing
+        self._send(_archive(tag, base, own, config, sent=[*self._base_layers(base), *own]))
+        if refused:
+            self._remember_whole()
+        return None
+
+    def _missing(self, base: BaseImage, own: Sequence[Layer]) -> list[Layer]:
+        held = self._held_chains(base)
+        chain = layers.chain_ids([*base.diff_ids, *(layer.diff_id for layer in own)])
+        above = zip(own, chain[len(base.diff_ids) :], strict=True)
+        return [layer for layer, name in above if name not in held]
+
+    def _send(self, archive: Generator[bytes, None, None]) -> None:
+        with explained("the engine did not take an image"), contextlib.closing(archive):
+            for line in self.engine.api.load_image(archive):  # type: ignore[no-untyped-call]
+                if problem := line.get("error"):
+                    raise EngineError(
+                        "the engine refused an image", why=str(problem), fix="run: stackgen doctor"
+                    )
+
+    def _verified(self, stack_id: StackId, diff_ids: tuple[str, ...]) -> EngineImage:
+        image = self.engine.image(layers.image_tag(stack_id))
+        if image is None or image.diff_ids != diff_ids:
+            raise EngineError(
+                "the engine took an image and does not have it",
+                why=f"{layers.image_tag(stack_id)} is not what was sent",
+                fix="run: stackgen doctor, then the same command again",
+            )
+        return image
+
+    def _held_chains(self, base: BaseImage) -> set[str]:
+        """Return the chains that the engine's stack images consist of, as it says now."""
+        present = self.engine.images(STACK_LABEL)
+        for image_id in present:
+            if image_id not in self._diff_ids and (image := self.engine.image(image_id)):
+                self._diff_ids[image_id] = image.diff_ids  # an image never changes
+        known = (self._diff_ids[image_id] for image_id in present if image_id in self._diff_ids)
+        return {chain for ids in (base.diff_ids, *known) for chain in layers.chain_ids(ids)}
+
+    def _base_layers(self, base: BaseImage) -> list[Layer]:
+        kept = [self.store.kept(diff_id) for diff_id in base.diff_ids]
+        found = [layer for layer in kept if layer is not None]
+        return found if len(found) == len(kept) else self._saved(base)
+
+    def _saved(self, base: BaseImage) -> list[Layer]:
+        """Take the base's layers out of the engine."""
+        with tempfile.TemporaryFile() as file:
+            with explained("the engine does not hand out the base"):
+                for chunk in self.engine.api.get_image(base.id):
+                    file.write(chunk)
+            file.seek(0)
+            with tarfile.open(fileobj=file) as archive:
+                manifest = json.load(_member(archive, "manifest.json"))
+                names: Sequence[str] = manifest[0]["Layers"]
+                pairs = zip(base.diff_ids, names, strict=True)
+                return [self.store.keep(diff, _member(archive, name)) for diff, name in pairs]
+
+    def _wants_whole(self) -> bool:
+        return self._engine_id in _remembered(self.memory)
+
+    @property
+    def _engine_id(self) -> str:
+        # A newer version of the same engine may have changed its mind.
+        return f"{self.engine.facts.id} {self.engine.facts.version}"
+
+    def _remember_whole(self) -> None:
+        engines = sorted({*_remembered(self.memory), self._engine_id})
+        self.memory.parent.mkdir(parents=True, exist_ok=True)
+        temporary = self.memory.with_suffix(".tmp")
+        temporary.write_text(json.dumps(engines), encoding="utf-8")
+        temporary.replace(self.memory)
+
+
+def _archive(
+    tag: str, base: BaseImage, own: Sequence[Layer], config: bytes, *, sent: Iterable[Layer]
+) -> Generator[bytes, None, None]:
+    """Yield an image archive, piece by piece, so that it needs no disk."""
+    diff_ids = [*base.diff_ids, *(layer.diff_id for layer in own)]
+    members = [layer_member(diff_id) for diff_id in diff_ids]
+    yield from _file(config_member(config), config)
+    yield from _file("manifest.json", layers.load_manifest(config, tag=tag, members=members))
+    for layer in {layer.diff_id: layer for layer in sent}.values():
+        yield _header(layer_member(layer.diff_id), layer.size)
+        with layer.path.open("rb") as source:
+            while chunk := source.read(_CHUNK):
+                yield chunk
+        yield bytes(-layer.size % tarfile.BLOCKSIZE)
+    yield bytes(2 * tarfile.BLOCKSIZE)
+
+
+def _file(name: str, content: bytes) -> Iterator[bytes]:
+    yield _header(name, len(content))
+    yield content + bytes(-len(content) % tarfile.BLOCKSIZE)
+
+
+def _header(name: str, size: int) -> bytes:
+    entry = tarfile.TarInfo(name)
+    entry.size = size
+    return entry.tobuf(tarfile.PAX_FORMAT)
+
+
+def _member(archive: tarfile.TarFile, name: str) -> IO[bytes]:
+    with contextlib.suppress(KeyError):
+        if file := archive.extractfile(name):
+            return file
+    raise EngineError(
+        "the engine hands out an image that cannot be read",
+        why=f"its archive has no {name}",
+        fix="use another base, or: --executor virtualenv",
+    )
+
+
+def _sized(artifact: Artifact, wheels: Mapping[str, Path]) -> Artifact:
+    if not artifact.is_wheel or artifact.sha256 not in wheels:
+        raise BuildError(
+            f"{artifact.filename} cannot go into an image",
+            why="it is no wheel" if not artifact.is_wheel else "its file was not handed over",
+            fix=f"exclude {artifact.name} {artifact.version}",
+        )
+    return replace(artifact, size=wheels[artifact.sha256].stat().st_size)
+
+
+def _environment(stack: Stack, image: EngineImage) -> Environment:
+    return Environment(stack=stack, kind=Kind.DOCKER, location=image.id, python=layers.STACK_PYTHON)
+
+
+def _stack_image(image: EngineImage) -> StackImage:
+    return StackImage(
+        id=image.id,
+        stack_id=StackId(image.labels[STACK_LABEL]),
+        tags=image.tags,
+        size=image.size,
+        used_at=image.tagged_at,
+        packages=image.labels.get("org.opencontainers.image.description", ""),
+    )
+
+
+def _remembered(memory: Path) -> tuple[str, ...]:
+    try:
+        return tuple(str(id_) for id_ in json.loads(memory.read_text(encoding="utf-8")))
+    except (OSError, ValueError, TypeError):
+        return ()
