@@ -91,7 +91,8 @@ class Selector:
             return f"yanked: {admitted[0].yanked or 'no reason given'}"
         if not pinned:
             admitted = [each for each in admitted if each.yanked is None]
-        return self._by_policy(admitted)
+        hashed = [each for each in admitted if each.sha256]
+        return self._by_policy(hashed) if hashed else "its index states no SHA-256 of it"
 
     def _by_policy(self, wheels: Sequence[Artifact]) -> Artifact | str:
         newest = self._policy.newest_upload

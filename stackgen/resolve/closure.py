@@ -64,6 +64,7 @@ class Closure:
             self._user.setdefault(base_name(root.package), []).append(root.specifier)
         self._pages: dict[str, tuple[Artifact, ...] | None] = {}
         self._metadata: dict[Artifact, Metadata] = {}
+        self._defects: dict[Artifact, str] = {}
         self._specifiers: dict[str, set[str]] = {}
         self._extras: dict[str, set[str]] = {}
         self._chosen: dict[str, tuple[Artifact, ...]] = {}
@@ -78,9 +79,14 @@ class Closure:
         for name in pages:
             self._chosen.pop(name, None)
 
-    def give_metadata(self, metadata: Mapping[Artifact, Metadata]) -> None:
-        """Take the metadata of artifacts that were asked for."""
+    def give_metadata(
+        self, metadata: Mapping[Artifact, Metadata], defects: Mapping[Artifact, str] | None = None
+    ) -> None:
+        """Take the metadata of artifacts that were asked for, or why there are none."""
         self._metadata.update(metadata)
+        for artifact, why in (defects or {}).items():
+            self._defects[artifact] = why
+            self._chosen.pop(artifact.name, None)
 
     def need(self) -> Need:
         """Follow everything known, and return what is missing; nothing missing means complete."""
@@ -166,9 +172,16 @@ class Closure:
             candidates = self._selector.select(
                 self._pages.get(name) or (), user=user, others=sorted(self._specifiers[name])
             )
-            self._excluded[name] = candidates.excluded
-            self._chosen[name] = tuple(self._wanted(name, candidates.artifacts, user))
+            usable = [each for each in candidates.artifacts if each not in self._defects]
+            self._excluded[name] = (*candidates.excluded, *self._defective(candidates.artifacts))
+            self._chosen[name] = tuple(self._wanted(name, usable, user))
         return self._chosen[name]
+
+    def _defective(self, artifacts: Iterable[Artifact]) -> Iterable[Exclusion]:
+        for each in artifacts:
+            if each in self._defects:
+                reason = f"unreadable metadata: {self._defects[each]}"
+                yield Exclusion(name=each.name, version=each.version, reason=reason)
 
     def _wanted(
         self, name: str, artifacts: Iterable[Artifact], user: Sequence[str]

@@ -1,0 +1,47 @@
+"""Where stackgen keeps things: caches that may be deleted, and knowledge that may not."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import platformdirs
+
+from stackgen.errors import StorageError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Places:
+    """The folders and files of one user.
+
+    cache: wheels, layers, virtualenvs, index pages: all can be made again.
+    knowledge: the knowledge base.
+    """
+
+    cache: Path
+    knowledge: Path
+
+    @property
+    def measuring_lock(self) -> Path:
+        """Return the file that is locked while something is measured on this machine."""
+        return self.cache / "measuring.lock"
+
+
+def find_places(environ: Mapping[str, str], *, kb: Path | None = None) -> Places:
+    """Return the user's places: options first, then STACKGEN_KB and STACKGEN_CACHE.
+
+    Raises:
+        StorageError: a folder cannot be made.
+    """
+    cache = Path(environ.get("STACKGEN_CACHE") or platformdirs.user_cache_dir("stackgen"))
+    default = Path(platformdirs.user_data_dir("stackgen")) / "stackgen.db"
+    knowledge = kb or Path(environ.get("STACKGEN_KB") or default)
+    for folder in (cache, knowledge.parent):
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise StorageError(
+                f"cannot make the folder {folder}",
+                why=error.strerror or str(error),
+                fix="name other places with STACKGEN_CACHE and STACKGEN_KB (or --kb)",
+            ) from error
+    return Places(cache=cache.absolute(), knowledge=knowledge.absolute())

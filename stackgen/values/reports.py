@@ -1,0 +1,148 @@
+"""What a command found, ready to be shown to a person or to a machine."""
+
+from dataclasses import dataclass
+
+from stackgen.values.evidence import Advice, Control, Ranked
+from stackgen.values.identity import StackId
+from stackgen.values.inspections import Outcome
+from stackgen.values.packages import Lock, LockFile
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Estimate:
+    """What a plan will move and take, before it does.
+
+    download_bytes: of wheels that are not in the store yet; unknown sizes count as 0.
+    disk_bytes: of everything that will be new on disk, unpacked.
+    seconds: until the first block can begin, roughly.
+    """
+
+    wheels: int
+    download_bytes: int
+    disk_bytes: int
+    free_bytes: int
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChosenStack:
+    """A stack that takes part in a campaign.
+
+    label: what tells it from the others (``tensorflow 2.12.0, numpy 1.23.5``).
+    completion: ``newest``, ``newest-working`` or ``lock``.
+    """
+
+    stack_id: StackId
+    label: str
+    completion: str
+    lock: Lock
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FailedStack:
+    """A stack that takes no part, and why.
+
+    reason: the last telling line of its log.
+    """
+
+    label: str
+    outcome: Outcome
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """Where stacks are installed and measured, in words for a report."""
+
+    executor: str
+    base: str
+    python: str
+    machine: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExplorePlan:
+    """What an exploration would do.
+
+    count: stacks in the whole space.
+    choices: feasible versions of the varied packages.
+    chosen: labels with the number of completions of each, first of all to be measured.
+    """
+
+    requirements: tuple[str, ...]
+    varied: tuple[str, ...]
+    place: Place
+    count: int
+    choices: int
+    chosen: tuple[tuple[str, int], ...]
+    estimate: Estimate
+    budget_s: float
+    seed: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExploreReport:
+    """What an exploration found.
+
+    seconds: wall time of this run.
+    new_inspections: how many this run added; the rest of the evidence was there before.
+    untried: feasible choices that were not measured.
+    stopped: why measuring ended, in words.
+    """
+
+    plan: ExplorePlan
+    stacks: tuple[ChosenStack, ...]
+    failed: tuple[FailedStack, ...]
+    ranking: tuple[Ranked, ...]
+    controls: tuple[Control, ...]
+    indicators: tuple[tuple[str, str], ...]
+    blocks: int
+    new_inspections: int
+    seconds: float
+    untried: int
+    stopped: str
+    interrupted: bool
+    knowledge_base: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AdviceReport:
+    """An advice for a lock file.
+
+    indicators: (id, label) pairs of what the advice rests on.
+    """
+
+    lockfile: LockFile
+    advice: Advice
+    indicators: tuple[tuple[str, str], ...]
+    knowledge_base: str
+    explore_command: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Check:
+    """One thing that doctor looked at.
+
+    fix: what to do where it is not fine; "" where it is.
+    essential: nothing can be explored without it.
+    """
+
+    name: str
+    fine: bool
+    found: str
+    fix: str = ""
+    essential: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NightlyReport:
+    """What a night brought.
+
+    new: by package, the releases that the knowledge base had not seen.
+    explored: of the new releases that could be measured, each with what was found.
+    """
+
+    new: tuple[tuple[str, tuple[str, ...]], ...]
+    explored: tuple[ExploreReport, ...]
+    findings: tuple[str, ...]
+    first_night: bool
