@@ -1,0 +1,187 @@
+"""What an indicator declares of itself, read without running it, and the values it is given."""
+
+import ast
+import hashlib
+import math
+from collections.abc import Iterable, Mapping, Sequence
+
+from stackgen.errors import UsageError
+from stackgen.values import Indicator, IndicatorCall, Parameter
+
+# Every indicator takes it, and the harness applies it; "auto" is what the plan's limits say.
+THREADS = Parameter(
+    name="threads", type="int", default="auto", help="threads of OpenMP, BLAS and the framework"
+)
+_RESERVED = {"threads", "samples", "loops", "output", "help"}
+_TYPES = {"int": int, "float": float, "str": str}
+_KEYS = {"summary", "component", "unit", "one_shot", "timeout_s", "parameters"}
+_PARAMETER_KEYS = {"type", "default", "allowed", "help"}
+
+
+def parse_indicator(source: str, *, name: str, path: str, harness_source: str) -> Indicator:
+    """Read an indicator's literal ``INDICATOR = {...}``.
+
+    The digest covers script and harness: what measures differently is a different indicator.
+
+    Raises:
+        UsageError: it is missing, is not a literal, or declares nonsense.
+    """
+    try:
+        declared = _literal(source)
+        parameters = tuple(_parameter(*row) for row in _mapping(declared, "parameters").items())
+        return Indicator(
+            name=name,
+            component=_text(declared, "component"),
+            summary=_text(declared, "summary"),
+            sha256=hashlib.sha256(f"{source}\0{harness_source}".encode()).hexdigest(),
+            path=path,
+            unit=_text({"unit": "", **declared}, "unit"),
+            one_shot=declared.get("one_shot", False) is True,
+            timeout_s=_seconds(declared.get("timeout_s", 300.0)),
+            parameters=(*parameters, THREADS),
+        )
+    except (ValueError, SyntaxError) as error:
+        raise UsageError(
+            f"{path} is not an indicator",
+            why=str(error),
+            fix="declare INDICATOR = {...} as pis/numpy/matmul.py does",
+        ) from error
+
+
+def _literal(source: str) -> dict[str, object]:
+    """Return the value of the module's INDICATOR, checked for keys that nobody reads."""
+    for statement in ast.parse(source).body:
+        if isinstance(statement, ast.Assign) and any(
+            isinstance(target, ast.Name) and target.id == "INDICATOR"
+            for target in statement.targets
+        ):
+            return _known_keys(_evaluate(statement.value), _KEYS, "INDICATOR")
+    raise ValueError("it has no INDICATOR = {...} at its top level")
+
+
+def _evaluate(node: ast.expr) -> object:
+    try:
+        value: object = ast.literal_eval(node)
+    except ValueError:
+        raise ValueError("INDICATOR must be a literal, it is read without being run") from None
+    return value
+
+
+def _known_keys(value: object, known: set[str], what: str) -> dict[str, object]:
+    if not isinstance(value, dict):
+        raise ValueError(f"{what} must be a dictionary")
+    if unknown := sorted(str(key) for key in value.keys() - known):
+        raise ValueError(f"{what} has unknown keys: {', '.join(unknown)}")
+    return value
+
+
+def _mapping(declared: Mapping[str, object], key: str) -> dict[str, object]:
+    value = declared.get(key, {})
+    if not isinstance(value, dict) or not all(isinstance(name, str) for name in value):
+        raise ValueError(f"{key} must be a dictionary by name")
+    return value
+
+
+def _text(declared: Mapping[str, object], key: str) -> str:
+    value = declared.get(key)
+    if not isinstance(value, str) or (not value and key != "unit"):
+        raise ValueError(f"INDICATOR needs a text for {key!r}")
+    return value
+
+
+def _seconds(value: object) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < math.inf:
+        raise ValueError(f"timeout_s must be a positive number of seconds, not {value!r}")
+    return float(value)
+
+
+def _parameter(name: str, declared: object) -> Parameter:
+    what = f"parameter {name!r}"
+    fields = _known_keys(declared, _PARAMETER_KEYS, what)
+    if not name.isidentifier() or name in _RESERVED:
+        raise ValueError(f"{what} cannot have that name: the harness has it, or it is no name")
+    kind, allowed = fields.get("type"), fields.get("allowed", [])
+    if kind not in _TYPES or "default" not in fields or not isinstance(allowed, list):
+        raise ValueError(f"{what} needs a type (int, float or str), a default, allowed as a list")
+    parameter = Parameter(
+        name=name,
+        type=str(kind),
+        default=_plain(str(kind), str(fields["default"]), what),
+        allowed=tuple(_plain(str(kind), str(value), what) for value in allowed),
+        help=str(fields.get("help", "")),
+    )
+    if parameter.allowed and parameter.default not in parameter.allowed:
+        raise ValueError(f"the default of {what} is not among its allowed values")
+    return parameter
+
+
+def _plain(kind: str, text: str, what: str) -> str:
+    """Return the one way to write a value, so that equal values give equal ids."""
+    if kind == "str":
+        return text
+    try:
+        value = _TYPES[kind](text)
+    except ValueError:
+        raise ValueError(f"{what} takes {_articles[kind]}, not {text!r}") from None
+    if not 0 < value < math.inf:
+        raise ValueError(f"{what} takes {_articles[kind]} above zero, not {text!r}")
+    return str(value)
+
+
+_articles = {"int": "a whole number", "float": "a number"}
+
+
+def bind(indicator: Indicator, given: Mapping[str, str]) -> IndicatorCall:
+    """Give an indicator its parameters; those that are not given keep their defaults.
+
+    Raises:
+        UsageError: a parameter that it does not have, or a value that it does not take.
+    """
+    known = {parameter.name: parameter for parameter in indicator.parameters}
+    if unknown := sorted(given.keys() - known.keys()):
+        raise UsageError(
+            f"{indicator.name} has no parameter {unknown[0]!r}",
+            why=f"it takes {', '.join(sorted(known))}",
+            fix="see: stackgen pis",
+        )
+    values = {name: _value(indicator, known[name], given.get(name)) for name in known}
+    return IndicatorCall(indicator=indicator, arguments=tuple(sorted(values.items())))
+
+
+def _value(indicator: Indicator, parameter: Parameter, text: str | None) -> str:
+    if text is None or text == parameter.default:
+        return parameter.default
+    try:
+        value = _plain(parameter.type, text, f"parameter {parameter.name!r}")
+        if parameter.allowed and value not in parameter.allowed:
+            raise ValueError(f"it takes {', '.join(parameter.allowed)}")
+    except ValueError as error:
+        raise UsageError(
+            f"{indicator.name} does not take {parameter.name}={text}",
+            why=str(error),
+            fix=f"leave it out for {parameter.name}={parameter.default}, or see: stackgen pis",
+        ) from error
+    return value
+
+
+def find(indicators: Iterable[Indicator], wanted: str, component: str | None = None) -> Indicator:
+    """Return the indicator of that name; ``matmul`` alone means the component's.
+
+    Raises:
+        UsageError: there is none, or several and no component to choose by.
+    """
+    known = {indicator.name: indicator for indicator in indicators}
+    names = [name for name in known if name == wanted or name.endswith(f"/{wanted}")]
+    if component and f"{component}/{wanted}" in known:
+        return known[f"{component}/{wanted}"]
+    if len(names) == 1:
+        return known[names[0]]
+    raise UsageError(
+        f"{'several indicators are' if names else 'no indicator is'} called {wanted!r}",
+        why=f"there are {_listed(names or sorted(known))}",
+        fix="give one of these names; stackgen pis says what each one measures",
+    )
+
+
+def _listed(names: Sequence[str]) -> str:
+    return ", ".join(sorted(names)) or "none at all"

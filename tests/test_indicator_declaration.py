@@ -1,0 +1,123 @@
+"""An indicator is read without being run, and refuses wrong values in a sentence."""
+
+import dataclasses
+import re
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from stackgen import resources
+from stackgen.errors import UsageError
+from stackgen.executors.indicator_files import load_indicators
+from stackgen.indicators import bind, find, parse_indicator
+
+PIS = load_indicators(resources.folder("pis"))
+
+
+def small(parameter: str = "{}") -> str:
+    return f"{{'summary': 's', 'component': 'numpy', 'parameters': {{'size': {parameter}}}}}"
+
+
+def test_shipped_indicators_cover_every_framework_and_the_control() -> None:
+    frameworks = {
+        f"{c}/{n}" for c in ("tensorflow", "torch", "numpy") for n in ("import", "matmul")
+    }
+    assert {indicator.name for indicator in PIS} >= frameworks | {"python/pure"}
+    assert all(i.component == i.name.split("/")[0] for i in PIS)
+
+
+def test_a_script_is_not_run_when_it_is_read() -> None:
+    source = "raise SystemExit\nINDICATOR = {'summary': 's', 'component': 'c'}"
+    assert parse_indicator(source, name="n", path="p", harness_source="").component == "c"
+
+
+@pytest.mark.parametrize(
+    ("source", "complaint"),
+    [
+        ("x = 1", "no INDICATOR"),
+        ("INDICATOR = make()", "must be a literal"),
+        ("INDICATOR = [1]", "must be a dictionary"),
+        ("INDICATOR = {'summary': 's'}", "needs a text for 'component'"),
+        ("INDICATOR = {'summary': 's', 'component': 'c', 'speed': 1}", "unknown keys: speed"),
+        ("INDICATOR = {'summary': 's', 'component': 'c', 'timeout_s': 0}", "positive number"),
+        ("def broken(:", "invalid syntax"),
+        (f"INDICATOR = {small('{}')}", "needs a type"),
+        (f"INDICATOR = {small(repr({'type': 'int', 'default': 'x'}))}", "whole number"),
+        (
+            f"INDICATOR = {small(repr({'type': 'int', 'default': 3, 'allowed': [1, 2]}))}",
+            "not among its allowed values",
+        ),
+        (
+            f"INDICATOR = {small(repr({'type': 'int', 'default': 1}))}".replace("size", "loops"),
+            "cannot have that name",
+        ),
+    ],
+)
+def test_a_file_that_is_no_indicator_is_refused_with_the_reason(
+    source: str, complaint: str
+) -> None:
+    with pytest.raises(UsageError, match=re.escape(complaint)):
+        parse_indicator(source, name="mine", path="mine.py", harness_source="")
+
+
+def test_a_change_of_script_or_harness_is_another_indicator() -> None:
+    source = f"INDICATOR = {small(repr({'type': 'int', 'default': 3}))}"
+    digests = {
+        parse_indicator(text, name="n", path="p", harness_source=harness).sha256
+        for text, harness in ((source, "a"), (source, "b"), (source + "\n", "a"))
+    }
+    assert len(digests) == 3
+
+
+def test_defaults_fill_what_is_not_given() -> None:
+    call = bind(find(PIS, "numpy/matmul"), {"size": "64"})
+    assert call.arguments == (("dtype", "float32"), ("size", "64"), ("threads", "auto"))
+
+
+@given(st.integers(1, 10**6))
+def test_one_number_written_twice_is_one_call(number: int) -> None:
+    indicator = find(PIS, "numpy/matmul")
+    assert bind(indicator, {"size": f"0{number}"}).id == bind(indicator, {"size": f"{number}"}).id
+
+
+@pytest.mark.parametrize(
+    ("given_values", "complaint"),
+    [
+        ({"dtype": "int8"}, "it takes float32, float64"),
+        ({"size": "big"}, "a whole number, not 'big'"),
+        ({"size": "-1"}, "above zero"),
+        ({"threads": "0"}, "above zero"),
+        ({"sized": "1"}, "it takes dtype, size, threads"),
+    ],
+)
+def test_a_wrong_parameter_is_refused_with_what_would_do(
+    given_values: dict[str, str], complaint: str
+) -> None:
+    with pytest.raises(UsageError, match=re.escape(complaint)):
+        bind(find(PIS, "numpy/matmul"), given_values)
+
+
+def test_a_short_name_means_the_indicator_of_the_component() -> None:
+    assert find(PIS, "matmul", "torch").name == "torch/matmul"
+    assert find(PIS, "pure", "torch").name == "python/pure"
+    assert find(PIS, "numpy/matmul", "torch").name == "numpy/matmul"
+
+
+@pytest.mark.parametrize("wanted", ["matmul", "matmull"])
+def test_a_name_that_fits_no_single_indicator_lists_those_there_are(wanted: str) -> None:
+    with pytest.raises(UsageError, match=r"numpy/matmul, .*torch/matmul"):
+        find(PIS, wanted)
+
+
+def test_a_users_own_file_is_an_indicator_named_after_it(tmp_path: Path) -> None:
+    mine = tmp_path / "mine.py"
+    mine.write_text(f"INDICATOR = {small(repr({'type': 'int', 'default': 3}))}")
+    found = find(load_indicators(resources.folder("pis"), [mine]), "mine")
+    assert dataclasses.replace(found, sha256="").path == str(mine)
+
+
+def test_a_missing_file_is_named(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"gone\.py"):
+        load_indicators(resources.folder("pis"), [tmp_path / "gone.py"])
