@@ -1,0 +1,303 @@
+"""Wheels on disk, found by what they are: each is downloaded once, verified, and kept."""
+
+import contextlib
+import errno
+import hashlib
+import io
+import os
+import re
+import shutil
+import sys
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, BinaryIO, Protocol
+from urllib.parse import unquote, urlsplit
+
+from stackgen.artifacts.wheel_check import check_wheel
+from stackgen.errors import BuildError, StorageError
+from stackgen.values import Artifact
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer  # The checker brings it.
+
+if sys.platform != "win32":
+    import fcntl
+
+_PARALLEL = 4
+_CHUNK = 1 << 20
+_SHA256 = re.compile(r"[0-9a-f]{64}")
+_NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+
+# Called with an artifact and how many bytes of it are here; from several threads.
+Progress = Callable[[Artifact, int], None]
+
+
+class Downloader(Protocol):
+    """Something that gets artifacts from where they are."""
+
+    def download(self, artifact: Artifact, into: BinaryIO, *, start: int = 0) -> None:
+        """Write an artifact's bytes from `start` on; where that cannot be, all of it from 0.
+
+        Raises:
+            StackgenError: it cannot be had.
+            OSError: `into` cannot be written.
+        """
+
+
+class HashMismatchError(BuildError):
+    """What an index hands out is not what it (or a lock) said it is."""
+
+
+class WheelStore:
+    """Artifacts below ``root/wheels``; being there means being whole, verified and checked.
+
+    Several processes may share a store: each artifact is downloaded by one of them.
+    """
+
+    def __init__(self, root: Path) -> None:
+        self._wheels = root / "wheels"
+
+    def path(self, artifact: Artifact) -> Path | None:
+        """Return where the artifact lies, under its own file name; None where it is not here."""
+        place = self._place(artifact)
+        try:
+            size = place.stat().st_size
+        except OSError:
+            return None
+        return place if artifact.size in (None, size) else None
+
+    def missing(self, artifacts: Iterable[Artifact]) -> tuple[Artifact, ...]:
+        """Return those that are not here, each once, in the order given."""
+        distinct = {artifact.sha256: artifact for artifact in artifacts}
+        return tuple(x for x in distinct.values() if self.path(x) is None)
+
+    def fetch(
+        self,
+        artifacts: Iterable[Artifact],
+        *,
+        downloader: Downloader,
+        progress: Progress | None = None,
+    ) -> dict[str, Path]:
+        """Get what is missing, four at a time; what was cut off before goes on where it stopped.
+
+        Returns:
+            The path of each artifact by its SHA-256.
+
+        Raises:
+            HashMismatchError: an artifact is not what it should be; nothing of it stays.
+            BuildError: a wheel is unsafe or contradicts its own RECORD, or has no hash.
+            StorageError: no room, or the folder cannot be written; what is whole stays.
+            StackgenError: whatever the downloader says.
+        """
+        wanted = {artifact.sha256: artifact for artifact in artifacts}
+        missing = self.missing(wanted.values())
+        self._require_room(missing)
+        stop = threading.Event()
+
+        def get(artifact: Artifact) -> None:
+            def tell_bytes(count: int) -> None:
+                if stop.is_set():
+                    raise _StoppedError
+                if progress:
+                    progress(artifact, count)
+
+            self._get(artifact, downloader, tell_bytes)
+
+        _in_parallel(get, missing, stop)
+        return {sha256: self._place(artifact) for sha256, artifact in wanted.items()}
+
+    def _get(
+        self, artifact: Artifact, downloader: Downloader, tell_bytes: Callable[[int], None]
+    ) -> None:
+        place = self._place(artifact)
+        part = place.parent.with_suffix(".part")
+        try:
+            part.parent.mkdir(parents=True, exist_ok=True)
+            with _alone(place.parent.with_suffix(".lock")):
+                if self.path(artifact) is None:  # Another process may have been faster.
+                    _complete(artifact, part, downloader, tell_bytes)
+                    _move(part, place)
+        except OSError as error:
+            if error.errno in _NO_ROOM:
+                part.unlink(missing_ok=True)
+                raise _no_room([artifact], self._wheels, str(error)) from error
+            raise StorageError(
+                f"cannot keep {artifact.filename} in {self._wheels}",
+                why=str(error),
+                fix="make the folder writable, or name another one in STACKGEN_CACHE",
+            ) from error
+
+    def _place(self, artifact: Artifact) -> Path:
+        """Return where an artifact belongs. Hash and name come from an index: trust neither."""
+        name = artifact.filename
+        if not _SHA256.fullmatch(artifact.sha256):
+            raise BuildError(
+                f"{name} cannot be verified",
+                why=f"the index {artifact.index} states no SHA-256 for it",
+                fix="take this package from an index that states hashes",
+            )
+        if Path(name).name != name or name in (".", "..") or "\\" in name or "\0" in name:
+            raise BuildError(
+                f"{name!r} is no file name",
+                why="it would lead out of the store",
+                fix=f"do not trust the index {artifact.index}",
+            )
+        return self._wheels / artifact.sha256[:2] / artifact.sha256 / name
+
+    def _require_room(self, missing: Sequence[Artifact]) -> None:
+        needed = sum(artifact.size or 0 for artifact in missing)
+        existing = next(x for x in (self._wheels, *self._wheels.parents) if x.exists())
+        free = shutil.disk_usage(existing).free
+        if needed > free:
+            raise _no_room(missing, self._wheels, f"only {_mb(free)} are free")
+
+
+def _complete(
+    artifact: Artifact, part: Path, downloader: Downloader, tell_bytes: Callable[[int], None]
+) -> None:
+    """Make `part` the whole, verified artifact.
+
+    A wrong hash is tried once more from nothing where an earlier, partial download or a cut that
+    nobody noticed may be to blame; a wrong hash twice is the index's own.
+    """
+    resumed = part.exists()
+    actual = _fill(artifact, part, downloader, tell_bytes)
+    truncated = artifact.size is not None and part.stat().st_size < artifact.size
+    if actual != artifact.sha256 and (resumed or truncated):
+        part.unlink()
+        actual = _fill(artifact, part, downloader, tell_bytes)
+    try:
+        _verify(artifact, part, actual)
+    except BuildError:
+        part.unlink()
+        raise
+
+
+def _fill(
+    artifact: Artifact, part: Path, downloader: Downloader, tell_bytes: Callable[[int], None]
+) -> str:
+    """Get the rest of an artifact into `part`; return the SHA-256 of all of it."""
+    part.touch()
+    with _Counted(part, tell_bytes) as file:
+        local = _local_path(artifact)
+        if local is None:
+            downloader.download(artifact, file, start=file.seek(0, os.SEEK_END))
+        else:
+            # A copy, not a link: what its owner does to the original must not reach the store.
+            file.truncate(0)
+            with local.open("rb") as source:
+                shutil.copyfileobj(source, file, _CHUNK)
+        file.flush()
+        os.fsync(file.fileno())
+        return _sha256(file)
+
+
+def _verify(artifact: Artifact, part: Path, actual: str) -> None:
+    if actual != artifact.sha256:
+        size = part.stat().st_size
+        raise HashMismatchError(
+            f"{artifact.filename} is not the file that {artifact.index} announced",
+            why=f"SHA-256 {actual} ({size} bytes) instead of {artifact.sha256}",
+            fix="try again later; if it stays so, do not trust this index",
+        )
+    if artifact.is_wheel:
+        check_wheel(part, name=artifact.filename)
+
+
+def _move(part: Path, place: Path) -> None:
+    place.parent.mkdir(exist_ok=True)
+    part.replace(place)
+    for folder in (place.parent, place.parent.parent):
+        _sync(folder)
+
+
+def _sync(folder: Path) -> None:
+    """Make a rename in this folder last through a power cut."""
+    if sys.platform != "win32":  # There, a folder cannot be opened.
+        handle = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+
+
+class _StoppedError(Exception):
+    """Another download failed, or the user wants to stop: this one need not go on."""
+
+
+class _Counted(io.BufferedRandom):
+    """A file that tells how far it was written."""
+
+    def __init__(self, path: Path, tell_bytes: Callable[[int], None]) -> None:
+        super().__init__(io.FileIO(path, "r+"))
+        self._tell_bytes = tell_bytes
+
+    def write(self, chunk: "Buffer") -> int:
+        """Write the chunk, then tell."""
+        written = super().write(chunk)
+        self._tell_bytes(self.tell())
+        return written
+
+
+def _in_parallel(
+    get: Callable[[Artifact], None], missing: Sequence[Artifact], stop: threading.Event
+) -> None:
+    """Get all; a failure or Ctrl-C stops what is under way and cancels the rest."""
+    with ThreadPoolExecutor(_PARALLEL, thread_name_prefix="wheels") as pool:
+        waiting = [pool.submit(get, artifact) for artifact in missing]
+        try:
+            for future in as_completed(waiting):
+                future.result()
+        except BaseException:
+            stop.set()
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
+
+
+@contextlib.contextmanager
+def _alone(path: Path) -> Iterator[None]:
+    """Keep other threads and processes from the same artifact meanwhile."""
+    with path.open("w") as lock:
+        if sys.platform != "win32":
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def _local_path(artifact: Artifact) -> Path | None:
+    parts = urlsplit(artifact.url)
+    if parts.scheme != "file":
+        return None
+    path = Path(unquote(parts.path))
+    if not path.is_file():
+        raise BuildError(
+            f"{path} is not there",
+            why="the wheel was moved or removed since it was listed",
+            fix="put it back, or run the command again",
+        )
+    return path
+
+
+def _sha256(file: IO[bytes]) -> str:
+    digest = hashlib.sha256()
+    file.seek(0)
+    while chunk := file.read(_CHUNK):
+        digest.update(chunk)
+    return digest.hexdigest()
+
+
+def _no_room(artifacts: Sequence[Artifact], folder: Path, why: str) -> StorageError:
+    sizes = [artifact.size for artifact in artifacts]
+    known = sum(size or 0 for size in sizes)
+    needed = _mb(known) if known else "an unknown size"
+    more = " or more" if known and None in sizes else ""
+    return StorageError(
+        f"no room for {len(artifacts)} wheel(s) of {needed}{more} in {folder}",
+        why=why,
+        fix="free some space, or name a folder on another disk in STACKGEN_CACHE",
+    )
+
+
+def _mb(size: int) -> str:
+    return f"{size / 1e6:,.1f} MB"

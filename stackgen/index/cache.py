@@ -1,0 +1,227 @@
+"""What indexes said, kept in one SQLite file that several processes may use at once."""
+
+import json
+import sqlite3
+import sys
+import threading
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import TypeVar
+
+from stackgen.errors import StorageError
+from stackgen.values import Metadata
+
+if sys.platform != "win32":
+    import fcntl
+
+_SCHEMA_VERSION = 1
+_BUSY_S = 30.0
+_BATCH = 500
+_LEVEL = 1  # Deflate: the fastest already takes two thirds off a page.
+_T = TypeVar("_T")
+
+_SCHEMA = """
+CREATE TABLE pages (location TEXT, name TEXT, fetched REAL, etag TEXT, modified TEXT,
+                    body BLOB, checksum INTEGER, PRIMARY KEY (location, name));
+CREATE TABLE metadata (key TEXT PRIMARY KEY, body BLOB, checksum INTEGER);
+CREATE TABLE sizes (key TEXT PRIMARY KEY, bytes INTEGER);
+CREATE TABLE hashes (path TEXT PRIMARY KEY, size INTEGER, modified INTEGER, sha256 TEXT);
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CachedPage:
+    """A page as it was last seen.
+
+    fetched: when, in seconds since 1970.
+    etag, modified: what the server wants to hear when asked again; "" where it said nothing.
+    text: the encoded page, or None where the index does not have that package.
+    """
+
+    fetched: float
+    etag: str
+    modified: str
+    text: str | None
+
+
+class IndexCache:
+    """The cache. Losing an entry costs a request; a damaged file is replaced by a fresh one."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._lock = threading.Lock()
+        self.notes: list[str] = []
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with self._alone():
+                self._connection = self._open()
+        except (OSError, sqlite3.Error) as error:
+            raise StorageError(
+                f"the cache {path} cannot be used",
+                why=str(error),
+                fix="make its folder writable, or name another one in STACKGEN_CACHE",
+            ) from error
+
+    def close(self) -> None:
+        """Close the file."""
+        with self._lock:
+            self._connection.close()
+
+    def pages(self, location: str, names: Sequence[str]) -> dict[str, CachedPage]:
+        """Return the pages at hand, by name; a damaged one counts as not at hand."""
+        found: dict[str, CachedPage] = {}
+        fields = "name, fetched, etag, modified, body, checksum"
+        for part in _parts(names):
+            query = f"SELECT {fields} FROM pages WHERE location = ? AND name IN ({_marks(part)})"  # noqa: S608
+            for name, fetched, etag, modified, body, checksum in self._rows(
+                query, [location, *part]
+            ):
+                if checksum != _checksum(location, name, body):
+                    continue
+                text = None if body is None else zlib.decompress(body).decode()
+                found[name] = CachedPage(fetched=fetched, etag=etag, modified=modified, text=text)
+        return found
+
+    def keep_pages(self, location: str, pages: Mapping[str, CachedPage]) -> None:
+        """Store pages, each in the place of its predecessor."""
+        rows = []
+        for name, page in pages.items():
+            body = None if page.text is None else zlib.compress(page.text.encode(), _LEVEL)
+            checksum = _checksum(location, name, body)
+            rows.append((location, name, page.fetched, page.etag, page.modified, body, checksum))
+        self._write("INSERT OR REPLACE INTO pages VALUES (?, ?, ?, ?, ?, ?, ?)", rows)
+
+    def metadata(self, keys: Sequence[str]) -> dict[str, Metadata]:
+        """Return the metadata at hand; a damaged entry counts as not at hand."""
+        found: dict[str, Metadata] = {}
+        for part in _parts(keys):
+            query = f"SELECT key, body, checksum FROM metadata WHERE key IN ({_marks(part)})"  # noqa: S608
+            for key, body, checksum in self._rows(query, part):
+                if checksum == _checksum("metadata", key, body):
+                    requires, python = json.loads(body)
+                    found[key] = Metadata(requires_dist=tuple(requires), requires_python=python)
+        return found
+
+    def keep_metadata(self, entries: Mapping[str, Metadata]) -> None:
+        """Store metadata for good: a wheel of that hash never changes."""
+        rows = []
+        for key, value in entries.items():
+            body = json.dumps([value.requires_dist, value.requires_python]).encode()
+            rows.append((key, body, _checksum("metadata", key, body)))
+        self._write("INSERT OR REPLACE INTO metadata VALUES (?, ?, ?)", rows)
+
+    def sizes(self, keys: Sequence[str]) -> dict[str, int]:
+        """Return the sizes at hand, bytes."""
+        found: dict[str, int] = {}
+        for part in _parts(keys):
+            query = f"SELECT key, bytes FROM sizes WHERE key IN ({_marks(part)})"  # noqa: S608
+            found.update((key, size) for key, size in self._rows(query, part))
+        return found
+
+    def keep_sizes(self, sizes: Mapping[str, int]) -> None:
+        """Store sizes, bytes."""
+        self._write("INSERT OR REPLACE INTO sizes VALUES (?, ?)", list(sizes.items()))
+
+    def file_hash(self, path: Path, *, size: int, modified: int) -> str | None:
+        """Return the SHA-256 of a local file that has not changed since (`modified` in ns)."""
+        query = "SELECT sha256 FROM hashes WHERE path = ? AND size = ? AND modified = ?"
+        rows = self._rows(query, [str(path), size, modified])
+        return rows[0][0] if rows else None
+
+    def keep_file_hash(self, path: Path, *, size: int, modified: int, sha256: str) -> None:
+        """Store the SHA-256 of a local file."""
+        row = (str(path), size, modified, sha256)
+        self._write("INSERT OR REPLACE INTO hashes VALUES (?, ?, ?, ?)", [row])
+
+    # Rows are of whatever types SQLite holds: the callers above, and nobody else, sort them.
+    def _rows(self, query: str, values: Sequence[object]) -> list[tuple]:  # type: ignore[type-arg]
+        return self._guarded(lambda c: c.execute(query, tuple(values)).fetchall(), [])
+
+    def _write(self, statement: str, rows: Sequence[tuple[object, ...]]) -> None:
+        def write(connection: sqlite3.Connection) -> None:
+            with connection:
+                connection.executemany(statement, rows)
+
+        if rows:
+            self._guarded(write, None)
+
+    def _guarded(self, action: Callable[[sqlite3.Connection], _T], otherwise: _T) -> _T:
+        """Act, and go on without the cache where that fails."""
+        with self._lock:
+            try:
+                return action(self._connection)
+            except (sqlite3.ProgrammingError, sqlite3.IntegrityError):
+                raise  # A mistake of ours, which says nothing about the file.
+            except sqlite3.DatabaseError as error:
+                self.notes.append(f"the cache {self._path} was of no use: {error}")
+                if not _is_passing(error):
+                    self._connection.close()
+                    with self._alone():
+                        self._connection = self._fresh()
+                return otherwise
+
+    def _open(self) -> sqlite3.Connection:
+        try:
+            connection = self._connect()
+            version = connection.execute("PRAGMA user_version").fetchone()[0]
+        except sqlite3.DatabaseError as error:
+            if _is_passing(error):
+                raise
+            self.notes.append(f"the cache {self._path} was damaged and starts afresh: {error}")
+            return self._fresh()
+        if version == _SCHEMA_VERSION:
+            return connection
+        connection.close()
+        return self._fresh()
+
+    def _fresh(self) -> sqlite3.Connection:
+        for suffix in ("", "-wal", "-shm"):
+            Path(f"{self._path}{suffix}").unlink(missing_ok=True)
+        connection = self._connect()
+        connection.executescript(f"{_SCHEMA} PRAGMA user_version = {_SCHEMA_VERSION};")
+        return connection
+
+    def _connect(self) -> sqlite3.Connection:
+        connection = sqlite3.connect(self._path, timeout=_BUSY_S, check_same_thread=False)
+        try:
+            connection.execute("PRAGMA journal_mode = WAL")
+            connection.execute("PRAGMA synchronous = NORMAL")
+        except sqlite3.Error:
+            connection.close()
+            raise
+        return connection
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        """Keep other processes from opening or replacing the file meanwhile."""
+        with self._path.with_name(f"{self._path.name}.lock").open("w") as lock:
+            if sys.platform != "win32":  # There, an open file cannot be replaced anyway.
+                fcntl.flock(lock, fcntl.LOCK_EX)
+            yield
+
+
+def _is_passing(error: sqlite3.DatabaseError) -> bool:
+    """Return whether the file itself is sound: it was busy, or its disk is full or read-only."""
+    words = ("locked", "full", "readonly", "unable to open")
+    return any(word in str(error) for word in words)
+
+
+def _checksum(*parts: str | bytes | None) -> int:
+    total = 0
+    for part in parts:
+        total = zlib.crc32(part.encode() if isinstance(part, str) else part or b"\0", total)
+    return total
+
+
+def _parts(items: Iterable[str]) -> Iterator[list[str]]:
+    rest = iter(items)
+    while part := list(islice(rest, _BATCH)):
+        yield part
+
+
+def _marks(items: Sequence[str]) -> str:
+    return ", ".join("?" * len(items))

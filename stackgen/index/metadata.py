@@ -1,0 +1,187 @@
+"""What wheels require: from the cache, the index, a part of the wheel, or all of it."""
+
+import hashlib
+import io
+import tempfile
+from collections.abc import Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from typing import IO
+from urllib.parse import urlsplit, urlunsplit
+
+from stackgen.errors import IndexUnavailableError
+from stackgen.index import local
+from stackgen.index.cache import IndexCache
+from stackgen.index.pages import NO_METADATA, SOME_METADATA
+from stackgen.index.parallel import Progress, as_done
+from stackgen.index.ranges import RangeFile
+from stackgen.index.transport import Reply, Transport
+from stackgen.index.wheel_metadata import UnusableMetadataError, parse_metadata, read_wheel
+from stackgen.values import Artifact, Metadata
+
+_OK, _PARTIAL = 200, 206
+_TAIL = 1 << 16
+_BATCH = 64
+
+
+def artifact_key(artifact: Artifact) -> str:
+    """Return what identifies an artifact: its SHA-256, or its URL where an index states none."""
+    return artifact.sha256 or artifact.url
+
+
+class MetadataReader:
+    """Reads metadata.
+
+    announced: what pages said of metadata files, by URL of the wheel.
+    defects: why an artifact has no usable metadata, by its key.
+    """
+
+    def __init__(
+        self,
+        *,
+        transport: Transport,
+        cache: IndexCache,
+        pool: ThreadPoolExecutor,
+        announced: Mapping[str, str],
+        offline: bool,
+    ) -> None:
+        self.defects: dict[str, str] = {}
+        self._transport = transport
+        self._cache = cache
+        self._pool = pool
+        self._announced = announced
+        self._offline = offline
+        self._known: dict[str, Metadata] = {}
+        # Whether a host hands out metadata files that its index does not announce.
+        self._serves: dict[str, bool] = {}
+
+    def read(self, artifacts: Iterable[Artifact], progress: Progress | None) -> dict[str, Metadata]:
+        """Return the metadata of each artifact by its key; defective ones are left out.
+
+        Raises:
+            IndexUnavailableError: an index cannot be asked, or it is offline and the cache lacks
+                an entry.
+        """
+        wanted = {artifact_key(artifact): artifact for artifact in artifacts}
+        unknown = [key for key in wanted if key not in self._known and key not in self.defects]
+        self._known |= self._cache.metadata(unknown)
+        missing = [wanted[key] for key in unknown if key not in self._known]
+        if self._offline:
+            _require_local(missing)
+        self._fetch(missing, len(wanted), progress)
+        return {key: self._known[key] for key in wanted if key in self._known}
+
+    def _fetch(self, missing: list[Artifact], total: int, progress: Progress | None) -> None:
+        batch: dict[str, Metadata] = {}
+        done = total - len(missing)
+        try:
+            for artifact, result in as_done(self._pool, self._read_or_explain, missing):
+                key = artifact_key(artifact)
+                done += 1
+                if isinstance(result, str):
+                    self.defects[key] = result
+                else:
+                    self._known[key] = result
+                    batch |= {key: result} if artifact.sha256 else {}
+                if len(batch) >= _BATCH:
+                    self._cache.keep_metadata(batch)
+                    batch = {}
+                if progress:
+                    progress(done, total)
+        finally:
+            self._cache.keep_metadata(batch)
+
+    def _read_or_explain(self, artifact: Artifact) -> Metadata | str:
+        """Return the metadata, or why there are none. Runs in a thread of the pool."""
+        try:
+            return self._read(artifact)
+        except (UnusableMetadataError, OSError) as error:
+            return str(error)
+
+    def _read(self, artifact: Artifact) -> Metadata:
+        found = self._from_file(artifact)
+        if found is not None:
+            return found
+        if not artifact.is_wheel:
+            raise UnusableMetadataError("an sdist says what it requires only when it is built")
+        path = local.path_of(artifact.url)
+        if path is not None:
+            with path.open("rb") as file:
+                return read_wheel(file, name=artifact.name)
+        return self._from_part(artifact) or self._from_whole(artifact)
+
+    def _from_file(self, artifact: Artifact) -> Metadata | None:
+        """Read the metadata file beside the artifact, verified where its digest is known."""
+        word = self._announced.get(artifact.url, "")
+        host = urlsplit(artifact.url).netloc
+        if not host or word == NO_METADATA or (not word and not self._serves.get(host, True)):
+            return None
+        reply = self._transport.get(_beside(artifact.url))
+        if reply.status != _OK:
+            if not word:
+                # One wheel without a metadata file says nothing of a host that has shown others.
+                self._serves.setdefault(host, False)
+            return None
+        if word not in ("", SOME_METADATA) and hashlib.sha256(reply.body).hexdigest() != word:
+            return None
+        try:
+            found = parse_metadata(reply.body, name=artifact.name)
+        except UnusableMetadataError:
+            return None  # A page of apologies with status 200, say: the wheel itself knows.
+        self._serves[host] = True
+        return found
+
+    def _from_part(self, artifact: Artifact) -> Metadata | None:
+        """Read METADATA through range requests; None where the server knows none."""
+        tail = self._transport.get_range(artifact.url, f"-{_TAIL}")
+        self._transport.check(tail)
+        if tail.status not in (_OK, _PARTIAL, 416, 501):
+            raise UnusableMetadataError(f"the server said {tail.status} for it")
+        size = _whole_size(tail)
+        if tail.status != _PARTIAL or size is None:
+            return None
+
+        def fetch(start: int, end: int) -> bytes:
+            return self._transport.get_range(artifact.url, f"{start}-{end - 1}").body
+
+        try:
+            remote = RangeFile(size=size, tail=tail.body, fetch=fetch)
+            return read_wheel(io.BufferedReader(remote), name=artifact.name)
+        except UnusableMetadataError:
+            return None  # Either the ranges were wrong or the wheel is: all of it will tell.
+
+    def _from_whole(self, artifact: Artifact) -> Metadata:
+        with tempfile.TemporaryFile() as file:
+            self._transport.download(artifact.url, file)
+            if artifact.sha256 and _sha256(file) != artifact.sha256:
+                raise UnusableMetadataError("its content does not have the hash that is stated")
+            return read_wheel(file, name=artifact.name)
+
+
+def _beside(url: str) -> str:
+    parts = urlsplit(url)
+    return urlunsplit(parts._replace(path=f"{parts.path}.metadata"))
+
+
+def _whole_size(reply: Reply) -> int | None:
+    """Return the size of the file that a partial answer is part of."""
+    total = reply.headers.get("Content-Range", "").rpartition("/")[2]
+    return int(total) if total.isdigit() and len(reply.body) <= int(total) else None
+
+
+def _sha256(file: IO[bytes]) -> str:
+    digest = hashlib.sha256()
+    file.seek(0)
+    while chunk := file.read(1 << 20):
+        digest.update(chunk)
+    return digest.hexdigest()
+
+
+def _require_local(missing: list[Artifact]) -> None:
+    remote = sorted(x.filename for x in missing if local.path_of(x.url) is None)
+    if remote:
+        more = f" and {len(remote) - 3} more" if len(remote) > 3 else ""
+        raise IndexUnavailableError(
+            f"offline, and the cache lacks metadata: {', '.join(remote[:3])}{more}",
+            why="these wheels were not looked at before",
+            fix="run the same command once without --offline",
+        )

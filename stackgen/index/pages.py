@@ -1,0 +1,299 @@
+"""What an index's page says, as artifacts; and the compact form in which it is cached."""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from functools import lru_cache
+from itertools import repeat
+from urllib.parse import unquote, urlsplit, urlunsplit
+
+from packaging.utils import canonicalize_name
+from packaging.version import InvalidVersion, Version
+from pypi_simple import Link, ProjectPage, parse_links_stream
+
+from stackgen.values import Artifact
+
+# Where a page says that there is no metadata file, or that there is one of unknown digest.
+NO_METADATA, SOME_METADATA = "-", "+"
+
+_FILENAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+!-]*")
+_SHA256 = re.compile(r"[0-9a-f]{64}")
+_WHEEL_PARTS = (5, 6)
+_COLUMN, _ROW = "\x1e", "\n"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Page:
+    """One page of an index.
+
+    announced: what the page says of a file's metadata, by URL: its SHA-256, or one of
+        NO_METADATA and SOME_METADATA; files of which it says nothing are absent.
+    listed: how many files the page names, of whatever format.
+    skipped: how many wheels and sdists were left out for a name or version nobody can read.
+    """
+
+    artifacts: tuple[Artifact, ...]
+    announced: Mapping[str, str]
+    listed: int
+    skipped: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Entry:
+    """A file as the page lists it, before its name was understood."""
+
+    filename: str
+    url: str
+    sha256: str
+    size: int | None
+    requires_python: str | None
+    uploaded: str | None
+    yanked: str | None
+    announced: str
+
+
+def parse_html(text: str, *, url: str, name: str, index: str) -> Page:
+    """Read a PEP 503 page, or any page of links where `name` is empty.
+
+    url: where the page came from; relative links and what they may point to depend on it.
+    """
+    links = parse_links_stream([text], base_url=url)
+    return _page(map(_from_link, links), base=url, name=name, index=index)
+
+
+def parse_json(document: object, *, url: str, name: str, index: str) -> Page:
+    """Read a PEP 691 page.
+
+    Raises:
+        ValueError: the document is not such a page.
+    """
+    page = ProjectPage.from_json_data(document, url)
+    entries = (
+        _Entry(
+            filename=package.filename,
+            url=package.url,
+            sha256=_sha256(package.digests.get("sha256", "")),
+            size=package.size,
+            requires_python=package.requires_python,
+            uploaded=_utc(package.upload_time),
+            yanked=(package.yanked_reason or "") if package.is_yanked else None,
+            announced=_announcement(package.has_metadata, package.metadata_digests),
+        )
+        for package in page.packages
+    )
+    return _page(entries, base=url, name=name, index=index)
+
+
+def name_and_version(filename: str, project: str) -> tuple[str, str] | None:
+    """Return normalised name and version of a wheel or an sdist.
+
+    Args:
+        filename: such as ``numpy-1.24.3.tar.gz``.
+        project: the page that lists it; "" where files of any project may appear.
+
+    Returns:
+        None where the filename follows no rule that anybody reads today.
+    """
+    if not _FILENAME.fullmatch(filename):
+        return None
+    if filename.endswith(".whl"):
+        parts = filename[:-4].split("-")
+        if len(parts) not in _WHEEL_PARTS or (len(parts) > 5 and not parts[2][:1].isdigit()):
+            return None
+        pairs = [(parts[0], parts[1])]
+    else:
+        stem = filename.removesuffix(".zip").removesuffix(".tar.gz")
+        pairs = list(_sdist_splits(stem)) if project else [_halves(stem)]
+    for name, version in ((canonicalize_name(n), _version(v)) for n, v in pairs):
+        if version and project in ("", name):
+            return name, version
+    return None
+
+
+def is_artifact(filename: str) -> bool:
+    """Return whether this is a wheel or an sdist in a format that is still allowed."""
+    return filename.endswith((".whl", ".tar.gz", ".zip"))
+
+
+def encode(page: Page) -> str:
+    """Return the page as text, column by column: it is read back many times faster than rows."""
+    rows = [
+        (
+            a.name,
+            a.version,
+            a.filename,
+            a.sha256,
+            a.url,
+            "" if a.size is None else str(a.size),
+            a.requires_python or "",
+            a.uploaded or "",
+            "" if a.yanked is None else f"y{a.yanked}",
+            page.announced.get(a.url, ""),
+        )
+        for a in page.artifacts
+    ]
+    columns = [_ROW.join(column) for column in zip(*rows, strict=True)]
+    return _COLUMN.join([f"{page.listed} {page.skipped}", *columns])
+
+
+def decode(text: str, *, name: str, index: str) -> Page:
+    """Return what was encoded.
+
+    Raises:
+        ValueError: it is not what `encode` wrote.
+    """
+    counts, *columns = text.split(_COLUMN)
+    listed, skipped = map(int, counts.split())
+    if not columns:
+        return Page(artifacts=(), announced={}, listed=listed, skipped=skipped)
+    names, *split = (column.split(_ROW) for column in columns)
+    artifacts = tuple(
+        Artifact(
+            name=each,
+            version=version,
+            filename=filename,
+            sha256=sha256,
+            url=url,
+            index=index,
+            size=int(size) if size else None,
+            requires_python=requires or None,
+            uploaded=uploaded or None,
+            yanked=yanked[1:] if yanked else None,
+        )
+        for each, version, filename, sha256, url, size, requires, uploaded, yanked, _ in zip(
+            repeat(name, len(names)) if name else names, *split, strict=True
+        )
+    )
+    announced = {url: word for url, word in zip(split[3], split[8], strict=True) if word}
+    return Page(artifacts=artifacts, announced=announced, listed=listed, skipped=skipped)
+
+
+def _page(entries: Iterable[_Entry], *, base: str, name: str, index: str) -> Page:
+    artifacts: dict[tuple[str, str], Artifact] = {}
+    announced: dict[str, str] = {}
+    listed = skipped = 0
+    for entry in entries:
+        listed += 1
+        if not is_artifact(entry.filename):
+            continue
+        artifact = _artifact(entry, base=base, name=name, index=index)
+        if artifact is None:
+            skipped += 1
+            continue
+        artifacts.setdefault((artifact.filename, artifact.sha256), artifact)
+        if entry.announced:
+            announced[artifact.url] = entry.announced
+    found = tuple(artifacts.values())
+    return Page(artifacts=found, announced=announced, listed=listed, skipped=skipped)
+
+
+def _artifact(entry: _Entry, *, base: str, name: str, index: str) -> Artifact | None:
+    known = name_and_version(entry.filename, name)
+    url = _safe_url(entry.url, base)
+    if known is None or url is None:
+        return None
+    return Artifact(
+        name=known[0],
+        version=known[1],
+        filename=entry.filename,
+        sha256=entry.sha256,
+        url=url,
+        index=index,
+        size=entry.size,
+        requires_python=_one_line(entry.requires_python),
+        uploaded=_one_line(entry.uploaded),
+        yanked=None if entry.yanked is None else (_one_line(entry.yanked) or ""),
+    )
+
+
+def _safe_url(url: str, base: str) -> str | None:
+    """Return the URL without credentials; None where a page points where it must not.
+
+    A page from the network never makes us read a local file.
+    """
+    if "@" not in url and url.startswith("https://"):
+        return url
+    parts = urlsplit(url)
+    local = urlsplit(base).scheme == "file"
+    if parts.scheme not in (("http", "https", "file") if local else ("http", "https")):
+        return None
+    return urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2]))
+
+
+def _from_link(link: Link) -> _Entry:
+    url, _, fragment = link.url.partition("#")
+    algorithm, _, digest = fragment.partition("=")
+    announced = _attribute(link, "data-core-metadata")
+    if announced is None:
+        announced = _attribute(link, "data-dist-info-metadata")
+    return _Entry(
+        # Not the link's text: old folder listings cut long names short.
+        filename=unquote(url.partition("?")[0].rpartition("/")[2]),
+        url=url,
+        sha256=_sha256(digest) if algorithm == "sha256" else "",
+        size=None,
+        requires_python=_attribute(link, "data-requires-python"),
+        uploaded=_attribute(link, "data-upload-time"),
+        yanked=_attribute(link, "data-yanked"),
+        announced=_html_announcement(announced),
+    )
+
+
+def _attribute(link: Link, name: str) -> str | None:
+    value = link.attrs.get(name)
+    return value if isinstance(value, str) else None
+
+
+def _html_announcement(value: str | None) -> str:
+    if value is None:
+        return ""
+    algorithm, _, digest = value.partition("=")
+    if algorithm == "sha256" and (known := _sha256(digest)):
+        return known
+    return NO_METADATA if value.lower() == "false" else SOME_METADATA
+
+
+def _announcement(has: bool | None, digests: Mapping[str, str] | None) -> str:
+    if has is None:
+        return ""
+    if not has:
+        return NO_METADATA
+    return _sha256((digests or {}).get("sha256", "")) or SOME_METADATA
+
+
+def _sha256(text: str) -> str:
+    digest = text.lower()
+    return digest if _SHA256.fullmatch(digest) else ""
+
+
+def _utc(moment: datetime | None) -> str | None:
+    """Return the moment as indexes write it in HTML: UTC, ending in Z."""
+    if moment is None:
+        return None
+    aware = moment if moment.tzinfo else moment.replace(tzinfo=timezone.utc)
+    return aware.astimezone(timezone.utc).isoformat().replace("+00:00", "Z")
+
+
+def _one_line(text: str | None) -> str | None:
+    """Return the text on one line: a line break would end a row of the cached form."""
+    return " ".join(text.split()) if text else None
+
+
+def _halves(stem: str) -> tuple[str, str]:
+    name, _, version = stem.rpartition("-")
+    return name, version
+
+
+def _sdist_splits(stem: str) -> Iterator[tuple[str, str]]:
+    """Yield each way to read ``name-version``: either of them may hold a dash."""
+    for match in re.finditer("-", stem):
+        yield stem[: match.start()], stem[match.end() :]
+
+
+@lru_cache(maxsize=65536)
+def _version(text: str) -> str:
+    try:
+        return str(Version(text))
+    except InvalidVersion:
+        return ""

@@ -1,0 +1,58 @@
+"""Read the few lines of METADATA that resolution needs."""
+
+import re
+import zipfile
+import zlib
+from email.parser import HeaderParser
+from typing import IO
+
+from packaging.utils import canonicalize_name
+
+from stackgen.values import Metadata
+
+_LARGEST = 16 << 20
+_MEMBER = re.compile(r"[^/]+\.dist-info/METADATA")
+
+
+class UnusableMetadataError(ValueError):
+    """A file is not a wheel, or does not say what it requires; the message says which."""
+
+
+def parse_metadata(content: bytes, *, name: str) -> Metadata:
+    """Keep Requires-Dist and Requires-Python; every other field may be as wrong as it likes.
+
+    Raises:
+        UnusableMetadataError: this is not the metadata of that project.
+    """
+    headers, _, _ = content.replace(b"\r\n", b"\n").partition(b"\n\n")
+    message = HeaderParser().parsestr(headers.decode("utf-8", errors="replace"))
+    stated = _line(message["Name"])
+    if stated is None or canonicalize_name(stated) != name:
+        raise UnusableMetadataError(f"its metadata name {stated or 'no project'}, not {name}")
+    lines = (_line(value) for value in message.get_all("Requires-Dist", []))
+    return Metadata(
+        requires_dist=tuple(line for line in lines if line),
+        requires_python=_line(message["Requires-Python"]) or None,
+    )
+
+
+def read_wheel(file: IO[bytes], *, name: str) -> Metadata:
+    """Read the METADATA of a wheel.
+
+    Raises:
+        UnusableMetadataError: the wheel is no zip file, or holds no METADATA of that project.
+    """
+    try:
+        with zipfile.ZipFile(file) as wheel:
+            members = [x for x in wheel.infolist() if _MEMBER.fullmatch(x.filename)]
+            if len(members) != 1 or members[0].file_size > _LARGEST:
+                raise UnusableMetadataError(f"it has {len(members)} METADATA files")
+            content = wheel.read(members[0])
+    except (zipfile.BadZipFile, zlib.error, NotImplementedError, EOFError, RuntimeError) as error:
+        raise UnusableMetadataError(f"it is not a readable zip file: {error}") from error
+    return parse_metadata(content, name=name)
+
+
+def _line(value: object) -> str | None:
+    """Return a header on one line: a long one may be folded over several."""
+    return None if value is None else " ".join(str(value).split())
