@@ -54,6 +54,7 @@ class Space:
         allowed: Mapping[str, Container[str]] | None = None,
         *,
         present: Collection[str] = (),
+        preferred: Mapping[str, str] | None = None,
     ) -> Lock | None:
         """Return the stack that takes the newest version at each decision, or None.
 
@@ -62,24 +63,34 @@ class Space:
         Args:
             allowed: by package, the only versions that may be taken.
             present: packages that the stack must contain, required or not.
+            preferred: by package, the version to take before the newest one where it is open.
         """
-        ranks = frozenset(self._diagram.packages.index(name) for name in present)
-        best = _best(self._diagram.root, self._masks(allowed or {}), ranks, {})
-        return self._lock(best[ranks]) if ranks in best else None
+        limits = _Limits(
+            allowed=self._masks(allowed or {}),
+            wanted=frozenset(self._diagram.packages.index(name) for name in present),
+            preferred=self._masks({name: (v,) for name, v in (preferred or {}).items()}),
+        )
+        best = _best(self._diagram.root, limits, {})
+        return self._lock(best[limits.wanted]) if limits.wanted in best else None
 
     def complete(
-        self, choice: "Slice", allowed: Mapping[str, Container[str]] | None = None
+        self,
+        choice: Slice,
+        allowed: Mapping[str, Container[str]] | None = None,
+        *,
+        preferred: Mapping[str, str] | None = None,
     ) -> Lock | None:
         """Return the newest completion of a choice of the varied packages, or None.
 
         Args:
             choice: as ``slices`` returns it; without ``allowed`` there always is a completion.
             allowed: by package, the only versions that other packages may take.
+            preferred: by package, the version to take before the newest one where it is open.
         """
         absent: dict[str, Container[str]] = dict.fromkeys(choice.absent, ())
         chosen = {name: (version,) for name, version in choice.versions}
         limits = {**(allowed or {}), **absent, **chosen}
-        return self.newest(limits, present=tuple(chosen))
+        return self.newest(limits, present=tuple(chosen), preferred=preferred)
 
     def slices(self, varied: Sequence[str]) -> tuple[Slice, ...]:
         """Return every feasible choice of the varied packages, in one pass over the diagram.
@@ -174,40 +185,48 @@ Best = Mapping[frozenset[int], Assignment]
 """The newest assignment below a node, by which of the wanted packages it contains."""
 
 
-def _best(
-    node: Node, masks: Mapping[int, int], wanted: frozenset[int], memo: dict[int, Best]
-) -> Best:
-    """Return the newest assignments below a node that the masks allow."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Limits:
+    """What a walk for the newest assignment must heed; packages are ranks, versions bit masks."""
+
+    allowed: Mapping[int, int]
+    preferred: Mapping[int, int]
+    wanted: frozenset[int]
+
+
+def _best(node: Node, limits: _Limits, memo: dict[int, Best]) -> Best:
+    """Return the newest assignments below a node that the limits allow."""
     key = id(node)
     if key not in memo:
         memo[key] = (
-            _best_choice(node, masks, wanted, memo)
+            _best_choice(node, limits, memo)
             if isinstance(node, Choice)
-            else _best_parts(node, masks, wanted, memo)
+            else _best_parts(node, limits, memo)
         )
     return memo[key]
 
 
-def _best_choice(
-    node: Choice, masks: Mapping[int, int], wanted: frozenset[int], memo: dict[int, Best]
-) -> Best:
+def _best_choice(node: Choice, limits: _Limits, memo: dict[int, Best]) -> Best:
     found: dict[frozenset[int], Assignment] = {}
-    own = wanted & {node.package}
-    mask = masks.get(node.package, -1)
-    options = [(v & -v, each.then) for each in node.branches if (v := each.versions & mask)]
-    for version, then in sorted(options, key=lambda option: option[0]):
-        for contained, rest in _best(then, masks, wanted, memo).items():
+    own = limits.wanted & {node.package}
+    allowed = limits.allowed.get(node.package, -1)
+    preferred = limits.preferred.get(node.package, 0)
+    options = []
+    for branch in node.branches:
+        if versions := branch.versions & allowed:
+            first = versions & preferred or versions & -versions
+            options.append((not versions & preferred, first, branch.then))
+    for _, version, then in sorted(options, key=lambda option: option[:2]):
+        for contained, rest in _best(then, limits, memo).items():
             head = (node.package, version.bit_length() - 1)
             found.setdefault(contained | own, (head, *rest))
     return found
 
 
-def _best_parts(
-    node: Together, masks: Mapping[int, int], wanted: frozenset[int], memo: dict[int, Best]
-) -> Best:
+def _best_parts(node: Together, limits: _Limits, memo: dict[int, Best]) -> Best:
     found: Best = {frozenset(): ()} if node.count else {}
     for part in node.parts:
-        below = _best(part, masks, wanted, memo)
+        below = _best(part, limits, memo)
         found = {
             one | two: (*head, *tail) for one, head in found.items() for two, tail in below.items()
         }

@@ -1,0 +1,84 @@
+"""What a command was asked to do, parsed; nothing below the command line sees a string option."""
+
+import json
+from dataclasses import dataclass, field
+from enum import Enum
+from pathlib import Path
+
+from packaging.requirements import Requirement
+
+from stackgen.values import content_id
+
+
+class ExecutorChoice(str, Enum):
+    """Where stacks run."""
+
+    AUTO = "auto"
+    VIRTUALENV = "virtualenv"
+    DOCKER = "docker"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IndexOptions:
+    """Which package indexes are asked; what is not given comes from the user's configuration."""
+
+    index_url: str | None = None
+    extra_index_urls: tuple[str, ...] = ()
+    find_links: tuple[str, ...] = ()
+    no_index: bool = False
+    offline: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExploreOptions:
+    """What to explore, where, and how long.
+
+    requirements: what the stacks must satisfy.
+    vary, fixed: packages added to the default ones, and taken from them.
+    settings: environment variables, each with the values to be tried.
+    lock: a user's lock to explore around.
+    indicators: names, or paths of the user's own files; empty means the framework's matmul.
+    parameters: values for their parameters, by name.
+    base: a base's name, an image, or an interpreter; "" chooses.
+    budget_s: seconds for building and measuring together.
+    stacks: how many are measured, settings included.
+    threads: 0 chooses max(1, cores - 1).
+    """
+
+    requirements: tuple[Requirement, ...]
+    vary: tuple[str, ...] = ()
+    fixed: tuple[str, ...] = ()
+    settings: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    lock: Path | None = None
+    indicators: tuple[str, ...] = ()
+    parameters: tuple[tuple[str, str], ...] = ()
+    base: str = ""
+    executor: ExecutorChoice = ExecutorChoice.AUTO
+    budget_s: float = 1800.0
+    stacks: int = 6
+    seed: int = 0
+    threads: int = 0
+    prereleases: bool = False
+    patches: bool = False
+    dry_run: bool = False
+    index: IndexOptions = field(default_factory=IndexOptions)
+
+    @property
+    def request(self) -> str:
+        """Return canonical JSON of what makes two runs the same campaign.
+
+        How much is measured (stacks, budget) is no part of it: a rerun with more goes on.
+        """
+        asked = {
+            "requirements": sorted(str(each) for each in self.requirements),
+            "vary": sorted(self.vary),
+            "fixed": sorted(self.fixed),
+            "settings": [[name, list(values)] for name, values in self.settings],
+            "lock": content_id("file", self.lock.read_text("utf-8")) if self.lock else None,
+            "indicators": sorted(self.indicators),
+            "parameters": sorted(self.parameters),
+            "threads": self.threads,
+            "prereleases": self.prereleases,
+            "patches": self.patches,
+        }
+        return json.dumps(asked, sort_keys=True, separators=(",", ":"))

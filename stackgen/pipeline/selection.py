@@ -1,0 +1,209 @@
+"""From what the user asked for to the choices that are worth building, newest first."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import product
+from pathlib import Path
+
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+from stackgen.errors import UsageError
+from stackgen.index import PackageIndex
+from stackgen.locks import in_target, read_lock
+from stackgen.pipeline.options import ExploreOptions
+from stackgen.pipeline.progress import Progress
+from stackgen.pipeline.resolution import read_universe, resolve
+from stackgen.resolve import Policy, Slice, Space, newest_first, parse_requirement
+from stackgen.values import Lock, LockedPackage, LockFile, Target
+
+FRAMEWORKS = ("tensorflow", "tensorflow-cpu", "intel-tensorflow", "torch")
+Settings = tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Candidate:
+    """A stack worth building, before anything of it is built.
+
+    choice: the versions of the varied packages; None for a user's lock as it stands.
+    """
+
+    lock: Lock
+    label: str
+    completion: str
+    settings: Settings
+    choice: Slice | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Selection:
+    """The space, what varies in it, and the user's own lock where one was given.
+
+    preferred: versions that a completion keeps where it can (those of the user's lock).
+    """
+
+    space: Space
+    varied: tuple[str, ...]
+    choices: tuple[Slice, ...]
+    settings: tuple[Settings, ...]
+    reference: Lock | None
+    preferred: Mapping[str, str]
+
+    def candidates(self) -> Iterator[Candidate]:
+        """Yield every candidate, first of all to be measured; the reference comes first."""
+        if self.reference is not None:
+            yield self._candidate(self.reference, "lock", self.settings[0], None)
+        for choice in self.choices:
+            lock = self.space.complete(choice, preferred=self.preferred)
+            if lock is not None:
+                for settings in self.settings:
+                    yield self._candidate(lock, "newest", settings, choice)
+
+    def working(self, candidate: Candidate, lock: Lock) -> Candidate:
+        """Return the candidate with another completion, one that was found to work."""
+        return self._candidate(lock, "newest-working", candidate.settings, candidate.choice)
+
+    def _candidate(
+        self, lock: Lock, completion: str, settings: Settings, choice: Slice | None
+    ) -> Candidate:
+        versions = lock.versions
+        parts = [f"{name} {versions[name]}" for name in self.varied if name in versions]
+        parts += [f"{name}={value}" for name, value in settings]
+        label = ", ".join(parts) or "the only stack"
+        own = "your lock: " if completion == "lock" else ""
+        return Candidate(
+            lock=lock,
+            label=own + label,
+            completion=completion,
+            settings=settings,
+            choice=choice,
+        )
+
+
+def select(
+    index: PackageIndex, options: ExploreOptions, target: Target, progress: Progress
+) -> Selection:
+    """Resolve what was asked for, and order its choices.
+
+    Raises:
+        ResolutionError: nothing satisfies it here.
+        UsageError: a package to be varied is not part of any stack.
+    """
+    policy = Policy(prereleases=options.prereleases)
+    if options.lock is None:
+        space = resolve(index, options.requirements, target, policy=policy, progress=progress)
+        return _selection(space, options, None, {})
+    lockfile = read_lock_file(options.lock)
+    packages = in_target(lockfile, target)
+    reference = _as_it_stands(index, packages, target, progress)
+    roots = _around(index, options, packages, target, policy, progress)
+    space = resolve(index, roots, target, policy=policy, progress=progress)
+    return _selection(space, options, reference, reference.versions)
+
+
+def read_lock_file(path: Path) -> LockFile:
+    """Read a lock, with the Pipfile or pyproject.toml beside it.
+
+    Raises:
+        UsageError: it cannot be read, or is none.
+    """
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(
+            f"cannot read {path}",
+            why=getattr(error, "strerror", None) or str(error),
+            fix="give the path of a Pipfile.lock, poetry.lock, uv.lock, pylock.toml or "
+            "requirements.txt",
+        ) from error
+    beside = path.with_name("Pipfile" if path.name == "Pipfile.lock" else "pyproject.toml")
+    companion = beside.read_text(encoding="utf-8") if beside.is_file() else None
+    return read_lock(text, path=str(path), companion=companion)
+
+
+def _selection(
+    space: Space, options: ExploreOptions, reference: Lock | None, preferred: Mapping[str, str]
+) -> Selection:
+    varied = _varied(space, options, preferred)
+    return Selection(
+        space=space,
+        varied=varied,
+        choices=newest_first(space.slices(varied), patches=options.patches),
+        settings=_settings(options),
+        reference=reference,
+        preferred={name: v for name, v in preferred.items() if name not in varied},
+    )
+
+
+def _varied(space: Space, options: ExploreOptions, locked: Mapping[str, str]) -> tuple[str, ...]:
+    """Return what varies: what the user named, and numpy where it is part of the closure."""
+    named = [str(canonicalize_name(each.name)) for each in options.requirements]
+    if not named:
+        named = [name for name in FRAMEWORKS if name in locked]
+    added = [canonicalize_name(each) for each in options.vary]
+    for name in added:
+        if name not in space.packages:
+            raise UsageError(
+                f"cannot vary {name}",
+                why="no stack of these requirements contains it",
+                fix=f'ask for it as well: stackgen explore ... "{name}"',
+            )
+    fixed = {canonicalize_name(each) for each in options.fixed}
+    wanted = dict.fromkeys([*named, *added, "numpy"])
+    return tuple(name for name in wanted if name in space.packages and name not in fixed)
+
+
+def _settings(options: ExploreOptions) -> tuple[Settings, ...]:
+    """Return every combination of the values of the settings; the first is the default one."""
+    names = [name for name, _ in options.settings]
+    combined = product(*(values for _, values in options.settings))
+    return tuple(tuple(sorted(zip(names, values, strict=True))) for values in combined)
+
+
+def _as_it_stands(
+    index: PackageIndex, packages: Sequence[LockedPackage], target: Target, progress: Progress
+) -> Lock:
+    """Return a user's lock with its artifacts for the target, hashes honoured."""
+    hashes = tuple((each.name, frozenset(each.hashes)) for each in packages if each.hashes)
+    policy = Policy(prereleases=True, hashes=hashes)
+    pins = [parse_requirement(_pinned(each)) for each in packages]
+    lock = resolve(index, pins, target, policy=policy, progress=progress).newest()
+    assert lock is not None  # noqa: S101 # resolve refuses an empty space
+    return lock
+
+
+def _around(
+    index: PackageIndex,
+    options: ExploreOptions,
+    packages: Sequence[LockedPackage],
+    target: Target,
+    policy: Policy,
+    progress: Progress,
+) -> tuple[Requirement, ...]:
+    """Return requirements that vary a part of a lock: the rest of it stays pinned.
+
+    What the varied packages themselves depend on is left to them, so that a newer framework can
+    bring its own; a completion still prefers the locked versions.
+    """
+    locked = {each.name for each in packages}
+    given = {canonicalize_name(each.name) for each in options.requirements}
+    own = [name for name in FRAMEWORKS if name in locked] or sorted({"numpy"} & locked)
+    fixed = {canonicalize_name(each) for each in options.fixed}
+    wanted = ([] if given else own) + [canonicalize_name(each) for each in options.vary]
+    added = [name for name in dict.fromkeys(wanted) if name not in given | fixed]
+    roots = [*options.requirements, *(parse_requirement(name) for name in added)]
+    if not roots:
+        raise UsageError(
+            f"nothing to vary in {options.lock}",
+            why="it names neither TensorFlow, PyTorch nor NumPy",
+            fix="name what may change: stackgen explore NAME --from LOCK",
+        )
+    universe = read_universe(index, roots, target, policy=policy, progress=progress)
+    free = set(universe.releases)
+    pinned = [each for each in packages if each.name not in free or each.name in fixed]
+    return (*roots, *(parse_requirement(_pinned(each)) for each in pinned))
+
+
+def _pinned(package: LockedPackage) -> str:
+    extras = f"[{','.join(package.extras)}]" if package.extras else ""
+    return f"{package.name}{extras}=={package.version}"
