@@ -50,16 +50,23 @@ def indicator_command(plan: InspectionPlan, *, python: str, script_path: str) ->
 
 
 def process_environment(
-    plan: InspectionPlan, *, harness_folder: str = "", path: str = "/usr/bin:/bin"
+    plan: InspectionPlan,
+    *,
+    harness_folder: str = "",
+    path: str = "/usr/bin:/bin",
+    home: str = "/tmp",  # noqa: S108 - inside a container, where nothing else can be written
 ) -> dict[str, str]:
     """Return every environment variable of an inspection; nothing of the user's gets in.
 
-    ``harness_folder`` is where ``harness.py`` lies, for indicators from outside of ``pis``. The
-    stack's settings come last: what the user varies wins over a default of ours.
+    ``harness_folder`` is where ``harness.py`` lies, for indicators from outside of ``pis``;
+    ``home`` is a folder that may be written and is thrown away. The stack's settings come last:
+    what the user varies wins over a default of ours.
     """
     threads = str(thread_count(plan))
     return {
         "PATH": path,
+        "HOME": home,
+        "TMPDIR": home,
         "LC_ALL": "C.UTF-8",
         "PYTHONHASHSEED": "0",
         "PYTHONNOUSERSITE": "1",

@@ -1,0 +1,108 @@
+"""The verdict on a process, for signals as Python and as container engines tell them."""
+
+from pathlib import Path
+
+import pytest
+
+from stackgen import resources
+from stackgen.executors.indicator_files import load_indicators
+from stackgen.executors.process import (
+    indicator_command,
+    interpret,
+    log_tail,
+    process_environment,
+)
+from stackgen.indicators import bind, find
+from stackgen.values import (
+    BaseFacts,
+    CampaignId,
+    Environment,
+    InspectionPlan,
+    Kind,
+    Limits,
+    Lock,
+    MachineId,
+    Outcome,
+    Stack,
+)
+
+
+def plan(loops: int | None = None, **given: str) -> InspectionPlan:
+    facts = BaseFacts(python="CPython", python_build="", libc="", distribution="")
+    stack = Stack(
+        lock=Lock(artifacts=()), facts=facts, settings=(("OMP_NUM_THREADS", "7"), ("X", "y"))
+    )
+    pis = load_indicators(resources.folder("pis"))
+    return InspectionPlan(
+        environment=Environment(stack=stack, kind=Kind.DOCKER, location="image", python="python"),
+        call=bind(find(pis, "python/pure"), given),
+        campaign_id=CampaignId("c"),
+        limits=Limits(threads=3),
+        loops=loops,
+        samples=9,
+    )
+
+
+def outcome_of(
+    exit_code: int | None, *, oom: bool = False, timed_out: bool = False, stderr: str = ""
+) -> tuple[Outcome, str]:
+    seen = interpret(
+        plan(),
+        MachineId("m"),
+        exit_code=exit_code,
+        timed_out=timed_out,
+        oom=oom,
+        stdout="",
+        stderr=stderr,
+        started_at="2026-01-01T00:00:00+00:00",
+        duration_s=1.0,
+    )
+    return seen.outcome, seen.log
+
+
+def test_the_command_gives_every_parameter_and_the_fixed_counts() -> None:
+    command = indicator_command(plan(loops=4), python="py", script_path="/pis/pure.py")
+    assert command == (
+        *("py", "-s", "-B", "/pis/pure.py", "--rounds", "1500", "--threads", "3"),
+        *("--samples", "9", "--loops", "4"),
+    )
+
+
+def test_without_loops_the_indicator_calibrates() -> None:
+    assert "--loops" not in indicator_command(plan(), python="py", script_path="s")
+
+
+def test_threads_of_the_call_win_over_the_limit_and_settings_over_both() -> None:
+    environment = process_environment(plan(threads="5"))
+    assert environment["MKL_NUM_THREADS"] == "5"
+    assert environment["OMP_NUM_THREADS"] == "7"
+    assert environment["X"] == "y"
+
+
+@pytest.mark.parametrize("exit_code", [-11, 139])
+def test_a_signal_is_named_however_it_is_told(exit_code: int) -> None:
+    assert outcome_of(exit_code) == (Outcome.CRASHED, "killed by SIGSEGV")
+
+
+@pytest.mark.parametrize("exit_code", [-9, 137])
+def test_a_kill_is_a_lack_of_memory_only_when_the_system_says_so(exit_code: int) -> None:
+    assert outcome_of(exit_code)[0] is Outcome.CRASHED
+    assert outcome_of(exit_code, oom=True)[0] is Outcome.OUT_OF_MEMORY
+
+
+def test_an_allocation_that_failed_is_a_lack_of_memory() -> None:
+    words = "numpy._core._exceptions._ArrayMemoryError: Unable to allocate 8.00 TiB"
+    assert outcome_of(1, stderr=words)[0] is Outcome.OUT_OF_MEMORY
+
+
+def test_our_own_kill_for_time_is_a_timeout() -> None:
+    assert outcome_of(-9, timed_out=True)[0] is Outcome.TIMEOUT
+
+
+def test_a_lost_process_is_the_engines_fault() -> None:
+    assert outcome_of(None)[0] is Outcome.ENGINE_LOST
+
+
+def test_a_log_does_not_tell_the_users_home(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Path, "home", lambda: Path("/home/ada"))
+    assert log_tail("File /home/ada/x.py") == "File ~/x.py"
