@@ -113,7 +113,8 @@ class MetadataReader:
         """Read the metadata file beside the artifact, verified where its digest is known."""
         word = self._announced.get(artifact.url, "")
         host = urlsplit(artifact.url).netloc
-        if not host or word == NO_METADATA or (not word and not self._serves.get(host, True)):
+        worth_a_try = artifact.is_wheel and self._serves.get(host, True)
+        if not host or word == NO_METADATA or not (word or worth_a_try):
             return None
         reply = self._transport.get(_beside(artifact.url))
         if reply.status != _OK:

@@ -220,7 +220,7 @@ class Transport:
             requests.exceptions.ContentDecodingError,
         )
         if isinstance(error, passing):
-            return _PassingError(_plain(str(error)))
+            return _PassingError(_reason(error))
         return self._unreachable(url, _plain(str(error)))
 
     def _retrying(self, url: str, ask: Callable[[], Reply]) -> Reply:
@@ -274,18 +274,32 @@ def _retry_after(response: requests.Response) -> float:
     return min(float(text), _LONGEST_WAIT_S) if text.isdigit() else 0.0
 
 
-def _is_unknown_host(error: BaseException) -> bool:
-    """Look for a failed name lookup among what requests has wrapped."""
+def _causes(error: BaseException) -> Iterator[BaseException]:
+    """Yield an error and all that requests and urllib3 have wrapped into it."""
     seen: set[int] = set()
     waiting: list[object] = [error]
     while waiting:
         each = waiting.pop()
-        if isinstance(each, (NameResolutionError, socket.gaierror)):
-            return True
         if isinstance(each, BaseException) and id(each) not in seen:
             seen.add(id(each))
+            yield each
             waiting += [*each.args, each.__cause__, each.__context__, getattr(each, "reason", None)]
-    return False
+
+
+def _is_unknown_host(error: BaseException) -> bool:
+    return any(isinstance(x, (NameResolutionError, socket.gaierror)) for x in _causes(error))
+
+
+def _reason(error: requests.RequestException) -> str:
+    """Return in few words what went wrong; requests says it in many."""
+    if isinstance(error, requests.exceptions.ChunkedEncodingError):
+        return "the answer broke off in the middle"
+    if isinstance(error, requests.exceptions.ProxyError):
+        return f"the proxy does not let it through: {_plain(str(error))}"
+    if isinstance(error, requests.Timeout):
+        return "no answer came in time"
+    words = (x.strerror for x in _causes(error) if isinstance(x, OSError))
+    return next((each for each in words if each), _plain(str(error)))
 
 
 def _plain(text: str) -> str:

@@ -1,0 +1,52 @@
+"""The configured index, as it is today."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+
+from stackgen.index import PackageIndex, load_config
+from stackgen.values import Artifact
+
+pytestmark = pytest.mark.network
+
+
+@pytest.fixture(scope="module")
+def index(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PackageIndex]:
+    cache: Path = tmp_path_factory.mktemp("cache")
+    with PackageIndex(load_config(environ=os.environ), cache) as each:
+        yield each
+
+
+@pytest.fixture(scope="module")
+def tensorflow(index: PackageIndex) -> Artifact:
+    fit = "tensorflow-2.12.0-cp311-cp311-manylinux"
+    files = [x for x in index.candidates("tensorflow") if x.filename.startswith(fit)]
+    return next(x for x in files if "x86_64" in x.filename)
+
+
+def test_tensorflow_is_there_with_hash_and_python(tensorflow: Artifact) -> None:
+    assert tensorflow.version == "2.12.0"
+    assert len(tensorflow.sha256) == 64
+    assert tensorflow.requires_python == ">=3.8"
+
+
+def test_tensorflow_says_which_numpy_it_takes(index: PackageIndex, tensorflow: Artifact) -> None:
+    lines = map(Requirement, index.metadata(tensorflow).requires_dist)
+    numpy = next(each for each in lines if each.name == "numpy")
+    assert "1.23.5" in numpy.specifier
+    assert "1.24.0" not in numpy.specifier
+
+
+def test_the_size_of_a_wheel_is_known_before_it_is_downloaded(
+    index: PackageIndex, tensorflow: Artifact
+) -> None:
+    assert (index.size(tensorflow) or 0) > 500e6
+
+
+def test_a_package_that_does_not_exist_is_unknown(index: PackageIndex) -> None:
+    assert index.candidates_many(["stackgen-no-such-package-0"]) == {
+        "stackgen-no-such-package-0": None
+    }
