@@ -1,5 +1,6 @@
 """Write a tree of files as a layer whose bytes depend on nothing but names and contents."""
 
+import contextlib
 import hashlib
 import os
 import stat
@@ -63,24 +64,29 @@ def write_entries(
     return _finish(out, path)
 
 
-def concatenate(parts: Sequence[Layer], file: BinaryIO, path: Path) -> Layer:
-    """Join layers into one that holds the members of all, the later above the earlier."""
+def merge(parts: Sequence[Layer], file: BinaryIO, path: Path) -> Layer:
+    """Join layers into one that holds the members of all, the later above the earlier.
+
+    An engine refuses a layer that names a file twice, so equal folders are written once.
+    """
     out = HashingWriter(file)
-    for part in parts:
-        with part.path.open("rb") as source:
-            left = part.body
-            while chunk := source.read(min(left, _CHUNK)):
-                out.write(chunk)
-                left -= len(chunk)
+    with contextlib.ExitStack() as stack:
+        chosen: dict[str, tuple[tarfile.TarInfo, tarfile.TarFile]] = {}
+        for part in parts:
+            archive = stack.enter_context(tarfile.open(part.path))
+            chosen.update((entry.name, (entry, archive)) for entry in archive)
+        for _, (entry, archive) in sorted(chosen.items()):
+            out.write(_header(entry))
+            if source := archive.extractfile(entry) if entry.isreg() else None:
+                _copy(source, out, entry.size)
     return _finish(out, path)
 
 
 def copy_whole(source: IO[bytes], file: BinaryIO, path: Path) -> Layer:
-    """Copy a layer that is complete; its body is all of it, so nothing can be joined to it."""
+    """Copy a layer that is complete."""
     out = HashingWriter(file)
-    while chunk := source.read(_CHUNK):
-        out.write(chunk)
-    return Layer(path=path, diff_id=out.diff_id, size=out.size, body=out.size)
+    _copy(source, out)
+    return Layer(path=path, diff_id=out.diff_id, size=out.size)
 
 
 def plain_entry(entry: tarfile.TarInfo) -> tarfile.TarInfo:
@@ -114,9 +120,14 @@ def _write_member(root: Path, member: str, out: HashingWriter) -> None:
     entry.size = status.st_size
     out.write(_header(plain_entry(entry)))
     with path.open("rb") as source:
-        while chunk := source.read(_CHUNK):
-            out.write(chunk)
-    out.write(bytes(-entry.size % tarfile.BLOCKSIZE))
+        _copy(source, out, entry.size)
+
+
+def _copy(source: IO[bytes], out: HashingWriter, size: int = 0) -> None:
+    """Copy everything, and fill up the last block of a member of that size."""
+    while chunk := source.read(_CHUNK):
+        out.write(chunk)
+    out.write(bytes(-size % tarfile.BLOCKSIZE))
 
 
 def _header(entry: tarfile.TarInfo) -> bytes:
@@ -124,6 +135,5 @@ def _header(entry: tarfile.TarInfo) -> bytes:
 
 
 def _finish(out: HashingWriter, path: Path) -> Layer:
-    body = out.size
     out.write(_END)
-    return Layer(path=path, diff_id=out.diff_id, size=out.size, body=body)
+    return Layer(path=path, diff_id=out.diff_id, size=out.size)

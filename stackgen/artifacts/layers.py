@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, BinaryIO
 
-from stackgen.artifacts.layer_tar import concatenate, copy_whole, write_entries, write_tree
+from stackgen.artifacts.layer_tar import copy_whole, merge, write_entries, write_tree
 from stackgen.artifacts.unpack import unpack, unpacked_size
 from stackgen.errors import StorageError
 from stackgen.layers import LAYOUT, STACK_PYTHON, Compiler, Layer
@@ -61,7 +61,8 @@ class LayerStore:
             with self._writing(sum(unpacked_size(wheel) for _, wheel in missing)):
                 # Another process may have been busy with the same wheels meanwhile.
                 left = [pair for pair in missing if self._find(_key(base, pair[0])) is None]
-                self._make(base, left, compiler)
+                if left:
+                    self._make(base, left, compiler)
         return {artifact.sha256: self._existing(_key(base, artifact)) for artifact, _ in wheels}
 
     def merged(self, parts: Sequence[Layer]) -> Layer:
@@ -70,7 +71,7 @@ class LayerStore:
         if found := self._find(key):
             return found
         with self._writing(sum(part.size for part in parts)):
-            return self._write(key, lambda file, path: concatenate(parts, file, path))
+            return self._write(key, lambda file, path: merge(parts, file, path))
 
     def keep(self, diff_id: str, source: IO[bytes]) -> Layer:
         """Store a layer that was made elsewhere (a base's), by its own name."""
@@ -136,7 +137,7 @@ class LayerStore:
         path = self._path(key)
         try:
             card = json.loads(path.with_suffix(".json").read_text(encoding="utf-8"))
-            layer = Layer(path=path, diff_id=card["diff_id"], size=card["size"], body=card["body"])
+            layer = Layer(path=path, diff_id=card["diff_id"], size=card["size"])
             if path.stat().st_size != layer.size:
                 return None
             os.utime(path)  # the least recently used are pruned first
@@ -159,7 +160,7 @@ class LayerStore:
         path.parent.mkdir(parents=True, exist_ok=True)
         with _replacing(path) as file:
             layer = write(file, path)
-        card = {"diff_id": layer.diff_id, "size": layer.size, "body": layer.body}
+        card = {"diff_id": layer.diff_id, "size": layer.size}
         with _replacing(path.with_suffix(".json")) as file:
             file.write(json.dumps(card).encode())
         return layer

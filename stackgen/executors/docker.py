@@ -8,7 +8,7 @@ import stat
 import time
 import uuid
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
@@ -35,6 +35,7 @@ _OWNER_LABEL = "stackgen.owner"
 _PIS = "/stackgen/pis"
 _OWN_SCRIPT = "/stackgen/indicator.py"
 _NOBODY = "65534:65534"
+_NOT_EXECUTED = (126, 127)  # how an init ends that cannot start what it was given
 _PIDS = 4096  # frameworks start several threads for each of a large machine's cores
 _RETRY_PAUSES_S = (1.0, 3.0)
 _GONE = (requests.RequestException, urllib3.exceptions.HTTPError, ConnectionError)
@@ -53,11 +54,16 @@ class _Ended:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Abilities:
-    """Which limits the engine can enforce."""
+    """Which limits the engine can enforce, and whether it has an init to put first.
+
+    The first process of a container is immune to many signals: an indicator that aborts there
+    would seem to have died of something else.
+    """
 
     cpuset: bool
     memory: bool
     pids: bool
+    init: str
 
 
 class _EngineLost(Exception):  # noqa: N818 # it never leaves this module
@@ -129,6 +135,8 @@ class DockerExecutor:
                 ended = self._wait(container, plan.limits.timeout_s)
             finally:
                 self._remove(container)
+        if ended.exit_code in _NOT_EXECUTED and f"exec {plan.environment.python}" in ended.stderr:
+            return self._build_failed(plan, ended.stderr, started_at, start)
         return interpret(
             plan,
             self.machine.id,
@@ -177,6 +185,7 @@ class DockerExecutor:
             cap_drop=["ALL"],
             security_opt=["no-new-privileges"],
             read_only=True,
+            init=bool(abilities.init),
             tmpfs={"/tmp": "rw,nosuid,nodev,size=256m,mode=1777"},  # noqa: S108
             mounts=mounts,
             cpuset_cpus=cpus or None,
@@ -235,21 +244,32 @@ class DockerExecutor:
                 cpuset=bool(said.get("CPUSet")),
                 memory=bool(said.get("MemoryLimit")),
                 pids=bool(said.get("PidsLimit")),
+                init=str(said.get("InitBinary", "")),
             )
         return self._abilities
 
     def _unstartable(
         self, plan: InspectionPlan, error: docker_errors.APIError, started_at: str, start: float
     ) -> Inspection:
+        if self._abilities and self._abilities.init and self._abilities.init in _words(error):
+            # Some packages of the engine come without the init that it claims to have.
+            self._abilities = replace(self._abilities, init="")
+            raise _EngineLost(_words(error))
         if error.is_server_error():
             raise _EngineLost(_words(error))
-        return inspection(  # such as an image without the interpreter: the stack's own fault
+        return self._build_failed(plan, _words(error), started_at, start)
+
+    def _build_failed(
+        self, plan: InspectionPlan, log: str, started_at: str, start: float
+    ) -> Inspection:
+        """Return that the image itself is at fault: its interpreter cannot be started."""
+        return inspection(
             plan,
             self.machine.id,
             outcome=Outcome.BUILD_FAILED,
             started_at=started_at,
             duration_s=time.monotonic() - start,
-            log=_words(error),
+            log=log,
         )
 
 
@@ -294,16 +314,19 @@ def _user(mounted: Iterable[Path]) -> tuple[str, str]:
             why="only root may read it, and indicators do not run as root",
             fix=f"chmod -R a+rX {closed[0]}",
         )
-    return f"{owner.st_uid}:{owner.st_gid}", "user 65534 (only their owner may read the indicators)"
+    return (
+        f"{owner.st_uid}:{owner.st_gid}",
+        "unprivileged user (only their owner may read the indicators)",
+    )
 
 
 def _unenforced(limits: Limits, abilities: _Abilities) -> tuple[str, ...]:
     wanted = (
-        ("cpus", bool(limits.cpus) and not abilities.cpuset),
-        ("memory", limits.memory_bytes is not None and not abilities.memory),
-        ("processes", not abilities.pids),
+        ("CPU set", bool(limits.cpus) and not abilities.cpuset),
+        ("memory limit", limits.memory_bytes is not None and not abilities.memory),
+        ("process limit", not abilities.pids),
     )
-    return tuple(f"{name}: the engine cannot limit them" for name, missing in wanted if missing)
+    return tuple(name for name, missing in wanted if missing)
 
 
 def _owner() -> str:

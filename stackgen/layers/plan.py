@@ -23,13 +23,11 @@ class Layer:
 
     diff_id: ``sha256:`` and the digest of the uncompressed tar.
     size: bytes of the tar.
-    body: bytes of the tar without the blocks that end it.
     """
 
     path: Path
     diff_id: str
     size: int
-    body: int
 
 
 class Compiler(Protocol):

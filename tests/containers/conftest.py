@@ -1,0 +1,55 @@
+"""A real engine, and a base in it; what cannot be had is a reason to skip."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import platformdirs
+import pytest
+
+from stackgen.artifacts.layers import LayerStore
+from stackgen.builders.bases import BaseBuilder
+from stackgen.builders.engine import Engine, connect
+from stackgen.builders.images import ImageBuilder
+from stackgen.errors import BuildError, EngineError
+from stackgen.values import Base
+
+
+@pytest.fixture(scope="session")
+def engine() -> Iterator[Engine]:
+    try:
+        found = connect()
+    except EngineError as error:
+        pytest.skip(f"no container engine: {error.why}")
+    yield found
+    found.close()
+
+
+@pytest.fixture(scope="session")
+def cache() -> Path:
+    """Return the user's cache: a base takes a minute to make."""
+    return Path(os.environ.get("STACKGEN_CACHE") or platformdirs.user_cache_dir("stackgen"))
+
+
+@pytest.fixture(scope="session")
+def base(engine: Engine, cache: Path) -> Base:
+    try:
+        return BaseBuilder(engine, cache).make("bookworm-py311", lambda _: None)
+    except BuildError as error:
+        pytest.skip(f"no base: {error.why}")
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> LayerStore:
+    return LayerStore(tmp_path / "layers")
+
+
+@pytest.fixture
+def builder(engine: Engine, store: LayerStore, tmp_path: Path) -> Iterator[ImageBuilder]:
+    """Return a builder whose images are gone after the test."""
+    builder = ImageBuilder(engine, store, tmp_path / "engines.json")
+    before = {image.id for image in builder.list_images()}
+    yield builder
+    for image in builder.list_images():
+        if image.id not in before:
+            builder.remove(image.id)

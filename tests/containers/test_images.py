@@ -1,0 +1,227 @@
+"""An image holds exactly its stack, a further one costs what differs, and no engine is lost."""
+
+import io
+import json
+import tarfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from stackgen.artifacts.layers import LayerStore
+from stackgen.builders.engine import Engine
+from stackgen.builders.images import ImageBuilder
+from stackgen.errors import BuildError, EngineError
+from stackgen.layers import MAX_LAYERS
+from stackgen.values import Artifact, Base, Environment, Stack
+from tests.containers.wheels import make_wheel, stack_of
+
+pytestmark = pytest.mark.docker
+Pairs = list[tuple[Artifact, Path]]
+
+
+def build(builder: ImageBuilder, base: Base, pairs: Pairs, *varied: str) -> Environment:
+    stack = stack_of(*(artifact for artifact, _ in pairs), base=base)
+    files = {artifact.sha256: path for artifact, path in pairs}
+    return builder.build(stack, base, files, frozenset(varied))
+
+
+def run(engine: Engine, environment: Environment, code: str) -> str:
+    ran = engine.run(environment.location, [environment.python, "-c", code])
+    assert ran.exit_code == 0, ran.stderr
+    return ran.stdout
+
+
+class Line:
+    """The wire to a real engine, which counts what is sent and may refuse thin archives."""
+
+    def __init__(self, engine: Engine, monkeypatch: pytest.MonkeyPatch, *, picky: bool = False):
+        self.sent: list[int] = []
+        self.picky = picky
+        self._load = engine.api.load_image
+        monkeypatch.setattr(engine.api, "load_image", self.load_image)
+
+    def load_image(self, archive: Iterator[bytes]) -> Iterator[dict[str, str]]:
+        everything = b"".join(archive)
+        self.sent.append(len(everything))
+        if self.picky and self._lacks_a_layer(everything):
+            return iter([{"error": "open layer.tar: no such file or directory"}])
+        return iter(list(self._load(everything)))  # type: ignore[no-untyped-call]
+
+    @staticmethod
+    def _lacks_a_layer(everything: bytes) -> bool:
+        with tarfile.open(fileobj=io.BytesIO(everything)) as archive:
+            names = set(archive.getnames())
+            manifest = archive.extractfile("manifest.json")
+            assert manifest is not None
+            return not set(json.load(manifest)[0]["Layers"]) <= names
+
+
+def test_a_stack_runs_in_its_image_and_sees_just_its_packages(
+    builder: ImageBuilder, engine: Engine, base: Base, tmp_path: Path
+) -> None:
+    tool = {"one-1.0.dist-info/entry_points.txt": "[console_scripts]\nsay = one:say\n"}
+    source = {"one.py": "import two\ndef say(): print('said', two.VERSION)\n", **tool}
+    pairs = [make_wheel(tmp_path, "one", source), make_wheel(tmp_path, "two", version="7.0")]
+    environment = build(builder, base, pairs)
+    code = "import importlib.metadata as m; print(*sorted(d.name for d in m.distributions()))"
+    assert run(engine, environment, code).split() == ["one", "two"]
+    ran = engine.run(environment.location, ["say"])
+    assert ran.stdout == "said 7.0\n"
+
+
+def test_path_files_work_as_in_any_virtualenv(
+    builder: ImageBuilder, engine: Engine, base: Base, tmp_path: Path
+) -> None:
+    files = {"one.pth": "import sys; sys.told = 'yes'\n"}
+    environment = build(builder, base, [make_wheel(tmp_path, "one", files)])
+    told = run(engine, environment, "import sys; print(sys.told, sys.prefix)")
+    assert told.split() == ["yes", "/opt/stack"]
+
+
+def test_the_image_holds_what_the_records_of_the_wheels_promise(
+    builder: ImageBuilder, engine: Engine, base: Base, tmp_path: Path
+) -> None:
+    pairs = [make_wheel(tmp_path, name, {f"{name}_/__init__.py": "", f"{name}_/x.txt": "x"})
+             for name in ("one", "two")]  # fmt: skip
+    environment = build(builder, base, pairs)
+    code = (
+        "import importlib.metadata as m\n"
+        "for d in m.distributions():\n"
+        "    for f in d.files: assert f.locate().exists(), f; print(f.name)\n"
+    )
+    code = code.replace("assert f.locate().exists(), f; print(f.name)",
+                        "print(f) if f.locate().exists() else 1/0")  # fmt: skip
+    promised = set()
+    for name in ("one", "two"):
+        promised |= {f"{name}.py", f"{name}_/__init__.py", f"{name}_/x.txt"}
+        promised |= {f"{name}-1.0.dist-info/{file}" for file in ("METADATA", "WHEEL", "RECORD")}
+    assert set(run(engine, environment, code).split()) == promised
+
+
+def test_bytecode_in_the_image_is_used(
+    builder: ImageBuilder, engine: Engine, base: Base, tmp_path: Path
+) -> None:
+    environment = build(builder, base, [make_wheel(tmp_path, "one")])
+    verbose = engine.run(environment.location, [environment.python, "-v", "-c", "import one"])
+    assert "one.cpython-311.pyc matches" in verbose.stderr
+
+
+def test_settings_of_a_stack_stand_in_its_environment(
+    builder: ImageBuilder, engine: Engine, base: Base, tmp_path: Path
+) -> None:
+    pair = make_wheel(tmp_path, "one")
+    stack = stack_of(pair[0], base=base, TF_ENABLE_ONEDNN_OPTS="0")
+    environment = builder.build(stack, base, {pair[0].sha256: pair[1]})
+    told = run(engine, environment, "import os; print(os.environ['TF_ENABLE_ONEDNN_OPTS'])")
+    assert told == "0\n"
+
+
+def test_a_second_stack_sends_only_the_layer_that_differs(
+    builder: ImageBuilder,
+    engine: Engine,
+    base: Base,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    line = Line(engine, monkeypatch)
+    large = {"payload.txt": "x" * 3_000_000}
+    common = [make_wheel(tmp_path, "common", large), make_wheel(tmp_path, "other", large)]
+    build(builder, base, [*common, make_wheel(tmp_path, "np")], "np")
+    environment = build(builder, base, [*common, make_wheel(tmp_path, "np", version="2.0")], "np")
+    assert line.sent[0] > 6_000_000
+    assert line.sent[1] < 100_000
+    assert run(engine, environment, "import np, common; print(np.VERSION)") == "2.0\n"
+
+
+def test_a_stack_that_was_built_is_not_built_again(
+    builder: ImageBuilder,
+    engine: Engine,
+    base: Base,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    pairs = [make_wheel(tmp_path, "one")]
+    first = build(builder, base, pairs)
+    line = Line(engine, monkeypatch)
+    assert build(builder, base, pairs) == first
+    assert line.sent == []
+
+
+def test_the_same_stack_gets_the_same_image_from_another_store(
+    builder: ImageBuilder, engine: Engine, base: Base, tmp_path: Path
+) -> None:
+    pairs = [make_wheel(tmp_path, "one", {"names.py": "A = {'x', 'y', 'z'}\n"})]
+    first = build(builder, base, pairs).location
+    builder.remove(first)
+    other = ImageBuilder(engine, LayerStore(tmp_path / "2"), tmp_path / "engines.json")
+    assert build(other, base, pairs).location == first
+
+
+def test_an_engine_that_refuses_thin_archives_gets_whole_ones_from_then_on(
+    builder: ImageBuilder,
+    engine: Engine,
+    base: Base,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    line = Line(engine, monkeypatch, picky=True)
+    environment = build(builder, base, [make_wheel(tmp_path, "one")])
+    assert run(engine, environment, "import one; print(one.VERSION)") == "1.0\n"
+    assert len(line.sent) == 2
+    build(builder, base, [make_wheel(tmp_path, "one", version="2.0")])
+    assert len(line.sent) == 3
+
+
+def test_an_engine_that_refuses_everything_is_quoted_and_not_remembered(
+    builder: ImageBuilder,
+    engine: Engine,
+    base: Base,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    refusal = [{"error": "no space left on device"}]
+    monkeypatch.setattr(engine.api, "load_image", lambda archive: iter(refusal[: len([*archive])]))
+    with pytest.raises(EngineError, match="no space left on device"):
+        build(builder, base, [make_wheel(tmp_path, "one")])
+    assert not builder.memory.exists()
+
+
+def test_more_wheels_than_layers_still_fit(
+    builder: ImageBuilder, engine: Engine, base: Base, tmp_path: Path
+) -> None:
+    pairs = [make_wheel(tmp_path, f"p{number}") for number in range(MAX_LAYERS + 5)]
+    environment = build(builder, base, pairs)
+    image = engine.image(environment.location)
+    assert image is not None
+    assert len(image.diff_ids) == MAX_LAYERS
+    names = ", ".join(artifact.name for artifact, _ in pairs)
+    assert run(engine, environment, f"import {names}; print(p0.VERSION)") == "1.0\n"
+
+
+def test_an_image_says_what_it_is_and_old_ones_are_pruned(
+    builder: ImageBuilder, base: Base, tmp_path: Path
+) -> None:
+    older = [make_wheel(tmp_path, "one")]
+    newer = [make_wheel(tmp_path, "one", version="2.0")]
+    first, second = build(builder, base, older), build(builder, base, newer)
+    build(builder, base, older)  # used again
+    ours = {first.location, second.location}
+    listed = [image for image in builder.list_images() if image.id in ours]
+    assert [image.packages for image in listed] == ["one==1.0", "one==2.0"]
+    assert listed[0].stack_id == first.stack.id
+
+
+@pytest.mark.parametrize("missing", ["file", "wheel"])
+def test_a_stack_without_a_wheel_is_refused_by_name(
+    builder: ImageBuilder, base: Base, tmp_path: Path, missing: str
+) -> None:
+    artifact, path = make_wheel(tmp_path, "one")
+    if missing == "wheel":
+        artifact = Artifact(
+            name="one", version="1.0", filename="one-1.0.tar.gz", sha256=artifact.sha256,
+            url="", index="",
+        )  # fmt: skip
+    files = {artifact.sha256: path} if missing == "wheel" else {}
+    with pytest.raises(BuildError, match=artifact.filename):
+        builder.build(Stack(lock=stack_of(artifact, base=base).lock, facts=base.facts), base, files)
