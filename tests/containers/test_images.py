@@ -2,6 +2,8 @@
 
 import io
 import json
+import subprocess
+import sys
 import tarfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,12 +11,13 @@ from pathlib import Path
 import pytest
 
 from stackgen.artifacts.layers import LayerStore
+from stackgen.artifacts.unpack import unpacked_size
 from stackgen.builders.engine import Engine
 from stackgen.builders.images import ImageBuilder
 from stackgen.errors import BuildError, EngineError
 from stackgen.layers import MAX_LAYERS
 from stackgen.values import Artifact, Base, Environment, Stack
-from tests.containers.wheels import make_wheel, stack_of
+from tests.containers.wheels import artifact_of, make_wheel, stack_of
 
 pytestmark = pytest.mark.docker
 Pairs = list[tuple[Artifact, Path]]
@@ -225,3 +228,37 @@ def test_a_stack_without_a_wheel_is_refused_by_name(
     files = {artifact.sha256: path} if missing == "wheel" else {}
     with pytest.raises(BuildError, match=artifact.filename):
         builder.build(Stack(lock=stack_of(artifact, base=base).lock, facts=base.facts), base, files)
+
+
+@pytest.mark.network
+def test_two_numpys_cost_one_layer_each_and_multiply_matrices(
+    builder: ImageBuilder,
+    engine: Engine,
+    base: Base,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    line = Line(engine, monkeypatch)
+    large = make_wheel(tmp_path, "common", {"payload.txt": "x" * 200_000_000})
+    for number, version in enumerate(("1.26.4", "2.0.2")):
+        numpy = downloaded(tmp_path, base, f"numpy=={version}")
+        environment = build(builder, base, [large, numpy], "numpy")
+        code = "import numpy; print(numpy.__version__, (numpy.ones((9, 9)) @ numpy.ones(9)).sum())"
+        assert run(engine, environment, code).split() == [version, "81.0"]
+        unpacked = unpacked_size(numpy[1])
+        if number:
+            assert line.sent[number] < 1.3 * unpacked
+
+
+def downloaded(folder: Path, base: Base, pin: str) -> tuple[Artifact, Path]:
+    """Return a wheel from the configured index, as pip finds it for the base."""
+    machine = base.target.environment["platform_machine"]
+    where = folder / pin
+    options = [f"--dest={where}", "--no-deps", "--only-binary=:all:", "--python-version=3.11"]
+    options += [f"--platform=manylinux{tag}_{machine}" for tag in ("2014", "_2_17", "_2_28")]
+    command = [sys.executable, "-m", "pip", "download", "-q", *options, pin]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        pytest.skip(f"no wheel of {pin}: {done.stderr[-200:]}")
+    (path,) = where.glob("*.whl")
+    return artifact_of(path), path
