@@ -13,6 +13,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from packaging.version import Version
+
+from stackgen.builders import compiled
 from stackgen.errors import BuildError, StackgenError, StorageError
 from stackgen.values import Artifact, Base, Environment, Kind, Stack
 
@@ -59,14 +62,24 @@ class VirtualenvBuilder:
             shutil.rmtree(folder)  # what an interrupted build left
         self._uv("venv", "--python", base.python, str(folder))
         if files:
-            self._uv(
-                *("pip", "install", "--python", str(folder / "bin" / "python")),
-                *("--no-index", "--no-deps", "--link-mode", self._link_mode()),
-                *("--compile-bytecode", *map(str, files)),
-            )
+            self._install(folder, stack, base, files)
         marker = folder / f"{_MARKER}.part"
         marker.write_text(stack.lock.id, encoding="utf-8")
         marker.replace(folder / _MARKER)
+
+    def _install(self, folder: Path, stack: Stack, base: Base, files: Sequence[Path]) -> None:
+        """Install and byte-compile: what is compiled at first use would be timed as an import."""
+        ours = Version(base.target.python) >= compiled.OLDEST
+        self._uv(
+            *("pip", "install", "--python", str(folder / "bin" / "python")),
+            *("--no-index", "--no-deps", "--link-mode", self._link_mode()),
+            *([] if ours else ["--compile-bytecode"]),
+            *map(str, files),
+        )
+        if ours:
+            store = compiled.BytecodeStore(folder=self.root / "bytecode")
+            for site in folder.glob("lib/*/site-packages"):
+                store.install(site, stack.lock.artifacts, base)
 
     def _named(self, artifact: Artifact, wheels: Mapping[str, Path]) -> Path:
         """Return a path that ends in the wheel's own name, from which uv reads what it is."""
