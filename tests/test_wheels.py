@@ -122,6 +122,16 @@ def test_what_was_cut_off_before_goes_on_where_it_stopped(
     assert [span for _, _, span in server.asked] == ["bytes=100-"]
 
 
+def test_a_download_that_was_whole_but_not_yet_kept_is_not_repeated(
+    server: TinyIndex, index: PackageIndex, store: WheelStore, tmp_path: Path
+) -> None:
+    content = make_wheel("demo")
+    wheel = artifact(content, server.add(WHEEL, content))
+    part_of(tmp_path, wheel).write_bytes(content)
+    assert store.fetch([wheel], downloader=index)[wheel.sha256].read_bytes() == content
+    assert server.asked == []
+
+
 def test_a_rotten_partial_download_is_begun_again(
     server: TinyIndex, index: PackageIndex, store: WheelStore, tmp_path: Path
 ) -> None:
@@ -171,6 +181,7 @@ def test_a_local_wheel_is_copied_so_that_its_owner_cannot_spoil_it(
     content, original = make_wheel("demo"), tmp_path / WHEEL
     original.write_bytes(content)
     wheel = artifact(content, original.as_uri())
+    part_of(tmp_path, wheel).write_bytes(b"left by a copy that was stopped")
     path = store.fetch([wheel], downloader=index)[wheel.sha256]
     original.write_bytes(b"spoilt")
     assert path.read_bytes() == content

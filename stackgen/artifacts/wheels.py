@@ -182,15 +182,16 @@ def _fill(
     part.touch()
     with _Counted(part, tell_bytes) as file:
         local = _local_path(artifact)
+        start = file.seek(0, os.SEEK_END)
+        if start and (digest := _sha256(file)) == artifact.sha256:
+            return digest  # The last run was stopped between the download and its end.
         if local is None:
-            downloader.download(artifact, file, start=file.seek(0, os.SEEK_END))
+            downloader.download(artifact, file, start=start)
         else:
             # A copy, not a link: what its owner does to the original must not reach the store.
-            file.truncate(0)
+            file.truncate(file.seek(0))
             with local.open("rb") as source:
                 shutil.copyfileobj(source, file, _CHUNK)
-        file.flush()
-        os.fsync(file.fileno())
         return _sha256(file)
 
 
@@ -207,7 +208,10 @@ def _verify(artifact: Artifact, part: Path, actual: str) -> None:
 
 
 def _move(part: Path, place: Path) -> None:
+    """Put a verified file where it belongs; what is there survives a power cut."""
     place.parent.mkdir(exist_ok=True)
+    with part.open("r+b") as file:
+        os.fsync(file.fileno())
     part.replace(place)
     for folder in (place.parent, place.parent.parent):
         _sync(folder)

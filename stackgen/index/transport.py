@@ -2,6 +2,7 @@
 
 import re
 import socket
+import ssl
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -197,14 +198,16 @@ class Transport:
             raise
         except OSError as error:
             # requests raises a bare OSError for a certificate bundle that does not exist.
-            raise self._unreachable(url, str(error), fix="correct SSL_CERT_FILE") from error
+            raise self._unreachable(
+                url, str(error), fix="correct PIP_CERT, REQUESTS_CA_BUNDLE or SSL_CERT_FILE"
+            ) from error
 
     def _sorted(self, url: str, error: requests.RequestException) -> Exception:
         """Tell a failure that can pass from one that cannot."""
         if isinstance(error, requests.exceptions.SSLError):
             return self._unreachable(
                 url,
-                f"its certificate is not trusted: {_plain(str(error))}",
+                f"its certificate is not trusted: {_reason(error)}",
                 fix="set SSL_CERT_FILE to the bundle of your network's authority",
             )
         if _is_unknown_host(error):
@@ -298,7 +301,11 @@ def _reason(error: requests.RequestException) -> str:
         return f"the proxy does not let it through: {_plain(str(error))}"
     if isinstance(error, requests.Timeout):
         return "no answer came in time"
-    words = (x.strerror for x in _causes(error) if isinstance(x, OSError))
+    words = (
+        x.verify_message if isinstance(x, ssl.SSLCertVerificationError) else x.strerror
+        for x in _causes(error)
+        if isinstance(x, OSError)
+    )
     return next((each for each in words if each), _plain(str(error)))
 
 
