@@ -1,1 +1,17 @@
-"""Reports and progress for a terminal."""
+"""Reports and progress for a terminal, and reports for machines."""
+
+from stackgen.render.advice import advice_text
+from stackgen.render.explore import plan_text, report_text
+from stackgen.render.machine import as_json
+from stackgen.render.tables import checks_text, columns
+from stackgen.render.terminal import open_progress
+
+__all__ = [
+    "advice_text",
+    "as_json",
+    "checks_text",
+    "columns",
+    "open_progress",
+    "plan_text",
+    "report_text",
+]

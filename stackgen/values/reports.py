@@ -30,12 +30,14 @@ class ChosenStack:
 
     label: what tells it from the others (``tensorflow 2.12.0, numpy 1.23.5``).
     completion: ``newest``, ``newest-working`` or ``lock``.
+    held_back: versions that are older than the newest ones, which do not run.
     """
 
     stack_id: StackId
     label: str
     completion: str
     lock: Lock
+    held_back: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,6 +104,7 @@ class ExploreReport:
     untried: int
     stopped: str
     interrupted: bool
+    engine_lost: bool
     knowledge_base: str
 
 

@@ -1,0 +1,396 @@
+"""The command line: parse, call one pipeline function, print one report."""
+
+import os
+import re
+import sys
+from enum import Enum
+from pathlib import Path
+from typing import Annotated, NoReturn
+
+import typer
+
+from stackgen import __version__
+from stackgen.errors import StackgenError, UsageError
+
+# Plain help starts in half the time of the rich one.
+app = typer.Typer(
+    name="stackgen",
+    help="Which versions of your dependencies run your code fastest, measured on your hardware.",
+    epilog='Example: stackgen explore "tensorflow>=2.7" --budget 15m',
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+kb_app = typer.Typer(help="Look into the knowledge base.", no_args_is_help=True)
+images_app = typer.Typer(help="Bases, and the images that were built.")
+app.add_typer(kb_app, name="kb")
+app.add_typer(images_app, name="images", invoke_without_command=True)
+
+
+class ExecutorName(str, Enum):
+    """Where stacks run."""
+
+    auto = "auto"
+    virtualenv = "virtualenv"
+    docker = "docker"
+
+
+Kb = Annotated[
+    Path | None, typer.Option("--kb", help="Knowledge base (or STACKGEN_KB).", metavar="FILE")
+]
+AsJson = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
+Vary = Annotated[list[str], typer.Option("--vary", metavar="NAME", help="Vary this package, too.")]
+Fix = Annotated[list[str], typer.Option("--fix", metavar="NAME", help="Do not vary this package.")]
+Settings = Annotated[
+    list[str],
+    typer.Option("--set", metavar="VARIABLE=V1,V2", help="Vary an environment variable."),
+]
+From = Annotated[
+    Path | None,
+    typer.Option("--from", metavar="LOCK", help="Explore around this lock; it is the reference."),
+]
+Indicators = Annotated[
+    list[str],
+    typer.Option("--pi", metavar="NAME", help="Indicator, or your own .py file [default: matmul]."),
+]
+Parameters = Annotated[
+    list[str], typer.Option("--param", metavar="NAME=VALUE", help="Parameter of the indicator.")
+]
+BaseName = Annotated[
+    str,
+    typer.Option("--base", metavar="NAME", help="Base, image, or Python such as 3.11."),
+]
+Budget = Annotated[
+    str, typer.Option(metavar="TIME", help="For building and measuring, as in 90s, 30m, 2h.")
+]
+Stacks = Annotated[int, typer.Option(min=2, help="How many stacks are measured.")]
+Seed = Annotated[int, typer.Option(help="Of the order of measurements.")]
+Threads = Annotated[int, typer.Option(min=0, help="0 takes all cores but one.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Print count and plan; build nothing.")]
+IndexUrl = Annotated[str | None, typer.Option("--index-url", metavar="URL", help="Package index.")]
+ExtraIndexUrl = Annotated[
+    list[str], typer.Option("--extra-index-url", metavar="URL", help="Asked after the first.")
+]
+FindLinks = Annotated[
+    list[str], typer.Option("--find-links", metavar="PATH", help="Folder or page with wheels.")
+]
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"stackgen {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[  # typer calls _version
+        bool,
+        typer.Option("--version", callback=_version, is_eager=True, help="Print the version."),
+    ] = False,
+) -> None:
+    pass
+
+
+@app.command(
+    epilog='Examples: stackgen explore "tensorflow>=2.7" | '
+    'stackgen explore "torch==2.13.0+cpu" --vary numpy | '
+    "stackgen explore --from Pipfile.lock --budget 30m"
+)
+def explore(
+    requirements: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="REQUIREMENT...", help='As in "tensorflow>=2.7", in quotes.'),
+    ] = None,
+    vary: Vary = [],  # noqa: B006 # typer copies it
+    fix: Fix = [],  # noqa: B006
+    settings: Settings = [],  # noqa: B006
+    lock: From = None,
+    pi: Indicators = [],  # noqa: B006
+    param: Parameters = [],  # noqa: B006
+    base: BaseName = "",
+    executor: Annotated[ExecutorName, typer.Option(help="Where stacks run.")] = ExecutorName.auto,
+    budget: Budget = "30m",
+    stacks: Stacks = 6,
+    seed: Seed = 0,
+    threads: Threads = 0,
+    pre: Annotated[bool, typer.Option("--pre", help="Admit prereleases.")] = False,
+    patches: Annotated[
+        bool, typer.Option("--patches", help="Vary patch releases, too, not just the newest.")
+    ] = False,
+    kb: Kb = None,
+    dry_run: DryRun = False,
+    json: AsJson = False,
+    index_url: IndexUrl = None,
+    extra_index_url: ExtraIndexUrl = [],  # noqa: B006
+    find_links: FindLinks = [],  # noqa: B006
+    offline: Annotated[bool, typer.Option("--offline", help="Use what is cached.")] = False,
+) -> None:
+    """Measure which of the stacks that satisfy REQUIREMENT... runs fastest here."""
+    _refuse_redirected_requirement()
+    from stackgen.pipeline.explore import explore as run
+    from stackgen.pipeline.options import ExecutorChoice, ExploreOptions, IndexOptions
+    from stackgen.pipeline.places import find_places
+    from stackgen.render import open_progress
+    from stackgen.resolve import parse_requirement
+
+    if not requirements and lock is None:
+        raise UsageError(
+            "there is nothing to explore",
+            why="neither a requirement nor a lock file was given",
+            fix='name one, as in: stackgen explore "tensorflow>=2.7"',
+        )
+    options = ExploreOptions(
+        requirements=tuple(parse_requirement(each) for each in requirements or ()),
+        vary=tuple(vary),
+        fixed=tuple(fix),
+        settings=_parse_settings(settings),
+        lock=lock,
+        indicators=tuple(pi),
+        parameters=tuple(_pair(each, "--param") for each in param),
+        base=base,
+        executor=ExecutorChoice(executor.value),
+        budget_s=_parse_span(budget),
+        stacks=stacks,
+        seed=seed,
+        threads=threads,
+        prereleases=pre,
+        patches=patches,
+        dry_run=dry_run,
+        index=IndexOptions(
+            index_url=index_url,
+            extra_index_urls=tuple(extra_index_url),
+            find_links=tuple(find_links),
+            offline=offline,
+        ),
+    )
+    with open_progress(sys.stderr) as progress:
+        found = run(options, find_places(os.environ, kb=kb), os.environ, progress)
+    _print_exploration(found, as_json=json)
+
+
+@app.command(epilog="Example: stackgen advise Pipfile.lock")
+def advise(
+    lock: Annotated[Path, typer.Argument(metavar="LOCK", help="Pipfile.lock, poetry.lock, ...")],
+    kb: Kb = None,
+    json: AsJson = False,
+) -> None:
+    """Recommend the fastest versions known for a lock file, from what was measured."""
+    from stackgen.pipeline.advise import advise as run
+    from stackgen.pipeline.places import find_places
+    from stackgen.render import advice_text, as_json
+
+    report = run(lock, find_places(os.environ, kb=kb))
+    typer.echo(as_json(report) if json else advice_text(report))
+    if report.advice.lock is None:
+        raise typer.Exit(3)
+
+
+@app.command()
+def doctor(kb: Kb = None, json: AsJson = False) -> None:
+    """Tell what works here, and what to do about what does not."""
+    from stackgen.pipeline.doctor import doctor as run
+    from stackgen.pipeline.places import find_places
+    from stackgen.render import as_json, checks_text
+
+    checks = run(find_places(os.environ, kb=kb), os.environ)
+    typer.echo(as_json(checks) if json else checks_text(checks))
+    if any(check.essential and not check.fine for check in checks):
+        raise typer.Exit(1)
+
+
+@app.command()
+def pis(json: AsJson = False) -> None:
+    """List the performance indicators with their parameters."""
+    from stackgen.pipeline.measures import shipped_indicators
+    from stackgen.render import as_json, indicators_text
+
+    found = shipped_indicators()
+    typer.echo(as_json(found) if json else indicators_text(found))
+
+
+@kb_app.command("stats")
+def kb_stats(kb: Kb = None, json: AsJson = False) -> None:
+    """Count what the knowledge base holds."""
+    from stackgen.pipeline.knowledge import stats
+    from stackgen.pipeline.places import find_places
+    from stackgen.render import as_json, stats_text
+
+    places = find_places(os.environ, kb=kb)
+    found = stats(places)
+    typer.echo(as_json(found) if json else stats_text(found, str(places.knowledge)))
+
+
+@kb_app.command("failures")
+def kb_failures(kb: Kb = None, json: AsJson = False) -> None:
+    """Group the stacks that do not run, and name what they have in common."""
+    from stackgen.pipeline.knowledge import failures
+    from stackgen.pipeline.places import find_places
+    from stackgen.render import as_json, failures_text
+
+    found = failures(find_places(os.environ, kb=kb))
+    typer.echo(as_json(found) if json else failures_text(found))
+
+
+@kb_app.command("query")
+def kb_query(
+    name: Annotated[str, typer.Argument(help="Without one, the queries are listed.")] = "",
+    kb: Kb = None,
+    json: AsJson = False,
+) -> None:
+    """Run one of the named queries."""
+    from stackgen.pipeline.knowledge import query, query_names
+    from stackgen.pipeline.places import find_places
+    from stackgen.render import as_json, columns
+
+    if not name:
+        typer.echo("\n".join(columns(query_names(), indent="")))
+        return
+    found = query(find_places(os.environ, kb=kb), name)
+    rows = [found.columns, *(["" if c is None else str(c) for c in row] for row in found.rows)]
+    typer.echo(as_json(found) if json else "\n".join(columns(rows, indent="")))
+
+
+@kb_app.command("merge")
+def kb_merge(
+    other: Annotated[Path, typer.Argument(metavar="FILE", help="Another knowledge base.")],
+    kb: Kb = None,
+) -> None:
+    """Add everything that another knowledge base holds; equal records are one."""
+    from stackgen.pipeline.knowledge import merge
+    from stackgen.pipeline.places import find_places
+
+    typer.echo(f"{merge(find_places(os.environ, kb=kb), other)} inspections added")
+
+
+@images_app.callback()
+def images(context: typer.Context, json: AsJson = False) -> None:
+    """List the bases, and the images of stacks that the engine holds."""
+    if context.invoked_subcommand is None:
+        from stackgen.pipeline.images import overview
+        from stackgen.pipeline.places import find_places
+        from stackgen.render import as_json, images_text
+
+        found = overview(find_places(os.environ))
+        typer.echo(as_json(found) if json else images_text(found))
+
+
+@images_app.command("prune")
+def images_prune(
+    keep: Annotated[int, typer.Option(min=0, help="How many of the latest used stay.")] = 0,
+) -> None:
+    """Remove images of stacks from the engine, all but the latest used."""
+    from stackgen.pipeline.images import prune
+    from stackgen.pipeline.places import find_places
+
+    typer.echo(f"{prune(find_places(os.environ), keep=keep)} images removed")
+
+
+@app.command(epilog="Example: stackgen nightly tensorflow torch")
+def nightly(
+    names: Annotated[list[str], typer.Argument(metavar="NAME...", help="Packages to watch.")],
+    base: BaseName = "",
+    executor: Annotated[ExecutorName, typer.Option(help="Where stacks run.")] = ExecutorName.auto,
+    budget: Budget = "30m",
+    seed: Seed = 0,
+    kb: Kb = None,
+    json: AsJson = False,
+) -> None:
+    """Measure what was released since last time against the best known stack."""
+    from stackgen.pipeline.nightly import nightly as run
+    from stackgen.pipeline.options import ExecutorChoice
+    from stackgen.pipeline.places import find_places
+    from stackgen.render import as_json, nightly_text, open_progress
+
+    with open_progress(sys.stderr) as progress:
+        report = run(
+            tuple(names),
+            executor=ExecutorChoice(executor.value),
+            base=base,
+            budget_s=_parse_span(budget),
+            seed=seed,
+            places=find_places(os.environ, kb=kb),
+            environ=os.environ,
+            progress=progress,
+        )
+    typer.echo(as_json(report) if json else nightly_text(report))
+    if report.findings:
+        raise typer.Exit(7)
+
+
+def _print_exploration(found: object, *, as_json: bool) -> None:
+    from stackgen.render import as_json as json_text
+    from stackgen.render import plan_text, report_text
+    from stackgen.values import ExplorePlan, ExploreReport
+
+    if isinstance(found, ExplorePlan):
+        typer.echo(json_text(found) if as_json else plan_text(found))
+        return
+    assert isinstance(found, ExploreReport)  # noqa: S101
+    typer.echo(json_text(found) if as_json else report_text(found))
+    if found.interrupted:
+        raise typer.Exit(130)
+    if found.engine_lost:
+        raise typer.Exit(5)
+    if any(control.failed for control in found.controls):
+        raise typer.Exit(6)
+
+
+def _parse_span(text: str) -> float:
+    """Return seconds: ``90s``, ``30m``, ``2h``; a bare number is seconds."""
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)([smh]?)", text.strip())
+    seconds = float(match[1]) * {"": 1, "s": 1, "m": 60, "h": 3600}[match[2]] if match else 0.0
+    if seconds <= 0:
+        raise UsageError(
+            f"cannot read the budget {text!r}",
+            why="it is a number of seconds, or one that ends in s, m or h",
+            fix="give it as in: --budget 30m",
+        )
+    return seconds
+
+
+def _parse_settings(given: list[str]) -> tuple[tuple[str, tuple[str, ...]], ...]:
+    pairs = [_pair(each, "--set") for each in given]
+    return tuple((name, tuple(values.split(","))) for name, values in pairs)
+
+
+def _pair(text: str, option: str) -> tuple[str, str]:
+    name, separator, value = text.partition("=")
+    if not separator or not name:
+        raise UsageError(
+            f"cannot read {option} {text}",
+            why="it has no name or no value",
+            fix=f"give it as in: {option} NAME=VALUE",
+        )
+    return name, value
+
+
+def _refuse_redirected_requirement() -> None:
+    """Stop where the shell took an unquoted ``>=`` for a redirection of our output."""
+    try:
+        name = Path(f"/proc/self/fd/{sys.stdout.fileno()}").resolve().name
+    except (OSError, ValueError):
+        return
+    if name.startswith("="):
+        raise UsageError(
+            f"the output goes into a file named {name!r}",
+            why="the shell takes an unquoted > for a redirection",
+            fix='put the requirement in quotes: stackgen explore "tensorflow>=2.7"',
+        )
+
+
+def _fail(error: StackgenError) -> NoReturn:
+    typer.echo(f"error: {error}", err=True)
+    raise SystemExit(error.exit_code)
+
+
+def main() -> None:
+    """Run the command; explain expected failures, let bugs show tracebacks."""
+    try:
+        app()
+    except StackgenError as error:
+        _fail(error)
+    except KeyboardInterrupt:
+        typer.echo("interrupted", err=True)
+        raise SystemExit(130) from None

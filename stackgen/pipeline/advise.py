@@ -1,0 +1,75 @@
+"""Advise: a lock file in, the fastest known versions out, from evidence alone."""
+
+import shlex
+from collections.abc import Mapping
+from pathlib import Path
+
+from stackgen.advice import advise as recommend
+from stackgen.database import Database, open_database
+from stackgen.executors.machine import this_machine
+from stackgen.measure import ALPHA, MARGIN, controls
+from stackgen.pipeline.measures import CONTROL
+from stackgen.pipeline.places import Places
+from stackgen.pipeline.selection import read_lock_file
+from stackgen.values import AdviceReport, CampaignId, IndicatorCall, Inspection, Role
+
+
+def advise(path: Path, places: Places) -> AdviceReport:
+    """Return the advice for a lock file.
+
+    Raises:
+        UsageError: it is no lock file that we read.
+        EvidenceError: nothing that was measured says anything about it.
+    """
+    lockfile = read_lock_file(path)
+    with open_database(places.knowledge) as database:
+        calls = database.calls()
+        inspections = database.inspections()
+        advice = recommend(
+            lockfile=lockfile,
+            stacks=database.stacks(),
+            inspections=inspections,
+            calls=calls,
+            machine=this_machine(),
+            machines=database.machines(),
+            trusted=trusted_campaigns(database, inspections, calls),
+            margin=MARGIN,
+            alpha=ALPHA,
+        )
+    return AdviceReport(
+        lockfile=lockfile,
+        advice=advice,
+        indicators=tuple((call.id, call.label) for call in calls),
+        knowledge_base=str(places.knowledge),
+        explore_command=f"stackgen explore --from {shlex.quote(str(path))}",
+    )
+
+
+def trusted_campaigns(
+    database: Database,
+    inspections: tuple[Inspection, ...],
+    calls: tuple[IndicatorCall, ...],
+) -> frozenset[CampaignId]:
+    """Return the campaigns whose controls hold: the others' effects do not feed advice."""
+    by_campaign: dict[CampaignId, list[Inspection]] = {}
+    for each in inspections:
+        if each.block > 0:
+            by_campaign.setdefault(each.campaign_id, []).append(each)
+    return frozenset(
+        campaign.id
+        for campaign in database.campaigns()
+        if _holds(by_campaign.get(campaign.id, []), calls)
+    )
+
+
+def _holds(inspections: list[Inspection], calls: tuple[IndicatorCall, ...]) -> bool:
+    references = {each.stack_id for each in inspections if each.role is Role.REFERENCE}
+    known: Mapping[str, IndicatorCall] = {call.id: call for call in calls}
+    used = {each.indicator_id for each in inspections}
+    pure = [call for call in calls if call.id in used and call.indicator.name == CONTROL]
+    own = [known[each] for each in used if each in known and known[each] not in pure]
+    return not any(
+        control.failed
+        for reference in references
+        for control in controls(inspections, reference=reference, calls=own, pure=(pure or own)[0])
+    )

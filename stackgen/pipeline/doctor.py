@@ -1,0 +1,155 @@
+"""Doctor: what works here, and what to do about what does not."""
+
+import importlib.metadata
+import os
+import shutil
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+
+import psutil
+
+from stackgen.builders.interpreters import find_interpreters
+from stackgen.errors import StackgenError
+from stackgen.index import PackageIndex, load_config
+from stackgen.pipeline.places import Places
+from stackgen.values import Check
+
+ROOM_BYTES = 20e9
+"""A few TensorFlow stacks fit into this."""
+
+
+def doctor(places: Places, environ: Mapping[str, str]) -> tuple[Check, ...]:
+    """Look at everything that stackgen relies on; nothing is changed."""
+    looks: Sequence[Callable[[], Iterator[Check]]] = (
+        _python,
+        _interpreters,
+        _engine_and_bases(places),
+        lambda: _index(places, environ),
+        lambda: _certificates(environ),
+        _cores,
+        lambda: _disk(places),
+        lambda: _knowledge(places),
+        _isolation,
+    )
+    return tuple(check for look in looks for check in look())
+
+
+def _python() -> Iterator[Check]:
+    uv = importlib.metadata.version("uv")
+    found = f"{sys.version.split()[0]} at {sys.executable}; uv {uv}"
+    yield Check(name="Python", fine=True, found=found, essential=True)
+
+
+def _interpreters() -> Iterator[Check]:
+    found = find_interpreters()
+    yield Check(
+        name="Interpreters",
+        fine=bool(found),
+        found=", ".join(Path(each).name for each in found) or "none besides ours",
+        fix="install another Python to explore other targets with --base 3.X",
+    )
+
+
+def _engine_and_bases(places: Places) -> Callable[[], Iterator[Check]]:
+    def look() -> Iterator[Check]:
+        from stackgen.builders.bases import BaseBuilder
+        from stackgen.builders.engine import connect
+
+        try:
+            engine = connect()
+        except StackgenError as error:
+            found = f"none answers ({error.why.splitlines()[0]}); virtualenvs are used"
+            yield Check(name="Container engine", fine=False, found=found, fix=error.fix)
+            return
+        facts = engine.facts
+        found = f"version {facts.version}, {facts.storage_driver}, {facts.cpus} CPUs"
+        yield Check(name="Container engine", fine=True, found=found)
+        bases = BaseBuilder(engine=engine, cache=places.cache / "bases")
+        for definition in bases.definitions():
+            ready = bases.ready(definition.name) is not None
+            possible = ready or bases.possible(definition.name)
+            yield Check(
+                name=f"Base {definition.name}",
+                fine=possible,
+                found="ready" if ready else "can be made" if possible else "cannot be made here",
+                fix=f"install debootstrap and run as root, or pull {definition.reference}",
+            )
+        engine.close()
+
+    return look
+
+
+def _index(places: Places, environ: Mapping[str, str]) -> Iterator[Check]:
+    try:
+        config = load_config(environ=environ)
+        with PackageIndex(config, places.cache) as index:
+            count = len(index.candidates("numpy"))
+        names = ", ".join(each.name for each in config.indexes)
+        found = f"{names}; numpy has {count} files"
+        yield Check(name="Package index", fine=True, found=found, essential=True)
+    except StackgenError as error:
+        yield Check(
+            name="Package index", fine=False, found=error.what, fix=error.fix, essential=True
+        )
+
+
+def _certificates(environ: Mapping[str, str]) -> Iterator[Check]:
+    names = ("PIP_CERT", "REQUESTS_CA_BUNDLE", "SSL_CERT_FILE")
+    named = [(name, environ[name]) for name in names if environ.get(name)]
+    broken = [name for name, path in named if not Path(path).exists()]
+    yield Check(
+        name="Certificates",
+        fine=not broken,
+        found=", ".join(name for name, _ in named) or "the system's own",
+        fix=f"{', '.join(broken)} names a file that does not exist",
+    )
+
+
+def _cores() -> Iterator[Check]:
+    usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    load = psutil.getloadavg()[0]
+    calm = load < 0.5 * (usable or 1)
+    yield Check(
+        name="Cores",
+        fine=calm,
+        found=f"{usable} usable, load {load:.1f}",
+        fix="other programs are busy: measuring takes more blocks; stop them for sharper results",
+    )
+
+
+def _disk(places: Places) -> Iterator[Check]:
+    free = shutil.disk_usage(places.cache).free
+    yield Check(
+        name="Disk",
+        fine=free > ROOM_BYTES,
+        found=f"{free / 1e9:.0f} GB free in {places.cache}",
+        fix="TensorFlow stacks take gigabytes: set STACKGEN_CACHE to a larger disk",
+    )
+
+
+def _knowledge(places: Places) -> Iterator[Check]:
+    from stackgen.database import open_database
+
+    try:
+        with open_database(places.knowledge) as database:
+            stats = database.stats()
+        count = sum(count for _, count in stats.inspections)
+        found = f"{places.knowledge}: {stats.stacks} stacks, {count} inspections"
+        yield Check(name="Knowledge base", fine=True, found=found, essential=True)
+    except StackgenError as error:
+        yield Check(
+            name="Knowledge base", fine=False, found=error.why, fix=error.fix, essential=True
+        )
+
+
+def _isolation() -> Iterator[Check]:
+    from stackgen.executors.virtualenv import network_isolation
+
+    fine = bool(network_isolation())
+    yield Check(
+        name="Isolation",
+        fine=fine,
+        found="virtualenvs run without network" if fine else "virtualenvs keep the network",
+        fix="run as root, or allow user namespaces; containers need neither",
+    )

@@ -1,0 +1,192 @@
+"""From candidates to environments that run, with every failure kept as knowledge."""
+
+import shutil
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timezone
+from itertools import islice
+
+from stackgen.artifacts.wheels import HashMismatchError, WheelStore
+from stackgen.errors import BuildError, EngineError, IndexUnavailableError, StorageError
+from stackgen.index import PackageIndex, artifact_key
+from stackgen.pipeline.campaign import Runner, failed, telling_line
+from stackgen.pipeline.places import Places
+from stackgen.pipeline.progress import Progress
+from stackgen.pipeline.selection import Candidate, Selection
+from stackgen.pipeline.workshop import Workshop
+from stackgen.resolve import newest_working
+from stackgen.values import (
+    Artifact,
+    ChosenStack,
+    Environment,
+    Estimate,
+    FailedStack,
+    IndicatorCall,
+    Inspection,
+    Lock,
+    Outcome,
+    Stack,
+)
+
+UNPACKED = 3.5
+"""Bytes on disk per byte of wheel: unpacked, byte-compiled, and the wheel itself."""
+DOWNLOAD_BYTES_S = 20e6
+BUILD_BYTES_S = 25e6
+"""Rough rates for estimates alone: downloads, and wheel bytes installed."""
+
+BROKEN = (Outcome.IMPORT_FAILED, Outcome.CRASHED)
+"""Outcomes that another completion of the same choice may not have."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ready:
+    """A stack that was tried and works."""
+
+    chosen: ChosenStack
+    environment: Environment
+
+
+@dataclass(slots=True, kw_only=True)
+class Preparer:
+    """Fetches, builds and tries stacks until enough of them work."""
+
+    index: PackageIndex
+    store: WheelStore
+    workshop: Workshop
+    selection: Selection
+    runner: Runner
+    call: IndicatorCall
+    progress: Progress
+    failures: list[FailedStack] = field(default_factory=list)
+
+    def prepare(self, wanted: int, *, until: Callable[[int], bool]) -> Iterator[Ready]:
+        """Yield stacks that work, newest first.
+
+        Args:
+            wanted: yield no more than this; twice as many are tried at most.
+            until: asked before each further stack with the number that work so far; True ends it.
+        """
+        working = 0
+        for candidate in islice(self.selection.candidates(), 2 * wanted):
+            if working >= wanted or until(working):
+                return
+            found = self._ready(candidate)
+            if found is not None:
+                working += 1
+                yield found
+
+    def _ready(self, candidate: Candidate) -> Ready | None:
+        environment, ran = self._try(candidate)
+        if environment is not None and ran.observation is not None:
+            return _ready(candidate, environment, candidate.lock)
+        choice = candidate.choice
+        if ran.outcome in BROKEN and choice is not None and candidate.completion == "newest":
+            self.progress.note(
+                f"{candidate.label} with everything newest does not run "
+                f"({telling_line(ran.log)}); looking for versions that do."
+            )
+            lock = newest_working(
+                self.selection.space,
+                choice,
+                candidate.lock,
+                lambda lock: self._works(candidate, lock),
+            )
+            if lock is not None:
+                again = self.selection.working(candidate, lock)
+                environment, ran = self._try(again)
+                if environment is not None and ran.observation is not None:
+                    return _ready(again, environment, candidate.lock)
+        self.failures.append(
+            FailedStack(label=candidate.label, outcome=ran.outcome, reason=telling_line(ran.log))
+        )
+        return None
+
+    def _works(self, candidate: Candidate, lock: Lock) -> bool:
+        _, ran = self._try(self.selection.working(candidate, lock))
+        return ran.observation is not None
+
+    def _try(self, candidate: Candidate) -> tuple[Environment | None, Inspection]:
+        """Build a candidate and run the indicator on it once; any failure is recorded."""
+        stack = Stack(
+            lock=candidate.lock, facts=self.workshop.base.facts, settings=candidate.settings
+        )
+        self.runner.database.add_stack(stack)
+        started = datetime.now(timezone.utc).isoformat(timespec="seconds")
+        try:
+            environment = self._build(stack, candidate.label)
+        except (StorageError, EngineError):
+            raise  # nothing of this stack's: the next one would meet the same
+        except (IndexUnavailableError, HashMismatchError, BuildError) as error:
+            outcome = _outcome(error)
+            record = failed(
+                stack.id, self.runner, self.call, outcome, started_at=started, log=str(error)
+            )
+            self.runner.record(record)
+            return None, record
+        self.progress.doing(f"trying {candidate.label}")
+        return environment, self.runner.trial(environment, self.call)
+
+    def _build(self, stack: Stack, label: str) -> Environment:
+        here: dict[str, int] = {}
+
+        def tell(artifact: Artifact, count: int) -> None:
+            here[artifact.sha256] = count
+            megabytes = sum(here.values()) // 1_000_000
+            self.progress.doing(f"downloading for {label}: {megabytes} MB")
+
+        wheels = self.store.fetch(stack.lock.artifacts, downloader=self.index, progress=tell)
+        self.progress.doing(f"building {label}")
+        return self.workshop.build(stack, wheels, frozenset(self.selection.varied))
+
+
+def _ready(candidate: Candidate, environment: Environment, newest: Lock) -> Ready:
+    before, now = newest.versions, candidate.lock.versions
+    chosen = ChosenStack(
+        stack_id=environment.stack.id,
+        label=candidate.label,
+        completion=candidate.completion,
+        lock=candidate.lock,
+        held_back=tuple((name, v) for name, v in now.items() if before.get(name, v) != v),
+    )
+    return Ready(chosen=chosen, environment=environment)
+
+
+def _outcome(error: Exception) -> Outcome:
+    if isinstance(error, HashMismatchError):
+        return Outcome.HASH_MISMATCH
+    if isinstance(error, IndexUnavailableError):
+        return Outcome.DOWNLOAD_FAILED
+    return Outcome.BUILD_FAILED
+
+
+def estimate(
+    locks: Sequence[Lock], *, index: PackageIndex, store: WheelStore, places: Places
+) -> Estimate:
+    """Return what building these locks will move and take; asks the index for unknown sizes."""
+    needed: dict[str, Artifact] = {a.sha256: a for lock in locks for a in lock.artifacts}
+    missing = store.missing(list(needed.values()))
+    sizes = index.sizes(missing)
+    download = sum(sizes.get(artifact_key(each)) or 0 for each in missing)
+    disk = download * UNPACKED
+    return Estimate(
+        wheels=len(missing),
+        download_bytes=download,
+        disk_bytes=round(disk),
+        free_bytes=shutil.disk_usage(places.cache).free,
+        seconds=round(download / DOWNLOAD_BYTES_S + download / BUILD_BYTES_S + 10 * len(locks)),
+    )
+
+
+def refuse_without_room(found: Estimate, places: Places) -> None:
+    """Refuse to begin what cannot fit.
+
+    Raises:
+        StorageError: the estimate exceeds what is free.
+    """
+    if found.disk_bytes > found.free_bytes:
+        raise StorageError(
+            "there is not enough room for these stacks",
+            why=f"they need about {found.disk_bytes / 1e9:.1f} GB and {places.cache} has "
+            f"{found.free_bytes / 1e9:.1f} GB free",
+            fix="explore fewer with --stacks, or set STACKGEN_CACHE to a larger disk",
+        )

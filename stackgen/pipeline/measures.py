@@ -1,0 +1,75 @@
+"""Which indicators a campaign runs, and under which limits."""
+
+from pathlib import Path
+
+import psutil
+
+from stackgen.executors.indicator_files import load_indicators
+from stackgen.indicators import bind, find
+from stackgen.pipeline.options import ExploreOptions
+from stackgen.pipeline.selection import FRAMEWORKS
+from stackgen.resources import folder
+from stackgen.values import Indicator, IndicatorCall, Limits
+
+CONTROL = "python/pure"
+DEFAULT = "matmul"
+
+
+def shipped_indicators() -> tuple[Indicator, ...]:
+    """Return the indicators that travel with stackgen."""
+    return load_indicators(folder("pis"))
+
+
+def indicator_calls(
+    options: ExploreOptions, varied: tuple[str, ...]
+) -> tuple[tuple[IndicatorCall, ...], IndicatorCall]:
+    """Return the calls that the user wants to know, and the control.
+
+    A bare name (``matmul``) means that of the framework which is varied.
+
+    Raises:
+        UsageError: there is no such indicator or parameter, or a value is not allowed.
+    """
+    wanted = options.indicators or (DEFAULT,)
+    own = {Path(each).stem: Path(each) for each in wanted if each.endswith(".py")}
+    known = load_indicators(folder("pis"), own.values())
+    component = component_of(varied)
+    threads = limits(options.threads).threads
+    calls = []
+    for name in wanted:
+        indicator = find(known, Path(name).stem if name.endswith(".py") else name, component)
+        calls.append(bind(indicator, _given(indicator, options, threads)))
+    control = find(known, CONTROL)
+    return tuple(calls), bind(control, _threads_of(control, threads))
+
+
+def component_of(varied: tuple[str, ...]) -> str:
+    """Return whose speed is in question: that of the varied framework, or else of numpy."""
+    for name in varied:
+        if name in FRAMEWORKS:
+            return "torch" if name == "torch" else "tensorflow"
+    return "numpy" if "numpy" in varied else "python"
+
+
+def limits(threads: int) -> Limits:
+    """Return what every inspection may use: by default all cores but one, the last ones.
+
+    Source: MEASUREMENT.md, point 4 (contention changes rankings) and 5 (cpusets, no quotas).
+    """
+    process = psutil.Process()
+    cpus = sorted(process.cpu_affinity()) if hasattr(process, "cpu_affinity") else []
+    count = threads or max(1, (len(cpus) or psutil.cpu_count() or 1) - 1)
+    return Limits(threads=count, cpus=tuple(cpus[-count:]))
+
+
+def _given(indicator: Indicator, options: ExploreOptions, threads: int) -> dict[str, str]:
+    """Return the parameters given that this indicator has; with one indicator, all of them."""
+    names = {each.name for each in indicator.parameters}
+    alone = len(options.indicators) <= 1
+    given = {name: value for name, value in options.parameters if alone or name in names}
+    return _threads_of(indicator, threads) | given
+
+
+def _threads_of(indicator: Indicator, threads: int) -> dict[str, str]:
+    known = any(each.name == "threads" for each in indicator.parameters)
+    return {"threads": str(threads)} if known else {}

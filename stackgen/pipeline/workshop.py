@@ -1,0 +1,154 @@
+"""Where stacks are built and run: an engine with a base, or virtualenvs of an interpreter."""
+
+import re
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from stackgen.artifacts.layers import LayerStore
+from stackgen.builders.bases import BaseBuilder
+from stackgen.builders.engine import Engine, connect
+from stackgen.builders.images import ImageBuilder
+from stackgen.builders.interpreters import find_interpreters, probe
+from stackgen.builders.virtualenvs import VirtualenvBuilder
+from stackgen.errors import EngineError, UsageError
+from stackgen.executors import Executor
+from stackgen.executors.docker import DockerExecutor
+from stackgen.executors.machine import this_machine
+from stackgen.executors.virtualenv import VirtualenvExecutor
+from stackgen.pipeline.options import ExecutorChoice
+from stackgen.pipeline.places import Places
+from stackgen.pipeline.progress import Progress
+from stackgen.values import Base, Environment, Machine, Stack
+
+DEFAULT_BASE = "bookworm-py311"
+
+
+class Build(Protocol):
+    """Makes an environment of a stack, from wheels that are on disk."""
+
+    def __call__(
+        self, stack: Stack, wheels: Mapping[str, Path], varied: frozenset[str]
+    ) -> Environment:
+        """Return the environment, made now or before.
+
+        Raises:
+            BuildError: the stack cannot be installed, or the engine refused.
+            StorageError: the disk has no room.
+        """
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Workshop:
+    """A base, something that builds stacks on it, and something that runs them."""
+
+    base: Base
+    machine: Machine
+    build: Build
+    executor: Executor
+
+
+@contextmanager
+def open_workshop(
+    choice: ExecutorChoice, base: str, places: Places, progress: Progress
+) -> Iterator[Workshop]:
+    """Open the workshop that was asked for; ``auto`` takes images wherever they can be had.
+
+    Raises:
+        EngineError: docker was asked for, and no engine answers or no base can be made.
+        UsageError: there is no such base or interpreter.
+    """
+    machine = this_machine()
+    if _is_interpreter(base) and choice is not ExecutorChoice.DOCKER:
+        choice = ExecutorChoice.VIRTUALENV
+    if choice is ExecutorChoice.VIRTUALENV:
+        yield _virtualenvs(_interpreter(base), machine, places)
+        return
+    try:
+        engine = connect()
+    except EngineError as error:
+        if choice is ExecutorChoice.DOCKER:
+            raise
+        progress.note(f"Using virtualenvs: {_first_line(error.why)}.")
+        yield _virtualenvs(_interpreter(base), machine, places)
+        return
+    try:
+        yield _choose_with_engine(engine, choice, base, machine, places, progress)
+    finally:
+        engine.close()
+
+
+def _choose_with_engine(
+    engine: Engine,
+    choice: ExecutorChoice,
+    base: str,
+    machine: Machine,
+    places: Places,
+    progress: Progress,
+) -> Workshop:
+    bases = BaseBuilder(engine=engine, cache=places.cache / "bases")
+    name = base or DEFAULT_BASE
+    if choice is ExecutorChoice.AUTO and not bases.possible(name):
+        progress.note(
+            f"Using virtualenvs: a container engine answers, but the base {name} is not at hand "
+            "and cannot be made here (stackgen doctor says why)."
+        )
+        return _virtualenvs(_interpreter(""), machine, places)
+    progress.doing(f"preparing the base {name}")
+    made = bases.ready(name) or bases.make(name, progress.doing)
+    builder = ImageBuilder(
+        engine=engine,
+        store=LayerStore(places.cache / "layers"),
+        memory=places.cache / "whole-archives.json",
+    )
+
+    def build(stack: Stack, wheels: Mapping[str, Path], varied: frozenset[str]) -> Environment:
+        return builder.build(stack, made, wheels, varied)
+
+    executor = DockerExecutor(engine.api, machine)
+    return Workshop(base=made, machine=machine, build=build, executor=executor)
+
+
+def _virtualenvs(interpreter: str, machine: Machine, places: Places) -> Workshop:
+    base = probe(interpreter)
+    builder = VirtualenvBuilder(root=places.cache / "virtualenvs")
+
+    def build(
+        stack: Stack,
+        wheels: Mapping[str, Path],
+        varied: frozenset[str],  # noqa: ARG001
+    ) -> Environment:
+        return builder.build(stack, base, wheels)
+
+    executor = VirtualenvExecutor(machine=machine, scratch=places.cache / "scratch")
+    return Workshop(base=base, machine=machine, build=build, executor=executor)
+
+
+def _is_interpreter(base: str) -> bool:
+    return bool(re.fullmatch(r"(python)?3\.\d+", base)) or Path(base).is_file()
+
+
+def _interpreter(base: str) -> str:
+    """Return the path of the interpreter that was asked for; the one that runs us by default."""
+    if not base:
+        return sys.executable
+    if Path(base).is_file():
+        return base
+    version = base.removeprefix("python")
+    found = find_interpreters()
+    for path in found:
+        if Path(path).name == f"python{version}" or f"/{version}." in path:
+            return path
+    known = ", ".join(found) or "none"
+    raise UsageError(
+        f"there is no interpreter {base} here",
+        why=f"found: {known}",
+        fix="give the path of one with --base, or a version that is here, such as --base 3.11",
+    )
+
+
+def _first_line(text: str) -> str:
+    return text.splitlines()[0].rstrip(".") if text else "no container engine answers"

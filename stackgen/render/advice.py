@@ -1,0 +1,34 @@
+"""An advice in plain English."""
+
+from stackgen.render.explore import interval, verdict
+from stackgen.render.tables import columns
+from stackgen.values import AdviceReport, Verdict
+
+
+def advice_text(report: AdviceReport) -> str:
+    """Return current and recommended versions, the speed-up with its interval, and caveats."""
+    advice = report.advice
+    names = dict(report.indicators)
+    lines = [f"{report.lockfile.path}"]
+    if advice.lock is None:
+        lines += ["No measurable difference: nothing that was measured is faster than this lock."]
+    else:
+        rows = [("package", "current", "recommended")]
+        rows += [(c.name, c.current or "-", c.recommended or "-") for c in advice.changes]
+        lines += [*columns(rows), ""]
+    for effect in advice.effects:
+        label = names.get(effect.indicator_id, effect.indicator_id)
+        if effect.verdict is Verdict.FASTER:
+            lines.append(
+                f"Expected speed-up on {label}: {effect.ratio:.2f} times as fast "
+                f"{interval(effect)}, {effect.blocks} blocks"
+            )
+        else:
+            lines.append(
+                f"On {label}: {verdict(effect)} {interval(effect)}, {effect.blocks} blocks"
+            )
+    lines += [f"Note: {caveat}" for caveat in advice.caveats]
+    lines += [f"Evidence: {report.knowledge_base}"]
+    if advice.lock is None:
+        lines += [f"To look for something faster: {report.explore_command}"]
+    return "\n".join(lines)

@@ -1,0 +1,159 @@
+"""What an exploration plans and finds, in plain English."""
+
+from collections.abc import Sequence
+
+from stackgen.render.tables import big, columns, span
+from stackgen.values import Control, Effect, ExplorePlan, ExploreReport, Ranked, Verdict
+
+
+def plan_text(plan: ExplorePlan) -> str:
+    """Return what would be done, for --dry-run."""
+    found = plan.estimate
+    lines = [
+        *_head(plan),
+        "",
+        f"Would measure these {len(plan.chosen)}, newest first (complete stacks of each choice):",
+        *columns([(label, big(count)) for label, count in plan.chosen]),
+        "",
+        f"To download: {found.download_bytes / 1e9:.2f} GB in {found.wheels} wheels. On disk: "
+        f"about {found.disk_bytes / 1e9:.1f} GB, {found.free_bytes / 1e9:.0f} GB are free.",
+        f"Until measuring begins: about {span(found.seconds)}. Budget: {span(plan.budget_s)}.",
+        "Nothing was built.",
+    ]
+    return "\n".join(lines)
+
+
+def report_text(report: ExploreReport) -> str:
+    """Return the ranking, what it rests on, and what was left out."""
+    lines = [*_head(report.plan), ""]
+    names = dict(report.indicators)
+    for indicator in _measured(report):
+        lines += [f"{names.get(indicator, indicator)}: {_blocks(report.blocks)}"]
+        lines += _table(report.ranking, indicator)
+        lines += [""]
+    lines += [*_conclusion(report), ""]
+    lines += _changes(report)
+    lines += _left_out(report)
+    lines += _controls(report.controls)
+    lines += [
+        f"Took {span(report.seconds)} for {report.new_inspections} inspections; stopped: "
+        f"{report.stopped}.",
+        f"Kept in {report.knowledge_base}; the same command goes on from there.",
+    ]
+    return "\n".join(lines)
+
+
+def _head(plan: ExplorePlan) -> list[str]:
+    asked = ", ".join(plan.requirements) or "your lock"
+    place = plan.place
+    where = "in containers of" if place.executor == "docker" else "in virtualenvs of"
+    return [
+        f"{asked}: {big(plan.count)} stacks on Python {place.python}; "
+        f"{plan.choices:,} choices of {' and '.join(plan.varied) or 'nothing'}",
+        f"Measured {where} {place.base} on {place.machine}, seed {plan.seed}",
+    ]
+
+
+def _measured(report: ExploreReport) -> list[str]:
+    found = {e.indicator_id: None for row in report.ranking for e in row.effects}
+    return [str(each) for each in found]
+
+
+def _table(ranking: Sequence[Ranked], indicator: str) -> list[str]:
+    rows = [("", "stack", "speed", "interval", "verdict")]
+    for row in ranking:
+        mark = "*" if row.best else ""
+        effect = next((e for e in row.effects if e.indicator_id == indicator), None)
+        if row.is_reference:
+            rows.append((mark, row.label, "1.000", "", "reference"))
+        elif effect is not None:
+            rows.append((mark, row.label, f"{effect.ratio:.3f}", interval(effect), verdict(effect)))
+        else:
+            rows.append((mark, row.label, "", "", "not measured"))
+    legend = "  * = indistinguishable from the best; speed above 1 = faster than the reference"
+    return [*columns(rows), legend]
+
+
+def interval(effect: Effect) -> str:
+    """Return the interval of an effect, or why there is none."""
+    if effect.low <= 0:
+        return "(too few blocks)"
+    return f"({effect.low:.3f} to {effect.high:.3f})"
+
+
+def verdict(effect: Effect) -> str:
+    """Return what an effect means, in words."""
+    if effect.verdict is Verdict.EQUIVALENT:
+        return "the same"
+    if effect.verdict is Verdict.INCONCLUSIVE:
+        if effect.low <= 0:
+            return "not decided yet"
+        return f"no measurable difference (one of {effect.smallest_detectable:.2f} would show)"
+    return str(effect.verdict.value)
+
+
+def _conclusion(report: ExploreReport) -> list[str]:
+    reference = next((row.label for row in report.ranking if row.is_reference), "the reference")
+    if not any(row.effects for row in report.ranking):
+        return [f"Nothing to compare yet: {report.stopped}."]
+    failed = [each for each in report.controls if each.failed]
+    if failed:
+        return [
+            "Do not rely on this ranking: the machine showed differences where there are none",
+            f"({failed[0].name}). Run it again when the machine is quieter.",
+        ]
+    faster = [row for row in report.ranking if row.best and _is_faster(row)]
+    if faster:
+        effect = faster[0].effects[0]
+        return [
+            f"Fastest: {faster[0].label}: {effect.ratio:.2f} times as fast as {reference}, "
+            f"{interval(effect)}, {_blocks(effect.blocks)}."
+        ]
+    return [f"No measurable difference: nothing is shown to be faster than {reference}."]
+
+
+def _is_faster(row: Ranked) -> bool:
+    verdicts = [effect.verdict for effect in row.effects]
+    return Verdict.FASTER in verdicts and Verdict.SLOWER not in verdicts
+
+
+def _changes(report: ExploreReport) -> list[str]:
+    """Say which stacks are not what the newest versions would be."""
+    held = [each for each in report.stacks if each.completion == "newest-working"]
+    if not held:
+        return []
+    lines = ["Held back, because the newest versions do not run together:"]
+    for each in held:
+        versions = ", ".join(f"{name} {v}" for name, v in each.held_back) or "older dependencies"
+        lines.append(f"  {each.label}: {versions}")
+    return [*lines, ""]
+
+
+def _left_out(report: ExploreReport) -> list[str]:
+    lines = []
+    if report.failed:
+        lines.append("Do not run here (kept as knowledge):")
+        lines += [f"  {e.label}: {e.outcome.value}: {e.reason}" for e in report.failed]
+    if report.untried:
+        lines.append(
+            f"Not tried: {report.untried:,} further choices (--stacks and --budget say how many)."
+        )
+    return [*lines, ""] if lines else []
+
+
+def _controls(found: Sequence[Control]) -> list[str]:
+    if not found:
+        return []
+    rows = [("", each.name, _control(each)) for each in found]
+    return ["Controls (pairs that must not differ):", *columns(rows), ""]
+
+
+def _control(control: Control) -> str:
+    if control.p_value is None:
+        return f"{_blocks(control.blocks)}, too few to judge"
+    word = "FAILED" if control.failed else "passed"
+    return f"{word}, p = {control.p_value:.3f}, {_blocks(control.blocks)}"
+
+
+def _blocks(count: int) -> str:
+    return f"{count} block" if count == 1 else f"{count} blocks"
