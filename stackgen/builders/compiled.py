@@ -20,7 +20,7 @@ from stackgen.builders.bytecode import __file__ as _compiler
 from stackgen.errors import BuildError
 from stackgen.values import Artifact, Base, content_id
 
-OLDEST = Version("3.7")  # before it, bytecode is always checked against its source's time
+_OLDEST = Version("3.7")  # before it, bytecode is always checked against its source's time
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,6 +38,9 @@ class BytecodeStore:
         Raises:
             BuildError: the interpreter could not run the compiler.
         """
+        if Version(base.target.python) < _OLDEST:
+            _run(base.python, "-m", "compileall", "-q", str(site))
+            return
         home = self.folder / content_id("bytecode", base.facts.content)
         installed = {artifact.sha256: _sources(site, artifact) for artifact in artifacts}
         missing = {key: files for key, files in installed.items() if not (home / key).exists()}
@@ -89,21 +92,24 @@ def _python_files(record: str) -> Iterator[str]:
 
 def _run_compiler(python: str, folder: Path) -> None:
     source = Path(_compiler).read_text(encoding="utf-8")
-    jobs = str(os.cpu_count() or 1)
-    done = subprocess.run(
-        [python, "-I", "-c", source, str(folder), jobs],
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        errors="replace",
-        check=False,
-    )
+    done = _run(python, "-c", source, str(folder), str(os.cpu_count() or 1))
     if done.returncode:
         raise BuildError(
             f"{python} could not byte-compile the packages",
             why=done.stderr.strip()[-800:] or f"exit code {done.returncode}",
             fix="run: stackgen doctor",
         )
+
+
+def _run(python: str, *arguments: str) -> "subprocess.CompletedProcess[str]":
+    return subprocess.run(
+        [python, "-I", *arguments],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        errors="replace",
+        check=False,
+    )
 
 
 def _move(built: Path, place: Path) -> None:

@@ -13,8 +13,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from packaging.version import Version
-
 from stackgen.builders import compiled
 from stackgen.errors import BuildError, StackgenError, StorageError
 from stackgen.values import Artifact, Base, Environment, Kind, Stack
@@ -69,17 +67,14 @@ class VirtualenvBuilder:
 
     def _install(self, folder: Path, stack: Stack, base: Base, files: Sequence[Path]) -> None:
         """Install and byte-compile: what is compiled at first use would be timed as an import."""
-        ours = Version(base.target.python) >= compiled.OLDEST
         self._uv(
             *("pip", "install", "--python", str(folder / "bin" / "python")),
             *("--no-index", "--no-deps", "--link-mode", self._link_mode()),
-            *([] if ours else ["--compile-bytecode"]),
             *map(str, files),
         )
-        if ours:
-            store = compiled.BytecodeStore(folder=self.root / "bytecode")
-            for site in folder.glob("lib/*/site-packages"):
-                store.install(site, stack.lock.artifacts, base)
+        store = compiled.BytecodeStore(folder=self.root / "bytecode")
+        for site in folder.glob("lib/*/site-packages"):
+            store.install(site, stack.lock.artifacts, base)
 
     def _named(self, artifact: Artifact, wheels: Mapping[str, Path]) -> Path:
         """Return a path that ends in the wheel's own name, from which uv reads what it is."""
