@@ -131,10 +131,7 @@ def threads_or_auto(text):
     """Read a number of threads; by default all CPUs that we may use but one."""
     if text != "auto":
         return positive(int)(text)
-    try:
-        return max(1, len(os.sched_getaffinity(0)) - 1)
-    except AttributeError:
-        return max(1, (os.cpu_count() or 1) - 1)
+    return max(1, len(usable_cpus()) - 1)
 
 
 threads_or_auto.__name__ = "number of threads"
@@ -160,9 +157,6 @@ def read_arguments(indicator, arguments):
     options = parser.parse_args(arguments)
     names = list(indicator["parameters"]) + ["threads"]
     return options, {name: getattr(options, name) for name in names}
-
-
-# --------------------------------------------------------------------------------- the clock
 
 
 def sample(operation, loops):
@@ -293,6 +287,13 @@ def throttling():
     return found
 
 
+def usable_cpus():
+    """Return the numbers of the CPUs that this process may run on."""
+    if hasattr(os, "sched_getaffinity"):
+        return sorted(os.sched_getaffinity(0))
+    return list(range(os.cpu_count() or 1))
+
+
 def cpu_mhz():
     """Return the mean frequency of the CPUs at this moment, or None."""
     files = glob.glob("/sys/devices/system/cpu/cpu[0-9]*/cpufreq/scaling_cur_freq")
@@ -310,8 +311,7 @@ def circumstances(before, after):
     found["cpu_mhz"] = cpu_mhz()
     found["governor"] = read("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor").strip()
     found["python"] = platform.python_implementation() + " " + platform.python_version()
-    if hasattr(os, "sched_getaffinity"):
-        found["cpus"] = ",".join(str(cpu) for cpu in sorted(os.sched_getaffinity(0)))
+    found["cpus"] = ",".join(map(str, usable_cpus()))
     for name, value in os.environ.items():
         if name in RECORDED_VARIABLES or name.startswith("MALLOC_"):
             found["env " + name] = value
@@ -329,9 +329,6 @@ def peak_memory_bytes():
         return None
     unit = 1 if sys.platform == "darwin" else 1024
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
-
-
-# ------------------------------------------------------------------------ loaded distributions
 
 
 def loaded_distributions():
@@ -392,9 +389,6 @@ def component_version(component):
     if component == "python":
         return platform.python_version()
     return str(getattr(sys.modules.get(component), "__version__", ""))
-
-
-# ---------------------------------------------------------------------------------- the output
 
 
 def publish(document, path):
