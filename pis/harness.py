@@ -103,9 +103,6 @@ def main(indicator, setup):
     publish(document, options.output)
 
 
-# ---------------------------------------------------------------------------- the command line
-
-
 class Parser(argparse.ArgumentParser):
     """Refuses in one sentence."""
 
@@ -233,9 +230,6 @@ def finite(checksum):
     if checksum is not None and not math.isfinite(checksum):
         raise ValueError("the operation's result is wrong: its checksum is {}".format(checksum))
     return checksum
-
-
-# ------------------------------------------------------------------------------ circumstances
 
 
 def read(path):
