@@ -153,10 +153,14 @@ class ImageBuilder:
             return None
         if image.labels.get(LAYOUT_LABEL) != layers.LAYOUT:
             return None
-        repository, _, tag = layers.image_tag(stack_id).partition(":")
-        with explained("the engine does not tag an image"):  # the latest tagged is the latest used
-            self.engine.api.tag(image.id, repository, tag)
+        self._touch(stack_id, image)
         return image
+
+    def _touch(self, stack_id: StackId, image: EngineImage) -> None:
+        """Tag an image once more: the engine notes when, and the latest used are kept longest."""
+        repository, _, tag = layers.image_tag(stack_id).partition(":")
+        with explained("the engine does not tag an image"):
+            self.engine.api.tag(image.id, repository, tag)
 
     def _made(
         self,
@@ -241,6 +245,7 @@ class ImageBuilder:
                 why=f"{layers.image_tag(stack_id)} is not what was sent",
                 fix="run: stackgen doctor, then the same command again",
             )
+        self._touch(stack_id, image)
         return image
 
     def _held_chains(self, base: BaseImage) -> set[str]:

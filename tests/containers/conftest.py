@@ -3,6 +3,7 @@
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any, ClassVar
 
 import platformdirs
 import pytest
@@ -12,7 +13,7 @@ from stackgen.builders.bases import BaseBuilder
 from stackgen.builders.engine import Engine, connect
 from stackgen.builders.images import ImageBuilder
 from stackgen.errors import BuildError, EngineError
-from stackgen.values import Base
+from stackgen.values import Base, Environment
 
 
 @pytest.fixture(scope="session")
@@ -44,12 +45,22 @@ def store(tmp_path: Path) -> LayerStore:
     return LayerStore(tmp_path / "layers")
 
 
+class TidyBuilder(ImageBuilder):
+    """Knows what it built: other people's images in the engine are not ours to remove."""
+
+    built: ClassVar[set[str]] = set()
+
+    def build(self, *args: Any, **options: Any) -> Environment:
+        environment = super().build(*args, **options)
+        self.built.add(environment.location)
+        return environment
+
+
 @pytest.fixture
 def builder(engine: Engine, store: LayerStore, tmp_path: Path) -> Iterator[ImageBuilder]:
     """Return a builder whose images are gone after the test."""
-    builder = ImageBuilder(engine, store, tmp_path / "engines.json")
-    before = {image.id for image in builder.list_images()}
+    builder = TidyBuilder(engine, store, tmp_path / "engines.json")
     yield builder
     for image in builder.list_images():
-        if image.id not in before:
+        if image.id in builder.built:
             builder.remove(image.id)

@@ -202,17 +202,22 @@ def test_more_wheels_than_layers_still_fit(
     assert run(engine, environment, f"import {names}; print(p0.VERSION)") == "1.0\n"
 
 
-def test_an_image_says_what_it_is_and_old_ones_are_pruned(
-    builder: ImageBuilder, base: Base, tmp_path: Path
+def test_an_image_says_what_it_is_and_the_longest_unused_is_pruned(
+    builder: ImageBuilder, base: Base, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    older = [make_wheel(tmp_path, "one")]
-    newer = [make_wheel(tmp_path, "one", version="2.0")]
-    first, second = build(builder, base, older), build(builder, base, newer)
-    build(builder, base, older)  # used again
-    ours = {first.location, second.location}
-    listed = [image for image in builder.list_images() if image.id in ours]
-    assert [image.packages for image in listed] == ["one==1.0", "one==2.0"]
-    assert listed[0].stack_id == first.stack.id
+    pairs = [[make_wheel(tmp_path, "one", version=version)] for version in ("1.0", "2.0", "3.0")]
+    built = [build(builder, base, pair) for pair in pairs]
+    build(builder, base, pairs[0])  # used again
+    ours = {environment.location for environment in built}
+    listed = tuple(image for image in builder.list_images() if image.id in ours)
+    assert [image.packages for image in listed] == ["one==1.0", "one==3.0", "one==2.0"]
+    assert listed[0].stack_id == built[0].stack.id
+    # Other people's images in this engine are not for a test to prune.
+    monkeypatch.setattr(ImageBuilder, "list_images", lambda _: listed)
+    assert builder.prune(keep=2) == listed[2:]
+    assert builder.engine.image(built[1].location) is None
+    assert builder.engine.image(built[2].location) is not None
+    monkeypatch.undo()
 
 
 @pytest.mark.parametrize("missing", ["file", "wheel"])
