@@ -29,7 +29,8 @@ def engine() -> Iterator[Engine]:
 @pytest.fixture(scope="session")
 def cache() -> Path:
     """Return the user's cache: a base takes a minute to make."""
-    return Path(os.environ.get("STACKGEN_CACHE") or platformdirs.user_cache_dir("stackgen"))
+    where = os.environ.get("STACKGEN_CACHE") or platformdirs.user_cache_dir("stackgen")
+    return Path(where) / "bases"
 
 
 @pytest.fixture(scope="session")
