@@ -213,13 +213,14 @@ def pis(json: AsJson = False) -> None:
 @kb_app.command("stats")
 def kb_stats(kb: Kb = None, json: AsJson = False) -> None:
     """Count what the knowledge base holds."""
-    from stackgen.pipeline.knowledge import stats
+    from stackgen.pipeline.knowledge import stats, stats_rows
     from stackgen.pipeline.places import find_places
-    from stackgen.render import as_json, stats_text
+    from stackgen.render import as_json, columns
 
     places = find_places(os.environ, kb=kb)
     found = stats(places)
-    typer.echo(as_json(found) if json else stats_text(found, str(places.knowledge)))
+    rows = [("file", str(places.knowledge)), *stats_rows(found)]
+    typer.echo(as_json(found) if json else "\n".join(columns(rows, indent="")))
 
 
 @kb_app.command("failures")

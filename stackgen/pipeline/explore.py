@@ -149,7 +149,7 @@ def _explore(work: _Work, database: Database) -> ExploreReport:
 
 def _runner(work: _Work, database: Database) -> Runner:
     campaign = Campaign(
-        kind="explore",
+        kind=work.options.kind,
         request=work.options.request + work.workshop.base.facts.python_build,
         seed=work.options.seed,
         machine_id=work.workshop.machine.id,

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from packaging.requirements import Requirement
 
-from stackgen.values import content_id
+from stackgen.values import Lock, content_id
 
 
 class ExecutorChoice(str, Enum):
@@ -36,7 +36,9 @@ class ExploreOptions:
     requirements: what the stacks must satisfy.
     vary, fixed: packages added to the default ones, and taken from them.
     settings: environment variables, each with the values to be tried.
-    lock: a user's lock to explore around.
+    lock: a user's lock to explore around; it is the reference.
+    reference: a lock to compare with, where no user's lock is (the best known one, at night).
+    kind: ``explore`` or ``nightly``.
     indicators: names, or paths of the user's own files; empty means the framework's matmul.
     parameters: values for their parameters, by name.
     base: a base's name, an image, or an interpreter; "" chooses.
@@ -50,6 +52,8 @@ class ExploreOptions:
     fixed: tuple[str, ...] = ()
     settings: tuple[tuple[str, tuple[str, ...]], ...] = ()
     lock: Path | None = None
+    reference: Lock | None = None
+    kind: str = "explore"
     indicators: tuple[str, ...] = ()
     parameters: tuple[tuple[str, str], ...] = ()
     base: str = ""
@@ -75,6 +79,7 @@ class ExploreOptions:
             "fixed": sorted(self.fixed),
             "settings": [[name, list(values)] for name, values in self.settings],
             "lock": content_id("file", self.lock.read_text("utf-8")) if self.lock else None,
+            "reference": self.reference.id if self.reference else None,
             "indicators": sorted(self.indicators),
             "parameters": sorted(self.parameters),
             "threads": self.threads,

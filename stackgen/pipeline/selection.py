@@ -39,6 +39,7 @@ class Candidate:
 class Selection:
     """The space, what varies in it, and the user's own lock where one was given.
 
+    reference_name: what the reference is called where it is a given lock.
     preferred: versions that a completion keeps where it can (those of the user's lock).
     """
 
@@ -48,6 +49,7 @@ class Selection:
     settings: tuple[Settings, ...]
     reference: Lock | None
     preferred: Mapping[str, str]
+    reference_name: str = "your lock"
 
     def candidates(self) -> Iterator[Candidate]:
         """Yield every candidate, first of all to be measured; the reference comes first."""
@@ -70,10 +72,9 @@ class Selection:
         parts = [f"{name} {versions[name]}" for name in self.varied if name in versions]
         parts += [f"{name}={value}" for name, value in settings]
         label = ", ".join(parts) or "the only stack"
-        own = "your lock: " if completion == "lock" else ""
         return Candidate(
             lock=lock,
-            label=own + label,
+            label=f"{self.reference_name}: {label}" if completion == "lock" else label,
             completion=completion,
             settings=settings,
             choice=choice,
@@ -92,7 +93,7 @@ def select(
     policy = Policy(prereleases=options.prereleases)
     if options.lock is None:
         space = resolve(index, options.requirements, target, policy=policy, progress=progress)
-        return _selection(space, options, None, {})
+        return _selection(space, options, options.reference, {})
     lockfile = read_lock_file(options.lock)
     packages = in_target(lockfile, target)
     reference = _as_it_stands(index, packages, target, progress)
@@ -132,6 +133,7 @@ def _selection(
         settings=_settings(options),
         reference=reference,
         preferred={name: v for name, v in preferred.items() if name not in varied},
+        reference_name="your lock" if options.lock else "best known",
     )
 
 

@@ -2,6 +2,12 @@
 
 from stackgen.render.advice import advice_text
 from stackgen.render.explore import plan_text, report_text
+from stackgen.render.listings import (
+    failures_text,
+    images_text,
+    indicators_text,
+    nightly_text,
+)
 from stackgen.render.machine import as_json
 from stackgen.render.tables import checks_text, columns
 from stackgen.render.terminal import open_progress
@@ -11,6 +17,10 @@ __all__ = [
     "as_json",
     "checks_text",
     "columns",
+    "failures_text",
+    "images_text",
+    "indicators_text",
+    "nightly_text",
     "open_progress",
     "plan_text",
     "report_text",

@@ -43,12 +43,15 @@ from stackgen.values.packages import (
 )
 from stackgen.values.reports import (
     AdviceReport,
+    BaseState,
     Check,
     ChosenStack,
     Estimate,
     ExplorePlan,
     ExploreReport,
     FailedStack,
+    ImagesReport,
+    ImageState,
     NightlyReport,
     Place,
 )
@@ -60,6 +63,7 @@ __all__ = [
     "Artifact",
     "Base",
     "BaseFacts",
+    "BaseState",
     "Campaign",
     "CampaignId",
     "Change",
@@ -73,6 +77,8 @@ __all__ = [
     "ExplorePlan",
     "ExploreReport",
     "FailedStack",
+    "ImageState",
+    "ImagesReport",
     "Indicator",
     "IndicatorCall",
     "IndicatorId",

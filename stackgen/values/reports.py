@@ -149,3 +149,37 @@ class NightlyReport:
     explored: tuple[ExploreReport, ...]
     findings: tuple[str, ...]
     first_night: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BaseState:
+    """A base that can be named with --base.
+
+    state: ``ready``, ``can be made``, or why not.
+    """
+
+    name: str
+    summary: str
+    state: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImageState:
+    """The image of a stack that the engine holds.
+
+    size: bytes of all its layers, shared ones included.
+    used_at: ISO 8601, when it was last built or reused.
+    """
+
+    image_id: str
+    packages: str
+    size: int
+    used_at: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImagesReport:
+    """The bases, and the images of stacks, the latest used first."""
+
+    bases: tuple[BaseState, ...]
+    images: tuple[ImageState, ...]

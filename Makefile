@@ -1,0 +1,49 @@
+# make explore   set up, then measure TensorFlow stacks on this machine with a small budget
+# make test      set up, then run every test but the slow and the gpu ones
+# make check     types, style, import contracts and the fast tests
+# make test-slow the long tests
+# make golden    write the golden files anew; review the diff
+# make bench     measure stackgen itself beside its peers
+
+# The first interpreter that TensorFlow has wheels for; PYTHON=... chooses another.
+PYTHON ?= $(shell for p in python3 python3.12 python3.11 python3.13 python3.10; do \
+	$$p -c 'import sys; sys.exit(not (3, 10) <= sys.version_info < (3, 14))' 2>/dev/null && echo $$p && break; done)
+BUDGET ?= 15m
+STACKS ?= 3
+
+bin := .venv/bin
+ready := .venv/.ready
+
+.PHONY: explore test check test-slow golden bench clean
+
+explore: $(ready)
+	$(bin)/stackgen explore "tensorflow>=2.7" --stacks $(STACKS) --budget $(BUDGET)
+
+test: check
+	$(bin)/python -m pytest -m "(network or docker) and not slow and not gpu"
+
+check: $(ready)
+	$(bin)/ruff check .
+	$(bin)/ruff format --check .
+	$(bin)/mypy
+	$(bin)/lint-imports
+	$(bin)/python -m pytest -m "not network and not docker and not slow and not gpu"
+
+test-slow: $(ready)
+	$(bin)/python -m pytest -m "slow and not gpu"
+
+golden: $(ready)
+	STACKGEN_GOLDEN=write $(bin)/python -m pytest -q tests/test_render.py
+
+bench: $(ready)
+	for each in benchmarks/*.py; do $(bin)/python $$each || exit 1; done
+
+clean:
+	rm -rf .venv
+
+$(ready): pyproject.toml
+	@test -n "$(PYTHON)" || { echo "stackgen needs Python 3.10 to 3.13; none was found. Install one, or give PYTHON=/path/to/python"; exit 2; }
+	$(PYTHON) -m venv .venv || { echo "Debian and Ubuntu: apt-get install python3-venv"; exit 2; }
+	$(bin)/python -m pip install --quiet --disable-pip-version-check --upgrade "pip>=25.1"
+	$(bin)/python -m pip install --quiet --disable-pip-version-check --group dev --editable .
+	@touch $(ready)

@@ -1,0 +1,152 @@
+"""uv.lock: one lock for all platforms, so what is installed follows from walking its graph."""
+
+from collections.abc import Iterable, Iterator, Mapping
+
+from packaging.utils import canonicalize_name
+
+from stackgen.locks import fields
+from stackgen.locks.conditions import reach
+from stackgen.locks.fields import MalformedError, Table
+from stackgen.values import LockedPackage, LockFile
+
+# A package (name, version) as such, or with one of its extras.
+_Node = tuple[str, str, str]
+_OWN = ("virtual", "editable", "directory", "path")
+
+
+def read(text: str, *, path: str, companion: str | None) -> LockFile:  # noqa: ARG001 one signature
+    """Read an uv.lock; it holds what was asked for by itself.
+
+    Raises:
+        MalformedError: it is not one.
+    """
+    content = fields.parse_toml(text)
+    entries = fields.tables(content.get("package"), "package")
+    graph = _Graph(entries)
+    roots = [entry for entry in entries if _is_root(entry)]
+    if not roots:
+        raise MalformedError("no package in it is the project itself")
+    requirements = tuple(line for root in roots for line in _asked(root))
+    direct = fields.names_of(requirements)
+    groups = _groups(graph, roots)
+    return LockFile(
+        path=path,
+        format="uv",
+        packages=tuple(
+            _package(entry, groups[_key(entry)], direct)
+            for entry in entries
+            if _key(entry) in groups and "registry" in _source(entry)
+        ),
+        requirements=requirements,
+        requires_python=fields.text(content.get("requires-python"), "requires-python"),
+        skipped=tuple(_skipped(entries, roots)),
+    )
+
+
+class _Graph:
+    """The dependencies of every entry, with the extras of each as nodes of their own."""
+
+    def __init__(self, entries: Iterable[Table]) -> None:
+        self._entries = {_key(entry): entry for entry in entries}
+
+    def edges(self, node: _Node) -> Iterator[tuple[_Node, str]]:
+        """Yield what a node leads to, and under which marker."""
+        name, version, extra = node
+        entry = self._entries[name, version]
+        if not extra:
+            yield from self.targets(entry.get("dependencies"))
+            return
+        optional = fields.table(entry.get("optional-dependencies"), f"the extras of {name}")
+        yield (name, version, ""), ""
+        yield from self.targets(optional.get(extra))
+
+    def targets(self, dependencies: object) -> Iterator[tuple[_Node, str]]:
+        """Yield the nodes that a list of dependencies names, each with its extras."""
+        for dependency in fields.tables(dependencies, "dependencies"):
+            name = fields.text(dependency.get("name"), "a dependency's name")
+            marker = fields.text(dependency.get("marker"), f"the marker of {name}")
+            fields.checked_marker(name, marker)
+            for version, forks in self._versions(name, dependency):
+                both = f"({marker}) and ({forks})" if marker and forks else marker or forks
+                for extra in ("", *fields.texts(dependency.get("extra"), f"the extras of {name}")):
+                    yield (name, version, extra), both
+
+    def _versions(self, name: str, dependency: Table) -> Iterator[tuple[str, str]]:
+        """Yield the versions that a dependency may mean, and the forks in which each is meant."""
+        wanted = fields.text(dependency.get("version"), f"the version of {name}")
+        found = [key for key in self._entries if key[0] == name and wanted in ("", key[1])]
+        if not found:
+            raise MalformedError(f"{name} is needed, and the lock does not hold it")
+        for key in found:
+            forks = fields.texts(self._entries[key].get("resolution-markers"), f"forks of {name}")
+            yield key[1], " or ".join(f"({fork})" for fork in forks)
+
+
+def _groups(graph: _Graph, roots: Iterable[Table]) -> Mapping[tuple[str, str], tuple[str, str]]:
+    """Return (group, marker) for each package; what is needed by default is in no other group."""
+    groups: dict[tuple[str, str], tuple[str, str]] = {}
+    for root in roots:
+        sections = {"default": root.get("dependencies")}
+        sections |= fields.table(root.get("dev-dependencies"), "dev-dependencies")
+        sections |= fields.table(root.get("optional-dependencies"), "optional-dependencies")
+        for group, dependencies in sections.items():
+            for node, marker in reach(graph.targets(dependencies), graph.edges).items():
+                if not node[2]:
+                    groups.setdefault(node[:2], (group, marker))
+    return groups
+
+
+def _package(
+    entry: Table, where: tuple[str, str], direct: frozenset[str]
+) -> LockedPackage:
+    name, version = _key(entry)
+    files = fields.tables(entry.get("wheels"), f"the wheels of {name}")
+    sdist = fields.table(entry.get("sdist"), f"the sdist of {name}")
+    group, marker = where
+    return fields.package(
+        name=name,
+        version=version,
+        hashes=[fields.text(file.get("hash"), f"a hash of {name}") for file in (*files, sdist)],
+        marker=marker,
+        direct=group == "default" and canonicalize_name(name) in direct,
+        group=group,
+    )
+
+
+def _asked(root: Table) -> Iterator[str]:
+    metadata = fields.table(root.get("metadata"), "metadata")
+    for wanted in fields.tables(metadata.get("requires-dist"), "requires-dist"):
+        name = fields.text(wanted.get("name"), "a requirement's name")
+        marker = fields.text(wanted.get("marker"), f"the marker of {name}")
+        if "extra ==" in marker:
+            continue  # asked for by an extra of the project, so not by default
+        line = fields.requirement(
+            name,
+            specifier=fields.text(wanted.get("specifier"), f"the specifier of {name}"),
+            extras=fields.texts(wanted.get("extras"), f"the extras of {name}"),
+        )
+        yield fields.with_marker(line, marker)
+
+
+def _skipped(entries: Iterable[Table], roots: Iterable[Table]) -> Iterator[str]:
+    own = [_key(root) for root in roots]
+    for entry in entries:
+        if "registry" not in _source(entry) and _key(entry) not in own:
+            kind = "a repository" if "git" in _source(entry) else "a file"
+            yield f"{_key(entry)[0]}: comes from {kind}, not from an index"
+
+
+def _is_root(entry: Table) -> bool:
+    """Return whether an entry is the project (or a member of its workspace)."""
+    return any(_source(entry).get(kind) == "." for kind in _OWN) or (
+        "virtual" in _source(entry) or "editable" in _source(entry)
+    )
+
+
+def _source(entry: Table) -> Table:
+    return fields.table(entry.get("source"), "a source")
+
+
+def _key(entry: Table) -> tuple[str, str]:
+    name = fields.text(entry.get("name"), "a package's name")
+    return name, fields.text(entry.get("version"), f"the version of {name}")

@@ -1,0 +1,49 @@
+"""Looks into the knowledge base, for ``stackgen kb``."""
+
+from pathlib import Path
+
+from stackgen.database import KnowledgeStats, QueryResult, named_queries, open_database
+from stackgen.knowledge import FailureGroup, explain_failures
+from stackgen.pipeline.places import Places
+
+
+def stats(places: Places) -> KnowledgeStats:
+    """Return how much the knowledge base holds."""
+    with open_database(places.knowledge) as database:
+        return database.stats()
+
+
+def stats_rows(found: KnowledgeStats) -> tuple[tuple[str, str], ...]:
+    """Return the counts as (name, value) pairs for a table."""
+    counts = [
+        ("stacks", found.stacks),
+        ("machines", found.machines),
+        ("campaigns", found.campaigns),
+        ("indicators", found.indicators),
+        *((f"inspections {outcome.value}", count) for outcome, count in found.inspections),
+    ]
+    size = ("size", f"{found.file_bytes / 1e6:.1f} MB")
+    return (*((name, f"{count:,}") for name, count in counts), size)
+
+
+def failures(places: Places) -> tuple[FailureGroup, ...]:
+    """Return the failing stacks in groups, each with what its members share."""
+    with open_database(places.knowledge) as database:
+        return explain_failures(database.stacks(), database.inspections())
+
+
+def query_names() -> tuple[tuple[str, str], ...]:
+    """Return the named queries, each with what it answers."""
+    return tuple((each.name, each.purpose) for each in named_queries())
+
+
+def query(places: Places, name: str) -> QueryResult:
+    """Return the answer of a named query."""
+    with open_database(places.knowledge) as database:
+        return database.run_named(name)
+
+
+def merge(places: Places, other: Path) -> int:
+    """Add another knowledge base to the user's own; return how many inspections were new."""
+    with open_database(places.knowledge) as database:
+        return database.merge(other)

@@ -1,0 +1,177 @@
+"""Nightly: what was released since last time, measured against the best known stack."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime, timezone
+
+from packaging.utils import canonicalize_name
+
+from stackgen.database import Database, open_database
+from stackgen.executors.machine import this_machine
+from stackgen.index import PackageIndex, load_config
+from stackgen.measure import rank
+from stackgen.pipeline.advise import trusted_campaigns
+from stackgen.pipeline.explore import explore
+from stackgen.pipeline.measures import CONTROL
+from stackgen.pipeline.options import ExecutorChoice, ExploreOptions
+from stackgen.pipeline.places import Places
+from stackgen.pipeline.progress import Progress
+from stackgen.resolve import parse_requirement, parsed_version
+from stackgen.values import (
+    ExploreReport,
+    Inspection,
+    Lock,
+    NightlyReport,
+    Role,
+    StackId,
+    Verdict,
+)
+
+
+def nightly(
+    names: Sequence[str],
+    *,
+    executor: ExecutorChoice,
+    base: str,
+    budget_s: float,
+    seed: int,
+    places: Places,
+    environ: Mapping[str, str],
+    progress: Progress,
+) -> NightlyReport:
+    """Measure the releases that the knowledge base has not seen.
+
+    The first night of a package only notes what there is. A release counts as seen once it was
+    explored, so a night that was cut short is made up for. A difference is a finding only when a
+    second, independent campaign shows it, too.
+    """
+    options = ExploreOptions(
+        requirements=(),
+        kind="nightly",
+        executor=executor,
+        base=base,
+        budget_s=budget_s,
+        seed=seed,
+        stacks=2,
+    )
+    wanted = [str(canonicalize_name(name)) for name in names]
+    new = {name: _unseen(name, places, environ) for name in wanted}
+    explored: list[ExploreReport] = []
+    findings: list[str] = []
+    for name, versions in new.items():
+        for version in versions or ():
+            progress.note(f"New: {name} {version}")
+            asked = replace(
+                options,
+                requirements=(parse_requirement(f"{name}=={version}"),),
+                reference=_best_known(name, version, places),
+            )
+            report = _explored(asked, places, environ, progress)
+            explored.append(report)
+            findings += _confirmed(report, asked, places, environ, progress)
+            if not report.interrupted and not report.engine_lost:
+                _mark_seen(name, (version,), places)
+    return NightlyReport(
+        new=tuple((name, versions or ()) for name, versions in new.items()),
+        explored=tuple(explored),
+        findings=tuple(findings),
+        first_night=any(versions is None for versions in new.values()),
+    )
+
+
+def _unseen(name: str, places: Places, environ: Mapping[str, str]) -> tuple[str, ...] | None:
+    """Return the final releases with wheels that were never seen, oldest first.
+
+    None on a package's first night, when everything is noted as seen.
+    """
+    with PackageIndex(load_config(environ=environ), places.cache) as index:
+        files = index.candidates(name)
+    versions = {each.version for each in files if each.is_wheel and each.yanked is None}
+    final = [each for each in versions if not parsed_version(each).is_prerelease]
+    with open_database(places.knowledge) as database:
+        seen = database.seen_releases(name)
+        if not seen:
+            database.add_seen(name, final, _now())
+            return None
+    return tuple(sorted(set(final) - seen, key=parsed_version))
+
+
+def _mark_seen(name: str, versions: Sequence[str], places: Places) -> None:
+    with open_database(places.knowledge) as database:
+        database.add_seen(name, versions, _now())
+
+
+def _best_known(name: str, version: str, places: Places) -> Lock | None:
+    """Return the fastest stack of a package that this machine has measured, or None.
+
+    It is the leader of the latest campaign on this machine whose controls hold; a reference stays
+    the best unless another stack is shown to be faster.
+    """
+    with open_database(places.knowledge) as database:
+        machine = this_machine().id
+        calls = database.calls()
+        inspections = database.inspections(machine=machine)
+        trusted = trusted_campaigns(database, inspections, calls)
+        for campaign in reversed(database.campaigns()):
+            own = [each for each in inspections if each.campaign_id == campaign.id]
+            leader = _leader(database, own) if campaign.id in trusted else None
+            if leader is not None:
+                lock = database.stack(leader).lock
+                if lock.versions.get(name, version) != version:
+                    return lock
+    return None
+
+
+def _leader(database: Database, inspections: Sequence[Inspection]) -> StackId | None:
+    used = {each.indicator_id for each in inspections if each.block > 0}
+    calls = [c for c in database.calls() if c.id in used and c.indicator.name != CONTROL]
+    reference = next((e.stack_id for e in inspections if e.role is Role.REFERENCE), None)
+    if reference is None or not calls:
+        return None
+    labels = {each.stack_id: each.stack_id for each in inspections if each.block > 0}
+    for row in rank(inspections, labels=dict(labels), reference=reference, calls=calls):
+        if row.is_reference or any(each.verdict is Verdict.FASTER for each in row.effects):
+            return row.stack_id
+    return reference
+
+
+def _explored(
+    options: ExploreOptions, places: Places, environ: Mapping[str, str], progress: Progress
+) -> ExploreReport:
+    report = explore(options, places, environ, progress)
+    assert isinstance(report, ExploreReport)  # noqa: S101 # only a dry run gives a plan
+    return report
+
+
+def _confirmed(
+    report: ExploreReport,
+    options: ExploreOptions,
+    places: Places,
+    environ: Mapping[str, str],
+    progress: Progress,
+) -> list[str]:
+    """Return the differences that a second campaign, in blocks of its own, shows as well."""
+    first = _differences(report)
+    if not first:
+        return []
+    progress.note("A difference: measuring it a second time, independently.")
+    again = replace(options, seed=options.seed + 1)
+    second = _differences(_explored(again, places, environ, progress))
+    return [text for key, text in first.items() if key in second]
+
+
+def _differences(report: ExploreReport) -> dict[tuple[StackId, Verdict], str]:
+    if any(control.failed for control in report.controls):
+        return {}
+    reference = next((row.label for row in report.ranking if row.is_reference), "")
+    return {
+        (row.stack_id, effect.verdict): f"{row.label} is {effect.verdict.value} than {reference}: "
+        f"{effect.ratio:.3f} times as fast ({effect.low:.3f} to {effect.high:.3f})"
+        for row in report.ranking
+        for effect in row.effects
+        if effect.verdict in (Verdict.FASTER, Verdict.SLOWER)
+    }
+
+
+def _now() -> str:
+    return datetime.now(timezone.utc).isoformat(timespec="seconds")

@@ -1,0 +1,126 @@
+"""Blocks and rankings: what is run, in which order, and what may be said of it."""
+
+import random
+from collections import Counter
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from stackgen.measure import Design, controls, decided, plan_block, rank
+from stackgen.values import Inspection, Limits, Outcome, Ranked, Role, Verdict
+from tests.samples import CAMPAIGN, call, environment, inspection
+
+MATMUL, PURE = call(), call("python/pure")
+NEW, MIDDLE, OLD = environment("2.0"), environment("1.9"), environment("1.8")
+LABELS = {NEW.stack.id: "new", MIDDLE.stack.id: "middle", OLD.stack.id: "old"}
+
+
+def design(seed: int = 0) -> Design:
+    return Design(
+        campaign_id=CAMPAIGN,
+        seed=seed,
+        reference=NEW,
+        challengers=(MIDDLE, OLD),
+        calls=(MATMUL,),
+        control=PURE,
+        loops={MATMUL.id: 7},
+        limits=Limits(threads=1),
+    )
+
+
+@given(st.integers(0, 5), st.integers(1, 60))
+def test_each_block_holds_every_stack_once_the_reference_twice_and_the_controls(
+    seed: int, block: int
+) -> None:
+    plans = plan_block(design(seed), block)
+    measured = [plan for plan in plans if plan.call == MATMUL]
+    assert Counter(plan.role for plan in measured) == {
+        Role.REFERENCE: 1,
+        Role.TWIN: 1,
+        Role.CHALLENGER: 2,
+    }
+    assert {plan.environment.stack.id for plan in measured} == set(LABELS)
+    assert {plan.environment for plan in plans if plan.call == PURE} == {NEW, MIDDLE}
+    assert [plan.position for plan in plans] == list(range(len(plans)))
+    assert all(plan.loops == 7 for plan in measured)
+
+
+def test_the_order_is_random_but_the_same_for_the_same_seed_and_block() -> None:
+    orders = {tuple(p.role for p in plan_block(design(), block)) for block in range(1, 40)}
+    assert len(orders) > 5
+    assert plan_block(design(), 3) == plan_block(design(), 3)
+    assert any(plan_block(design(0), b) != plan_block(design(1), b) for b in range(1, 5))
+
+
+def test_no_stack_gets_the_first_place_more_often_than_chance_allows() -> None:
+    first = Counter(plan_block(design(), block)[0].role for block in range(1, 401))
+    assert 60 < first[Role.REFERENCE] < 140  # a quarter of 400, within 4.6 standard deviations
+    assert 60 < first[Role.TWIN] < 140
+
+
+def campaign(times: dict[str, float], blocks: int, noise: float = 0.01) -> list[Inspection]:
+    """Simulate blocks: a common drift, and noise of each inspection of its own."""
+    dice = random.Random(3)
+    found = []
+    for block in range(1, blocks + 1):
+        drift = dice.uniform(1, 2)
+        for place, (version, seconds) in enumerate(times.items()):
+            where = environment(version.removesuffix(" twin"))
+            role = Role.CHALLENGER
+            if where == NEW:
+                role = Role.TWIN if "twin" in version else Role.REFERENCE
+            took = seconds * drift * (1 + dice.gauss(0, noise))
+            found.append(inspection(where, MATMUL, block, took, role=role, position=place))
+    return found
+
+
+def ranking(inspections: list[Inspection]) -> tuple[Ranked, ...]:
+    return rank(inspections, labels=LABELS, reference=NEW.stack.id, calls=[MATMUL])
+
+
+def test_the_fastest_comes_first_and_alone_is_the_best() -> None:
+    rows = ranking(campaign({"2.0": 1.0, "1.9": 0.8, "1.8": 1.2}, blocks=16))
+    assert [(row.label, row.best) for row in rows] == [
+        ("middle", True),
+        ("new", False),
+        ("old", False),
+    ]
+    assert rows[0].effects[0].verdict is Verdict.FASTER
+    assert decided(rows)
+
+
+def test_equal_stacks_are_all_best_and_undecided_ones_stay_so() -> None:
+    rows = ranking(campaign({"2.0": 1.0, "1.9": 1.0, "1.8": 1.0}, blocks=10, noise=0.05))
+    assert all(row.best for row in rows)
+    assert not decided(rows)
+
+
+def test_the_twin_never_counts_as_evidence_for_the_reference() -> None:
+    rows = ranking(campaign({"2.0 twin": 9.0, "2.0": 1.0, "1.9": 1.0, "1.8": 1.0}, blocks=10))
+    effect = next(row for row in rows if row.label == "middle").effects[0]
+    assert 0.95 < effect.ratio < 1.05
+
+
+def test_a_stack_that_fails_in_one_block_keeps_its_other_blocks() -> None:
+    seen = campaign({"2.0": 1.0, "1.9": 0.8, "1.8": 1.2}, blocks=10)
+    seen[7] = inspection(MIDDLE, MATMUL, 3, None, outcome=Outcome.CRASHED)
+    effect = next(row for row in ranking(seen) if row.label == "middle").effects[0]
+    assert effect.blocks == 9
+
+
+def test_controls_fail_when_the_same_stack_differs_from_itself() -> None:
+    def judged(twin: float) -> list[bool]:
+        seen = campaign({"2.0 twin": twin, "2.0": 1.0, "1.9": 1.0}, blocks=16)
+        found = controls(seen, reference=NEW.stack.id, calls=[MATMUL], pure=PURE)
+        return [control.failed for control in found]
+
+    assert judged(1.0) == [False]
+    assert judged(1.1) == [True]
+
+
+def test_more_stacks_need_stronger_evidence_each() -> None:
+    seen = campaign({"2.0": 1.0, "1.9": 0.9, "1.8": 1.0}, blocks=6)
+    two = {NEW.stack.id: "new", MIDDLE.stack.id: "middle"}
+    alone = rank(seen, labels=two, reference=NEW.stack.id, calls=[MATMUL])[0].effects[0]
+    among = next(row for row in ranking(seen) if row.label == "middle").effects[0]
+    assert among.low < alone.low < alone.high < among.high

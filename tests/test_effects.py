@@ -1,0 +1,173 @@
+"""Paired effects: laws, and promises held against recorded noise."""
+
+import gzip
+import json
+import math
+import random
+from itertools import combinations
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from stackgen.errors import EvidenceError
+from stackgen.measure import LOOKS, block_contrasts, effect, p_value, verdict
+from stackgen.measure.effects import trimmed_centre
+from stackgen.values import Effect, IndicatorId, StackId, Verdict
+
+Times = dict[int, float]
+Recording = dict[str, dict[str, dict[str, float]]]
+
+A, B, MATMUL = StackId("a"), StackId("b"), IndicatorId("matmul")
+timings = st.dictionaries(
+    st.integers(1, 60), st.floats(0.5, 2.0, allow_nan=False), min_size=6, max_size=40
+)
+
+
+def judged(contrasts: list[float], **options: float) -> Effect:
+    return effect(a=A, b=B, indicator_id=MATMUL, contrasts=contrasts, **options)
+
+
+def test_drift_that_hits_both_stacks_cancels() -> None:
+    calm, busy = {1: 1.0}, {1: 3.0}
+    assert block_contrasts(a_s=calm, b_s=calm) == block_contrasts(a_s=busy, b_s=busy)
+
+
+def test_the_faster_stack_has_a_ratio_above_one() -> None:
+    (contrast,) = block_contrasts(a_s={1: 1.0}, b_s={1: 2.0})
+    assert math.exp(contrast) == pytest.approx(2.0)
+
+
+def test_stacks_that_share_no_block_cannot_be_compared() -> None:
+    with pytest.raises(EvidenceError, match="never measured together"):
+        block_contrasts(a_s={1: 1.0}, b_s={2: 1.0})
+
+
+@given(timings, timings)
+def test_swapping_the_stacks_turns_the_effect_around(one: Times, two: Times) -> None:
+    if not one.keys() & two.keys():
+        return
+    there = judged(list(block_contrasts(a_s=one, b_s=two)))
+    back = judged(list(block_contrasts(a_s=two, b_s=one)))
+    if there.blocks < LOOKS[0]:
+        assert (there.low, there.high) == (back.low, back.high) == (0.0, math.inf)
+        return
+    assert there.ratio == pytest.approx(1 / back.ratio)
+    assert there.low == pytest.approx(1 / back.high)
+
+
+@given(st.lists(st.floats(-1, 1), min_size=6, max_size=60))
+def test_a_stricter_alpha_never_narrows_the_interval(contrasts: list[float]) -> None:
+    loose, strict = judged(contrasts), judged(contrasts, alpha=0.05 / 9)
+    assert strict.low <= loose.low <= loose.ratio <= loose.high <= strict.high
+
+
+@given(st.floats(0.001, 1000), st.lists(st.floats(0.5, 2), min_size=6, max_size=30))
+def test_the_unit_of_time_does_not_matter(scale: float, values: list[float]) -> None:
+    one = dict(enumerate(values))
+    two = dict(enumerate(reversed(values)))
+    scaled = block_contrasts(
+        a_s={k: v * scale for k, v in one.items()}, b_s={k: v * scale for k, v in two.items()}
+    )
+    assert scaled == pytest.approx(block_contrasts(a_s=one, b_s=two), abs=1e-9)
+
+
+def test_the_trimmed_centre_matches_a_case_worked_out_by_hand() -> None:
+    # Two of eight are cut at each end: kept 3 4 5 6; winsorised 3 3 3 4 5 6 6 6 with mean 4.5 and
+    # sum of squares 6 * 2.25 + 2 * 0.25 = 14, so the error is sqrt(14 / (4 * 3)).
+    centre = trimmed_centre([1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 800.0])
+    assert centre.mean == pytest.approx(4.5)
+    assert centre.freedom == 3
+    assert centre.error == pytest.approx(math.sqrt(14 / 12))
+
+
+def test_too_few_blocks_say_nothing() -> None:
+    found = judged([0.5] * (LOOKS[0] - 1))
+    assert found.verdict is Verdict.INCONCLUSIVE
+    assert (found.low, found.high) == (0.0, math.inf)
+    assert p_value([0.5] * (LOOKS[0] - 1)) is None
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "expected"),
+    [
+        (0.99, 1.01, Verdict.EQUIVALENT),
+        (1.001, 1.019, Verdict.EQUIVALENT),  # certain, but nobody cares
+        (1.001, 1.05, Verdict.FASTER),
+        (0.9, 0.97, Verdict.SLOWER),
+        (0.9, 1.1, Verdict.INCONCLUSIVE),
+        (0.0, math.inf, Verdict.INCONCLUSIVE),
+    ],
+)
+def test_verdicts_are_decided_in_the_order_of_the_protocol(
+    low: float, high: float, expected: Verdict
+) -> None:
+    assert verdict(low, high, 0.02) is expected
+
+
+def recording(name: str) -> Recording:
+    path = Path(__file__).parent / "recorded" / f"eight-arms-{name}.json.gz"
+    found: Recording = json.loads(gzip.decompress(path.read_bytes()))
+    return found
+
+
+def contrasts_of(arms: dict[str, dict[str, float]], a: str, b: str) -> list[float]:
+    return list(block_contrasts(a_s=arms[a], b_s=arms[b]))
+
+
+def sequential(contrasts: list[float]) -> Verdict:
+    """Look after 6, 10, ... blocks and stop at the first answer, as a campaign does."""
+    for look in LOOKS:
+        if look > len(contrasts):
+            break
+        found = judged(contrasts[:look]).verdict
+        if found is not Verdict.INCONCLUSIVE:
+            return found
+    return Verdict.INCONCLUSIVE
+
+
+@pytest.mark.parametrize("name", ["quiet", "busy"])
+def test_identical_arms_raise_no_more_than_five_percent_false_alarms(name: str) -> None:
+    shuffler, alarms, trials = random.Random(1), 0, 0
+    for arms in recording(name).values():
+        for a, b in combinations(sorted(arm for arm in arms if arm.startswith("A")), 2):
+            for _ in range(4):
+                found = contrasts_of(arms, a, b)
+                shuffler.shuffle(found)
+                alarms += sequential(found) in (Verdict.FASTER, Verdict.SLOWER)
+                trials += 1
+    assert trials == 200
+    # At 5 % per comparison more than 19 of 200 would happen once in 500 correct tools.
+    assert alarms <= 19
+
+
+@pytest.mark.parametrize(
+    ("name", "indicator", "arm"),
+    [
+        ("quiet", "matmul", "P5"),
+        ("quiet", "matmul", "P10"),
+        ("quiet", "sort", "P10"),
+        ("busy", "matmul", "P5"),
+        ("busy", "sort", "P10"),
+    ],
+)
+def test_planted_slowdowns_are_found_where_the_spread_allows_it(
+    name: str, indicator: str, arm: str
+) -> None:
+    arms = recording(name)[indicator]
+    verdicts = [sequential(contrasts_of(arms, arm, a)) for a in ("A1", "A2", "A3", "A4", "A5")]
+    assert verdicts == [Verdict.SLOWER] * 5
+
+
+def test_the_smallest_detectable_effect_is_found_nearly_always() -> None:
+    """State it on normal noise, plant exactly that, and count how often it is found."""
+    noise, found, trials = random.Random(7), 0, 300
+    stated = [
+        judged([noise.gauss(0, 0.05) for _ in range(26)]).smallest_detectable for _ in range(50)
+    ]
+    planted = math.log(sum(stated) / len(stated))
+    for _ in range(trials):
+        contrasts = [noise.gauss(planted, 0.05) for _ in range(26)]
+        found += judged(contrasts).verdict is Verdict.FASTER
+    assert found / trials > 0.9

@@ -1,0 +1,235 @@
+"""Explore from a requirement to a ranking, on real virtualenvs and an index in a folder."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from stackgen.database import open_database
+from stackgen.values import Outcome
+from tests.local_index import Published, publish
+
+WORK = "def work():\n    return sum(i * i for i in range({size}))\n"
+INDICATOR = """
+import harness
+
+INDICATOR = {
+    "summary": "work", "component": "speedy", "unit": "", "one_shot": False, "timeout_s": 60,
+    "parameters": {},
+}
+
+def setup(parameters):
+    speedy = harness.load("speedy")
+    return harness.Operation(speedy.work, checksum=lambda: 1.0)
+
+if __name__ == "__main__":
+    harness.main(INDICATOR, setup)
+"""
+
+
+@dataclass(frozen=True)
+class Laboratory:
+    """A folder with an index, an indicator, a cache and a knowledge base of its own."""
+
+    root: Path
+    index: str
+
+    @property
+    def kb(self) -> Path:
+        return self.root / "kb.db"
+
+    def command(self, *arguments: str) -> list[str]:
+        where = ("--executor", "virtualenv", "--index-url", self.index)
+        own = ("--pi", str(self.root / "work.py"), "--kb", str(self.kb))
+        return [sys.executable, "-m", "stackgen", "explore", *arguments, *where, *own]
+
+    @property
+    def environ(self) -> dict[str, str]:
+        return {
+            "PATH": os.environ["PATH"],
+            "HOME": str(self.root),
+            "PIP_CONFIG_FILE": os.devnull,
+            "STACKGEN_CACHE": str(self.root / "cache"), **({"PYTHONPATH": os.environ["SHIM"]} if "SHIM" in os.environ else {}),
+        }
+
+    def explore(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            self.command(*arguments), env=self.environ, capture_output=True, text=True, check=False
+        )
+
+    @contextmanager
+    def running(self, *arguments: str) -> Iterator[subprocess.Popen[str]]:
+        pipe = subprocess.PIPE
+        process = subprocess.Popen(
+            self.command(*arguments), env=self.environ, stdout=pipe, stderr=pipe, text=True
+        )
+        try:
+            yield process
+        finally:
+            process.kill()
+            process.communicate()
+
+
+@pytest.fixture
+def laboratory(tmp_path: Path) -> Laboratory:
+    """speedy 2.0 does half the work of 1.0; 3.0 runs with an old gear only; 4.0 never runs."""
+    old = "import gear\ngear.OLD\n"
+    index = publish(
+        tmp_path,
+        {
+            "speedy": {
+                "1.0": Published(source=WORK.format(size=20_000)),
+                "2.0": Published(source=WORK.format(size=10_000)),
+                "3.0": Published(
+                    source=old + WORK.format(size=10_000),
+                    requires=["gear"],
+                    uploaded="2024-02-01T00:00:00Z",
+                ),
+                "4.0": Published(source="raise ImportError('hopeless')"),
+            },
+            "gear": {
+                "1.0": Published(source="OLD = 1"),
+                "2.0": Published(source="NEW = 1", uploaded="2026-01-01T00:00:00Z"),
+            },
+        },
+    )
+    (tmp_path / "work.py").write_text(INDICATOR)
+    return Laboratory(root=tmp_path, index=index)
+
+
+def test_the_stack_that_does_half_the_work_is_found_to_be_faster(laboratory: Laboratory) -> None:
+    done = laboratory.explore("speedy<3", "--stacks", "2", "--budget", "40s", "--json")
+    assert done.returncode in (0, 6), done.stderr
+    report = json.loads(done.stdout)
+    assert report["plan"]["count"] == 2
+    slower = next(row for row in report["ranking"] if not row["is_reference"])
+    (effect,) = slower["effects"]
+    assert slower["label"] == "speedy 1.0"
+    assert effect["verdict"] == "slower"
+    assert 0.4 < effect["ratio"] < 0.6
+
+
+def test_older_dependencies_are_found_where_the_newest_do_not_run(laboratory: Laboratory) -> None:
+    done = laboratory.explore("speedy==3.0", "--stacks", "2", "--budget", "3s")
+    assert done.returncode == 0, done.stderr
+    assert "speedy 3.0: gear 1.0" in done.stdout
+    with open_database(laboratory.kb) as database:
+        outcomes = [each.outcome for each in database.inspections()]
+    assert Outcome.IMPORT_FAILED in outcomes
+
+
+def test_a_stack_that_never_runs_is_kept_as_knowledge_and_told(laboratory: Laboratory) -> None:
+    done = laboratory.explore("speedy", "--stacks", "2", "--budget", "6s", "--fix", "gear")
+    assert done.returncode == 0, done.stderr
+    assert "speedy 4.0: import_failed: ImportError: hopeless" in done.stdout
+
+
+def test_where_nothing_runs_the_reason_is_told(laboratory: Laboratory) -> None:
+    done = laboratory.explore("speedy==4.0", "--stacks", "2", "--budget", "6s")
+    assert done.returncode == 5
+    assert "hopeless" in done.stderr
+    assert "Traceback (most" not in done.stderr.splitlines()[0]
+
+
+def test_a_plan_builds_nothing(laboratory: Laboratory) -> None:
+    done = laboratory.explore("speedy", "--dry-run")
+    assert done.returncode == 0
+    assert "Nothing was built" in done.stdout
+    assert not laboratory.kb.exists()
+    assert not (laboratory.root / "cache" / "virtualenvs").exists()
+
+
+def test_a_killed_exploration_loses_nothing_and_goes_on(laboratory: Laboratory) -> None:
+    arguments = ("speedy<3", "--stacks", "2", "--budget", "120s")
+    with laboratory.running(*arguments) as running:
+        recorded = _wait_for_inspections(laboratory, 10, running)
+        running.send_signal(signal.SIGKILL)
+        running.communicate()
+    with open_database(laboratory.kb) as database:
+        before = {each.id: each for each in database.inspections()}
+    assert len(before) >= recorded
+    again = laboratory.explore("speedy<3", "--stacks", "2", "--budget", "10s", "--json")
+    assert again.returncode in (0, 6), again.stderr
+    with open_database(laboratory.kb) as database:
+        after = {each.id: each for each in database.inspections()}
+        assert len(database.campaigns()) == 1
+    assert before.items() <= after.items()
+    last = max(each.block for each in before.values())
+    assert {each.block for key, each in after.items() if key not in before} <= set(
+        range(last + 1, 100)
+    )
+
+
+def test_interrupting_prints_the_ranking_so_far(laboratory: Laboratory) -> None:
+    with laboratory.running("speedy<3", "--stacks", "2", "--budget", "120s") as running:
+        _wait_for_inspections(laboratory, 8, running)
+        running.send_signal(signal.SIGINT)
+        out, err = running.communicate(timeout=60)
+    assert running.returncode == 130, err
+    assert "speedy 2.0" in out
+    assert "goes on from there" in out
+
+
+def _wait_for_inspections(
+    laboratory: Laboratory, count: int, running: subprocess.Popen[str]
+) -> int:
+    for _ in range(600):
+        time.sleep(0.1)
+        if running.poll() is not None:
+            pytest.fail(f"it ended early: {running.communicate()[1]}")
+        if laboratory.kb.exists():
+            with open_database(laboratory.kb) as database:
+                if (found := len(database.inspections())) >= count:
+                    return found
+    pytest.fail("nothing was measured within a minute")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "says"),
+    [
+        (("no-such-package-here",), 4, "no package named no-such-package-here"),
+        (("speedy>=9",), 4, "speedy"),
+        (("speedy==3.0", "gear>=3"), 4, "gear"),
+        (("speedy>>1",), 2, "cannot read the requirement"),
+        (("speedy", "--vary", "torch"), 2, "cannot vary torch"),
+        (("speedy", "--budget", "soon"), 2, "cannot read the budget"),
+        (("speedy", "--base", "3.99"), 2, "no interpreter"),
+        (("speedy", "--pi", "nothing-like-this"), 2, "nothing-like-this"),
+        ((), 2, "nothing to explore"),
+    ],
+)
+def test_bad_input_gives_what_why_and_how_to_fix(
+    laboratory: Laboratory, arguments: tuple[str, ...], code: int, says: str
+) -> None:
+    done = laboratory.explore(*arguments)
+    assert done.returncode == code, done.stderr
+    told = [line for line in done.stderr.splitlines() if line.startswith(("error:", "  "))]
+    assert says in done.stderr
+    assert [line.split(":")[0].strip() for line in told] == ["error", "why", "fix"]
+    assert done.stdout == ""
+
+
+def test_an_unquoted_requirement_is_noticed_before_anything_happens(
+    laboratory: Laboratory,
+) -> None:
+    redirected = laboratory.root / "=2.7"
+    with redirected.open("w") as output:
+        done = subprocess.run(
+            laboratory.command("speedy"),
+            env=laboratory.environ,
+            stdout=output,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+        )
+    assert done.returncode == 2
+    assert "quotes" in done.stderr
+    assert redirected.read_text() == ""
