@@ -10,7 +10,7 @@ def plan_text(plan: ExplorePlan) -> str:
     """Return what would be done, for --dry-run."""
     found = plan.estimate
     lines = [
-        *_head(plan),
+        *_head(plan, "To be measured"),
         "",
         f"Would measure these {len(plan.chosen)}, newest first (complete stacks of each choice):",
         *columns([(label, big(count)) for label, count in plan.chosen]),
@@ -25,7 +25,7 @@ def plan_text(plan: ExplorePlan) -> str:
 
 def report_text(report: ExploreReport) -> str:
     """Return the ranking, what it rests on, and what was left out."""
-    lines = [*_head(report.plan), ""]
+    lines = [*_head(report.plan, "Measured"), ""]
     names = dict(report.indicators)
     for indicator in _measured(report):
         lines += [f"{names.get(indicator, indicator)}: {_blocks(report.blocks)}"]
@@ -43,14 +43,14 @@ def report_text(report: ExploreReport) -> str:
     return "\n".join(lines)
 
 
-def _head(plan: ExplorePlan) -> list[str]:
+def _head(plan: ExplorePlan, measured: str) -> list[str]:
     asked = ", ".join(plan.requirements) or "your lock"
     place = plan.place
     where = "in containers of" if place.executor == "docker" else "in virtualenvs of"
     return [
         f"{asked}: {big(plan.count)} stacks on Python {place.python}; "
         f"{plan.choices:,} choices of {' and '.join(plan.varied) or 'nothing'}",
-        f"Measured {where} {place.base} on {place.machine}, seed {plan.seed}",
+        f"{measured} {where} {place.base} on {place.machine}, seed {plan.seed}",
     ]
 
 
@@ -70,8 +70,11 @@ def _table(ranking: Sequence[Ranked], indicator: str) -> list[str]:
             rows.append((mark, row.label, f"{effect.ratio:.3f}", interval(effect), verdict(effect)))
         else:
             rows.append((mark, row.label, "", "", "not measured"))
-    legend = "  * = indistinguishable from the best; speed above 1 = faster than the reference"
-    return [*columns(rows), legend]
+    return [
+        *columns(rows),
+        "  * = indistinguishable from the best; speed above 1 = faster than the reference;",
+        "  all intervals together hold with 95 % confidence",
+    ]
 
 
 def interval(effect: Effect) -> str:
@@ -102,13 +105,16 @@ def _conclusion(report: ExploreReport) -> list[str]:
             "Do not rely on this ranking: the machine showed differences where there are none",
             f"({failed[0].name}). Run it again when the machine is quieter.",
         ]
-    faster = [row for row in report.ranking if row.best and _is_faster(row)]
+    best = [row for row in report.ranking if row.best]
+    faster = [row for row in best if _is_faster(row)]
     if faster:
         effect = faster[0].effects[0]
+        found = f"{interval(effect)[1:-1]}; {_blocks(effect.blocks)}"
         return [
-            f"Fastest: {faster[0].label}: {effect.ratio:.2f} times as fast as {reference}, "
-            f"{interval(effect)}, {_blocks(effect.blocks)}."
+            f"Fastest: {faster[0].label}, {effect.ratio:.2f} times as fast as {reference} ({found})."
         ]
+    if len(best) == 1 and best[0].is_reference and len(report.ranking) > 1:
+        return [f"Fastest: {reference}, the reference; all others are shown to be slower."]
     return [f"No measurable difference: nothing is shown to be faster than {reference}."]
 
 

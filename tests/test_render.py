@@ -1,0 +1,201 @@
+"""Reports as people read them: golden files, rewritten by ``make golden``."""
+
+import io
+import json
+import math
+import os
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from stackgen.knowledge import FailureGroup
+from stackgen.measure import effect
+from stackgen.render import (
+    advice_text,
+    as_json,
+    checks_text,
+    failures_text,
+    nightly_text,
+    plan_text,
+    report_text,
+)
+from stackgen.render.terminal import Plain
+from stackgen.values import (
+    Advice,
+    AdviceReport,
+    Change,
+    Check,
+    ChosenStack,
+    Control,
+    Estimate,
+    ExplorePlan,
+    ExploreReport,
+    FailedStack,
+    LockFile,
+    NightlyReport,
+    Outcome,
+    Place,
+    Ranked,
+)
+from tests.samples import call, environment
+
+GOLDEN = Path(__file__).parent / "golden"
+NEW, OLD = environment("2.4.0"), environment("1.26.4")
+MATMUL = call()
+
+PLAN = ExplorePlan(
+    requirements=("tensorflow>=2.7",),
+    varied=("tensorflow", "numpy"),
+    place=Place(executor="docker", base="bookworm-py311", python="3.11.2", machine="AMD EPYC"),
+    count=4 * 10**55,
+    choices=280,
+    chosen=(("tensorflow 2.21.0, numpy 2.4.0", 10**37), ("tensorflow 2.20.0, numpy 1.26.4", 12)),
+    estimate=Estimate(
+        wheels=44,
+        download_bytes=1_930_000_000,
+        disk_bytes=6_800_000_000,
+        free_bytes=67 * 10**9,
+        seconds=240,
+    ),
+    budget_s=1800,
+    seed=0,
+)
+
+
+def report(contrasts: list[float], *, failed: bool = False) -> ExploreReport:
+    found = effect(a=OLD.stack.id, b=NEW.stack.id, indicator_id=MATMUL.id, contrasts=contrasts)
+    rows = [
+        Ranked(stack_id=OLD.stack.id, label="numpy 1.26.4", effects=(found,), best=found.high > 1),
+        Ranked(
+            stack_id=NEW.stack.id,
+            label="numpy 2.4.0",
+            effects=(),
+            is_reference=True,
+            best=found.low <= 1,
+        ),
+    ]
+    return ExploreReport(
+        plan=PLAN,
+        stacks=(
+            ChosenStack(
+                stack_id=OLD.stack.id,
+                label="numpy 1.26.4",
+                completion="newest-working",
+                lock=OLD.stack.lock,
+                held_back=(("protobuf", "3.20.3"),),
+            ),
+        ),
+        failed=(
+            FailedStack(
+                label="numpy 2.3.0", outcome=Outcome.IMPORT_FAILED, reason="ImportError: no"
+            ),
+        ),
+        ranking=tuple(rows),
+        controls=(
+            Control(name="same stack twice: numpy/matmul", blocks=10, p_value=0.41, failed=failed),
+        ),
+        indicators=((MATMUL.id, "numpy/matmul size=512"),),
+        blocks=len(contrasts),
+        new_inspections=60,
+        seconds=754,
+        untried=278,
+        stopped="the budget is spent",
+        interrupted=False,
+        engine_lost=False,
+        knowledge_base="stackgen.db",
+    )
+
+
+SLOWER = [-0.2 + 0.01 * (i % 3) for i in range(10)]
+FASTER = [0.2 + 0.01 * (i % 3) for i in range(10)]
+UNDECIDED = [0.2 * (-1) ** i for i in range(10)]
+ADVICE = AdviceReport(
+    lockfile=LockFile(path="Pipfile.lock", format="pipfile", packages=()),
+    advice=Advice(
+        lock=OLD.stack.lock,
+        changes=(Change(name="numpy", current="1.23.5", recommended="1.26.4"),),
+        effects=report(FASTER).ranking[0].effects,
+        caveats=("known vulnerabilities were not checked",),
+        same_machine=True,
+    ),
+    indicators=((MATMUL.id, "numpy/matmul size=512"),),
+    knowledge_base="stackgen.db",
+    explore_command="stackgen explore --from Pipfile.lock",
+)
+NOTHING = replace(
+    ADVICE,
+    advice=replace(
+        ADVICE.advice, lock=None, changes=(), effects=report(UNDECIDED).ranking[0].effects
+    ),
+)
+CHECKS = (
+    Check(name="Python", fine=True, found="3.11.2", essential=True),
+    Check(name="Container engine", fine=False, found="none answers", fix="start it"),
+    Check(
+        name="Package index", fine=False, found="not reached", fix="see --index-url", essential=True
+    ),
+)
+GROUPS = (
+    FailureGroup(
+        outcome=Outcome.IMPORT_FAILED,
+        reason="ImportError: numpy",
+        stacks=(OLD.stack.id, NEW.stack.id),
+        shared=(("protobuf", "6.0"),),
+    ),
+)
+NIGHT = NightlyReport(
+    new=(("numpy", ("2.4.0",)), ("torch", ())), explored=(), findings=(), first_night=False
+)
+
+TEXTS = {
+    "plan": plan_text(PLAN),
+    "report-faster": report_text(report(FASTER)),
+    "report-undecided": report_text(report(UNDECIDED)),
+    "report-slower": report_text(report(SLOWER)),
+    "report-too-few": report_text(report(FASTER[:3])),
+    "report-controls-failed": report_text(report(FASTER, failed=True)),
+    "advice": advice_text(ADVICE),
+    "advice-nothing-faster": advice_text(NOTHING),
+    "doctor": checks_text(CHECKS),
+    "failures": failures_text(GROUPS),
+    "nightly": nightly_text(NIGHT),
+}
+
+
+@pytest.mark.parametrize("name", sorted(TEXTS))
+def test_reports_read_as_they_did(name: str) -> None:
+    golden = GOLDEN / f"{name}.txt"
+    if os.environ.get("STACKGEN_GOLDEN") == "write":
+        golden.parent.mkdir(exist_ok=True)
+        golden.write_text(TEXTS[name] + "\n")
+    assert TEXTS[name] + "\n" == golden.read_text()
+
+
+def test_every_golden_file_has_its_report() -> None:
+    assert {each.stem for each in GOLDEN.glob("*.txt")} == set(TEXTS)
+
+
+def test_json_holds_every_field_and_no_infinity() -> None:
+    document = json.loads(as_json(report(FASTER[:3])))
+    (effect_document,) = document["ranking"][0]["effects"]
+    assert effect_document["high"] is None
+    assert effect_document["verdict"] == "inconclusive"
+    assert document["plan"]["count"] == 4 * 10**55
+    assert math.isfinite(document["seconds"])
+
+
+def test_a_log_tells_each_activity_once_and_then_now_and_then() -> None:
+    now = [0.0]
+    stream = io.StringIO()
+    progress = Plain(stream, clock=lambda: now[0])
+    for done in range(5):
+        progress.doing("resolving: reading", done=done, total=5)
+    now[0] = 11
+    progress.doing("resolving: reading", done=5, total=5)
+    progress.note("a note")
+    assert stream.getvalue().splitlines() == [
+        "resolving: reading (0/5)",
+        "resolving: reading (5/5)",
+        "a note",
+    ]
