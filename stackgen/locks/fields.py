@@ -78,8 +78,7 @@ def package(
 ) -> LockedPackage:
     """Return a locked package with names and versions in their normal form.
 
-    Args:
-        hashes: as ``sha256:...``; those of other algorithms are left out.
+    Hashes come as ``sha256:...``; those of other algorithms are left out.
 
     Raises:
         MalformedError: the version or the marker is none.

@@ -11,7 +11,7 @@ from stackgen.values import LockedPackage, LockFile
 
 # A package (name, version) as such, or with one of its extras.
 _Node = tuple[str, str, str]
-_OWN = ("virtual", "editable", "directory", "path")
+_ELSEWHERE = {"git", "url", "path", "directory", "editable", "virtual"}
 
 
 def read(text: str, *, path: str, companion: str | None) -> LockFile:  # noqa: ARG001 one signature
@@ -96,9 +96,7 @@ def _groups(graph: _Graph, roots: Iterable[Table]) -> Mapping[tuple[str, str], t
     return groups
 
 
-def _package(
-    entry: Table, where: tuple[str, str], direct: frozenset[str]
-) -> LockedPackage:
+def _package(entry: Table, where: tuple[str, str], direct: frozenset[str]) -> LockedPackage:
     name, version = _key(entry)
     files = fields.tables(entry.get("wheels"), f"the wheels of {name}")
     sdist = fields.table(entry.get("sdist"), f"the sdist of {name}")
@@ -118,8 +116,8 @@ def _asked(root: Table) -> Iterator[str]:
     for wanted in fields.tables(metadata.get("requires-dist"), "requires-dist"):
         name = fields.text(wanted.get("name"), "a requirement's name")
         marker = fields.text(wanted.get("marker"), f"the marker of {name}")
-        if "extra ==" in marker:
-            continue  # asked for by an extra of the project, so not by default
+        if "extra ==" in marker or not _ELSEWHERE.isdisjoint(wanted):
+            continue  # asked for by an extra of the project, or not to be had from an index
         line = fields.requirement(
             name,
             specifier=fields.text(wanted.get("specifier"), f"the specifier of {name}"),
@@ -138,9 +136,8 @@ def _skipped(entries: Iterable[Table], roots: Iterable[Table]) -> Iterator[str]:
 
 def _is_root(entry: Table) -> bool:
     """Return whether an entry is the project (or a member of its workspace)."""
-    return any(_source(entry).get(kind) == "." for kind in _OWN) or (
-        "virtual" in _source(entry) or "editable" in _source(entry)
-    )
+    source = _source(entry)
+    return "virtual" in source or "editable" in source or source.get("directory") == "."
 
 
 def _source(entry: Table) -> Table:

@@ -1,0 +1,123 @@
+"""requirements.txt with every version pinned, as pip-tools, uv and pip freeze write it."""
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+
+from packaging.requirements import InvalidRequirement, Requirement
+from packaging.specifiers import SpecifierSet
+
+from stackgen.locks import fields
+from stackgen.locks.fields import MalformedError
+from stackgen.values import LockedPackage, LockFile
+
+_HASH = re.compile(r"\s--hash[= ]\s*(\S+)")
+_COMMENT = re.compile(r"(^|\s)#.*$")
+_MADE_FOR = re.compile(r"#.*(?:with Python |--python-version[= ])(\d+\.\d+)")
+_ELSEWHERE = re.compile(r"-e\s|--editable|[a-z]+\+|\.{0,2}/|https?:|file:")
+_INCLUDES = re.compile(r"-r|-c|--requirement|--constraint")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Line:
+    """A logical line: number of its first line, text without comments, whether -r asked for it."""
+
+    number: int
+    text: str
+    direct: bool = False
+
+
+def read(text: str, *, path: str, companion: str | None) -> LockFile:
+    """Read a requirements.txt, with the requirements.in that it was made from.
+
+    Raises:
+        MalformedError: a line is not pinned, or is none that pip knows; it names the line.
+    """
+    lines = [line for line in _logical(text) if line.text]
+    requirements = tuple(_asked(companion)) if companion else ()
+    direct = fields.names_of(requirements)
+    wanted = [line for line in lines if not line.text.startswith("-") or _elsewhere(line)]
+    for line in lines:
+        if _INCLUDES.match(line.text):
+            raise MalformedError(f"line {line.number} includes another file: {line.text}")
+    return LockFile(
+        path=path,
+        format="requirements",
+        packages=tuple(_package(line, direct) for line in wanted if not _elsewhere(line)),
+        requirements=requirements,
+        requires_python=_made_for(text),
+        skipped=tuple(
+            f"line {line.number}: {line.text.split(' --hash')[0]} is not from an index"
+            for line in wanted
+            if _elsewhere(line)
+        ),
+    )
+
+
+def _package(line: _Line, direct: frozenset[str]) -> LockedPackage:
+    wanted = _parsed(line)
+    pins = [pin for pin in wanted.specifier if pin.operator in ("==", "===")]
+    if len(pins) != 1 or len(wanted.specifier) != 1 or pins[0].version.endswith("*"):
+        raise MalformedError(f"line {line.number} pins no version: {str(wanted)!r}")
+    found = fields.package(
+        name=wanted.name,
+        version=pins[0].version,
+        hashes=_HASH.findall(line.text),
+        marker=str(wanted.marker or ""),
+        extras=wanted.extras,
+    )
+    return replace(found, direct=line.direct or found.name in direct)
+
+
+def _parsed(line: _Line) -> Requirement:
+    text = _HASH.sub("", line.text).strip()
+    try:
+        return Requirement(text)
+    except InvalidRequirement as error:
+        raise MalformedError(f"line {line.number} is not a requirement: {text[:60]!r}") from error
+
+
+def _logical(text: str) -> Iterator[_Line]:
+    """Yield lines with continuations joined, each with what the comments behind it say."""
+    pending: _Line | None = None
+    joined, first = "", 0
+    for number, raw in enumerate(text.splitlines(), start=1):
+        content = _COMMENT.sub("", raw).rstrip()
+        if not joined and not content:
+            if pending and re.search(r"#\s.*-r\s", raw):
+                pending = replace(pending, direct=True)
+            continue
+        first = first or number
+        # A comment between continued lines ends nothing: pip drops it first.
+        joined += " " + content.removesuffix("\\").strip()
+        if content.endswith("\\"):
+            continue
+        if pending:
+            yield pending
+        pending = _Line(number=first, text=joined.strip(), direct=bool(re.search(r"#.*-r\s", raw)))
+        joined, first = "", 0
+    if pending:
+        yield pending
+    if joined.strip():
+        yield _Line(number=first, text=joined.strip())
+
+
+def _elsewhere(line: _Line) -> bool:
+    return bool(_ELSEWHERE.match(line.text)) or " @ " in line.text
+
+
+def _asked(companion: str) -> Iterator[str]:
+    """Yield what requirements.in asks for; options and what is in no index are left out."""
+    for line in _logical(companion):
+        if line.text and not line.text.startswith("-") and not _elsewhere(line):
+            yield str(_parsed(line))
+
+
+def _made_for(text: str) -> str:
+    """Return the Python that the tool's own header names, as a specifier."""
+    found = _first(_MADE_FOR.search(line) for line in text.splitlines()[:6])
+    return str(SpecifierSet(f"=={found.group(1)}.*")) if found else ""
+
+
+def _first(matches: Iterable[re.Match[str] | None]) -> re.Match[str] | None:
+    return next((match for match in matches if match), None)

@@ -1,0 +1,42 @@
+"""Which packages of a lock are installed on a target."""
+
+from packaging.markers import Marker
+
+from stackgen.errors import UsageError
+from stackgen.locks.pylock import groups_in
+from stackgen.values import LockedPackage, LockFile, Target
+
+
+def in_target(lockfile: LockFile, target: Target) -> tuple[LockedPackage, ...]:
+    """Return the packages that the lock installs there by default, sorted by name.
+
+    Other groups than the default one (dev, extras) are left out.
+
+    Raises:
+        UsageError: two versions of one package would be installed: the lock cannot say which.
+    """
+    found: dict[str, LockedPackage] = {}
+    for package in lockfile.packages:
+        if package.group != "default" or not _holds(package.marker, target):
+            continue
+        other = found.setdefault(package.name, package)
+        if other.version != package.version:
+            raise UsageError(
+                f"{lockfile.path} holds {package.name} {other.version} and {package.version}",
+                why=f"both would be installed on Python {target.python}",
+                fix="lock again for this Python, or export a requirements.txt for it",
+            )
+    return tuple(found[name] for name in sorted(found))
+
+
+def _holds(marker: str, target: Target) -> bool:
+    if not marker:
+        return True
+    # Groups were decided when the file was read (LockedPackage.group): here their terms are true.
+    environment: dict[str, str | frozenset[str]] = {
+        **target.environment,
+        "dependency_groups": groups_in(marker),
+        "extras": frozenset(),
+        "extra": "",
+    }
+    return Marker(marker).evaluate(environment, context="lock_file")

@@ -1,0 +1,334 @@
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from stackgen.errors import UsageError
+from stackgen.locks import in_target, read_lock
+from stackgen.values import LockFile
+from tests.locks.samples import TARGET, target, text
+
+_COMPANIONS = {
+    "pipenv/Pipfile.lock": "pipenv/Pipfile",
+    "poetry1/poetry.lock": "poetry1/pyproject.toml",
+    "poetry2/poetry.lock": "poetry2/pyproject.toml",
+    "pip-tools/requirements.txt": "pip-tools/requirements.in",
+}
+_TENSORFLOW = [
+    "pipenv/Pipfile.lock",
+    "poetry2/poetry.lock",
+    "uv/uv.lock",
+    "pip-tools/requirements.txt",
+    "uv/requirements.txt",
+    "uv/pylock.toml",
+]
+
+
+def read(name: str, *, companion: bool = True) -> LockFile:
+    beside = text(_COMPANIONS[name]) if companion and name in _COMPANIONS else None
+    return read_lock(text(name), path=name, companion=beside)
+
+
+def pins(lock: LockFile, **where: str) -> dict[str, str]:
+    return {p.name: p.version for p in in_target(lock, target(**where))}
+
+
+@pytest.mark.parametrize("name", _TENSORFLOW)
+def test_every_tool_locked_the_same_tensorflow(name: str) -> None:
+    found = pins(read(name))
+    assert found["tensorflow"] == "2.12.1"
+    assert found["numpy"] == "1.24.3"
+    assert found["pysocks"] == "1.7.1"  # needed by requests[socks] alone
+    assert "colorama" not in found  # needed on Windows alone
+
+
+@pytest.mark.parametrize("name", ["pipenv/Pipfile.lock", "poetry2/poetry.lock", "uv/uv.lock"])
+def test_a_locks_default_packages_are_what_uv_compiles_for_them(name: str) -> None:
+    judge = pins(read("uv/requirements.txt"))
+    assert pins(read(name)) == judge
+
+
+@pytest.mark.parametrize("name", ["pipenv/Pipfile.lock", "poetry2/poetry.lock", "uv/uv.lock"])
+def test_what_is_needed_for_development_is_left_out(name: str) -> None:
+    lock = read(name)
+    assert "pytest" not in pins(lock)
+    (pytest_,) = (p for p in lock.packages if p.name == "pytest")
+    assert pytest_.group == "dev"
+    assert not pytest_.direct
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "pipenv/Pipfile.lock",
+        "poetry2/poetry.lock",
+        "uv/uv.lock",
+        "pip-tools/requirements.txt",
+        "uv/requirements.txt",
+    ],
+)
+def test_what_the_user_asked_for_is_direct(name: str) -> None:
+    lock = read(name)
+    assert {p.name for p in lock.packages if p.direct} == {"requests", "tensorflow"}
+    assert lock.requires_python in ("==3.11.*", "<3.12,>=3.11")
+
+
+@pytest.mark.parametrize("name", ["pipenv/Pipfile.lock", "poetry2/poetry.lock", "uv/uv.lock"])
+def test_requirements_are_as_the_user_wrote_them(name: str) -> None:
+    assert set(read(name).requirements) == {"tensorflow==2.12.*", "requests[socks]>=2.31"}
+
+
+def test_without_its_companion_a_lock_says_no_requirements() -> None:
+    lock = read("pipenv/Pipfile.lock", companion=False)
+    assert lock.requirements == ()
+    assert not any(p.direct for p in lock.packages)
+    assert pins(lock) == pins(read("pipenv/Pipfile.lock"))
+
+
+@pytest.mark.parametrize("name", [*_TENSORFLOW, "poetry1/poetry.lock", "pip/pylock.toml"])
+def test_every_package_has_the_hashes_of_its_files(name: str) -> None:
+    lock = read(name)
+    assert all(p.hashes for p in lock.packages)
+    assert all(len(h) == 64 for p in lock.packages for h in p.hashes)
+
+
+def test_poetry_1_leaves_groups_and_markers_to_be_found_out() -> None:
+    lock = read("poetry1/poetry.lock")
+    assert set(pins(lock)) == {
+        "certifi",
+        "charset-normalizer",
+        "idna",
+        "numpy",
+        "pysocks",
+        "requests",
+        "urllib3",
+    }
+    assert lock.requirements == ("numpy<1.27,>=1.26", "requests[socks]<3,>=2.31")
+
+
+def test_poetry_1_without_pyproject_takes_what_nothing_needs_as_asked_for() -> None:
+    found = pins(read("poetry1/poetry.lock", companion=False))
+    assert {"numpy", "requests", "pytest"} <= found.keys()
+    assert "colorama" not in found
+
+
+def test_a_universal_lock_differs_by_platform() -> None:
+    lock = read("poetry2/poetry.lock")
+    linux, windows = pins(lock), pins(lock, platform="win32")
+    assert "tensorflow-intel" in windows
+    assert "tensorflow-intel" not in linux
+
+
+# -- written by hand, each as small as the claim ------------------------------------------------
+
+_UV = """
+version = 1
+requires-python = ">=3.10"
+[[package]]
+name = "demo"
+version = "0.1"
+source = { editable = "." }
+dependencies = [
+    { name = "numpy", version = "1.26.4", marker = "python_full_version < '3.12'" },
+    { name = "numpy", version = "2.1.0", marker = "python_full_version >= '3.12'" },
+    { name = "forked" },
+]
+[package.metadata]
+requires-dist = [
+    { name = "numpy" },
+    { name = "forked", git = "https://example.invalid/forked" },
+    { name = "plots", marker = "extra == 'plots'" },
+]
+[[package]]
+name = "numpy"
+version = "1.26.4"
+source = { registry = "https://index.invalid/simple" }
+[[package]]
+name = "numpy"
+version = "2.1.0"
+source = { registry = "https://index.invalid/simple" }
+[[package]]
+name = "forked"
+version = "9"
+source = { git = "https://example.invalid/forked?rev=1#1" }
+dependencies = [{ name = "leaf" }]
+[[package]]
+name = "leaf"
+version = "1"
+source = { registry = "https://index.invalid/simple" }
+dependencies = [{ name = "leaf" }]
+"""
+
+
+def test_uv_may_lock_two_versions_and_the_target_tells_which() -> None:
+    lock = read_lock(_UV, path="uv.lock")
+    assert pins(lock) == {"numpy": "1.26.4", "leaf": "1"}
+    assert pins(lock, python="3.12.1") == {"numpy": "2.1.0", "leaf": "1"}
+
+
+def test_what_comes_from_no_index_is_skipped_in_words_and_not_asked_of_an_index() -> None:
+    lock = read_lock(_UV, path="uv.lock")
+    assert lock.skipped == ("forked: comes from a repository, not from an index",)
+    assert lock.requirements == ("numpy",)
+
+
+def test_a_uv_lock_that_lacks_what_it_needs_is_refused() -> None:
+    broken = _UV.replace('name = "leaf"\nversion', 'name = "other"\nversion')
+    with pytest.raises(UsageError, match="the lock does not hold it"):
+        read_lock(broken, path="uv.lock")
+
+
+def test_pipfile_entries_from_elsewhere_are_skipped_in_words() -> None:
+    lock = {
+        "_meta": {"requires": {"python_full_version": "3.9.2"}},
+        "default": {
+            "Some_Package": {"version": "==1.0.0", "markers": "os_name == 'posix'"},
+            "mine": {"path": ".", "editable": True},
+            "fork": {"git": "https://example.invalid/fork", "ref": "abc"},
+        },
+        "docs": {"sphinx": {"version": "==7.0"}},
+    }
+    asked = '[packages]\nSome_Package = "*"\nmine = {path = ".", editable = true}\n'
+    found = read_lock(json.dumps(lock), path="Pipfile.lock", companion=asked)
+    assert found.skipped == (
+        "mine: comes from a file, not from an index",
+        "fork: comes from a repository, not from an index",
+    )
+    assert [(p.name, p.group, p.direct) for p in found.packages] == [
+        ("some-package", "default", True),
+        ("sphinx", "docs", False),
+    ]
+    assert found.requires_python == "==3.9.2"
+    assert found.requirements == ("Some_Package",)
+
+
+_REQUIREMENTS = """
+--index-url https://index.invalid/simple
+NumPy==1.26.4 \\
+    --hash=sha256:aa \\
+    --hash=sha256:bb
+    # via -r requirements.in
+scipy[all]==1.11.0 ; python_version < "3.12"  # a note
+-e ./mine
+thing @ https://files.invalid/thing-1.whl
+"""
+
+
+def test_requirements_are_read_with_hashes_markers_and_who_asked() -> None:
+    lock = read_lock(_REQUIREMENTS, path="requirements.txt")
+    numpy, scipy = lock.packages
+    assert (numpy.name, numpy.version, numpy.hashes) == ("numpy", "1.26.4", ("aa", "bb"))
+    assert (numpy.direct, scipy.direct) == (True, False)
+    assert (scipy.extras, scipy.marker) == (("all",), 'python_version < "3.12"')
+    assert lock.skipped == (
+        "line 8: -e ./mine is not from an index",
+        "line 9: thing @ https://files.invalid/thing-1.whl is not from an index",
+    )
+    assert "scipy" not in pins(lock, python="3.12.0")
+
+
+@pytest.mark.parametrize(
+    ("line", "says"),
+    [
+        ("numpy>=1.20", "line 2 pins no version: 'numpy>=1.20'"),
+        ("numpy", "line 2 pins no version"),
+        ("numpy==1.*", "line 2 pins no version"),
+        ("numpy==1.26,!=1.27", "line 2 pins no version"),
+        ("-r other.txt", "line 2 includes another file"),
+        ("-c limits.txt", "line 2 includes another file"),
+        ("dear reader, hello", "line 2 is not a requirement"),
+    ],
+)
+def test_a_line_that_pins_nothing_is_named(line: str, says: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        read_lock(f"scipy==1.11.0\n{line}\n", path="requirements.txt")
+    assert says in caught.value.why
+
+
+@pytest.mark.parametrize(
+    ("path", "content", "says"),
+    [
+        ("Pipfile.lock", "", "it is empty"),
+        ("requirements.txt", " \n\t\n", "it is empty"),
+        ("requirements.txt", "# nothing\n", "names none"),
+        ("Pipfile.lock", '{"_meta": {', "broken JSON"),
+        ("Pipfile.lock", "hello", "not JSON"),
+        ("Pipfile.lock", '{"_meta": {}, "default": []}', "default is not a table"),
+        ("Pipfile.lock", '{"_meta": {}, "default": {"a": {"version": "*"}}}', "a is not pinned"),
+        ("Pipfile.lock", '{"_meta": {}, "default": {"a": {"version": "==x"}}}', "no valid version"),
+        ("package-lock.json", '{"lockfileVersion": 3, "packages": {}}', "JavaScript's npm"),
+        ("some.json", '{"a": 1}', "not that of a Pipfile.lock"),
+        ("poetry.lock", "[[package]\n", "not TOML"),
+        ("poetry.lock", "a = 1\n", "not that of a lock file"),
+        ("Cargo.lock", 'version = 3\n[[package]]\nname = "a"\nchecksum = "1"\n', "Rust"),
+        ("pyproject.toml", '[project]\nname = "a"\n', "pyproject.toml, which is no lock"),
+        ("Pipfile", '[packages]\nnumpy = "*"\n', "Pipfile, which is no lock"),
+        ("environment.yml", "name: x\nchannels:\n  - y\ndependencies:\n  - z\n", "conda"),
+        ("conda-lock.yml", "version: 1\nmetadata:\n  content_hash:\n    a: b\n", "conda-lock"),
+        ("explicit.txt", "@EXPLICIT\n", "explicit list of conda"),
+        ("yarn.lock", "# yarn lockfile v1\n", "JavaScript"),
+        ("page.txt", "<!DOCTYPE html>", "HTML"),
+        ("wheel.whl", "PK\x00\x03", "binary"),
+        ("run.py", "import os\n", "Python code"),
+        ("pylock.toml", 'lock-version = "1.0"\npackages = []\n', "created-by"),
+    ],
+)
+def test_what_is_no_lock_of_ours_is_named(path: str, content: str, says: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        read_lock(content, path=path)
+    assert says in caught.value.why
+    assert path in caught.value.what
+    assert caught.value.exit_code == 2
+    assert "Pipfile.lock" in caught.value.fix
+
+
+@given(st.text(max_size=300), st.sampled_from(["Pipfile.lock", "uv.lock", "x.txt", "p.toml"]))
+def test_no_text_at_all_leads_to_a_traceback(content: str, path: str) -> None:
+    try:
+        lock = read_lock(content, path=path)
+    except UsageError:
+        return
+    assert lock.packages
+
+
+@given(st.data(), st.sampled_from([*_TENSORFLOW, "poetry1/poetry.lock"]))
+def test_no_damage_to_a_real_lock_leads_to_a_traceback(data: st.DataObject, name: str) -> None:
+    lines = text(name).splitlines()[:200]
+    at = data.draw(st.integers(0, len(lines) - 1))
+    kept = data.draw(st.integers(0, len(lines[at])))
+    damaged = [*lines[:at], lines[at][:kept], *lines[at + 1 :]]
+    try:
+        in_target(read_lock("\n".join(damaged), path=name), TARGET)
+    except UsageError:
+        return
+
+
+def test_two_versions_of_one_package_are_refused(tmp_path: Path) -> None:
+    lock = read_lock("numpy==1.26.4\nnumpy==2.0.0\n", path=str(tmp_path / "requirements.txt"))
+    with pytest.raises(UsageError, match=r"holds numpy 1\.26\.4 and 2\.0\.0"):
+        in_target(lock, TARGET)
+
+
+def test_pylock_groups_that_are_not_default_are_left_out() -> None:
+    lock = """
+lock-version = "1.0"
+created-by = "hand"
+dependency-groups = ["dev", "main"]
+default-groups = ["main"]
+"""
+    for name, group in (("pytest", "dev"), ("numpy", "main")):
+        lock += f"""
+[[packages]]
+name = "{name}"
+version = "1.0"
+marker = "'{group}' in dependency_groups and python_version >= '3'"
+[[packages.wheels]]
+name = "{name}-1.0-py3-none-any.whl"
+url = "https://files.invalid/{name}-1.0-py3-none-any.whl"
+hashes = {{ sha256 = "aa" }}
+"""
+    found = read_lock(lock, path="pylock.toml")
+    assert pins(found) == {"numpy": "1.0"}
+    assert {p.name: p.group for p in found.packages} == {"pytest": "dev", "numpy": "default"}
