@@ -1,10 +1,13 @@
-"""Real virtualenvs, built by uv from wheels that are made here."""
+"""Real virtualenvs, made by virtualenv and uv, filled by uv with wheels that are made here."""
 
 import base64
 import hashlib
+import signal
 import subprocess
 import sys
+import time
 import zipfile
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -38,6 +41,11 @@ def wheel(folder: Path, name: str, version: str, source: str = "x = 1\n") -> Art
     with zipfile.ZipFile(path, "w") as archive:
         for member, text in {**files, f"{info}/RECORD": f"{record}{info}/RECORD,,\n"}.items():
             archive.writestr(member, text)
+    return artifact_at(path)
+
+
+def artifact_at(path: Path) -> Artifact:
+    name, version = path.name.split("-")[:2]
     return Artifact(
         name=name,
         version=version,
@@ -53,7 +61,7 @@ class Bench:
 
     def __init__(self, folder: Path) -> None:
         self.wheels, self.root = folder / "wheels", folder / "root"
-        self.wheels.mkdir()
+        self.wheels.mkdir(exist_ok=True)
         self.builder = VirtualenvBuilder(root=self.root)
 
     def stack(self, *artifacts: Artifact, base: Base = BASE) -> Stack:
@@ -70,8 +78,16 @@ def bench(tmp_path: Path) -> Bench:
 
 
 def said(environment: Environment, code: str) -> str:
+    """Return what an environment prints; it has nothing to complain of."""
     command = [environment.python, "-s", "-B", "-c", code]
-    return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert done.stderr == ""
+    return done.stdout.strip()
+
+
+def made_by(environment: Environment) -> dict[str, str]:
+    lines = Path(environment.location, "pyvenv.cfg").read_text().splitlines()
+    return dict(line.split(" = ", 1) for line in lines)
 
 
 def test_a_virtualenv_holds_exactly_what_its_lock_says(bench: Bench) -> None:
@@ -81,6 +97,41 @@ def test_a_virtualenv_holds_exactly_what_its_lock_says(bench: Bench) -> None:
 
 def test_no_package_at_all_is_a_stack_too(bench: Bench) -> None:
     assert said(bench.build(bench.stack()), LIST) == "[]"
+
+
+def test_an_empty_virtualenv_has_nothing_in_it_that_an_image_has_not(bench: Bench) -> None:
+    environment = bench.build(bench.stack())
+    assert not [*Path(environment.location).glob("lib*/*/site-packages/*")]
+    assert "virtualenv" in made_by(environment)
+
+
+def test_nothing_of_the_user_is_read_or_written(
+    bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home = tmp_path / "home"
+    settings = home / ".config" / "virtualenv" / "virtualenv.ini"
+    settings.parent.mkdir(parents=True)
+    settings.write_text("[virtualenv]\nsystem-site-packages = true\nprompt = mine\n")
+    for variable in ("XDG_CONFIG_HOME", "XDG_CACHE_HOME", "XDG_DATA_HOME"):
+        monkeypatch.delenv(variable, raising=False)
+    monkeypatch.setenv("HOME", str(home))
+    monkeypatch.setenv("VIRTUALENV_SYSTEM_SITE_PACKAGES", "1")
+    made = made_by(bench.build(bench.stack(wheel(bench.wheels, "aa", "1.0"))))
+    assert made["include-system-site-packages"] == "false"
+    assert "prompt" not in made
+    assert [path for path in home.rglob("*") if path.is_file()] == [settings]
+
+
+def test_what_virtualenv_declines_uv_makes(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    (odd := tmp_path / "virtualenv:takes:no:colons").mkdir()
+    bench = Bench(odd)
+    environment = bench.build(bench.stack(wheel(bench.wheels, "aa", "1.0")))
+    assert "uv" in made_by(environment)
+    assert said(environment, LIST) == "[('aa', '1.0')]"
+    assert not [*Path(environment.location).glob("lib*/*/site-packages/_virtualenv*")]
+    assert capfd.readouterr() == ("", "")
 
 
 def test_what_is_complete_is_reused_and_settings_share_it(bench: Bench) -> None:
@@ -127,6 +178,40 @@ def test_modules_come_compiled_and_from_one_store(bench: Bench) -> None:
     assert len({Path(path).stat().st_ino for path in cached}) == 1
 
 
+BUILD = """
+import sys
+from pathlib import Path
+from tests.test_virtualenvs import Bench, artifact_at
+bench = Bench(Path(sys.argv[1]))
+bench.build(bench.stack(artifact_at(bench.wheels / sys.argv[2])))
+"""
+
+
+def wait_for(condition: Callable[[], object]) -> None:
+    for _ in range(1500):
+        if condition():
+            return
+        time.sleep(0.02)
+    pytest.fail("it did not happen within half a minute")
+
+
+def test_bytecode_of_a_killed_build_is_swept_and_made_anew(bench: Bench, tmp_path: Path) -> None:
+    # One module keeps the compiler busy for a second or more.
+    artifact = wheel(bench.wheels, "aa", "1.0", "def f(x):\n    return [x, x + 1]\n" * 3_000)
+    command = [sys.executable, "-c", BUILD, str(tmp_path), artifact.filename]
+    builder = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    half_made = ("root/bytecode/*/.part-*", "root/bytecode/*/.part-*/*/*.py")
+    wait_for(lambda: [*tmp_path.glob(half_made[1])] or builder.poll() is not None)
+    builder.send_signal(signal.SIGKILL)
+    _, complaint = builder.communicate()
+    assert [*tmp_path.glob(half_made[0])], complaint
+    environment = bench.build(bench.stack(artifact))
+    assert not [*tmp_path.glob(half_made[0])]
+    cached = said(environment, "import aa; print(aa.__cached__)")
+    (kept,) = tmp_path.glob("root/bytecode/*/*/__pycache__/*.pyc")
+    assert Path(cached).samefile(kept)
+
+
 def test_a_module_that_does_not_compile_spoils_nothing(bench: Bench) -> None:
     environment = bench.build(bench.stack(wheel(bench.wheels, "aa", "1.0", "def broken(:\n")))
     assert said(environment, LIST) == "[('aa', '1.0')]"
@@ -165,3 +250,4 @@ def test_every_interpreter_found_gets_a_virtualenv(bench: Bench, python: str) ->
     base = probe(python)
     environment = bench.build(bench.stack(wheel(bench.wheels, "aa", "1.0"), base=base), base)
     assert said(environment, "import aa; print(aa.x)") == "1"
+    assert "virtualenv" in made_by(environment)

@@ -17,9 +17,11 @@ from packaging.utils import canonicalize_name
 from packaging.version import Version
 
 from stackgen.builders.bytecode import __file__ as _compiler
+from stackgen.builders.exclusive import exclusively
 from stackgen.errors import BuildError
 from stackgen.values import Artifact, Base, content_id
 
+_PART = ".part-"
 _OLDEST = Version("3.7")  # before it, bytecode is always checked against its source's time
 
 
@@ -42,30 +44,43 @@ class BytecodeStore:
             _run(base.python, "-m", "compileall", "-q", str(site))
             return
         home = self.folder / content_id("bytecode", base.facts.content)
-        installed = {artifact.sha256: _sources(site, artifact) for artifact in artifacts}
-        missing = {key: files for key, files in installed.items() if not (home / key).exists()}
-        if missing:
-            self._compile(home, site, missing, base)
+        found = {artifact.sha256: _sources(site, artifact) for artifact in artifacts}
+        installed = {key: files for key, files in found.items() if files}
+        if _missing(home, installed):
+            with exclusively(home.with_name(f"{home.name}.lock")) as held:
+                _sweep(home)
+                # Another process may have made them meanwhile.
+                self._compile(home, site, _missing(home, installed), base, held)
         for key in installed:
             for pyc in sorted((home / key).rglob("*.pyc")):
                 _link(pyc, site / pyc.relative_to(home / key))
 
     def _compile(
-        self, home: Path, site: Path, missing: dict[str, tuple[str, ...]], base: Base
+        self, home: Path, site: Path, missing: dict[str, tuple[str, ...]], base: Base, held: int
     ) -> None:
         """Compile in a folder aside; a wheel's bytecode appears at its place all at once."""
         home.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=home, prefix=".part-") as name:
+        with tempfile.TemporaryDirectory(dir=home, prefix=_PART) as name:
             part = Path(name)
             for key, files in missing.items():
                 (part / key).mkdir()
                 for file in files:
                     _link(site / file, part / key / file)
-            _run_compiler(base.python, part)
+            _run_compiler(base.python, part, held)
             for key, files in missing.items():
                 for file in files:
                     (part / key / file).unlink()
-                _move(part / key, home / key)
+                (part / key).rename(home / key)
+
+
+def _missing(home: Path, installed: dict[str, tuple[str, ...]]) -> dict[str, tuple[str, ...]]:
+    return {key: files for key, files in installed.items() if not (home / key).exists()}
+
+
+def _sweep(home: Path) -> None:
+    """Remove what killed builds left; whoever holds the lock knows that nobody works on it."""
+    for left in home.glob(f"{_PART}*"):
+        shutil.rmtree(left)
 
 
 def _sources(site: Path, artifact: Artifact) -> tuple[str, ...]:
@@ -90,9 +105,9 @@ def _python_files(record: str) -> Iterator[str]:
             yield row[0]
 
 
-def _run_compiler(python: str, folder: Path) -> None:
+def _run_compiler(python: str, folder: Path, held: int) -> None:
     source = Path(_compiler).read_text(encoding="utf-8")
-    done = _run(python, "-c", source, str(folder), str(os.cpu_count() or 1))
+    done = _run(python, "-c", source, str(folder), str(os.cpu_count() or 1), held=held)
     if done.returncode:
         raise BuildError(
             f"{python} could not byte-compile the packages",
@@ -101,7 +116,9 @@ def _run_compiler(python: str, folder: Path) -> None:
         )
 
 
-def _run(python: str, *arguments: str) -> "subprocess.CompletedProcess[str]":
+def _run(
+    python: str, *arguments: str, held: int | None = None
+) -> "subprocess.CompletedProcess[str]":
     return subprocess.run(
         [python, "-I", *arguments],
         stdin=subprocess.DEVNULL,
@@ -109,15 +126,8 @@ def _run(python: str, *arguments: str) -> "subprocess.CompletedProcess[str]":
         text=True,
         errors="replace",
         check=False,
+        pass_fds=() if held is None else (held,),
     )
-
-
-def _move(built: Path, place: Path) -> None:
-    try:
-        built.rename(place)
-    except OSError:
-        if not place.exists():  # otherwise another process was quicker with the same bytes
-            raise
 
 
 def _link(source: Path, place: Path) -> None:

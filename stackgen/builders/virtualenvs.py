@@ -1,10 +1,12 @@
 """Make a virtualenv of a stack, from wheels that are at hand.
 
-uv makes the virtualenv and fills it: it serves every Python from 3.6 on, where virtualenv's own
-seeding stops at 3.9, and files are linked from its cache rather than copied.
+virtualenv makes it, without any package; uv fills it, linking files from its cache rather than
+copying them, and makes those that the installed virtualenv declines.
 """
 
+import contextlib
 import errno
+import io
 import os
 import shutil
 import subprocess
@@ -14,6 +16,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from stackgen.builders import compiled
+from stackgen.builders.exclusive import exclusively
 from stackgen.errors import BuildError, StackgenError, StorageError
 from stackgen.values import Artifact, Base, Environment, Kind, Stack
 
@@ -26,7 +29,7 @@ _OUTPUT_TAIL = 800
 class VirtualenvBuilder:
     """Makes virtualenvs below a folder of ours and keeps them.
 
-    root: where virtualenvs, uv's cache of unpacked wheels, and links to wheels are kept.
+    root: where virtualenvs, what virtualenv and uv remember, and links to wheels are kept.
     """
 
     root: Path
@@ -40,40 +43,56 @@ class VirtualenvBuilder:
             wheels: where each artifact of the lock lies, by its sha256.
 
         Raises:
-            BuildError: uv refused; the end of what it said is the reason.
+            BuildError: virtualenv and uv refused; the end of what uv said is the reason.
             StorageError: the disk is full, or the folder cannot be written.
         """
         # Stacks that differ in settings alone share one virtualenv.
         folder = self.root / "environments" / replace(stack, settings=()).id
         python = folder / "bin" / "python"
-        with _storage_errors(folder), _locked(folder):
+        lock = folder.with_name(f"{folder.name}.lock")
+        with _storage_errors(folder), exclusively(lock) as held:
             if not ((folder / _MARKER).exists() and python.exists()):
-                self._build(folder, stack, base, wheels)
+                self._build(folder, stack, base, wheels, held)
         return Environment(
             stack=stack, kind=Kind.VIRTUALENV, location=str(folder), python=str(python)
         )
 
-    def _build(self, folder: Path, stack: Stack, base: Base, wheels: Mapping[str, Path]) -> None:
+    def _build(
+        self, folder: Path, stack: Stack, base: Base, wheels: Mapping[str, Path], held: int
+    ) -> None:
         """Build in place (scripts name their interpreter's path) and set the marker at the end."""
         files = [self._named(artifact, wheels) for artifact in stack.lock.artifacts]
-        if folder.exists():
-            shutil.rmtree(folder)  # what an interrupted build left
-        self._uv("venv", "--python", base.python, str(folder))
+        self._make_empty(folder, base, held)
         if files:
-            self._install(folder, stack, base, files)
+            self._install(folder, stack, base, files, held)
         marker = folder / f"{_MARKER}.part"
         marker.write_text(stack.lock.id, encoding="utf-8")
         marker.replace(folder / _MARKER)
 
-    def _install(self, folder: Path, stack: Stack, base: Base, files: Sequence[Path]) -> None:
+    def _make_empty(self, folder: Path, base: Base, held: int) -> None:
+        """Make a virtualenv without any package, and without what stands in none of our images."""
+        _remove(folder)  # what an interrupted build left
+        if not _virtualenv(folder, base, self.root / "virtualenv"):
+            _remove(folder)
+            self._uv("venv", "--python", base.python, str(folder), held=held)
+        # A hook into imports, for installations by distutils alone, that only slows measuring; on
+        # Python 3.6 and 3.7, virtualenv's does not even compile, and each start complains.
+        for hook in folder.glob("lib*/*/site-packages/_virtualenv.*"):
+            hook.unlink()
+
+    def _install(
+        self, folder: Path, stack: Stack, base: Base, files: Sequence[Path], held: int
+    ) -> None:
         """Install and byte-compile: what is compiled at first use would be timed as an import."""
         self._uv(
             *("pip", "install", "--python", str(folder / "bin" / "python")),
             *("--no-index", "--no-deps", "--link-mode", self._link_mode()),
             *map(str, files),
+            held=held,
         )
         store = compiled.BytecodeStore(folder=self.root / "bytecode")
-        for site in folder.glob("lib/*/site-packages"):
+        # Where lib64 is a folder of its own, compiled packages lie there; else it is a link.
+        for site in {found.resolve() for found in folder.glob("lib*/*/site-packages")}:
             store.install(site, stack.lock.artifacts, base)
 
     def _named(self, artifact: Artifact, wheels: Mapping[str, Path]) -> Path:
@@ -106,7 +125,8 @@ class VirtualenvBuilder:
         link.unlink()
         return "hardlink"
 
-    def _uv(self, *arguments: str) -> None:
+    def _uv(self, *arguments: str, held: int) -> None:
+        """Run uv, which keeps the lock ``held`` for as long as it lives."""
         import uv
 
         options = ("--offline", "--no-config", "--no-progress", "--color", "never")
@@ -119,6 +139,7 @@ class VirtualenvBuilder:
             text=True,
             errors="replace",
             check=False,
+            pass_fds=(held,),
         )
         if done.returncode:
             raise _refusal(arguments, done.stdout)
@@ -133,6 +154,36 @@ class VirtualenvBuilder:
             "UV_PYTHON_DOWNLOADS": "never",
             "UV_NO_PROJECT": "1",
         }
+
+
+def _virtualenv(folder: Path, base: Base, app_data: Path) -> bool:
+    """Make a virtualenv without any package; False where the installed virtualenv declines.
+
+    Nothing of the user's configuration is read, and nothing asks the network.
+
+    Raises:
+        OSError: the folder cannot be written.
+    """
+    import virtualenv
+
+    options = ["--no-seed", "--no-periodic-update", "--app-data", str(app_data)]
+    nothing_of_the_users = {"PATH": os.defpath, "VIRTUALENV_CONFIG_FILE": os.devnull}
+    try:
+        # It may decline in print: uv is asked then, and its words count.
+        with contextlib.redirect_stderr(io.StringIO()):
+            virtualenv.cli_run(
+                ["--python", base.python, *options, str(folder)],
+                setup_logging=False,
+                env=nothing_of_the_users,
+            )
+    except (RuntimeError, SystemExit):
+        return False
+    return True
+
+
+def _remove(folder: Path) -> None:
+    if folder.exists():
+        shutil.rmtree(folder)
 
 
 def _refusal(arguments: Sequence[str], output: str) -> StackgenError:
@@ -161,14 +212,3 @@ def _storage_errors(folder: Path) -> Iterator[None]:
             why=str(error),
             fix="free some space, or set STACKGEN_CACHE to a folder that can be written",
         ) from error
-
-
-@contextmanager
-def _locked(folder: Path) -> Iterator[None]:
-    """Let one process at a time build a folder; the lock goes with the process that holds it."""
-    import fcntl  # POSIX only, as virtualenvs are measured only there
-
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    with folder.with_name(f"{folder.name}.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
