@@ -3,98 +3,88 @@
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
 
+from stackgen.locks import in_target
 from stackgen.measure import block_times
 from stackgen.values import (
+    BaseFacts,
     CampaignId,
     IndicatorCall,
     IndicatorId,
     Inspection,
-    LockedPackage,
+    LockFile,
     Machine,
     MachineId,
     Stack,
     StackId,
+    Target,
 )
 
 CONTROL_COMPONENT = "python"
 FRAMEWORKS = {
-    "tensorflow": frozenset({"tensorflow", "tensorflow-cpu", "intel-tensorflow"}),
+    "tensorflow": frozenset({"tensorflow", "tensorflow-cpu", "tensorflow-gpu", "intel-tensorflow"}),
     "torch": frozenset({"torch"}),
     "numpy": frozenset({"numpy"}),
 }
 """The distributions that may bring the component of an indicator."""
 
-Versions = Mapping[str, frozenset[str]]
-
-
-def locked_versions(packages: Iterable[LockedPackage]) -> Versions:
-    """Return the versions that a lock admits: more than one of a package where markers decide."""
-    found: dict[str, set[str]] = {}
-    for each in packages:
-        if each.group == "default":
-            found.setdefault(canonicalize_name(each.name), set()).add(_normal(each.version))
-    return {name: frozenset(versions) for name, versions in found.items()}
-
-
-def decisive(inspection: Inspection, call: IndicatorCall) -> frozenset[str]:
-    """Return the distributions that decide an inspection's timing.
-
-    They are the framework, NumPy, and everything with compiled code that the process had loaded;
-    what else is installed beside them does not matter.
-    """
-    seen = inspection.observation
-    loaded = seen.loaded if seen else ()
-    component = call.indicator.component
-    always = FRAMEWORKS.get(component, frozenset({component})) | {"numpy"}
-    return frozenset(
-        name
-        for each in loaded
-        if (name := str(canonicalize_name(each.name))) in always or each.compiled
-    )
-
-
-def stands_for(stack: Stack, names: Collection[str], locked: Versions) -> bool:
-    """Return whether a measured stack agrees with a lock on every distribution that decides."""
-    versions = stack.lock.versions
-    return bool(names) and all(
-        _normal(versions.get(name, "")) in locked.get(name, ()) for name in names
-    )
+Versions = Mapping[str, str]
+Times = Mapping[tuple[CampaignId, int], float]
+Settings = tuple[tuple[str, str], ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evidence:
-    """What one machine tells about a lock.
+    """What one machine tells about a lock, on one base and with the same settings.
 
-    current: the measured stacks that stand for the lock.
+    Stacks that differ in base or settings are never compared here: what either brought would be
+    credited to the versions.
+
+    stacks: of this base and these settings.
+    inspections: of these stacks, on this machine, in blocks of trusted campaigns.
+    calls: the indicators that were measured on a stack that stands for the lock.
+    current: per indicator, the stacks that stand for the lock. A lock that agrees with a stack on
+        what NumPy's indicator loads need not agree with it on what TensorFlow's does.
     """
 
     machine: Machine
     same_machine: bool
+    facts: BaseFacts
+    settings: Settings
     stacks: Mapping[StackId, Stack]
     inspections: Sequence[Inspection]
     calls: Sequence[IndicatorCall]
-    current: tuple[StackId, ...]
+    current: Mapping[IndicatorId, tuple[StackId, ...]]
 
-    def current_times(self, indicator: IndicatorId) -> Mapping[tuple[CampaignId, int], float]:
+    @property
+    def python(self) -> str:
+        """Return the full version of the Python that was measured."""
+        return self.facts.python.split()[-1]
+
+    @property
+    def representative(self) -> Stack:
+        """Return the measured stack that stands for the lock on most indicators."""
+        standing = [stack for stacks in self.current.values() for stack in stacks]
+        return self.stacks[min(standing, key=lambda stack: (-standing.count(stack), stack))]
+
+    def current_times(self, indicator: IndicatorId) -> Times:
         """Return the fastest sample in each block of whatever stands for the lock, in seconds."""
         merged: dict[tuple[CampaignId, int], float] = {}
-        for stack in self.current:
+        for stack in self.current[indicator]:
             for block, seconds in self.times(indicator, stack).items():
                 merged.setdefault(block, seconds)
         return dict(sorted(merged.items()))
 
-    def times(
-        self, indicator: IndicatorId, stack: StackId
-    ) -> Mapping[tuple[CampaignId, int], float]:
+    def times(self, indicator: IndicatorId, stack: StackId) -> Times:
         """Return the fastest sample in each block of a stack, in seconds."""
         return block_times(self.inspections, indicator=indicator, stack=stack)
 
 
 def gather(
-    packages: Iterable[LockedPackage],
+    lockfile: LockFile,
     *,
     stacks: Iterable[Stack],
     inspections: Iterable[Inspection],
@@ -103,54 +93,127 @@ def gather(
     machines: Iterable[Machine],
     trusted: Collection[CampaignId],
 ) -> tuple[Evidence, ...]:
-    """Return the evidence about a lock, machine by machine: this one first, then the nearest.
+    """Return the evidence about a lock: this machine's first, then that of the nearest.
 
-    Only campaigns whose controls hold count. Machines that know nothing of the lock are left out.
+    On one machine, stacks without settings come before those with, then the Python that the lock
+    asks for, then what was measured most. Only campaigns whose controls hold count. What knows
+    nothing of the lock is left out.
     """
-    locked = locked_versions(packages)
-    by_id = {stack.id: stack for stack in stacks}
     known = {c.id: c for c in calls if c.indicator.component != CONTROL_COMPONENT}
-    counted = [
-        each
-        for each in inspections
-        if each.campaign_id in trusted and each.block > 0 and each.indicator_id in known
+    by_id = {stack.id: stack for stack in stacks}
+    places = {place.id: place for place in (machine, *machines)}
+    groups: dict[tuple[MachineId, BaseFacts, Settings], list[Inspection]] = {}
+    for each in inspections:
+        stack = by_id.get(each.stack_id)
+        counts = each.campaign_id in trusted and each.block > 0 and each.indicator_id in known
+        if counts and stack is not None and each.machine_id in places:
+            groups.setdefault((each.machine_id, stack.facts, stack.settings), []).append(each)
+    found = [
+        Evidence(
+            machine=places[where],
+            same_machine=where == machine.id,
+            facts=facts,
+            settings=settings,
+            stacks={each.stack_id: by_id[each.stack_id] for each in own},
+            inspections=own,
+            calls=tuple(known[i] for i in sorted({each.indicator_id for each in own})),
+            current=_current(own, by_id, known, _locked(lockfile, facts)),
+        )
+        for (where, facts, settings), own in groups.items()
     ]
-    found = []
-    for place in _nearest_first(machine, machines):
-        own = [each for each in counted if each.machine_id == place.id]
-        current = {
-            each.stack_id
-            for each in own
-            if each.stack_id in by_id
-            and stands_for(by_id[each.stack_id], decisive(each, known[each.indicator_id]), locked)
-        }
-        if current:
-            found.append(
-                Evidence(
-                    machine=place,
-                    same_machine=place.id == machine.id,
-                    stacks=by_id,
-                    inspections=own,
-                    calls=[known[i] for i in sorted({each.indicator_id for each in own})],
-                    current=tuple(sorted(current)),
-                )
-            )
-    return tuple(found)
+    standing = [each for each in found if each.current]
+    return tuple(sorted(standing, key=lambda each: _order(each, machine, lockfile)))
 
 
-def _nearest_first(machine: Machine, machines: Iterable[Machine]) -> list[Machine]:
-    """Order machines by likeness: the same one, then those with most of the identity in common."""
-    distinct: dict[MachineId, Machine] = {each.id: each for each in machines}
-    own = dict(machine.identity)
+def admits(lockfile: LockFile, python: str) -> bool:
+    """Return whether a Python is the lock's, patch levels aside; so is any where it says none."""
+    try:
+        specifier = SpecifierSet(lockfile.requires_python)
+    except InvalidSpecifier:
+        return True
+    minor = ".".join(python.split(".")[:2])
+    return specifier.contains(python, prereleases=True) or specifier.contains(minor)
 
-    def distance(other: Machine) -> tuple[bool, bool, int, MachineId]:
-        theirs = dict(other.identity)
-        model = ("cpu_vendor", "cpu_family", "cpu_model")
-        other_model = any(own.get(key) != theirs.get(key) for key in model)
-        differing = sum(own.get(key) != theirs.get(key) for key in own.keys() | theirs.keys())
-        return other.id != machine.id, other_model, differing, other.id
 
-    return sorted(distinct.values(), key=distance)
+def target_of(facts: BaseFacts) -> Target:
+    """Return what of a base decides the markers of a lock; the rest is this machine's own."""
+    python = facts.python.split()[-1]
+    minor = ".".join(python.split(".")[:2])
+    markers = (("python_full_version", python), ("python_version", minor))
+    return Target(python=python, markers=markers, tags=())
+
+
+def _locked(lockfile: LockFile, facts: BaseFacts) -> Versions:
+    """Return the version of each package that the lock installs on such a base."""
+    packages = in_target(lockfile, target_of(facts))
+    return {canonicalize_name(each.name): _normal(each.version) for each in packages}
+
+
+def _current(
+    inspections: Iterable[Inspection],
+    stacks: Mapping[StackId, Stack],
+    calls: Mapping[IndicatorId, IndicatorCall],
+    locked: Versions,
+) -> Mapping[IndicatorId, tuple[StackId, ...]]:
+    """Return per indicator the stacks that agree with the lock on all that decides its timing."""
+    decisive: dict[tuple[IndicatorId, StackId], set[str]] = {}
+    for each in inspections:
+        deciding = decisive.setdefault((each.indicator_id, each.stack_id), set())
+        deciding |= _decisive(each, calls[each.indicator_id])
+    current: dict[IndicatorId, list[StackId]] = {}
+    for (indicator, stack), names in sorted(decisive.items()):
+        brings = _brings(calls[indicator])
+        if names & brings and _agree(stacks[stack], names, locked):
+            current.setdefault(indicator, []).append(stack)
+    return {indicator: tuple(standing) for indicator, standing in current.items()}
+
+
+def _brings(call: IndicatorCall) -> frozenset[str]:
+    component = call.indicator.component
+    return FRAMEWORKS.get(component, frozenset({component}))
+
+
+def _decisive(inspection: Inspection, call: IndicatorCall) -> frozenset[str]:
+    """Return the distributions that decide an inspection's timing.
+
+    They are the framework, NumPy, and everything with compiled code that the process had loaded;
+    what else is installed beside them does not matter.
+    """
+    loaded = inspection.observation.loaded if inspection.observation else ()
+    always = _brings(call) | {"numpy"}
+    return frozenset(
+        name
+        for each in loaded
+        if (name := str(canonicalize_name(each.name))) in always or each.compiled
+    )
+
+
+def _agree(stack: Stack, names: Iterable[str], locked: Versions) -> bool:
+    versions = stack.lock.versions
+    return all(name in locked and _normal(versions.get(name, "")) == locked[name] for name in names)
+
+
+def _order(
+    evidence: Evidence, machine: Machine, lockfile: LockFile
+) -> tuple[tuple[bool, bool, int, MachineId], bool, bool, int, Settings, str]:
+    """Return what puts the evidence that says most about the user's own case first."""
+    return (
+        _distance(machine, evidence.machine),
+        bool(evidence.settings),
+        not admits(lockfile, evidence.python),
+        -len(evidence.inspections),
+        evidence.settings,
+        str(evidence.facts),
+    )
+
+
+def _distance(machine: Machine, other: Machine) -> tuple[bool, bool, int, MachineId]:
+    """Return how unlike a machine is: another one, of another CPU, in how much of its identity."""
+    own, theirs = dict(machine.identity), dict(other.identity)
+    model = ("cpu_vendor", "cpu_family", "cpu_model")
+    other_model = any(own.get(key) != theirs.get(key) for key in model)
+    differing = sum(own.get(key) != theirs.get(key) for key in own.keys() | theirs.keys())
+    return other.id != machine.id, other_model, differing, other.id
 
 
 def _normal(version: str) -> str:

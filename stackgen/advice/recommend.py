@@ -2,13 +2,13 @@
 
 import math
 import shlex
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 
 from packaging.requirements import InvalidRequirement, Requirement
-from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.utils import canonicalize_name
 
-from stackgen.advice.evidence import Evidence, gather
+from stackgen.advice.evidence import Evidence, admits, gather, target_of
 from stackgen.errors import EvidenceError
 from stackgen.measure import ALPHA, MARGIN, block_contrasts, effect
 from stackgen.values import (
@@ -26,6 +26,7 @@ from stackgen.values import (
 )
 
 Judged = Mapping[StackId, tuple[Effect, ...]]
+_NAMED = 5  # packages that a caveat names before it counts the rest
 
 
 def advise(
@@ -43,15 +44,16 @@ def advise(
     """Recommend the fastest versions for a lock.
 
     A stack is recommended if it is shown to be faster on at least one indicator and slower on
-    none. Each of k challengers is judged at alpha / k (Bonferroni), so that the chance to
-    recommend any that is not faster stays at alpha, and the interval of the chosen one holds
-    although it was chosen.
+    none, on the same base and with the same settings. Each of k comparisons (challengers times
+    indicators) is judged at alpha / k (Bonferroni), so that the chance to recommend any that is not
+    faster stays at alpha, and the interval of the chosen one holds although it was chosen. Whether
+    it is slower anywhere is judged at alpha itself: there, caution lies on the other side.
 
     Raises:
         EvidenceError: nothing measured stands for this lock, or nothing was measured beside it.
     """
     known = gather(
-        lockfile.packages,
+        lockfile,
         stacks=stacks,
         inspections=inspections,
         calls=calls,
@@ -68,52 +70,47 @@ def advise(
 
 def _judge(evidence: Evidence, *, margin: float, alpha: float) -> Judged:
     """Compare every stack that shares blocks with the lock's own, on every indicator."""
-    others = {each.stack_id for each in evidence.inspections} - set(evidence.current)
     contrasts = {
         (stack, call.id): block_contrasts(a_s=theirs, b_s=own)
         for call in evidence.calls
-        if (own := evidence.current_times(call.id))
-        for stack in sorted(others)
+        if call.id in evidence.current and (own := evidence.current_times(call.id))
+        for stack in sorted(evidence.stacks.keys() - set(evidence.current[call.id]))
         if (theirs := evidence.times(call.id, stack)).keys() & own.keys()
     }
-    compared = {stack for stack, _ in contrasts}
     found: dict[StackId, list[Effect]] = {}
     for (stack, indicator), values in contrasts.items():
-        found.setdefault(stack, []).append(
-            effect(
-                a=stack,
-                b=evidence.current[0],
-                indicator_id=indicator,
-                contrasts=values,
-                margin=margin,
-                alpha=alpha / len(compared),
-            )
+        judge = partial(
+            effect,
+            a=stack,
+            b=evidence.current[indicator][0],
+            indicator_id=indicator,
+            contrasts=values,
+            margin=margin,
         )
+        strict, lenient = judge(alpha=alpha / len(contrasts)), judge(alpha=alpha)
+        slower = lenient.verdict is Verdict.SLOWER
+        found.setdefault(stack, []).append(lenient if slower else strict)
     return {stack: tuple(effects) for stack, effects in found.items()}
 
 
 def _advice(lockfile: LockFile, evidence: Evidence, judged: Judged) -> Advice:
-    faster = [stack for stack, effects in judged.items() if _is_better(effects)]
-    allowed = [stack for stack in faster if not _forbidden(lockfile, evidence.stacks[stack])]
-    caveats = [*_caveats(lockfile, evidence)]
-    best = max(allowed, key=lambda stack: _score(judged[stack]), default=None)
-    for stack in sorted(set(faster) - set(allowed), key=lambda stack: -_score(judged[stack]))[:1]:
-        if best is None or _score(judged[stack]) > _score(judged[best]):
-            lines = " and ".join(_forbidden(lockfile, evidence.stacks[stack]))
-            caveats.append(f"something faster was measured, but {lines} forbids it")
-    if best is None:
-        closest = max(judged, key=lambda stack: _score(judged[stack]))
-        return Advice(
-            lock=None,
-            changes=(),
-            effects=judged[closest],
-            caveats=tuple(caveats),
-            same_machine=evidence.same_machine,
-        )
+    faster = sorted(
+        (stack for stack, effects in judged.items() if _is_better(effects)),
+        key=lambda stack: (-_score(judged[stack]), stack),
+    )
+    broken = {stack: _forbidden(lockfile, evidence, evidence.stacks[stack]) for stack in faster}
+    best = next((stack for stack in faster if not broken[stack]), None)
+    caveats = list(_caveats(lockfile, evidence))
+    if faster and broken[faster[0]]:
+        lines = " and ".join(broken[faster[0]])
+        caveats.append(f"something faster was measured, but {lines} forbids it")
+    if best is not None:
+        caveats += _unmeasured(lockfile, evidence.stacks[best])
+    shown = best or max(judged, key=lambda stack: (_score(judged[stack]), stack))
     return Advice(
-        lock=evidence.stacks[best].lock,
-        changes=_changes(lockfile, evidence, best),
-        effects=judged[best],
+        lock=evidence.stacks[best].lock if best else None,
+        changes=_changes(lockfile, evidence, best) if best else (),
+        effects=judged[shown],
         caveats=tuple(caveats),
         same_machine=evidence.same_machine,
     )
@@ -129,13 +126,16 @@ def _score(effects: Sequence[Effect]) -> float:
     return math.fsum(math.log(each.ratio) for each in effects) / len(effects)
 
 
-def _forbidden(lockfile: LockFile, stack: Stack) -> tuple[str, ...]:
+def _forbidden(lockfile: LockFile, evidence: Evidence, stack: Stack) -> tuple[str, ...]:
     """Return the user's own requirements that a stack would break."""
+    environment = target_of(evidence.facts).environment
     broken = []
     for line in lockfile.requirements:
         try:
             requirement = Requirement(line)
         except InvalidRequirement:
+            continue
+        if requirement.marker and not requirement.marker.evaluate(dict(environment)):
             continue
         version = stack.lock.versions.get(canonicalize_name(requirement.name))
         if version and not requirement.specifier.contains(version, prereleases=True):
@@ -149,7 +149,7 @@ def _changes(lockfile: LockFile, evidence: Evidence, best: StackId) -> tuple[Cha
     Where a user's lock differs from both in the same way (pure-Python packages that do not matter
     to the timing), nothing needs to change.
     """
-    current = evidence.stacks[evidence.current[0]].lock.versions
+    current = evidence.representative.lock.versions
     wanted = evidence.stacks[best].lock.versions
     locked = {canonicalize_name(each.name): each.version for each in lockfile.packages}
     return tuple(
@@ -164,24 +164,28 @@ def _changes(lockfile: LockFile, evidence: Evidence, best: StackId) -> tuple[Cha
     )
 
 
-def _caveats(lockfile: LockFile, evidence: Evidence) -> Iterable[str]:
+def _caveats(lockfile: LockFile, evidence: Evidence) -> Iterator[str]:
     if not evidence.same_machine:
         name = dict(evidence.machine.identity).get("cpu_name", "unknown")
         yield f"measured on another machine ({name}), not on this one"
-    python = evidence.stacks[evidence.current[0]].facts.python.split()[-1]
-    if not _admits(lockfile.requires_python, python):
-        yield f"measured on Python {python}; the lock asks for {lockfile.requires_python}"
+    if not admits(lockfile, evidence.python):
+        yield f"measured on Python {evidence.python}; the lock asks for {lockfile.requires_python}"
+    if evidence.settings:
+        settings = " ".join(f"{name}={value}" for name, value in evidence.settings)
+        yield f"measured with {settings} set; without it, the answer may be another"
     yield "known vulnerabilities were not checked"
 
 
-def _admits(requires_python: str, python: str) -> bool:
-    """Return whether the lock's Python is the measured one, patch levels aside."""
-    minor = ".".join(python.split(".")[:2])
-    try:
-        specifier = SpecifierSet(requires_python)
-    except InvalidSpecifier:
-        return True
-    return specifier.contains(python, prereleases=True) or specifier.contains(minor)
+def _unmeasured(lockfile: LockFile, stack: Stack) -> Iterator[str]:
+    """Say which packages of the lock nobody has seen together with what is recommended."""
+    own = {canonicalize_name(each.name) for each in lockfile.packages if each.group == "default"}
+    missing = sorted(own - stack.lock.versions.keys())
+    if missing:
+        more = f" and {len(missing) - _NAMED} more" if len(missing) > _NAMED else ""
+        yield (
+            f"not part of what was measured: {', '.join(missing[:_NAMED])}{more}; "
+            "lock again to see that they agree with the recommended versions"
+        )
 
 
 def _nothing_known(lockfile: LockFile, *, measured: bool) -> EvidenceError:

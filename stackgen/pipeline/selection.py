@@ -103,7 +103,7 @@ def select(
 
 
 def read_lock_file(path: Path) -> LockFile:
-    """Read a lock, with the Pipfile or pyproject.toml beside it.
+    """Read a lock, with the file beside it that says what was asked for, if there is one.
 
     Raises:
         UsageError: it cannot be read, or is none.
@@ -117,9 +117,16 @@ def read_lock_file(path: Path) -> LockFile:
             fix="give the path of a Pipfile.lock, poetry.lock, uv.lock, pylock.toml or "
             "requirements.txt",
         ) from error
-    beside = path.with_name("Pipfile" if path.name == "Pipfile.lock" else "pyproject.toml")
-    companion = beside.read_text(encoding="utf-8") if beside.is_file() else None
-    return read_lock(text, path=str(path), companion=companion)
+    return read_lock(text, path=str(path), companion=_beside(path))
+
+
+_ASKED_IN = {"Pipfile.lock": "Pipfile", "poetry.lock": "pyproject.toml"}
+
+
+def _beside(path: Path) -> str | None:
+    """Return what the file holds from which a lock was made; pip-tools' has the lock's own name."""
+    other = path.with_name(_ASKED_IN.get(path.name, f"{path.stem}.in"))
+    return other.read_text(encoding="utf-8") if other.is_file() else None
 
 
 def _selection(
