@@ -110,9 +110,8 @@ def _conclusion(report: ExploreReport) -> list[str]:
     if faster:
         effect = faster[0].effects[0]
         found = f"{interval(effect)[1:-1]}; {_blocks(effect.blocks)}"
-        return [
-            f"Fastest: {faster[0].label}, {effect.ratio:.2f} times as fast as {reference} ({found})."
-        ]
+        name = f"{faster[0].label}, {effect.ratio:.2f} times as fast as {reference}"
+        return [f"Fastest: {name} ({found})."]
     if len(best) == 1 and best[0].is_reference and len(report.ranking) > 1:
         return [f"Fastest: {reference}, the reference; all others are shown to be slower."]
     return [f"No measurable difference: nothing is shown to be faster than {reference}."]
