@@ -20,14 +20,14 @@ explore: $(ready)
 	$(bin)/stackgen explore "tensorflow>=2.7" --stacks $(STACKS) --budget $(BUDGET)
 
 test: check
-	$(bin)/python -m pytest -m "(network or docker) and not slow and not gpu"
+	$(bin)/python -m pytest -m "(network or docker or journey) and not slow and not gpu"
 
 check: $(ready)
 	$(bin)/ruff check .
 	$(bin)/ruff format --check .
 	$(bin)/mypy
 	$(bin)/lint-imports
-	$(bin)/python -m pytest -m "not network and not docker and not slow and not gpu"
+	$(bin)/python -m pytest -m "not network and not docker and not journey and not slow and not gpu"
 
 test-slow: $(ready)
 	$(bin)/python -m pytest -m "slow and not gpu"

@@ -291,6 +291,7 @@ def images_prune(
 @app.command(epilog="Example: stackgen nightly tensorflow torch")
 def nightly(
     names: Annotated[list[str], typer.Argument(metavar="NAME...", help="Packages to watch.")],
+    pi: Indicators = [],  # noqa: B006
     base: BaseName = "",
     executor: Annotated[ExecutorName, typer.Option(help="Where stacks run.")] = ExecutorName.auto,
     budget: Budget = "30m",
@@ -307,6 +308,7 @@ def nightly(
     with open_progress(sys.stderr) as progress:
         report = run(
             tuple(names),
+            indicators=tuple(pi),
             executor=ExecutorChoice(executor.value),
             base=base,
             budget_s=_parse_span(budget),

@@ -1,81 +1,19 @@
 """Explore from a requirement to a ranking, on real virtualenvs and an index in a folder."""
 
 import json
-import os
 import signal
 import subprocess
-import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
 from stackgen.database import open_database
 from stackgen.values import Outcome
+from tests.laboratory import INDICATOR, WORK, Laboratory
 from tests.local_index import Published, publish
 
-WORK = "def work():\n    return sum(i * i for i in range({size}))\n"
-INDICATOR = """
-import harness
-
-INDICATOR = {
-    "summary": "work", "component": "speedy", "unit": "", "one_shot": False, "timeout_s": 60,
-    "parameters": {},
-}
-
-def setup(parameters):
-    speedy = harness.load("speedy")
-    return harness.Operation(speedy.work, checksum=lambda: 1.0)
-
-if __name__ == "__main__":
-    harness.main(INDICATOR, setup)
-"""
-
-
-@dataclass(frozen=True)
-class Laboratory:
-    """A folder with an index, an indicator, a cache and a knowledge base of its own."""
-
-    root: Path
-    index: str
-
-    @property
-    def kb(self) -> Path:
-        return self.root / "kb.db"
-
-    def command(self, *arguments: str) -> list[str]:
-        where = ("--executor", "virtualenv", "--index-url", self.index)
-        own = ("--pi", str(self.root / "work.py"), "--kb", str(self.kb))
-        return [sys.executable, "-m", "stackgen", "explore", *arguments, *where, *own]
-
-    @property
-    def environ(self) -> dict[str, str]:
-        return {
-            "PATH": os.environ["PATH"],
-            "HOME": str(self.root),
-            "PIP_CONFIG_FILE": os.devnull,
-            "STACKGEN_CACHE": str(self.root / "cache"),
-        }
-
-    def explore(self, *arguments: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            self.command(*arguments), env=self.environ, capture_output=True, text=True, check=False
-        )
-
-    @contextmanager
-    def running(self, *arguments: str) -> Iterator[subprocess.Popen[str]]:
-        pipe = subprocess.PIPE
-        process = subprocess.Popen(
-            self.command(*arguments), env=self.environ, stdout=pipe, stderr=pipe, text=True
-        )
-        try:
-            yield process
-        finally:
-            process.kill()
-            process.communicate()
+pytestmark = pytest.mark.journey
 
 
 @pytest.fixture
@@ -149,7 +87,7 @@ def test_a_plan_builds_nothing(laboratory: Laboratory) -> None:
 
 def test_a_killed_exploration_loses_nothing_and_goes_on(laboratory: Laboratory) -> None:
     arguments = ("speedy<3", "--stacks", "2", "--budget", "120s")
-    with laboratory.running(*arguments) as running:
+    with laboratory.exploring(*arguments) as running:
         recorded = _wait_for_inspections(laboratory, 10, running)
         running.send_signal(signal.SIGKILL)
         running.communicate()
@@ -169,7 +107,7 @@ def test_a_killed_exploration_loses_nothing_and_goes_on(laboratory: Laboratory) 
 
 
 def test_interrupting_prints_the_ranking_so_far(laboratory: Laboratory) -> None:
-    with laboratory.running("speedy<3", "--stacks", "2", "--budget", "120s") as running:
+    with laboratory.exploring("speedy<3", "--stacks", "2", "--budget", "120s") as running:
         _wait_for_inspections(laboratory, 8, running)
         running.send_signal(signal.SIGINT)
         out, err = running.communicate(timeout=60)
@@ -223,7 +161,7 @@ def test_an_unquoted_requirement_is_noticed_before_anything_happens(
     redirected = laboratory.root / "=2.7"
     with redirected.open("w") as output:
         done = subprocess.run(
-            laboratory.command("speedy"),
+            laboratory.explore_command("speedy"),
             env=laboratory.environ,
             stdout=output,
             stderr=subprocess.PIPE,

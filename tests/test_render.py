@@ -129,6 +129,9 @@ NOTHING = replace(
         ADVICE.advice, lock=None, changes=(), effects=report(UNDECIDED).ranking[0].effects
     ),
 )
+EARLY = replace(
+    NOTHING, advice=replace(NOTHING.advice, effects=report(FASTER[:3]).ranking[0].effects)
+)
 CHECKS = (
     Check(name="Python", fine=True, found="3.11.2", essential=True),
     Check(name="Container engine", fine=False, found="none answers", fix="start it"),
@@ -157,6 +160,7 @@ TEXTS = {
     "report-controls-failed": report_text(report(FASTER, failed=True)),
     "advice": advice_text(ADVICE),
     "advice-nothing-faster": advice_text(NOTHING),
+    "advice-too-few": advice_text(EARLY),
     "doctor": checks_text(CHECKS),
     "failures": failures_text(GROUPS),
     "nightly": nightly_text(NIGHT),

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import psutil
 
+from stackgen.errors import UsageError
 from stackgen.executors.indicator_files import load_indicators
 from stackgen.indicators import bind, find
 from stackgen.pipeline.options import ExploreOptions
@@ -30,10 +31,16 @@ def indicator_calls(
     Raises:
         UsageError: there is no such indicator or parameter, or a value is not allowed.
     """
+    component = component_of(varied)
+    if component == "python" and not options.indicators:
+        raise UsageError(
+            "there is no indicator for these packages",
+            why=f"stackgen measures {', '.join(FRAMEWORKS)} and numpy by itself",
+            fix="say what to measure with --pi (stackgen pis lists them, or give your own file)",
+        )
     wanted = options.indicators or (DEFAULT,)
     own = {Path(each).stem: Path(each) for each in wanted if each.endswith(".py")}
     known = load_indicators(folder("pis"), own.values())
-    component = component_of(varied)
     threads = limits(options.threads).threads
     calls = []
     for name in wanted:

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timezone
+from typing import Any
 
 from packaging.utils import canonicalize_name
 
@@ -31,6 +32,7 @@ from stackgen.values import (
 def nightly(
     names: Sequence[str],
     *,
+    indicators: tuple[str, ...] = (),
     executor: ExecutorChoice,
     base: str,
     budget_s: float,
@@ -48,6 +50,7 @@ def nightly(
     options = ExploreOptions(
         requirements=(),
         kind="nightly",
+        indicators=indicators,
         executor=executor,
         base=base,
         budget_s=budget_s,
@@ -61,11 +64,7 @@ def nightly(
     for name, versions in new.items():
         for version in versions or ():
             progress.note(f"New: {name} {version}")
-            asked = replace(
-                options,
-                requirements=(parse_requirement(f"{name}=={version}"),),
-                reference=_best_known(name, version, places),
-            )
+            asked = replace(options, **_question(name, version, places))
             report = _explored(asked, places, environ, progress)
             explored.append(report)
             findings += _confirmed(report, asked, places, environ, progress)
@@ -77,6 +76,22 @@ def nightly(
         findings=tuple(findings),
         first_night=any(versions is None for versions in new.values()),
     )
+
+
+def _question(name: str, version: str, places: Places) -> Mapping[str, Any]:
+    """Return what to explore: a release beside the best known stack, or beside its predecessor."""
+    best = _best_known(name, version, places)
+    if best is not None:
+        return {"requirements": (parse_requirement(f"{name}=={version}"),), "reference": best}
+    with open_database(places.knowledge) as database:
+        seen = database.seen_releases(name)
+    older = [each for each in seen if parsed_version(each) < parsed_version(version)]
+    if not older:
+        return {"requirements": (parse_requirement(f"{name}=={version}"),)}
+    previous = max(older, key=parsed_version)
+    both = parse_requirement(f"{name}>={previous},<={version}")
+    fixed = () if name == "numpy" else ("numpy",)
+    return {"requirements": (both,), "patches": True, "fixed": fixed}
 
 
 def _unseen(name: str, places: Places, environ: Mapping[str, str]) -> tuple[str, ...] | None:

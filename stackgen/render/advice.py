@@ -10,7 +10,9 @@ def advice_text(report: AdviceReport) -> str:
     advice = report.advice
     names = dict(report.indicators)
     lines = [f"{report.lockfile.path}"]
-    if advice.lock is None:
+    if advice.lock is None and all(effect.low <= 0 for effect in advice.effects):
+        lines += ["Not decided yet: too few blocks were measured for an answer."]
+    elif advice.lock is None:
         lines += ["No measurable difference: nothing that was measured is faster than this lock."]
     else:
         rows = [("package", "current", "recommended")]
@@ -30,5 +32,5 @@ def advice_text(report: AdviceReport) -> str:
     lines += [f"Note: {caveat}" for caveat in advice.caveats]
     lines += [f"Evidence: {report.knowledge_base}"]
     if advice.lock is None:
-        lines += [f"To look for something faster: {report.explore_command}"]
+        lines += [f"To measure more: {report.explore_command}"]
     return "\n".join(lines)

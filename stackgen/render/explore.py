@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from stackgen.measure import LOOKS
 from stackgen.render.tables import big, columns, span
 from stackgen.values import Control, Effect, ExplorePlan, ExploreReport, Ranked, Verdict
 
@@ -104,6 +105,10 @@ def _conclusion(report: ExploreReport) -> list[str]:
         return [
             "Do not rely on this ranking: the machine showed differences where there are none",
             f"({failed[0].name}). Run it again when the machine is quieter.",
+        ]
+    if all(effect.low <= 0 for row in report.ranking for effect in row.effects):
+        return [
+            f"Not decided yet: {_blocks(report.blocks)}; the first answers come after {LOOKS[0]}."
         ]
     best = [row for row in report.ranking if row.best]
     faster = [row for row in best if _is_faster(row)]

@@ -1,0 +1,79 @@
+"""A place to run the command for real: an index in a folder, a cache and a knowledge base."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+WORK = "def work():\n    return sum(i * i for i in range({size}))\n"
+INDICATOR = """
+import harness
+
+INDICATOR = {
+    "summary": "work", "component": "speedy", "unit": "", "one_shot": False, "timeout_s": 60,
+    "parameters": {},
+}
+
+def setup(parameters):
+    speedy = harness.load("speedy")
+    return harness.Operation(speedy.work, checksum=lambda: 1.0)
+
+if __name__ == "__main__":
+    harness.main(INDICATOR, setup)
+"""
+
+
+@dataclass(frozen=True)
+class Laboratory:
+    """A folder with an index, an indicator, a cache and a knowledge base of its own."""
+
+    root: Path
+    index: str
+
+    @property
+    def kb(self) -> Path:
+        return self.root / "kb.db"
+
+    @property
+    def environ(self) -> dict[str, str]:
+        return {
+            "PATH": os.environ["PATH"],
+            "HOME": str(self.root),
+            "PIP_CONFIG_FILE": os.devnull,
+            "PIP_INDEX_URL": self.index,
+            "STACKGEN_CACHE": str(self.root / "cache"),
+            "STACKGEN_KB": str(self.kb),
+        }
+
+    def command(self, *arguments: str) -> list[str]:
+        return [sys.executable, "-m", "stackgen", *arguments]
+
+    def explore_command(self, *arguments: str) -> list[str]:
+        own = ("--executor", "virtualenv", "--pi", str(self.root / "work.py"))
+        return self.command("explore", *arguments, *own)
+
+    def run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        return self._ran(self.command(*arguments))
+
+    def explore(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        return self._ran(self.explore_command(*arguments))
+
+    @contextmanager
+    def exploring(self, *arguments: str) -> Iterator[subprocess.Popen[str]]:
+        pipe = subprocess.PIPE
+        process = subprocess.Popen(
+            self.explore_command(*arguments), env=self.environ, stdout=pipe, stderr=pipe, text=True
+        )
+        try:
+            yield process
+        finally:
+            process.kill()
+            process.communicate()
+
+    def _ran(self, command: list[str]) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            command, env=self.environ, capture_output=True, text=True, check=False, cwd=self.root
+        )

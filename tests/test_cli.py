@@ -1,0 +1,125 @@
+"""The command line: help, lists, and what it costs to start."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.laboratory import Laboratory
+
+COMMANDS = ["explore", "advise", "nightly", "doctor", "pis", "kb", "images"]
+
+
+@pytest.fixture
+def laboratory(tmp_path: Path) -> Laboratory:
+    (tmp_path / "simple" / "numpy").mkdir(parents=True)
+    return Laboratory(root=tmp_path, index=(tmp_path / "simple").as_uri())
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_each_command_explains_itself(laboratory: Laboratory, command: str) -> None:
+    done = laboratory.run(command, "--help")
+    assert done.returncode == 0
+    assert "Usage:" in done.stdout
+    assert done.stderr == ""
+
+
+def test_starting_loads_nothing_heavy() -> None:
+    """Start-up stays quick because these come when they are needed."""
+    heavy = (
+        "numpy",
+        "scipy",
+        "docker",
+        "rich",
+        "networkx",
+        "requests",
+        "virtualenv",
+        "pypi_simple",
+    )
+    code = (
+        "import sys; from stackgen.cli import app\n"
+        "from typer.main import get_command\n"
+        "try: get_command(app)(['--help'])\n"
+        "except SystemExit: pass\n"
+        f"print([m for m in {heavy!r} if m in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "[]"
+
+
+def test_the_version_is_told(laboratory: Laboratory) -> None:
+    assert laboratory.run("--version").stdout.startswith("stackgen ")
+
+
+def test_indicators_are_listed_with_their_parameters(laboratory: Laboratory) -> None:
+    text = laboratory.run("pis").stdout
+    assert "tensorflow/matmul" in text
+    assert "--param size=512" in text
+    names = {each["name"] for each in json.loads(laboratory.run("pis", "--json").stdout)}
+    assert {"numpy/matmul", "torch/import", "python/pure"} <= names
+
+
+def test_bases_are_listed_with_or_without_an_engine(laboratory: Laboratory) -> None:
+    bases = json.loads(laboratory.run("images", "--json").stdout)["bases"]
+    assert {"bullseye-py39", "bookworm-py311", "trixie-py313"} <= {each["name"] for each in bases}
+
+
+def test_an_empty_knowledge_base_is_counted(laboratory: Laboratory) -> None:
+    done = laboratory.run("kb", "stats", "--json")
+    assert json.loads(done.stdout)["stacks"] == 0
+    assert laboratory.run("kb", "failures").stdout == "Nothing failed.\n"
+
+
+def test_every_named_query_runs_on_an_empty_knowledge_base(laboratory: Laboratory) -> None:
+    names = [line.split()[0] for line in laboratory.run("kb", "query").stdout.splitlines()]
+    assert len(names) > 5
+    for name in names:
+        done = laboratory.run("kb", "query", name)
+        assert done.returncode in (0, 2), done.stderr
+        assert "Traceback" not in done.stderr
+
+
+def test_doctor_says_what_to_do_about_what_fails(laboratory: Laboratory) -> None:
+    done = laboratory.run("doctor", "--json")
+    checks = json.loads(done.stdout)
+    index = next(each for each in checks if each["name"] == "Package index")
+    assert not index["fine"]
+    assert index["fix"]
+    assert done.returncode == 1
+    assert all(each["fix"] for each in checks if not each["fine"])
+
+
+@pytest.mark.parametrize(
+    ("content", "code", "says"),
+    [
+        ("", 2, "empty"),
+        ("{", 2, "Pipfile.lock"),
+        ("name: x\ndependencies:\n  - numpy\n", 2, "Pipfile.lock"),
+    ],
+)
+def test_what_is_no_lock_is_refused(
+    laboratory: Laboratory, content: str, code: int, says: str
+) -> None:
+    (laboratory.root / "Pipfile.lock").write_text(content)
+    done = laboratory.run("advise", "Pipfile.lock")
+    assert done.returncode == code, done.stderr
+    assert says in done.stderr
+    assert [line.split(":")[0].strip() for line in done.stderr.splitlines()] == [
+        "error",
+        "why",
+        "fix",
+    ]
+
+
+def test_a_knowledge_base_of_a_newer_version_is_left_alone(laboratory: Laboratory) -> None:
+    import sqlite3
+
+    assert laboratory.run("kb", "stats").returncode == 0
+    connection = sqlite3.connect(laboratory.kb)
+    connection.execute("PRAGMA user_version = 99")
+    connection.close()
+    done = laboratory.run("kb", "stats")
+    assert done.returncode == 10
+    assert "newer" in done.stderr
