@@ -111,14 +111,14 @@ def test_without_metadata_files_a_part_of_the_wheel_is_read(
     assert all(spans)
 
 
-def test_a_host_that_refused_once_is_not_asked_for_metadata_files_again(
+def test_a_project_whose_metadata_files_are_missing_is_not_asked_for_them_again_and_again(
     server: TinyIndex, index: PackageIndex
 ) -> None:
-    for version in ("1.0", "2.0", "3.0"):
+    for version in ("1.0", "2.0", "3.0", "4.0", "5.0"):
         server.add(f"demo-{version}-py3-none-any.whl", make_wheel("demo", version))
     for artifact in index.candidates("demo"):
         index.metadata(artifact)
-    assert len(server.paths(".metadata")) == 1
+    assert len(server.paths(".metadata")) == 3
 
 
 def test_without_ranges_the_whole_wheel_is_read(server: TinyIndex, index: PackageIndex) -> None:

@@ -3,6 +3,7 @@
 import hashlib
 import io
 import tempfile
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import IO
@@ -16,11 +17,14 @@ from stackgen.index.parallel import Progress, as_done
 from stackgen.index.ranges import RangeFile
 from stackgen.index.transport import Reply, Transport
 from stackgen.index.wheel_metadata import UnusableMetadataError, parse_metadata, read_wheel
+from stackgen.index.wheel_tail import read_through
 from stackgen.values import Artifact, Metadata
 
 _OK, _PARTIAL = 200, 206
-_TAIL = 1 << 16
+_TAIL, _LONGEST_TAIL = 1 << 16, 1 << 18
 _BATCH = 64
+# So many wheels in a row without a metadata file beside them, and no more are asked for.
+_ENOUGH_OF_PROJECT, _ENOUGH_OF_HOST = 3, 32
 
 
 def artifact_key(artifact: Artifact) -> str:
@@ -51,8 +55,12 @@ class MetadataReader:
         self._announced = announced
         self._offline = offline
         self._known: dict[str, Metadata] = {}
-        # Whether a host hands out metadata files that its index does not announce.
-        self._serves: dict[str, bool] = {}
+        # How many metadata files in a row were missing, by host and project; and the hosts
+        # that have ever handed one out.
+        self._missing: Counter[tuple[str, str]] = Counter()
+        self._serving: set[str] = set()
+        # How many last bytes hold METADATA and the directory, by project, where that is many.
+        self._tails: dict[str, int] = {}
 
     def read(self, artifacts: Iterable[Artifact], progress: Progress | None) -> dict[str, Metadata]:
         """Return the metadata of each artifact by its key; defective ones are left out.
@@ -113,14 +121,11 @@ class MetadataReader:
         """Read the metadata file beside the artifact, verified where its digest is known."""
         word = self._announced.get(artifact.url, "")
         host = urlsplit(artifact.url).netloc
-        worth_a_try = artifact.is_wheel and self._serves.get(host, True)
-        if not host or word == NO_METADATA or not (word or worth_a_try):
+        if not host or word == NO_METADATA or not (word or self._is_worth_a_try(artifact, host)):
             return None
         reply = self._transport.get(_beside(artifact.url))
         if reply.status != _OK:
-            if not word:
-                # One wheel without a metadata file says nothing of a host that has shown others.
-                self._serves.setdefault(host, False)
+            self._missing.update(() if word else ((host, ""), (host, artifact.name)))
             return None
         if word not in ("", SOME_METADATA) and hashlib.sha256(reply.body).hexdigest() != word:
             return None
@@ -128,12 +133,22 @@ class MetadataReader:
             found = parse_metadata(reply.body, name=artifact.name)
         except UnusableMetadataError:
             return None  # A page of apologies with status 200, say: the wheel itself knows.
-        self._serves[host] = True
+        self._missing[host, artifact.name] = 0
+        self._serving.add(host)
         return found
+
+    def _is_worth_a_try(self, artifact: Artifact, host: str) -> bool:
+        """Return whether an index that announces nothing may yet have a metadata file."""
+        return (
+            artifact.is_wheel
+            and (host in self._serving or self._missing[host, ""] < _ENOUGH_OF_HOST)
+            and self._missing[host, artifact.name] < _ENOUGH_OF_PROJECT
+        )
 
     def _from_part(self, artifact: Artifact) -> Metadata | None:
         """Read METADATA through range requests; None where the server knows none."""
-        tail = self._transport.get_range(artifact.url, f"-{_TAIL}")
+        length = self._tails.get(artifact.name, _TAIL)
+        tail = self._transport.get_range(artifact.url, f"-{length}")
         self._transport.check(tail)
         if tail.status not in (_OK, _PARTIAL, 416, 501):
             raise UnusableMetadataError(f"the server said {tail.status} for it")
@@ -144,11 +159,19 @@ class MetadataReader:
         def fetch(start: int, end: int) -> bytes:
             return self._transport.get_range(artifact.url, f"{start}-{end - 1}").body
 
+        remote = RangeFile(size=size, tail=tail.body, fetch=fetch)
         try:
-            remote = RangeFile(size=size, tail=tail.body, fetch=fetch)
+            if (found := read_through(tail.body, remote.part)) is not None:
+                self._learn(artifact.name, size - found[1])
+                return parse_metadata(found[0], name=artifact.name)
             return read_wheel(io.BufferedReader(remote), name=artifact.name)
         except UnusableMetadataError:
             return None  # Either the ranges were wrong or the wheel is: all of it will tell.
+
+    def _learn(self, name: str, needed: int) -> None:
+        """Ask for as many last bytes of the project's other wheels as would have been enough."""
+        if _TAIL < needed <= _LONGEST_TAIL:
+            self._tails[name] = min(needed + _TAIL // 4, _LONGEST_TAIL)
 
     def _from_whole(self, artifact: Artifact) -> Metadata:
         with tempfile.TemporaryFile() as file:

@@ -51,6 +51,11 @@ class RangeFile(io.RawIOBase):
         self._position += len(part)
         return len(part)
 
+    def part(self, start: int, end: int) -> bytes:
+        """Return the bytes from a first position up to and without a second, or to the end."""
+        end = min(end, self._size)
+        return self._bytes(start, end) if start < end else b""
+
     def _bytes(self, start: int, end: int) -> bytes:
         for first, block in self._blocks:
             if first <= start and end <= first + len(block):

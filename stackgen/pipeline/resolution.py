@@ -1,7 +1,10 @@
 """Requirements and an index in, a space out: the core says what it needs, the index brings it."""
 
 from collections.abc import Callable, Sequence
+from concurrent.futures import FIRST_COMPLETED, Executor, Future, ThreadPoolExecutor, wait
 from contextlib import suppress
+from itertools import islice
+from typing import TypeVar
 
 from packaging.requirements import Requirement
 
@@ -10,6 +13,7 @@ from stackgen.index import PackageIndex, artifact_key
 from stackgen.pipeline.progress import Progress, Silent
 from stackgen.resolve import (
     Closure,
+    Need,
     Policy,
     Space,
     Universe,
@@ -17,7 +21,11 @@ from stackgen.resolve import (
     minimal_conflict,
     nothing_fits,
 )
-from stackgen.values import Target
+from stackgen.values import Artifact, Target
+
+_PART, _PARTS_AT_ONCE = 64, 2
+_T = TypeVar("_T")
+_Handover = Callable[[Closure], None]
 
 MOST_EXPLAINED = 8
 """With more requirements than this a minimal conflict is not searched: each costs a resolution."""
@@ -57,30 +65,68 @@ def read_universe(
 ) -> Universe:
     """Bring everything that the closure of some requirements needs."""
     closure = Closure(requirements, target, policy)
-    while (need := closure.need()).pages or need.metadata:
-        known = len(need.pages), len(need.metadata)
-        progress.doing(f"resolving: {known[0]} packages and {known[1]} releases to read")
-        if need.pages:
-            closure.give_pages(index.candidates_many(need.pages, _telling(progress, "packages")))
-        if need.metadata:
-            read = index.metadata_many(need.metadata, _telling(progress, "releases"))
-            known_of = {each: read.get(artifact_key(each)) for each in need.metadata}
-            closure.give_metadata(
-                {each: found for each, found in known_of.items() if found is not None},
-                {
-                    each: index.defects.get(artifact_key(each), "it has none")
-                    for each, found in known_of.items()
-                    if found is None
-                },
-            )
+    with ThreadPoolExecutor(1 + _PARTS_AT_ONCE) as readers:
+        reading = _Reading(index, readers, progress)
+        while reading.begin(closure.need()):
+            reading.give(closure)
     return closure.universe()
 
 
-def _telling(progress: Progress, what: str) -> Callable[[int, int], None]:
-    def tell(done: int, total: int) -> None:
-        progress.doing(f"resolving: reading {what}", done=done, total=total)
+class _Reading:
+    """Reads pages and metadata at the same time, so that no connection idles.
 
-    return tell
+    The index holds the connections; one thread waits here for each part of the work.
+    """
+
+    def __init__(self, index: PackageIndex, readers: Executor, progress: Progress) -> None:
+        self._index = index
+        self._readers = readers
+        self._progress = progress
+        self._under_way: dict[Future[_Handover], tuple[object, ...]] = {}
+        self._begun: set[str] = set()
+        self._done = 0
+
+    def begin(self, need: Need) -> bool:
+        """Begin what is needed and not begun yet; return whether anything is under way."""
+        names = [name for name in need.pages if name not in self._begun]
+        if names and not any(isinstance(part[0], str) for part in self._under_way.values()):
+            self._begun.update(names)
+            self._begin(_read_pages, names)
+        while len(self._under_way) <= _PARTS_AT_ONCE:
+            part = list(islice((x for x in need.metadata if x.url not in self._begun), _PART))
+            if not part:
+                break
+            self._begun.update(each.url for each in part)
+            self._begin(_read_metadata, part)
+        total = self._done + len(need.pages) + len(need.metadata)
+        self._progress.doing("resolving: reading the index", done=self._done, total=total)
+        return bool(self._under_way)
+
+    def give(self, closure: Closure) -> None:
+        """Wait until a part is read, and hand it on."""
+        for future in wait(self._under_way, return_when=FIRST_COMPLETED).done:
+            self._done += len(self._under_way.pop(future))
+            future.result()(closure)
+
+    def _begin(
+        self, read: Callable[[PackageIndex, Sequence[_T]], _Handover], part: Sequence[_T]
+    ) -> None:
+        self._under_way[self._readers.submit(read, self._index, part)] = tuple(part)
+
+
+def _read_pages(index: PackageIndex, names: Sequence[str]) -> _Handover:
+    pages = index.candidates_many(names)
+    return lambda closure: closure.give_pages(pages)
+
+
+def _read_metadata(index: PackageIndex, artifacts: Sequence[Artifact]) -> _Handover:
+    read = index.metadata_many(artifacts)
+    keys = {each: artifact_key(each) for each in artifacts}
+    found = {each: read[key] for each, key in keys.items() if key in read}
+    defects = {
+        each: index.defects.get(key, "it has none") for each, key in keys.items() if key not in read
+    }
+    return lambda closure: closure.give_metadata(found, defects)
 
 
 def _conflict(

@@ -1,21 +1,30 @@
 """Which versions of a package the target could take, and why it cannot take the others."""
 
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
-from packaging.utils import InvalidWheelFilename, parse_wheel_filename
+from packaging.tags import parse_tag
 
 from stackgen.resolve.dependencies import names_prerelease, parsed_version, pins_exactly
-from stackgen.values import Artifact, Exclusion, Target
+from stackgen.values import Artifact, Target
+
+_TAGS = 3
+EARLY = "a prerelease (give --pre, or name one, to admit it)"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Candidates:
-    """The selected artifact of each version, newest first, and the versions left out."""
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """One version that an index offers.
 
-    artifacts: tuple[Artifact, ...]
-    excluded: tuple[Exclusion, ...]
+    found: the artifact that the target would take, or why it takes none.
+    early: whether it is a prerelease that an exact pin alone lets in.
+    """
+
+    version: str
+    found: Artifact | str
+    early: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,16 +52,15 @@ class Selector:
         self._target = target
         self._policy = policy
         self._hashes = dict(policy.hashes)
+        self._known: dict[str, int | None] = {}
+        self._pythons: dict[str, bool] = {}
 
-    def select(
-        self, artifacts: Iterable[Artifact], *, user: Sequence[str], others: Iterable[str]
-    ) -> Candidates:
-        """Return the candidates of one package.
+    def select(self, artifacts: Iterable[Artifact], user: Sequence[str]) -> tuple[Candidate, ...]:
+        """Return every version of one package, newest first.
 
         Args:
             artifacts: all that the index offers of it.
             user: the specifiers of it in the user's own requirements.
-            others: the specifiers of it that dependencies state.
         """
         by_version: dict[str, list[Artifact]] = {}
         for artifact in artifacts:
@@ -60,31 +68,25 @@ class Selector:
         order = sorted(by_version, key=parsed_version, reverse=True)
         named = any(names_prerelease(each) for each in user)
         admitted = self._policy.prereleases or named or _only_prereleases(order)
-        pins = [each for each in (*user, *others) if "==" in each]
-        chosen: list[Artifact] = []
-        excluded: list[Exclusion] = []
-        for version in order:
-            files = by_version[version]
-            early = parsed_version(version).is_prerelease and not admitted
-            if early and not any(pins_exactly(pin, version) for pin in pins):
-                found: Artifact | str = "a prerelease (give --pre, or name one, to admit it)"
-            else:
-                found = self._best(files, pinned=any(pins_exactly(p, version) for p in user))
-            if isinstance(found, str):
-                excluded.append(Exclusion(name=files[0].name, version=version, reason=found))
-            else:
-                chosen.append(found)
-        return Candidates(artifacts=tuple(chosen), excluded=tuple(excluded))
+        pins = [each for each in user if "==" in each]
+        return tuple(
+            Candidate(
+                version,
+                self._best(by_version[version], pinned=any(pins_exactly(p, version) for p in pins)),
+                early=not admitted and parsed_version(version).is_prerelease,
+            )
+            for version in order
+        )
 
     def _best(self, files: Sequence[Artifact], *, pinned: bool) -> Artifact | str:
         """Return the artifact of one version that pip would install, or why there is none."""
         wheels = [each for each in files if each.is_wheel]
         if not wheels:
             return "no wheel, only a source distribution"
-        fitting = [each for each in wheels if self._rank(each) is not None]
+        fitting = [each for each in wheels if self._tag_rank(each.filename) is not None]
         if not fitting:
             return f"no wheel for {self._place()}"
-        admitted = [each for each in fitting if self._python_admits(each)]
+        admitted = [each for each in fitting if self._python_admits(each.requires_python)]
         if not admitted:
             return f"requires Python {fitting[0].requires_python}, this is {self._target.python}"
         if not pinned and all(each.yanked is not None for each in admitted):
@@ -105,29 +107,44 @@ class Selector:
             wheels = [each for each in wheels if each.sha256 in hashes]
             if not wheels:
                 return "the lock file admits other files of it, none for this target"
-        return min(wheels, key=lambda each: self._rank(each) or (0, ()))
+        return wheels[0] if len(wheels) == 1 else min(wheels, key=self._preference)
 
-    def _rank(self, wheel: Artifact) -> tuple[int, tuple[int, str]] | None:
-        """Return the sort key of a wheel, best first, or None where it does not fit."""
-        try:
-            _, _, build, tags = parse_wheel_filename(wheel.filename)
-        except InvalidWheelFilename:
-            return None
-        ranks = [self._ranks[text] for tag in tags if (text := str(tag)) in self._ranks]
-        number, suffix = build or (0, "")
-        return (min(ranks), (-number, suffix)) if ranks else None
+    def _preference(self, wheel: Artifact) -> tuple[int, tuple[int, str]]:
+        """Return the sort key of a wheel that fits, best first: its tag, then its build number."""
+        number, suffix = _build(wheel.filename)
+        return self._tag_rank(wheel.filename) or 0, (-number, suffix)
 
-    def _python_admits(self, wheel: Artifact) -> bool:
-        if not wheel.requires_python:
+    def _tag_rank(self, filename: str) -> int | None:
+        """Return the place of a wheel's best tag among the target's; None where none fits."""
+        name, *tags = filename.removesuffix(".whl").rsplit("-", 3)
+        key = "-".join(tags)
+        if key not in self._known:
+            sound = name.count("-") in (1, 2) and len(tags) == _TAGS
+            found = [self._ranks.get(str(tag)) for tag in parse_tag(key)] if sound else []
+            self._known[key] = min((each for each in found if each is not None), default=None)
+        return self._known[key]
+
+    def _python_admits(self, requires: str | None) -> bool:
+        if not requires:
             return True
-        try:
-            return SpecifierSet(wheel.requires_python).contains(self._python, prereleases=True)
-        except InvalidSpecifier:
-            return True  # pip, too, ignores what it cannot read
+        if requires not in self._pythons:
+            try:
+                wanted = SpecifierSet(requires)
+            except InvalidSpecifier:
+                wanted = SpecifierSet()  # pip, too, ignores what it cannot read
+            self._pythons[requires] = wanted.contains(self._python, prereleases=True)
+        return self._pythons[requires]
 
     def _place(self) -> str:
         best = self._target.tags[0] if self._target.tags else "an unknown target"
         return f"Python {self._target.python_minor} on {best.rpartition('-')[2]}"
+
+
+def _build(filename: str) -> tuple[int, str]:
+    """Return a wheel's build number and what follows it; (0, "") where it has none."""
+    parts = filename.split("-")
+    match = re.match(r"(\d+)(.*)", parts[2]) if len(parts) > _TAGS + 2 else None
+    return (int(match[1]), match[2]) if match else (0, "")
 
 
 def _only_prereleases(versions: Sequence[str]) -> bool:

@@ -1,24 +1,22 @@
 """Everything that could ever be part of a stack: found in rounds, so that reading stays outside.
 
-The closure says what it needs next (index pages, metadata); whoever does I/O brings it, until
-nothing is missing. A package's versions that no requirement admits are never asked for.
+The closure says what it needs next (index pages, metadata); whoever does I/O brings it, in any
+order and in any parts, until nothing is missing. Never asked for: versions that no requirement
+admits, and whatever is required only by releases that no stack can hold (see ``anchor``).
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections import defaultdict, deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from packaging.requirements import Requirement
 
 from stackgen.errors import ResolutionError
+from stackgen.resolve.anchor import Anchor
 from stackgen.resolve.candidates import Policy, Selector
-from stackgen.resolve.dependencies import (
-    Dependency,
-    Reader,
-    base_name,
-    dependencies,
-    parsed_version,
-    specifier_set,
-)
+from stackgen.resolve.dependencies import Dependency, Reader, base_name, dependencies
+from stackgen.resolve.offers import Offers, bits
 from stackgen.values import Artifact, Exclusion, Metadata, Release, Target
 
 
@@ -32,14 +30,15 @@ class Need:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Universe:
-    """All candidate releases with their dependencies on the target.
+    """All releases that a stack may hold, with their dependencies on the target.
 
     roots: what the user requires.
-    releases: by package (``name`` or ``name[extra]``), newest first; the same versions for a
-        package and for its extras.
+    releases: by package (``name`` or ``name[extra]``), newest first.
     needs: by package, one entry per release: its dependencies.
     excluded: by package, the versions left out, and why.
     unknown: packages that something requires and no index has.
+    fitting: packages of which the target takes a version that the user's requirements admit.
+    clashes: by package, which of its versions require what no stack can give them, in words.
     """
 
     roots: tuple[Dependency, ...]
@@ -47,10 +46,19 @@ class Universe:
     needs: Mapping[str, tuple[tuple[Dependency, ...], ...]]
     excluded: Mapping[str, tuple[Exclusion, ...]]
     unknown: frozenset[str]
+    fitting: frozenset[str]
+    clashes: Mapping[str, tuple[str, ...]]
+
+
+Masks = defaultdict[int, int]
 
 
 class Closure:
-    """The growing closure of some requirements on a target."""
+    """The growing closure of some requirements on a target.
+
+    What reaches a release is offered to it together with the versions of the anchor for which it
+    does; it passes on what its own dependencies leave of them.
+    """
 
     def __init__(
         self, requirements: Sequence[Requirement], target: Target, policy: Policy | None = None
@@ -62,44 +70,61 @@ class Closure:
         self._user: dict[str, list[str]] = {}
         for root in self._roots:
             self._user.setdefault(base_name(root.package), []).append(root.specifier)
-        self._pages: dict[str, tuple[Artifact, ...] | None] = {}
-        self._metadata: dict[Artifact, Metadata] = {}
-        self._defects: dict[Artifact, str] = {}
-        self._specifiers: dict[str, set[str]] = {}
-        self._extras: dict[str, set[str]] = {}
-        self._chosen: dict[str, tuple[Artifact, ...]] = {}
-        self._excluded: dict[str, tuple[Exclusion, ...]] = {}
-        self._read: set[tuple[str, Artifact]] = set()
-        for root in self._roots:
-            self._require(root)
+        self._pages: dict[str, Offers | None] = {}
+        self._metadata: dict[tuple[str, str], Metadata] = {}
+        self._defects: dict[tuple[str, str], str] = {}
+        self._lacking_pages: dict[str, None] = dict.fromkeys(self._user)
+        self._lacking_metadata: dict[tuple[str, str], Artifact] = {}
+        self._waiting: dict[object, list[Callable[[], None]]] = defaultdict(list)
+        self._todo: deque[Callable[[], None]] = deque()
+        self._needs: dict[tuple[str, str], tuple[Dependency, ...]] = {}
+        self._name = base_name(self._roots[0].package) if self._roots else ""
+        self._others = [each for each in self._roots if base_name(each.package) != self._name]
+        self._begin()
+
+    def _begin(self) -> None:
+        """Start following from the roots, with nothing offered to anybody yet."""
+        self._anchor: Anchor | None = None
+        self._asked: dict[str, Masks] = {root.package: defaultdict(int) for root in self._roots}
+        self._offered: dict[str, Masks] = defaultdict(lambda: defaultdict(int))
+        self._live: dict[str, Masks] = defaultdict(lambda: defaultdict(int))
+        self._unjudged: dict[tuple[str, int], int] = {}
+        self._required: dict[Dependency, int] = {}
+        self._waiting.clear()
+        self._todo.clear()
+        if self._roots:
+            self._todo.append(self._settle_anchor)
 
     def give_pages(self, pages: Mapping[str, tuple[Artifact, ...] | None]) -> None:
         """Take what the index offers of each package; None where no index has it."""
-        self._pages.update(pages)
-        for name in pages:
-            self._chosen.pop(name, None)
+        for name, artifacts in pages.items():
+            user = self._user.get(name, [])
+            found = None if artifacts is None else self._selector.select(artifacts, user)
+            self._pages[name] = None if found is None else Offers(name, found, user)
+            self._lacking_pages.pop(name, None)
+            self._todo.extend(self._waiting.pop(name, ()))
 
     def give_metadata(
         self, metadata: Mapping[Artifact, Metadata], defects: Mapping[Artifact, str] | None = None
     ) -> None:
         """Take the metadata of artifacts that were asked for, or why there are none."""
-        self._metadata.update(metadata)
-        for artifact, why in (defects or {}).items():
-            self._defects[artifact] = why
-            self._chosen.pop(artifact.name, None)
+        self._metadata.update((_key(artifact), found) for artifact, found in metadata.items())
+        self._defects.update((_key(artifact), why) for artifact, why in (defects or {}).items())
+        for artifact in (*metadata, *(defects or ())):
+            self._lacking_metadata.pop(_key(artifact), None)
+            self._todo.extend(self._waiting.pop(_key(artifact), ()))
 
     def need(self) -> Need:
         """Follow everything known, and return what is missing; nothing missing means complete."""
-        while self._follow():
-            pass
-        pages = tuple(sorted(self._specifiers.keys() - self._pages.keys()))
-        wanted = [
-            artifact
-            for name in sorted(self._specifiers)
-            for artifact in self._admitted(name)
-            if artifact not in self._metadata
-        ]
-        return Need(pages=pages, metadata=tuple(wanted))
+        while self._todo or self._required:
+            if self._todo:
+                self._todo.popleft()()
+            else:
+                first = next(iter(self._required))
+                self._admit(first, self._required.pop(first))
+        return Need(
+            pages=tuple(self._lacking_pages), metadata=tuple(self._lacking_metadata.values())
+        )
 
     def universe(self) -> Universe:
         """Return the complete closure.
@@ -108,100 +133,169 @@ class Closure:
             ResolutionError: the user requires a package that no index has.
         """
         self._refuse_unknown_roots()
-        releases: dict[str, tuple[Release, ...]] = {}
-        needs: dict[str, tuple[tuple[Dependency, ...], ...]] = {}
-        for name in sorted(self._specifiers):
-            found = tuple(
-                Release(artifact=each, requires_dist=self._metadata[each].requires_dist)
-                for each in self._admitted(name)
-            )
-            releases[name] = found
-            needs[name] = tuple(self._reader.needed(each.requires_dist) for each in found)
-            for extra in sorted(self._extras.get(name, ())):
-                package = f"{name}[{extra}]"
-                releases[package] = found
-                needs[package] = tuple(self._extra_needs(name, extra, each) for each in found)
+        names = sorted({base_name(package) for package in self._asked})
+        found = {
+            package: tuple(self._living(package)) for package in sorted({*names, *self._asked})
+        }
         return Universe(
             roots=self._roots,
-            releases=releases,
-            needs=needs,
-            excluded={name: self._excluded.get(name, ()) for name in self._specifiers},
+            releases={package: tuple(r for r, _ in pairs) for package, pairs in found.items()},
+            needs={package: tuple(n for _, n in pairs) for package, pairs in found.items()},
+            excluded={name: tuple(self._excluded(name)) for name in names},
             unknown=frozenset(name for name, page in self._pages.items() if page is None),
+            fitting=frozenset(name for name, page in self._pages.items() if page and page.open),
+            clashes={name: tuple(self._clashes(name)) for name in self._user},
         )
 
-    def _extra_needs(self, name: str, extra: str, release: Release) -> tuple[Dependency, ...]:
-        same = Dependency(name, f"==={release.version}")
-        return (same, *self._reader.needed(release.requires_dist, extra))
+    def _settle_anchor(self) -> None:
+        """Learn all of the anchor, and the pages that its needs speak of; then follow the roots."""
+        page = self._page(self._name, self._settle_anchor)
+        if page is None:
+            return
+        artifacts = {bit: page.artifact(bit) for bit in bits(page.open)}
+        if not self._have_metadata(tuple(artifacts.values()), self._settle_anchor):
+            return
+        needs = {
+            bit: self._needed(self._name, each)
+            for bit, each in artifacts.items()
+            if _key(each) in self._metadata
+        }
+        spoken_of = {base_name(each.package) for found in needs.values() for each in found}
+        lacking = sorted((spoken_of | self._user.keys()) - self._pages.keys())
+        self._lacking_pages.update(dict.fromkeys(lacking))
+        if lacking:
+            self._waiting[lacking[0]].append(self._settle_anchor)
+            return
+        self._anchor = Anchor(self._name, needs, self._pages)
+        for root in self._roots:
+            if base_name(root.package) == self._name:
+                self._required[root] = self._anchor.every
 
-    def _require(self, dependency: Dependency) -> bool:
-        """Note a dependency; return whether it tells anything new."""
-        name = base_name(dependency.package)
-        specifiers = self._specifiers.setdefault(name, set())
-        extras = self._extras.setdefault(name, set())
-        extra = dependency.package[len(name) + 1 : -1]
-        news = dependency.specifier not in specifiers or bool(extra and extra not in extras)
-        if dependency.specifier not in specifiers:
-            specifiers.add(dependency.specifier)
-            self._chosen.pop(name, None)
-        if extra:
-            extras.add(extra)
-        return news
+    def _admit(self, dependency: Dependency, anchors: int) -> None:
+        """Offer what a dependency admits, for some versions of the anchor."""
+        package, specifier = dependency.package, dependency.specifier
+        asked = self._asked.setdefault(package, defaultdict(int))
+        page = self._page(base_name(package), partial(self._admit, dependency, anchors))
+        if page is None or self._anchor is None:
+            return
+        if pinned := page.pin(specifier):
+            self._let_in(page, pinned)
+        for bounds in self._anchor.bounds(page.name):
+            if common := bounds.anchors & anchors:
+                versions = page.mask(specifier) & bounds.versions & ~asked[common]
+                asked[common] |= versions
+                self._offer(page, package, versions, common)
 
-    def _follow(self) -> bool:
-        """Follow the dependencies of every release that is known and not followed yet."""
-        news = False
-        for name in sorted(self._specifiers):
-            for artifact in self._admitted(name):
-                if artifact in self._metadata:
-                    for extra in ("", *sorted(self._extras[name])):
-                        news |= self._follow_one(artifact, extra)
-        return news
+    def _let_in(self, page: Offers, pinned: int) -> None:
+        """Offer prereleases that are candidates from now on to all that asked for them."""
+        if page.name == self._name:
+            self._begin()
+            return
+        for package, asked in self._asked.items():
+            if base_name(package) == page.name:
+                for anchors, versions in tuple(asked.items()):
+                    self._offer(page, package, versions & pinned, anchors)
 
-    def _follow_one(self, artifact: Artifact, extra: str) -> bool:
-        if (extra, artifact) in self._read:
-            return False
-        self._read.add((extra, artifact))
-        lines = self._metadata[artifact].requires_dist
-        found = [self._require(each) for each in self._reader.needed(lines, extra)]
-        return any(found)
+    def _offer(self, page: Offers, package: str, versions: int, anchors: int) -> None:
+        offered = self._offered[package]
+        for bit in bits(versions & page.open):
+            if fresh := anchors & ~offered[bit]:
+                offered[bit] |= fresh
+                waiting = self._unjudged.get((package, bit), 0)
+                self._unjudged[package, bit] = waiting | fresh
+                if not waiting:
+                    self._judge(page, package, bit)
 
-    def _admitted(self, name: str) -> tuple[Artifact, ...]:
-        """Return the candidates that at least one requirement admits, newest first."""
-        if name not in self._chosen:
-            user = self._user.get(name, [])
-            candidates = self._selector.select(
-                self._pages.get(name) or (), user=user, others=sorted(self._specifiers[name])
-            )
-            usable = [each for each in candidates.artifacts if each not in self._defects]
-            self._excluded[name] = (*candidates.excluded, *self._defective(candidates.artifacts))
-            self._chosen[name] = tuple(self._wanted(name, usable, user))
-        return self._chosen[name]
+    def _judge(self, page: Offers, package: str, bit: int) -> None:
+        """Pass on what a release needs, for the versions of the anchor that it can go with."""
+        artifact = page.artifact(bit)
+        if not self._have_metadata((artifact,), partial(self._judge, page, package, bit)):
+            return
+        anchors = self._unjudged.pop((package, bit))
+        if _key(artifact) not in self._metadata:
+            return
+        needs = self._needed(package, artifact)
+        live = self._live[package]
+        fresh = self._possible(needs, anchors) & ~live[bit]
+        if not fresh:
+            return
+        live[bit] |= fresh
+        for each in (*needs, *(self._others if package == self._name else ())):
+            self._required[each] = self._required.get(each, 0) | fresh
 
-    def _defective(self, artifacts: Iterable[Artifact]) -> Iterable[Exclusion]:
-        for each in artifacts:
-            if each in self._defects:
-                reason = f"unreadable metadata: {self._defects[each]}"
-                yield Exclusion(name=each.name, version=each.version, reason=reason)
+    def _possible(self, needs: Iterable[Dependency], anchors: int) -> int:
+        for each in needs:
+            anchors &= self._anchor.possible(each) if self._anchor else 0
+        return anchors
 
-    def _wanted(
-        self, name: str, artifacts: Iterable[Artifact], user: Sequence[str]
-    ) -> Iterable[Artifact]:
-        """Yield what the user's own requirements allow and any requirement at all admits."""
-        every = [specifier_set(each) for each in user]
-        some = [specifier_set(each) for each in sorted(self._specifiers[name])]
-        for artifact in artifacts:
-            version = parsed_version(artifact.version)
-            if all(each.contains(version) for each in every) and any(
-                each.contains(version) for each in some
-            ):
-                yield artifact
+    def _needed(self, package: str, artifact: Artifact) -> tuple[Dependency, ...]:
+        key = (package, artifact.version)
+        if key not in self._needs:
+            extra = package[len(artifact.name) + 1 : -1]
+            lines = self._metadata[_key(artifact)].requires_dist
+            same = (Dependency(artifact.name, f"==={artifact.version}"),) if extra else ()
+            self._needs[key] = (*same, *self._reader.needed(lines, extra))
+        return self._needs[key]
+
+    def _page(self, name: str, then: Callable[[], None]) -> Offers | None:
+        """Return what there is of a package; where that is not known yet, go on when it is."""
+        if name not in self._pages:
+            self._lacking_pages[name] = None
+            self._waiting[name].append(then)
+        return self._pages.get(name)
+
+    def _have_metadata(self, artifacts: Sequence[Artifact], then: Callable[[], None]) -> bool:
+        """Return whether all metadata were given, if only as defects; else go on when they are."""
+        keys = {_key(each): each for each in artifacts}
+        lacking = [key for key in keys if key not in self._metadata and key not in self._defects]
+        for key in lacking:
+            self._lacking_metadata[key] = keys[key]
+        if lacking:
+            self._waiting[lacking[0]].append(then)
+        return not lacking
+
+    def _living(self, package: str) -> Iterator[tuple[Release, tuple[Dependency, ...]]]:
+        """Yield each release that may be part of a stack with its needs, newest first."""
+        page = self._pages.get(base_name(package))
+        for bit, anchors in sorted(self._live[package].items()):
+            if page and anchors:
+                artifact = page.artifact(bit)
+                lines = self._metadata[_key(artifact)].requires_dist
+                release = Release(artifact=artifact, requires_dist=lines)
+                yield release, self._needed(package, artifact)
+
+    def _excluded(self, name: str) -> Iterator[Exclusion]:
+        page = self._pages.get(name)
+        yield from page.excluded() if page else ()
+        for (known, version), why in self._defects.items():
+            if known == name:
+                reason = f"unreadable metadata: {why}"
+                yield Exclusion(name=name, version=version, reason=reason)
+
+    def _clashes(self, name: str) -> Iterator[str]:
+        """Yield what releases of a package require that leaves no version of the anchor."""
+        page = self._pages.get(name)
+        for bit, anchors in sorted(self._offered[name].items()):
+            if page is None or self._anchor is None or self._live[name][bit]:
+                continue
+            artifact = page.artifact(bit)
+            needs = self._needed(name, artifact) if _key(artifact) in self._metadata else ()
+            for each in needs:
+                if not self._anchor.possible(each) & anchors:
+                    asked = f"{each.package}{each.specifier}"
+                    yield f"{name} {artifact.version} requires {asked}"
 
     def _refuse_unknown_roots(self) -> None:
         for root in self._roots:
             name = base_name(root.package)
-            if self._pages.get(name, ()) is None:
+            if name in self._pages and self._pages[name] is None:
                 raise ResolutionError(
                     f"there is no package named {name}",
                     why="none of the configured package indexes has it",
                     fix="check its spelling, or add its index with --extra-index-url",
                 )
+
+
+def _key(artifact: Artifact) -> tuple[str, str]:
+    """Return what identifies an artifact here: one is selected of each version."""
+    return artifact.name, artifact.version

@@ -4,6 +4,7 @@ An extra is a package of its own here, written ``name[extra]``: it depends on th
 ``name`` and on what the extra adds. So a space with extras is a space without.
 """
 
+import re
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -15,6 +16,10 @@ from packaging.version import InvalidVersion, Version
 
 from stackgen.errors import UsageError
 from stackgen.values import Target
+
+# Most lines are for an extra that nobody asks for. To see that takes no parser: such a line ends in
+# a condition on the extra, and in no "or" that could hold without it.
+_ONLY_EXTRA = re.compile(r";(?:(?!\bor\b).)*\bextra\s*==\s*(['\"])[^'\"]+\1[\s)]*$")
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +78,7 @@ class Reader:
     def __init__(self, target: Target) -> None:
         self._environment = dict(target.markers)
         self._holds: dict[tuple[str, str], bool] = {}
+        self._lines: dict[tuple[str, str], tuple[Dependency, ...]] = {}
 
     def needed(self, lines: tuple[str, ...], extra: str = "") -> tuple[Dependency, ...]:
         """Return what a release needs here.
@@ -83,13 +89,20 @@ class Reader:
         """
         found: list[Dependency] = []
         for line in lines:
-            requirement = _read(line)
-            if requirement is None or requirement.url:
-                continue
-            plain = self._applies(requirement.marker, "")
-            if plain if not extra else not plain and self._applies(requirement.marker, extra):
-                found += dependencies(requirement)
+            if (line, extra) not in self._lines:
+                self._lines[line, extra] = self._needed(line, extra)
+            found += self._lines[line, extra]
         return tuple(found)
+
+    def _needed(self, line: str, extra: str) -> tuple[Dependency, ...]:
+        if not extra and _ONLY_EXTRA.search(line):
+            return ()
+        requirement = _read(line)
+        if requirement is None or requirement.url:
+            return ()
+        plain = self._applies(requirement.marker, "")
+        holds = plain if not extra else not plain and self._applies(requirement.marker, extra)
+        return dependencies(requirement) if holds else ()
 
     def applies(self, requirement: Requirement) -> bool:
         """Return whether a requirement's marker holds on the target."""

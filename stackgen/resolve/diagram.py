@@ -6,10 +6,11 @@ one node, and parts of a state that cannot influence each other are multiplied. 
 """
 
 import sys
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from heapq import heappop, heappush
 
 from stackgen.errors import ResolutionError
 from stackgen.resolve.closure import Universe
@@ -236,21 +237,36 @@ def strong_components(
     Within a component and among unrelated ones the order is that of the names, so that equal
     spaces compile equally.
     """
-    import networkx as nx
+    reached = {package for root in roots for package in _reached(edges, root)}
+    reach = {package: _reached(edges, package) for package in sorted(reached)}
+    parts: dict[str, tuple[str, ...]] = {}
+    for package, others in reach.items():
+        together = sorted(other for other in others if package in reach[other])
+        parts.setdefault(package, tuple(together))
+    after = {
+        part: {parts[child] for package in part for child in edges.get(package, ())} - {part}
+        for part in parts.values()
+    }
+    open_before = Counter(child for children in after.values() for child in children)
+    ready = sorted(part for part in after if not open_before[part])
+    order = []
+    while ready:
+        order.append(heappop(ready))
+        for child in after[order[-1]]:
+            open_before[child] -= 1
+            if not open_before[child]:
+                heappush(ready, child)
+    return order
 
-    graph: nx.DiGraph[str] = nx.DiGraph()
-    graph.add_nodes_from(sorted(roots))
-    todo = sorted(set(roots))
+
+def _reached(edges: Mapping[str, Sequence[str]], start: str) -> set[str]:
+    """Return what a package requires, itself included, however indirectly."""
+    found, todo = {start}, [start]
     while todo:
-        package = todo.pop()
-        for child in edges.get(package, ()):
-            if child not in graph:
-                todo.append(child)
-            graph.add_edge(package, child)
-    condensed = nx.condensation(graph)
-    members = {each: tuple(sorted(condensed.nodes[each]["members"])) for each in condensed}
-    order = nx.lexicographical_topological_sort(condensed, key=lambda each: members[each])
-    return [members[each] for each in order]
+        fresh = set(edges.get(todo.pop(), ())) - found
+        found |= fresh
+        todo += fresh
+    return found
 
 
 @contextmanager

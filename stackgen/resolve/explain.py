@@ -36,7 +36,7 @@ def nothing_fits(universe: Universe, target: Target) -> ResolutionError | None:
     """
     for root in universe.roots:
         name = base_name(root.package)
-        if universe.releases.get(name):
+        if name in universe.fitting:
             continue
         wanted = specifier_set(root.specifier)
         asked = [each for each in universe.excluded[name] if wanted.contains(each.version)]
@@ -77,8 +77,9 @@ def conflict(parts: Sequence[Requirement], universe: Universe) -> ResolutionErro
 def _clashes(parts: Sequence[Requirement], universe: Universe) -> list[str]:
     """Return what the newest releases of the parts require of each other, and cannot have."""
     names = {canonicalize_name(each.name) for each in parts}
-    found = []
+    found: list[str] = []
     for name in sorted(names):
+        found += universe.clashes[name]
         for release, needs in list(zip(universe.releases[name], universe.needs[name], strict=True)):
             for need in needs:
                 others = universe.releases.get(base_name(need.package), ())

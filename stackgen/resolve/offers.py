@@ -1,0 +1,82 @@
+"""What an index offers of one package, as bit masks: the lowest bit is the newest version."""
+
+from collections.abc import Iterator, Sequence
+
+from stackgen.resolve.candidates import EARLY, Candidate
+from stackgen.resolve.dependencies import parsed_version, pins_exactly, specifier_set
+from stackgen.values import Artifact, Exclusion
+
+
+class Offers:
+    """The versions of one package, and which of them are candidates.
+
+    fits: those of which the target takes an artifact and that the user's own requirements admit.
+    """
+
+    def __init__(self, name: str, candidates: Sequence[Candidate], user: Sequence[str]) -> None:
+        self.name = name
+        self._candidates = candidates
+        self._bits = {each.version: 1 << bit for bit, each in enumerate(candidates)}
+        self._early = sum(1 << bit for bit, each in enumerate(candidates) if each.early)
+        self._pinned = 0
+        self.fits = self._takeable = sum(
+            1 << bit for bit, each in enumerate(candidates) if isinstance(each.found, Artifact)
+        )
+        self._masks = {"": self._takeable}
+        for specifier in user:
+            self.fits &= self.mask(specifier)
+            self.pin(specifier)
+
+    @property
+    def open(self) -> int:
+        """Return the candidates: what fits, without the prereleases that nobody pinned."""
+        return self.fits & (~self._early | self._pinned)
+
+    def artifact(self, bit: int) -> Artifact:
+        """Return the artifact of a version that fits."""
+        found = self._candidates[bit].found
+        assert isinstance(found, Artifact)  # noqa: S101
+        return found
+
+    def mask(self, specifier: str) -> int:
+        """Return the versions that a specifier admits, of those that the target takes."""
+        if specifier not in self._masks:
+            exact = self._bits.get(specifier[3:]) if specifier.startswith("===") else None
+            self._masks[specifier] = self._matching(specifier) if exact is None else exact
+        return self._masks[specifier]
+
+    def pin(self, specifier: str) -> int:
+        """Let in the prereleases that a specifier pins exactly; return those that are new."""
+        if not self._early or "==" not in specifier:
+            return 0
+        pinned = sum(
+            1 << bit
+            for bit in bits(self._early & ~self._pinned & self.mask(specifier))
+            if pins_exactly(specifier, self._candidates[bit].version)
+        )
+        self._pinned |= pinned
+        return pinned
+
+    def excluded(self) -> Iterator[Exclusion]:
+        """Yield each version that is no candidate on this target, newest first, with the reason."""
+        shut = self._early & ~self._pinned
+        for bit, each in enumerate(self._candidates):
+            reason = EARLY if shut >> bit & 1 else each.found
+            if isinstance(reason, str):
+                yield Exclusion(name=self.name, version=each.version, reason=reason)
+
+    def _matching(self, specifier: str) -> int:
+        contains = specifier_set(specifier).contains
+        return sum(
+            1 << bit
+            for bit in bits(self._takeable)
+            if contains(parsed_version(self._candidates[bit].version))
+        )
+
+
+def bits(mask: int) -> Iterator[int]:
+    """Yield the numbers of the bits that are set, lowest first."""
+    while mask:
+        lowest = mask & -mask
+        yield lowest.bit_length() - 1
+        mask ^= lowest
