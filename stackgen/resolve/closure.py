@@ -80,18 +80,12 @@ class Closure:
         self._needs: dict[tuple[str, str], tuple[Dependency, ...]] = {}
         self._name = base_name(self._roots[0].package) if self._roots else ""
         self._others = [each for each in self._roots if base_name(each.package) != self._name]
-        self._begin()
-
-    def _begin(self) -> None:
-        """Start following from the roots, with nothing offered to anybody yet."""
         self._anchor: Anchor | None = None
         self._asked: dict[str, Masks] = {root.package: defaultdict(int) for root in self._roots}
         self._offered: dict[str, Masks] = defaultdict(lambda: defaultdict(int))
         self._live: dict[str, Masks] = defaultdict(lambda: defaultdict(int))
         self._unjudged: dict[tuple[str, int], int] = {}
         self._required: dict[Dependency, int] = {}
-        self._waiting.clear()
-        self._todo.clear()
         if self._roots:
             self._todo.append(self._settle_anchor)
 
@@ -188,9 +182,6 @@ class Closure:
 
     def _let_in(self, page: Offers, pinned: int) -> None:
         """Offer prereleases that are candidates from now on to all that asked for them."""
-        if page.name == self._name:
-            self._begin()
-            return
         for package, asked in self._asked.items():
             if base_name(package) == page.name:
                 for anchors, versions in tuple(asked.items()):

@@ -20,7 +20,14 @@ Works = Callable[[Lock], bool]
 Held = Mapping[str, frozenset[str]]
 
 
-def newest_working(space: Space, choice: Slice, failing: Lock, works: Works) -> Lock | None:
+def newest_working(
+    space: Space,
+    choice: Slice,
+    failing: Lock,
+    works: Works,
+    *,
+    preferred: Mapping[str, str] | None = None,
+) -> Lock | None:
     """Return a completion that works and holds back few packages, or None.
 
     It costs about 2 + log2(n) trials, n being the packages whose contemporary version is older
@@ -31,10 +38,11 @@ def newest_working(space: Space, choice: Slice, failing: Lock, works: Works) -> 
         space: the space of the choice.
         choice: the versions of the varied packages.
         failing: its newest completion, known not to work.
-        works: tries a stack; the dear part.
+        works: tries a stack; the dear part. What it raises ends the search.
+        preferred: versions to keep where they are open (a user's lock).
     """
     allowed = contemporary_versions(space, failing, choice)
-    old = space.complete(choice, allowed) if allowed else None
+    old = space.complete(choice, allowed, preferred=preferred) if allowed else None
     if old is None or old.id == failing.id or not works(old):
         return None
     suspects = _suspects(
@@ -42,7 +50,8 @@ def newest_working(space: Space, choice: Slice, failing: Lock, works: Works) -> 
     )
 
     def holding(names: Sequence[str]) -> Lock | None:
-        return space.complete(choice, {name: allowed[name] for name in names if name in allowed})
+        held = {name: allowed[name] for name in names if name in allowed}
+        return space.complete(choice, held, preferred=preferred)
 
     best, low, high = old, 0, len(suspects)
     while high - low > 1:
