@@ -83,7 +83,7 @@ class _Reading:
         self._readers = readers
         self._progress = progress
         self._under_way: dict[Future[_Handover], tuple[object, ...]] = {}
-        self._begun: set[str] = set()
+        self._begun: set[object] = set()
         self._done = 0
 
     def begin(self, need: Need) -> bool:
@@ -93,10 +93,11 @@ class _Reading:
             self._begun.update(names)
             self._begin(_read_pages, names)
         while len(self._under_way) <= _PARTS_AT_ONCE:
-            part = list(islice((x for x in need.metadata if x.url not in self._begun), _PART))
+            new = (each for each in need.metadata if (each.name, each.version) not in self._begun)
+            part = list(islice(new, _PART))
             if not part:
                 break
-            self._begun.update(each.url for each in part)
+            self._begun.update((each.name, each.version) for each in part)
             self._begin(_read_metadata, part)
         total = self._done + len(need.pages) + len(need.metadata)
         self._progress.doing("resolving: reading the index", done=self._done, total=total)
