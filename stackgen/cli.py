@@ -1,5 +1,6 @@
 """The command line: parse, call one pipeline function, print one report."""
 
+import errno
 import os
 import re
 import sys
@@ -10,7 +11,7 @@ from typing import Annotated, NoReturn
 import typer
 
 from stackgen import __version__
-from stackgen.errors import StackgenError, UsageError
+from stackgen.errors import StackgenError, StorageError, UsageError
 
 # Plain help starts in half the time of the rich one.
 app = typer.Typer(
@@ -95,7 +96,7 @@ def _options(
 
 @app.command(
     epilog='Examples: stackgen explore "tensorflow>=2.7" | '
-    'stackgen explore "torch==2.13.0+cpu" --vary numpy | '
+    'stackgen explore "torch==2.13.0+cpu" | '
     "stackgen explore --from Pipfile.lock --budget 30m"
 )
 def explore(
@@ -127,7 +128,11 @@ def explore(
     find_links: FindLinks = [],  # noqa: B006
     offline: Annotated[bool, typer.Option("--offline", help="Use what is cached.")] = False,
 ) -> None:
-    """Measure which of the stacks that satisfy REQUIREMENT... runs fastest here."""
+    """Measure which stack runs fastest here.
+
+    Stacks are complete sets of versions that satisfy REQUIREMENT...; some are built and measured
+    against each other within the budget. The same command goes on where it was.
+    """
     _refuse_redirected_requirement()
     from stackgen.pipeline.explore import explore as run
     from stackgen.pipeline.options import ExecutorChoice, ExploreOptions, IndexOptions
@@ -176,7 +181,10 @@ def advise(
     kb: Kb = None,
     json: AsJson = False,
 ) -> None:
-    """Recommend the fastest versions known for a lock file, from what was measured."""
+    """Recommend versions for a lock file.
+
+    The answer comes from what was measured, on this machine or the nearest one; nothing is run.
+    """
     from stackgen.pipeline.advise import advise as run
     from stackgen.pipeline.places import find_places
     from stackgen.render import advice_text, as_json
@@ -189,7 +197,7 @@ def advise(
 
 @app.command()
 def doctor(kb: Kb = None, json: AsJson = False) -> None:
-    """Tell what works here, and what to do about what does not."""
+    """Tell what works here, and what does not."""
     from stackgen.pipeline.doctor import doctor as run
     from stackgen.pipeline.places import find_places
     from stackgen.render import as_json, checks_text
@@ -225,7 +233,7 @@ def kb_stats(kb: Kb = None, json: AsJson = False) -> None:
 
 @kb_app.command("failures")
 def kb_failures(kb: Kb = None, json: AsJson = False) -> None:
-    """Group the stacks that do not run, and name what they have in common."""
+    """Group the stacks that do not run."""
     from stackgen.pipeline.knowledge import failures
     from stackgen.pipeline.places import find_places
     from stackgen.render import as_json, failures_text
@@ -234,9 +242,12 @@ def kb_failures(kb: Kb = None, json: AsJson = False) -> None:
     typer.echo(as_json(found) if json else failures_text(found))
 
 
-@kb_app.command("query")
+@kb_app.command("query", epilog="Example: stackgen kb query seen name=tensorflow")
 def kb_query(
     name: Annotated[str, typer.Argument(help="Without one, the queries are listed.")] = "",
+    values: Annotated[
+        list[str] | None, typer.Argument(metavar="NAME=VALUE...", help="What it asks for.")
+    ] = None,
     kb: Kb = None,
     json: AsJson = False,
 ) -> None:
@@ -248,7 +259,8 @@ def kb_query(
     if not name:
         typer.echo("\n".join(columns(query_names(), indent="")))
         return
-    found = query(find_places(os.environ, kb=kb), name)
+    given = dict(_pair(each, "the parameter") for each in values or ())
+    found = query(find_places(os.environ, kb=kb), name, given)
     rows = [found.columns, *(["" if c is None else str(c) for c in row] for row in found.rows)]
     typer.echo(as_json(found) if json else "\n".join(columns(rows, indent="")))
 
@@ -258,7 +270,7 @@ def kb_merge(
     other: Annotated[Path, typer.Argument(metavar="FILE", help="Another knowledge base.")],
     kb: Kb = None,
 ) -> None:
-    """Add everything that another knowledge base holds; equal records are one."""
+    """Add what another knowledge base holds."""
     from stackgen.pipeline.knowledge import merge
     from stackgen.pipeline.places import find_places
 
@@ -299,7 +311,11 @@ def nightly(
     kb: Kb = None,
     json: AsJson = False,
 ) -> None:
-    """Measure what was released since last time against the best known stack."""
+    """Measure what was newly released.
+
+    Each new release is compared with the best known stack; a difference is a finding once a
+    second, independent measurement shows it, too.
+    """
     from stackgen.pipeline.nightly import nightly as run
     from stackgen.pipeline.options import ExecutorChoice
     from stackgen.pipeline.places import find_places
@@ -318,8 +334,7 @@ def nightly(
             progress=progress,
         )
     typer.echo(as_json(report) if json else nightly_text(report))
-    if report.findings:
-        raise typer.Exit(7)
+    raise typer.Exit(report.exit_code)
 
 
 def _print_exploration(found: object, *, as_json: bool) -> None:
@@ -332,12 +347,7 @@ def _print_exploration(found: object, *, as_json: bool) -> None:
         return
     assert isinstance(found, ExploreReport)  # noqa: S101
     typer.echo(json_text(found) if as_json else report_text(found))
-    if found.interrupted:
-        raise typer.Exit(130)
-    if found.engine_lost:
-        raise typer.Exit(5)
-    if any(control.failed for control in found.controls):
-        raise typer.Exit(6)
+    raise typer.Exit(found.exit_code)
 
 
 def _parse_span(text: str) -> float:
@@ -354,8 +364,10 @@ def _parse_span(text: str) -> float:
 
 
 def _parse_settings(given: list[str]) -> tuple[tuple[str, tuple[str, ...]], ...]:
-    pairs = [_pair(each, "--set") for each in given]
-    return tuple((name, tuple(values.split(","))) for name, values in pairs)
+    merged: dict[str, list[str]] = {}
+    for name, values in (_pair(each, "--set") for each in given):
+        merged.setdefault(name, []).extend(values.split(","))
+    return tuple((name, tuple(dict.fromkeys(values))) for name, values in merged.items())
 
 
 def _pair(text: str, option: str) -> tuple[str, str]:
@@ -397,3 +409,13 @@ def main() -> None:
     except KeyboardInterrupt:
         typer.echo("interrupted", err=True)
         raise SystemExit(130) from None
+    except OSError as error:
+        if error.errno != errno.ENOSPC:
+            raise
+        _fail(
+            StorageError(
+                "the result cannot be written",
+                why=error.strerror or str(error),
+                fix="make room; everything measured is kept, the same command prints it again",
+            )
+        )

@@ -2,12 +2,13 @@
 
 import random
 from collections import Counter
+from dataclasses import replace
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stackgen.measure import Design, controls, decided, plan_block, rank
-from stackgen.values import Inspection, Limits, Outcome, Ranked, Role, Verdict
+from stackgen.measure import Design, controls, decided, fewest_blocks, plan_block, rank
+from stackgen.values import Inspection, Limits, Observation, Outcome, Ranked, Role, Verdict
 from tests.samples import CAMPAIGN, call, environment, inspection
 
 MATMUL, PURE = call(), call("python/pure")
@@ -86,13 +87,13 @@ def test_the_fastest_comes_first_and_alone_is_the_best() -> None:
         ("old", False),
     ]
     assert rows[0].effects[0].verdict is Verdict.FASTER
-    assert decided(rows)
+    assert decided(rows, [MATMUL])
 
 
 def test_equal_stacks_are_all_best_and_undecided_ones_stay_so() -> None:
     rows = ranking(campaign({"2.0": 1.0, "1.9": 1.0, "1.8": 1.0}, blocks=10, noise=0.05))
     assert all(row.best for row in rows)
-    assert not decided(rows)
+    assert not decided(rows, [MATMUL])
 
 
 def test_the_twin_never_counts_as_evidence_for_the_reference() -> None:
@@ -101,11 +102,47 @@ def test_the_twin_never_counts_as_evidence_for_the_reference() -> None:
     assert 0.95 < effect.ratio < 1.05
 
 
-def test_a_stack_that_fails_in_one_block_keeps_its_other_blocks() -> None:
-    seen = campaign({"2.0": 1.0, "1.9": 0.8, "1.8": 1.2}, blocks=10)
-    seen[7] = inspection(MIDDLE, MATMUL, 3, None, outcome=Outcome.CRASHED)
-    effect = next(row for row in ranking(seen) if row.label == "middle").effects[0]
-    assert effect.blocks == 9
+def test_a_stack_that_fails_in_a_block_is_never_the_best_however_fast_it_looks() -> None:
+    seen = campaign({"2.0": 1.0, "1.9": 0.5, "1.8": 1.2}, blocks=10)
+    seen[7] = inspection(MIDDLE, MATMUL, 3, None, outcome=Outcome.TIMEOUT)
+    rows = ranking(seen)
+    assert [row.label for row in rows] == ["new", "old", "middle"]
+    assert (rows[-1].failures, rows[-1].best) == (1, False)
+    lost = [*seen[:7], inspection(MIDDLE, MATMUL, 3, None, outcome=Outcome.ENGINE_LOST), *seen[8:]]
+    assert ranking(lost)[0].label == "middle"
+
+
+def test_a_stack_that_was_never_measured_is_undecided() -> None:
+    rows = ranking(campaign({"2.0": 1.0, "1.9": 0.8}, blocks=16))
+    assert {row.label for row in rows} == {"new", "middle", "old"}
+    assert not decided(rows, [MATMUL])
+    assert fewest_blocks(rows, [MATMUL]) == 0
+
+
+def test_two_runs_under_one_block_number_pair_nothing() -> None:
+    one = campaign({"2.0": 1.0, "1.9": 1.0, "1.8": 1.0}, blocks=10)
+    other_machine = [
+        replace(each, observation=Observation(values_s=(2.0,), loops=1), started_at="later")
+        for each in one
+        if each.stack_id == NEW.stack.id
+    ]
+    assert all(row.effects == () for row in ranking(one + other_machine))
+
+
+def test_several_indicators_need_stronger_evidence_each() -> None:
+    seen = campaign({"2.0": 1.0, "1.9": 0.9}, blocks=6)
+    fft = call("numpy/fft")
+    both = seen + [replace(each, indicator_id=fft.id) for each in seen]
+    two = {NEW.stack.id: "new", MIDDLE.stack.id: "middle"}
+    alone = rank(seen, labels=two, reference=NEW.stack.id, calls=[MATMUL])[0].effects[0]
+    among = rank(both, labels=two, reference=NEW.stack.id, calls=[MATMUL, fft])[0].effects[0]
+    assert among.low < alone.low
+
+
+def test_asking_between_looks_gives_the_answer_of_the_last_look() -> None:
+    nine = campaign({"2.0": 1.0, "1.9": 0.9, "1.8": 1.0}, blocks=9)
+    six = [each for each in nine if each.block <= 6]
+    assert ranking(nine) == ranking(six)
 
 
 def test_controls_fail_when_the_same_stack_differs_from_itself() -> None:

@@ -113,7 +113,8 @@ def recording(name: str) -> Recording:
 
 
 def contrasts_of(arms: dict[str, dict[str, float]], a: str, b: str) -> list[float]:
-    return list(block_contrasts(a_s=arms[a], b_s=arms[b]))
+    a_s, b_s = ({int(block): t for block, t in arms[arm].items()} for arm in (a, b))
+    return list(block_contrasts(a_s=a_s, b_s=b_s))
 
 
 def sequential(contrasts: list[float]) -> Verdict:

@@ -18,7 +18,7 @@ pytestmark = pytest.mark.journey
 
 @pytest.fixture
 def laboratory(tmp_path: Path) -> Laboratory:
-    """speedy 2.0 does half the work of 1.0; 3.0 runs with an old gear only; 4.0 never runs."""
+    """2.0 does half the work of 1.0; 3.0 runs with an old gear only; 4.0 and 5.0 never run."""
     old = "import gear\ngear.OLD\n"
     index = publish(
         tmp_path,
@@ -32,6 +32,7 @@ def laboratory(tmp_path: Path) -> Laboratory:
                     uploaded="2024-02-01T00:00:00Z",
                 ),
                 "4.0": Published(source="raise ImportError('hopeless')"),
+                "5.0": Published(source="raise ImportError('hopeless')"),
             },
             "gear": {
                 "1.0": Published(source="OLD = 1"),
@@ -56,8 +57,8 @@ def test_the_stack_that_does_half_the_work_is_found_to_be_faster(laboratory: Lab
 
 
 def test_older_dependencies_are_found_where_the_newest_do_not_run(laboratory: Laboratory) -> None:
-    done = laboratory.explore("speedy==3.0", "--stacks", "2", "--budget", "3s")
-    assert done.returncode == 0, done.stderr
+    done = laboratory.explore("speedy>=2,<4", "--stacks", "2", "--budget", "6s")
+    assert done.returncode in (0, 3, 6), done.stderr
     assert "speedy 3.0: gear 1.0" in done.stdout
     with open_database(laboratory.kb) as database:
         outcomes = [each.outcome for each in database.inspections()]
@@ -66,12 +67,12 @@ def test_older_dependencies_are_found_where_the_newest_do_not_run(laboratory: La
 
 def test_a_stack_that_never_runs_is_kept_as_knowledge_and_told(laboratory: Laboratory) -> None:
     done = laboratory.explore("speedy", "--stacks", "2", "--budget", "6s", "--fix", "gear")
-    assert done.returncode == 0, done.stderr
-    assert "speedy 4.0: import_failed: ImportError: hopeless" in done.stdout
+    assert done.returncode in (0, 3, 6), done.stderr
+    assert "speedy 5.0: import_failed: ImportError: hopeless" in done.stdout
 
 
 def test_where_nothing_runs_the_reason_is_told(laboratory: Laboratory) -> None:
-    done = laboratory.explore("speedy==4.0", "--stacks", "2", "--budget", "6s")
+    done = laboratory.explore("speedy>=4", "--stacks", "2", "--budget", "20s")
     assert done.returncode == 5
     assert "hopeless" in done.stderr
     assert "Traceback (most" not in done.stderr.splitlines()[0]
@@ -95,7 +96,7 @@ def test_a_killed_exploration_loses_nothing_and_goes_on(laboratory: Laboratory) 
         before = {each.id: each for each in database.inspections()}
     assert len(before) >= recorded
     again = laboratory.explore("speedy<3", "--stacks", "2", "--budget", "10s", "--json")
-    assert again.returncode in (0, 6), again.stderr
+    assert again.returncode in (0, 3, 6), again.stderr
     with open_database(laboratory.kb) as database:
         after = {each.id: each for each in database.inspections()}
         assert len(database.campaigns()) == 1
@@ -137,7 +138,10 @@ def _wait_for_inspections(
         (("speedy>=9",), 4, "speedy"),
         (("speedy==3.0", "gear>=3"), 4, "gear"),
         (("speedy>>1",), 2, "cannot read the requirement"),
-        (("speedy", "--vary", "torch"), 2, "cannot vary torch"),
+        (("speedy", "--vary", "torch"), 4, "no package named torch"),
+        (("speedy", "--fix", "speedy"), 2, "nothing is left to vary"),
+        (("speedy==2.0",), 3, "only one stack"),
+        (("speedy>=3", "speedy<2"), 4, "leave out"),
         (("speedy", "--budget", "soon"), 2, "cannot read the budget"),
         (("speedy", "--base", "3.99"), 2, "no interpreter"),
         (("speedy", "--pi", "nothing-like-this"), 2, "nothing-like-this"),

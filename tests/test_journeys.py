@@ -54,7 +54,7 @@ def test_a_lock_is_unknown_then_explored_then_advised(laboratory: Laboratory) ->
 
 
 def test_a_night_measures_just_what_is_new(laboratory: Laboratory) -> None:
-    own = ("--pi", "work.py", "--executor", "virtualenv", "--budget", "4s")
+    own = ("--pi", "work.py", "--executor", "virtualenv", "--budget", "45s")
     arguments = ("nightly", "speedy", *own)
     first = laboratory.run(*arguments)
     assert first.returncode == 0, first.stderr
@@ -83,8 +83,8 @@ def test_two_explorations_at_once_share_one_knowledge_base(laboratory: Laborator
     arguments = ("speedy", "--stacks", "2", "--budget", "8s", "--seed")
     with laboratory.exploring(*arguments, "1") as one, laboratory.exploring(*arguments, "2") as two:
         (_, one_err), (_, two_err) = one.communicate(), two.communicate()
-    assert one.returncode in (0, 6), one_err
-    assert two.returncode in (0, 6), two_err
+    assert one.returncode in (0, 3, 6), one_err
+    assert two.returncode in (0, 3, 6), two_err
     with open_database(laboratory.kb) as database:
         assert {each.seed for each in database.campaigns()} == {1, 2}
         spans = sorted((each.started_at, each.campaign_id) for each in database.inspections())

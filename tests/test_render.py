@@ -102,7 +102,7 @@ def report(contrasts: list[float], *, failed: bool = False) -> ExploreReport:
         untried=278,
         stopped="the budget is spent",
         interrupted=False,
-        engine_lost=False,
+        exit_code=0,
         knowledge_base="stackgen.db",
     )
 

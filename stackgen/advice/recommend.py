@@ -10,7 +10,7 @@ from packaging.utils import canonicalize_name
 
 from stackgen.advice.evidence import Evidence, admits, gather, target_of
 from stackgen.errors import EvidenceError
-from stackgen.measure import ALPHA, MARGIN, block_contrasts, effect
+from stackgen.measure import ALPHA, MARGIN, block_contrasts, count_failures, effect
 from stackgen.values import (
     Advice,
     CampaignId,
@@ -44,10 +44,11 @@ def advise(
     """Recommend the fastest versions for a lock.
 
     A stack is recommended if it is shown to be faster on at least one indicator and slower on
-    none, on the same base and with the same settings. Each of k comparisons (challengers times
-    indicators) is judged at alpha / k (Bonferroni), so that the chance to recommend any that is not
-    faster stays at alpha, and the interval of the chosen one holds although it was chosen. Whether
-    it is slower anywhere is judged at alpha itself: there, caution lies on the other side.
+    none, and never failed in a block, on the same base and with the same settings. Each of k
+    comparisons (challengers times indicators) is judged at alpha / k (Bonferroni), so that the
+    chance to recommend any that is not faster stays at alpha, and the interval of the chosen one
+    holds although it was chosen. Whether it is slower anywhere is judged at alpha itself: there,
+    caution lies on the other side.
 
     Raises:
         EvidenceError: nothing measured stands for this lock, or nothing was measured beside it.
@@ -94,8 +95,17 @@ def _judge(evidence: Evidence, *, margin: float, alpha: float) -> Judged:
 
 
 def _advice(lockfile: LockFile, evidence: Evidence, judged: Judged) -> Advice:
+    failing = {
+        stack
+        for stack in judged
+        if count_failures(evidence.inspections, stack=stack, calls=evidence.calls)
+    }
     faster = sorted(
-        (stack for stack, effects in judged.items() if _is_better(effects)),
+        (
+            stack
+            for stack, effects in judged.items()
+            if _is_better(effects) and stack not in failing
+        ),
         key=lambda stack: (-_score(judged[stack]), stack),
     )
     broken = {stack: _forbidden(lockfile, evidence, evidence.stacks[stack]) for stack in faster}
@@ -104,6 +114,8 @@ def _advice(lockfile: LockFile, evidence: Evidence, judged: Judged) -> Advice:
     if faster and broken[faster[0]]:
         lines = " and ".join(broken[faster[0]])
         caveats.append(f"something faster was measured, but {lines} forbids it")
+    if failing:
+        caveats.append(f"{len(failing)} measured stacks failed at times and are not considered")
     if best is not None:
         caveats += _unmeasured(lockfile, evidence.stacks[best])
     shown = best or max(judged, key=lambda stack: (_score(judged[stack]), stack))

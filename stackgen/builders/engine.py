@@ -1,6 +1,7 @@
 """The container engine: whether one answers, what it can do, and one-off runs in it."""
 
 import contextlib
+import re
 import shutil
 import socket
 from collections.abc import Iterator, Mapping, Sequence
@@ -200,7 +201,9 @@ def engine_words(error: BaseException) -> str:
     """Return what the engine itself said, without the client's wrapping."""
     if isinstance(error, docker_errors.APIError) and error.explanation:
         return str(error.explanation)
-    return str(error) or repr(error)
+    # The client wraps what the system said into the names of its own classes.
+    said = re.findall(r"\[Errno -?\d+\] ([^\"')]+)|(timed out)", str(error))
+    return "".join(said[-1]).lower() if said else str(error) or repr(error)
 
 
 def _knock(url: str) -> None:

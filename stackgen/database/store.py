@@ -203,6 +203,14 @@ class Database:
             self._rows(_INSPECTIONS, wanted),
         )
 
+    def last_block(self, campaign: CampaignId) -> int:
+        """Return the number of a campaign's latest block, whoever ran it; 0 before the first."""
+        found = self._rows(
+            "SELECT coalesce(max(block), 0) AS block FROM inspections WHERE campaign_id = :id",
+            {"id": campaign},
+        )
+        return int(found[0]["block"])
+
     def failures(self) -> tuple[Inspection, ...]:
         """Return the inspections that did not end well, oldest first."""
         return tuple(i for i in self.inspections() if i.outcome is not Outcome.OK)

@@ -10,7 +10,14 @@ from stackgen.measure.effects import (
     p_value,
     verdict,
 )
-from stackgen.measure.ranking import block_times, controls, decided, rank
+from stackgen.measure.ranking import (
+    block_times,
+    controls,
+    count_failures,
+    decided,
+    fewest_blocks,
+    rank,
+)
 
 __all__ = [
     "ALPHA",
@@ -22,8 +29,10 @@ __all__ = [
     "block_times",
     "calibration_plan",
     "controls",
+    "count_failures",
     "decided",
     "effect",
+    "fewest_blocks",
     "p_value",
     "plan_block",
     "rank",

@@ -6,14 +6,14 @@ with Yuen's trimmed t, because recorded contrasts have heavy tails; docs/adr/000
 """
 
 import math
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
 from stackgen.errors import EvidenceError
-from stackgen.values import Effect, IndicatorId, StackId, Verdict
+from stackgen.values import CampaignId, Effect, IndicatorId, StackId, Verdict
 
-Block = TypeVar("Block", bound=Hashable)
+Block = TypeVar("Block", int, tuple[CampaignId, int])
 
 LOOKS = (6, 10, 16, 26, 42, 60)
 """After how many blocks verdicts are looked at; each look spends ALPHA / len(LOOKS)."""
@@ -44,12 +44,12 @@ def block_contrasts(*, a_s: Mapping[Block, float], b_s: Mapping[Block, float]) -
         b_s: the same of stack B; blocks that only one of them has are left out.
 
     Returns:
-        log(b / a) per shared block, shape (n,), in the order of A's blocks; above 0, A was faster.
+        log(b / a) per shared block, shape (n,), in block order; above 0, A was faster.
 
     Raises:
         EvidenceError: no block holds both stacks.
     """
-    shared = [block for block in a_s if block in b_s]
+    shared = sorted(a_s.keys() & b_s.keys())
     if not shared:
         raise EvidenceError(
             "these stacks were never measured together",
@@ -111,13 +111,17 @@ def effect(
             stacks at once divides it by k.
 
     Returns:
-        An effect whose interval is infinite, and its verdict inconclusive, before the first look.
+        An effect of the contrasts up to the last look that they reach: whoever asks again and
+        again gets no more than LOOKS answers. Before the first look its interval is infinite and
+        its verdict inconclusive.
     """
-    if len(contrasts) < LOOKS[0]:
+    reached = [look for look in LOOKS if look <= len(contrasts)]
+    if reached:
+        contrasts = contrasts[: reached[-1]]
+        middle, low, high, detectable = _interval(contrasts, alpha / len(LOOKS))
+    else:
         middle = sorted(contrasts)[len(contrasts) // 2]
         low, high, detectable = 0.0, math.inf, math.inf
-    else:
-        middle, low, high, detectable = _interval(contrasts, alpha / len(LOOKS))
     return Effect(
         a=a,
         b=b,

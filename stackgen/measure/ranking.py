@@ -3,7 +3,7 @@
 import math
 from collections.abc import Iterable, Mapping, Sequence
 
-from stackgen.measure.effects import ALPHA, MARGIN, block_contrasts, effect, p_value
+from stackgen.measure.effects import ALPHA, LOOKS, MARGIN, block_contrasts, effect, p_value
 from stackgen.values import (
     CampaignId,
     Control,
@@ -11,6 +11,7 @@ from stackgen.values import (
     IndicatorCall,
     IndicatorId,
     Inspection,
+    Outcome,
     Ranked,
     Role,
     StackId,
@@ -28,21 +29,40 @@ def block_times(
 ) -> Times:
     """Return the fastest sample of each block, in seconds, in block order.
 
+    A block that holds the same thing twice is left out: it is two blocks under one number, as
+    when knowledge bases were merged that had gone on separately, and pairs nothing.
+
     Args:
         inspections: of any stacks, indicators and campaigns; only those in blocks count.
         indicator: which indicator.
         stack: which stack.
         twin: take the second run of the reference (the A/A control) instead of the first.
     """
-    found = {
-        (each.campaign_id, each.block): each.observation.best_s
+    found: dict[BlockKey, list[float]] = {}
+    for each in inspections:
+        if (
+            each.observation is not None
+            and each.block > 0
+            and (each.indicator_id, each.stack_id) == (indicator, stack)
+            and (each.role is Role.TWIN) is twin
+        ):
+            found.setdefault((each.campaign_id, each.block), []).append(each.observation.best_s)
+    return {block: times[0] for block, times in sorted(found.items()) if len(times) == 1}
+
+
+def count_failures(
+    inspections: Iterable[Inspection], *, stack: StackId, calls: Sequence[IndicatorCall]
+) -> int:
+    """Return how often a stack failed in blocks; a lost engine is nobody's failure."""
+    ids = {call.id for call in calls}
+    return sum(
+        each.block > 0
+        and each.stack_id == stack
+        and each.indicator_id in ids
+        and each.outcome is not Outcome.OK
+        and not each.outcome.is_infrastructure
         for each in inspections
-        if each.observation is not None
-        and each.block > 0
-        and (each.indicator_id, each.stack_id) == (indicator, stack)
-        and (each.role is Role.TWIN) is twin
-    }
-    return dict(sorted(found.items()))
+    )
 
 
 def controls(
@@ -89,12 +109,14 @@ def rank(
 ) -> tuple[Ranked, ...]:
     """Order the stacks, fastest first, by the geometric mean of their ratios over indicators.
 
-    A ranking of k stacks is k - 1 comparisons, so each may raise ALPHA / (k - 1) false alarms:
+    A ranking of k stacks on m indicators is (k - 1) m comparisons, each at ALPHA / ((k - 1) m):
     the chance that any stack is wrongly called faster stays at ALPHA (Bonferroni). ``best`` marks
-    every stack that the fastest is not shown to beat.
+    every stack that the fastest is not shown to beat. A stack that failed in a block, or lacks an
+    indicator, is neither: what is left of its runs is what survived. Such stacks come last.
     """
     others = [stack for stack in labels if stack != reference]
-    alpha = ALPHA / max(1, len(others))
+    alpha = ALPHA / max(1, len(others) * len(calls))
+    failures = {stack: count_failures(inspections, stack=stack, calls=calls) for stack in labels}
     rows = {
         stack: tuple(
             found
@@ -103,20 +125,26 @@ def rank(
         )
         for stack in others
     }
-    measured = {stack: effects for stack, effects in rows.items() if len(effects) == len(calls)}
-    scores = {stack: _score(effects) for stack, effects in measured.items()} | {reference: 0.0}
+    scores = {reference: 0.0} | {
+        stack: _score(effects)
+        for stack, effects in rows.items()
+        if len(effects) == len(calls) and not failures[stack]
+    }
     leader = max(scores, key=lambda stack: scores[stack])
-    ranked = [
+    order = sorted(scores, key=lambda stack: (-scores[stack], labels[stack]))
+    order += sorted(labels.keys() - scores.keys(), key=lambda stack: labels[stack])
+    return tuple(
         Ranked(
             stack_id=stack,
             label=labels[stack],
             effects=rows.get(stack, ()),
             is_reference=stack == reference,
-            best=stack == leader or not _beats(inspections, leader, stack, calls, margin, alpha),
+            best=stack in scores
+            and (stack == leader or not _beats(inspections, leader, stack, calls, margin, alpha)),
+            failures=failures[stack],
         )
-        for stack in sorted(scores, key=lambda stack: (-scores[stack], labels[stack]))
-    ]
-    return tuple(ranked)
+        for stack in order
+    )
 
 
 def _score(effects: Sequence[Effect]) -> float:
@@ -170,7 +198,25 @@ def _beats(
     return found.verdict is Verdict.FASTER
 
 
-def decided(ranking: Sequence[Ranked]) -> bool:
+def decided(ranking: Sequence[Ranked], calls: Sequence[IndicatorCall]) -> bool:
     """Return whether every comparison has its answer, so that more blocks would add nothing."""
-    effects = [each for row in ranking for each in row.effects]
-    return bool(effects) and all(each.verdict is not Verdict.INCONCLUSIVE for each in effects)
+    return all(
+        len(row.effects) == len(calls)
+        and all(each.verdict is not Verdict.INCONCLUSIVE for each in row.effects)
+        for row in ranking
+        if not row.is_reference and not row.failures
+    )
+
+
+def fewest_blocks(ranking: Sequence[Ranked], calls: Sequence[IndicatorCall]) -> int:
+    """Return the blocks of the comparison that has the fewest, 0 where one was never made."""
+    return min(
+        (
+            min((each.blocks for each in row.effects), default=0)
+            if len(row.effects) == len(calls)
+            else 0
+            for row in ranking
+            if not row.is_reference and not row.failures
+        ),
+        default=LOOKS[-1],
+    )

@@ -50,7 +50,7 @@ def trusted_campaigns(
     inspections: tuple[Inspection, ...],
     calls: tuple[IndicatorCall, ...],
 ) -> frozenset[CampaignId]:
-    """Return the campaigns whose controls hold: the others' effects do not feed advice."""
+    """Return the campaigns whose controls were judged and hold; no others feed advice."""
     by_campaign: dict[CampaignId, list[Inspection]] = {}
     for each in inspections:
         if each.block > 0:
@@ -68,8 +68,10 @@ def _holds(inspections: list[Inspection], calls: tuple[IndicatorCall, ...]) -> b
     used = {each.indicator_id for each in inspections}
     pure = [call for call in calls if call.id in used and call.indicator.name == CONTROL]
     own = [known[each] for each in used if each in known and known[each] not in pure]
-    return not any(
-        control.failed
+    judged = [
+        control
         for reference in references
         for control in controls(inspections, reference=reference, calls=own, pure=(pure or own)[0])
-    )
+        if control.p_value is not None
+    ]
+    return bool(judged) and not any(control.failed for control in judged)

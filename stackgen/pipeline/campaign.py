@@ -12,9 +12,17 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from stackgen.database import Database
-from stackgen.errors import MeasurementError
+from stackgen.errors import EngineError, MeasurementError, StackgenError
 from stackgen.executors import Executor
-from stackgen.measure import LOOKS, Design, calibration_plan, decided, plan_block, rank
+from stackgen.measure import (
+    LOOKS,
+    Design,
+    calibration_plan,
+    decided,
+    fewest_blocks,
+    plan_block,
+    rank,
+)
 from stackgen.pipeline.progress import Progress
 from stackgen.values import (
     Campaign,
@@ -31,6 +39,9 @@ from stackgen.values import (
 
 Clock = Callable[[], float]
 
+LASTING = (Outcome.OK, Outcome.UNSUPPORTED, Outcome.IMPORT_FAILED, Outcome.CRASHED)
+"""Outcomes of a trial that would be the same again."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stopped:
@@ -39,7 +50,7 @@ class Stopped:
     blocks: int
     why: str
     interrupted: bool = False
-    engine_lost: bool = False
+    error: StackgenError | None = None
 
 
 @dataclass(slots=True, kw_only=True)
@@ -83,16 +94,18 @@ class Runner:
     def trial(self, environment: Environment, call: IndicatorCall) -> Inspection:
         """Return how one calibration run of an indicator on a stack ended, now or before.
 
-        Infrastructure faults are tried again; a package's own faults never change.
+        A package's own faults never change; whatever the machine may have caused is tried again.
         """
         for past in self._past:
             same = (past.stack_id, past.indicator_id) == (environment.stack.id, call.id)
-            if same and past.role is Role.CALIBRATION and not past.outcome.is_infrastructure:
+            if same and past.role is Role.CALIBRATION and past.outcome in LASTING:
                 return past
         plan = calibration_plan(environment, call, campaign_id=self.campaign.id, limits=self.limits)
         with _alone(self.measuring_lock, self.progress):
             (inspection,) = self.executor.inspect([plan])
         self.record(inspection)
+        if inspection.outcome is Outcome.ENGINE_LOST:
+            raise _engine_lost(inspection)
         return inspection
 
     def calibrate(
@@ -102,6 +115,7 @@ class Runner:
 
         Raises:
             MeasurementError: an indicator does not run on the reference.
+            EngineError: the engine went away.
         """
         loops = {}
         for call in calls:
@@ -117,35 +131,51 @@ class Runner:
         return loops
 
     def measure(self, design: Design, labels: dict[StackId, str]) -> Stopped:
-        """Run blocks until every comparison is decided, the budget is spent, or Ctrl-C."""
-        block = max((each.block for each in self._past), default=0)
+        """Run blocks until every comparison is decided, the budget is spent, or Ctrl-C.
+
+        What stops it is returned, never raised: everything recorded until then can be reported.
+        """
+        if not design.challengers:
+            return self._stopped(
+                "only one stack runs here, and there is nothing to compare it with"
+            )
         longest = 0.0
         while True:
-            if block in LOOKS and decided(self.ranking(design, labels)):
-                return Stopped(blocks=block, why="every comparison is decided")
-            if block >= LOOKS[-1]:
-                return Stopped(blocks=block, why=f"{LOOKS[-1]} blocks are the most ever taken")
-            if self.left_s < longest or self.left_s <= 0:
-                return Stopped(blocks=block, why="the budget is spent")
-            start = self.clock()
+            ranking = self.ranking(design, labels)
+            if decided(ranking, design.calls):
+                return self._stopped("every comparison is decided")
+            if fewest_blocks(ranking, design.calls) >= LOOKS[-1]:
+                return self._stopped(f"{LOOKS[-1]} blocks are the most ever taken")
+            if self.left_s <= longest:
+                return self._stopped("the budget is spent")
             try:
-                lost = self._run_block(design, block + 1)
+                longest = max(longest, self._run_block(design))
             except KeyboardInterrupt:
-                return Stopped(blocks=block, why="interrupted", interrupted=True)
-            if lost:
-                return Stopped(blocks=block, why="the engine went away", engine_lost=True)
-            block += 1
-            longest = max(longest, self.clock() - start)
+                return self._stopped("you interrupted it", interrupted=True)
+            except StackgenError as error:
+                return self._stopped(error.what, error=error)
+
+    def _stopped(
+        self, why: str, *, interrupted: bool = False, error: StackgenError | None = None
+    ) -> Stopped:
+        blocks = max((each.block for each in self._past), default=0)
+        return Stopped(blocks=blocks, why=why, interrupted=interrupted, error=error)
 
     def ranking(self, design: Design, labels: dict[StackId, str]) -> tuple[Ranked, ...]:
         """Return the ranking that the evidence allows now."""
         reference = design.reference.stack.id
         return rank(self._past, labels=labels, reference=reference, calls=design.calls)
 
-    def _run_block(self, design: Design, block: int) -> bool:
-        """Run one block; return whether the engine went away in it."""
-        plans = plan_block(design, block)
+    def _run_block(self, design: Design) -> float:
+        """Run the next block; return how many seconds it took, waiting for others left out.
+
+        Raises:
+            EngineError: the engine went away.
+        """
         with _alone(self.measuring_lock, self.progress):
+            start = self.clock()
+            block = self.database.last_block(self.campaign.id) + 1
+            plans = plan_block(design, block)
             for done, inspection in enumerate(self.executor.inspect(plans), start=1):
                 self.record(inspection)
                 self.progress.doing(
@@ -154,8 +184,16 @@ class Runner:
                     total=len(plans),
                 )
                 if inspection.outcome is Outcome.ENGINE_LOST:
-                    return True
-        return False
+                    raise _engine_lost(inspection)
+            return self.clock() - start
+
+
+def _engine_lost(inspection: Inspection) -> EngineError:
+    return EngineError(
+        "the container engine went away",
+        why=telling_line(inspection.log),
+        fix="start it and run the same command again; everything measured is kept",
+    )
 
 
 @contextmanager

@@ -5,6 +5,7 @@ import os
 import shutil
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import psutil
@@ -32,7 +33,18 @@ def doctor(places: Places, environ: Mapping[str, str]) -> tuple[Check, ...]:
         lambda: _knowledge(places),
         _isolation,
     )
-    return tuple(check for look in looks for check in look())
+    return tuple(check for look in looks for check in _looked(look, places))
+
+
+def _looked(look: Callable[[], Iterator[Check]], places: Places) -> Iterator[Check]:
+    """Yield checks; a fix only where one is needed, and a full or locked disk as one, too."""
+    try:
+        for check in look():
+            yield replace(check, fix="" if check.fine else check.fix)
+    except OSError as error:
+        fix = f"make {places.cache} writable, or set STACKGEN_CACHE to another folder"
+        found = f"{places.cache}: {error.strerror or error}"
+        yield Check(name="Cache", fine=False, found=found, fix=fix, essential=True)
 
 
 def _python() -> Iterator[Check]:

@@ -1,7 +1,7 @@
 """From candidates to environments that run, with every failure kept as knowledge."""
 
 import shutil
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from itertools import islice
@@ -14,7 +14,7 @@ from stackgen.pipeline.places import Places
 from stackgen.pipeline.progress import Progress
 from stackgen.pipeline.selection import Candidate, Selection
 from stackgen.pipeline.workshop import Workshop
-from stackgen.resolve import newest_working
+from stackgen.resolve import Slice, newest_working
 from stackgen.values import (
     Artifact,
     ChosenStack,
@@ -26,6 +26,7 @@ from stackgen.values import (
     Lock,
     Outcome,
     Stack,
+    StackId,
 )
 
 UNPACKED = 3.5
@@ -36,6 +37,12 @@ BUILD_BYTES_S = 25e6
 
 BROKEN = (Outcome.IMPORT_FAILED, Outcome.CRASHED)
 """Outcomes that another completion of the same choice may not have."""
+ALIKE = 3
+"""After so many failures for the same reason, and nothing that works, no further one is tried."""
+
+
+class _SearchEndedError(Exception):
+    """A search for working versions met something that says nothing about versions."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,20 +67,32 @@ class Preparer:
     failures: list[FailedStack] = field(default_factory=list)
 
     def prepare(self, wanted: int, *, until: Callable[[int], bool]) -> Iterator[Ready]:
-        """Yield stacks that work, newest first.
+        """Yield stacks that work, newest first, each stack once.
 
         Args:
             wanted: yield no more than this; twice as many are tried at most.
             until: asked before each further stack with the number that work so far; True ends it.
         """
-        working = 0
-        for candidate in islice(self.selection.candidates(), 2 * wanted):
-            if working >= wanted or until(working):
+        given: set[StackId] = set()
+        for candidate in islice(self._distinct(given), 2 * wanted):
+            if len(given) >= wanted or until(len(given)) or self._hopeless(len(given)):
                 return
             found = self._ready(candidate)
-            if found is not None:
-                working += 1
+            if found is not None and found.chosen.stack_id not in given:
+                given.add(found.chosen.stack_id)
                 yield found
+
+    def _distinct(self, given: Container[StackId]) -> Iterator[Candidate]:
+        """Yield the candidates that are not the same stack as one that works already."""
+        return (each for each in self.selection.candidates() if self._stack(each).id not in given)
+
+    def _stack(self, candidate: Candidate) -> Stack:
+        facts = self.workshop.base.facts
+        return Stack(lock=candidate.lock, facts=facts, settings=candidate.settings)
+
+    def _hopeless(self, working: int) -> bool:
+        kinds = {(each.outcome, each.reason) for each in self.failures}
+        return not working and len(self.failures) >= ALIKE and len(kinds) == 1
 
     def _ready(self, candidate: Candidate) -> Ready | None:
         environment, ran = self._try(candidate)
@@ -85,12 +104,7 @@ class Preparer:
                 f"{candidate.label} with everything newest does not run "
                 f"({telling_line(ran.log)}); looking for versions that do."
             )
-            lock = newest_working(
-                self.selection.space,
-                choice,
-                candidate.lock,
-                lambda lock: self._works(candidate, lock),
-            )
+            lock = self._search(candidate, choice)
             if lock is not None:
                 again = self.selection.working(candidate, lock)
                 environment, ran = self._try(again)
@@ -101,15 +115,31 @@ class Preparer:
         )
         return None
 
-    def _works(self, candidate: Candidate, lock: Lock) -> bool:
-        _, ran = self._try(self.selection.working(candidate, lock))
-        return ran.observation is not None
+    def _search(self, candidate: Candidate, choice: Slice) -> Lock | None:
+        """Look for versions that run, as long as the budget lasts."""
+
+        def works(lock: Lock) -> bool:
+            if self.runner.left_s <= 0:
+                raise _SearchEndedError
+            _, ran = self._try(self.selection.working(candidate, lock))
+            if ran.observation is None and ran.outcome not in (*BROKEN, Outcome.UNSUPPORTED):
+                raise _SearchEndedError
+            return ran.observation is not None
+
+        try:
+            return newest_working(
+                self.selection.space,
+                choice,
+                candidate.lock,
+                works,
+                preferred=self.selection.preferred,
+            )
+        except _SearchEndedError:
+            return None
 
     def _try(self, candidate: Candidate) -> tuple[Environment | None, Inspection]:
         """Build a candidate and run the indicator on it once; any failure is recorded."""
-        stack = Stack(
-            lock=candidate.lock, facts=self.workshop.base.facts, settings=candidate.settings
-        )
+        stack = self._stack(candidate)
         self.runner.database.add_stack(stack)
         started = datetime.now(timezone.utc).isoformat(timespec="seconds")
         try:
@@ -118,9 +148,8 @@ class Preparer:
             raise  # nothing of this stack's: the next one would meet the same
         except (IndexUnavailableError, HashMismatchError, BuildError) as error:
             outcome = _outcome(error)
-            record = failed(
-                stack.id, self.runner, self.call, outcome, started_at=started, log=str(error)
-            )
+            log = f"{error.what}: {error.why}"
+            record = failed(stack.id, self.runner, self.call, outcome, started_at=started, log=log)
             self.runner.record(record)
             return None, record
         self.progress.doing(f"trying {candidate.label}")

@@ -1,7 +1,8 @@
 """Explore: requirements in, a measured ranking out."""
 
 import time
-from collections.abc import Callable, Mapping
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from itertools import islice
@@ -9,9 +10,17 @@ from itertools import islice
 from stackgen import __version__
 from stackgen.artifacts.wheels import WheelStore
 from stackgen.database import Database, open_database
-from stackgen.errors import BuildError
+from stackgen.errors import (
+    BuildError,
+    EngineError,
+    EvidenceError,
+    IndexUnavailableError,
+    MeasurementError,
+    StackgenError,
+    StorageError,
+)
 from stackgen.index import PackageIndex, load_config
-from stackgen.measure import Design, controls
+from stackgen.measure import Design, controls, rank
 from stackgen.pipeline.campaign import Runner, Stopped
 from stackgen.pipeline.environments import Preparer, Ready, estimate, refuse_without_room
 from stackgen.pipeline.measures import indicator_calls, limits
@@ -22,13 +31,18 @@ from stackgen.pipeline.selection import Selection, select
 from stackgen.pipeline.workshop import Workshop, open_workshop
 from stackgen.values import (
     Campaign,
+    Control,
     ExplorePlan,
     ExploreReport,
     IndicatorCall,
+    Outcome,
     Place,
+    Ranked,
     StackId,
+    content_id,
 )
 
+INTERRUPTED = 130
 BUILD_SHARE = 0.6
 """Once two stacks work, no further one is built when this share of the budget is spent."""
 
@@ -45,6 +59,8 @@ class _Work:
     workshop: Workshop
     selection: Selection
     plan: ExplorePlan
+    calls: tuple[IndicatorCall, ...]
+    control: IndicatorCall
     start: float
 
 
@@ -67,10 +83,14 @@ def explore(
         offline=given.offline,
     )
     with (
-        open_workshop(options.executor, options.base, places, progress) as workshop,
+        open_workshop(
+            options.executor, options.base, places, progress, make=not options.dry_run
+        ) as workshop,
         PackageIndex(config, places.cache) as index,
     ):
         selection = select(index, options, workshop.base.target, progress)
+        packages = frozenset(selection.space.packages)
+        calls, control = indicator_calls(options, selection.varied, packages)
         store = WheelStore(places.cache)
         work = _Work(
             options=options,
@@ -81,10 +101,13 @@ def explore(
             workshop=workshop,
             selection=selection,
             plan=_plan(options, workshop, selection, index, store, places),
+            calls=calls,
+            control=control,
             start=start,
         )
         if options.dry_run:
             return work.plan
+        _refuse_one_stack(work.plan)
         refuse_without_room(work.plan.estimate, places)
         with open_database(places.knowledge) as database:
             return _explore(work, database)
@@ -118,8 +141,17 @@ def _plan(
     )
 
 
+def _refuse_one_stack(plan: ExplorePlan) -> None:
+    if len(plan.chosen) < 2:
+        raise EvidenceError(
+            "there is only one stack, and nothing to compare it with",
+            why=f"{' and '.join(plan.varied)} can be chosen in one way only",
+            fix="ask for a wider range, vary another package with --vary, or give --patches",
+        )
+
+
 def _explore(work: _Work, database: Database) -> ExploreReport:
-    calls, control = indicator_calls(work.options, work.selection.varied)
+    calls, control = work.calls, work.control
     runner = _runner(work, database)
     for call in (*calls, control):
         database.add_indicator(call)
@@ -134,23 +166,36 @@ def _explore(work: _Work, database: Database) -> ExploreReport:
         progress=work.progress,
     )
     ready: list[Ready] = []
-    stopped, design = Stopped(blocks=0, why="interrupted", interrupted=True), None
+    stopped = Stopped(blocks=0, why="you interrupted it", interrupted=True)
     try:
-        for each in preparer.prepare(work.options.stacks, until=_enough(work, runner)):
-            ready.append(each)  # noqa: PERF402 # Ctrl-C must not lose those that are ready
+        _prepare(work, preparer, runner, ready)
         if not ready:
             raise _nothing_runs(preparer)
         design = _design(work, runner, ready, calls, control)
         stopped = runner.measure(design, _labels(ready))
     except KeyboardInterrupt:
         work.progress.note("Interrupted; everything measured so far is kept.")
-    return _report(work, runner, preparer, ready, design, calls, control, stopped)
+    if stopped.error is not None:
+        work.progress.note(f"error: {stopped.error}")
+    return _report(work, runner, preparer, ready, calls, control, stopped)
+
+
+def _prepare(work: _Work, preparer: Preparer, runner: Runner, ready: list[Ready]) -> None:
+    """Fill ``ready``; a full disk or a lost engine ends it, and those that are ready go on."""
+    try:
+        for each in preparer.prepare(work.options.stacks, until=_enough(work, runner)):
+            ready.append(each)  # noqa: PERF402 # Ctrl-C must not lose those that are ready
+    except (StorageError, EngineError) as error:
+        if len(ready) < 2:
+            raise
+        work.progress.note(f"No further stacks: {error.what} ({error.why})")
 
 
 def _runner(work: _Work, database: Database) -> Runner:
+    base = work.workshop.base
     campaign = Campaign(
         kind=work.options.kind,
-        request=work.options.request + work.workshop.base.facts.python_build,
+        request=work.options.request(base.kind.value, base.facts, where=_where(work)),
         seed=work.options.seed,
         machine_id=work.workshop.machine.id,
         stackgen_version=__version__,
@@ -171,7 +216,7 @@ def _runner(work: _Work, database: Database) -> Runner:
 def _enough(work: _Work, runner: Runner) -> Callable[[int], bool]:
     """Return what ends building early: measuring needs its share of the budget."""
     share = (1 - BUILD_SHARE) * work.options.budget_s
-    return lambda working: working >= 2 and runner.left_s < share
+    return lambda working: runner.left_s < (share if working >= 2 else 0)
 
 
 def _tell_estimate(work: _Work) -> None:
@@ -184,13 +229,23 @@ def _tell_estimate(work: _Work) -> None:
         )
 
 
-def _nothing_runs(preparer: Preparer) -> BuildError:
-    first = preparer.failures[0] if preparer.failures else None
-    return BuildError(
-        "none of the stacks that were tried runs",
-        why=f"{first.label}: {first.outcome.value}: {first.reason}" if first else "none was tried",
-        fix="see stackgen kb failures, or name older versions",
-    )
+def _nothing_runs(preparer: Preparer) -> StackgenError:
+    """Explain that no stack works, by what most of them ended with."""
+    what = "none of the stacks that were tried runs"
+    if not preparer.failures:
+        fix = "give more time with --budget; what was built and downloaded is kept"
+        return BuildError(what, why="the budget was spent before one was ready", fix=fix)
+    outcomes = Counter(each.outcome for each in preparer.failures)
+    common = outcomes.most_common(1)[0][0]
+    first = next(each for each in preparer.failures if each.outcome is common)
+    why = f"{first.label}: {first.outcome.value}: {first.reason}"
+    if common is Outcome.DOWNLOAD_FAILED:
+        fix = "look at the network with stackgen doctor, then run the same command again"
+        return IndexUnavailableError(what, why=why, fix=fix)
+    if common in (Outcome.INVALID_OUTPUT, Outcome.TIMEOUT, Outcome.UNSUPPORTED, Outcome.CRASHED):
+        fix = "run the indicator by hand (stackgen pis shows its path), or choose another with --pi"
+        return MeasurementError(what, why=why, fix=fix)
+    return BuildError(what, why=why, fix="see stackgen kb failures, or name older versions")
 
 
 def _design(
@@ -222,17 +277,17 @@ def _report(
     runner: Runner,
     preparer: Preparer,
     ready: list[Ready],
-    design: Design | None,
     calls: tuple[IndicatorCall, ...],
     control: IndicatorCall,
     stopped: Stopped,
 ) -> ExploreReport:
-    ranking = runner.ranking(design, _labels(ready)) if design else ()
-    checked = (
-        controls(runner.inspections, reference=design.reference.stack.id, calls=calls, pure=control)
-        if design
-        else ()
-    )
+    seen = runner.inspections
+    ranking: tuple[Ranked, ...] = ()
+    checked: tuple[Control, ...] = ()
+    if ready:
+        reference = ready[0].chosen.stack_id
+        ranking = rank(seen, labels=_labels(ready), reference=reference, calls=calls)
+        checked = controls(seen, reference=reference, calls=calls, pure=control)
     return ExploreReport(
         plan=work.plan,
         stacks=tuple(each.chosen for each in ready),
@@ -246,6 +301,24 @@ def _report(
         untried=max(0, work.plan.choices - len(ready) - len(preparer.failures)),
         stopped=stopped.why,
         interrupted=stopped.interrupted,
-        engine_lost=stopped.engine_lost,
+        exit_code=_exit_code(stopped, ranking, checked),
         knowledge_base=str(work.places.knowledge),
     )
+
+
+def _exit_code(stopped: Stopped, ranking: Sequence[Ranked], checked: Sequence[Control]) -> int:
+    """Return the exit code that tells a script how far to trust the report."""
+    if stopped.interrupted:
+        return INTERRUPTED
+    if stopped.error is not None:
+        return stopped.error.exit_code
+    if any(control.failed for control in checked):
+        return MeasurementError.exit_code
+    answered = any(effect.low > 0 for row in ranking for effect in row.effects)
+    return 0 if answered else EvidenceError.exit_code
+
+
+def _where(work: _Work) -> str:
+    """Return what tells this knowledge base from others, so that merged ones never share blocks."""
+    host = dict(work.workshop.machine.circumstances).get("host", "")
+    return content_id("knowledge base", [host, str(work.places.knowledge)])

@@ -1,5 +1,6 @@
 """Looks into the knowledge base, for ``stackgen kb``."""
 
+from collections.abc import Mapping
 from pathlib import Path
 
 from stackgen.database import KnowledgeStats, QueryResult, named_queries, open_database
@@ -37,10 +38,10 @@ def query_names() -> tuple[tuple[str, str], ...]:
     return tuple((each.name, each.purpose) for each in named_queries())
 
 
-def query(places: Places, name: str) -> QueryResult:
+def query(places: Places, name: str, parameters: Mapping[str, str]) -> QueryResult:
     """Return the answer of a named query."""
     with open_database(places.knowledge) as database:
-        return database.run_named(name)
+        return database.run_named(name, parameters)
 
 
 def merge(places: Places, other: Path) -> int:

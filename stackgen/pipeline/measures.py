@@ -22,16 +22,21 @@ def shipped_indicators() -> tuple[Indicator, ...]:
 
 
 def indicator_calls(
-    options: ExploreOptions, varied: tuple[str, ...]
+    options: ExploreOptions, varied: tuple[str, ...], packages: frozenset[str]
 ) -> tuple[tuple[IndicatorCall, ...], IndicatorCall]:
     """Return the calls that the user wants to know, and the control.
+
+    Args:
+        options: what was asked for.
+        varied: the packages that vary; they decide what a bare name means.
+        packages: everything that stacks may contain.
 
     A bare name (``matmul``) means that of the framework which is varied.
 
     Raises:
         UsageError: there is no such indicator or parameter, or a value is not allowed.
     """
-    component = component_of(varied)
+    component = component_of(varied, packages)
     if component == "python" and not options.indicators:
         raise UsageError(
             "there is no indicator for these packages",
@@ -41,21 +46,29 @@ def indicator_calls(
     wanted = options.indicators or (DEFAULT,)
     own = {Path(each).stem: Path(each) for each in wanted if each.endswith(".py")}
     known = load_indicators(folder("pis"), own.values())
+    here = {"torch" if each == "torch" else "tensorflow" for each in packages & set(FRAMEWORKS)}
+    here |= packages & {"numpy"}
     threads = limits(options.threads).threads
     calls = []
     for name in wanted:
         indicator = find(known, Path(name).stem if name.endswith(".py") else name, component)
+        if indicator.component in {"tensorflow", "torch", "numpy"} - here:
+            raise UsageError(
+                f"{indicator.name} cannot run in these stacks",
+                why=f"none of them contains {indicator.component}",
+                fix=f'ask for it as well: stackgen explore ... "{indicator.component}"',
+            )
         calls.append(bind(indicator, _given(indicator, options, threads)))
     control = find(known, CONTROL)
     return tuple(calls), bind(control, _threads_of(control, threads))
 
 
-def component_of(varied: tuple[str, ...]) -> str:
-    """Return whose speed is in question: that of the varied framework, or else of numpy."""
-    for name in varied:
+def component_of(varied: tuple[str, ...], packages: frozenset[str]) -> str:
+    """Return whose speed is in question: the varied framework's, any framework's, or numpy's."""
+    for name in (*varied, *sorted(packages)):
         if name in FRAMEWORKS:
             return "torch" if name == "torch" else "tensorflow"
-    return "numpy" if "numpy" in varied else "python"
+    return "numpy" if "numpy" in packages else "python"
 
 
 def limits(threads: int) -> Limits:

@@ -1,24 +1,27 @@
 """Nightly: what was released since last time, measured against the best known stack."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 from typing import Any
 
 from packaging.utils import canonicalize_name
 
 from stackgen.database import Database, open_database
+from stackgen.errors import BuildError, EngineError, MeasurementError, ResolutionError
 from stackgen.executors.machine import this_machine
 from stackgen.index import PackageIndex, load_config
-from stackgen.measure import rank
+from stackgen.measure import LOOKS, rank
 from stackgen.pipeline.advise import trusted_campaigns
 from stackgen.pipeline.explore import explore
 from stackgen.pipeline.measures import CONTROL
 from stackgen.pipeline.options import ExecutorChoice, ExploreOptions
 from stackgen.pipeline.places import Places
-from stackgen.pipeline.progress import Progress
+from stackgen.pipeline.progress import Progress, Silent
+from stackgen.pipeline.workshop import open_workshop
 from stackgen.resolve import parse_requirement, parsed_version
 from stackgen.values import (
+    BaseFacts,
     ExploreReport,
     Inspection,
     Lock,
@@ -27,6 +30,9 @@ from stackgen.values import (
     StackId,
     Verdict,
 )
+
+FINDINGS = 7
+"""The exit code of a night that found something."""
 
 
 def nightly(
@@ -59,28 +65,88 @@ def nightly(
     )
     wanted = [str(canonicalize_name(name)) for name in names]
     new = {name: _unseen(name, places, environ) for name in wanted}
-    explored: list[ExploreReport] = []
-    findings: list[str] = []
+    night = _Night(options=options, places=places, environ=environ, progress=progress)
     for name, versions in new.items():
         for version in versions or ():
-            progress.note(f"New: {name} {version}")
-            asked = replace(options, **_question(name, version, places))
-            report = _explored(asked, places, environ, progress)
-            explored.append(report)
-            findings += _confirmed(report, asked, places, environ, progress)
-            if not report.interrupted and not report.engine_lost:
-                _mark_seen(name, (version,), places)
+            if night.exit_code is None:
+                night.look_at(name, version)
     return NightlyReport(
         new=tuple((name, versions or ()) for name, versions in new.items()),
-        explored=tuple(explored),
-        findings=tuple(findings),
+        explored=tuple(night.explored),
+        findings=tuple(night.findings),
+        cannot_run=tuple(night.cannot_run),
         first_night=any(versions is None for versions in new.values()),
+        exit_code=night.exit_code or (FINDINGS if night.findings else 0),
     )
 
 
-def _question(name: str, version: str, places: Places) -> Mapping[str, Any]:
+@dataclass(slots=True, kw_only=True)
+class _Night:
+    """What one night has done so far.
+
+    exit_code: set once the night must end: it was interrupted, or the engine went away.
+    """
+
+    options: ExploreOptions
+    places: Places
+    environ: Mapping[str, str]
+    progress: Progress
+    explored: list[ExploreReport] = field(default_factory=list)
+    findings: list[str] = field(default_factory=list)
+    cannot_run: list[str] = field(default_factory=list)
+    exit_code: int | None = None
+
+    def look_at(self, name: str, version: str) -> None:
+        """Explore one release, and once more what differs; it is seen when that is done."""
+        self.progress.note(f"New: {name} {version}")
+        try:
+            question = _question(name, version, self.options, self.places)
+            first = self._explore(replace(self.options, **question))
+            if first is None:
+                return
+            self.explored.append(first)
+            found = _differences(first)
+            if found:
+                self.progress.note("A difference: measuring it a second time, independently.")
+                again = replace(self.options, **question, seed=self.options.seed + 1)
+                second = self._explore(again)
+                if second is None:
+                    return
+                self.findings += [
+                    text for key, text in found.items() if key in _differences(second)
+                ]
+        except EngineError:
+            raise
+        except (ResolutionError, BuildError, MeasurementError) as error:
+            self.cannot_run.append(f"{name} {version}: {error.what}: {error.why}")
+            _mark_seen(name, (version,), self.places)
+            return
+        if _answered(first):
+            _mark_seen(name, (version,), self.places)
+
+    def _explore(self, options: ExploreOptions) -> ExploreReport | None:
+        report = explore(options, self.places, self.environ, self.progress)
+        assert isinstance(report, ExploreReport)  # noqa: S101 # only a dry run gives a plan
+        if report.interrupted or report.exit_code == EngineError.exit_code:
+            self.exit_code = report.exit_code
+            return None
+        return report
+
+
+def _answered(report: ExploreReport) -> bool:
+    """Return whether a release was compared, or is known not to run."""
+    return bool(report.failed) or any(
+        each.blocks >= LOOKS[0] for row in report.ranking for each in row.effects
+    )
+
+
+def _question(
+    name: str, version: str, options: ExploreOptions, places: Places
+) -> Mapping[str, Any]:
     """Return what to explore: a release beside the best known stack, or beside its predecessor."""
-    best = _best_known(name, version, places)
+    with open_workshop(options.executor, options.base, places, Silent()) as workshop:
+        facts = workshop.base.facts
+    best = _best_known(name, version, facts, places)
     if best is not None:
         return {"requirements": (parse_requirement(f"{name}=={version}"),), "reference": best}
     with open_database(places.knowledge) as database:
@@ -116,8 +182,8 @@ def _mark_seen(name: str, versions: Sequence[str], places: Places) -> None:
         database.add_seen(name, versions, _now())
 
 
-def _best_known(name: str, version: str, places: Places) -> Lock | None:
-    """Return the fastest stack of a package that this machine has measured, or None.
+def _best_known(name: str, version: str, facts: BaseFacts, places: Places) -> Lock | None:
+    """Return the fastest stack of a package that this machine has measured on a base, or None.
 
     It is the leader of the latest campaign on this machine whose controls hold; a reference stays
     the best unless another stack is shown to be faster.
@@ -131,9 +197,9 @@ def _best_known(name: str, version: str, places: Places) -> Lock | None:
             own = [each for each in inspections if each.campaign_id == campaign.id]
             leader = _leader(database, own) if campaign.id in trusted else None
             if leader is not None:
-                lock = database.stack(leader).lock
-                if lock.versions.get(name, version) != version:
-                    return lock
+                stack = database.stack(leader)
+                if stack.facts == facts and stack.lock.versions.get(name, version) != version:
+                    return stack.lock
     return None
 
 
@@ -145,34 +211,11 @@ def _leader(database: Database, inspections: Sequence[Inspection]) -> StackId | 
         return None
     labels = {each.stack_id: each.stack_id for each in inspections if each.block > 0}
     for row in rank(inspections, labels=dict(labels), reference=reference, calls=calls):
-        if row.is_reference or any(each.verdict is Verdict.FASTER for each in row.effects):
+        verdicts = {each.verdict for each in row.effects}
+        faster = Verdict.FASTER in verdicts and Verdict.SLOWER not in verdicts
+        if row.is_reference or (row.best and faster):
             return row.stack_id
     return reference
-
-
-def _explored(
-    options: ExploreOptions, places: Places, environ: Mapping[str, str], progress: Progress
-) -> ExploreReport:
-    report = explore(options, places, environ, progress)
-    assert isinstance(report, ExploreReport)  # noqa: S101 # only a dry run gives a plan
-    return report
-
-
-def _confirmed(
-    report: ExploreReport,
-    options: ExploreOptions,
-    places: Places,
-    environ: Mapping[str, str],
-    progress: Progress,
-) -> list[str]:
-    """Return the differences that a second campaign, in blocks of its own, shows as well."""
-    first = _differences(report)
-    if not first:
-        return []
-    progress.note("A difference: measuring it a second time, independently.")
-    again = replace(options, seed=options.seed + 1)
-    second = _differences(_explored(again, places, environ, progress))
-    return [text for key, text in first.items() if key in second]
 
 
 def _differences(report: ExploreReport) -> dict[tuple[StackId, Verdict], str]:
@@ -183,6 +226,7 @@ def _differences(report: ExploreReport) -> dict[tuple[StackId, Verdict], str]:
         (row.stack_id, effect.verdict): f"{row.label} is {effect.verdict.value} than {reference}: "
         f"{effect.ratio:.3f} times as fast ({effect.low:.3f} to {effect.high:.3f})"
         for row in report.ranking
+        if not row.failures
         for effect in row.effects
         if effect.verdict in (Verdict.FASTER, Verdict.SLOWER)
     }

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from packaging.requirements import Requirement
 
-from stackgen.values import Lock, content_id
+from stackgen.values import BaseFacts, Lock, content_id
 
 
 class ExecutorChoice(str, Enum):
@@ -67,13 +67,20 @@ class ExploreOptions:
     dry_run: bool = False
     index: IndexOptions = field(default_factory=IndexOptions)
 
-    @property
-    def request(self) -> str:
-        """Return canonical JSON of what makes two runs the same campaign.
+    def request(self, executor: str, facts: BaseFacts, *, where: str) -> str:
+        """Return canonical JSON of what makes two runs on a machine the same campaign.
+
+        Args:
+            executor: where stacks run.
+            facts: of the base that they are installed on.
+            where: identity of the knowledge base: two of them never number the same blocks.
 
         How much is measured (stacks, budget) is no part of it: a rerun with more goes on.
         """
         asked = {
+            "executor": executor,
+            "where": where,
+            "base": facts.content,
             "requirements": sorted(str(each) for each in self.requirements),
             "vary": sorted(self.vary),
             "fixed": sorted(self.fixed),

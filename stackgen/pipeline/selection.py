@@ -15,7 +15,7 @@ from stackgen.pipeline.options import ExploreOptions
 from stackgen.pipeline.progress import Progress
 from stackgen.pipeline.resolution import read_universe, resolve
 from stackgen.resolve import Policy, Slice, Space, newest_first, parse_requirement
-from stackgen.values import Lock, LockedPackage, LockFile, Target
+from stackgen.values import Lock, LockedPackage, LockFile, LockId, Target
 
 FRAMEWORKS = ("tensorflow", "tensorflow-cpu", "intel-tensorflow", "torch")
 Settings = tuple[tuple[str, str], ...]
@@ -52,9 +52,21 @@ class Selection:
     reference_name: str = "your lock"
 
     def candidates(self) -> Iterator[Candidate]:
-        """Yield every candidate, first of all to be measured; the reference comes first."""
+        """Yield every candidate, first of all to be measured; the reference comes first.
+
+        A given lock is the reference as it stands, without settings; then with each of them.
+        What comes twice (the user's own lock among the choices) is yielded once.
+        """
+        given: set[tuple[LockId, Settings]] = set()
+        for each in self._every():
+            if (each.lock.id, each.settings) not in given:
+                given.add((each.lock.id, each.settings))
+                yield each
+
+    def _every(self) -> Iterator[Candidate]:
         if self.reference is not None:
-            yield self._candidate(self.reference, "lock", self.settings[0], None)
+            for settings in dict.fromkeys(((), *self.settings)):
+                yield self._candidate(self.reference, "lock", settings, None)
         for choice in self.choices:
             lock = self.space.complete(choice, preferred=self.preferred)
             if lock is not None:
@@ -92,14 +104,30 @@ def select(
     """
     policy = Policy(prereleases=options.prereleases)
     if options.lock is None:
-        space = resolve(index, options.requirements, target, policy=policy, progress=progress)
+        roots = _with_varied(options)
+        space = resolve(index, roots, target, policy=policy, progress=progress)
         return _selection(space, options, options.reference, {})
     lockfile = read_lock_file(options.lock)
     packages = in_target(lockfile, target)
     reference = _as_it_stands(index, packages, target, progress)
-    roots = _around(index, options, packages, target, policy, progress)
+    roots, pinned = _around(index, options, packages, target, policy, progress)
+    # What stays pinned stays the same file, too: another build of it would be another package.
+    policy = Policy(prereleases=options.prereleases, hashes=_hashes(pinned))
     space = resolve(index, roots, target, policy=policy, progress=progress)
     return _selection(space, options, reference, reference.versions)
+
+
+def _with_varied(options: ExploreOptions) -> tuple[Requirement, ...]:
+    """Return the requirements, and what varies besides: --vary, and NumPy beside a framework.
+
+    PyTorch runs without NumPy, but hardly any program that uses it does.
+    """
+    named = {str(canonicalize_name(each.name)) for each in options.requirements}
+    wanted = [str(canonicalize_name(each)) for each in options.vary]
+    wanted += ["numpy"] if named & set(FRAMEWORKS) else []
+    fixed = {str(canonicalize_name(each)) for each in options.fixed}
+    added = dict.fromkeys(name for name in wanted if name not in named | fixed)
+    return (*options.requirements, *(parse_requirement(name) for name in added))
 
 
 def read_lock_file(path: Path) -> LockFile:
@@ -133,6 +161,12 @@ def _selection(
     space: Space, options: ExploreOptions, reference: Lock | None, preferred: Mapping[str, str]
 ) -> Selection:
     varied = _varied(space, options, preferred)
+    if not varied:
+        raise UsageError(
+            "nothing is left to vary",
+            why="what was asked for is held by --fix, or does not apply to this Python",
+            fix="take away a --fix, or name another package",
+        )
     return Selection(
         space=space,
         varied=varied,
@@ -149,14 +183,7 @@ def _varied(space: Space, options: ExploreOptions, locked: Mapping[str, str]) ->
     named = [str(canonicalize_name(each.name)) for each in options.requirements]
     if not named:
         named = [name for name in FRAMEWORKS if name in locked]
-    added = [canonicalize_name(each) for each in options.vary]
-    for name in added:
-        if name not in space.packages:
-            raise UsageError(
-                f"cannot vary {name}",
-                why="no stack of these requirements contains it",
-                fix=f'ask for it as well: stackgen explore ... "{name}"',
-            )
+    added = [str(canonicalize_name(each)) for each in options.vary]
     fixed = {canonicalize_name(each) for each in options.fixed}
     wanted = dict.fromkeys([*named, *added, "numpy"])
     return tuple(name for name in wanted if name in space.packages and name not in fixed)
@@ -173,12 +200,15 @@ def _as_it_stands(
     index: PackageIndex, packages: Sequence[LockedPackage], target: Target, progress: Progress
 ) -> Lock:
     """Return a user's lock with its artifacts for the target, hashes honoured."""
-    hashes = tuple((each.name, frozenset(each.hashes)) for each in packages if each.hashes)
-    policy = Policy(prereleases=True, hashes=hashes)
+    policy = Policy(prereleases=True, hashes=_hashes(packages))
     pins = [parse_requirement(_pinned(each)) for each in packages]
     lock = resolve(index, pins, target, policy=policy, progress=progress).newest()
     assert lock is not None  # noqa: S101 # resolve refuses an empty space
     return lock
+
+
+def _hashes(packages: Sequence[LockedPackage]) -> tuple[tuple[str, frozenset[str]], ...]:
+    return tuple((each.name, frozenset(each.hashes)) for each in packages if each.hashes)
 
 
 def _around(
@@ -188,16 +218,16 @@ def _around(
     target: Target,
     policy: Policy,
     progress: Progress,
-) -> tuple[Requirement, ...]:
-    """Return requirements that vary a part of a lock: the rest of it stays pinned.
+) -> tuple[tuple[Requirement, ...], tuple[LockedPackage, ...]]:
+    """Return requirements that vary a part of a lock, and the rest of it, which stays pinned.
 
     What the varied packages themselves depend on is left to them, so that a newer framework can
     bring its own; a completion still prefers the locked versions.
     """
     locked = {each.name for each in packages}
     given = {canonicalize_name(each.name) for each in options.requirements}
-    own = [name for name in FRAMEWORKS if name in locked] or sorted({"numpy"} & locked)
     fixed = {canonicalize_name(each) for each in options.fixed}
+    own = [name for name in (*FRAMEWORKS, "numpy") if name in locked - fixed][:1]
     wanted = ([] if given else own) + [canonicalize_name(each) for each in options.vary]
     added = [name for name in dict.fromkeys(wanted) if name not in given | fixed]
     roots = [*options.requirements, *(parse_requirement(name) for name in added)]
@@ -209,8 +239,8 @@ def _around(
         )
     universe = read_universe(index, roots, target, policy=policy, progress=progress)
     free = set(universe.releases)
-    pinned = [each for each in packages if each.name not in free or each.name in fixed]
-    return (*roots, *(parse_requirement(_pinned(each)) for each in pinned))
+    pinned = tuple(each for each in packages if each.name not in free or each.name in fixed)
+    return (*roots, *(parse_requirement(_pinned(each)) for each in pinned)), pinned
 
 
 def _pinned(package: LockedPackage) -> str:

@@ -14,7 +14,7 @@ from stackgen.builders.engine import Engine, connect
 from stackgen.builders.images import ImageBuilder
 from stackgen.builders.interpreters import find_interpreters, probe
 from stackgen.builders.virtualenvs import VirtualenvBuilder
-from stackgen.errors import EngineError, UsageError
+from stackgen.errors import BuildError, EngineError, UsageError
 from stackgen.executors import Executor
 from stackgen.executors.docker import DockerExecutor
 from stackgen.executors.machine import this_machine
@@ -53,9 +53,16 @@ class Workshop:
 
 @contextmanager
 def open_workshop(
-    choice: ExecutorChoice, base: str, places: Places, progress: Progress
+    choice: ExecutorChoice, base: str, places: Places, progress: Progress, *, make: bool = True
 ) -> Iterator[Workshop]:
     """Open the workshop that was asked for; ``auto`` takes images wherever they can be had.
+
+    Args:
+        choice: where stacks shall run.
+        base: name of a base, an image, an interpreter, or "".
+        places: where things are kept.
+        progress: who is told.
+        make: whether a base may be made now; without it, a plan is made for our interpreter.
 
     Raises:
         EngineError: docker was asked for, and no engine answers or no base can be made.
@@ -76,29 +83,54 @@ def open_workshop(
         yield _virtualenvs(_interpreter(base), machine, places)
         return
     try:
-        yield _choose_with_engine(engine, choice, base, machine, places, progress)
+        found = _with_engine(engine, choice, base, machine, places, progress, make=make)
+        yield found or _virtualenvs(_interpreter(""), machine, places)
     finally:
         engine.close()
 
 
-def _choose_with_engine(
+def _with_engine(
     engine: Engine,
     choice: ExecutorChoice,
     base: str,
     machine: Machine,
     places: Places,
     progress: Progress,
-) -> Workshop:
+    *,
+    make: bool,
+) -> Workshop | None:
+    """Return the workshop of an engine, or None where virtualenvs must do; then it was said."""
     bases = BaseBuilder(engine=engine, cache=places.cache / "bases")
     name = base or DEFAULT_BASE
-    if choice is ExecutorChoice.AUTO and not bases.possible(name):
+    ready = bases.ready(name)
+    known = [each.name for each in bases.definitions()]
+    if ready is None and name not in known and not bases.possible(name):
+        raise UsageError(
+            f"there is no base {name}",
+            why="the engine has no image of that name, and no registry hands one out here",
+            fix=f"take one of {', '.join(known)}, or a Python such as --base 3.11",
+        )
+    if ready is None and not make:
+        progress.note(f"The base {name} is not made yet; this plan is for {sys.executable}.")
+        return None
+    if ready is None and choice is ExecutorChoice.AUTO and not bases.possible(name):
         progress.note(
             f"Using virtualenvs: a container engine answers, but the base {name} is not at hand "
             "and cannot be made here (stackgen doctor says why)."
         )
-        return _virtualenvs(_interpreter(""), machine, places)
-    progress.doing(f"preparing the base {name}")
-    made = bases.ready(name) or bases.make(name, progress.doing)
+        return None
+    try:
+        progress.doing(f"preparing the base {name}")
+        made = ready or bases.make(name, progress.doing)
+    except BuildError as error:
+        if choice is not ExecutorChoice.AUTO or base:
+            raise
+        progress.note(f"Using virtualenvs: {error.what} ({_first_line(error.why)}).")
+        return None
+    return _containers(engine, made, machine, places)
+
+
+def _containers(engine: Engine, base: Base, machine: Machine, places: Places) -> Workshop:
     builder = ImageBuilder(
         engine=engine,
         store=LayerStore(places.cache / "layers"),
@@ -106,10 +138,10 @@ def _choose_with_engine(
     )
 
     def build(stack: Stack, wheels: Mapping[str, Path], varied: frozenset[str]) -> Environment:
-        return builder.build(stack, made, wheels, varied)
+        return builder.build(stack, base, wheels, varied)
 
     executor = DockerExecutor(engine.api, machine)
-    return Workshop(base=made, machine=machine, build=build, executor=executor)
+    return Workshop(base=base, machine=machine, build=build, executor=executor)
 
 
 def _virtualenvs(interpreter: str, machine: Machine, places: Places) -> Workshop:

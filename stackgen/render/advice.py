@@ -4,12 +4,18 @@ from stackgen.render.explore import interval, verdict
 from stackgen.render.tables import columns
 from stackgen.values import AdviceReport, Verdict
 
+TOLD = ("tensorflow", "tensorflow-cpu", "torch", "numpy")
+"""Packages whose locked versions head an advice."""
+
 
 def advice_text(report: AdviceReport) -> str:
     """Return current and recommended versions, the speed-up with its interval, and caveats."""
     advice = report.advice
     names = dict(report.indicators)
     lines = [f"{report.lockfile.path}"]
+    locked = {each.name: each.version for each in report.lockfile.packages}
+    current = [f"{name} {locked[name]}" for name in TOLD if name in locked]
+    lines += [f"Current: {', '.join(current)}"] if current else []
     if advice.lock is None and all(effect.low <= 0 for effect in advice.effects):
         lines += ["Not decided yet: too few blocks were measured for an answer."]
     elif advice.lock is None:

@@ -29,7 +29,7 @@ def report_text(report: ExploreReport) -> str:
     lines = [*_head(report.plan, "Measured"), ""]
     names = dict(report.indicators)
     for indicator in _measured(report):
-        lines += [f"{names.get(indicator, indicator)}: {_blocks(report.blocks)}"]
+        lines += [f"{names.get(indicator, indicator)}: {_blocks(_compared(report, indicator))}"]
         lines += _table(report.ranking, indicator)
         lines += [""]
     lines += [*_conclusion(report), ""]
@@ -60,6 +60,12 @@ def _measured(report: ExploreReport) -> list[str]:
     return [str(each) for each in found]
 
 
+def _compared(report: ExploreReport, indicator: str) -> int:
+    """Return the most blocks that any comparison on an indicator rests on."""
+    effects = [each for row in report.ranking for each in row.effects]
+    return max((e.blocks for e in effects if e.indicator_id == indicator), default=0)
+
+
 def _table(ranking: Sequence[Ranked], indicator: str) -> list[str]:
     rows = [("", "stack", "speed", "interval", "verdict")]
     for row in ranking:
@@ -67,6 +73,8 @@ def _table(ranking: Sequence[Ranked], indicator: str) -> list[str]:
         effect = next((e for e in row.effects if e.indicator_id == indicator), None)
         if row.is_reference:
             rows.append((mark, row.label, "1.000", "", "reference"))
+        elif row.failures:
+            rows.append((mark, row.label, "", "", f"failed in {row.failures} of its runs"))
         elif effect is not None:
             rows.append((mark, row.label, f"{effect.ratio:.3f}", interval(effect), verdict(effect)))
         else:
@@ -113,9 +121,11 @@ def _conclusion(report: ExploreReport) -> list[str]:
     best = [row for row in report.ranking if row.best]
     faster = [row for row in best if _is_faster(row)]
     if faster:
-        effect = faster[0].effects[0]
+        effect = next(e for e in faster[0].effects if e.verdict is Verdict.FASTER)
+        on = dict(report.indicators).get(effect.indicator_id, "")
+        several = f" on {on}" if len(faster[0].effects) > 1 else ""
         found = f"{interval(effect)[1:-1]}; {_blocks(effect.blocks)}"
-        name = f"{faster[0].label}, {effect.ratio:.2f} times as fast as {reference}"
+        name = f"{faster[0].label}, {effect.ratio:.2f} times as fast as {reference}{several}"
         return [f"Fastest: {name} ({found})."]
     if len(best) == 1 and best[0].is_reference and len(report.ranking) > 1:
         return [f"Fastest: {reference}, the reference; all others are shown to be slower."]

@@ -45,6 +45,7 @@ def nightly_text(report: NightlyReport) -> str:
         lines.append("First night: what the index has is noted; from now on new releases count.")
     for explored in report.explored:
         lines += ["", report_text(explored)]
+    lines += [f"Cannot run here: {each}" for each in report.cannot_run]
     lines += ["", "Findings (each shown by two campaigns):" if report.findings else "No findings."]
     return "\n".join([*lines, *(f"  {each}" for each in report.findings)]).strip()
 

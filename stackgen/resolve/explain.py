@@ -36,8 +36,9 @@ def nothing_fits(universe: Universe, target: Target) -> ResolutionError | None:
     """
     for root in universe.roots:
         name = base_name(root.package)
-        if name in universe.fitting:
-            continue
+        others = {each.specifier for each in universe.roots if base_name(each.package) == name}
+        if name in universe.fitting or len(others) > 1:
+            continue  # several requirements of one package are a conflict among themselves
         wanted = specifier_set(root.specifier)
         asked = [each for each in universe.excluded[name] if wanted.contains(each.version)]
         what = f"no version of {name}{root.specifier} fits Python {target.python_minor} here"

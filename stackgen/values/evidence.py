@@ -76,7 +76,8 @@ class Ranked:
     """One row of a ranking.
 
     effects: against the reference, one per indicator; empty for the reference itself.
-    best: whether nothing measured is distinguishable from the best and this stack.
+    best: whether the fastest stack is not shown to beat this one.
+    failures: how many of its runs in blocks failed; such a stack is never the best.
     """
 
     stack_id: StackId
@@ -84,6 +85,7 @@ class Ranked:
     effects: tuple[Effect, ...]
     is_reference: bool = False
     best: bool = False
+    failures: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

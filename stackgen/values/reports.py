@@ -90,6 +90,7 @@ class ExploreReport:
     new_inspections: how many this run added; the rest of the evidence was there before.
     untried: feasible choices that were not measured.
     stopped: why measuring ended, in words.
+    exit_code: of the command that prints this report.
     """
 
     plan: ExplorePlan
@@ -104,7 +105,7 @@ class ExploreReport:
     untried: int
     stopped: str
     interrupted: bool
-    engine_lost: bool
+    exit_code: int
     knowledge_base: str
 
 
@@ -143,12 +144,15 @@ class NightlyReport:
 
     new: by package, the releases that the knowledge base had not seen.
     explored: of the new releases that could be measured, each with what was found.
+    cannot_run: new releases that do not resolve or run here, each with the reason.
     """
 
     new: tuple[tuple[str, tuple[str, ...]], ...]
     explored: tuple[ExploreReport, ...]
     findings: tuple[str, ...]
+    cannot_run: tuple[str, ...] = ()
     first_night: bool
+    exit_code: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
