@@ -47,8 +47,8 @@ def explore(kb: Path, *arguments: str) -> Explored:
         text=True,
         check=False,
     )
-    # 6: all was measured, but a control failed, as it may where others use the machine.
-    assert done.returncode in (0, 6), done.stderr
+    # On a busy machine the budget may end before six blocks (3), or a control may fail (6).
+    assert done.returncode in (0, 3, 6), done.stderr
     report = json.loads(done.stdout)
     names = {key: label.split()[0] for key, label in report["indicators"]}
     with open_database(kb) as database:
@@ -123,3 +123,21 @@ def test_numpy_runs_in_two_images(tmp_path: Path) -> None:
     assert explored.report["plan"]["place"]["base"] == "bookworm-py311"
     assert_both_ran(explored, "numpy/matmul", "numpy")
     assert {each.unenforced for each in explored.inspections} == {()}
+
+
+@pytest.mark.slow
+@pytest.mark.docker
+@pytest.mark.usefixtures("base")
+def test_tensorflow_in_containers_is_answered_within_its_budget(tmp_path: Path) -> None:
+    explored = explore(
+        tmp_path / "kb.db",
+        "tensorflow-cpu>=2.15,<2.18",
+        "--executor",
+        "docker",
+        "--budget",
+        "12m",
+    )
+    effects = [each for row in explored.report["ranking"] for each in row["effects"]]
+    assert effects
+    assert all(each["blocks"] >= 6 and each["low"] > 0 for each in effects)
+    assert explored.report["seconds"] < 15 * 60
