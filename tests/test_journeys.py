@@ -58,7 +58,7 @@ def test_a_night_measures_just_what_is_new(laboratory: Laboratory) -> None:
     arguments = ("nightly", "speedy", *own)
     first = laboratory.run(*arguments)
     assert first.returncode == 0, first.stderr
-    assert "First night" in first.stdout
+    assert "first night" in first.stdout
     quiet = laboratory.run(*arguments)
     assert "nothing new" in quiet.stdout
 

@@ -146,7 +146,8 @@ class Runner:
                 return self._stopped("every comparison is decided")
             if fewest_blocks(ranking, design.calls) >= LOOKS[-1]:
                 return self._stopped(f"{LOOKS[-1]} blocks are the most ever taken")
-            if self.left_s <= longest:
+            # One block is always run: with none, all that was built would show nothing.
+            if self.left_s <= longest and any(each.block for each in self._past):
                 return self._stopped("the budget is spent")
             try:
                 longest = max(longest, self._run_block(design))

@@ -214,9 +214,12 @@ def _runner(work: _Work, database: Database) -> Runner:
 
 
 def _enough(work: _Work, runner: Runner) -> Callable[[int], bool]:
-    """Return what ends building early: measuring needs its share of the budget."""
+    """Return what ends building early: measuring needs its share of the budget.
+
+    One stack alone answers nothing, so the second may take as long again as the whole budget.
+    """
     share = (1 - BUILD_SHARE) * work.options.budget_s
-    return lambda working: runner.left_s < (share if working >= 2 else 0)
+    return lambda working: runner.left_s < (share if working >= 2 else -work.options.budget_s)
 
 
 def _tell_estimate(work: _Work) -> None:

@@ -71,11 +71,11 @@ def nightly(
             if night.exit_code is None:
                 night.look_at(name, version)
     return NightlyReport(
-        new=tuple((name, versions or ()) for name, versions in new.items()),
+        new=tuple((name, versions) for name, versions in new.items() if versions is not None),
         explored=tuple(night.explored),
         findings=tuple(night.findings),
         cannot_run=tuple(night.cannot_run),
-        first_night=any(versions is None for versions in new.values()),
+        noted=tuple(name for name, versions in new.items() if versions is None),
         exit_code=night.exit_code or (FINDINGS if night.findings else 0),
     )
 

@@ -41,8 +41,10 @@ def nightly_text(report: NightlyReport) -> str:
     lines: list[str] = []
     for name, versions in report.new:
         lines.append(f"{name}: {', '.join(versions) or 'nothing new'}")
-    if report.first_night:
-        lines.append("First night: what the index has is noted; from now on new releases count.")
+    for name in report.noted:
+        lines.append(
+            f"{name}: first night; what there is was noted, from now on new releases count"
+        )
     for explored in report.explored:
         lines += ["", report_text(explored)]
     lines += [f"Cannot run here: {each}" for each in report.cannot_run]

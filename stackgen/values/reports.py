@@ -144,6 +144,7 @@ class NightlyReport:
 
     new: by package, the releases that the knowledge base had not seen.
     explored: of the new releases that could be measured, each with what was found.
+    noted: packages that were never watched before; what there is of them counts as seen now.
     cannot_run: new releases that do not resolve or run here, each with the reason.
     """
 
@@ -151,7 +152,7 @@ class NightlyReport:
     explored: tuple[ExploreReport, ...]
     findings: tuple[str, ...]
     cannot_run: tuple[str, ...] = ()
-    first_night: bool
+    noted: tuple[str, ...] = ()
     exit_code: int = 0
 
 
