@@ -41,10 +41,8 @@ def nightly_text(report: NightlyReport) -> str:
     lines: list[str] = []
     for name, versions in report.new:
         lines.append(f"{name}: {', '.join(versions) or 'nothing new'}")
-    for name in report.noted:
-        lines.append(
-            f"{name}: first night; what there is was noted, from now on new releases count"
-        )
+    told = "first night; what there is was noted, from now on new releases count"
+    lines += [f"{name}: {told}" for name in report.noted]
     for explored in report.explored:
         lines += ["", report_text(explored)]
     lines += [f"Cannot run here: {each}" for each in report.cannot_run]
