@@ -8,7 +8,7 @@
 # The first interpreter that TensorFlow has wheels for; PYTHON=... chooses another.
 PYTHON ?= $(shell for p in python3 python3.12 python3.11 python3.13 python3.10; do \
 	$$p -c 'import sys; sys.exit(not (3, 10) <= sys.version_info < (3, 14))' 2>/dev/null && echo $$p && break; done)
-BUDGET ?= 15m
+BUDGET ?= 10m
 STACKS ?= 3
 
 bin := .venv/bin
