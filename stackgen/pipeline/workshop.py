@@ -79,7 +79,7 @@ def open_workshop(
     except EngineError as error:
         if choice is ExecutorChoice.DOCKER:
             raise
-        progress.note(f"Using virtualenvs: {_first_line(error.why)}.")
+        progress.note(f"Using virtualenvs: no container engine answers ({_first_line(error.why)}).")
         yield _virtualenvs(_interpreter(base), machine, places)
         return
     try:
