@@ -2,15 +2,36 @@
 
 import errno
 import os
-import re
 import sys
-from enum import Enum
 from pathlib import Path
 from typing import Annotated, NoReturn
 
 import typer
 
 from stackgen import __version__
+from stackgen.cli.options import (
+    AsJson,
+    BaseName,
+    Budget,
+    DryRun,
+    ExecutorName,
+    ExtraIndexUrl,
+    FindLinks,
+    Fix,
+    From,
+    IndexUrl,
+    Indicators,
+    Kb,
+    Parameters,
+    Seed,
+    Settings,
+    Stacks,
+    Threads,
+    Vary,
+    parse_pair,
+    parse_settings,
+    parse_span,
+)
 from stackgen.errors import StackgenError, StorageError, UsageError
 
 # Plain help starts in half the time of the rich one.
@@ -27,55 +48,6 @@ kb_app = typer.Typer(help="Look into the knowledge base.", no_args_is_help=True)
 images_app = typer.Typer(help="Bases, and the images that were built.")
 app.add_typer(kb_app, name="kb")
 app.add_typer(images_app, name="images", invoke_without_command=True)
-
-
-class ExecutorName(str, Enum):
-    """Where stacks run."""
-
-    auto = "auto"
-    virtualenv = "virtualenv"
-    docker = "docker"
-
-
-Kb = Annotated[
-    Path | None, typer.Option("--kb", help="Knowledge base (or STACKGEN_KB).", metavar="FILE")
-]
-AsJson = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
-Vary = Annotated[list[str], typer.Option("--vary", metavar="NAME", help="Vary this package, too.")]
-Fix = Annotated[list[str], typer.Option("--fix", metavar="NAME", help="Do not vary this package.")]
-Settings = Annotated[
-    list[str],
-    typer.Option("--set", metavar="VARIABLE=V1,V2", help="Vary an environment variable."),
-]
-From = Annotated[
-    Path | None,
-    typer.Option("--from", metavar="LOCK", help="Explore around this lock; it is the reference."),
-]
-Indicators = Annotated[
-    list[str],
-    typer.Option("--pi", metavar="NAME", help="Indicator, or your own .py file [default: matmul]."),
-]
-Parameters = Annotated[
-    list[str], typer.Option("--param", metavar="NAME=VALUE", help="Parameter of the indicator.")
-]
-BaseName = Annotated[
-    str,
-    typer.Option("--base", metavar="NAME", help="Base, image, or Python such as 3.11."),
-]
-Budget = Annotated[
-    str, typer.Option(metavar="TIME", help="For building and measuring, as in 90s, 30m, 2h.")
-]
-Stacks = Annotated[int, typer.Option(min=2, help="How many stacks are measured.")]
-Seed = Annotated[int, typer.Option(help="Of the order of measurements.")]
-Threads = Annotated[int, typer.Option(min=0, help="0 takes all cores but one.")]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Print count and plan; build nothing.")]
-IndexUrl = Annotated[str | None, typer.Option("--index-url", metavar="URL", help="Package index.")]
-ExtraIndexUrl = Annotated[
-    list[str], typer.Option("--extra-index-url", metavar="URL", help="Asked after the first.")
-]
-FindLinks = Annotated[
-    list[str], typer.Option("--find-links", metavar="PATH", help="Folder or page with wheels.")
-]
 
 
 def _version(wanted: bool) -> None:
@@ -150,13 +122,13 @@ def explore(
         requirements=tuple(parse_requirement(each) for each in requirements or ()),
         vary=tuple(vary),
         fixed=tuple(fix),
-        settings=_parse_settings(settings),
+        settings=parse_settings(settings),
         lock=lock,
         indicators=tuple(pi),
-        parameters=tuple(_pair(each, "--param") for each in param),
+        parameters=tuple(parse_pair(each, "--param") for each in param),
         base=base,
         executor=ExecutorChoice(executor.value),
-        budget_s=_parse_span(budget),
+        budget_s=parse_span(budget),
         stacks=stacks,
         seed=seed,
         threads=threads,
@@ -259,7 +231,7 @@ def kb_query(
     if not name:
         typer.echo("\n".join(columns(query_names(), indent="")))
         return
-    given = dict(_pair(each, "the parameter") for each in values or ())
+    given = dict(parse_pair(each, "the parameter") for each in values or ())
     found = query(find_places(os.environ, kb=kb), name, given)
     rows = [found.columns, *(["" if c is None else str(c) for c in row] for row in found.rows)]
     typer.echo(as_json(found) if json else "\n".join(columns(rows, indent="")))
@@ -327,7 +299,7 @@ def nightly(
             indicators=tuple(pi),
             executor=ExecutorChoice(executor.value),
             base=base,
-            budget_s=_parse_span(budget),
+            budget_s=parse_span(budget),
             seed=seed,
             places=find_places(os.environ, kb=kb),
             environ=os.environ,
@@ -348,37 +320,6 @@ def _print_exploration(found: object, *, as_json: bool) -> None:
     assert isinstance(found, ExploreReport)  # noqa: S101
     typer.echo(json_text(found) if as_json else report_text(found))
     raise typer.Exit(found.exit_code)
-
-
-def _parse_span(text: str) -> float:
-    """Return seconds: ``90s``, ``30m``, ``2h``; a bare number is seconds."""
-    match = re.fullmatch(r"(\d+(?:\.\d+)?)([smh]?)", text.strip())
-    seconds = float(match[1]) * {"": 1, "s": 1, "m": 60, "h": 3600}[match[2]] if match else 0.0
-    if seconds <= 0:
-        raise UsageError(
-            f"cannot read the budget {text!r}",
-            why="it is a number of seconds, or one that ends in s, m or h",
-            fix="give it as in: --budget 30m",
-        )
-    return seconds
-
-
-def _parse_settings(given: list[str]) -> tuple[tuple[str, tuple[str, ...]], ...]:
-    merged: dict[str, list[str]] = {}
-    for name, values in (_pair(each, "--set") for each in given):
-        merged.setdefault(name, []).extend(values.split(","))
-    return tuple((name, tuple(dict.fromkeys(values))) for name, values in merged.items())
-
-
-def _pair(text: str, option: str) -> tuple[str, str]:
-    name, separator, value = text.partition("=")
-    if not separator or not name:
-        raise UsageError(
-            f"cannot read {option} {text}",
-            why="it has no name or no value",
-            fix=f"give it as in: {option} NAME=VALUE",
-        )
-    return name, value
 
 
 def _refuse_redirected_requirement() -> None:

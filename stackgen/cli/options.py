@@ -1,0 +1,92 @@
+"""Options of the command line, and how their text is read."""
+
+import re
+from enum import Enum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from stackgen.errors import UsageError
+
+
+class ExecutorName(str, Enum):
+    """Where stacks run."""
+
+    auto = "auto"
+    virtualenv = "virtualenv"
+    docker = "docker"
+
+
+Kb = Annotated[
+    Path | None, typer.Option("--kb", help="Knowledge base (or STACKGEN_KB).", metavar="FILE")
+]
+AsJson = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
+Vary = Annotated[list[str], typer.Option("--vary", metavar="NAME", help="Vary this package, too.")]
+Fix = Annotated[list[str], typer.Option("--fix", metavar="NAME", help="Do not vary this package.")]
+Settings = Annotated[
+    list[str],
+    typer.Option("--set", metavar="VARIABLE=V1,V2", help="Vary an environment variable."),
+]
+From = Annotated[
+    Path | None,
+    typer.Option("--from", metavar="LOCK", help="Explore around this lock; it is the reference."),
+]
+Indicators = Annotated[
+    list[str],
+    typer.Option("--pi", metavar="NAME", help="Indicator, or your own .py file [default: matmul]."),
+]
+Parameters = Annotated[
+    list[str], typer.Option("--param", metavar="NAME=VALUE", help="Parameter of the indicator.")
+]
+BaseName = Annotated[
+    str,
+    typer.Option("--base", metavar="NAME", help="Base, image, or Python such as 3.11."),
+]
+Budget = Annotated[
+    str, typer.Option(metavar="TIME", help="For building and measuring, as in 90s, 30m, 2h.")
+]
+Stacks = Annotated[int, typer.Option(min=2, help="How many stacks are measured.")]
+Seed = Annotated[int, typer.Option(help="Of the order of measurements.")]
+Threads = Annotated[int, typer.Option(min=0, help="0 takes all cores but one.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Print count and plan; build nothing.")]
+IndexUrl = Annotated[str | None, typer.Option("--index-url", metavar="URL", help="Package index.")]
+ExtraIndexUrl = Annotated[
+    list[str], typer.Option("--extra-index-url", metavar="URL", help="Asked after the first.")
+]
+FindLinks = Annotated[
+    list[str], typer.Option("--find-links", metavar="PATH", help="Folder or page with wheels.")
+]
+
+
+def parse_span(text: str) -> float:
+    """Return seconds: ``90s``, ``30m``, ``2h``; a bare number is seconds."""
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)([smh]?)", text.strip())
+    seconds = float(match[1]) * {"": 1, "s": 1, "m": 60, "h": 3600}[match[2]] if match else 0.0
+    if seconds <= 0:
+        raise UsageError(
+            f"cannot read the budget {text!r}",
+            why="it is a number of seconds, or one that ends in s, m or h",
+            fix="give it as in: --budget 30m",
+        )
+    return seconds
+
+
+def parse_settings(given: list[str]) -> tuple[tuple[str, tuple[str, ...]], ...]:
+    """Return variables with their values: ``A=1,2`` twice is one variable, equal values are one."""
+    merged: dict[str, list[str]] = {}
+    for name, values in (parse_pair(each, "--set") for each in given):
+        merged.setdefault(name, []).extend(values.split(","))
+    return tuple((name, tuple(dict.fromkeys(values))) for name, values in merged.items())
+
+
+def parse_pair(text: str, option: str) -> tuple[str, str]:
+    """Return name and value of ``NAME=VALUE``."""
+    name, separator, value = text.partition("=")
+    if not separator or not name:
+        raise UsageError(
+            f"cannot read {option} {text}",
+            why="it has no name or no value",
+            fix=f"give it as in: {option} NAME=VALUE",
+        )
+    return name, value
