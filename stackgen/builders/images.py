@@ -71,11 +71,12 @@ class BaseCompiler:
         """Compile every tree below ``staging``; a source that is no valid Python is passed over."""
         text = Path(bytecode.__file__).read_text(encoding="utf-8")
         jobs = str(max(1, self.engine.facts.cpus))
+        # No -I: it would drop the hash seed, and before Python 3.11 sets are written in its order.
         # A rootless engine maps its root to us; elsewhere the files must stay ours.
         user = "0:0" if self.engine.facts.rootless else f"{os.getuid()}:{os.getgid()}"
         ran = self.engine.run(
             base.reference,
-            [base.python, "-I", "-S", "-W", "ignore", "-c", text, _STAGING, jobs],
+            [base.python, "-s", "-S", "-W", "ignore", "-c", text, _STAGING, jobs],
             mounts=[Mount(_STAGING, str(staging.resolve()), type="bind")],
             user=user,
             environment={"PYTHONHASHSEED": "0"},

@@ -36,7 +36,7 @@ class HereCompiler:
     def compile(self, base: Base, staging: Path) -> None:  # noqa: ARG002 # of this very Python
         self.runs.append(staging)
         text = Path(bytecode.__file__).read_text()
-        command = [sys.executable, "-I", "-S", "-W", "ignore", "-c", text, str(staging), "2"]
+        command = [sys.executable, "-s", "-S", "-W", "ignore", "-c", text, str(staging), "2"]
         subprocess.run(command, check=True, env={"PYTHONHASHSEED": "0"})
 
 
