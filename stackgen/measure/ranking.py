@@ -118,12 +118,7 @@ def rank(
     alpha = ALPHA / max(1, len(others) * len(calls))
     failures = {stack: count_failures(inspections, stack=stack, calls=calls) for stack in labels}
     rows = {
-        stack: tuple(
-            found
-            for call in calls
-            if (found := _compare(inspections, stack, reference, call.id, margin, alpha))
-        )
-        for stack in others
+        stack: _compare_all(inspections, stack, reference, calls, margin, alpha) for stack in others
     }
     scores = {reference: 0.0} | {
         stack: _score(effects)
@@ -149,6 +144,19 @@ def rank(
 
 def _score(effects: Sequence[Effect]) -> float:
     return math.fsum(math.log(each.ratio) for each in effects) / len(effects)
+
+
+def _compare_all(
+    inspections: Sequence[Inspection],
+    stack: StackId,
+    reference: StackId,
+    calls: Sequence[IndicatorCall],
+    margin: float,
+    alpha: float,
+) -> tuple[Effect, ...]:
+    """Return the effects of a stack against the reference, of the indicators that have both."""
+    effects = (_compare(inspections, stack, reference, call.id, margin, alpha) for call in calls)
+    return tuple(each for each in effects if each is not None)
 
 
 def _compare(

@@ -19,12 +19,12 @@ from stackgen.errors import (
     StackgenError,
     StorageError,
 )
-from stackgen.index import PackageIndex, load_config
+from stackgen.index import IndexConfig, PackageIndex, load_config
 from stackgen.measure import Design, controls, rank
 from stackgen.pipeline.campaign import Runner, Stopped
 from stackgen.pipeline.environments import Preparer, Ready, estimate, refuse_without_room
 from stackgen.pipeline.measures import indicator_calls, limits
-from stackgen.pipeline.options import ExploreOptions
+from stackgen.pipeline.options import ExploreOptions, IndexOptions
 from stackgen.pipeline.places import Places
 from stackgen.pipeline.progress import Progress
 from stackgen.pipeline.selection import Selection, select
@@ -73,15 +73,7 @@ def explore(
         StackgenError: one of its kinds for whatever stops it; what was measured is kept.
     """
     start = time.monotonic()
-    given = options.index
-    config = load_config(
-        environ=environ,
-        index_url=given.index_url,
-        extra_index_urls=given.extra_index_urls,
-        find_links=given.find_links,
-        no_index=given.no_index,
-        offline=given.offline,
-    )
+    config = _index_config(options.index, environ)
     with (
         open_workshop(
             options.executor, options.base, places, progress, make=not options.dry_run
@@ -111,6 +103,17 @@ def explore(
         refuse_without_room(work.plan.estimate, places)
         with open_database(places.knowledge) as database:
             return _explore(work, database)
+
+
+def _index_config(given: IndexOptions, environ: Mapping[str, str]) -> IndexConfig:
+    return load_config(
+        environ=environ,
+        index_url=given.index_url,
+        extra_index_urls=given.extra_index_urls,
+        find_links=given.find_links,
+        no_index=given.no_index,
+        offline=given.offline,
+    )
 
 
 def _plan(
