@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.tags import parse_tag
 
-from stackgen.resolve.dependencies import names_prerelease, parsed_version, pins_exactly
+from stackgen.resolve.dependencies import names_prerelease, parsed_version
 from stackgen.values import Artifact, Target
 
 _TAGS = 3
@@ -18,13 +18,16 @@ EARLY = "a prerelease (give --pre, or name one, to admit it)"
 class Candidate:
     """One version that an index offers.
 
+    label: what tells candidates of one package apart: the version, or ``version@index`` for a
+        file of an index that is compared with the official one.
     found: the artifact that the target would take, or why it takes none.
-    early: whether it is a prerelease that an exact pin alone lets in.
+    barred: why only an exact pin lets it in; "" where nothing speaks against it.
     """
 
     version: str
+    label: str
     found: Artifact | str
-    early: bool
+    barred: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,17 +71,21 @@ class Selector:
         order = sorted(by_version, key=parsed_version, reverse=True)
         named = any(names_prerelease(each) for each in user)
         admitted = self._policy.prereleases or named or _only_prereleases(order)
-        pins = [each for each in user if "==" in each]
         return tuple(
-            Candidate(
-                version,
-                self._best(by_version[version], pinned=any(pins_exactly(p, version) for p in pins)),
-                early=not admitted and parsed_version(version).is_prerelease,
-            )
-            for version in order
+            self._candidate(version, by_version[version], admitted=admitted) for version in order
         )
 
-    def _best(self, files: Sequence[Artifact], *, pinned: bool) -> Artifact | str:
+    def _candidate(self, version: str, files: Sequence[Artifact], *, admitted: bool) -> Candidate:
+        found = self._best(files)
+        barred = ""
+        if isinstance(found, Artifact):
+            if found.yanked is not None:
+                barred = f"yanked: {found.yanked or 'no reason given'}"
+            elif not admitted and parsed_version(version).is_prerelease:
+                barred = EARLY
+        return Candidate(version, version, found, barred)
+
+    def _best(self, files: Sequence[Artifact]) -> Artifact | str:
         """Return the artifact of one version that pip would install, or why there is none."""
         wheels = [each for each in files if each.is_wheel]
         if not wheels:
@@ -89,11 +96,8 @@ class Selector:
         admitted = [each for each in fitting if self._python_admits(each.requires_python)]
         if not admitted:
             return f"requires Python {fitting[0].requires_python}, this is {self._target.python}"
-        if not pinned and all(each.yanked is not None for each in admitted):
-            return f"yanked: {admitted[0].yanked or 'no reason given'}"
-        if not pinned:
-            admitted = [each for each in admitted if each.yanked is None]
-        hashed = [each for each in admitted if each.sha256]
+        sound = [each for each in admitted if each.yanked is None] or admitted
+        hashed = [each for each in sound if each.sha256]
         return self._by_policy(hashed) if hashed else "its index states no SHA-256 of it"
 
     def _by_policy(self, wheels: Sequence[Artifact]) -> Artifact | str:

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
-from stackgen.resolve.candidates import EARLY, Candidate
+from stackgen.resolve.candidates import Candidate
 from stackgen.resolve.dependencies import parsed_version, pins_exactly, specifier_set
 from stackgen.values import Artifact, Exclusion
 
@@ -17,7 +17,7 @@ class Offers:
         self.name = name
         self._candidates = candidates
         self._bits = {each.version: 1 << bit for bit, each in enumerate(candidates)}
-        self._early = sum(1 << bit for bit, each in enumerate(candidates) if each.early)
+        self._early = sum(1 << bit for bit, each in enumerate(candidates) if each.barred)
         self._pinned = 0
         self.fits = self._takeable = sum(
             1 << bit for bit, each in enumerate(candidates) if isinstance(each.found, Artifact)
@@ -61,7 +61,7 @@ class Offers:
         """Yield each version that is no candidate on this target, newest first, with the reason."""
         shut = self._early & ~self._pinned
         for bit, each in enumerate(self._candidates):
-            reason = EARLY if shut >> bit & 1 else each.found
+            reason = each.barred if shut >> bit & 1 else each.found
             if isinstance(reason, str):
                 yield Exclusion(name=self.name, version=each.version, reason=reason)
 
