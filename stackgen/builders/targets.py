@@ -4,18 +4,11 @@ import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from packaging.tags import Tag, compatible_tags, cpython_tags, generic_tags, mac_platforms
+from packaging.tags import Tag, compatible_tags, generic_tags
 
+from stackgen.builders import tags
 from stackgen.errors import BuildError
 from stackgen.values import BaseFacts, Target
-
-# PEP 600 gave the older names of manylinux a glibc version each.
-_LEGACY = {17: "manylinux2014", 12: "manylinux2010", 5: "manylinux1"}
-# The oldest glibc 2.x that a tag may name: 2.5 on x86, 2.17 wherever manylinux came later.
-_OLDEST_GLIBC = {"x86_64": 5, "i686": 5}
-_MANYLINUX_MACHINES = {
-    *("x86_64", "i686", "aarch64", "armv7l", "ppc64", "ppc64le", "s390x", "riscv64", "loongarch64")
-}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -148,23 +141,21 @@ def _plain_version(version: str) -> str:
 
 
 def _tags(probe: Probe) -> Iterator[Tag]:
-    version = tuple(int(part) for part in dict(probe.markers)["python_version"].split("."))
-    digits = "".join(str(part) for part in version)
+    major, minor = (int(part) for part in dict(probe.markers)["python_version"].split("."))
+    version = (major, minor)
     platforms = list(_platforms(probe))
     if probe.implementation == "CPython":
-        interpreter = f"cp{digits}"
-        yield from cpython_tags(version, _cpython_abis(probe, version), platforms)
-        yield from compatible_tags(version, interpreter, platforms)
+        yield from tags.cpython(version, abis=_cpython_abis(probe, version), platforms=platforms)
         return
     short = {"PyPy": "pp"}.get(probe.implementation, probe.implementation.lower())
     abi = "_".join(probe.soabi.split("-")[:2])
-    yield from generic_tags(f"{short}{digits}", [abi] if abi else [], platforms)
+    yield from generic_tags(f"{short}{major}{minor}", [abi] if abi else [], platforms)
     yield from compatible_tags(version, "pp3" if short == "pp" else None, platforms)
 
 
-def _cpython_abis(probe: Probe, version: tuple[int, ...]) -> list[str]:
+def _cpython_abis(probe: Probe, version: tuple[int, int]) -> list[str]:
     """Return the ABIs of a CPython; flags stand in the order of PEP 3149."""
-    name = "cp" + "".join(str(part) for part in version)
+    name = f"cp{version[0]}{version[1]}"
     if version < (3, 8):
         return [name + probe.abiflags]
     threading = "t" if probe.gil_disabled else ""
@@ -175,39 +166,20 @@ def _cpython_abis(probe: Probe, version: tuple[int, ...]) -> list[str]:
 
 def _platforms(probe: Probe) -> Iterator[str]:
     if probe.macos:
-        major, minor = [*probe.macos.split("."), "0"][:2]
-        yield from mac_platforms((int(major), int(minor)), probe.machine)
+        yield from tags.macos_platforms(probe.macos, probe.machine)
         return
     plain = probe.platform.replace("-", "_").replace(".", "_")
     if not plain.startswith("linux_"):
         yield plain
         return
-    architectures = _architectures(plain.removeprefix("linux_"), probe.bits)
-    # What was built for this very system comes first, as in packaging 26.
-    yield from (f"linux_{arch}" for arch in architectures)
-    for arch in architectures:
-        yield from _libc_platforms(probe.libc, arch)
+    machines = _machines(plain.removeprefix("linux_"), probe.bits)
+    yield from tags.linux_platforms(probe.libc, machines)
 
 
-def _architectures(arch: str, bits: int) -> tuple[str, ...]:
+def _machines(machine: str, bits: int) -> tuple[str, ...]:
     """Return what runs: a 32-bit interpreter may sit on a 64-bit kernel."""
-    if bits == 32 and arch == "x86_64":
+    if bits == 32 and machine == "x86_64":
         return ("i686",)
-    if bits == 32 and arch == "aarch64":
+    if bits == 32 and machine == "aarch64":
         return "armv8l", "armv7l"
-    return (arch,)
-
-
-def _libc_platforms(libc: tuple[str, str], arch: str) -> Iterator[str]:
-    """Yield the manylinux (PEP 600) or musllinux (PEP 656) tags, newest first."""
-    name, version = libc
-    if name not in ("glibc", "musl") or arch not in _MANYLINUX_MACHINES:
-        return
-    major, minor = (int(part) for part in version.split(".")[:2])
-    if name == "musl":
-        yield from (f"musllinux_{major}_{older}_{arch}" for older in range(minor, -1, -1))
-        return
-    for older in range(minor, _OLDEST_GLIBC.get(arch, 17) - 1, -1):
-        yield f"manylinux_{major}_{older}_{arch}"
-        if older in _LEGACY:
-            yield f"{_LEGACY[older]}_{arch}"
+    return (machine,)
