@@ -254,9 +254,9 @@ def newest(index: PackageIndex, on: Target) -> set[str]:
 def uv(requirements: Sequence[str], *, python: str, platform: str) -> set[str]:
     """Return what uv would install there."""
     options = ["--only-binary", ":all:", "--no-header", "--no-annotate", "--quiet"]
+    options += ["--python-version", python, "--python-platform", platform]
     done = subprocess.run(
-        [find_uv_bin(), "pip", "compile", "-", *options]
-        + ["--python-version", python, "--python-platform", platform],
+        [find_uv_bin(), "pip", "compile", "-", *options],
         input="\n".join(requirements),
         capture_output=True,
         text=True,
