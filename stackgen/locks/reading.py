@@ -1,13 +1,13 @@
 """Tell lock formats apart, read each, and name what a foreign file seems to be."""
 
 import json
-import re
 from collections.abc import Callable, Iterator
 from typing import Protocol
 
 from stackgen.errors import UsageError
 from stackgen.locks import fields, pipfile, poetry, pylock, requirements, uv
 from stackgen.locks.fields import MalformedError, Table
+from stackgen.locks.foreign import beginning, filename, foreign_text
 from stackgen.values import LockFile
 
 ACCEPTED = "Pipfile.lock, poetry.lock, uv.lock, pylock.toml, or a requirements.txt with == pins"
@@ -62,19 +62,12 @@ def _format(text: str, path: str) -> str:
     Raises:
         MalformedError: it is none of ours; the reason names what it seems to be.
     """
-    name = re.split(r"[/\\]", path)[-1]
-    start = text.lstrip("\ufeff \t\r\n")
-    if not start:
-        raise MalformedError("it is empty")
-    if start.startswith("<"):
-        raise MalformedError("it seems to be HTML or XML (a download that went wrong?)")
-    if "\0" in start:
-        raise MalformedError("it is a binary file")
+    name, start = filename(path), beginning(text)
     if start.startswith("{"):
         return _of_json(start)
     if name == "Pipfile.lock":
         return "pipfile"  # its reader says what is wrong with it
-    if foreign := _foreign_text(name, start):
+    if foreign := foreign_text(name, start):
         raise MalformedError(f"it seems to be {foreign}")
     if name.endswith((".toml", ".lock")) or name == "Pipfile" or "\n[[package" in f"\n{start}":
         return _of_toml(fields.parse_toml(text))
@@ -144,22 +137,3 @@ def _of_toml(content: Table) -> str:
     if _is_uv(content):
         return "uv"
     raise MalformedError("it is TOML, and not that of a lock file")
-
-
-def _foreign_text(name: str, start: str) -> str:
-    """Return what a text file of another tool seems to be; "" where nothing speaks for one."""
-    if re.search(r"^channels:|^dependencies:\s*$", start, re.MULTILINE):
-        return "the environment.yml of conda"
-    if name.startswith("conda-lock") or re.search(r"^\s*content_hash:", start, re.MULTILINE):
-        return "a lock of conda-lock"
-    if re.search(r"^@EXPLICIT", start, re.MULTILINE):
-        return "an explicit list of conda"
-    if re.search(r"^lockfileVersion:|^# yarn lockfile", start, re.MULTILINE):
-        return "the lock of a JavaScript tool"
-    if name in ("go.sum", "Gemfile.lock"):
-        return f"the {name} of another language"
-    if name.endswith((".yml", ".yaml")):
-        return "YAML, which no lock of ours is written in"
-    if name.endswith(".py"):
-        return "Python code"
-    return ""

@@ -9,10 +9,10 @@ from packaging.specifiers import SpecifierSet
 
 from stackgen.locks import fields
 from stackgen.locks.fields import MalformedError
+from stackgen.locks.lines import logical_lines
 from stackgen.values import LockedPackage, LockFile
 
 _HASH = re.compile(r"\s--hash[= ]\s*(\S+)")
-_COMMENT = re.compile(r"(^|\s)#.*$")
 _MADE_FOR = re.compile(r"#.*(?:with Python |--python-version[= ])(\d+\.\d+)")
 _ELSEWHERE = re.compile(r"-e\s|--editable|[a-z]+\+|\.{0,2}/|https?:|file:")
 _INCLUDES = re.compile(r"-r|-c|--requirement|--constraint")
@@ -33,7 +33,7 @@ def read(text: str, *, path: str, companion: str | None) -> LockFile:
     Raises:
         MalformedError: a line is not pinned, or is none that pip knows; it names the line.
     """
-    lines = [line for line in _logical(text) if line.text]
+    lines = list(_lines(text))
     requirements = tuple(_asked(companion)) if companion else ()
     direct = fields.names_of(requirements)
     wanted = [line for line in lines if not line.text.startswith("-") or _elsewhere(line)]
@@ -77,29 +77,19 @@ def _parsed(line: _Line) -> Requirement:
         raise MalformedError(f"line {line.number} is not a requirement: {text[:60]!r}") from error
 
 
-def _logical(text: str) -> Iterator[_Line]:
-    """Yield lines with continuations joined, each with what the comments behind it say."""
+def _lines(text: str) -> Iterator[_Line]:
+    """Yield the lines that hold something, each with what the comments behind it say."""
     pending: _Line | None = None
-    joined, first = "", 0
-    for number, raw in enumerate(text.splitlines(), start=1):
-        content = _COMMENT.sub("", raw).rstrip()
-        if not joined and not content:
-            if pending and re.search(r"#\s.*-r\s", raw):
-                pending = replace(pending, direct=True)
-            continue
-        first = first or number
-        # A comment between continued lines ends nothing: pip drops it first.
-        joined += " " + content.removesuffix("\\").strip()
-        if content.endswith("\\"):
-            continue
-        if pending:
-            yield pending
-        pending = _Line(number=first, text=joined.strip(), direct=bool(re.search(r"#.*-r\s", raw)))
-        joined, first = "", 0
+    for line in logical_lines(text):
+        asked = bool(re.search(r"-r\s", line.comment))
+        if line.text:
+            if pending:
+                yield pending
+            pending = _Line(number=line.number, text=line.text, direct=asked)
+        elif pending and asked:
+            pending = replace(pending, direct=True)
     if pending:
         yield pending
-    if joined.strip():
-        yield _Line(number=first, text=joined.strip())
 
 
 def _elsewhere(line: _Line) -> bool:
@@ -108,8 +98,8 @@ def _elsewhere(line: _Line) -> bool:
 
 def _asked(companion: str) -> Iterator[str]:
     """Yield what requirements.in asks for; options and what is in no index are left out."""
-    for line in _logical(companion):
-        if line.text and not line.text.startswith("-") and not _elsewhere(line):
+    for line in _lines(companion):
+        if not line.text.startswith("-") and not _elsewhere(line):
             yield str(_parsed(line))
 
 
