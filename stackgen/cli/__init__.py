@@ -32,6 +32,7 @@ from stackgen.cli.options import (
     parse_settings,
     parse_span,
 )
+from stackgen.cli.verify import verify
 from stackgen.errors import StackgenError, StorageError, UsageError
 
 # Plain help starts in half the time of the rich one.
@@ -48,6 +49,7 @@ kb_app = typer.Typer(help="Look into the knowledge base.", no_args_is_help=True)
 images_app = typer.Typer(help="Bases, and the images that were built.")
 app.add_typer(kb_app, name="kb")
 app.add_typer(images_app, name="images", invoke_without_command=True)
+app.command(epilog="Example: stackgen verify Pipfile.lock --base bookworm-py311")(verify)
 
 
 def _version(wanted: bool) -> None:

@@ -11,6 +11,7 @@ from stackgen.render.listings import (
 from stackgen.render.machine import as_json
 from stackgen.render.tables import checks_text, columns
 from stackgen.render.terminal import open_progress
+from stackgen.render.verify import verification_text
 
 __all__ = [
     "advice_text",
@@ -24,4 +25,5 @@ __all__ = [
     "open_progress",
     "plan_text",
     "report_text",
+    "verification_text",
 ]

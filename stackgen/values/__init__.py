@@ -56,6 +56,7 @@ from stackgen.values.reports import (
     Place,
 )
 from stackgen.values.stacks import Base, BaseFacts, Environment, Kind, Stack
+from stackgen.values.verification import Judgement, Ruling, Verification
 
 __all__ = [
     "Advice",
@@ -85,6 +86,7 @@ __all__ = [
     "Inspection",
     "InspectionId",
     "InspectionPlan",
+    "Judgement",
     "Kind",
     "Limits",
     "LoadedDistribution",
@@ -103,9 +105,11 @@ __all__ = [
     "Ranked",
     "Release",
     "Role",
+    "Ruling",
     "Stack",
     "StackId",
     "Target",
     "Verdict",
+    "Verification",
     "content_id",
 ]
