@@ -20,7 +20,9 @@ _NO_WHEEL = "is a project or a source archive, and no wheel"
 _REPOSITORIES = ("git", "hg", "svn", "bzr")
 _PLACES = ("url", "file", "path")
 _FROM_REPOSITORY = re.compile(rf"({'|'.join(_REPOSITORIES)})[+:]")
-_URL = re.compile(r"[a-z][a-z0-9+.-]+:", re.IGNORECASE)
+_URL = re.compile(
+    r"(https?|ftp|file|ssh):|(git|hg|svn|bzr)[+:]|[a-z][a-z0-9+.-]+://", re.IGNORECASE
+)
 _USER_INFO = re.compile(r"//[^/@\s]+@")
 
 
@@ -37,7 +39,7 @@ def without_credentials(text: str) -> str:
 
 
 def is_url(text: str) -> bool:
-    """Return whether a text begins as a URL does; ``C:`` is a drive."""
+    """Return whether a text begins as a URL does; ``C:`` is a drive, and ``numpy:`` a mistake."""
     return bool(_URL.match(text))
 
 

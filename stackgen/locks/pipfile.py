@@ -6,12 +6,17 @@ from collections.abc import Iterator
 from packaging.utils import canonicalize_name
 
 from stackgen.locks import fields
+from stackgen.locks.direct import elsewhere
 from stackgen.locks.fields import MalformedError, Table
 from stackgen.values import LockedPackage, LockFile
 
 _GROUPS = {"default": "default", "develop": "dev"}  # other sections keep their names
-_REPOSITORIES = ("git", "hg", "svn", "bzr")
-_FILES = ("path", "file")
+# A Pipfile may give a marker by its own name: os_name = "== 'nt'".
+_MARKERS = (
+    *("os_name", "sys_platform", "platform_machine", "platform_python_implementation"),
+    *("platform_release", "platform_system", "platform_version", "python_version"),
+    *("python_full_version", "implementation_name", "implementation_version"),
+)
 
 
 def read(text: str, *, path: str, companion: str | None) -> LockFile:
@@ -27,7 +32,7 @@ def read(text: str, *, path: str, companion: str | None) -> LockFile:
     requirements = tuple(_asked(companion)) if companion else ()
     direct = fields.names_of(requirements)
     sections = [name for name in content if name != "_meta"]
-    entries = [
+    locked = [
         (section, name, fields.table(entry, name))
         for section in sections
         for name, entry in fields.table(content[section], section).items()
@@ -37,13 +42,13 @@ def read(text: str, *, path: str, companion: str | None) -> LockFile:
         format="pipfile",
         packages=tuple(
             _package(section, name, entry, direct)
-            for section, name, entry in entries
-            if not _elsewhere(entry)
+            for section, name, entry in locked
+            if not elsewhere(entry)
         ),
         requirements=requirements,
-        requires_python=_requires_python(fields.table(content.get("_meta"), "_meta")),
+        requires_python=requires_python(fields.table(content.get("_meta"), "_meta")),
         skipped=tuple(
-            f"{name}: {_elsewhere(entry)}" for _, name, entry in entries if _elsewhere(entry)
+            f"{name}: {elsewhere(entry)}" for _, name, entry in locked if elsewhere(entry)
         ),
     )
 
@@ -64,34 +69,57 @@ def _package(section: str, name: str, entry: Table, direct: frozenset[str]) -> L
     )
 
 
-def _elsewhere(entry: Table) -> str:
-    """Say where a package comes from that no index has; "" for those of an index."""
-    if any(kind in entry for kind in _REPOSITORIES):
-        return "comes from a repository, not from an index"
-    return "comes from a file, not from an index" if any(k in entry for k in _FILES) else ""
+def requires_python(content: Table) -> str:
+    """Return what ``requires`` says of Python, as a specifier; "" where it says nothing.
 
-
-def _requires_python(meta: Table) -> str:
-    requires = fields.table(meta.get("requires"), "requires")
+    Raises:
+        MalformedError: it is no table of texts.
+    """
+    requires = fields.table(content.get("requires"), "requires")
     if full := fields.text(requires.get("python_full_version"), "python_full_version"):
         return f"=={full}"
     minor = fields.text(requires.get("python_version"), "python_version")
     return f"=={minor}.*" if minor else ""
 
 
+def entries(content: Table, section: str) -> Iterator[tuple[str, Table]]:
+    """Yield (name, what is wanted of it) of a Pipfile's section; an absent one has none.
+
+    Raises:
+        MalformedError: it is no such section.
+    """
+    for name, wanted in fields.table(content.get(section), section).items():
+        yield name, {"version": wanted} if isinstance(wanted, str) else fields.table(wanted, name)
+
+
+def line(name: str, entry: Table) -> str:
+    """Return what a Pipfile wants of a package as a PEP 508 line.
+
+    Raises:
+        MalformedError: there is none.
+    """
+    bare = fields.requirement(
+        name,
+        specifier=_specifier(fields.text(entry.get("version"), name)),
+        extras=fields.texts(entry.get("extras"), name),
+    )
+    return fields.with_marker(bare, marker(name, entry))
+
+
+def marker(name: str, entry: Table) -> str:
+    """Return the condition of an entry: ``markers``, and one marker by its own name each."""
+    stated = [fields.text(entry.get("markers"), f"the markers of {name}")]
+    named = [(key, fields.text(entry.get(key), f"the {key} of {name}")) for key in _MARKERS]
+    stated += [f"{key} {condition}" for key, condition in named if condition]
+    found = [each for each in stated if each]
+    return found[0] if len(found) == 1 else " and ".join(f"({each})" for each in found)
+
+
 def _asked(companion: str) -> Iterator[str]:
     """Yield what the Pipfile asks for as PEP 508 lines; what is in no index is left out."""
-    content = fields.parse_toml(companion)
-    for name, wanted in fields.table(content.get("packages"), "packages").items():
-        entry = {"version": wanted} if isinstance(wanted, str) else fields.table(wanted, name)
-        if _elsewhere(entry):
-            continue
-        line = fields.requirement(
-            name,
-            specifier=_specifier(fields.text(entry.get("version"), name)),
-            extras=fields.texts(entry.get("extras"), name),
-        )
-        yield fields.with_marker(line, fields.text(entry.get("markers"), name))
+    for name, entry in entries(fields.parse_toml(companion), "packages"):
+        if not elsewhere(entry):
+            yield line(name, entry)
 
 
 def _specifier(wanted: str) -> str:

@@ -1,15 +1,15 @@
 """What a pyproject.toml asks for, in Poetry's own words or in those of PEP 621."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.utils import canonicalize_name
 
 from stackgen.locks import fields
+from stackgen.locks.direct import elsewhere
 from stackgen.locks.fields import Table
 
-_ELSEWHERE = {"git", "path", "url", "file"}
 _SHORT = re.compile(r"([\^~])\s*v?(\d+(?:\.\d+)*)(\S*)")
 
 
@@ -21,18 +21,36 @@ def asked(project: Table) -> tuple[tuple[str, ...], tuple[str, ...]]:
     poetry = fields.table(tool.get("poetry"), "tool.poetry")
     stated = fields.names_of(lines)
     unclear: list[str] = []
-    for name, wanted in fields.table(poetry.get("dependencies"), "dependencies").items():
-        if name == "python" or canonicalize_name(name) in stated:
-            continue  # where both tables name a package, Poetry's only says where it comes from
-        for entry in wanted if isinstance(wanted, list) else [wanted]:
-            details = {"version": entry} if isinstance(entry, str) else fields.table(entry, name)
-            if details.get("optional") is True or not _ELSEWHERE.isdisjoint(details):
-                continue  # not asked for by default, or not to be had from an index
-            if line := _line(name, details):
-                lines.append(line)
-            else:
-                unclear.append(f"{name}: PEP 508 cannot say what pyproject.toml asks of it")
+    for name, details in poetry_entries(poetry.get("dependencies"), but=stated):
+        if details.get("optional") is True or elsewhere(details):
+            continue  # not asked for by default, or not to be had from an index
+        if line := poetry_line(name, details):
+            lines.append(line)
+        else:
+            unclear.append(unsayable(name))
     return tuple(lines), tuple(unclear)
+
+
+def poetry_entries(section: object, *, but: Container[str] = ()) -> Iterator[tuple[str, Table]]:
+    """Yield (name, what is wanted of it) of a table of Poetry's, one for each alternative.
+
+    Args:
+        section: such as ``tool.poetry.dependencies``; may be absent.
+        but: normalised names that PEP 621 states: there Poetry's table only says where from.
+
+    Raises:
+        MalformedError: it is no such table.
+    """
+    for name, wanted in fields.table(section, "dependencies").items():
+        if name == "python" or canonicalize_name(name) in but:
+            continue
+        for entry in wanted if isinstance(wanted, list) else [wanted]:
+            yield name, {"version": entry} if isinstance(entry, str) else fields.table(entry, name)
+
+
+def unsayable(name: str) -> str:
+    """Return in words that a requirement of Poetry's has no PEP 508 form."""
+    return f"{name}: PEP 508 cannot say what pyproject.toml asks of it"
 
 
 def specifier(constraint: str) -> str | None:
@@ -71,14 +89,24 @@ def _ceiling(numbers: list[int], sign: str) -> str:
     return ".".join(str(n) for n in [*numbers[:kept], numbers[kept] + 1])
 
 
-def _line(name: str, details: Table) -> str | None:
+def poetry_line(name: str, details: Table) -> str | None:
+    """Return what Poetry wants of a package as a PEP 508 line; None where there is none.
+
+    Raises:
+        MalformedError: it is nothing that Poetry understands.
+    """
     found = specifier(fields.text(details.get("version"), name))
     if found is None:
         return None
     line = fields.requirement(
         name, specifier=found, extras=fields.texts(details.get("extras"), name)
     )
-    return fields.with_marker(line, " and ".join(_markers(name, details)))
+    return fields.with_marker(line, poetry_marker(name, details))
+
+
+def poetry_marker(name: str, details: Table) -> str:
+    """Return the condition under which Poetry wants a package; "" for always."""
+    return " and ".join(_markers(name, details))
 
 
 def _markers(name: str, details: Table) -> Iterator[str]:

@@ -1,5 +1,6 @@
 """The frozen values that cross the seams between stages (DESIGN: what crosses each seam)."""
 
+from stackgen.values.asked import Asked, IndexOptions
 from stackgen.values.evidence import (
     Advice,
     Campaign,
@@ -62,6 +63,7 @@ __all__ = [
     "Advice",
     "AdviceReport",
     "Artifact",
+    "Asked",
     "Base",
     "BaseFacts",
     "BaseState",
@@ -80,6 +82,7 @@ __all__ = [
     "FailedStack",
     "ImageState",
     "ImagesReport",
+    "IndexOptions",
     "Indicator",
     "IndicatorCall",
     "IndicatorId",

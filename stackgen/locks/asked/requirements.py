@@ -1,0 +1,206 @@
+"""Requirements and constraints files, in pip's own grammar.
+
+What stands in a requirements file and what pip makes of it: a path or URL of a wheel is relative to
+the working folder, ``-r`` and ``-c`` are relative to the file that they stand in, ``${NAME}`` is
+replaced where the environment has a value, and hashes are accepted and dropped: they belong to
+files that a lock names, and what is resolved here may be newer.
+"""
+
+import os
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import PurePath
+from urllib.parse import urljoin
+
+from packaging.requirements import Requirement
+
+from stackgen.errors import UsageError
+from stackgen.locks import direct
+from stackgen.locks.asked.options import LineOptions, parse_options, split_options
+from stackgen.locks.direct import Skipped, is_url, without_credentials
+from stackgen.locks.fields import MalformedError
+from stackgen.locks.lines import Line, logical_lines
+from stackgen.values import Asked, IndexOptions
+
+_VARIABLE = re.compile(r"\$\{([A-Z0-9_]+)\}")
+_NAMED = re.compile(r"[A-Za-z0-9][\w.-]*\s*(\[[^\]]*\])?\s*@")
+_ARCHIVE = re.compile(r".*\.(whl|zip|tgz|tbz|txz|tlz|tar(\.\w+)?)\s*(\[[^\]]*\])?", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Surroundings:
+    """What a file's meaning depends on besides its text.
+
+    read: returns the text of an included file, by a path or a URL.
+    environ: for ``${NAME}``.
+    folder: the working folder, absolute, or "" where it is not known.
+    """
+
+    read: Callable[[str], str]
+    environ: Mapping[str, str]
+    folder: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Wanted:
+    """A PEP 508 line, and whether it only limits."""
+
+    line: str
+    limits: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _File:
+    """A file under way: whether it is one of constraints, and the files that led to it."""
+
+    path: str
+    limits: bool
+    above: tuple[str, ...] = ()
+
+
+_Entry = _Wanted | Skipped | LineOptions
+
+
+def read(text: str, *, path: str, around: Surroundings, limits: bool = False) -> Asked:
+    """Read a requirements file with all that it includes.
+
+    Args:
+        text: what the file holds.
+        path: of the file; what it includes is relative to it.
+        around: for what it includes and refers to.
+        limits: whether it is a file of constraints.
+
+    Raises:
+        UsageError: a line that pip would refuse; it is named by file and number.
+    """
+    first = _File(path=_normal(path), limits=limits)
+    entries = list(_entries(text, first, around))
+    wanted = [each for each in entries if isinstance(each, _Wanted)]
+    options = [each for each in entries if isinstance(each, LineOptions)]
+    return Asked(
+        requirements=_unique(each.line for each in wanted if not each.limits),
+        constraints=_unique(each.line for each in wanted if each.limits),
+        index_options=_index_options(options),
+        skipped=_unique(each.words for each in entries if isinstance(each, Skipped)),
+    )
+
+
+def expanded(text: str, environ: Mapping[str, str]) -> str:
+    """Replace each ``${NAME}`` that the environment has a value for."""
+    return _VARIABLE.sub(lambda found: environ.get(found[1]) or found[0], text)
+
+
+def _index_options(found: Iterable[LineOptions]) -> IndexOptions:
+    """Join the lines' options; of several default indexes the last one counts, as in pip."""
+    options = tuple(found)
+    return IndexOptions(
+        index_url=next((o.index_url for o in reversed(options) if o.index_url), None),
+        extra_index_urls=_unique(url for o in options for url in o.extra_index_urls),
+        find_links=_unique(place for o in options for place in o.find_links),
+        no_index=any(o.no_index for o in options),
+        prereleases=any(o.prereleases for o in options),
+    )
+
+
+def _unique(items: Iterable[str]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(items))
+
+
+def _entries(text: str, file: _File, around: Surroundings) -> Iterator[_Entry]:
+    for line in logical_lines(text):
+        if not line.text:
+            continue
+        whole = replace(line, text=expanded(line.text, around.environ))
+        try:
+            yield from _of_line(whole, file, around)
+        except MalformedError as error:
+            raise _refused(file, line, str(error)) from error
+
+
+def _refused(file: _File, line: Line, why: str) -> UsageError:
+    return UsageError(
+        f"cannot read line {line.number} of {file.path}",
+        why=without_credentials(why),
+        fix="correct the line; pip judges it by: pip install --dry-run -r "
+        + (file.above[0] if file.above else file.path),
+    )
+
+
+def _of_line(line: Line, file: _File, around: Surroundings) -> Iterator[_Entry]:
+    """Yield what a line says: beside a requirement its options say nothing that counts, as in pip.
+
+    Raises:
+        MalformedError: it says nothing that pip understands.
+    """
+    where = f"{file.path}, line {line.number}: "
+    wanted, rest = split_options(line.text)
+    options = parse_options(rest)
+    if wanted:
+        found = _requirement(wanted, around.folder)
+        if isinstance(found, Skipped):
+            yield Skipped(where + found.words)
+        else:
+            yield _Wanted(_limiting(found) if file.limits else found, file.limits)
+        return
+    for place in options.editables:
+        yield Skipped(f"{where}-e {without_credentials(place)} is a project to be built")
+    for option in options.unfollowed:
+        yield Skipped(f"{where}{option} is not followed: what is resolved here are wheels")
+    for place in options.requirements:
+        # In pip, what a constraints file includes by -r is asked for.
+        yield from _included(place, replace(file, limits=False), around)
+    for place in options.constraints:
+        yield from _included(place, replace(file, limits=True), around)
+    links = tuple(_beside(file.path, place) for place in options.find_links)
+    yield replace(options, find_links=links)
+
+
+def _requirement(text: str, folder: str) -> str | Skipped:
+    """Return a requirement as PEP 508 spells it, whichever way the line does."""
+    url = is_url(text)
+    # A semicolon may be part of a URL, and only there.
+    place, _, marker = (part.strip() for part in text.partition("; " if url else ";"))
+    if not _NAMED.match(text) and (url or _is_path(place)):
+        return direct.from_place(place, folder=folder, marker=marker)
+    return direct.checked(text, folder=folder)
+
+
+def _is_path(text: str) -> bool:
+    return text.startswith(".") or "/" in text or "\\" in text or bool(_ARCHIVE.fullmatch(text))
+
+
+def _limiting(line: str) -> str:
+    if Requirement(line).extras:
+        raise MalformedError(f"a constraint cannot ask for extras: {line!r}")
+    return line
+
+
+def _included(place: str, by: _File, around: Surroundings) -> Iterator[_Entry]:
+    """Yield what an included file says.
+
+    Raises:
+        MalformedError: it includes itself, or cannot be read.
+    """
+    path = _beside(by.path, place)
+    above = (*by.above, by.path)
+    if path in above:
+        chain = " -> ".join((*above[above.index(path) :], path))
+        raise MalformedError(f"{path} includes itself: {chain}")
+    try:
+        text = around.read(path)
+    except OSError as error:
+        raise MalformedError(f"{path} cannot be read: {error.strerror or error}") from error
+    yield from _entries(text, replace(by, path=path, above=above), around)
+
+
+def _beside(path: str, place: str) -> str:
+    """Return a place that is relative to a file (or absolute) as it would be named by itself."""
+    if is_url(place):
+        return place
+    return urljoin(path, place) if is_url(path) else _normal(str(PurePath(path).parent / place))
+
+
+def _normal(path: str) -> str:
+    """Return a path without detours, so that a file has one name."""
+    return path if is_url(path) else os.path.normpath(path)
