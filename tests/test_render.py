@@ -19,6 +19,7 @@ from stackgen.render import (
     nightly_text,
     plan_text,
     report_text,
+    verification_text,
 )
 from stackgen.render.terminal import Plain
 from stackgen.values import (
@@ -39,6 +40,7 @@ from stackgen.values import (
     Ranked,
 )
 from tests.samples import call, environment
+from tests.verifications import VERIFICATIONS
 
 GOLDEN = Path(__file__).parent / "golden"
 NEW, OLD = environment("2.4.0"), environment("1.26.4")
@@ -164,6 +166,7 @@ TEXTS = {
     "doctor": checks_text(CHECKS),
     "failures": failures_text(GROUPS),
     "nightly": nightly_text(NIGHT),
+    **{f"verify-{name}": verification_text(each) for name, each in VERIFICATIONS.items()},
 }
 
 

@@ -9,9 +9,9 @@ import re
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
 
@@ -23,6 +23,7 @@ MOST_BYTES = 250_000_000
 """What a judge may keep on disk for one question; one that loads whole wheels passes it at once."""
 _STEP_S = 0.2
 _LINES, _COLUMNS = 6, 300
+_LOG = "pip.log"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,12 +73,14 @@ class Uv:
     stated: Python version and platform (by uv's name) of a target without an interpreter here.
     environ: every environment variable that it gets.
     cache: a folder for what it remembers.
+    no_index: look into folders and pages of links alone; uv has no variable for that.
     """
 
     python: str
     environ: Mapping[str, str]
     cache: Path
     stated: tuple[str, str] | None = None
+    no_index: bool = False
 
     @property
     def name(self) -> str:
@@ -96,6 +99,7 @@ class Uv:
         if self.stated:
             version, platform = self.stated
             command += ["--python-version", version, "--python-platform", platform]
+        command += ["--no-index"] if self.no_index else []
         command += ["--only-binary", ":all:", "--no-header", "--no-annotate", "--quiet"]
         command += ["--no-progress", "--color", "never"]
         own = {"UV_CACHE_DIR": str(self.cache / "uv"), "UV_PYTHON_DOWNLOADS": "never"}
@@ -128,23 +132,24 @@ class PipTools:
         command += ["--cache-dir", str(self.cache / "pip-tools"), *_given(question)]
         # Without fast-deps, an index that offers no metadata makes pip load every wheel whole:
         # for a TensorFlow lock that was 795 MB in place of 28 MB.
-        command += ["--pip-args", "--only-binary :all: --use-feature=fast-deps --no-input"]
+        options = f"--only-binary :all: --use-feature=fast-deps --no-input --log {_LOG}"
+        command += ["--pip-args", options]
         own = {"PIP_CACHE_DIR": str(self.cache / "pip")}
         return _heard(_run(command, question, {**self.environ, **own}), _of_pip_tools)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Ran:
-    """A process that ended; ``stopped`` says why where it was we who ended it."""
+    """A process that ended; ``stopped`` says why where it was we who ended it.
+
+    log: what pip tells nowhere else, such as why it passes over a page.
+    """
 
     code: int = 0
     output: str = ""
     errors: str = ""
+    log: str = ""
     stopped: str = ""
-
-
-class _Reader(Protocol):
-    def __call__(self, errors: str) -> Answer: ...
 
 
 def _named(package: str) -> str:
@@ -175,7 +180,7 @@ def _run(command: Sequence[str], question: Question, environ: Mapping[str, str])
         )
         with process:
             try:
-                return _watched(process, folder)
+                return replace(_watched(process, folder), log=_read(folder / _LOG))
             finally:
                 process.kill()
 
@@ -202,15 +207,19 @@ def _occupied(folder: Path) -> int:
     return total
 
 
+def _read(path: Path) -> str:
+    return path.read_text(encoding="utf-8", errors="replace") if path.exists() else ""
+
+
 def _text(lines: Iterable[str]) -> str:
     return "".join(f"{line}\n" for line in lines)
 
 
-def _heard(ran: _Ran, explain: _Reader) -> Answer:
+def _heard(ran: _Ran, explain: Callable[[_Ran], Answer]) -> Answer:
     if ran.stopped:
         return Answer(silence=ran.stopped)
     if ran.code:
-        return explain(ran.errors)
+        return explain(ran)
     return Answer(pins=tuple(sorted(_pins(ran.output))))
 
 
@@ -231,8 +240,9 @@ _UV_CREDENTIALS = re.compile(r"40[13] (Unauthorized|Forbidden)|valid authenticat
 _UV_LEAD = re.compile(r"^\W*(?:(?:error|cause):\s*)?")  # older versions draw a tree
 
 
-def _of_uv(errors: str) -> Answer:
-    """Return what uv's words mean, which come after a failure."""
+def _of_uv(ran: _Ran) -> Answer:
+    """Return what uv means by its words after a failure."""
+    errors = ran.errors
     if _UV_CREDENTIALS.search(errors):
         return Answer(silence=_REFUSED, unreachable=True)
     verdict = errors.partition("\nhint:")[0]
@@ -245,10 +255,10 @@ def _of_uv(errors: str) -> Answer:
 
 
 _PIP_NETWORK = re.compile(
-    r"Retrying \(|NewConnectionError|ConnectionError|ReadTimeout|ConnectTimeout|SSLError"
-    r"|NetworkConnectionError|Could not fetch URL|ProtocolError"
+    r"ConnectionError|ReadTimeout|ConnectTimeout|SSLError|ProtocolError|NetworkConnectionError"
 )
-_PIP_CREDENTIALS = re.compile(r"\b40[13] (Client )?Error|User for .*:")
+_PIP_PASSED_OVER = re.compile(r"Could not fetch URL \S+: (?!404 )(.*)")
+_PIP_CREDENTIALS = re.compile(r"\b40[137] ")
 _PIP_SAID = re.compile(r"^\s*(?:ERROR|CRITICAL): (.*)")
 _PIP_BEHIND = re.compile(r" -r \S+ \(line \d+\)(,| and)?| \(from -[rc] [^)]*\)|\(from versions:.*")
 _PIP_CAUSE = re.compile(
@@ -257,13 +267,16 @@ _PIP_CAUSE = re.compile(
 _WHEEL = re.compile(r"([^/]+?)-([^/-]+)-[^/]*\.whl")
 
 
-def _of_pip_tools(errors: str) -> Answer:
-    """Return what pip's words mean; pip-tools lets its errors through as tracebacks."""
+def _of_pip_tools(ran: _Ran) -> Answer:
+    """Return what pip means; pip-tools lets its errors through as tracebacks.
+
+    A page that it cannot have is to pip a package without versions, which is no verdict.
+    """
+    errors, passed_over = ran.errors, _PIP_PASSED_OVER.search(ran.log)
     refused = "ResolutionImpossible" in errors or "DistributionNotFound" in errors
-    nothing_seen = not refused or "(from versions: none)" in errors
-    if nothing_seen and _PIP_CREDENTIALS.search(errors):
+    if passed_over and _PIP_CREDENTIALS.match(passed_over[1]):
         return Answer(silence=_REFUSED, unreachable=True)
-    if nothing_seen and _PIP_NETWORK.search(errors):
+    if passed_over or (not refused and _PIP_NETWORK.search(errors)):
         return Answer(silence=_UNREACHABLE, unreachable=True)
     said = [found[1] for line in errors.splitlines() if (found := _PIP_SAID.match(line))]
     words = _essential(

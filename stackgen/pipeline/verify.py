@@ -3,7 +3,7 @@
 import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from urllib.parse import quote, urlsplit, urlunsplit
 
@@ -197,7 +197,7 @@ def judges(
     own = {key: value for key, value in environ.items() if not _OWN.match(key)}
     cache.mkdir(parents=True, exist_ok=True)
     return (
-        _uv(base, {**own, **uv_variables(config)}, cache),
+        _uv(base, config, own, cache),
         _pip_tools(base, {**own, **pip_variables(config)}, cache),
     )
 
@@ -214,17 +214,19 @@ class Silent:
         return Answer(silence=self.why)
 
 
-def _uv(base: Base, environ: Mapping[str, str], cache: Path) -> Judge:
-    if base.kind is Kind.VIRTUALENV:
-        return Uv(python=base.python, environ=environ, cache=cache)
-    platform = uv_platform(base.target)
-    asked = Uv(
-        python=sys.executable,
-        environ=environ,
+def _uv(base: Base, config: IndexConfig, own: Mapping[str, str], cache: Path) -> Judge:
+    interpreter = Uv(
+        python=base.python,
+        environ={**own, **uv_variables(config)},
         cache=cache,
-        stated=(base.target.python, platform),
+        no_index=not config.indexes,
     )
-    return asked if platform else Silent(asked.name, f"it has no name for the base {base.name}")
+    if base.kind is Kind.VIRTUALENV:
+        return interpreter
+    platform = uv_platform(base.target)
+    if not platform:
+        return Silent(interpreter.name, f"it has no name for the platform of {base.name}")
+    return replace(interpreter, python=sys.executable, stated=(base.target.python, platform))
 
 
 def _pip_tools(base: Base, environ: Mapping[str, str], cache: Path) -> Judge:
@@ -259,7 +261,6 @@ def uv_variables(config: IndexConfig) -> dict[str, str]:
         "UV_HTTP_RETRIES": "2",
         "UV_INDEX": " ".join(addresses[:-1]),
         "UV_DEFAULT_INDEX": "".join(addresses[-1:]),
-        "UV_NO_INDEX": "" if addresses else "1",
         "UV_FIND_LINKS": ",".join(_address(each) for each in config.find_links),
         "SSL_CERT_FILE": config.ca_bundle or "",
     }
@@ -270,8 +271,10 @@ def pip_variables(config: IndexConfig) -> dict[str, str]:
     """Return the environment that lets pip look where we look.
 
     pip takes the best version of all indexes, not that of the first one; of pins it matters little.
+    It ignores an index without TLS unless its host is called trusted.
     """
     addresses = [_address(each) for each in config.indexes]
+    origins = [each.origin for each in (*config.indexes, *config.find_links)]
     found = {
         "PIP_CONFIG_FILE": "/dev/null",
         "PIP_DISABLE_PIP_VERSION_CHECK": "1",
@@ -281,6 +284,7 @@ def pip_variables(config: IndexConfig) -> dict[str, str]:
         "PIP_EXTRA_INDEX_URL": " ".join(addresses[1:]),
         "PIP_NO_INDEX": "" if addresses else "1",
         "PIP_FIND_LINKS": " ".join(_address(each) for each in config.find_links),
+        "PIP_TRUSTED_HOST": " ".join(host for scheme, host in origins if scheme == "http"),
         "PIP_CERT": config.ca_bundle or "",
     }
     return {key: value for key, value in found.items() if value}

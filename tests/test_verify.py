@@ -1,0 +1,427 @@
+"""Verify: real judges on an index of ours without a network, and on the real one."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pytest
+
+from stackgen.builders import judges as edge
+from stackgen.builders.interpreters import find_interpreters, probe
+from stackgen.builders.judges import Answer, Question, Uv
+from stackgen.errors import UsageError
+from stackgen.index import load_config
+from stackgen.pipeline.verify import (
+    PinnedStack,
+    judged,
+    judges,
+    pip_variables,
+    stack_of,
+    uv_platform,
+    uv_variables,
+)
+from stackgen.values import Base, Judgement, Kind, LockedPackage, LockFile, Ruling
+from tests.containers.wheels import make_wheel
+from tests.tiny_index import TinyIndex, serving
+from tests.verifications import CONFLICT, HOLDS, NO_INDEX, OTHER_PYTHON, TOO_MUCH, VERIFICATIONS
+
+PASSWORD = "me:s3cret"
+HELD = "alpha==1.0\nbeta==1.0\n"
+
+
+@dataclass(frozen=True)
+class Bench:
+    """A folder with a lock in it, and an index that holds alpha, which needs beta, and gamma."""
+
+    root: Path
+    index: TinyIndex
+
+    def publish(self, name: str, *requires: str) -> None:
+        metadata = f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n"
+        metadata += "".join(f"Requires-Dist: {each}\n" for each in requires)
+        files = {f"{name}.py": "", f"{name}-1.0.dist-info/METADATA": metadata}
+        _, wheel = make_wheel(self.root, name, files)
+        self.index.add(wheel.name, wheel.read_bytes())
+
+    def verify(self, lock: str, *options: str, url: str = "") -> subprocess.CompletedProcess[str]:
+        (self.root / "requirements.txt").write_text(lock)
+        environ = {
+            "PATH": os.environ["PATH"],
+            "HOME": str(self.root),
+            "PIP_CONFIG_FILE": os.devnull,
+            "PIP_INDEX_URL": url or self.index.simple,
+            "STACKGEN_CACHE": str(self.root / "cache"),
+        }
+        return verify(self.root / "requirements.txt", *options, environ=environ)
+
+
+def verify(
+    lock: Path, *options: str, environ: dict[str, str] | None = None
+) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "stackgen", "verify", lock.name, *options]
+    return subprocess.run(
+        command, cwd=lock.parent, env=environ, capture_output=True, text=True, check=False
+    )
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Iterator[Bench]:
+    with serving() as index:
+        found = Bench(tmp_path, index)
+        found.publish("alpha", "beta")
+        found.publish("beta")
+        found.publish("gamma", "beta<1")
+        yield found
+
+
+def rulings(done: subprocess.CompletedProcess[str]) -> list[Judgement]:
+    """Read what ``--json`` printed."""
+    return [
+        Judgement(
+            judge=each["judge"].split()[0],
+            ruling=Ruling(each["ruling"]),
+            words=tuple(each["words"]),
+            missing=tuple(each["missing"]),
+            superfluous=tuple(each["superfluous"]),
+            unreachable=each["unreachable"],
+        )
+        for each in json.loads(done.stdout)["judgements"]
+    ]
+
+
+# What the real judges say.
+
+
+@pytest.mark.journey
+def test_both_judges_accept_a_lock_that_holds(bench: Bench) -> None:
+    done = bench.verify(HELD)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("  holds\n") == 2
+
+
+@pytest.mark.journey
+def test_a_password_reaches_the_judges_and_is_never_printed(bench: Bench) -> None:
+    bench.index.password = PASSWORD
+    known = bench.index.simple.replace("//", f"//{PASSWORD}@")
+    done = bench.verify(HELD, url=known)
+    assert done.returncode == 0, done.stdout
+    refused = bench.verify("alpha==2.0\n", url=known)
+    assert refused.returncode == 4
+    assert "s3cret" not in done.stdout + done.stderr + refused.stdout + refused.stderr
+
+
+def test_a_password_is_on_no_command_line(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    seen: list[object] = []
+    popen = subprocess.Popen
+
+    def spy(command: list[str], **options: object) -> "subprocess.Popen[str]":
+        seen.append(command)
+        return popen(command, **options)  # type: ignore[call-overload, no-any-return]
+
+    monkeypatch.setattr(subprocess, "Popen", spy)
+    url = bench.index.simple.replace("//", f"//{PASSWORD}@")
+    config = load_config(environ={"PIP_INDEX_URL": url})
+    for judge in judges(probe(sys.executable), config, os.environ, tmp_path):
+        assert judge.ask(Question(requirements=("alpha==1.0",))).pins
+    assert "piptools" in str(seen)
+    assert "s3cret" not in str(seen)
+
+
+@pytest.mark.journey
+def test_a_missing_package_is_named(bench: Bench) -> None:
+    done = bench.verify("alpha==1.0\n", "--json")
+    assert done.returncode == 4
+    assert [each.missing for each in rulings(done)] == [("beta==1.0",)] * 2
+
+
+@pytest.mark.journey
+def test_a_superfluous_package_is_named_where_the_lock_says_what_was_asked_for(
+    bench: Bench,
+) -> None:
+    (bench.root / "requirements.in").write_text("beta\n")
+    done = bench.verify(HELD, "--json")
+    assert done.returncode == 4
+    assert [each.superfluous for each in rulings(done)] == [("alpha==1.0",)] * 2
+
+
+@pytest.mark.journey
+def test_a_contradiction_is_told_in_the_judges_own_words(bench: Bench) -> None:
+    done = bench.verify("beta==1.0\ngamma==1.0\n", "--json")
+    uv, pip_tools = rulings(done)
+    assert done.returncode == 4
+    assert "gamma depend on beta<1" in uv.words[0]
+    assert "gamma 1.0 requires beta<1" in pip_tools.words
+    assert "Traceback" not in done.stdout
+    assert "127.0.0.1" not in done.stdout
+    assert str(Path.home()) not in done.stdout
+
+
+@pytest.mark.journey
+def test_a_lock_that_no_longer_answers_what_is_asked_does_not_hold(bench: Bench) -> None:
+    (bench.root / "requirements.in").write_text("alpha>=2\n")
+    done = bench.verify(HELD, "--json")
+    assert [each.ruling for each in rulings(done)] == [Ruling.FAILS] * 2
+
+
+@pytest.mark.parametrize("fault", ["refused", "failing", "absent"])
+@pytest.mark.journey
+def test_an_index_that_does_not_answer_is_no_verdict(bench: Bench, fault: str) -> None:
+    url = bench.index.simple
+    if fault == "refused":
+        bench.index.password = PASSWORD
+    if fault == "failing":
+        bench.index.faults = {path: [503] * 40 for path in bench.index.files}
+    if fault == "absent":
+        url = "http://127.0.0.1:9/simple"
+    done = bench.verify(HELD, "--json", url=url)
+    assert done.returncode == 8
+    assert all(each.ruling is Ruling.NOT_ASKED and each.unreachable for each in rulings(done))
+
+
+@pytest.mark.journey
+def test_pip_tools_is_not_asked_about_another_python(bench: Bench) -> None:
+    ours = probe(sys.executable)
+    others = [p for p in find_interpreters() if probe(p).target.python_minor != "3.11"]
+    other = next((p for p in others if p != ours.python), None)
+    if other is None or ours.target.python_minor != "3.11":
+        pytest.skip("there is no second Python here")
+    done = bench.verify(HELD, "--python", other, "--json")
+    uv, pip_tools = rulings(done)
+    assert (done.returncode, uv.ruling, pip_tools.ruling) == (0, Ruling.HOLDS, Ruling.NOT_ASKED)
+    assert ours.target.python in pip_tools.words[0]
+
+
+def test_uv_judges_for_a_base_that_has_no_interpreter_here(bench: Bench, tmp_path: Path) -> None:
+    ours = probe(sys.executable)
+    tags = ("cp39-cp39-manylinux_2_31_x86_64", "py3-none-any")
+    target = replace(ours.target, python="3.9.2", tags=tags)
+    config = load_config(environ={"PIP_INDEX_URL": bench.index.simple})
+    there = replace(ours, name="there", kind=Kind.DOCKER, target=target)
+    stack = PinnedStack(pins=(("alpha", "1.0"), ("beta", "1.0")), asked=(), unasked="")
+    uv, pip_tools = (judged(x, stack) for x in judges(there, config, os.environ, tmp_path))
+    assert (uv.ruling, pip_tools.ruling) == (Ruling.HOLDS, Ruling.NOT_ASKED)
+
+
+def test_a_judge_that_loads_whole_wheels_is_stopped(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(edge, "MOST_BYTES", -1)
+    monkeypatch.setattr(edge, "_STEP_S", 0.01)
+    config = load_config(environ={"PIP_INDEX_URL": bench.index.simple})
+    *_, pip_tools = judges(probe(sys.executable), config, os.environ, tmp_path)
+    answer = pip_tools.ask(Question(requirements=("alpha==1.0",)))
+    assert answer.pins is None
+    assert "load more than" in answer.silence
+
+
+def test_a_judge_that_takes_too_long_is_stopped(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(edge, "LIMIT_S", 0.0)
+    config = load_config(environ={"PIP_INDEX_URL": bench.index.simple})
+    for judge in judges(probe(sys.executable), config, os.environ, tmp_path):
+        assert "no verdict within" in judge.ask(Question(requirements=("alpha==1.0",))).silence
+
+
+# What follows from their answers.
+
+
+@dataclass(frozen=True)
+class Scripted:
+    """A judge that gives prepared answers: to the pins, then to what was asked for."""
+
+    answers: tuple[Answer, ...]
+    name: str = "scripted"
+
+    def ask(self, question: Question) -> Answer:
+        return self.answers[bool(question.constraints)]
+
+
+PINS = (("alpha", "1.0"), ("beta", "1.0"))
+STACK = PinnedStack(pins=PINS, asked=("alpha",), unasked="")
+
+
+def test_another_spelling_of_a_version_is_the_same_version() -> None:
+    same = Answer(pins=(("alpha", "1.0.0"), ("beta", "1")))
+    assert judged(Scripted((same, same)), STACK).ruling is Ruling.HOLDS
+
+
+def test_a_pin_that_is_replaced_by_another_build_does_not_hold() -> None:
+    other = Answer(pins=(("alpha", "1.0+cpu"), ("beta", "1.0")))
+    found = judged(Scripted((other, other)), STACK)
+    assert found.ruling is Ruling.FAILS
+    assert found.words == ("it would take alpha 1.0+cpu for 1.0",)
+
+
+def test_silence_at_the_second_question_is_no_verdict() -> None:
+    found = judged(Scripted((Answer(pins=PINS), Answer(silence="gone", unreachable=True))), STACK)
+    assert (found.ruling, found.words, found.unreachable) == (Ruling.NOT_ASKED, ("gone",), True)
+
+
+def test_without_what_was_asked_for_only_the_pins_are_judged() -> None:
+    bare = replace(STACK, asked=(), unasked="unknown")
+    assert judged(Scripted((Answer(pins=PINS),)), bare).ruling is Ruling.HOLDS
+
+
+@pytest.mark.parametrize(
+    ("judgements", "code"),
+    [
+        ((HOLDS, HOLDS), 0),
+        ((HOLDS, OTHER_PYTHON), 0),
+        ((HOLDS, NO_INDEX), 0),
+        ((HOLDS, CONFLICT), 4),
+        ((CONFLICT, NO_INDEX), 4),
+        ((NO_INDEX, OTHER_PYTHON), 8),
+        ((OTHER_PYTHON, TOO_MUCH), 3),
+    ],
+)
+def test_the_exit_code_tells_the_verdict(judgements: tuple[Judgement, ...], code: int) -> None:
+    assert replace(VERIFICATIONS["holds"], judgements=judgements).exit_code == code
+
+
+def test_a_judge_cannot_refuse_without_a_word() -> None:
+    with pytest.raises(ValueError, match="says why"):
+        Judgement(judge="uv", ruling=Ruling.FAILS)
+
+
+# What they are asked.
+
+
+def locked(name: str, *, direct: bool = False, marker: str = "") -> LockedPackage:
+    return LockedPackage(name=name, version="1.0", direct=direct, marker=marker)
+
+
+def test_what_a_lock_calls_direct_was_asked_for() -> None:
+    lockfile = LockFile(
+        path="x",
+        format="requirements",
+        packages=(locked("alpha", direct=True), locked("beta")),
+        requirements=('gamma; python_version < "3"', "delta>1"),
+    )
+    found = stack_of(lockfile, probe(sys.executable).target)
+    assert found.asked == ("delta>1", "alpha")
+    assert found.lines == ("alpha==1.0", "beta==1.0")
+
+
+def test_beside_what_no_index_has_nothing_is_called_superfluous() -> None:
+    lockfile = LockFile(
+        path="x", format="uv", packages=(locked("a"),), requirements=("a",), skipped=("b: git",)
+    )
+    found = stack_of(lockfile, probe(sys.executable).target)
+    assert found.asked == ()
+    assert found.unasked
+
+
+def test_a_lock_for_another_system_is_refused() -> None:
+    lockfile = LockFile(
+        path="x", format="uv", packages=(locked("a", marker='sys_platform == "win32"'),)
+    )
+    with pytest.raises(UsageError, match="installs nothing here"):
+        stack_of(lockfile, replace(probe(sys.executable).target, tags=()))
+
+
+def test_uv_asks_indexes_in_our_order() -> None:
+    environ = {"PIP_INDEX_URL": "file:///one", "PIP_EXTRA_INDEX_URL": "file:///two file:///three"}
+    found = uv_variables(load_config(environ=environ))
+    assert (found["UV_INDEX"], found["UV_DEFAULT_INDEX"]) == (
+        "file:///one file:///two",
+        "file:///three",
+    )
+
+
+def test_both_judges_get_the_users_certificates_and_links() -> None:
+    config = load_config(environ={"PIP_CERT": "mine.pem", "PIP_FIND_LINKS": "/wheels /more"})
+    uv, pip = uv_variables(config), pip_variables(config)
+    assert uv["SSL_CERT_FILE"] == pip["PIP_CERT"] == "mine.pem"
+    assert uv["UV_FIND_LINKS"].split(",") == pip["PIP_FIND_LINKS"].split(" ")
+
+
+def test_variables_of_the_users_do_not_change_a_verdict(tmp_path: Path) -> None:
+    environ = {"PIP_PRE": "1", "UV_PRERELEASE": "allow", "PYTHONPATH": "x", "HTTPS_PROXY": "p"}
+    base: Base = probe(sys.executable)
+    uv, *_ = judges(base, load_config(environ={}), environ, tmp_path)
+    assert isinstance(uv, Uv)
+    assert environ.keys() & uv.environ.keys() == {"HTTPS_PROXY"}
+
+
+@pytest.mark.parametrize(
+    ("tag", "name"),
+    [
+        ("cp311-cp311-manylinux_2_36_x86_64", "x86_64-manylinux_2_36"),
+        ("cp311-cp311-manylinux_2_31_aarch64", "aarch64-manylinux_2_31"),
+        ("cp311-cp311-musllinux_1_2_x86_64", "x86_64-unknown-linux-musl"),
+        ("cp311-cp311-win_amd64", ""),
+    ],
+)
+def test_uv_has_names_of_its_own_for_platforms(tag: str, name: str) -> None:
+    assert uv_platform(replace(probe(sys.executable).target, tags=(tag,))) == name
+
+
+def test_a_newer_glibc_than_uv_knows_is_judged_as_the_newest_it_knows() -> None:
+    tags = tuple(f"cp311-cp311-manylinux_2_{minor}_x86_64" for minor in (44, 43, 40, 39))
+    target = replace(probe(sys.executable).target, tags=tags)
+    assert uv_platform(target) == "x86_64-manylinux_2_40"
+
+
+@pytest.mark.journey
+def test_base_and_python_exclude_each_other(bench: Bench) -> None:
+    done = bench.verify(HELD, "--base", "3.11", "--python", "3.11")
+    assert done.returncode == 2
+    assert "--base and --python" in done.stderr
+
+
+# On the real index.
+
+
+@pytest.fixture(scope="module")
+def tensorflow(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """Return a lock of TensorFlow for our own Python, made by uv."""
+    folder = tmp_path_factory.mktemp("lock")
+    config = load_config(environ=os.environ)
+    uv, *_ = judges(probe(sys.executable), config, os.environ, folder)
+    answer = uv.ask(Question(requirements=("tensorflow==2.12.1", "numpy==1.23.5")))
+    if answer.pins is None:
+        pytest.skip(f"no TensorFlow 2.12 for this Python: {answer}")
+    return "".join(f"{name}=={version}\n" for name, version in answer.pins)
+
+
+def of_tensorflow(folder: Path, lock: str, *, asked: str = "") -> list[Judgement]:
+    (folder / "requirements.txt").write_text(lock)
+    if asked:
+        (folder / "requirements.in").write_text(asked)
+    done = verify(folder / "requirements.txt", "--json")
+    assert done.returncode in (0, 4), done.stderr
+    return rulings(done)
+
+
+@pytest.mark.network
+def test_a_lock_of_tensorflow_holds(tmp_path: Path, tensorflow: str) -> None:
+    found = of_tensorflow(tmp_path, tensorflow, asked="tensorflow==2.12.*\n")
+    assert [each.ruling for each in found] == [Ruling.HOLDS] * 2
+
+
+@pytest.mark.network
+def test_tensorflow_2_12_with_numpy_2_does_not_hold(tmp_path: Path, tensorflow: str) -> None:
+    found = of_tensorflow(tmp_path, tensorflow.replace("numpy==1.23.5", "numpy==2.0.0"))
+    assert all("numpy" in str(each.words) for each in found)
+    assert [each.ruling for each in found] == [Ruling.FAILS] * 2
+
+
+@pytest.mark.network
+def test_a_lock_of_tensorflow_without_six_misses_it(tmp_path: Path, tensorflow: str) -> None:
+    lines = [line for line in tensorflow.splitlines() if not line.startswith("six==")]
+    for each in of_tensorflow(tmp_path, "\n".join(lines)):
+        assert [pin.split("==")[0] for pin in each.missing] == ["six"]
+
+
+@pytest.mark.network
+def test_chardet_is_superfluous_beside_tensorflow(tmp_path: Path, tensorflow: str) -> None:
+    lock = f"{tensorflow}chardet==5.2.0\n"
+    for each in of_tensorflow(tmp_path, lock, asked="tensorflow\n"):
+        assert each.superfluous == ("chardet==5.2.0",)
