@@ -1,17 +1,27 @@
 """Which versions of a package the target could take, and why it cannot take the others."""
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from datetime import datetime, timedelta, timezone
+from itertools import takewhile
 
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.tags import parse_tag
 
 from stackgen.resolve.dependencies import names_prerelease, parsed_version
 from stackgen.values import Artifact, Target
+from stackgen.values.files import DIRECT, Files
 
-_TAGS = 3
 EARLY = "a prerelease (give --pre, or name one, to admit it)"
+EVERY_PACKAGE = ":all:"
+"""What ``--allow-build`` takes in place of a name."""
+
+_TAIL = re.compile(r"(?:(?P<number>\d+)(?P<suffix>[^-]*)-)?(?P<tags>[^-]+-[^-]+-[^-]+)\.whl")
+_MOMENT = re.compile(
+    r"(\d{4})-(\d\d)-(\d\d)"
+    r"(?:[Tt ](\d\d):(\d\d)(?::(\d\d)(?:[.,](\d+))?)?)?\s*(?:[Zz]|([+-])(\d\d):?(\d\d))?"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,119 +47,246 @@ class Policy:
     prereleases: admit every prerelease (``--pre``). Without it a package's prereleases are
         candidates only where one of the user's requirements names a prerelease of it, or an exact
         pin anywhere names that very version, or the package has nothing else.
-    newest_upload: ISO 8601; artifacts uploaded later are no candidates (``--exclude-newer``).
+    newest_upload: ISO 8601; artifacts uploaded later are no candidates (``--exclude-newer``). A
+        date without a time means its last moment, one without a zone is in UTC.
     hashes: by package, the only SHA-256 digests that a user's lock admits.
+    allow_build: packages whose sdist will do where no wheel does (``--allow-build``), or ":all:".
+    compared: names of indexes whose files are candidates beside those of the official one.
     """
 
     prereleases: bool = False
     newest_upload: str | None = None
     hashes: tuple[tuple[str, frozenset[str]], ...] = ()
+    allow_build: frozenset[str] = frozenset()
+    compared: frozenset[str] = frozenset()
+
+    def __post_init__(self) -> None:
+        if self.newest_upload is not None and moment(self.newest_upload) is None:
+            raise ValueError(f"not a date: {self.newest_upload!r}")
+
+    def builds(self, name: str) -> bool:
+        """Return whether sdists of a package will do."""
+        return name in self.allow_build or EVERY_PACKAGE in self.allow_build
+
+
+@dataclass(slots=True)
+class _Group:
+    """The files of one version from one source, by what they are.
+
+    source: the compared index that they come from; "" for the official one.
+    fitting: rows of the wheels whose tags the target takes.
+    others: rows of the other wheels.
+    sdists: rows of the source distributions.
+    """
+
+    version: str
+    source: str
+    fitting: list[int]
+    others: list[int]
+    sdists: list[int]
 
 
 class Selector:
     """Chooses artifacts for one target, by the order of its wheel tags."""
 
     def __init__(self, target: Target, policy: Policy) -> None:
-        self._ranks = {tag: rank for rank, tag in enumerate(target.tags)}
+        self._places = {tag: place for place, tag in enumerate(target.tags)}
+        self._platforms = {tag.rpartition("-")[2] for tag in target.tags}
         self._python = parsed_version(target.python)
         self._target = target
         self._policy = policy
+        self._newest = None if policy.newest_upload is None else moment(policy.newest_upload)
         self._hashes = dict(policy.hashes)
-        self._known: dict[str, int | None] = {}
-        self._pythons: dict[str, bool] = {}
+        self._ranks: dict[str, _Rank | None] = {}
+        self._pythons: dict[str, bool] = {"": True}
 
-    def select(self, artifacts: Iterable[Artifact], user: Sequence[str]) -> tuple[Candidate, ...]:
-        """Return every version of one package, newest first.
+    def select(self, artifacts: Sequence[Artifact], user: Sequence[str]) -> tuple[Candidate, ...]:
+        """Return every version of one package, newest first; of one version the official first.
 
         Args:
-            artifacts: all that the index offers of it.
+            artifacts: all that the indexes offer of it.
             user: the specifiers of it in the user's own requirements.
         """
-        by_version: dict[str, list[Artifact]] = {}
-        for artifact in artifacts:
-            by_version.setdefault(artifact.version, []).append(artifact)
-        order = sorted(by_version, key=parsed_version, reverse=True)
-        named = any(names_prerelease(each) for each in user)
-        admitted = self._policy.prereleases or named or _only_prereleases(order)
-        return tuple(
-            self._candidate(version, by_version[version], admitted=admitted) for version in order
-        )
+        files = Files.of(artifacts)
+        groups = self._grouped(files)
+        named = any(names_prerelease(each) for each in user if not each.startswith("@"))
+        admitted = self._policy.prereleases or named or _only_prereleases(groups)
+        # Sorting is stable: of one version, the official index stays first.
+        groups.sort(key=lambda group: parsed_version(group.version), reverse=True)
+        found: list[Candidate] = []
+        for group in groups:
+            best = self._best(files, group)
+            if not _is_known(best, found, group.version):
+                found.append(_candidate(group, best, admitted=admitted))
+        return tuple(found)
 
-    def _candidate(self, version: str, files: Sequence[Artifact], *, admitted: bool) -> Candidate:
-        found = self._best(files)
-        barred = ""
-        if isinstance(found, Artifact):
-            if found.yanked is not None:
-                barred = f"yanked: {found.yanked or 'no reason given'}"
-            elif not admitted and parsed_version(version).is_prerelease:
-                barred = EARLY
-        return Candidate(version, version, found, barred)
+    def _grouped(self, files: Files) -> list[_Group]:
+        """Sort rows by source, version and kind; the official source comes first."""
+        versions, tails = files.coded("version"), files.coded("tail")
+        kinds = [self._kind(tail) for tail in tails.values]
+        groups: list[_Group] = []
+        for source, rows in self._sources(files):
+            made: dict[int, tuple[list[int], list[int], list[int]]] = {}
+            for row in rows:
+                code = versions.codes[row]
+                if code not in made:
+                    made[code] = ([], [], [])
+                made[code][kinds[tails.codes[row]]].append(row)
+            groups += (_Group(versions.values[code], source, *of) for code, of in made.items())
+        return groups
 
-    def _best(self, files: Sequence[Artifact]) -> Artifact | str:
+    def _sources(self, files: Files) -> Iterator[tuple[str, Sequence[int]]]:
+        """Yield the rows of the official files, then those of each compared index.
+
+        What only compared indexes have is theirs to offer: then the first of them is official.
+        """
+        indexes = files.coded("index")
+        compared = [each for each in indexes.values if each in self._policy.compared]
+        if len(compared) == len(indexes.values):
+            compared = compared[1:]
+        if not compared:
+            yield "", range(len(files))
+            return
+        yield "", [row for row, index in enumerate(indexes) if index not in compared]
+        for each in compared:
+            yield each, [row for row, index in enumerate(indexes) if index == each]
+
+    def _best(self, files: Files, group: _Group) -> Artifact | str:
         """Return the artifact of one version that pip would install, or why there is none."""
-        wheels = [each for each in files if each.is_wheel]
-        if not wheels:
-            return "no wheel, only a source distribution"
-        fitting = [each for each in wheels if self._tag_rank(each.filename) is not None]
-        if not fitting:
-            return f"no wheel for {self._place()}"
-        admitted = [each for each in fitting if self._python_admits(each.requires_python)]
-        if not admitted:
-            return f"requires Python {fitting[0].requires_python}, this is {self._target.python}"
-        sound = [each for each in admitted if each.yanked is None] or admitted
-        hashed = [each for each in sound if each.sha256]
-        return self._by_policy(hashed) if hashed else "its index states no SHA-256 of it"
+        rows, why = self._sound(files, group.fitting)
+        if not rows and group.sdists and self._policy.builds(files.column("name")[0]):
+            rows, of_sdists = self._sound(files, group.sdists)
+            why = why or of_sdists
+        if not rows:
+            return why or self._without_wheel(group)
+        if len(rows) > 1:
+            yanked, tails = files.column("yanked"), files.column("tail")
+            rows = [row for row in rows if not yanked[row]] or rows
+            return files[min(rows, key=lambda row: self._rank(tails[row]) or _NO_RANK)]
+        return files[rows[0]]
 
-    def _by_policy(self, wheels: Sequence[Artifact]) -> Artifact | str:
-        newest = self._policy.newest_upload
-        if newest is not None:
-            wheels = [each for each in wheels if each.uploaded is None or each.uploaded <= newest]
-            if not wheels:
-                return f"uploaded after {newest}"
-        hashes = self._hashes.get(wheels[0].name)
-        if hashes is not None:
-            wheels = [each for each in wheels if each.sha256 in hashes]
-            if not wheels:
-                return "the lock file admits other files of it, none for this target"
-        return wheels[0] if len(wheels) == 1 else min(wheels, key=self._preference)
+    def _sound(self, files: Files, rows: Sequence[int]) -> tuple[Sequence[int], str]:
+        """Return the rows that could be installed, or why there is none; a yank does not count."""
+        for problem in (self._python_problem, self._time_problem, self._hash_problem):
+            problems = [problem(files, row) for row in rows]
+            sound = [row for row, why in zip(rows, problems, strict=True) if not why]
+            if problems and not sound:
+                return (), problems[0]
+            rows = sound
+        return rows, ""
 
-    def _preference(self, wheel: Artifact) -> tuple[int, tuple[int, str]]:
-        """Return the sort key of a wheel that fits, best first: its tag, then its build number."""
-        number, suffix = _build(wheel.filename)
-        return self._tag_rank(wheel.filename) or 0, (-number, suffix)
-
-    def _tag_rank(self, filename: str) -> int | None:
-        """Return the place of a wheel's best tag among the target's; None where none fits."""
-        name, *tags = filename.removesuffix(".whl").rsplit("-", 3)
-        key = "-".join(tags)
-        if key not in self._known:
-            sound = name.count("-") in (1, 2) and len(tags) == _TAGS
-            found = [self._ranks.get(str(tag)) for tag in parse_tag(key)] if sound else []
-            self._known[key] = min((each for each in found if each is not None), default=None)
-        return self._known[key]
-
-    def _python_admits(self, requires: str | None) -> bool:
-        if not requires:
-            return True
+    def _python_problem(self, files: Files, row: int) -> str:
+        requires = files.column("requires_python")[row]
         if requires not in self._pythons:
             try:
                 wanted = SpecifierSet(requires)
             except InvalidSpecifier:
                 wanted = SpecifierSet()  # pip, too, ignores what it cannot read
             self._pythons[requires] = wanted.contains(self._python, prereleases=True)
-        return self._pythons[requires]
+        if self._pythons[requires]:
+            return ""
+        return f"requires Python {requires}, this is {self._target.python}"
 
-    def _place(self) -> str:
+    def _time_problem(self, files: Files, row: int) -> str:
+        # What the user names by its address is not looked for, so no cutoff hides it.
+        if self._newest is None or files.column("index")[row] == DIRECT:
+            return ""
+        uploaded = moment(files.column("uploaded")[row])
+        if uploaded is None:
+            return "its index does not say when it was uploaded"
+        return f"uploaded after {self._policy.newest_upload}" if uploaded > self._newest else ""
+
+    def _hash_problem(self, files: Files, row: int) -> str:
+        digest = files.column("sha256")[row]
+        if not digest:
+            return "its index states no SHA-256 of it"
+        if self._hashes and digest not in self._hashes.get(files.column("name")[row], (digest,)):
+            return "the lock file admits other files of it, none for this target"
+        return ""
+
+    def _without_wheel(self, group: _Group) -> str:
+        if not group.others:
+            return "no wheel, only a source distribution (--allow-build NAME admits it)"
         best = self._target.tags[0] if self._target.tags else "an unknown target"
-        return f"Python {self._target.python_minor} on {best.rpartition('-')[2]}"
+        return f"no wheel for Python {self._target.python_minor} on {best.rpartition('-')[2]}"
+
+    def _kind(self, tail: str) -> int:
+        """Return which of a group's lists a file belongs to."""
+        if not tail.endswith(".whl"):
+            return 2
+        return 0 if self._rank(tail) else 1
+
+    def _rank(self, tail: str) -> "_Rank | None":
+        """Return the sort key of a wheel that fits, best first; None where none of its tags does.
+
+        The best tag decides, then the build number.
+        """
+        if tail not in self._ranks:
+            match = _TAIL.fullmatch(tail)
+            place = self._place(match["tags"]) if match else None
+            number, suffix = (
+                (int(match["number"] or 0), match["suffix"] or "") if match else (0, "")
+            )
+            self._ranks[tail] = None if place is None else (place, -number, suffix)
+        return self._ranks[tail]
+
+    def _place(self, tags: str) -> int | None:
+        """Return the place of the best of these tags among the target's."""
+        if self._platforms.isdisjoint(tags.rpartition("-")[2].lower().split(".")):
+            return None  # Most wheels are for other platforms: no need to read their tags.
+        found = (self._places.get(str(tag)) for tag in parse_tag(tags))
+        return min((each for each in found if each is not None), default=None)
 
 
-def _build(filename: str) -> tuple[int, str]:
-    """Return a wheel's build number and what follows it; (0, "") where it has none."""
-    parts = filename.split("-")
-    match = re.match(r"(\d+)(.*)", parts[2]) if len(parts) > _TAGS + 2 else None
-    return (int(match[1]), match[2]) if match else (0, "")
+_Rank = tuple[int, int, str]
+_NO_RANK: _Rank = (0, 0, "")
 
 
-def _only_prereleases(versions: Sequence[str]) -> bool:
-    return all(parsed_version(version).is_prerelease for version in versions)
+def _candidate(group: _Group, found: Artifact | str, *, admitted: bool) -> Candidate:
+    label = f"{group.version}@{group.source}" if group.source else group.version
+    barred = ""
+    if isinstance(found, Artifact) and found.index != DIRECT:
+        if found.yanked is not None:
+            barred = f"yanked: {found.yanked or 'no reason given'}"
+        elif not admitted and _is_prerelease(group.version):
+            barred = EARLY
+    return Candidate(group.version, label, found, barred)
+
+
+def _is_known(best: Artifact | str, found: Sequence[Candidate], version: str) -> bool:
+    """Return whether a candidate of that version is the very same file, from another index."""
+    same = takewhile(lambda each: each.version == version, reversed(found))
+    return isinstance(best, Artifact) and any(
+        isinstance(each.found, Artifact) and each.found.sha256 == best.sha256 for each in same
+    )
+
+
+def _only_prereleases(groups: Sequence[_Group]) -> bool:
+    return all(_is_prerelease(group.version) for group in groups)
+
+
+def _is_prerelease(version: str) -> bool:
+    return parsed_version(version).is_prerelease
+
+
+def moment(text: str) -> datetime | None:
+    """Return the moment that an ISO 8601 text names, None where it is none.
+
+    A date without a time means the last moment of that day; without a zone it is in UTC.
+    """
+    match = _MOMENT.fullmatch(text.strip())
+    if match is None:
+        return None
+    year, month, day, hour, minute, second = (int(part or 0) for part in match.groups()[:6])
+    fraction, sign, *offset = match.groups()[6:]
+    zone = timedelta(hours=int(offset[0] or 0), minutes=int(offset[1] or 0))
+    try:
+        found = datetime(
+            year, month, day, hour, minute, second,
+            microsecond=int((fraction or "")[:6].ljust(6, "0")),
+            tzinfo=timezone(-zone if sign == "-" else zone),
+        )  # fmt: skip
+        whole_day = timedelta(days=1, microseconds=-1)
+        return found if match[4] else found + whole_day
+    except (ValueError, OverflowError):
+        return None
