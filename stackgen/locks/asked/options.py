@@ -2,6 +2,7 @@
 
 import optparse
 import shlex
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import NoReturn
 
@@ -12,7 +13,7 @@ from stackgen.locks.fields import MalformedError
 class LineOptions:
     """What the options of one line say, each in the order given.
 
-    unfollowed: options that change what pip would install and that we do not follow, as given.
+    unfollowed: in words, options that change what pip would install and that we do not follow.
     """
 
     requirements: tuple[str, ...] = ()
@@ -46,7 +47,6 @@ def parse_options(text: str) -> LineOptions:
     except ValueError as error:
         raise MalformedError(f"a quotation mark is never closed: {text!r}") from error
     found, _ = _parser().parse_args(words)
-    switched = [(f"--{kind} {value}") for kind, value in found.unfollowed or ()]
     return LineOptions(
         requirements=tuple(found.requirements or ()),
         constraints=tuple(found.constraints or ()),
@@ -55,12 +55,20 @@ def parse_options(text: str) -> LineOptions:
         extra_index_urls=tuple(found.extra_index_urls or ()),
         find_links=tuple(found.find_links or ()),
         no_index=bool(found.no_index),
-        prereleases=bool(found.pre) or "--all-releases :all:" in switched,
-        unfollowed=tuple(each for each in switched if each not in _MEANT),
+        prereleases=bool(found.pre) or ":all:" in (found.all_releases or ()),
+        unfollowed=(
+            *_unfollowed("--no-binary", found.no_binary, ":none:", "wheels are taken"),
+            *_unfollowed("--all-releases", found.all_releases, ":all:", "see --pre"),
+        ),
     )
 
 
-_MEANT = ("--all-releases :all:", "--only-binary :all:", "--no-binary :none:")
+def _unfollowed(
+    option: str, values: Iterable[str] | None, harmless: str, reason: str
+) -> Iterator[str]:
+    for value in values or ():
+        if value != harmless:
+            yield f"{option} {value} is not followed: {reason}"
 
 
 class _Parser(optparse.OptionParser):
@@ -80,6 +88,10 @@ def _parser() -> _Parser:
         ("editables", ("-e", "--editable")),
         ("extra_index_urls", ("--extra-index-url",)),
         ("find_links", ("-f", "--find-links")),
+        ("no_binary", ("--no-binary",)),
+        ("all_releases", ("--all-releases",)),
+        ("dropped", ("--only-binary",)),  # wheels and final releases are what we take by default
+        ("dropped", ("--only-final",)),
         ("dropped", ("--trusted-host",)),
         ("dropped", ("--use-feature",)),
         ("dropped", ("--hash",)),
@@ -92,16 +104,4 @@ def _parser() -> _Parser:
         parser.add_option(name, dest=dest, action="store_true")
     for name in ("--prefer-binary", "--require-hashes", "--no-require-hashes"):
         parser.add_option(name, dest="harmless", action="store_true")
-    for name in ("--no-binary", "--only-binary", "--all-releases", "--only-final"):
-        parser.add_option(
-            name, dest="unfollowed", type="string", action="callback", callback=_remember
-        )
     return parser
-
-
-def _remember(option: optparse.Option, _: str, value: str, parser: optparse.OptionParser) -> None:
-    """Keep an option with its value; optparse has no action that keeps both."""
-    values = parser.values
-    assert values is not None  # noqa: S101
-    known = values.unfollowed or []
-    values.unfollowed = [*known, (option.get_opt_string().lstrip("-"), value)]

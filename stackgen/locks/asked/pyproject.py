@@ -85,7 +85,7 @@ class _Project:
         yield from self._standard(self.dependencies, folder)
         yield from self.poetry.asked(but=stated, folder=folder)
         for extra in extras:
-            yield from self._standard(self.extras.get(extra, ()), folder)
+            yield from self._standard(self.extras.get(extra, ()), folder, (extra,))
             yield from self.poetry.of_extra(extra, but=stated, folder=folder)
         for group in groups:
             lines = self._group(group)
@@ -101,8 +101,10 @@ class _Project:
         except ExceptionGroup as error:
             raise _in_words(error) from error
 
-    def _standard(self, lines: Iterable[str], folder: str) -> Iterator[str | Skipped]:
-        for line in self._expanded(lines, ()):
+    def _standard(
+        self, lines: Iterable[str], folder: str, above: tuple[str, ...] = ()
+    ) -> Iterator[str | Skipped]:
+        for line in self._expanded(lines, above):
             yield from _routed(line, self.sources, folder)
 
     def _expanded(self, lines: Iterable[str], above: tuple[str, ...]) -> Iterator[str]:
@@ -135,7 +137,8 @@ def _check_stated(content: Table, path: str, *, extras: bool, groups: bool) -> N
             why="its dependencies are dynamic: only building the project tells them",
             fix=f"run: uv pip compile {path} -o requirements.txt; then give that file",
         )
-    if not project and not poetry and not (groups and "dependency-groups" in content):
+    standard = "project" in content or (groups and "dependency-groups" in content)
+    if not standard and "poetry" not in tool:
         raise UsageError(
             f"{path} asks for nothing",
             why="it has no [project] table (PEP 621) and none of Poetry's",

@@ -16,7 +16,7 @@ from stackgen.values import Asked
 ACCEPTED = "a requirements file, a pyproject.toml or a Pipfile"
 
 _LOCK_NAMES = re.compile(r".*\.lock|pylock(\.[^.]+)?\.toml|conda-lock\.ya?ml|package-lock\.json")
-_LOCK_CONTENT = re.compile(r"^\{|^\[\[packages?\]\]|^lock-version\s*=", re.MULTILINE)
+_LOCK_CONTENT = re.compile(r"\A\{|^\[\[packages?\]\]|^lock-version\s*=", re.MULTILINE)
 _PYPROJECT_CONTENT = re.compile(
     r"^\[(project|build-system|dependency-groups|tool)[.\]]", re.MULTILINE
 )

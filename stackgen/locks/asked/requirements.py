@@ -145,8 +145,8 @@ def _of_line(line: Line, file: _File, around: Surroundings) -> Iterator[_Entry]:
         return
     for place in options.editables:
         yield Skipped(f"{where}-e {without_credentials(place)} is a project to be built")
-    for option in options.unfollowed:
-        yield Skipped(f"{where}{option} is not followed: what is resolved here are wheels")
+    for words in options.unfollowed:
+        yield Skipped(where + words)
     for place in options.requirements:
         # In pip, what a constraints file includes by -r is asked for.
         yield from _included(place, replace(file, limits=False), around)
@@ -167,7 +167,10 @@ def _requirement(text: str, folder: str) -> str | Skipped:
 
 
 def _is_path(text: str) -> bool:
-    return text.startswith(".") or "/" in text or "\\" in text or bool(_ARCHIVE.fullmatch(text))
+    """Return whether a text looks like a path; one with a space in it must begin or end as such."""
+    if text.startswith((".", "/")) or _ARCHIVE.fullmatch(text):
+        return True
+    return not re.search(r"\s", text) and ("/" in text or "\\" in text)
 
 
 def _limiting(line: str) -> str:

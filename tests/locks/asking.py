@@ -1,0 +1,41 @@
+"""Read texts as a user's files, with other files beside them."""
+
+from collections.abc import Callable, Mapping, Sequence
+
+from stackgen.locks import read_asked
+from stackgen.values import Asked
+
+FOLDER = "/home/user"
+
+
+def reader(files: Mapping[str, str]) -> Callable[[str], str]:
+    """Return what reads these files, and no other."""
+
+    def read(path: str) -> str:
+        if path not in files:
+            raise FileNotFoundError(2, "No such file or directory", path)
+        return files[path]
+
+    return read
+
+
+def asked(
+    text: str,
+    *,
+    path: str = "requirements.txt",
+    extras: Sequence[str] = (),
+    groups: Sequence[str] = (),
+    files: Mapping[str, str] | None = None,
+    environ: Mapping[str, str] | None = None,
+    folder: str = FOLDER,
+) -> Asked:
+    """Return what a text asks for."""
+    return read_asked(
+        text,
+        path=path,
+        extras=extras,
+        groups=groups,
+        read=reader(files or {}),
+        environ=environ or {},
+        folder=folder,
+    )
