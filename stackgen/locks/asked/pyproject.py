@@ -7,7 +7,7 @@ from typing import cast
 from packaging.dependency_groups import DependencyGroupResolver
 from packaging.errors import ExceptionGroup
 from packaging.markers import Marker
-from packaging.requirements import Requirement
+from packaging.requirements import InvalidRequirement, Requirement
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.utils import canonicalize_name
 
@@ -98,7 +98,7 @@ class _Project:
             return ()
         try:
             return tuple(str(each) for each in self.groups.resolve(group))
-        except ExceptionGroup as error:
+        except (ExceptionGroup, InvalidRequirement) as error:  # packaging 26.1 raises the latter
             raise _in_words(error) from error
 
     def _standard(
@@ -181,8 +181,9 @@ def _dependency_groups(content: Table) -> DependencyGroupResolver:
         raise _in_words(error) from error
 
 
-def _in_words(error: ExceptionGroup) -> MalformedError:
-    return MalformedError("; ".join(" ".join(str(each).split()) for each in error.exceptions))
+def _in_words(error: Exception) -> MalformedError:
+    causes = error.exceptions if isinstance(error, ExceptionGroup) else (error,)
+    return MalformedError("; ".join(" ".join(str(each).split()) for each in causes))
 
 
 def _requires_python(project: Table) -> str:
