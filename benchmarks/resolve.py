@@ -17,7 +17,7 @@ from stackgen.builders.interpreters import probe
 from stackgen.index import PackageIndex, load_config
 from stackgen.pipeline.places import find_places
 from stackgen.pipeline.resolution import resolve
-from stackgen.resolve import Space, parse_requirement
+from stackgen.resolve import Space, asked
 
 
 def median_s(action: Callable[[], object], runs: int = 5) -> float:
@@ -32,22 +32,22 @@ def median_s(action: Callable[[], object], runs: int = 5) -> float:
 
 def main() -> None:
     """Print medians and ratios."""
-    asked = sys.argv[1:] or ["tensorflow>=2.12", "numpy"]
+    wanted = sys.argv[1:] or ["tensorflow>=2.12", "numpy"]
     target = probe(sys.executable).target
 
     def space() -> Space:
         with PackageIndex(load_config(environ=os.environ), find_places(os.environ).cache) as index:
-            return resolve(index, [parse_requirement(each) for each in asked], target)
+            return resolve(index, asked(*wanted), target)
 
     def with_uv() -> None:
         command = [uv.find_uv_bin(), "pip", "compile", "--quiet", "-", "--only-binary", ":all:"]
-        subprocess.run(command, input="\n".join(asked).encode(), capture_output=True, check=True)
+        subprocess.run(command, input="\n".join(wanted).encode(), capture_output=True, check=True)
 
     found = space()
     with_uv()
     ours, theirs = median_s(space), median_s(with_uv)
     one = median_s(found.newest, 20)
-    print(f"{', '.join(asked)}: {found.count:.3g} stacks, {found.nodes} nodes")
+    print(f"{', '.join(wanted)}: {found.count:.3g} stacks, {found.nodes} nodes")
     print(f"whole space, warm     {ours:8.3f} s")
     print(f"uv pip compile, warm  {theirs:8.3f} s for one stack, {ours / theirs:.1f} times less")
     print(f"each further stack    {one * 1000:8.2f} ms: {theirs / one:,.0f} times faster than uv")

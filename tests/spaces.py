@@ -1,8 +1,9 @@
 """Small indexes made on the spot, resolved by the real closure."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 
-from stackgen.resolve import Closure, Policy, Space, parse_requirement
+from stackgen.resolve import Closure, Policy, Request, Space, Universe, asked, merged
 from stackgen.values import Artifact, Metadata, Target
 
 Index = Mapping[str, Mapping[str, Sequence[str]]]
@@ -40,13 +41,17 @@ def closure(
     *requirements: str,
     pages: Mapping[str, tuple[Artifact, ...]] | None = None,
     policy: Policy | None = None,
+    request: Request | None = None,
+    barred: Collection[str] = (),
+    pruned: bool = True,
 ) -> Closure:
     """Complete a closure from a made-up index; ``pages`` replaces what it offers of a package."""
     offered = {
         name: tuple(artifact(name, version) for version in versions)
         for name, versions in index.items()
     } | dict(pages or {})
-    found = Closure([parse_requirement(each) for each in requirements], TARGET, policy)
+    wanted = request or replace(asked(*requirements), policy=policy or Policy())
+    found = Closure(wanted, TARGET, barred=barred, pruned=pruned)
     while (need := found.need()).pages or need.metadata:
         found.give_pages({name: offered.get(name) for name in need.pages})
         found.give_metadata(
@@ -58,5 +63,14 @@ def closure(
     return found
 
 
-def space(index: Index, *requirements: str) -> Space:
-    return Space(closure(index, *requirements).universe())
+def universe(index: Index, request: Request, *, pruned: bool = True) -> Universe:
+    """Complete the closures of all ways to fill a request's roles."""
+    parts = [
+        (each, closure(index, request=each.request, barred=each.barred, pruned=pruned).universe())
+        for each in request.combinations()
+    ]
+    return merged(request, parts)
+
+
+def space(index: Index, *requirements: str, request: Request | None = None) -> Space:
+    return Space(universe(index, request or asked(*requirements)))

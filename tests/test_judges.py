@@ -19,7 +19,7 @@ from stackgen.errors import ResolutionError
 from stackgen.index import PackageIndex, load_config
 from stackgen.pipeline.places import find_places
 from stackgen.pipeline.resolution import resolve
-from stackgen.resolve import Slice, Space, newest_first, parse_requirement
+from stackgen.resolve import Slice, Space, asked, newest_first, parse_requirement
 from stackgen.values import Base, Lock
 
 pytestmark = pytest.mark.network
@@ -53,7 +53,7 @@ def base(minor: str) -> Base:
 
 
 def space(index: PackageIndex, requirements: Sequence[str], on: Base) -> Space:
-    return resolve(index, [parse_requirement(each) for each in requirements], on.target)
+    return resolve(index, asked(*requirements), on.target)
 
 
 def choices(found: Space, requirements: Sequence[str]) -> tuple[Slice, ...]:

@@ -10,7 +10,7 @@ from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 from scipy.stats import chisquare
 
-from stackgen.resolve import newest_first
+from stackgen.resolve import Granularity, newest_first
 from tests.spaces import Index, space
 
 NAMES = ("a", "b", "c", "d")
@@ -147,7 +147,7 @@ def test_patch_granularity_keeps_every_version() -> None:
     index: Index = {"tf": {"2.3.1": [], "2.3.0": []}}
     slices = space(index, "tf").slices(["tf"])
     assert len(newest_first(slices)) == 1
-    assert len(newest_first(slices, patches=True)) == 2
+    assert len(newest_first(slices, granularity=Granularity.PATCH)) == 2
 
 
 def test_a_number_outside_of_the_space_is_refused() -> None:

@@ -22,7 +22,7 @@ from stackgen.errors import UsageError
 from stackgen.index import PackageIndex, load_config
 from stackgen.pipeline.places import find_places
 from stackgen.pipeline.resolution import resolve
-from stackgen.resolve import parse_requirement
+from stackgen.resolve import asked
 from stackgen.values import Target
 
 GLIBC, MUSL = "manylinux_2_36_x86_64", "musllinux_1_2_x86_64"
@@ -245,7 +245,7 @@ def index() -> Iterator[PackageIndex]:
 
 def newest(index: PackageIndex, on: Target) -> set[str]:
     """Return the pins of our newest stack."""
-    space = resolve(index, [parse_requirement(each) for each in ASKED], on)
+    space = resolve(index, asked(*ASKED), on)
     lock = space.newest()
     assert lock is not None
     return {f"{name}=={version}" for name, version in lock.versions.items()}

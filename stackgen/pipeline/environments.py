@@ -14,7 +14,7 @@ from stackgen.pipeline.places import Places
 from stackgen.pipeline.progress import Progress
 from stackgen.pipeline.selection import Candidate, Selection
 from stackgen.pipeline.workshop import Workshop
-from stackgen.resolve import Slice, newest_working
+from stackgen.resolve import Completion, Slice, newest_working
 from stackgen.values import (
     Artifact,
     ChosenStack,
@@ -99,7 +99,7 @@ class Preparer:
         if environment is not None and ran.observation is not None:
             return _ready(candidate, environment, candidate.lock)
         choice = candidate.choice
-        if ran.outcome in BROKEN and choice is not None and candidate.completion == "newest":
+        if ran.outcome in BROKEN and choice is not None and self._may_search(candidate):
             self.progress.note(
                 f"{candidate.label} with everything newest does not run "
                 f"({telling_line(ran.log)}); looking for versions that do."
@@ -114,6 +114,10 @@ class Preparer:
             FailedStack(label=candidate.label, outcome=ran.outcome, reason=telling_line(ran.log))
         )
         return None
+
+    def _may_search(self, candidate: Candidate) -> bool:
+        wanted = self.selection.completion is Completion.NEWEST_WORKING
+        return wanted and candidate.completion == Completion.NEWEST.value
 
     def _search(self, candidate: Candidate, choice: Slice) -> Lock | None:
         """Look for versions that run, as long as the budget lasts."""

@@ -111,6 +111,7 @@ def _index_config(given: IndexOptions, environ: Mapping[str, str]) -> IndexConfi
         index_url=given.index_url,
         extra_index_urls=given.extra_index_urls,
         find_links=given.find_links,
+        compare=given.compared,
         no_index=given.no_index,
         offline=given.offline,
     )
@@ -127,7 +128,7 @@ def _plan(
     first = list(islice(selection.candidates(), options.stacks))
     machine = dict(workshop.machine.identity)
     return ExplorePlan(
-        requirements=tuple(str(each) for each in options.requirements),
+        requirements=options.asked.texts,
         varied=selection.varied,
         place=Place(
             executor=workshop.base.kind.value,

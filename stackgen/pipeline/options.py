@@ -5,8 +5,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
 
-from packaging.requirements import Requirement
-
+from stackgen.resolve import Completion, Granularity, Request
 from stackgen.values import BaseFacts, Lock, content_id
 
 
@@ -25,6 +24,7 @@ class IndexOptions:
     index_url: str | None = None
     extra_index_urls: tuple[str, ...] = ()
     find_links: tuple[str, ...] = ()
+    compared: tuple[str, ...] = ()
     no_index: bool = False
     offline: bool = False
 
@@ -33,12 +33,14 @@ class IndexOptions:
 class ExploreOptions:
     """What to explore, where, and how long.
 
-    requirements: what the stacks must satisfy.
+    asked: what the stacks must satisfy.
     vary, fixed: packages added to the default ones, and taken from them.
     settings: environment variables, each with the values to be tried.
     lock: a user's lock to explore around; it is the reference.
     reference: a lock to compare with, where no user's lock is (the best known one, at night).
     kind: ``explore`` or ``nightly``.
+    granularity: which versions of the varied packages are told apart.
+    completion: how the packages that are not varied are chosen.
     indicators: names, or paths of the user's own files; empty means the framework's matmul.
     parameters: values for their parameters, by name.
     base: a base's name, an image, or an interpreter; "" chooses.
@@ -47,7 +49,7 @@ class ExploreOptions:
     threads: 0 chooses max(1, cores - 1).
     """
 
-    requirements: tuple[Requirement, ...]
+    asked: Request
     vary: tuple[str, ...] = ()
     fixed: tuple[str, ...] = ()
     settings: tuple[tuple[str, tuple[str, ...]], ...] = ()
@@ -62,8 +64,8 @@ class ExploreOptions:
     stacks: int = 6
     seed: int = 0
     threads: int = 0
-    prereleases: bool = False
-    patches: bool = False
+    granularity: Granularity = Granularity.MINOR
+    completion: Completion = Completion.NEWEST_WORKING
     dry_run: bool = False
     index: IndexOptions = field(default_factory=IndexOptions)
 
@@ -81,7 +83,7 @@ class ExploreOptions:
             "executor": executor,
             "where": where,
             "base": facts.content,
-            "requirements": sorted(str(each) for each in self.requirements),
+            "asked": self.asked.content,
             "vary": sorted(self.vary),
             "fixed": sorted(self.fixed),
             "settings": [[name, list(values)] for name, values in self.settings],
@@ -90,7 +92,7 @@ class ExploreOptions:
             "indicators": sorted(self.indicators),
             "parameters": sorted(self.parameters),
             "threads": self.threads,
-            "prereleases": self.prereleases,
-            "patches": self.patches,
+            "granularity": self.granularity.value,
+            "completion": self.completion.value,
         }
         return json.dumps(asked, sort_keys=True, separators=(",", ":"))

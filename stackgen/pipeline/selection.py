@@ -1,11 +1,11 @@
 """From what the user asked for to the choices that are worth building, newest first."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from itertools import product
 from pathlib import Path
 
-from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from stackgen.errors import UsageError
@@ -13,8 +13,18 @@ from stackgen.index import PackageIndex
 from stackgen.locks import in_target, read_lock
 from stackgen.pipeline.options import ExploreOptions
 from stackgen.pipeline.progress import Progress
-from stackgen.pipeline.resolution import read_universe, resolve
-from stackgen.resolve import Policy, Slice, Space, newest_first, parse_requirement
+from stackgen.pipeline.reading import read_universe
+from stackgen.pipeline.resolution import resolve
+from stackgen.resolve import (
+    Completion,
+    Policy,
+    Request,
+    Slice,
+    Space,
+    contemporary,
+    newest_first,
+    parse_requirement,
+)
 from stackgen.values import Lock, LockedPackage, LockFile, LockId, Target
 
 FRAMEWORKS = ("tensorflow", "tensorflow-cpu", "intel-tensorflow", "torch")
@@ -49,6 +59,7 @@ class Selection:
     settings: tuple[Settings, ...]
     reference: Lock | None
     preferred: Mapping[str, str]
+    completion: Completion
     reference_name: str = "your lock"
 
     def candidates(self) -> Iterator[Candidate]:
@@ -67,11 +78,15 @@ class Selection:
         if self.reference is not None:
             for settings in dict.fromkeys(((), *self.settings)):
                 yield self._candidate(self.reference, "lock", settings, None)
+        old = self.completion is Completion.CONTEMPORARY
+        complete = partial(contemporary, self.space) if old else self.space.complete
         for choice in self.choices:
-            lock = self.space.complete(choice, preferred=self.preferred)
+            lock = complete(choice, preferred=self.preferred)
             if lock is not None:
                 for settings in self.settings:
-                    yield self._candidate(lock, "newest", settings, choice)
+                    yield self._candidate(
+                        lock, "contemporary" if old else "newest", settings, choice
+                    )
 
     def working(self, candidate: Candidate, lock: Lock) -> Candidate:
         """Return the candidate with another completion, one that was found to work."""
@@ -102,32 +117,29 @@ def select(
         ResolutionError: nothing satisfies it here.
         UsageError: a package to be varied is not part of any stack.
     """
-    policy = Policy(prereleases=options.prereleases)
     if options.lock is None:
-        roots = _with_varied(options)
-        space = resolve(index, roots, target, policy=policy, progress=progress)
+        space = resolve(index, _with_varied(options), target, progress=progress)
         return _selection(space, options, options.reference, {})
     lockfile = read_lock_file(options.lock)
     packages = in_target(lockfile, target)
     reference = _as_it_stands(index, packages, target, progress)
-    roots, pinned = _around(index, options, packages, target, policy, progress)
-    # What stays pinned stays the same file, too: another build of it would be another package.
-    policy = Policy(prereleases=options.prereleases, hashes=_hashes(pinned))
-    space = resolve(index, roots, target, policy=policy, progress=progress)
+    request = _around(index, options, packages, target, progress)
+    space = resolve(index, request, target, progress=progress)
     return _selection(space, options, reference, reference.versions)
 
 
-def _with_varied(options: ExploreOptions) -> tuple[Requirement, ...]:
-    """Return the requirements, and what varies besides: --vary, and NumPy beside a framework.
+def _with_varied(options: ExploreOptions) -> Request:
+    """Return what is asked for, and what varies besides: --vary, and NumPy beside a framework.
 
     PyTorch runs without NumPy, but hardly any program that uses it does.
     """
-    named = {str(canonicalize_name(each.name)) for each in options.requirements}
+    named = set(options.asked.names)
     wanted = [str(canonicalize_name(each)) for each in options.vary]
     wanted += ["numpy"] if named & set(FRAMEWORKS) else []
     fixed = {str(canonicalize_name(each)) for each in options.fixed}
     added = dict.fromkeys(name for name in wanted if name not in named | fixed)
-    return (*options.requirements, *(parse_requirement(name) for name in added))
+    requirements = (*options.asked.requirements, *(parse_requirement(name) for name in added))
+    return replace(options.asked, requirements=requirements)
 
 
 def read_lock_file(path: Path) -> LockFile:
@@ -170,17 +182,18 @@ def _selection(
     return Selection(
         space=space,
         varied=varied,
-        choices=newest_first(space.slices(varied), patches=options.patches),
+        choices=newest_first(space.slices(varied), granularity=options.granularity),
         settings=_settings(options),
         reference=reference,
         preferred={name: v for name, v in preferred.items() if name not in varied},
+        completion=options.completion,
         reference_name="your lock" if options.lock else "best known",
     )
 
 
 def _varied(space: Space, options: ExploreOptions, locked: Mapping[str, str]) -> tuple[str, ...]:
     """Return what varies: what the user named, and numpy where it is part of the closure."""
-    named = [str(canonicalize_name(each.name)) for each in options.requirements]
+    named: Sequence[str] = options.asked.names
     if not named:
         named = [name for name in FRAMEWORKS if name in locked]
     added = [str(canonicalize_name(each)) for each in options.vary]
@@ -200,9 +213,11 @@ def _as_it_stands(
     index: PackageIndex, packages: Sequence[LockedPackage], target: Target, progress: Progress
 ) -> Lock:
     """Return a user's lock with its artifacts for the target, hashes honoured."""
-    policy = Policy(prereleases=True, hashes=_hashes(packages))
-    pins = [parse_requirement(_pinned(each)) for each in packages]
-    lock = resolve(index, pins, target, policy=policy, progress=progress).newest()
+    pins = Request(
+        requirements=tuple(parse_requirement(_pinned(each)) for each in packages),
+        policy=Policy(prereleases=True, hashes=_hashes(packages)),
+    )
+    lock = resolve(index, pins, target, progress=progress).newest()
     assert lock is not None  # noqa: S101 # resolve refuses an empty space
     return lock
 
@@ -216,31 +231,37 @@ def _around(
     options: ExploreOptions,
     packages: Sequence[LockedPackage],
     target: Target,
-    policy: Policy,
     progress: Progress,
-) -> tuple[tuple[Requirement, ...], tuple[LockedPackage, ...]]:
-    """Return requirements that vary a part of a lock, and the rest of it, which stays pinned.
+) -> Request:
+    """Return a request that varies a part of a lock; the rest of it stays pinned.
 
     What the varied packages themselves depend on is left to them, so that a newer framework can
-    bring its own; a completion still prefers the locked versions.
+    bring its own; a completion still prefers the locked versions. What stays pinned stays the
+    same file, too: another build of it would be another package.
     """
     locked = {each.name for each in packages}
-    given = {canonicalize_name(each.name) for each in options.requirements}
+    asked = options.asked
+    given = set(asked.names)
     fixed = {canonicalize_name(each) for each in options.fixed}
     own = [name for name in (*FRAMEWORKS, "numpy") if name in locked - fixed][:1]
     wanted = ([] if given else own) + [canonicalize_name(each) for each in options.vary]
     added = [name for name in dict.fromkeys(wanted) if name not in given | fixed]
-    roots = [*options.requirements, *(parse_requirement(name) for name in added)]
-    if not roots:
+    roots = (*asked.requirements, *(parse_requirement(name) for name in added))
+    if not roots and not asked.alternatives:
         raise UsageError(
             f"nothing to vary in {options.lock}",
             why="it names neither TensorFlow, PyTorch nor NumPy",
             fix="name what may change: stackgen explore NAME --from LOCK",
         )
-    universe = read_universe(index, roots, target, policy=policy, progress=progress)
+    varied = replace(asked, requirements=roots)
+    universe = read_universe(index, varied, target, progress=progress)
     free = set(universe.releases)
     pinned = tuple(each for each in packages if each.name not in free or each.name in fixed)
-    return (*roots, *(parse_requirement(_pinned(each)) for each in pinned)), pinned
+    return replace(
+        varied,
+        requirements=(*roots, *(parse_requirement(_pinned(each)) for each in pinned)),
+        policy=replace(asked.policy, hashes=_hashes(pinned)),
+    )
 
 
 def _pinned(package: LockedPackage) -> str:

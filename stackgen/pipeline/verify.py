@@ -194,12 +194,17 @@ def judges(
     base: Base, config: IndexConfig, environ: Mapping[str, str], cache: Path
 ) -> tuple[Judge, ...]:
     """Return the judges for a base; one that cannot judge it says so when it is asked."""
-    own = {key: value for key, value in environ.items() if not _OWN.match(key)}
+    own = judge_environment(environ)
     cache.mkdir(parents=True, exist_ok=True)
     return (
         _uv(base, config, own, cache),
         _pip_tools(base, {**own, **pip_variables(config)}, cache),
     )
+
+
+def judge_environment(environ: Mapping[str, str]) -> dict[str, str]:
+    """Return the user's variables without those that change what a judge says."""
+    return {key: value for key, value in environ.items() if not _OWN.match(key)}
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,26 +1,43 @@
 """The exact space of stacks that requirements allow on a target."""
 
 from stackgen.resolve.candidates import Policy
-from stackgen.resolve.choose import newest_first
+from stackgen.resolve.choose import Completion, Granularity, newest_first
 from stackgen.resolve.closure import Closure, Need, Universe
 from stackgen.resolve.dependencies import base_name, parse_requirement, parsed_version
-from stackgen.resolve.explain import conflict, minimal_conflict, nothing_fits
+from stackgen.resolve.explain import (
+    Relaxation,
+    conflict,
+    conflict_core,
+    nothing_fits,
+    relaxations,
+)
+from stackgen.resolve.request import Combination, Request, asked
+from stackgen.resolve.roles import merged
 from stackgen.resolve.space import Slice, Space
-from stackgen.resolve.working import newest_working
+from stackgen.resolve.working import contemporary, newest_working
 
 __all__ = [
     "Closure",
+    "Combination",
+    "Completion",
+    "Granularity",
     "Need",
     "Policy",
+    "Relaxation",
+    "Request",
     "Slice",
     "Space",
     "Universe",
+    "asked",
     "base_name",
     "conflict",
-    "minimal_conflict",
+    "conflict_core",
+    "contemporary",
+    "merged",
     "newest_first",
     "newest_working",
     "nothing_fits",
     "parse_requirement",
     "parsed_version",
+    "relaxations",
 ]

@@ -43,6 +43,11 @@ class Anchor:
         for package in {base_name(each.package) for found in needs.values() for each in found}:
             self._bounds.setdefault(package, self._bounds_of(package, needs))
 
+    @classmethod
+    def of_everything(cls) -> "Anchor":
+        """Return an anchor that rules nothing out: of one version that needs nothing."""
+        return cls("", {0: ()}, {})
+
     def bounds(self, name: str) -> tuple[Bounds, ...]:
         """Return what each version of the anchor says of a package; together, they are all."""
         return self._bounds.get(name) or (Bounds(self.every, -1),)

@@ -1,12 +1,35 @@
 """Which stacks of a space are explored, and in which order: newest first."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from enum import Enum
 
 from stackgen.resolve.dependencies import parsed_version
 from stackgen.resolve.space import Slice
 
 
-def newest_first(slices: Sequence[Slice], *, patches: bool = False) -> tuple[Slice, ...]:
+class Granularity(str, Enum):
+    """Which versions are told apart: of each minor release the newest patch alone, or every one."""
+
+    MINOR = "minor"
+    PATCH = "patch"
+
+
+class Completion(str, Enum):
+    """How packages that are not varied are chosen.
+
+    NEWEST: the newest version at each decision, dependents first.
+    CONTEMPORARY: the same, of what was uploaded at most a year after the varied release.
+    NEWEST_WORKING: as NEWEST; where that does not run, with as little held back as it takes.
+    """
+
+    NEWEST = "newest"
+    CONTEMPORARY = "contemporary"
+    NEWEST_WORKING = "newest-working"
+
+
+def newest_first(
+    slices: Sequence[Slice], *, granularity: Granularity = Granularity.MINOR
+) -> tuple[Slice, ...]:
     """Order the choices of the varied packages so that any first n of them are a fair start.
 
     The newest choice comes first. A choice is the later, the more steps back it takes: each
@@ -15,9 +38,9 @@ def newest_first(slices: Sequence[Slice], *, patches: bool = False) -> tuple[Sli
 
     Args:
         slices: every feasible choice, as ``Space.slices`` returns them (newest first).
-        patches: keep every version; without it only the newest patch of each minor version.
+        granularity: which versions are told apart.
     """
-    steps = dict(_steps(slices, 0, 0, patches))
+    steps = dict(_steps(slices, 0, 0, granularity is Granularity.PATCH))
     place = {each: number for number, each in enumerate(slices)}
     return tuple(sorted(steps, key=lambda each: (steps[each], place[each])))
 

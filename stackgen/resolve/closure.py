@@ -6,17 +6,18 @@ admits, and whatever is required only by releases that no stack can hold (see ``
 """
 
 from collections import defaultdict, deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 from stackgen.errors import ResolutionError
 from stackgen.resolve.anchor import Anchor
-from stackgen.resolve.candidates import Policy, Selector
-from stackgen.resolve.dependencies import Dependency, Reader, base_name, dependencies
+from stackgen.resolve.candidates import Selector
+from stackgen.resolve.dependencies import Dependency, Reader, base_name, python_admits
 from stackgen.resolve.offers import Offers, bits
+from stackgen.resolve.request import Request
 from stackgen.values import Artifact, Exclusion, Metadata, Release, Target
 
 
@@ -38,7 +39,8 @@ class Universe:
     excluded: by package, the versions left out, and why.
     unknown: packages that something requires and no index has.
     fitting: packages of which the target takes a version that the user's requirements admit.
-    clashes: by package, which of its versions require what no stack can give them, in words.
+    roles: what roles there are, as ``tensorflow|tensorflow-cpu``; mostly none.
+    filled: the ways to fill them.
     """
 
     roots: tuple[Dependency, ...]
@@ -47,10 +49,26 @@ class Universe:
     excluded: Mapping[str, tuple[Exclusion, ...]]
     unknown: frozenset[str]
     fitting: frozenset[str]
-    clashes: Mapping[str, tuple[str, ...]]
+    roles: tuple[str, ...] = ()
+    filled: tuple["Filled", ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Filled:
+    """Roles filled in one way.
+
+    chosen: by role, which of its packages.
+    roots: what is then required.
+    barred: the packages that then may not be part of a stack.
+    """
+
+    chosen: tuple[int, ...]
+    roots: tuple[Dependency, ...]
+    barred: frozenset[str]
 
 
 Masks = defaultdict[int, int]
+_Key = tuple[str, str, str]
 
 
 class Closure:
@@ -61,20 +79,37 @@ class Closure:
     """
 
     def __init__(
-        self, requirements: Sequence[Requirement], target: Target, policy: Policy | None = None
+        self,
+        request: Request,
+        target: Target,
+        *,
+        barred: Collection[str] = (),
+        pruned: bool = True,
     ) -> None:
-        self._reader = Reader(target)
-        self._selector = Selector(target, policy or Policy())
-        held = [each for each in requirements if self._reader.applies(each)]
-        self._roots = tuple(each for requirement in held for each in dependencies(requirement))
-        self._user: dict[str, list[str]] = {}
-        for root in self._roots:
-            self._user.setdefault(base_name(root.package), []).append(root.specifier)
+        """Begin with nothing known.
+
+        Args:
+            request: what stacks must satisfy; its roles filled already.
+            target: where they are installed.
+            barred: packages that no stack may hold.
+            pruned: leave out what no version of the anchor can share a stack with. An empty
+                space can only be explained by what is not pruned.
+        """
+        self._reader = Reader(target, overrides=request.overrides, excluded=request.excluded)
+        self._selector = Selector(target, request.policy)
+        self._python = target.python
+        self._barred = barred
+        self._pruned = pruned
+        held = [each for each in request.requirements if self._reader.applies(each)]
+        self._roots = tuple(each for one in held for each in self._reader.adjusted(one))
+        self._user = self._users_own(request)
         self._pages: dict[str, Offers | None] = {}
-        self._metadata: dict[tuple[str, str], Metadata] = {}
-        self._defects: dict[tuple[str, str], str] = {}
-        self._lacking_pages: dict[str, None] = dict.fromkeys(self._user)
-        self._lacking_metadata: dict[tuple[str, str], Artifact] = {}
+        self._metadata: dict[_Key, Metadata] = {}
+        self._defects: dict[_Key, str] = {}
+        self._lacking_pages: dict[str, None] = dict.fromkeys(
+            base_name(root.package) for root in self._roots
+        )
+        self._lacking_metadata: dict[_Key, Artifact] = {}
         self._waiting: dict[object, list[Callable[[], None]]] = defaultdict(list)
         self._todo: deque[Callable[[], None]] = deque()
         self._needs: dict[tuple[str, str], tuple[Dependency, ...]] = {}
@@ -87,12 +122,24 @@ class Closure:
         self._unjudged: dict[tuple[str, int], int] = {}
         self._required: dict[Dependency, int] = {}
         if self._roots:
-            self._todo.append(self._settle_anchor)
+            self._todo.append(self._settle_anchor if pruned else self._follow_all)
+
+    def _users_own(self, request: Request) -> Mapping[str, Sequence[str]]:
+        """Return, by package, the specifiers that the user gave, constraints included."""
+        found: dict[str, list[str]] = {}
+        for root in self._roots:
+            found.setdefault(base_name(root.package), []).append(root.specifier)
+        for each in request.constraints:
+            if self._reader.applies(each):
+                found.setdefault(canonicalize_name(each.name), []).append(str(each.specifier))
+        return found
 
     def give_pages(self, pages: Mapping[str, tuple[Artifact, ...] | None]) -> None:
         """Take what the index offers of each package; None where no index has it."""
         for name, artifacts in pages.items():
-            user = self._user.get(name, [])
+            user = self._user.get(name, ())
+            if artifacts is not None and name in self._barred:
+                artifacts = ()
             found = None if artifacts is None else self._selector.select(artifacts, user)
             self._pages[name] = None if found is None else Offers(name, found, user)
             self._lacking_pages.pop(name, None)
@@ -102,8 +149,15 @@ class Closure:
         self, metadata: Mapping[Artifact, Metadata], defects: Mapping[Artifact, str] | None = None
     ) -> None:
         """Take the metadata of artifacts that were asked for, or why there are none."""
-        self._metadata.update((_key(artifact), found) for artifact, found in metadata.items())
-        self._defects.update((_key(artifact), why) for artifact, why in (defects or {}).items())
+        for artifact, found in metadata.items():
+            needed = found.requires_python
+            if needed and not python_admits(needed, self._python):
+                self._defects[_key(artifact)] = f"requires Python {needed}, this is {self._python}"
+            else:
+                self._metadata[_key(artifact)] = found
+        self._defects.update(
+            (_key(artifact), f"unreadable metadata: {why}") for artifact, why in (defects or {}).items()
+        )
         for artifact in (*metadata, *(defects or ())):
             self._lacking_metadata.pop(_key(artifact), None)
             self._todo.extend(self._waiting.pop(_key(artifact), ()))
@@ -138,8 +192,12 @@ class Closure:
             excluded={name: tuple(self._excluded(name)) for name in names},
             unknown=frozenset(name for name, page in self._pages.items() if page is None),
             fitting=frozenset(name for name, page in self._pages.items() if page and page.open),
-            clashes={name: tuple(self._clashes(name)) for name in self._user},
         )
+
+    def _follow_all(self) -> None:
+        """Follow the roots whatever the anchor leaves possible."""
+        self._anchor = Anchor.of_everything()
+        self._required.update(dict.fromkeys(self._roots, self._anchor.every))
 
     def _settle_anchor(self) -> None:
         """Learn all of the anchor, and the pages that its needs speak of; then follow the roots."""
@@ -150,7 +208,7 @@ class Closure:
         if not self._have_metadata(tuple(artifacts.values()), self._settle_anchor):
             return
         needs = {
-            bit: self._needed(self._name, each)
+            bit: self._needed(self._name, page, bit)
             for bit, each in artifacts.items()
             if _key(each) in self._metadata
         }
@@ -205,7 +263,7 @@ class Closure:
         anchors = self._unjudged.pop((package, bit))
         if _key(artifact) not in self._metadata:
             return
-        needs = self._needed(package, artifact)
+        needs = self._needed(package, page, bit)
         live = self._live[package]
         fresh = self._possible(needs, anchors) & ~live[bit]
         if not fresh:
@@ -219,12 +277,13 @@ class Closure:
             anchors &= self._anchor.possible(each) if self._anchor else 0
         return anchors
 
-    def _needed(self, package: str, artifact: Artifact) -> tuple[Dependency, ...]:
-        key = (package, artifact.version)
+    def _needed(self, package: str, page: Offers, bit: int) -> tuple[Dependency, ...]:
+        key = (package, page.label(bit))
         if key not in self._needs:
+            artifact = page.artifact(bit)
             extra = package[len(artifact.name) + 1 : -1]
             lines = self._metadata[_key(artifact)].requires_dist
-            same = (Dependency(artifact.name, f"==={artifact.version}"),) if extra else ()
+            same = (Dependency(artifact.name, f"==={page.label(bit)}"),) if extra else ()
             self._needs[key] = (*same, *self._reader.needed(lines, extra))
         return self._needs[key]
 
@@ -252,29 +311,15 @@ class Closure:
             if page and anchors:
                 artifact = page.artifact(bit)
                 lines = self._metadata[_key(artifact)].requires_dist
-                release = Release(artifact=artifact, requires_dist=lines)
-                yield release, self._needed(package, artifact)
+                release = Release(artifact=artifact, requires_dist=lines, label=page.label(bit))
+                yield release, self._needed(package, page, bit)
 
     def _excluded(self, name: str) -> Iterator[Exclusion]:
         page = self._pages.get(name)
         yield from page.excluded() if page else ()
-        for (known, version), why in self._defects.items():
+        for (known, version, _), why in self._defects.items():
             if known == name:
-                reason = f"unreadable metadata: {why}"
-                yield Exclusion(name=name, version=version, reason=reason)
-
-    def _clashes(self, name: str) -> Iterator[str]:
-        """Yield what releases of a package require that leaves no version of the anchor."""
-        page = self._pages.get(name)
-        for bit, anchors in sorted(self._offered[name].items()):
-            if page is None or self._anchor is None or self._live[name][bit]:
-                continue
-            artifact = page.artifact(bit)
-            needs = self._needed(name, artifact) if _key(artifact) in self._metadata else ()
-            for each in needs:
-                if not self._anchor.possible(each) & anchors:
-                    asked = f"{each.package}{each.specifier}"
-                    yield f"{name} {artifact.version} requires {asked}"
+                yield Exclusion(name=name, version=version, reason=why)
 
     def _refuse_unknown_roots(self) -> None:
         for root in self._roots:
@@ -287,6 +332,6 @@ class Closure:
                 )
 
 
-def _key(artifact: Artifact) -> tuple[str, str]:
-    """Return what identifies an artifact here: one is selected of each version."""
-    return artifact.name, artifact.version
+def _key(artifact: Artifact) -> _Key:
+    """Return what identifies an artifact here: one is selected of each version and index."""
+    return artifact.name, artifact.version, artifact.index

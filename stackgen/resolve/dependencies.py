@@ -5,12 +5,13 @@ An extra is a package of its own here, written ``name[extra]``: it depends on th
 """
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 
 from packaging.markers import Marker
 from packaging.requirements import InvalidRequirement, Requirement
-from packaging.specifiers import SpecifierSet
+from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
 
@@ -26,34 +27,31 @@ _ONLY_EXTRA = re.compile(r";(?:(?!\bor\b).)*\bextra\s*==\s*(['\"])[^'\"]+\1[\s)]
 class Dependency:
     """A package, perhaps with an extra (``requests[socks]``), and the versions that will do.
 
-    specifier: canonical text; "" admits every version.
+    specifier: canonical text; "" admits every version, ``@ URL`` the file at that address alone.
     """
 
     package: str
     specifier: str
+
+    def __str__(self) -> str:
+        space = " " if self.specifier.startswith("@") else ""
+        return f"{self.package}{space}{self.specifier}"
 
 
 def parse_requirement(text: str) -> Requirement:
     """Read what the user gave.
 
     Raises:
-        UsageError: it is not PEP 508, or it names a URL.
+        UsageError: it is not PEP 508.
     """
     try:
-        found = Requirement(text)
+        return Requirement(text)
     except InvalidRequirement as error:
         raise UsageError(
             f"cannot read the requirement {text!r}",
             why=str(error).splitlines()[0],
             fix='write it as in "tensorflow>=2.7", in quotes',
         ) from error
-    if found.url:
-        raise UsageError(
-            f"cannot take the requirement {text!r}",
-            why="it names an address instead of versions",
-            fix="put the wheel into a folder and give that folder with --find-links",
-        )
-    return found
 
 
 def base_name(package: str) -> str:
@@ -64,7 +62,8 @@ def base_name(package: str) -> str:
 def dependencies(requirement: Requirement) -> tuple[Dependency, ...]:
     """Return the package that a requirement names, and each of its extras."""
     name = canonicalize_name(requirement.name)
-    specifier = str(requirement.specifier)
+    url = requirement.url
+    specifier = f"@ {plain_url(url)}" if url else str(requirement.specifier)
     extras = sorted(canonicalize_name(extra) for extra in requirement.extras)
     return (
         Dependency(name, specifier),
@@ -72,11 +71,32 @@ def dependencies(requirement: Requirement) -> tuple[Dependency, ...]:
     )
 
 
-class Reader:
-    """Evaluates requirement lines on one target, each distinct line once."""
+def plain_url(url: str) -> str:
+    """Return an address without its fragment, where the hash of the file may stand."""
+    return url.partition("#")[0]
 
-    def __init__(self, target: Target) -> None:
+
+class Reader:
+    """Evaluates requirement lines on one target, each distinct line once.
+
+    Args:
+        target: where the packages are installed.
+        overrides: what counts in place of every requirement of these packages.
+        excluded: packages that are left out wherever something requires them.
+    """
+
+    def __init__(
+        self,
+        target: Target,
+        *,
+        overrides: Iterable[Requirement] = (),
+        excluded: Iterable[str] = (),
+    ) -> None:
         self._environment = dict(target.markers)
+        self._excluded = {canonicalize_name(name) for name in excluded}
+        self._overrides: dict[str, list[Requirement]] = {}
+        for each in overrides:
+            self._overrides.setdefault(canonicalize_name(each.name), []).append(each)
         self._holds: dict[tuple[str, str], bool] = {}
         self._lines: dict[tuple[str, str], tuple[Dependency, ...]] = {}
 
@@ -98,11 +118,27 @@ class Reader:
         if not extra and _ONLY_EXTRA.search(line):
             return ()
         requirement = _read(line)
-        if requirement is None or requirement.url:
+        if requirement is None:
             return ()
         plain = self._applies(requirement.marker, "")
         holds = plain if not extra else not plain and self._applies(requirement.marker, extra)
-        return dependencies(requirement) if holds else ()
+        return self.adjusted(requirement) if holds else ()
+
+    def adjusted(self, requirement: Requirement) -> tuple[Dependency, ...]:
+        """Return a requirement as dependencies, after overrides and exclusions."""
+        name = canonicalize_name(requirement.name)
+        if name in self._excluded:
+            return ()
+        found = dependencies(requirement)
+        if name not in self._overrides:
+            return found
+        # As in uv: an override whose marker does not hold takes the dependency away.
+        return tuple(
+            Dependency(each.package, dependencies(override)[0].specifier)
+            for override in self._overrides[name]
+            if self.applies(override)
+            for each in found
+        )
 
     def applies(self, requirement: Requirement) -> bool:
         """Return whether a requirement's marker holds on the target."""
@@ -135,6 +171,20 @@ def specifier_set(text: str) -> SpecifierSet:
 def parsed_version(text: str) -> Version:
     """Return the parsed version."""
     return Version(text)
+
+
+def admits(specifier: str, version: str) -> bool:
+    """Return whether a specifier admits a version, whatever the policy on prereleases."""
+    return not specifier or specifier_set(specifier).contains(parsed_version(version))
+
+
+@lru_cache(maxsize=10_000)
+def python_admits(requires: str, python: str) -> bool:
+    """Return whether a ``Requires-Python`` admits a Python; what nobody can read admits all."""
+    try:
+        return SpecifierSet(requires).contains(python, prereleases=True)
+    except InvalidSpecifier:
+        return True
 
 
 def names_prerelease(specifier: str) -> bool:

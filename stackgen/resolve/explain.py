@@ -1,51 +1,138 @@
-"""Why nothing resolves: the smallest conflict among the requirements, in a person's words."""
+"""Why nothing resolves: a smallest conflict, as a chain that a person can follow.
+
+What conflicts are facts: that the user requires a package, and that a package requires another.
+A smallest set of facts that already conflicts is found by leaving facts out of the compiled masks.
+"""
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import TypeVar
 
 from packaging.requirements import Requirement
+from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 
 from stackgen.errors import ResolutionError
 from stackgen.resolve.closure import Universe
-from stackgen.resolve.dependencies import base_name, specifier_set
+from stackgen.resolve.dependencies import admits, base_name
+from stackgen.resolve.masks import Masks, compile_masks
+from stackgen.resolve.request import Request
+from stackgen.resolve.search import newest_stack
 from stackgen.values import Exclusion, Target
 
-Satisfiable = Callable[[Sequence[Requirement]], bool]
+_T = TypeVar("_T")
+_Fact = tuple[int, int]
+"""A package and one that it requires, as ranks; _USER stands for the user."""
+_USER = -1
 
 
-def minimal_conflict(
-    requirements: Sequence[Requirement], satisfiable: Satisfiable
-) -> tuple[Requirement, ...]:
-    """Return a smallest conflicting part: leaving out any one of it would make it satisfiable.
+@dataclass(frozen=True, slots=True)
+class Core:
+    """A smallest conflict: without any one of its facts there would be a stack.
 
-    Found by deletion, so it costs one resolution per requirement.
+    roots: packages that the user requires.
+    edges: (package, package that it requires).
     """
-    kept = list(requirements)
-    for each in requirements:
-        fewer = [other for other in kept if other is not each]
-        if fewer and not satisfiable(fewer):
-            kept = fewer
-    return tuple(kept)
+
+    roots: tuple[str, ...]
+    edges: tuple[tuple[str, str], ...]
 
 
-def nothing_fits(universe: Universe, target: Target) -> ResolutionError | None:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Relaxation:
+    """One thing less asked for.
+
+    words: what to do, as in "leave out '<1.20' of numpy".
+    """
+
+    words: str
+    request: Request
+
+
+def conflict_core(universe: Universe) -> Core:
+    """Return a smallest conflict of an empty space.
+
+    Args:
+        universe: the closure, not pruned: what was left out of it can be no part of the answer.
+
+    Raises:
+        ResolutionError: whether a part conflicts could not be found out.
+    """
+    masks = compile_masks(universe)
+    names = masks.packages
+    roots: list[_Fact] = [(_USER, rank) for rank, _ in masks.roots]
+    edges = {
+        (rank, needed)
+        for rank, groups in enumerate(masks.groups)
+        for needs, _ in groups
+        for needed, _ in needs
+    }
+
+    def conflicting(facts: Sequence[_Fact]) -> bool:
+        return newest_stack(_only(masks, set(facts))) is None
+
+    kept = smallest([*roots, *sorted(edges)], conflicting)
+    return Core(
+        roots=tuple(names[needed] for by, needed in kept if by == _USER),
+        edges=tuple((names[by], names[needed]) for by, needed in kept if by != _USER),
+    )
+
+
+def _only(masks: Masks, facts: Container[_Fact]) -> Masks:
+    """Return the masks in which only some facts hold."""
+    groups = tuple(
+        tuple(
+            (tuple(pair for pair in needs if (rank, pair[0]) in facts), versions)
+            for needs, versions in each
+        )
+        for rank, each in enumerate(masks.groups)
+    )
+    roots = tuple(root for root in masks.roots if (_USER, root[0]) in facts)
+    return replace(masks, roots=roots, groups=groups)
+
+
+def smallest(facts: Sequence[_T], conflicting: Callable[[Sequence[_T]], bool]) -> tuple[_T, ...]:
+    """Return a smallest conflicting part of facts that conflict; early facts are kept rather.
+
+    It takes about k log(n/k) tries for a conflict of k among n facts.
+    Source: U. Junker, QuickXplain, AAAI 2004.
+    """
+
+    def explain(known: list[_T], fresh: bool, open_facts: Sequence[_T]) -> list[_T]:
+        if fresh and conflicting(known):
+            return []
+        if len(open_facts) <= 1:
+            return list(open_facts)
+        middle = len(open_facts) // 2
+        first, second = open_facts[:middle], open_facts[middle:]
+        later = explain([*known, *first], bool(first), second)
+        earlier = explain([*known, *later], bool(later), first)
+        return [*earlier, *later]
+
+    return tuple(explain([], False, facts))
+
+
+def nothing_fits(universe: Universe, request: Request, target: Target) -> ResolutionError | None:
     """Explain a required package of which no version at all can be taken; None where all have some.
 
     The reasons are those of the versions that the user's specifiers admit, most frequent first.
     """
     for root in universe.roots:
         name = base_name(root.package)
-        others = {each.specifier for each in universe.roots if base_name(each.package) == name}
-        if name in universe.fitting or len(others) > 1:
-            continue  # several requirements of one package are a conflict among themselves
-        wanted = specifier_set(root.specifier)
-        asked = [each for each in universe.excluded[name] if wanted.contains(each.version)]
-        what = f"no version of {name}{root.specifier} fits Python {target.python_minor} here"
+        limits = _limits(name, request)
+        if name in universe.fitting or len(limits) > 1:
+            continue  # several limits of one package are a conflict among themselves
+        asked = [
+            each
+            for each in universe.excluded.get(name, ())
+            if root.specifier.startswith("@") or admits(root.specifier, each.version)
+        ]
+        what = f"no version of {root} fits Python {target.python_minor} here"
         if not asked:
             why = f"no index has a version of {name} that {root.specifier or 'anything'} admits"
             return ResolutionError(what, why=why, fix="ask for another version")
-        fix = "choose another Python with --base (stackgen images lists them), or other versions"
+        fix = "choose another Python with --base or --python, or other versions"
         return ResolutionError(what, why=reasons(asked), fix=fix)
     return None
 
@@ -61,31 +148,113 @@ def reasons(excluded: Sequence[Exclusion]) -> str:
     return "; ".join(parts)
 
 
-def conflict(parts: Sequence[Requirement], universe: Universe) -> ResolutionError:
-    """Explain requirements that exclude each other, with the dependency lines that do it.
+def chain(core: Core, universe: Universe, request: Request) -> tuple[str, ...]:
+    """Return the facts of a conflict as lines, from what the user requires on."""
+    named = list(dict.fromkeys([*core.roots, *(package for edge in core.edges for package in edge)]))
+    lines = [f"you require {each}" for each in universe.roots if each.package in core.roots]
+    for package, needed in _ordered(core):
+        lines += _edge_lines(package, needed, universe)
+    for name in dict.fromkeys(base_name(package) for package in named):
+        lines += [
+            f"you limit {name} to {each.specifier}"
+            for each in request.constraints
+            if canonicalize_name(each.name) == name
+        ]
+        if name in universe.unknown:
+            lines.append(f"no index has a package named {name}")
+        elif not universe.releases.get(name):
+            left_out = reasons(universe.excluded.get(name, ()))
+            lines.append(f"no version of {name} can be taken: {left_out or 'none is that new or old'}")
+    return tuple(lines)
 
-    Args:
-        parts: a minimal conflict.
-        universe: of these parts.
-    """
-    what = "no stack satisfies " + " with ".join(str(each) for each in parts)
-    lines = _clashes(parts, universe)
-    why = "; ".join(lines[:3]) if lines else "what they depend on has no common version"
-    fix = "relax one of them: " + " or ".join(f"leave out {str(each)!r}" for each in parts)
-    return ResolutionError(what, why=why, fix=fix)
+
+def _ordered(core: Core) -> Iterator[tuple[str, str]]:
+    """Yield the edges so that what is required was spoken of before, as far as it goes."""
+    spoken, left = set(core.roots), list(core.edges)
+    while left:
+        edge = next((each for each in left if each[0] in spoken), left[0])
+        left.remove(edge)
+        spoken.add(edge[1])
+        yield edge
 
 
-def _clashes(parts: Sequence[Requirement], universe: Universe) -> list[str]:
-    """Return what the newest releases of the parts require of each other, and cannot have."""
-    names = {canonicalize_name(each.name) for each in parts}
-    found: list[str] = []
-    for name in sorted(names):
-        found += universe.clashes[name]
-        for release, needs in list(zip(universe.releases[name], universe.needs[name], strict=True)):
-            for need in needs:
-                others = universe.releases.get(base_name(need.package), ())
-                wanted = specifier_set(need.specifier)
-                if not any(wanted.contains(each.version) for each in others):
-                    asked = f"{need.package}{need.specifier}"
-                    found.append(f"{name} {release.version} requires {asked}")
-    return found
+_SHOWN = 3
+
+
+def _edge_lines(package: str, needed: str, universe: Universe) -> Iterator[str]:
+    """Yield what versions of a package require of another, joined where they say the same."""
+    said: dict[str, list[str]] = {}
+    pairs = zip(universe.releases[package], universe.needs[package], strict=True)
+    for release, needs in pairs:
+        found = [str(each) for each in needs if each.package == needed]
+        said.setdefault(" and ".join(found), []).append(release.label)
+    said.pop("", None)
+    if package.endswith("]") and needed == base_name(package):
+        return  # that an extra needs its own package goes without saying
+    for number, (text, versions) in enumerate(said.items()):
+        if number == _SHOWN:
+            yield f"{package}: {len(said) - _SHOWN} further requirements of {needed}"
+            return
+        yield f"{package} {_range(versions)} {'requires' if len(versions) == 1 else 'require'} {text}"
+
+
+def _range(versions: Sequence[str]) -> str:
+    if len(versions) <= 2:
+        return " and ".join(reversed(versions))
+    return f"{versions[-1]} to {versions[0]}"
+
+
+def conflict(core: Core, universe: Universe, request: Request) -> ResolutionError:
+    """Explain a conflict; what would help is added by whoever can try it out."""
+    roots = [each for each in universe.roots if each.package in core.roots]
+    what = "no stack satisfies " + " with ".join(str(each) for each in roots)
+    why = ";\n       ".join(chain(core, universe, request))
+    return ResolutionError(what, why=why, fix="relax one of these requirements")
+
+
+def relaxations(core: Core, request: Request) -> tuple[Relaxation, ...]:
+    """Return what could be asked for less, so that a conflict might be gone; each is one step."""
+    named = {base_name(name) for name in core.roots} | {base_name(b) for _, b in core.edges}
+    found: list[Relaxation] = []
+    for field in ("requirements", "constraints"):
+        given: tuple[Requirement, ...] = getattr(request, field)
+        for place, each in enumerate(given):
+            if canonicalize_name(each.name) in named:
+                for words, looser in _looser(each, is_constraint=field == "constraints"):
+                    others = (*given[:place], *looser, *given[place + 1 :])
+                    changed = replace(request, **{field: others})  # type: ignore[arg-type]
+                    found.append(Relaxation(words=words, request=changed))
+    return (*found, *_bent(named, request))
+
+
+def _looser(each: Requirement, *, is_constraint: bool) -> Iterator[tuple[str, Sequence[Requirement]]]:
+    """Yield a requirement without one of its clauses, and what to call that."""
+    clauses = sorted(each.specifier, key=str)
+    if is_constraint and len(clauses) == 1:
+        yield f"leave out the constraint {str(each)!r}", ()
+        return
+    for clause in clauses:
+        looser = Requirement(str(each))
+        looser.specifier = SpecifierSet(",".join(str(c) for c in clauses if c != clause))
+        yield f"leave out {str(clause)!r} of {each.name}", (looser,)
+
+
+def _bent(named: set[str], request: Request) -> Iterator[Relaxation]:
+    """Yield a request without one of the ways in which the user bent it."""
+    for each in request.overrides:
+        if canonicalize_name(each.name) in named:
+            others = tuple(other for other in request.overrides if other is not each)
+            words = f"leave out the override {str(each)!r}"
+            yield Relaxation(words=words, request=replace(request, overrides=others))
+    policy = request.policy
+    if policy.newest_upload is not None:
+        looser = replace(request, policy=replace(policy, newest_upload=None))
+        yield Relaxation(words="leave out --exclude-newer", request=looser)
+    if not policy.prereleases:
+        looser = replace(request, policy=replace(policy, prereleases=True))
+        yield Relaxation(words="give --pre", request=looser)
+
+
+def _limits(name: str, request: Request) -> Sequence[Requirement]:
+    given: Iterable[Requirement] = (*request.requirements, *request.constraints)
+    return [each for each in given if canonicalize_name(each.name) == name]

@@ -3,7 +3,8 @@
 from collections.abc import Iterator, Sequence
 
 from stackgen.resolve.candidates import Candidate
-from stackgen.resolve.dependencies import parsed_version, pins_exactly, specifier_set
+from stackgen.resolve.dependencies import pins_exactly, plain_url
+from stackgen.resolve.matching import Versions
 from stackgen.values import Artifact, Exclusion
 
 
@@ -16,8 +17,9 @@ class Offers:
     def __init__(self, name: str, candidates: Sequence[Candidate], user: Sequence[str]) -> None:
         self.name = name
         self._candidates = candidates
-        self._bits = {each.version: 1 << bit for bit, each in enumerate(candidates)}
-        self._early = sum(1 << bit for bit, each in enumerate(candidates) if each.barred)
+        self._versions = Versions([each.version for each in candidates])
+        self._bits = {each.label: 1 << bit for bit, each in enumerate(candidates)}
+        self._barred = sum(1 << bit for bit, each in enumerate(candidates) if each.barred)
         self._pinned = 0
         self.fits = self._takeable = sum(
             1 << bit for bit, each in enumerate(candidates) if isinstance(each.found, Artifact)
@@ -29,14 +31,18 @@ class Offers:
 
     @property
     def open(self) -> int:
-        """Return the candidates: what fits, without the prereleases that nobody pinned."""
-        return self.fits & (~self._early | self._pinned)
+        """Return the candidates: what fits, without what only a pin lets in and nobody pinned."""
+        return self.fits & (~self._barred | self._pinned)
 
     def artifact(self, bit: int) -> Artifact:
         """Return the artifact of a version that fits."""
         found = self._candidates[bit].found
         assert isinstance(found, Artifact)  # noqa: S101
         return found
+
+    def label(self, bit: int) -> str:
+        """Return what tells a version apart."""
+        return self._candidates[bit].label
 
     def mask(self, specifier: str) -> int:
         """Return the versions that a specifier admits, of those that the target takes."""
@@ -46,12 +52,12 @@ class Offers:
         return self._masks[specifier]
 
     def pin(self, specifier: str) -> int:
-        """Let in the prereleases that a specifier pins exactly; return those that are new."""
-        if not self._early or "==" not in specifier:
+        """Let in barred versions that a specifier pins exactly; return those that are new."""
+        if not self._barred or "==" not in specifier:
             return 0
         pinned = sum(
             1 << bit
-            for bit in bits(self._early & ~self._pinned & self.mask(specifier))
+            for bit in bits(self._barred & ~self._pinned & self.mask(specifier))
             if pins_exactly(specifier, self._candidates[bit].version)
         )
         self._pinned |= pinned
@@ -59,19 +65,17 @@ class Offers:
 
     def excluded(self) -> Iterator[Exclusion]:
         """Yield each version that is no candidate on this target, newest first, with the reason."""
-        shut = self._early & ~self._pinned
+        shut = self._barred & ~self._pinned
         for bit, each in enumerate(self._candidates):
             reason = each.barred if shut >> bit & 1 else each.found
             if isinstance(reason, str):
                 yield Exclusion(name=self.name, version=each.version, reason=reason)
 
     def _matching(self, specifier: str) -> int:
-        contains = specifier_set(specifier).contains
-        return sum(
-            1 << bit
-            for bit in bits(self._takeable)
-            if contains(parsed_version(self._candidates[bit].version))
-        )
+        if specifier.startswith("@"):
+            urls = ((bit, plain_url(self.artifact(bit).url)) for bit in bits(self._takeable))
+            return sum(1 << bit for bit, url in urls if url == specifier[2:])
+        return self._takeable & self._versions.mask(specifier)
 
 
 def bits(mask: int) -> Iterator[int]:

@@ -67,6 +67,18 @@ def newest_working(
     return best
 
 
+def contemporary(
+    space: Space, choice: Slice, *, preferred: Mapping[str, str] | None = None
+) -> Lock | None:
+    """Return the newest completion of what was uploaded at most a year after the varied release.
+
+    None where there is none, or where the index does not tell upload times.
+    """
+    newest = space.complete(choice, preferred=preferred)
+    allowed = contemporary_versions(space, newest, choice) if newest else {}
+    return space.complete(choice, allowed, preferred=preferred) if allowed else None
+
+
 def contemporary_versions(space: Space, lock: Lock, choice: Slice) -> Held:
     """Return, by package, the versions not newer than the varied release's time plus a year.
 

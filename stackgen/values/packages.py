@@ -72,10 +72,15 @@ class Metadata:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Release:
-    """One version of a package, with the artifact that the target would select."""
+    """One version of a package, with the artifact that the target would select.
+
+    label: what tells it apart: its version, or ``version@index`` where the same version of two
+        indexes is compared.
+    """
 
     artifact: Artifact
     requires_dist: tuple[str, ...]
+    label: str
 
     @property
     def name(self) -> str:

@@ -1,0 +1,142 @@
+"""A closure as integers: versions are bits, dependencies are masks of the versions that will do.
+
+Everything that searches, counts or explains works on these masks alone.
+"""
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+from stackgen.resolve.closure import Universe
+from stackgen.resolve.dependencies import Dependency, plain_url
+from stackgen.resolve.matching import Versions
+from stackgen.resolve.ordering import decision_order
+
+Needs = tuple[tuple[int, int], ...]
+"""Pairs of (package, mask of its versions that will do), packages as ranks, sorted."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Masks:
+    """What must hold between the versions of packages; packages are ranks in decision order.
+
+    packages: names (extras as ``name[extra]``), in the order in which they are decided.
+    roots: what is required from outside.
+    groups: by package, (needs, mask of the versions that need just this); the lowest bit of a
+        mask is the newest version.
+    cyclic: the mask of packages that depend on themselves through others.
+    """
+
+    packages: tuple[str, ...]
+    roots: Needs
+    groups: tuple[tuple[tuple[Needs, int], ...], ...]
+    cyclic: int
+
+    @cached_property
+    def ranks(self) -> Mapping[str, int]:
+        """Return the rank of each package."""
+        return {package: rank for rank, package in enumerate(self.packages)}
+
+    @cached_property
+    def reach(self) -> tuple[int, ...]:
+        """Return, by package, the mask of all that it can require, itself included."""
+        children = [{n for needs, _ in groups for n, _ in needs} for groups in self.groups]
+        found = [1 << rank for rank in range(len(self.packages))]
+        changed = True
+        while changed:  # mostly twice: what is required comes later, but for cycles
+            changed = False
+            for rank in reversed(range(len(self.packages))):
+                union = found[rank]
+                for child in children[rank]:
+                    union |= found[child]
+                changed |= union != found[rank]
+                found[rank] = union
+        return tuple(found)
+
+    def within(self, allowed: Mapping[int, int]) -> "Masks":
+        """Return the same with fewer versions: by rank, the mask of those that stay."""
+        return replace(
+            self,
+            roots=tuple((rank, mask & allowed.get(rank, -1)) for rank, mask in self.roots),
+            groups=tuple(
+                tuple((_narrowed(needs, allowed), versions) for needs, versions in each)
+                for each in self.groups
+            ),
+        )
+
+
+def compile_masks(
+    universe: Universe, *, roots: Sequence[Dependency] = (), ordered_for: Sequence[Dependency] = ()
+) -> Masks:
+    """Compile a closure.
+
+    Args:
+        universe: the closure.
+        roots: what to require in place of the universe's own roots.
+        ordered_for: what decides the order of the packages, where that is not the roots.
+    """
+    own = tuple(roots or universe.roots)
+    return _Compiler(universe).compile(own, tuple(ordered_for or own))
+
+
+class _Compiler:
+    def __init__(self, universe: Universe) -> None:
+        self._universe = universe
+        self._masks: dict[Dependency, int] = {}
+        self._versions: dict[str, Versions] = {}
+
+    def compile(self, roots: Sequence[Dependency], ordered_for: Sequence[Dependency]) -> Masks:
+        edges = {
+            package: sorted({each.package for needs in set(per_release) for each in needs})
+            for package, per_release in self._universe.needs.items()
+        }
+        parts = decision_order(edges, [root.package for root in ordered_for])
+        packages = tuple(package for part in parts for package in part)
+        ranks = {package: rank for rank, package in enumerate(packages)}
+        return Masks(
+            packages=packages,
+            roots=self._joined(roots, ranks),
+            groups=tuple(self._grouped(package, ranks) for package in packages),
+            cyclic=sum(1 << ranks[package] for part in parts if len(part) > 1 for package in part),
+        )
+
+    def _grouped(self, package: str, ranks: Mapping[str, int]) -> tuple[tuple[Needs, int], ...]:
+        """Return (what is needed, versions that need just this), newest group first."""
+        groups: dict[tuple[Dependency, ...], int] = defaultdict(int)
+        for bit, needs in enumerate(self._universe.needs.get(package, ())):
+            groups[needs] |= 1 << bit
+        joined: dict[Needs, int] = defaultdict(int)
+        for needs, versions in groups.items():
+            joined[self._joined(needs, ranks)] |= versions
+        return tuple(joined.items())
+
+    def _joined(self, needs: Sequence[Dependency], ranks: Mapping[str, int]) -> Needs:
+        """Return dependencies as masks, several of one package joined to one."""
+        masks: dict[int, int] = {}
+        for each in needs:
+            rank = ranks[each.package]
+            masks[rank] = masks.get(rank, -1) & self._mask(each)
+        return tuple(sorted(masks.items()))
+
+    def _mask(self, dependency: Dependency) -> int:
+        if dependency not in self._masks:
+            self._masks[dependency] = self._admitted(dependency.package, dependency.specifier)
+        return self._masks[dependency]
+
+    def _admitted(self, package: str, specifier: str) -> int:
+        releases = self._universe.releases.get(package, ())
+        if specifier.startswith("==="):  # mostly an extra, which needs this very release
+            named = sum(1 << bit for bit, r in enumerate(releases) if r.label == specifier[3:])
+            if named:
+                return named
+        if specifier.startswith("@"):
+            urls = [plain_url(release.artifact.url) for release in releases]
+            return sum(1 << bit for bit, url in enumerate(urls) if url == specifier[2:])
+        if package not in self._versions:
+            self._versions[package] = Versions([release.version for release in releases])
+        return self._versions[package].mask(specifier)
+
+
+def _narrowed(needs: Needs, allowed: Mapping[int, int]) -> Needs:
+    return tuple((rank, mask & allowed.get(rank, -1)) for rank, mask in needs)

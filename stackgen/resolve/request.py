@@ -1,0 +1,136 @@
+"""What is asked of a resolution: requirements, and what narrows or bends them."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from itertools import product
+
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+from stackgen.errors import UsageError
+from stackgen.resolve.candidates import Policy
+from stackgen.resolve.dependencies import parse_requirement
+
+Alternatives = tuple[Requirement, ...]
+"""Packages of one role (``tensorflow|tensorflow-cpu``): a stack holds exactly one of them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """What stacks must satisfy.
+
+    requirements: what every stack holds.
+    alternatives: roles, each filled by one of several packages; the others stay out.
+    constraints: versions that are admitted of packages, if a stack holds them at all.
+    overrides: what counts in place of everything that is required of these packages.
+    excluded: packages that are left out, whoever requires them.
+    """
+
+    requirements: tuple[Requirement, ...] = ()
+    alternatives: tuple[Alternatives, ...] = ()
+    constraints: tuple[Requirement, ...] = ()
+    overrides: tuple[Requirement, ...] = ()
+    excluded: tuple[str, ...] = ()
+    policy: Policy = field(default_factory=Policy)
+
+    def __post_init__(self) -> None:
+        for each in self.constraints:
+            if each.url or each.extras:
+                raise UsageError(
+                    f"cannot take the constraint {str(each)!r}",
+                    why="a constraint limits versions; it takes no extras and no address",
+                    fix="write it as in 'numpy<2', or make it a requirement",
+                )
+        left_out = {canonicalize_name(name) for name in self.excluded}
+        both = left_out & {canonicalize_name(each.name) for each in self.requirements}
+        if both:
+            raise UsageError(
+                f"{sorted(both)[0]} is both required and excluded",
+                why="--exclude leaves a package out, whoever requires it",
+                fix="take away the requirement or the --exclude",
+            )
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Return the packages that the user named, in order, roles by their alternatives."""
+        named = [*self.requirements, *(each for role in self.alternatives for each in role)]
+        return tuple(dict.fromkeys(str(canonicalize_name(each.name)) for each in named))
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """Return the requirements as the user would write them, roles included."""
+        roles = ("|".join(str(each) for each in role) for role in self.alternatives)
+        return (*(str(each) for each in self.requirements), *roles)
+
+    @property
+    def content(self) -> list[object]:
+        """Return what tells requests apart, as plain values."""
+        policy = self.policy
+        return [
+            sorted(self.texts),
+            sorted(str(each) for each in self.constraints),
+            sorted(str(each) for each in self.overrides),
+            sorted(self.excluded),
+            [policy.prereleases, policy.newest_upload, sorted(policy.allow_build)],
+            sorted(policy.compared),
+        ]
+
+    def combinations(self) -> tuple["Combination", ...]:
+        """Return each way to fill the roles; just one where there are none."""
+        found = []
+        for chosen in product(*(range(len(role)) for role in self.alternatives)):
+            picked = [role[i] for role, i in zip(self.alternatives, chosen, strict=True)]
+            kept = {canonicalize_name(each.name) for each in picked}
+            every = {canonicalize_name(each.name) for role in self.alternatives for each in role}
+            request = replace(self, requirements=(*picked, *self.requirements), alternatives=())
+            found.append(Combination(request=request, chosen=chosen, barred=frozenset(every - kept)))
+        return tuple(found)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Combination:
+    """One way to fill the roles of a request.
+
+    request: with the chosen packages as requirements, first of all.
+    chosen: by role, which of its alternatives.
+    barred: the packages that were not chosen; no stack may hold them.
+    """
+
+    request: Request
+    chosen: tuple[int, ...]
+    barred: frozenset[str]
+
+
+def asked(*texts: str) -> Request:
+    """Read a request from requirements; ``a|b>=1`` admits either package.
+
+    Raises:
+        UsageError: one of them cannot be read.
+    """
+    plain = [text for text in texts if "|" not in _names(text)]
+    roles = [text for text in texts if "|" in _names(text)]
+    return Request(
+        requirements=tuple(parse_requirement(text) for text in plain),
+        alternatives=tuple(_alternatives(text) for text in roles),
+    )
+
+
+def _names(text: str) -> str:
+    """Return the part of a requirement before any version, marker or address."""
+    for stop in ("<", ">", "=", "!", "~", ";", "@", "("):
+        text = text.partition(stop)[0]
+    return text
+
+
+def _alternatives(text: str) -> Alternatives:
+    names = _names(text)
+    rest = text[len(names) :]
+    parts: Sequence[str] = [name.strip() for name in names.split("|")]
+    found = tuple(parse_requirement(f"{name}{rest}") for name in parts)
+    if len({canonicalize_name(each.name) for each in found}) < len(found):
+        raise UsageError(
+            f"cannot read the alternatives {text!r}",
+            why="they name a package twice",
+            fix='write them as in "tensorflow|tensorflow-cpu>=2.12", in quotes',
+        )
+    return found

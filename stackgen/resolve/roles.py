@@ -1,0 +1,104 @@
+"""Roles that one of several packages fills: ``tensorflow|tensorflow-cpu``.
+
+Each way to fill them is a closure and a diagram of its own, in which the other packages of the role
+have no versions; so no stack is counted twice. The diagrams are joined by a first decision.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from stackgen.resolve.closure import Filled, Universe
+from stackgen.resolve.cut import Compiled, compile_space
+from stackgen.resolve.dependencies import Dependency, parsed_version
+from stackgen.resolve.diagram import DEAD, Branch, Diagram, Node, choice
+from stackgen.resolve.masks import compile_masks
+from stackgen.resolve.request import Combination, Request
+from stackgen.values import Exclusion, Release
+
+_Needed = tuple[Release, tuple[Dependency, ...]]
+
+
+def is_role(name: str) -> bool:
+    """Return whether this names a role and no package."""
+    return "|" in name
+
+
+def merged(request: Request, parts: Sequence[tuple[Combination, Universe]]) -> Universe:
+    """Join the closures of all ways to fill the roles of a request."""
+    if not request.alternatives:
+        return parts[0][1]
+    universes = [universe for _, universe in parts]
+    names = sorted({name for each in universes for name in each.releases})
+    found = {name: _merged_releases(name, universes) for name in names}
+    return Universe(
+        roots=tuple(dict.fromkeys(root for each in universes for root in each.roots)),
+        releases={name: tuple(release for release, _ in pairs) for name, pairs in found.items()},
+        needs={name: tuple(needs for _, needs in pairs) for name, pairs in found.items()},
+        excluded=_merged_exclusions(parts),
+        unknown=frozenset(name for each in universes for name in each.unknown),
+        fitting=frozenset(name for each in universes for name in each.fitting),
+        roles=tuple("|".join(each.name for each in role) for role in request.alternatives),
+        filled=tuple(
+            Filled(chosen=how.chosen, roots=universe.roots, barred=how.barred)
+            for how, universe in parts
+        ),
+    )
+
+
+def _merged_releases(name: str, universes: Iterable[Universe]) -> Sequence[_Needed]:
+    """Return the releases of a package in any closure, newest first, the official ones first."""
+    found: dict[str, _Needed] = {}
+    for each in universes:
+        for pair in zip(each.releases.get(name, ()), each.needs.get(name, ()), strict=True):
+            found.setdefault(pair[0].label, pair)
+    official_last = sorted(found.values(), key=lambda pair: pair[0].label == pair[0].version)
+    return sorted(official_last, key=lambda pair: parsed_version(pair[0].version))[::-1]
+
+
+def _merged_exclusions(
+    parts: Sequence[tuple[Combination, Universe]],
+) -> Mapping[str, tuple[Exclusion, ...]]:
+    """Return why versions are left out, by the closures in which their package is not barred."""
+    found: dict[str, tuple[Exclusion, ...]] = {}
+    for how, universe in parts:
+        for name, excluded in universe.excluded.items():
+            if name not in how.barred:
+                found.setdefault(name, excluded)
+    return found
+
+
+def compile_universe(universe: Universe) -> Compiled:
+    """Compile a closure, roles included.
+
+    Raises:
+        ResolutionError: whether it holds any stack could not be found out.
+    """
+    if not universe.roles:
+        return compile_space(compile_masks(universe))
+    every = tuple(dict.fromkeys(root for each in universe.filled for root in each.roots))
+    parts = [(each.chosen, _compiled(universe, each, every)) for each in universe.filled]
+    packages = parts[0][1].diagram.packages
+    diagram = Diagram(
+        packages=(*packages, *universe.roles),
+        root=_joined([(chosen, part.diagram.root) for chosen, part in parts], len(packages)),
+        nodes=sum(part.diagram.nodes for _, part in parts),
+    )
+    cut = [part.kept for _, part in parts if part.kept]
+    return Compiled(diagram=diagram, kept=min(cut, default=0))
+
+
+def _compiled(universe: Universe, filled: Filled, every: Sequence[Dependency]) -> Compiled:
+    masks = compile_masks(universe, roots=filled.roots, ordered_for=every)
+    barred = {masks.ranks[name]: 0 for name in filled.barred if name in masks.ranks}
+    return compile_space(masks.within(barred))
+
+
+def _joined(parts: Sequence[tuple[tuple[int, ...], Node]], package: int) -> Node:
+    """Join diagrams by decisions on the first of their roles, then on the next."""
+    if not parts[0][0]:
+        return parts[0][1]
+    below: dict[int, list[tuple[tuple[int, ...], Node]]] = {}
+    for (first, *others), node in parts:
+        below.setdefault(first, []).append((tuple(others), node))
+    nodes = {first: _joined(found, package + 1) for first, found in below.items()}
+    branches = [Branch(1 << first, node) for first, node in sorted(nodes.items()) if node.count]
+    return choice(package, branches) if branches else DEAD
