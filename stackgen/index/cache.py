@@ -1,6 +1,5 @@
 """What indexes said, kept in one SQLite file that several processes may use at once."""
 
-import json
 import sqlite3
 import sys
 import threading
@@ -18,16 +17,17 @@ from stackgen.values import Metadata
 if sys.platform != "win32":
     import fcntl
 
-_SCHEMA_VERSION = 1
+_SCHEMA_VERSION = 2
 _BUSY_S = 30.0
 _BATCH = 500
-_LEVEL = 1  # Deflate: the fastest already takes two thirds off a page.
 _T = TypeVar("_T")
 
 _SCHEMA = """
 CREATE TABLE pages (location TEXT, name TEXT, fetched REAL, etag TEXT, modified TEXT,
                     body BLOB, checksum INTEGER, PRIMARY KEY (location, name));
-CREATE TABLE metadata (key TEXT PRIMARY KEY, body BLOB, checksum INTEGER);
+CREATE TABLE metadata (key TEXT PRIMARY KEY, body TEXT, checksum INTEGER);
+CREATE TABLE silent (key TEXT PRIMARY KEY, reason TEXT);
+CREATE TABLE downloads (url TEXT PRIMARY KEY, fetched REAL, mark TEXT, size INTEGER, sha256 TEXT);
 CREATE TABLE sizes (key TEXT PRIMARY KEY, bytes INTEGER);
 CREATE TABLE hashes (path TEXT PRIMARY KEY, size INTEGER, modified INTEGER, sha256 TEXT);
 """
@@ -39,13 +39,28 @@ class CachedPage:
 
     fetched: when, in seconds since 1970.
     etag, modified: what the server wants to hear when asked again; "" where it said nothing.
-    text: the encoded page, or None where the index does not have that package.
+    content: the encoded page, or None where the index does not have that package.
     """
 
     fetched: float
     etag: str
     modified: str
-    text: str | None
+    content: bytes | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Download:
+    """What an address held: all of it was read once, for its hash.
+
+    fetched: when, in seconds since 1970.
+    mark: what the server says of this very content (ETag or date); "" where it says nothing.
+    size: bytes.
+    """
+
+    fetched: float
+    mark: str
+    size: int
+    sha256: str
 
 
 class IndexCache:
@@ -82,17 +97,18 @@ class IndexCache:
             ):
                 if checksum != _checksum(location, name, body):
                     continue
-                text = None if body is None else zlib.decompress(body).decode()
-                found[name] = CachedPage(fetched=fetched, etag=etag, modified=modified, text=text)
+                found[name] = CachedPage(
+                    fetched=fetched, etag=etag, modified=modified, content=body
+                )
         return found
 
     def keep_pages(self, location: str, pages: Mapping[str, CachedPage]) -> None:
         """Store pages, each in the place of its predecessor."""
         rows = []
         for name, page in pages.items():
-            body = None if page.text is None else zlib.compress(page.text.encode(), _LEVEL)
-            checksum = _checksum(location, name, body)
-            rows.append((location, name, page.fetched, page.etag, page.modified, body, checksum))
+            checksum = _checksum(location, name, page.content)
+            kept = (page.fetched, page.etag, page.modified, page.content)
+            rows.append((location, name, *kept, checksum))
         self._write("INSERT OR REPLACE INTO pages VALUES (?, ?, ?, ?, ?, ?, ?)", rows)
 
     def metadata(self, keys: Sequence[str]) -> dict[str, Metadata]:
@@ -102,17 +118,32 @@ class IndexCache:
             query = f"SELECT key, body, checksum FROM metadata WHERE key IN ({_marks(part)})"  # noqa: S608
             for key, body, checksum in self._rows(query, part):
                 if checksum == _checksum("metadata", key, body):
-                    requires, python = json.loads(body)
-                    found[key] = Metadata(requires_dist=tuple(requires), requires_python=python)
+                    # Equal lines are the same objects: most versions of a package share them.
+                    python, *lines = map(sys.intern, body.split("\n"))
+                    found[key] = Metadata(
+                        requires_dist=tuple(lines), requires_python=python or None
+                    )
         return found
 
     def keep_metadata(self, entries: Mapping[str, Metadata]) -> None:
-        """Store metadata for good: a wheel of that hash never changes."""
+        """Store metadata for good: a wheel of that hash never changes. No text has line breaks."""
         rows = []
         for key, value in entries.items():
-            body = json.dumps([value.requires_dist, value.requires_python]).encode()
+            body = "\n".join((value.requires_python or "", *value.requires_dist))
             rows.append((key, body, _checksum("metadata", key, body)))
         self._write("INSERT OR REPLACE INTO metadata VALUES (?, ?, ?)", rows)
+
+    def silent(self, keys: Sequence[str]) -> dict[str, str]:
+        """Return which files are known to state no usable metadata, and why."""
+        found: dict[str, str] = {}
+        for part in _parts(keys):
+            query = f"SELECT key, reason FROM silent WHERE key IN ({_marks(part)})"  # noqa: S608
+            found.update((key, reason) for key, reason in self._rows(query, part))
+        return found
+
+    def keep_silent(self, reasons: Mapping[str, str]) -> None:
+        """Store for good that files of these hashes state no usable metadata, and why."""
+        self._write("INSERT OR REPLACE INTO silent VALUES (?, ?)", list(reasons.items()))
 
     def sizes(self, keys: Sequence[str]) -> dict[str, int]:
         """Return the sizes at hand, bytes."""
@@ -136,6 +167,18 @@ class IndexCache:
         """Store the SHA-256 of a local file."""
         row = (str(path), size, modified, sha256)
         self._write("INSERT OR REPLACE INTO hashes VALUES (?, ?, ?, ?)", [row])
+
+    def download(self, url: str) -> Download | None:
+        """Return what an address of no index held when it was last read."""
+        query = "SELECT fetched, mark, size, sha256 FROM downloads WHERE url = ?"
+        for fetched, mark, size, sha256 in self._rows(query, [url]):
+            return Download(fetched=fetched, mark=mark, size=size, sha256=sha256)
+        return None
+
+    def keep_download(self, url: str, found: Download) -> None:
+        """Store what an address of no index holds."""
+        row = (url, found.fetched, found.mark, found.size, found.sha256)
+        self._write("INSERT OR REPLACE INTO downloads VALUES (?, ?, ?, ?, ?)", [row])
 
     # Rows are of whatever types SQLite holds: the callers above, and nobody else, sort them.
     def _rows(self, query: str, values: Sequence[object]) -> list[tuple]:  # type: ignore[type-arg]

@@ -4,23 +4,26 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
-from functools import partial
 from pathlib import Path
+from threading import Lock
 from types import MappingProxyType, TracebackType
-from typing import BinaryIO
+from typing import TYPE_CHECKING, BinaryIO
 
 from packaging.utils import canonicalize_name
 
 from stackgen.errors import IndexUnavailableError, ResolutionError
 from stackgen.index import local
 from stackgen.index.cache import IndexCache
+from stackgen.index.catalogue import Catalogue
 from stackgen.index.config import IndexConfig
 from stackgen.index.listings import Listings
 from stackgen.index.metadata import MetadataReader, artifact_key
-from stackgen.index.pages import Page
-from stackgen.index.parallel import Progress, as_done
-from stackgen.index.transport import CONNECTIONS, Transport
+from stackgen.index.parallel import CONNECTIONS, Progress, as_done
 from stackgen.values import Artifact, Metadata
+from stackgen.values.files import Files
+
+if TYPE_CHECKING:
+    from stackgen.index.transport import Transport
 
 
 class PackageIndex(AbstractContextManager["PackageIndex"]):
@@ -49,25 +52,24 @@ class PackageIndex(AbstractContextManager["PackageIndex"]):
     ) -> None:
         self._config = config
         self._cache = IndexCache(cache / "index.db")
-        self._transport = Transport(config, sleep=sleep)
+        self._sleep = sleep
+        self._opened: Transport | None = None
+        self._opening = Lock()
         self._pool = ThreadPoolExecutor(CONNECTIONS, thread_name_prefix="index")
-        self._known: dict[str, tuple[Artifact, ...] | None] = {}
-        self._announced: dict[str, str] = {}
-        self._skipped: dict[str, int] = {}
-        self._links: dict[str, list[Artifact]] | None = None
-        self._notes: list[str] = []
-        self._listings = Listings(
+        self._known: dict[str, Files | None] = {}
+        listings = Listings(
             transport=self._transport,
             cache=self._cache,
             pool=self._pool,
             clock=clock,
             offline=config.offline,
         )
+        self._catalogue = Catalogue(config, self._cache, listings)
         self._metadata = MetadataReader(
             transport=self._transport,
             cache=self._cache,
             pool=self._pool,
-            announced=self._announced,
+            announced=self._catalogue.announced,
             offline=config.offline,
         )
 
@@ -82,13 +84,14 @@ class PackageIndex(AbstractContextManager["PackageIndex"]):
     def close(self) -> None:
         """Close connections and cache; what is under way is given up."""
         self._pool.shutdown(wait=True, cancel_futures=True)
-        self._transport.close()
+        if self._opened is not None:
+            self._opened.close()
         self._cache.close()
 
     @property
     def skipped(self) -> Mapping[str, int]:
         """Return how many files of each package have a name or version nobody can read."""
-        return MappingProxyType(self._skipped)
+        return MappingProxyType(self._catalogue.skipped)
 
     @property
     def defects(self) -> Mapping[str, str]:
@@ -98,10 +101,10 @@ class PackageIndex(AbstractContextManager["PackageIndex"]):
     @property
     def notes(self) -> Sequence[str]:
         """Return what went wrong without stopping anything, in words."""
-        return (*self._notes, *self._cache.notes)
+        return (*self._catalogue.notes, *self._cache.notes)
 
     def candidates(self, name: str) -> tuple[Artifact, ...]:
-        """Return the wheels and sdists of a package, in the index's order.
+        """Return the wheels and sdists of a package, in the order of its pages.
 
         Raises:
             ResolutionError: no index has it.
@@ -109,17 +112,17 @@ class PackageIndex(AbstractContextManager["PackageIndex"]):
         """
         found = self.candidates_many([name])[canonicalize_name(name)]
         if found is None:
-            places = [x.name for x in (*self._config.indexes, *self._config.find_links)]
+            places = dict.fromkeys(x.name for x in self._config.locations)
             raise ResolutionError(
                 f"there is no package {name}",
                 why=f"looked in {', '.join(places) or 'no index at all'}",
                 fix="check the spelling, or name the index that has it with --extra-index-url",
             )
-        return found
+        return tuple(found)
 
     def candidates_many(
         self, names: Iterable[str], progress: Progress | None = None
-    ) -> dict[str, tuple[Artifact, ...] | None]:
+    ) -> dict[str, Files | None]:
         """Return the candidates of several packages by normalised name; None where unknown.
 
         Raises:
@@ -128,10 +131,7 @@ class PackageIndex(AbstractContextManager["PackageIndex"]):
         wanted = sorted({canonicalize_name(name) for name in names})
         missing = [name for name in wanted if name not in self._known]
         report = _counted(progress, done=len(wanted) - len(missing), total=len(wanted))
-        pages = self._first_pages(missing, report)
-        links = self._find_links() if missing else {}
-        for name in missing:
-            self._known[name] = self._merged(name, pages.get(name), links.get(name, []))
+        self._known |= self._catalogue.read(missing, report)
         return {name: self._known[name] for name in wanted}
 
     def metadata(self, artifact: Artifact) -> Metadata:
@@ -206,55 +206,16 @@ class PackageIndex(AbstractContextManager["PackageIndex"]):
                 why="the wheel was not downloaded before",
                 fix="run the same command once without --offline",
             )
-        self._transport.download(artifact.url, into, start=start)
+        self._transport().download(artifact.url, into, start=start)
 
-    def _first_pages(self, names: Sequence[str], report: Callable[[], None]) -> dict[str, Page]:
-        """Return each package's page from the first index that has it."""
-        found: dict[str, Page] = {}
-        for place in self._config.indexes:
-            left = [name for name in names if name not in found]
-            if left:
-                settled = partial(_settled, report, place == self._config.indexes[-1])
-                pages = self._listings.read(place, left, settled)
-                found |= {name: page for name, page in pages.items() if page is not None}
-        return found
+    def _transport(self) -> "Transport":
+        """Return the connections; the libraries below them take longer to load than a warm run."""
+        from stackgen.index.transport import Transport
 
-    def _find_links(self) -> dict[str, list[Artifact]]:
-        """Return what the find-links locations hold, by package; read once."""
-        if self._links is not None:
-            return self._links
-        self._links = {}
-        for location in self._config.find_links:
-            path = local.path_of(location.url)
-            if path is not None and not path.exists():
-                self._notes.append(f"find-links names {path}, which does not exist")
-                continue
-            page = self._listings.read(location, [""])[""]
-            if page is None:
-                self._notes.append(f"find-links names {location.name}, which lists nothing")
-                continue
-            self._announced.update(page.announced)
-            for artifact in page.artifacts:
-                self._links.setdefault(artifact.name, []).append(artifact)
-        return self._links
-
-    def _merged(
-        self, name: str, page: Page | None, links: Sequence[Artifact]
-    ) -> tuple[Artifact, ...] | None:
-        """Join an index's files and those of find-links; of the same file, the index's counts."""
-        if page is None and not links:
-            return None
-        files: dict[tuple[str, str], Artifact] = {}
-        if page is not None:
-            self._announced.update(page.announced)
-            self._skipped[name] = page.skipped
-            files = {(x.filename, x.sha256): x for x in map(self._hashed, page.artifacts)}
-        for artifact in map(self._hashed, links):
-            files.setdefault((artifact.filename, artifact.sha256), artifact)
-        return tuple(files.values())
-
-    def _hashed(self, artifact: Artifact) -> Artifact:
-        return artifact if artifact.sha256 else local.hashed(artifact, self._cache)
+        with self._opening:
+            if self._opened is None:
+                self._opened = Transport(self._config, sleep=self._sleep)
+            return self._opened
 
     def _ask_size(self, artifact: Artifact) -> int | None:
         """Look or ask how large a file is. Runs in a thread of the pool."""
@@ -263,15 +224,9 @@ class PackageIndex(AbstractContextManager["PackageIndex"]):
             return path.stat().st_size if path.is_file() else None
         if self._config.offline:
             return None
-        reply = self._transport.head(artifact.url)
+        reply = self._transport().head(artifact.url)
         text = reply.headers.get("Content-Length", "")
         return int(text) if reply.status == 200 and text.isdigit() else None
-
-
-def _settled(report: Callable[[], None], is_last: bool, is_found: bool) -> None:
-    """Report a package that needs no further index."""
-    if is_found or is_last:
-        report()
 
 
 def _counted(progress: Progress | None, *, done: int, total: int) -> Callable[[], None]:

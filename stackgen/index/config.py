@@ -1,6 +1,5 @@
 """Which indexes to ask, in which order: command line, environment, pip's and uv's own files."""
 
-import configparser
 import os
 import sys
 from collections.abc import Iterable, Mapping, Sequence
@@ -8,14 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import unquote, urlsplit, urlunsplit
 
-from pypi_simple import PYPI_SIMPLE_ENDPOINT
-
 from stackgen.errors import UsageError
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
+from stackgen.index.default import default_index
 
 DEFAULT_NAME = "PyPI"
 _SCHEMES = ("http", "https", "file")
@@ -60,6 +53,8 @@ class IndexConfig:
     """Where to look for packages.
 
     indexes: the first that has a package wins.
+    compared: indexes whose files stand beside those of the others: the same version of two
+        indexes is then two candidates. They may be among `indexes` and win nothing there.
     find_links: folders or pages whose files join the candidates of whatever index.
     ca_bundle: a file of certificates, or None for those that requests brings.
     connect_timeout_s, read_timeout_s: of one attempt; read is the time without a byte.
@@ -67,17 +62,23 @@ class IndexConfig:
     """
 
     indexes: tuple[IndexLocation, ...]
+    compared: tuple[IndexLocation, ...] = ()
     find_links: tuple[IndexLocation, ...] = ()
     ca_bundle: str | None = None
     connect_timeout_s: float = 10.0
     read_timeout_s: float = 60.0
     offline: bool = False
 
+    @property
+    def locations(self) -> tuple[IndexLocation, ...]:
+        """Return all places where files are looked for, each once."""
+        return tuple(dict.fromkeys((*self.indexes, *self.compared, *self.find_links)))
+
     def location_of(self, url: str) -> IndexLocation | None:
         """Return the configured location that lives on the same host as this URL."""
         parts = urlsplit(url)
         origin = (parts.scheme, parts.netloc)
-        same = (x for x in (*self.indexes, *self.find_links) if x.origin == origin)
+        same = (x for x in self.locations if x.origin == origin)
         return next(same, None)
 
 
@@ -109,6 +110,7 @@ def load_config(
     index_url: str | None = None,
     extra_index_urls: Iterable[str] = (),
     find_links: Iterable[str] = (),
+    compare: Iterable[str] = (),
     no_index: bool = False,
     offline: bool = False,
 ) -> IndexConfig:
@@ -117,8 +119,12 @@ def load_config(
     The default index comes first, extra ones after it in the order given. A variable of pip's
     replaces the same setting of pip's files, as in pip itself.
 
+    compare: indexes to compare with the others: the name or address of one of them, or a new one
+        as ``name=url`` or an address.
+
     Raises:
-        UsageError: a configuration file or an address cannot be understood.
+        UsageError: a configuration file or an address cannot be understood, or `compare` names
+            what nobody knows.
     """
     pip, uv = _pip_settings(environ), _uv_settings(environ)
     ignore = no_index or any(
@@ -139,8 +145,10 @@ def load_config(
         *_first(environ.get("PIP_FIND_LINKS"), pip.get("find-links")).split(),
         *uv.find_links,
     ]
+    indexes = () if ignore else _distinct([_main_location(main), *map(_named, extras)])
     return IndexConfig(
-        indexes=() if ignore else _distinct([_main_location(main), *map(_named, extras)]),
+        indexes=indexes,
+        compared=_distinct(_compared(text, indexes) for text in compare),
         find_links=_distinct(map(_named, links)),
         ca_bundle=_ca_bundle(environ, pip),
         read_timeout_s=_timeout(environ, pip),
@@ -158,8 +166,8 @@ def _environment_index(environ: Mapping[str, str]) -> str:
 
 
 def _main_location(url: str) -> IndexLocation:
-    if not url or url.rstrip("/") == PYPI_SIMPLE_ENDPOINT.rstrip("/"):
-        return location(PYPI_SIMPLE_ENDPOINT, name=DEFAULT_NAME)
+    if not url or url.rstrip("/") == default_index().rstrip("/"):
+        return location(default_index(), name=DEFAULT_NAME)
     return _named(url)
 
 
@@ -171,8 +179,33 @@ def _named(text: str) -> IndexLocation:
     return location(text)
 
 
+def _compared(text: str, indexes: Sequence[IndexLocation]) -> IndexLocation:
+    """Find an index by what it is called, or parse a new one."""
+    for each in indexes:
+        if text == each.name or text.rstrip("/") == each.url.rstrip("/"):
+            return each
+    if "/" not in text:
+        known = ", ".join(each.name for each in indexes)
+        raise UsageError(
+            f"there is no index {text} to compare with",
+            why=f"the indexes are called: {known or 'none is configured'}",
+            fix="name one of them, or give a new one: --compare-index name=URL",
+        )
+    new = _named(text)
+    taken = next((each for each in indexes if each.name == new.name and each.url != new.url), None)
+    if taken is not None:
+        raise UsageError(
+            f"two indexes are called {new.name}",
+            why="a version that is compared is told apart by the name of its index",
+            fix="give the new one another name: --compare-index name=URL",
+        )
+    # One that is configured already, under its own name and with its credentials.
+    same = (each for each in indexes if each.url.rstrip("/") == new.url.rstrip("/"))
+    return next(same, new)
+
+
 def _label(url: str) -> str:
-    if url.rstrip("/") == PYPI_SIMPLE_ENDPOINT.rstrip("/"):
+    if url.rstrip("/") == default_index().rstrip("/"):
         return DEFAULT_NAME
     return urlunsplit((*urlsplit(url)[:3], "", ""))
 
@@ -224,7 +257,9 @@ def _pip_files(environ: Mapping[str, str]) -> Sequence[Path]:
 def _pip_settings(environ: Mapping[str, str]) -> dict[str, str]:
     """Return the keys of [global], overridden by those of [install]."""
     settings: dict[str, str] = {}
-    for path in _pip_files(environ):
+    for path in filter(Path.is_file, _pip_files(environ)):
+        import configparser
+
         parser = configparser.RawConfigParser()
         try:
             parser.read(path, encoding="utf-8")
@@ -258,6 +293,10 @@ def _uv_settings(environ: Mapping[str, str]) -> _UvSettings:
 
 
 def _parse_uv(path: Path) -> _UvSettings:
+    if sys.version_info >= (3, 11):
+        import tomllib
+    else:
+        import tomli as tomllib
     try:
         document = tomllib.loads(path.read_text(encoding="utf-8"))
         entries = document.get("index", [])

@@ -4,19 +4,21 @@ import json
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from email.message import Message
 from functools import partial
 from pathlib import Path
-
-from pypi_simple import ACCEPT_JSON_PREFERRED, UnsupportedRepoVersionError
+from typing import TYPE_CHECKING
 
 from stackgen.errors import IndexUnavailableError
 from stackgen.index import local
 from stackgen.index.cache import CachedPage, IndexCache
 from stackgen.index.config import IndexLocation
-from stackgen.index.pages import Page, decode, encode, parse_html, parse_json
+from stackgen.index.pages import Page, parse_html, parse_json
 from stackgen.index.parallel import as_done
-from stackgen.index.transport import Reply, Transport
+from stackgen.index.stored import decode, encode
+from stackgen.values.files import Files
+
+if TYPE_CHECKING:
+    from stackgen.index.transport import Reply, Transport
 
 FRESH_S = 600.0
 _ABSENT = (404, 410)
@@ -25,12 +27,15 @@ _OK = 200
 
 
 class Listings:
-    """Reads pages; a page named "" is a location's own, for links to files of any project."""
+    """Reads pages; a page named "" is a location's own, for links to files of any project.
+
+    transport: opens the connections, the first time that something must be asked.
+    """
 
     def __init__(
         self,
         *,
-        transport: Transport,
+        transport: Callable[[], "Transport"],
         cache: IndexCache,
         pool: ThreadPoolExecutor,
         clock: Callable[[], float],
@@ -58,7 +63,7 @@ class Listings:
         """
         root = local.path_of(location.url)
         if root is not None:
-            found = {name: _read_folder(location, root, name) for name in names}
+            found = {name: self._read_folder(location, root, name) for name in names}
             for page in found.values():
                 on_each(page is not None)
             return found
@@ -72,7 +77,7 @@ class Listings:
         old = [name for name in names if name not in young]
         if self._offline and old:
             raise _not_cached(location, old)
-        found = {name: _decoded(page, name, location) for name, page in young.items()}
+        found = {name: _decoded(page, location) for name, page in young.items()}
         for page in found.values():
             on_each(page is not None)
         ask = partial(self._ask, location, cached)
@@ -87,16 +92,18 @@ class Listings:
     ) -> tuple[CachedPage, Page | None]:
         """Fetch one page, or have the cached one confirmed. Runs in a thread of the pool."""
         before = cached.get(name)
+        from pypi_simple import ACCEPT_JSON_PREFERRED
+
         url = f"{location.url.rstrip('/')}/{name}/" if name else location.url
         headers = {"Accept": ACCEPT_JSON_PREFERRED}
         if before and before.etag:
             headers["If-None-Match"] = before.etag
         elif before and before.modified:
             headers["If-Modified-Since"] = before.modified
-        reply = self._transport.get(url, headers)
-        self._transport.check(reply)
+        reply = self._transport().get(url, headers)
+        self._transport().check(reply)
         if before and reply.status == _UNCHANGED:
-            return replace(before, fetched=self._clock()), _decoded(before, name, location)
+            return replace(before, fetched=self._clock()), _decoded(before, location)
         if reply.status not in (_OK, *_ABSENT):
             raise _nonsense(location, name, f"it said {reply.status}")
         page = _parsed(reply, name, location) if reply.status == _OK else None
@@ -104,28 +111,35 @@ class Listings:
             fetched=self._clock(),
             etag=reply.headers.get("ETag", ""),
             modified=reply.headers.get("Last-Modified", ""),
-            text=None if page is None else encode(page),
+            content=None if page is None else encode(page),
         )
         return entry, page
 
+    def _read_folder(self, location: IndexLocation, root: Path, name: str) -> Page | None:
+        try:
+            if not name:
+                return local.links(location, root)
+            page = local.project_page(location, root, name)
+        except OSError as error:
+            raise IndexUnavailableError(
+                f"the index {location.name} cannot be read",
+                why=str(error),
+                fix="correct its path in your options, environment or pip configuration",
+            ) from error
+        if page is None:
+            return None
+        files = Files.of([local.hashed(each, self._cache) for each in page.files])
+        return replace(page, files=files)
 
-def _read_folder(location: IndexLocation, root: Path, name: str) -> Page | None:
-    try:
-        return local.project_page(location, root, name) if name else local.links(location, root)
-    except OSError as error:
-        raise IndexUnavailableError(
-            f"the index {location.name} cannot be read",
-            why=str(error),
-            fix="correct its path in your options, environment or pip configuration",
-        ) from error
+
+def _decoded(page: CachedPage, location: IndexLocation) -> Page | None:
+    return None if page.content is None else decode(page.content, index=location.name)
 
 
-def _decoded(page: CachedPage, name: str, location: IndexLocation) -> Page | None:
-    return None if page.text is None else decode(page.text, name=name, index=location.name)
-
-
-def _parsed(reply: Reply, name: str, location: IndexLocation) -> Page | None:
+def _parsed(reply: "Reply", name: str, location: IndexLocation) -> Page | None:
     """Parse an answer; a page that lists nothing means that the package is not there."""
+    from email.message import Message
+
     header = Message()
     header["Content-Type"] = reply.headers.get("Content-Type", "text/html")
     kind, charset = header.get_content_type(), header.get_content_charset() or "utf-8"
@@ -138,7 +152,7 @@ def _parsed(reply: Reply, name: str, location: IndexLocation) -> Page | None:
             page = parse_html(text, url=reply.url, name=name, index=location.name)
         else:
             raise _nonsense(location, name, f"it sent {kind}")
-    except (ValueError, LookupError, UnsupportedRepoVersionError) as error:
+    except (ValueError, LookupError) as error:
         raise _nonsense(location, name, str(error)) from error
     return page if page.listed else None
 

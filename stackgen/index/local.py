@@ -9,6 +9,7 @@ from stackgen.index.cache import IndexCache
 from stackgen.index.config import IndexLocation
 from stackgen.index.pages import Page, is_artifact, name_and_version, parse_html
 from stackgen.values import Artifact
+from stackgen.values.files import Files
 
 
 def path_of(url: str) -> Path | None:
@@ -59,8 +60,8 @@ def links(location: IndexLocation, place: Path) -> Page:
         if names
     )
     return Page(
-        artifacts=artifacts,
-        announced={},
+        files=Files.of(artifacts),
+        announced=[""] * len(artifacts),
         listed=len(files),
         skipped=len(wanted) - len(artifacts),
     )

@@ -2,11 +2,10 @@
 
 import hashlib
 import io
-import tempfile
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
-from typing import IO
+from typing import IO, TYPE_CHECKING
 from urllib.parse import urlsplit, urlunsplit
 
 from stackgen.errors import IndexUnavailableError
@@ -15,10 +14,12 @@ from stackgen.index.cache import IndexCache
 from stackgen.index.pages import NO_METADATA, SOME_METADATA
 from stackgen.index.parallel import Progress, as_done
 from stackgen.index.ranges import RangeFile
-from stackgen.index.transport import Reply, Transport
 from stackgen.index.wheel_metadata import UnusableMetadataError, parse_metadata, read_wheel
 from stackgen.index.wheel_tail import read_through
 from stackgen.values import Artifact, Metadata
+
+if TYPE_CHECKING:
+    from stackgen.index.transport import Reply, Transport
 
 _OK, _PARTIAL = 200, 206
 _TAIL, _LONGEST_TAIL = 1 << 16, 1 << 18
@@ -35,17 +36,18 @@ def artifact_key(artifact: Artifact) -> str:
 class MetadataReader:
     """Reads metadata.
 
-    announced: what pages said of metadata files, by URL of the wheel.
+    transport: opens the connections, the first time that something must be asked.
+    announced: tells what a page said of the metadata file beside a wheel ("": nothing).
     defects: why an artifact has no usable metadata, by its key.
     """
 
     def __init__(
         self,
         *,
-        transport: Transport,
+        transport: Callable[[], "Transport"],
         cache: IndexCache,
         pool: ThreadPoolExecutor,
-        announced: Mapping[str, str],
+        announced: Callable[[Artifact], str],
         offline: bool,
     ) -> None:
         self.defects: dict[str, str] = {}
@@ -119,11 +121,11 @@ class MetadataReader:
 
     def _from_file(self, artifact: Artifact) -> Metadata | None:
         """Read the metadata file beside the artifact, verified where its digest is known."""
-        word = self._announced.get(artifact.url, "")
+        word = self._announced(artifact)
         host = urlsplit(artifact.url).netloc
         if not host or word == NO_METADATA or not (word or self._is_worth_a_try(artifact, host)):
             return None
-        reply = self._transport.get(_beside(artifact.url))
+        reply = self._transport().get(_beside(artifact.url))
         if reply.status != _OK:
             self._missing.update(() if word else ((host, ""), (host, artifact.name)))
             return None
@@ -148,8 +150,8 @@ class MetadataReader:
     def _from_part(self, artifact: Artifact) -> Metadata | None:
         """Read METADATA through range requests; None where the server knows none."""
         length = self._tails.get(artifact.name, _TAIL)
-        tail = self._transport.get_range(artifact.url, f"-{length}")
-        self._transport.check(tail)
+        tail = self._transport().get_range(artifact.url, f"-{length}")
+        self._transport().check(tail)
         if tail.status not in (_OK, _PARTIAL, 416, 501):
             raise UnusableMetadataError(f"the server said {tail.status} for it")
         size = _whole_size(tail)
@@ -157,7 +159,7 @@ class MetadataReader:
             return None
 
         def fetch(start: int, end: int) -> bytes:
-            return self._transport.get_range(artifact.url, f"{start}-{end - 1}").body
+            return self._transport().get_range(artifact.url, f"{start}-{end - 1}").body
 
         remote = RangeFile(size=size, tail=tail.body, fetch=fetch)
         try:
@@ -174,8 +176,10 @@ class MetadataReader:
             self._tails[name] = min(needed + _TAIL // 4, _LONGEST_TAIL)
 
     def _from_whole(self, artifact: Artifact) -> Metadata:
-        with tempfile.TemporaryFile() as file:
-            self._transport.download(artifact.url, file)
+        from tempfile import TemporaryFile
+
+        with TemporaryFile() as file:
+            self._transport().download(artifact.url, file)
             if artifact.sha256 and _sha256(file) != artifact.sha256:
                 raise UnusableMetadataError("its content does not have the hash that is stated")
             return read_wheel(file, name=artifact.name)
@@ -186,7 +190,7 @@ def _beside(url: str) -> str:
     return urlunsplit(parts._replace(path=f"{parts.path}.metadata"))
 
 
-def _whole_size(reply: Reply) -> int | None:
+def _whole_size(reply: "Reply") -> int | None:
     """Return the size of the file that a partial answer is part of."""
     total = reply.headers.get("Content-Range", "").rpartition("/")[2]
     return int(total) if total.isdigit() and len(reply.body) <= int(total) else None

@@ -1,18 +1,21 @@
-"""What an index's page says, as artifacts; and the compact form in which it is cached."""
+"""What an index's page says, as artifacts."""
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from functools import lru_cache
-from itertools import repeat
+from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit, urlunsplit
 
 from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
-from pypi_simple import Link, ProjectPage, parse_links_stream
 
 from stackgen.values import Artifact
+from stackgen.values.files import Files
+
+if TYPE_CHECKING:
+    from pypi_simple import Link
 
 # Where a page says that there is no metadata file, or that there is one of unknown digest.
 NO_METADATA, SOME_METADATA = "-", "+"
@@ -20,21 +23,20 @@ NO_METADATA, SOME_METADATA = "-", "+"
 _FILENAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+!-]*")
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 _WHEEL_PARTS = (5, 6)
-_COLUMN, _ROW = "\x1e", "\n"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Page:
     """One page of an index.
 
-    announced: what the page says of a file's metadata, by URL: its SHA-256, or one of
-        NO_METADATA and SOME_METADATA; files of which it says nothing are absent.
+    announced: what the page says of each file's metadata: its SHA-256, or one of NO_METADATA
+        and SOME_METADATA; "" where it says nothing.
     listed: how many files the page names, of whatever format.
     skipped: how many wheels and sdists were left out for a name or version nobody can read.
     """
 
-    artifacts: tuple[Artifact, ...]
-    announced: Mapping[str, str]
+    files: Files
+    announced: Sequence[str]
     listed: int
     skipped: int = 0
 
@@ -58,6 +60,8 @@ def parse_html(text: str, *, url: str, name: str, index: str) -> Page:
 
     url: where the page came from; relative links and what they may point to depend on it.
     """
+    from pypi_simple import parse_links_stream
+
     links = parse_links_stream([text], base_url=url)
     return _page(map(_from_link, links), base=url, name=name, index=index)
 
@@ -66,9 +70,14 @@ def parse_json(document: object, *, url: str, name: str, index: str) -> Page:
     """Read a PEP 691 page.
 
     Raises:
-        ValueError: the document is not such a page.
+        ValueError: the document is not such a page, or one of a later major version.
     """
-    page = ProjectPage.from_json_data(document, url)
+    from pypi_simple import ProjectPage, UnsupportedRepoVersionError
+
+    try:
+        page = ProjectPage.from_json_data(document, url)
+    except UnsupportedRepoVersionError as error:
+        raise ValueError(str(error)) from error
     entries = (
         _Entry(
             filename=package.filename,
@@ -116,62 +125,8 @@ def is_artifact(filename: str) -> bool:
     return filename.endswith((".whl", ".tar.gz", ".zip"))
 
 
-def encode(page: Page) -> str:
-    """Return the page as text, column by column: it is read back many times faster than rows."""
-    rows = [
-        (
-            a.name,
-            a.version,
-            a.filename,
-            a.sha256,
-            a.url,
-            "" if a.size is None else str(a.size),
-            a.requires_python or "",
-            a.uploaded or "",
-            "" if a.yanked is None else f"y{a.yanked}",
-            page.announced.get(a.url, ""),
-        )
-        for a in page.artifacts
-    ]
-    columns = [_ROW.join(column) for column in zip(*rows, strict=True)]
-    return _COLUMN.join([f"{page.listed} {page.skipped}", *columns])
-
-
-def decode(text: str, *, name: str, index: str) -> Page:
-    """Return what was encoded.
-
-    Raises:
-        ValueError: it is not what `encode` wrote.
-    """
-    counts, *columns = text.split(_COLUMN)
-    listed, skipped = map(int, counts.split())
-    if not columns:
-        return Page(artifacts=(), announced={}, listed=listed, skipped=skipped)
-    names, *split = (column.split(_ROW) for column in columns)
-    artifacts = tuple(
-        Artifact(
-            name=each,
-            version=version,
-            filename=filename,
-            sha256=sha256,
-            url=url,
-            index=index,
-            size=int(size) if size else None,
-            requires_python=requires or None,
-            uploaded=uploaded or None,
-            yanked=yanked[1:] if yanked else None,
-        )
-        for each, version, filename, sha256, url, size, requires, uploaded, yanked, _ in zip(
-            repeat(name, len(names)) if name else names, *split, strict=True
-        )
-    )
-    announced = {url: word for url, word in zip(split[3], split[8], strict=True) if word}
-    return Page(artifacts=artifacts, announced=announced, listed=listed, skipped=skipped)
-
-
 def _page(entries: Iterable[_Entry], *, base: str, name: str, index: str) -> Page:
-    artifacts: dict[tuple[str, str], Artifact] = {}
-    announced: dict[str, str] = {}
+    found: dict[tuple[str, str], tuple[Artifact, str]] = {}
     listed = skipped = 0
     for entry in entries:
         listed += 1
@@ -181,11 +136,10 @@ def _page(entries: Iterable[_Entry], *, base: str, name: str, index: str) -> Pag
         if artifact is None:
             skipped += 1
             continue
-        artifacts.setdefault((artifact.filename, artifact.sha256), artifact)
-        if entry.announced:
-            announced[artifact.url] = entry.announced
-    found = tuple(artifacts.values())
-    return Page(artifacts=found, announced=announced, listed=listed, skipped=skipped)
+        found.setdefault((artifact.filename, artifact.sha256), (artifact, entry.announced))
+    files = Files.of([artifact for artifact, _ in found.values()])
+    announced = [word for _, word in found.values()]
+    return Page(files=files, announced=announced, listed=listed, skipped=skipped)
 
 
 def _artifact(entry: _Entry, *, base: str, name: str, index: str) -> Artifact | None:
@@ -221,7 +175,7 @@ def _safe_url(url: str, base: str) -> str | None:
     return urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2]))
 
 
-def _from_link(link: Link) -> _Entry:
+def _from_link(link: "Link") -> _Entry:
     url, _, fragment = link.url.partition("#")
     algorithm, _, digest = fragment.partition("=")
     announced = _attribute(link, "data-core-metadata")
@@ -240,7 +194,7 @@ def _from_link(link: Link) -> _Entry:
     )
 
 
-def _attribute(link: Link, name: str) -> str | None:
+def _attribute(link: "Link", name: str) -> str | None:
     value = link.attrs.get(name)
     return value if isinstance(value, str) else None
 
@@ -276,7 +230,7 @@ def _utc(moment: datetime | None) -> str | None:
 
 
 def _one_line(text: str | None) -> str | None:
-    """Return the text on one line: a line break would end a row of the cached form."""
+    """Return the text on one line, for messages."""
     return " ".join(text.split()) if text else None
 
 

@@ -7,6 +7,9 @@ from typing import TypeVar
 _I = TypeVar("_I")
 _T = TypeVar("_T")
 
+CONNECTIONS = 8
+"""At most so many to a host, and so many requests at once."""
+
 # Called in the asking thread with how many of how many are done.
 Progress = Callable[[int, int], None]
 

@@ -16,8 +16,8 @@ from urllib3.exceptions import NameResolutionError
 
 from stackgen.errors import IndexUnavailableError
 from stackgen.index.config import IndexConfig
+from stackgen.index.parallel import CONNECTIONS
 
-CONNECTIONS = 8
 _TRIES = 3
 _WAIT_S = 0.5
 _LONGEST_WAIT_S = 20.0

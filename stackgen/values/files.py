@@ -117,6 +117,9 @@ class Files(Sequence[Artifact]):
             return tuple(map(self._artifact, range(*row.indices(len(self)))))
         return self._artifact(row)
 
+    def __iter__(self) -> Iterator[Artifact]:
+        return map(self._artifact, range(len(self)))
+
     def __len__(self) -> int:
         return len(self._columns["name"])
 
