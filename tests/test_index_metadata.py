@@ -118,7 +118,7 @@ def test_a_project_whose_metadata_files_are_missing_is_not_asked_for_them_again_
         server.add(f"demo-{version}-py3-none-any.whl", make_wheel("demo", version))
     for artifact in index.candidates("demo"):
         index.metadata(artifact)
-    assert len(server.paths(".metadata")) == 3
+    assert len(server.paths(".metadata")) == 2
 
 
 def test_without_ranges_the_whole_wheel_is_read(server: TinyIndex, index: PackageIndex) -> None:

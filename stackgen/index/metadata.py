@@ -24,8 +24,9 @@ if TYPE_CHECKING:
 _OK, _PARTIAL = 200, 206
 _TAIL, _LONGEST_TAIL = 1 << 16, 1 << 18
 _BATCH = 64
-# So many wheels in a row without a metadata file beside them, and no more are asked for.
-_ENOUGH_OF_PROJECT, _ENOUGH_OF_HOST = 3, 32
+# So many wheels in a row without a metadata file beside them, and no more are asked for. Where a
+# project has never had one, those that are being asked for count, too.
+_ENOUGH_OF_PROJECT, _ENOUGH_OF_HOST = 2, 32
 
 
 def artifact_key(artifact: Artifact) -> str:
@@ -57,10 +58,11 @@ class MetadataReader:
         self._announced = announced
         self._offline = offline
         self._known: dict[str, Metadata] = {}
-        # How many metadata files in a row were missing, by host and project; and the hosts
-        # that have ever handed one out.
+        # How many metadata files in a row were missing, how many of them are being asked for, and
+        # whether there ever was one: by host and project, "" for all projects.
         self._missing: Counter[tuple[str, str]] = Counter()
-        self._serving: set[str] = set()
+        self._asking: Counter[tuple[str, str]] = Counter()
+        self._serving: set[tuple[str, str]] = set()
         # How many last bytes hold METADATA and the directory, by project, where that is many.
         self._tails: dict[str, int] = {}
 
@@ -125,9 +127,14 @@ class MetadataReader:
         host = urlsplit(artifact.url).netloc
         if not host or word == NO_METADATA or not (word or self._is_worth_a_try(artifact, host)):
             return None
-        reply = self._transport().get(_beside(artifact.url))
+        project = (host, artifact.name)
+        self._asking[project] += 1
+        try:
+            reply = self._transport().get(_beside(artifact.url))
+        finally:
+            self._asking[project] -= 1
         if reply.status != _OK:
-            self._missing.update(() if word else ((host, ""), (host, artifact.name)))
+            self._missing.update(() if word else ((host, ""), project))
             return None
         if word not in ("", SOME_METADATA) and hashlib.sha256(reply.body).hexdigest() != word:
             return None
@@ -135,16 +142,20 @@ class MetadataReader:
             found = parse_metadata(reply.body, name=artifact.name)
         except UnusableMetadataError:
             return None  # A page of apologies with status 200, say: the wheel itself knows.
-        self._missing[host, artifact.name] = 0
-        self._serving.add(host)
+        self._missing[project] = 0
+        self._serving |= {project, (host, "")}
         return found
 
     def _is_worth_a_try(self, artifact: Artifact, host: str) -> bool:
         """Return whether an index that announces nothing may yet have a metadata file."""
+        project, everyone = (host, artifact.name), (host, "")
+        doubtful = self._missing[project]
+        if project not in self._serving:
+            doubtful += self._asking[project]
         return (
             artifact.is_wheel
-            and (host in self._serving or self._missing[host, ""] < _ENOUGH_OF_HOST)
-            and self._missing[host, artifact.name] < _ENOUGH_OF_PROJECT
+            and (everyone in self._serving or self._missing[everyone] < _ENOUGH_OF_HOST)
+            and doubtful < _ENOUGH_OF_PROJECT
         )
 
     def _from_part(self, artifact: Artifact) -> Metadata | None:
