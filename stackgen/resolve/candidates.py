@@ -234,7 +234,10 @@ class Selector:
         """Return the place of the best of these tags among the target's."""
         if self._platforms.isdisjoint(tags.rpartition("-")[2].lower().split(".")):
             return None  # Most wheels are for other platforms: no need to read their tags.
-        found = (self._places.get(str(tag)) for tag in parse_tag(tags))
+        try:
+            found = [self._places.get(str(tag)) for tag in parse_tag(tags)]
+        except ValueError:  # no tag at all, as in ``py36+-none-any``: nothing takes such a wheel
+            return None
         return min((each for each in found if each is not None), default=None)
 
 
