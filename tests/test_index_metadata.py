@@ -149,15 +149,6 @@ def test_a_truncated_wheel_is_a_defect_and_the_others_are_read(
         index.metadata(bad)
 
 
-def test_an_sdist_is_not_asked_for_what_it_cannot_say(
-    server: TinyIndex, index: PackageIndex
-) -> None:
-    server.add("demo-1.0.tar.gz", b"sdist")
-    (sdist,) = index.candidates("demo")
-    assert index.metadata_many([sdist]) == {}
-    assert server.paths("/files/") == []
-
-
 def test_a_wheel_without_a_hash_is_known_by_its_url(server: TinyIndex, index: PackageIndex) -> None:
     server.add(WHEEL, make_wheel("demo", requires=("six",)))
     bare = of(server, hashed="")

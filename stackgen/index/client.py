@@ -9,6 +9,7 @@ from threading import Lock
 from types import MappingProxyType, TracebackType
 from typing import TYPE_CHECKING, BinaryIO
 
+from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from stackgen.errors import IndexUnavailableError, ResolutionError
@@ -16,6 +17,7 @@ from stackgen.index import local
 from stackgen.index.cache import IndexCache
 from stackgen.index.catalogue import Catalogue
 from stackgen.index.config import IndexConfig
+from stackgen.index.direct import DirectFiles
 from stackgen.index.listings import Listings
 from stackgen.index.metadata import MetadataReader, artifact_key
 from stackgen.index.parallel import CONNECTIONS, Progress, as_done
@@ -65,6 +67,9 @@ class PackageIndex(AbstractContextManager["PackageIndex"]):
             offline=config.offline,
         )
         self._catalogue = Catalogue(config, self._cache, listings)
+        self._direct = DirectFiles(
+            transport=self._transport, cache=self._cache, clock=clock, offline=config.offline
+        )
         self._metadata = MetadataReader(
             transport=self._transport,
             cache=self._cache,
@@ -133,6 +138,17 @@ class PackageIndex(AbstractContextManager["PackageIndex"]):
         report = _counted(progress, done=len(wanted) - len(missing), total=len(wanted))
         self._known |= self._catalogue.read(missing, report)
         return {name: self._known[name] for name in wanted}
+
+    def direct(self, requirement: Requirement) -> Artifact:
+        """Return the file that a requirement names by its address.
+
+        Whether a source distribution will do is for the policy to say, as with any other.
+
+        Raises:
+            UsageError: no wheel or sdist of that project, or of another hash than stated.
+            IndexUnavailableError: it must be read for its hash, and cannot be.
+        """
+        return self._direct.artifact(requirement)
 
     def metadata(self, artifact: Artifact) -> Metadata:
         """Return what one artifact requires.

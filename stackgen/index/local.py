@@ -3,6 +3,7 @@
 import hashlib
 from dataclasses import replace
 from pathlib import Path
+from typing import IO
 from urllib.parse import unquote, urlsplit
 
 from stackgen.index.cache import IndexCache
@@ -86,10 +87,16 @@ def hashed(artifact: Artifact, cache: IndexCache) -> Artifact:
 
 def sha256_of(path: Path) -> str:
     """Return the SHA-256 of a file, 64 hexadecimal digits."""
-    digest = hashlib.sha256()
     with path.open("rb") as file:
-        while chunk := file.read(1 << 20):
-            digest.update(chunk)
+        return digest_of(file)
+
+
+def digest_of(file: IO[bytes]) -> str:
+    """Return the SHA-256 of all that an open file holds."""
+    digest = hashlib.sha256()
+    file.seek(0)
+    while chunk := file.read(1 << 20):
+        digest.update(chunk)
     return digest.hexdigest()
 
 

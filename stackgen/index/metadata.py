@@ -1,4 +1,4 @@
-"""What wheels require: from the cache, the index, a part of the wheel, or all of it."""
+"""What artifacts require: from the cache, the index, a part of the wheel, or all of it."""
 
 import hashlib
 import io
@@ -14,6 +14,7 @@ from stackgen.index.cache import IndexCache
 from stackgen.index.pages import NO_METADATA, SOME_METADATA
 from stackgen.index.parallel import Progress, as_done
 from stackgen.index.ranges import RangeFile
+from stackgen.index.sdist_metadata import SilentSdistError, read_sdist
 from stackgen.index.wheel_metadata import UnusableMetadataError, parse_metadata, read_wheel
 from stackgen.index.wheel_tail import read_through
 from stackgen.values import Artifact, Metadata
@@ -26,7 +27,7 @@ _TAIL, _LONGEST_TAIL = 1 << 16, 1 << 18
 _BATCH = 64
 # So many wheels in a row without a metadata file beside them, and no more are asked for. Where a
 # project has never had one, those that are being asked for count, too.
-_ENOUGH_OF_PROJECT, _ENOUGH_OF_HOST = 2, 32
+_ENOUGH_OF_NEW, _ENOUGH_OF_KNOWN, _ENOUGH_OF_HOST = 2, 4, 32
 
 
 def artifact_key(artifact: Artifact) -> str:
@@ -77,6 +78,8 @@ class MetadataReader:
         unknown = [key for key in wanted if key not in self._known and key not in self.defects]
         self._known |= self._cache.metadata(unknown)
         missing = [wanted[key] for key in unknown if key not in self._known]
+        self.defects |= self._cache.silent([x.sha256 for x in missing if not x.is_wheel])
+        missing = [each for each in missing if artifact_key(each) not in self.defects]
         if self._offline:
             _require_local(missing)
         self._fetch(missing, len(wanted), progress)
@@ -106,20 +109,21 @@ class MetadataReader:
         """Return the metadata, or why there are none. Runs in a thread of the pool."""
         try:
             return self._read(artifact)
+        except SilentSdistError as error:
+            self._cache.keep_silent({artifact.sha256: str(error)} if artifact.sha256 else {})
+            return str(error)
         except (UnusableMetadataError, OSError) as error:
             return str(error)
 
     def _read(self, artifact: Artifact) -> Metadata:
-        found = self._from_file(artifact)
-        if found is not None:
-            return found
-        if not artifact.is_wheel:
-            raise UnusableMetadataError("an sdist says what it requires only when it is built")
         path = local.path_of(artifact.url)
         if path is not None:
             with path.open("rb") as file:
-                return read_wheel(file, name=artifact.name)
-        return self._from_part(artifact) or self._from_whole(artifact)
+                return _content(file, artifact)
+        if not artifact.is_wheel:
+            return self._from_whole(artifact)
+        found = self._from_file(artifact)
+        return found or self._from_part(artifact) or self._from_whole(artifact)
 
     def _from_file(self, artifact: Artifact) -> Metadata | None:
         """Read the metadata file beside the artifact, verified where its digest is known."""
@@ -149,14 +153,11 @@ class MetadataReader:
     def _is_worth_a_try(self, artifact: Artifact, host: str) -> bool:
         """Return whether an index that announces nothing may yet have a metadata file."""
         project, everyone = (host, artifact.name), (host, "")
-        doubtful = self._missing[project]
-        if project not in self._serving:
-            doubtful += self._asking[project]
-        return (
-            artifact.is_wheel
-            and (everyone in self._serving or self._missing[everyone] < _ENOUGH_OF_HOST)
-            and doubtful < _ENOUGH_OF_PROJECT
-        )
+        if everyone not in self._serving and self._missing[everyone] >= _ENOUGH_OF_HOST:
+            return False
+        if project in self._serving:
+            return self._missing[project] < _ENOUGH_OF_KNOWN
+        return self._missing[project] + self._asking[project] < _ENOUGH_OF_NEW
 
     def _from_part(self, artifact: Artifact) -> Metadata | None:
         """Read METADATA through range requests; None where the server knows none."""
@@ -191,9 +192,15 @@ class MetadataReader:
 
         with TemporaryFile() as file:
             self._transport().download(artifact.url, file)
-            if artifact.sha256 and _sha256(file) != artifact.sha256:
+            if artifact.sha256 and local.digest_of(file) != artifact.sha256:
                 raise UnusableMetadataError("its content does not have the hash that is stated")
-            return read_wheel(file, name=artifact.name)
+            return _content(file, artifact)
+
+
+def _content(file: IO[bytes], artifact: Artifact) -> Metadata:
+    if artifact.is_wheel:
+        return read_wheel(file, name=artifact.name)
+    return read_sdist(file, filename=artifact.filename, name=artifact.name)
 
 
 def _beside(url: str) -> str:
@@ -205,14 +212,6 @@ def _whole_size(reply: "Reply") -> int | None:
     """Return the size of the file that a partial answer is part of."""
     total = reply.headers.get("Content-Range", "").rpartition("/")[2]
     return int(total) if total.isdigit() and len(reply.body) <= int(total) else None
-
-
-def _sha256(file: IO[bytes]) -> str:
-    digest = hashlib.sha256()
-    file.seek(0)
-    while chunk := file.read(1 << 20):
-        digest.update(chunk)
-    return digest.hexdigest()
 
 
 def _require_local(missing: list[Artifact]) -> None:

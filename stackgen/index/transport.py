@@ -15,7 +15,7 @@ from requests.adapters import HTTPAdapter
 from urllib3.exceptions import NameResolutionError
 
 from stackgen.errors import IndexUnavailableError
-from stackgen.index.config import IndexConfig
+from stackgen.index.config import IndexConfig, IndexLocation
 from stackgen.index.parallel import CONNECTIONS
 
 _TRIES = 3
@@ -54,6 +54,7 @@ class Transport:
     def __init__(self, config: IndexConfig, *, sleep: Callable[[float], None] = time.sleep) -> None:
         self._config = config
         self._sleep = sleep
+        self._known: dict[tuple[str, str], IndexLocation] = {}
         self._session = requests.Session()
         adapter = HTTPAdapter(pool_connections=16, pool_maxsize=CONNECTIONS, pool_block=True)
         self._session.mount("https://", adapter)
@@ -62,6 +63,10 @@ class Transport:
     def close(self) -> None:
         """Close all connections."""
         self._session.close()
+
+    def know(self, place: IndexLocation) -> None:
+        """Use the credentials of a place that is not configured for its host from now on."""
+        self._known[place.origin] = place
 
     def get(self, url: str, headers: Mapping[str, str] | None = None) -> Reply:
         """Return the whole answer, whatever its status, after retrying what can pass.
@@ -181,7 +186,7 @@ class Transport:
             raise self._sorted(url, error) from error
 
     def _begin(self, method: str, url: str, headers: Mapping[str, str]) -> requests.Response:
-        place = self._config.location_of(url)
+        place = self._place(url)
         known = place.credentials if place else None
         try:
             return self._session.request(
@@ -246,8 +251,12 @@ class Transport:
             fix=fix or "check the network and the index URL, or use what is cached: --offline",
         )
 
+    def _place(self, url: str) -> IndexLocation | None:
+        parts = urlsplit(url)
+        return self._known.get((parts.scheme, parts.netloc)) or self._config.location_of(url)
+
     def _label(self, url: str) -> str:
-        place = self._config.location_of(url)
+        place = self._place(url)
         return place.name if place else (urlsplit(url).hostname or "the index")
 
 

@@ -3,6 +3,7 @@
 import re
 import zipfile
 import zlib
+from email.message import Message
 from email.parser import HeaderParser
 from typing import IO
 
@@ -24,11 +25,25 @@ def parse_metadata(content: bytes, *, name: str) -> Metadata:
     Raises:
         UnusableMetadataError: this is not the metadata of that project.
     """
+    return requirements(parse_headers(content, name=name))
+
+
+def parse_headers(content: bytes, *, name: str) -> Message:
+    """Return the fields of METADATA or PKG-INFO, without the prose behind them.
+
+    Raises:
+        UnusableMetadataError: this is not the metadata of that project.
+    """
     headers, _, _ = content.replace(b"\r\n", b"\n").partition(b"\n\n")
     message = HeaderParser().parsestr(headers.decode("utf-8", errors="replace"))
     stated = _line(message["Name"])
     if stated is None or canonicalize_name(stated) != name:
         raise UnusableMetadataError(f"its metadata name {stated or 'no project'}, not {name}")
+    return message
+
+
+def requirements(message: Message) -> Metadata:
+    """Return the fields that resolution needs."""
     lines = (_line(value) for value in message.get_all("Requires-Dist", []))
     return Metadata(
         requires_dist=tuple(line for line in lines if line),
