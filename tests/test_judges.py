@@ -1,24 +1,23 @@
 """Independent resolvers, uv and pip-tools, judge what we resolve from the real index.
 
-They find the index by their own configuration. A stack is given to them whole, as pins, and they
-must accept all of it and add nothing to it; of requirements that exclude each other they must say
-what we say.
+A stack is given to them whole, as pins, and they must accept all of it and add nothing to it; of
+requirements that exclude each other they must say what we say. ``benchmarks/agreement.py`` asks
+them about hundreds of random choices.
 """
 
 import os
-import subprocess
 import sys
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 
 import pytest
-from uv import find_uv_bin
 
 from stackgen.builders.interpreters import find_interpreters, probe
+from stackgen.builders.judges import Judge, Question
 from stackgen.errors import ResolutionError
 from stackgen.index import PackageIndex, load_config
 from stackgen.pipeline.places import find_places
 from stackgen.pipeline.resolution import resolve
+from stackgen.pipeline.verify import judges
 from stackgen.resolve import Slice, Space, asked, newest_first, parse_requirement
 from stackgen.values import Base, Lock
 
@@ -67,35 +66,21 @@ def lines(lock: Lock) -> set[str]:
     return {f"{name}=={version}" for name, version in lock.versions.items()}
 
 
-def uv(requirements: Sequence[str], python: str) -> set[str] | None:
-    """Return what uv would install, or None where it finds nothing that satisfies."""
-    options = ["--only-binary", ":all:", "--no-header", "--no-annotate", "--quiet"]
-    done = subprocess.run(
-        [find_uv_bin(), "pip", "compile", "-", "--python", python, *options],
-        input="\n".join(requirements),
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0 or "unsatisfiable" in done.stderr, done.stderr
-    return set(done.stdout.split()) if done.returncode == 0 else None
+def ask(judge: Judge, requirements: Sequence[str]) -> set[str] | None:
+    """Return what a judge would install, or None where it finds nothing that satisfies."""
+    answer = judge.ask(Question(requirements=tuple(requirements)))
+    assert not answer.silence
+    return None if answer.pins is None else {f"{name}=={version}" for name, version in answer.pins}
 
 
-def pip_tools(requirements: Sequence[str], folder: Path) -> set[str] | None:
-    """Return what pip-compile would install in this interpreter, or None as above."""
-    options = ["--no-header", "--no-annotate", "--strip-extras", "--allow-unsafe", "--quiet"]
-    options += ["--no-emit-index-url", "--no-emit-trusted-host", "--no-emit-find-links"]
-    options += ["--no-emit-options", "--pip-args", "--only-binary :all:", "--output-file", "-"]
-    given = folder / "requirements.in"
-    given.write_text("\n".join(requirements))
-    done = subprocess.run(
-        [sys.executable, "-m", "piptools", "compile", str(given), *options],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0 or "ResolutionImpossible" in done.stderr, done.stderr
-    return set(done.stdout.split()) if done.returncode == 0 else None
+def uv_for(on: Base) -> Judge:
+    return judges(on, load_config(environ=os.environ), os.environ, find_places(os.environ).cache)[0]
+
+
+def pip_tools() -> Judge:
+    ours = probe(sys.executable)
+    found = judges(ours, load_config(environ=os.environ), os.environ, find_places(os.environ).cache)
+    return found[1]
 
 
 @pytest.mark.parametrize(("minor", "requirements"), CLOSURES)
@@ -107,17 +92,17 @@ def test_uv_accepts_the_newest_completion_of_each_choice(
     for choice in choices(found, requirements):
         lock = found.complete(choice)
         assert lock is not None
-        assert uv([*requirements, *lines(lock)], on.python) == lines(lock)
+        assert ask(uv_for(on), [*requirements, *lines(lock)]) == lines(lock)
 
 
 def test_pip_tools_accepts_the_newest_completion_of_each_choice(
-    index: PackageIndex, tmp_path: Path
+    index: PackageIndex,
 ) -> None:
     found = space(index, SMALL, probe(sys.executable))
     for choice in choices(found, SMALL):
         lock = found.complete(choice)
         assert lock is not None
-        assert pip_tools([*SMALL, *lines(lock)], tmp_path) == lines(lock)
+        assert ask(pip_tools(), [*SMALL, *lines(lock)]) == lines(lock)
 
 
 @pytest.mark.parametrize(("minor", "requirements"), IMPOSSIBLE)
@@ -127,11 +112,11 @@ def test_uv_agrees_on_what_is_impossible(
     on = base(minor)
     with pytest.raises(ResolutionError, match="no stack satisfies"):
         space(index, requirements, on)
-    assert uv(requirements, on.python) is None
+    assert ask(uv_for(on), requirements) is None
 
 
-def test_pip_tools_agrees_on_what_is_impossible(index: PackageIndex, tmp_path: Path) -> None:
+def test_pip_tools_agrees_on_what_is_impossible(index: PackageIndex) -> None:
     requirements = ("scipy==1.11.4", "numpy>=2")
     with pytest.raises(ResolutionError):
         space(index, requirements, probe(sys.executable))
-    assert pip_tools(requirements, tmp_path) is None
+    assert ask(pip_tools(), requirements) is None
