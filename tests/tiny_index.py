@@ -5,14 +5,18 @@ import hashlib
 import io
 import json
 import threading
+import time
 import zipfile
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 CUT = -1
 """A fault: the connection ends in the middle of the body."""
+
+SLOW = -2
+"""A fault: nothing comes for longer than a test wants to wait."""
 
 
 def make_wheel(
@@ -54,7 +58,8 @@ def sha256(content: bytes) -> str:
 class TinyIndex:
     """What the server holds and how it behaves; a test changes it at will.
 
-    faults: by path, the statuses (or CUT) of the next answers; then it behaves again.
+    faults: by path, the statuses (or CUT, SLOW) of the next answers; then it behaves again.
+    patience_s: how long the client of a test waits where answers are slow.
     asked: every request as (method, path, Range header).
     """
 
@@ -65,6 +70,7 @@ class TinyIndex:
     faults: dict[str, list[int]] = field(default_factory=dict)
     redirects: dict[str, str] = field(default_factory=dict)
     asked: list[tuple[str, str, str]] = field(default_factory=list)
+    patience_s: float = 0.3
     ranges: bool = True
     password: str = ""
 
@@ -108,6 +114,8 @@ class _Handler(BaseHTTPRequestHandler):
         fault = index.faults[path].pop(0) if index.faults.get(path) else 0
         if fault > 0:
             return self._answer(fault, b"no")
+        if fault == SLOW:
+            time.sleep(index.patience_s * 2)
         if index.password and self.headers.get("Authorization") != _basic(index.password):
             return self._answer(401, b"who are you?")
         if target := index.redirects.get(path):
@@ -147,7 +155,8 @@ class _Handler(BaseHTTPRequestHandler):
             self.send_header("Content-Length", str(len(body)))
         self.end_headers()
         if self.command != "HEAD":
-            self.wfile.write(body[: len(body) // 2] if cut else body)
+            with suppress(ConnectionError):  # Who waited long enough has hung up.
+                self.wfile.write(body[: len(body) // 2] if cut else body)
 
 
 def _basic(pair: str) -> str:

@@ -26,8 +26,10 @@ _OK, _PARTIAL = 200, 206
 _TAIL, _LONGEST_TAIL = 1 << 16, 1 << 18
 _BATCH = 64
 # So many wheels in a row without a metadata file beside them, and no more are asked for. Where a
-# project has never had one, those that are being asked for count, too.
+# project has never had one, those that are being asked for count, too. After many wheels that were
+# read in part it may be worth another try: an index may have metadata files of later releases only.
 _ENOUGH_OF_NEW, _ENOUGH_OF_KNOWN, _ENOUGH_OF_HOST = 2, 4, 32
+_WORTH_ANOTHER = 24
 
 
 def artifact_key(artifact: Artifact) -> str:
@@ -59,10 +61,12 @@ class MetadataReader:
         self._announced = announced
         self._offline = offline
         self._known: dict[str, Metadata] = {}
-        # How many metadata files in a row were missing, how many of them are being asked for, and
-        # whether there ever was one: by host and project, "" for all projects.
+        # By host and project ("" for all projects): how many metadata files in a row were missing,
+        # how many are being asked for, how many wheels were read in part, and whether there ever
+        # was a metadata file.
         self._missing: Counter[tuple[str, str]] = Counter()
         self._asking: Counter[tuple[str, str]] = Counter()
+        self._parts: Counter[tuple[str, str]] = Counter()
         self._serving: set[tuple[str, str]] = set()
         # How many last bytes hold METADATA and the directory, by project, where that is many.
         self._tails: dict[str, int] = {}
@@ -155,12 +159,14 @@ class MetadataReader:
         project, everyone = (host, artifact.name), (host, "")
         if everyone not in self._serving and self._missing[everyone] >= _ENOUGH_OF_HOST:
             return False
+        more = self._parts[project] // _WORTH_ANOTHER
         if project in self._serving:
-            return self._missing[project] < _ENOUGH_OF_KNOWN
-        return self._missing[project] + self._asking[project] < _ENOUGH_OF_NEW
+            return self._missing[project] < _ENOUGH_OF_KNOWN + more
+        return self._missing[project] + self._asking[project] < _ENOUGH_OF_NEW + more
 
     def _from_part(self, artifact: Artifact) -> Metadata | None:
         """Read METADATA through range requests; None where the server knows none."""
+        self._parts[urlsplit(artifact.url).netloc, artifact.name] += 1
         length = self._tails.get(artifact.name, _TAIL)
         tail = self._transport().get_range(artifact.url, f"-{length}")
         self._transport().check(tail)
