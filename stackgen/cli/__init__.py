@@ -9,17 +9,19 @@ from typing import Annotated, NoReturn
 import typer
 
 from stackgen import __version__
+from stackgen.cli import asking
 from stackgen.cli.options import (
     AsJson,
     BaseName,
     Budget,
+    Completion,
+    CompletionName,
     DryRun,
     ExecutorName,
-    ExtraIndexUrl,
-    FindLinks,
     Fix,
     From,
-    IndexUrl,
+    Granularity,
+    GranularityName,
     Indicators,
     Kb,
     Parameters,
@@ -32,6 +34,7 @@ from stackgen.cli.options import (
     parse_settings,
     parse_span,
 )
+from stackgen.cli.resolve import resolve
 from stackgen.cli.verify import verify
 from stackgen.errors import StackgenError, StorageError, UsageError
 
@@ -49,6 +52,11 @@ kb_app = typer.Typer(help="Look into the knowledge base.", no_args_is_help=True)
 images_app = typer.Typer(help="Bases, and the images that were built.")
 app.add_typer(kb_app, name="kb")
 app.add_typer(images_app, name="images", invoke_without_command=True)
+app.command(
+    epilog='Examples: stackgen resolve "tensorflow>=2.7" numpy --count | '
+    'stackgen resolve "tensorflow==2.12.*" --one --format requirements --hashes | '
+    'stackgen resolve "tensorflow>=2.7" --explain "numpy<1.24"'
+)(resolve)
 app.command(epilog="Example: stackgen verify Pipfile.lock --base bookworm-py311")(verify)
 
 
@@ -74,11 +82,16 @@ def _options(
     "stackgen explore --from Pipfile.lock --budget 30m"
 )
 def explore(
-    requirements: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="REQUIREMENT...", help='As in "tensorflow>=2.7", in quotes.'),
-    ] = None,
-    vary: Vary = [],  # noqa: B006 # typer copies it
+    requirements: asking.Requirements = None,
+    file: asking.Files = [],  # noqa: B006 # typer copies it
+    extra: asking.Extras = [],  # noqa: B006
+    group: asking.Groups = [],  # noqa: B006
+    constraint: asking.Constraints = [],  # noqa: B006
+    override: asking.Overrides = [],  # noqa: B006
+    exclude: asking.Excluded = [],  # noqa: B006
+    pre: asking.Prereleases = False,
+    exclude_newer: asking.ExcludeNewer = None,
+    vary: Vary = [],  # noqa: B006
     fix: Fix = [],  # noqa: B006
     settings: Settings = [],  # noqa: B006
     lock: From = None,
@@ -90,17 +103,17 @@ def explore(
     stacks: Stacks = 6,
     seed: Seed = 0,
     threads: Threads = 0,
-    pre: Annotated[bool, typer.Option("--pre", help="Admit prereleases.")] = False,
-    patches: Annotated[
-        bool, typer.Option("--patches", help="Vary patch releases, too, not just the newest.")
-    ] = False,
+    granularity: Granularity = GranularityName.minor,
+    completion: Completion = CompletionName.newest_working,
     kb: Kb = None,
     dry_run: DryRun = False,
     json: AsJson = False,
-    index_url: IndexUrl = None,
-    extra_index_url: ExtraIndexUrl = [],  # noqa: B006
-    find_links: FindLinks = [],  # noqa: B006
-    offline: Annotated[bool, typer.Option("--offline", help="Use what is cached.")] = False,
+    index_url: asking.IndexUrl = None,
+    extra_index_url: asking.ExtraIndexUrl = [],  # noqa: B006
+    find_links: asking.FindLinks = [],  # noqa: B006
+    compare_index: asking.CompareIndex = [],  # noqa: B006
+    no_index: asking.NoIndex = False,
+    offline: asking.Offline = False,
 ) -> None:
     """Measure which stack runs fastest here.
 
@@ -109,19 +122,40 @@ def explore(
     """
     _refuse_redirected_requirement()
     from stackgen.pipeline.explore import explore as run
-    from stackgen.pipeline.options import ExecutorChoice, ExploreOptions, IndexOptions
+    from stackgen.pipeline.options import ExecutorChoice, ExploreOptions
     from stackgen.pipeline.places import find_places
+    from stackgen.pipeline.wishes import understood
     from stackgen.render import open_progress
-    from stackgen.resolve import parse_requirement
+    from stackgen.resolve import choose
 
-    if not requirements and lock is None:
+    if not requirements and not file and lock is None:
         raise UsageError(
             "there is nothing to explore",
-            why="neither a requirement nor a lock file was given",
+            why="neither a requirement nor a file was given",
             fix='name one, as in: stackgen explore "tensorflow>=2.7"',
         )
+    wanted = understood(
+        asking.wishes(
+            requirements=requirements,
+            files=file,
+            extras=extra,
+            groups=group,
+            constraints=constraint,
+            overrides=override,
+            excluded=exclude,
+            prereleases=pre,
+            exclude_newer=exclude_newer,
+            index_url=index_url,
+            extra_index_urls=extra_index_url,
+            find_links=find_links,
+            compared=compare_index,
+            no_index=no_index,
+            offline=offline,
+        ),
+        os.environ,
+    )
     options = ExploreOptions(
-        requirements=tuple(parse_requirement(each) for each in requirements or ()),
+        asked=wanted.request,
         vary=tuple(vary),
         fixed=tuple(fix),
         settings=parse_settings(settings),
@@ -134,17 +168,14 @@ def explore(
         stacks=stacks,
         seed=seed,
         threads=threads,
-        prereleases=pre,
-        patches=patches,
+        granularity=choose.Granularity(granularity.value),
+        completion=choose.Completion(completion.value),
         dry_run=dry_run,
-        index=IndexOptions(
-            index_url=index_url,
-            extra_index_urls=tuple(extra_index_url),
-            find_links=tuple(find_links),
-            offline=offline,
-        ),
+        index=wanted.index,
     )
     with open_progress(sys.stderr) as progress:
+        for note in wanted.notes:
+            progress.note(note)
         found = run(options, find_places(os.environ, kb=kb), os.environ, progress)
     _print_exploration(found, as_json=json)
 

@@ -50,12 +50,29 @@ Stacks = Annotated[int, typer.Option(min=2, help="How many stacks are measured."
 Seed = Annotated[int, typer.Option(help="Of the order of measurements.")]
 Threads = Annotated[int, typer.Option(min=0, help="0 takes all cores but one.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Print count and plan; build nothing.")]
-IndexUrl = Annotated[str | None, typer.Option("--index-url", metavar="URL", help="Package index.")]
-ExtraIndexUrl = Annotated[
-    list[str], typer.Option("--extra-index-url", metavar="URL", help="Asked after the first.")
+
+
+class GranularityName(str, Enum):
+    """Which versions are told apart."""
+
+    minor = "minor"
+    patch = "patch"
+
+
+class CompletionName(str, Enum):
+    """How the packages that are not varied are chosen."""
+
+    newest = "newest"
+    contemporary = "contemporary"
+    newest_working = "newest-working"
+
+
+Granularity = Annotated[
+    GranularityName,
+    typer.Option(help="Of each minor release the newest patch alone, or every one."),
 ]
-FindLinks = Annotated[
-    list[str], typer.Option("--find-links", metavar="PATH", help="Folder or page with wheels.")
+Completion = Annotated[
+    CompletionName, typer.Option(help="How packages that are not varied are chosen.")
 ]
 
 

@@ -1,12 +1,14 @@
 """Lock formats of other tools and what users ask for, read and written as text."""
 
 from stackgen.locks.asked import constraints_in, read_asked
+from stackgen.locks.direct import from_place
 from stackgen.locks.reading import read_lock
 from stackgen.locks.target import in_target
 from stackgen.locks.writing import write_pylock, write_requirements
 
 __all__ = [
     "constraints_in",
+    "from_place",
     "in_target",
     "read_asked",
     "read_lock",

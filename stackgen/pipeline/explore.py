@@ -19,15 +19,16 @@ from stackgen.errors import (
     StackgenError,
     StorageError,
 )
-from stackgen.index import IndexConfig, PackageIndex, load_config
+from stackgen.index import PackageIndex
 from stackgen.measure import Design, controls, rank
 from stackgen.pipeline.campaign import Runner, Stopped
 from stackgen.pipeline.environments import Preparer, Ready, estimate, refuse_without_room
 from stackgen.pipeline.measures import indicator_calls, limits
-from stackgen.pipeline.options import ExploreOptions, IndexOptions
+from stackgen.pipeline.options import ExploreOptions
 from stackgen.pipeline.places import Places
 from stackgen.pipeline.progress import Progress
 from stackgen.pipeline.selection import Selection, select
+from stackgen.pipeline.wishes import index_config
 from stackgen.pipeline.workshop import Workshop, open_workshop
 from stackgen.values import (
     Campaign,
@@ -73,7 +74,7 @@ def explore(
         StackgenError: one of its kinds for whatever stops it; what was measured is kept.
     """
     start = time.monotonic()
-    config = _index_config(options.index, environ)
+    config = index_config(options.index, environ)
     with (
         open_workshop(
             options.executor, options.base, places, progress, make=not options.dry_run
@@ -103,18 +104,6 @@ def explore(
         refuse_without_room(work.plan.estimate, places)
         with open_database(places.knowledge) as database:
             return _explore(work, database)
-
-
-def _index_config(given: IndexOptions, environ: Mapping[str, str]) -> IndexConfig:
-    return load_config(
-        environ=environ,
-        index_url=given.index_url,
-        extra_index_urls=given.extra_index_urls,
-        find_links=given.find_links,
-        compare=given.compared,
-        no_index=given.no_index,
-        offline=given.offline,
-    )
 
 
 def _plan(

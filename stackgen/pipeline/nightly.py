@@ -19,7 +19,7 @@ from stackgen.pipeline.options import ExecutorChoice, ExploreOptions
 from stackgen.pipeline.places import Places
 from stackgen.pipeline.progress import Progress, Silent
 from stackgen.pipeline.workshop import open_workshop
-from stackgen.resolve import parse_requirement, parsed_version
+from stackgen.resolve import Granularity, Request, asked, parsed_version
 from stackgen.values import (
     BaseFacts,
     ExploreReport,
@@ -54,7 +54,7 @@ def nightly(
     second, independent campaign shows it, too.
     """
     options = ExploreOptions(
-        requirements=(),
+        asked=Request(),
         kind="nightly",
         indicators=indicators,
         executor=executor,
@@ -148,16 +148,16 @@ def _question(
         facts = workshop.base.facts
     best = _best_known(name, version, facts, places)
     if best is not None:
-        return {"requirements": (parse_requirement(f"{name}=={version}"),), "reference": best}
+        return {"asked": asked(f"{name}=={version}"), "reference": best}
     with open_database(places.knowledge) as database:
         seen = database.seen_releases(name)
     older = [each for each in seen if parsed_version(each) < parsed_version(version)]
     if not older:
-        return {"requirements": (parse_requirement(f"{name}=={version}"),)}
+        return {"asked": asked(f"{name}=={version}")}
     previous = max(older, key=parsed_version)
-    both = parse_requirement(f"{name}>={previous},<={version}")
+    both = asked(f"{name}>={previous},<={version}")
     fixed = () if name == "numpy" else ("numpy",)
-    return {"requirements": (both,), "patches": True, "fixed": fixed}
+    return {"asked": both, "granularity": Granularity.PATCH, "fixed": fixed}
 
 
 def _unseen(name: str, places: Places, environ: Mapping[str, str]) -> tuple[str, ...] | None:

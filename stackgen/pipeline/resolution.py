@@ -23,7 +23,7 @@ EXPLAINING_S = 30.0
 """After this many seconds no further way out of a conflict is tried."""
 
 _SHOWN = 3
-MANY = 10**6
+MANY = 10**9
 
 
 def resolve(
@@ -81,7 +81,7 @@ def _ways_out(
 
 
 def stacks(count: int) -> str:
-    """Return a number of stacks in words: ``14 stacks``, ``4.0e+55 stacks``."""
+    """Return a number of stacks in words: ``14 stacks``, ``4.0e55 stacks``."""
     if count == 1:
         return "1 stack"
-    return f"{count:,} stacks" if count < MANY else f"{count:.1e} stacks"
+    return f"{count:,} stacks" if count < MANY else f"{count:.1e} stacks".replace("e+", "e")

@@ -9,6 +9,7 @@ from stackgen.render.listings import (
     nightly_text,
 )
 from stackgen.render.machine import as_json
+from stackgen.render.resolve import count_text, resolution_text, stack_text
 from stackgen.render.tables import checks_text, columns
 from stackgen.render.terminal import open_progress
 from stackgen.render.verify import verification_text
@@ -18,6 +19,7 @@ __all__ = [
     "as_json",
     "checks_text",
     "columns",
+    "count_text",
     "failures_text",
     "images_text",
     "indicators_text",
@@ -25,5 +27,7 @@ __all__ = [
     "open_progress",
     "plan_text",
     "report_text",
+    "resolution_text",
+    "stack_text",
     "verification_text",
 ]

@@ -1,6 +1,6 @@
 """The exact space of stacks that requirements allow on a target."""
 
-from stackgen.resolve.candidates import Policy
+from stackgen.resolve.candidates import Policy, moment
 from stackgen.resolve.choose import Completion, Granularity, newest_first
 from stackgen.resolve.closure import Closure, Need, Universe
 from stackgen.resolve.dependencies import base_name, parse_requirement, parsed_version
@@ -13,6 +13,7 @@ from stackgen.resolve.explain import (
 )
 from stackgen.resolve.request import Combination, Request, asked
 from stackgen.resolve.roles import merged
+from stackgen.resolve.sampling import pairwise_cover, stratified
 from stackgen.resolve.space import Slice, Space
 from stackgen.resolve.working import contemporary, newest_working
 
@@ -34,10 +35,13 @@ __all__ = [
     "conflict_core",
     "contemporary",
     "merged",
+    "moment",
     "newest_first",
     "newest_working",
     "nothing_fits",
+    "pairwise_cover",
     "parse_requirement",
     "parsed_version",
     "relaxations",
+    "stratified",
 ]

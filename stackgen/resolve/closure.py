@@ -69,6 +69,7 @@ class Filled:
 
 Masks = defaultdict[int, int]
 _Key = tuple[str, str, str]
+_Specifiers = Mapping[str, Sequence[str]]
 
 
 class Closure:
@@ -102,7 +103,7 @@ class Closure:
         self._pruned = pruned
         held = [each for each in request.requirements if self._reader.applies(each)]
         self._roots = tuple(each for one in held for each in self._reader.adjusted(one))
-        self._user = self._users_own(request)
+        self._user, self._constraints = self._specifiers(request)
         self._pages: dict[str, Offers | None] = {}
         self._metadata: dict[_Key, Metadata] = {}
         self._defects: dict[_Key, str] = {}
@@ -124,26 +125,32 @@ class Closure:
         if self._roots:
             self._todo.append(self._settle_anchor if pruned else self._follow_all)
 
-    def _users_own(self, request: Request) -> Mapping[str, Sequence[str]]:
-        """Return, by package, the specifiers that the user gave, constraints included."""
-        found: dict[str, list[str]] = {}
+    def _specifiers(self, request: Request) -> tuple[_Specifiers, _Specifiers]:
+        """Return, by package, the specifiers that the user gave, and of these the constraints."""
+        every: dict[str, list[str]] = {}
+        limits: dict[str, list[str]] = {}
         for root in self._roots:
-            found.setdefault(base_name(root.package), []).append(root.specifier)
+            every.setdefault(base_name(root.package), []).append(root.specifier)
         for each in request.constraints:
             if self._reader.applies(each):
-                found.setdefault(canonicalize_name(each.name), []).append(str(each.specifier))
-        return found
+                name = canonicalize_name(each.name)
+                every.setdefault(name, []).append(str(each.specifier))
+                limits.setdefault(name, []).append(str(each.specifier))
+        return every, limits
 
-    def give_pages(self, pages: Mapping[str, tuple[Artifact, ...] | None]) -> None:
+    def give_pages(self, pages: Mapping[str, Sequence[Artifact] | None]) -> None:
         """Take what the index offers of each package; None where no index has it."""
         for name, artifacts in pages.items():
-            user = self._user.get(name, ())
-            if artifacts is not None and name in self._barred:
-                artifacts = ()
-            found = None if artifacts is None else self._selector.select(artifacts, user)
-            self._pages[name] = None if found is None else Offers(name, found, user)
+            self._pages[name] = None if artifacts is None else self._offers(name, artifacts)
             self._lacking_pages.pop(name, None)
             self._todo.extend(self._waiting.pop(name, ()))
+
+    def _offers(self, name: str, artifacts: Sequence[Artifact]) -> Offers:
+        user = self._user.get(name, ())
+        found = self._selector.select(() if name in self._barred else artifacts, user)
+        # Each requirement may be a part of a conflict, so what is not pruned heeds none of them.
+        limits = user if self._pruned else self._constraints.get(name, ())
+        return Offers(name, found, limits=limits, pins=user)
 
     def give_metadata(
         self, metadata: Mapping[Artifact, Metadata], defects: Mapping[Artifact, str] | None = None
@@ -156,7 +163,8 @@ class Closure:
             else:
                 self._metadata[_key(artifact)] = found
         self._defects.update(
-            (_key(artifact), f"unreadable metadata: {why}") for artifact, why in (defects or {}).items()
+            (_key(artifact), f"unreadable metadata: {why}")
+            for artifact, why in (defects or {}).items()
         )
         for artifact in (*metadata, *(defects or ())):
             self._lacking_metadata.pop(_key(artifact), None)

@@ -13,8 +13,8 @@ from stackgen.resolve.masks import Masks
 from stackgen.resolve.search import Assignment, newest_stack
 from stackgen.resolve.states import single_bits
 
-NODE_LIMIT = 100_000
-"""More nodes than this are not compiled: some ten seconds and 300 MB."""
+NODE_LIMIT = 50_000
+"""More nodes than this are not compiled: some seconds and 200 MB."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

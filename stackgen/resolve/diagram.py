@@ -134,6 +134,7 @@ def restricted(root: Node, allowed: Mapping[int, int], present: int) -> Node:
     """Return the part of a diagram in which only some versions are taken.
 
     Args:
+        root: the whole diagram.
         allowed: by package, the mask of versions that may be taken.
         present: the mask of packages that a stack must contain.
     """
@@ -158,7 +159,9 @@ class _Restriction:
             self._known[key] = (
                 self._choice(node, present)
                 if isinstance(node, Choice)
-                else together([self.apply(part, present & self._scopes[part]) for part in node.parts])
+                else together(
+                    [self.apply(part, present & self._scopes[part]) for part in node.parts]
+                )
             )
         return self._known[key]
 

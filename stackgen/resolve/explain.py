@@ -150,7 +150,9 @@ def reasons(excluded: Sequence[Exclusion]) -> str:
 
 def chain(core: Core, universe: Universe, request: Request) -> tuple[str, ...]:
     """Return the facts of a conflict as lines, from what the user requires on."""
-    named = list(dict.fromkeys([*core.roots, *(package for edge in core.edges for package in edge)]))
+    named = list(
+        dict.fromkeys([*core.roots, *(package for edge in core.edges for package in edge)])
+    )
     lines = [f"you require {each}" for each in universe.roots if each.package in core.roots]
     for package, needed in _ordered(core):
         lines += _edge_lines(package, needed, universe)
@@ -164,7 +166,9 @@ def chain(core: Core, universe: Universe, request: Request) -> tuple[str, ...]:
             lines.append(f"no index has a package named {name}")
         elif not universe.releases.get(name):
             left_out = reasons(universe.excluded.get(name, ()))
-            lines.append(f"no version of {name} can be taken: {left_out or 'none is that new or old'}")
+            lines.append(
+                f"no version of {name} can be taken: {left_out or 'none is that new or old'}"
+            )
     return tuple(lines)
 
 
@@ -195,7 +199,8 @@ def _edge_lines(package: str, needed: str, universe: Universe) -> Iterator[str]:
         if number == _SHOWN:
             yield f"{package}: {len(said) - _SHOWN} further requirements of {needed}"
             return
-        yield f"{package} {_range(versions)} {'requires' if len(versions) == 1 else 'require'} {text}"
+        verb = "requires" if len(versions) == 1 else "require"
+        yield f"{package} {_range(versions)} {verb} {text}"
 
 
 def _range(versions: Sequence[str]) -> str:
@@ -227,7 +232,9 @@ def relaxations(core: Core, request: Request) -> tuple[Relaxation, ...]:
     return (*found, *_bent(named, request))
 
 
-def _looser(each: Requirement, *, is_constraint: bool) -> Iterator[tuple[str, Sequence[Requirement]]]:
+def _looser(
+    each: Requirement, *, is_constraint: bool
+) -> Iterator[tuple[str, Sequence[Requirement]]]:
     """Yield a requirement without one of its clauses, and what to call that."""
     clauses = sorted(each.specifier, key=str)
     if is_constraint and len(clauses) == 1:

@@ -11,10 +11,25 @@ from stackgen.values import Artifact, Exclusion
 class Offers:
     """The versions of one package, and which of them are candidates.
 
-    fits: those of which the target takes an artifact and that the user's own requirements admit.
+    fits: those of which the target takes an artifact and that the limits admit.
     """
 
-    def __init__(self, name: str, candidates: Sequence[Candidate], user: Sequence[str]) -> None:
+    def __init__(
+        self,
+        name: str,
+        candidates: Sequence[Candidate],
+        *,
+        limits: Sequence[str],
+        pins: Sequence[str],
+    ) -> None:
+        """Take what there is.
+
+        Args:
+            name: of the package.
+            candidates: its versions, newest first.
+            limits: specifiers that every version must satisfy.
+            pins: specifiers of the user; one that names a single version lets it in.
+        """
         self.name = name
         self._candidates = candidates
         self._versions = Versions([each.version for each in candidates])
@@ -25,8 +40,9 @@ class Offers:
             1 << bit for bit, each in enumerate(candidates) if isinstance(each.found, Artifact)
         )
         self._masks = {"": self._takeable}
-        for specifier in user:
+        for specifier in limits:
             self.fits &= self.mask(specifier)
+        for specifier in pins:
             self.pin(specifier)
 
     @property

@@ -45,7 +45,7 @@ class Request:
         both = left_out & {canonicalize_name(each.name) for each in self.requirements}
         if both:
             raise UsageError(
-                f"{sorted(both)[0]} is both required and excluded",
+                f"{min(both)} is both required and excluded",
                 why="--exclude leaves a package out, whoever requires it",
                 fix="take away the requirement or the --exclude",
             )
@@ -83,7 +83,9 @@ class Request:
             kept = {canonicalize_name(each.name) for each in picked}
             every = {canonicalize_name(each.name) for role in self.alternatives for each in role}
             request = replace(self, requirements=(*picked, *self.requirements), alternatives=())
-            found.append(Combination(request=request, chosen=chosen, barred=frozenset(every - kept)))
+            found.append(
+                Combination(request=request, chosen=chosen, barred=frozenset(every - kept))
+            )
         return tuple(found)
 
 

@@ -123,6 +123,7 @@ class Trees:
         self._newest: dict[Node, tuple[tuple[int, int], ...]] = {}
 
     def assignment(self, tree: Tree) -> Assignment:
+        """Return the stack that a tree stands for."""
         found = [ABSENT] * self._size
         todo: list[Tree] = [tree]
         while todo:

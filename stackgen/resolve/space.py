@@ -13,7 +13,7 @@ from stackgen.resolve.roles import compile_universe, is_role
 from stackgen.resolve.slicing import Tree, Trees, sliced
 from stackgen.resolve.states import undisturbed
 from stackgen.resolve.walks import ABSENT, Assignment
-from stackgen.values import Lock, Release
+from stackgen.values import Lock
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,6 +22,7 @@ class Slice:
 
     versions: of the varied packages that this choice contains, in the order they were named.
     absent: the varied packages that this choice does without.
+    varied: all of them, in the order they were named.
     completions: how many stacks hold exactly these versions.
     newest: the one of them that takes the newest version at each decision; see
         `Space.complete`.
@@ -30,6 +31,7 @@ class Slice:
     versions: tuple[tuple[str, str], ...]
     completions: int
     absent: tuple[str, ...] = ()
+    varied: tuple[str, ...] = field(default=(), compare=False, repr=False)
     newest: Tree | None = field(default=None, compare=False, repr=False)
 
 
@@ -110,9 +112,10 @@ class Space:
             present: packages that the stack must contain, required or not.
             preferred: by package, the version to take before the newest one where it is open.
         """
-        part = self.within(allowed or {}, present=present)
+        if allowed or present:
+            return self.within(allowed or {}, present=present).newest(preferred=preferred)
         wanted = self._masks({name: (v,) for name, v in (preferred or {}).items()})
-        found = walks.newest(part._diagram.root, len(self._diagram.packages), wanted)
+        found = walks.newest(self._diagram.root, len(self._diagram.packages), wanted)
         return None if found is None else self.lock(found)
 
     def complete(
@@ -157,10 +160,9 @@ class Space:
                     for name, of, bit in zip(names, labels, bits, strict=True)
                     if bit != ABSENT
                 ),
-                absent=tuple(
-                    name for name, bit in zip(names, bits, strict=True) if bit == ABSENT
-                ),
+                absent=tuple(name for name, bit in zip(names, bits, strict=True) if bit == ABSENT),
                 completions=count,
+                varied=tuple(names),
                 newest=best,
             )
             for bits, count, best in rows
@@ -200,16 +202,18 @@ class Space:
 
     def versions(self, package: str) -> tuple[str, ...]:
         """Return the versions of a package that are part of any stack, newest first."""
-        if package not in self._ranks:
-            return ()
-        used = walks.versions_used(self._diagram.root, self._ranks[package])
-        releases: Sequence[Release] = self.universe.releases[package]
-        return tuple(releases[bit].label for bit in walks.bits_of(used))
+        mask = self._used.get(self._ranks.get(package, ABSENT), 0)
+        releases = self.universe.releases.get(package, ())
+        return tuple(releases[bit].label for bit in walks.bits_of(mask))
 
     @cached_property
     def _ranks(self) -> Mapping[str, int]:
         names = enumerate(self._diagram.packages)
         return {name: rank for rank, name in names if not is_role(name)}
+
+    @cached_property
+    def _used(self) -> Mapping[int, int]:
+        return walks.versions_used(self._diagram.root)
 
     @cached_property
     def _order(self) -> walks.Order:

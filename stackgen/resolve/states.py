@@ -38,22 +38,17 @@ class Steps:
         for rank, _ in state:
             if rank >= 0:
                 live |= self._reach[rank]
-        groups: list[tuple[int, list[tuple[int, int]]]] = []
-        for item in state:
-            rank = item[0]
-            if rank < 0 and not live >> ~rank & 1:
-                continue
-            touched = 1 << ~rank if rank < 0 else self._reach[rank]
-            items, apart = [item], []
-            for group in groups:
-                if group[0] & touched:
-                    touched |= group[0]
-                    items += group[1]
-                else:
-                    apart.append(group)
-            groups = [*apart, (touched, items)]
-        found = [tuple(sorted(items)) for _, items in groups]
-        return tuple(sorted(part for part in found if part[-1][0] >= 0))
+        rest = [
+            (self._reach[item[0]] if item[0] >= 0 else 1 << ~item[0], item)
+            for item in state
+            if item[0] >= 0 or live >> ~item[0] & 1
+        ]
+        found = []
+        while rest:
+            part, rest = _connected(rest)
+            if part[-1][0] >= 0:
+                found.append(part)
+        return tuple(found)
 
     def next_package(self, state: State) -> int:
         """Return the package that is decided next: the first undecided one."""
@@ -95,6 +90,29 @@ class Steps:
             (versions, after)
             for after, versions in sorted(found.items(), key=lambda pair: pair[1] & -pair[1])
         )
+
+
+def _connected(
+    items: list[tuple[int, tuple[int, int]]],
+) -> tuple[State, list[tuple[int, tuple[int, int]]]]:
+    """Return what hangs together with the first item, however indirectly, and the others.
+
+    items: each with the mask of packages that it can touch.
+    """
+    (touched, first), *rest = items
+    found = [first]
+    while rest:
+        apart = []
+        for each in rest:
+            if each[0] & touched:
+                touched |= each[0]
+                found.append(each[1])
+            else:
+                apart.append(each)
+        if len(apart) == len(rest):
+            break
+        rest = apart
+    return tuple(sorted(found)), rest
 
 
 def single_bits(mask: int) -> Iterator[int]:

@@ -94,7 +94,9 @@ class Order:
             for chunk in self._chunks((self._root, None), [ABSENT] * self._size):
                 yield from chunk
 
-    def _chunks(self, pending: "_Pending | None", head: list[int]) -> Iterator[Iterable[Assignment]]:
+    def _chunks(
+        self, pending: "_Pending | None", head: list[int]
+    ) -> Iterator[Iterable[Assignment]]:
         """Yield stacks in bundles that differ in their last decisions alone.
 
         pending: what is still to be decided.
@@ -177,18 +179,19 @@ def _placing(size: int, packages: tuple[int, ...]) -> Callable[[Assignment], Ass
     return cast("Callable[[Assignment], Assignment]", itemgetter(*places))
 
 
-def versions_used(root: Node, package: int) -> int:
-    """Return the mask of versions of a package that occur in any stack."""
-    used, seen, todo = 0, {root}, [root]
+def versions_used(root: Node) -> dict[int, int]:
+    """Return, by package, the mask of versions that occur in any stack."""
+    used: dict[int, int] = {}
+    seen, todo = {root}, [root]
     while todo:
         node = todo.pop()
+        below: Iterable[Node] = ()
         if isinstance(node, Choice):
             below = [branch.then for branch in node.branches]
-            if node.package == package:
-                for branch in node.branches:
-                    used |= branch.versions
-        else:
-            below = list(node.parts) if node.count else []
+            for branch in node.branches:
+                used[node.package] = used.get(node.package, 0) | branch.versions
+        elif node.count:
+            below = node.parts
         fresh = [each for each in below if each not in seen]
         seen.update(fresh)
         todo += fresh

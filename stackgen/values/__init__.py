@@ -56,6 +56,13 @@ from stackgen.values.reports import (
     NightlyReport,
     Place,
 )
+from stackgen.values.resolution import (
+    Explained,
+    ListedStack,
+    Membership,
+    PackageVersions,
+    Resolution,
+)
 from stackgen.values.stacks import Base, BaseFacts, Environment, Kind, Stack
 from stackgen.values.verification import Judgement, Ruling, Verification
 
@@ -77,6 +84,7 @@ __all__ = [
     "Environment",
     "Estimate",
     "Exclusion",
+    "Explained",
     "ExplorePlan",
     "ExploreReport",
     "FailedStack",
@@ -92,6 +100,7 @@ __all__ = [
     "Judgement",
     "Kind",
     "Limits",
+    "ListedStack",
     "LoadedDistribution",
     "Lock",
     "LockFile",
@@ -99,14 +108,17 @@ __all__ = [
     "LockedPackage",
     "Machine",
     "MachineId",
+    "Membership",
     "Metadata",
     "NightlyReport",
     "Observation",
     "Outcome",
+    "PackageVersions",
     "Parameter",
     "Place",
     "Ranked",
     "Release",
+    "Resolution",
     "Role",
     "Ruling",
     "Stack",

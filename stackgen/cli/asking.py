@@ -1,0 +1,114 @@
+"""Options that say what is asked for; resolve and explore share them."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from stackgen.pipeline.wishes import Wishes
+
+
+Requirements = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="REQUIREMENT...",
+        help='As in "tensorflow>=2.7", in quotes; "a|b" takes either; or the path of a wheel.',
+    ),
+]
+Files = Annotated[
+    list[Path],
+    typer.Option(
+        "-r", "--requirement", metavar="FILE", help="requirements.txt, pyproject.toml or Pipfile."
+    ),
+]
+Extras = Annotated[
+    list[str], typer.Option("--extra", metavar="NAME", help="Extra of the pyproject.toml.")
+]
+Groups = Annotated[
+    list[str], typer.Option("--group", metavar="NAME", help="Dependency group of the file.")
+]
+Constraints = Annotated[
+    list[Path],
+    typer.Option("-c", "--constraint", metavar="FILE", help="Limits versions, asks for nothing."),
+]
+Overrides = Annotated[
+    list[str],
+    typer.Option(
+        "--override",
+        metavar="REQUIREMENT",
+        help="Counts in place of all that others require of it.",
+    ),
+]
+Excluded = Annotated[
+    list[str], typer.Option("--exclude", metavar="NAME", help="Leave out, whoever requires it.")
+]
+AllowBuild = Annotated[
+    list[str],
+    typer.Option("--allow-build", metavar="NAME", help="Source distributions will do as well."),
+]
+Prereleases = Annotated[bool, typer.Option("--pre", help="Admit prereleases.")]
+ExcludeNewer = Annotated[
+    str | None,
+    typer.Option("--exclude-newer", metavar="DATE", help="Nothing uploaded after it."),
+]
+IndexUrl = Annotated[str | None, typer.Option("--index-url", metavar="URL", help="Package index.")]
+ExtraIndexUrl = Annotated[
+    list[str], typer.Option("--extra-index-url", metavar="URL", help="Asked after the first.")
+]
+FindLinks = Annotated[
+    list[str], typer.Option("--find-links", metavar="PATH", help="Folder or page with wheels.")
+]
+CompareIndex = Annotated[
+    list[str],
+    typer.Option(
+        "--compare-index", metavar="NAME", help="Its versions stand beside those of the others."
+    ),
+]
+NoIndex = Annotated[bool, typer.Option("--no-index", help="Ask no index; --find-links alone.")]
+Offline = Annotated[bool, typer.Option("--offline", help="Use what is cached.")]
+
+
+def wishes(
+    *,
+    requirements: list[str] | None,
+    files: list[Path],
+    extras: list[str],
+    groups: list[str],
+    constraints: list[Path],
+    overrides: list[str],
+    excluded: list[str],
+    prereleases: bool,
+    exclude_newer: str | None,
+    index_url: str | None,
+    extra_index_urls: list[str],
+    find_links: list[str],
+    compared: list[str],
+    no_index: bool,
+    offline: bool,
+    allow_build: tuple[str, ...] = (),
+) -> "Wishes":
+    """Return what the options say, as one value."""
+    from stackgen.pipeline.options import IndexOptions
+    from stackgen.pipeline.wishes import Wishes
+
+    return Wishes(
+        requirements=tuple(requirements or ()),
+        files=tuple(files),
+        extras=tuple(extras),
+        groups=tuple(groups),
+        constraints=tuple(constraints),
+        overrides=tuple(overrides),
+        excluded=tuple(excluded),
+        allow_build=allow_build,
+        prereleases=prereleases,
+        exclude_newer=exclude_newer,
+        index=IndexOptions(
+            index_url=index_url,
+            extra_index_urls=tuple(extra_index_urls),
+            find_links=tuple(find_links),
+            compared=tuple(compared),
+            no_index=no_index,
+            offline=offline,
+        ),
+    )

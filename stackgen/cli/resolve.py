@@ -1,0 +1,187 @@
+"""The command that counts, lists and explains stacks; it installs nothing."""
+
+import os
+import sys
+from enum import Enum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from stackgen.cli import asking
+from stackgen.cli.options import (
+    AsJson,
+    BaseName,
+    Completion,
+    CompletionName,
+    Granularity,
+    GranularityName,
+)
+from stackgen.errors import UsageError
+
+
+class Format(str, Enum):
+    """How stacks are written."""
+
+    table = "table"
+    json = "json"
+    requirements = "requirements"
+    pylock = "pylock"
+
+
+def resolve(
+    requirements: asking.Requirements = None,
+    file: asking.Files = [],  # noqa: B006 # typer copies it
+    extra: asking.Extras = [],  # noqa: B006
+    group: asking.Groups = [],  # noqa: B006
+    constraint: asking.Constraints = [],  # noqa: B006
+    override: asking.Overrides = [],  # noqa: B006
+    exclude: asking.Excluded = [],  # noqa: B006
+    allow_build: asking.AllowBuild = [],  # noqa: B006
+    pre: asking.Prereleases = False,
+    exclude_newer: asking.ExcludeNewer = None,
+    count: Annotated[bool, typer.Option("--count", help="Print the number of stacks.")] = False,
+    one: Annotated[bool, typer.Option("--one", help="Print the newest stack.")] = False,
+    number: Annotated[
+        int | None,
+        typer.Option("--list", min=1, metavar="N", help="Print N stacks, newest choices first."),
+    ] = None,
+    every: Annotated[
+        bool, typer.Option("--all", help="List stacks, not choices: the last decided varies first.")
+    ] = False,
+    sample: Annotated[
+        int | None,
+        typer.Option(min=1, metavar="N", help="N stacks, spread over the versions that vary."),
+    ] = None,
+    uniform: Annotated[
+        bool, typer.Option("--uniform", help="Sample all stacks alike, whatever varies.")
+    ] = False,
+    rest: Annotated[
+        bool, typer.Option("--sample-rest", help="Sample also what does not vary.")
+    ] = False,
+    cover: Annotated[
+        bool, typer.Option("--cover", help="Few stacks with every pair of varied versions.")
+    ] = False,
+    seed: Annotated[int, typer.Option(help="Of the samples.")] = 0,
+    vary: Annotated[
+        list[str],
+        typer.Option("--vary", metavar="NAME", help="What varies [default: what is asked for]."),
+    ] = [],  # noqa: B006
+    granularity: Granularity = GranularityName.minor,
+    completion: Completion = CompletionName.newest,
+    explain: Annotated[
+        str,
+        typer.Option(metavar="NAME-OR-REQ", help="Why versions of it are, or are not, in stacks."),
+    ] = "",
+    contains: Annotated[
+        Path | None,
+        typer.Option(metavar="LOCK", help="Is this lock one of the stacks, and if not, why?"),
+    ] = None,
+    base: BaseName = "",
+    python: Annotated[str, typer.Option(metavar="X.Y", help="Python to resolve for.")] = "",
+    platform: Annotated[
+        str,
+        typer.Option(
+            metavar="TAG", help="As manylinux_2_36_x86_64, macosx_14_0_arm64, win_amd64, linux."
+        ),
+    ] = "",
+    style: Annotated[Format, typer.Option("--format", help="Of the output.")] = Format.table,
+    hashes: Annotated[
+        bool, typer.Option("--hashes", help="With --format requirements: also hashes.")
+    ] = False,
+    json: AsJson = False,
+    index_url: asking.IndexUrl = None,
+    extra_index_url: asking.ExtraIndexUrl = [],  # noqa: B006
+    find_links: asking.FindLinks = [],  # noqa: B006
+    compare_index: asking.CompareIndex = [],  # noqa: B006
+    no_index: asking.NoIndex = False,
+    offline: asking.Offline = False,
+) -> None:
+    """Count the stacks that satisfy REQUIREMENT..., and print some of them.
+
+    A stack is a complete set of versions. Exit code 4 means that none satisfies it; the error
+    says why, and what would help. Nothing is installed.
+    """
+    from stackgen.pipeline.places import find_places
+    from stackgen.pipeline.resolve import Listing, ResolveOptions
+    from stackgen.pipeline.resolve import resolve as run
+    from stackgen.render import open_progress
+    from stackgen.resolve import choose
+
+    if not requirements and not file:
+        raise UsageError(
+            "there is nothing to resolve",
+            why="neither a requirement nor a file was given",
+            fix='name one, as in: stackgen resolve "tensorflow>=2.7"',
+        )
+    single = one or style in (Format.requirements, Format.pylock)
+    listing = Listing.STACKS if every else Listing.COVER if cover else Listing.CHOICES
+    if sample is not None:
+        listing = Listing.UNIFORM if uniform else Listing.STRATIFIED
+    wanted = sample or number or (1_000_000 if cover else 1 if single else 3)
+    if single and wanted > 1:
+        raise UsageError(
+            "several stacks cannot be written like this",
+            why="--one and the formats requirements and pylock hold one stack",
+            fix="leave out --list and --sample, or take --format json",
+        )
+    options = ResolveOptions(
+        wishes=asking.wishes(
+            requirements=requirements,
+            files=file,
+            extras=extra,
+            groups=group,
+            constraints=constraint,
+            overrides=override,
+            excluded=exclude,
+            prereleases=pre,
+            exclude_newer=exclude_newer,
+            index_url=index_url,
+            extra_index_urls=extra_index_url,
+            find_links=find_links,
+            compared=compare_index,
+            no_index=no_index,
+            offline=offline,
+            allow_build=tuple(allow_build),
+        ),
+        base=base,
+        python=python,
+        platform=platform,
+        vary=tuple(vary),
+        listing=listing,
+        n=0 if count else wanted,
+        seed=seed,
+        sampled_rest=rest,
+        granularity=choose.Granularity(granularity.value),
+        completion=choose.Completion(completion.value),
+        explain=explain,
+        contains=contains,
+    )
+    with open_progress(sys.stderr) as progress:
+        found = run(options, find_places(os.environ), os.environ, progress)
+        for note in found.notes:
+            progress.note(note)
+    style = Format.json if json else style
+    typer.echo(_text(found, style, count=count, one=one, hashes=hashes), nl=False)
+    if found.membership is not None and not found.membership.inside:
+        raise typer.Exit(4)
+
+
+def _text(found: object, style: Format, *, count: bool, one: bool, hashes: bool) -> str:
+    from stackgen.locks import write_pylock, write_requirements
+    from stackgen.render import as_json, count_text, resolution_text, stack_text
+    from stackgen.values import Resolution
+
+    assert isinstance(found, Resolution)  # noqa: S101
+    if style is Format.json:
+        return f"{as_json(found)}\n"
+    if count:
+        return f"{count_text(found)}\n"
+    if found.explained or found.membership or (style is Format.table and not one):
+        return f"{resolution_text(found)}\n"
+    lock = found.stacks[0].lock
+    if style is Format.requirements:
+        return write_requirements(lock, hashes=hashes)
+    if style is Format.pylock:
+        return write_pylock(lock, found.target)
+    return f"{stack_text(lock)}\n"

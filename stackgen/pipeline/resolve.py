@@ -1,0 +1,345 @@
+"""Resolve: what is asked for in, the space and some of its stacks out; nothing is installed."""
+
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from enum import Enum
+from functools import partial
+from itertools import islice
+from pathlib import Path
+
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+from stackgen.builders.interpreters import find_interpreters, probe
+from stackgen.builders.stated import stated_target
+from stackgen.errors import ResolutionError, UsageError
+from stackgen.index import PackageIndex
+from stackgen.locks import in_target
+from stackgen.pipeline import resolution
+from stackgen.pipeline.options import ExecutorChoice
+from stackgen.pipeline.places import Places
+from stackgen.pipeline.progress import Progress
+from stackgen.pipeline.selection import FRAMEWORKS, read_lock_file
+from stackgen.pipeline.wishes import Wishes, index_config, understood
+from stackgen.pipeline.workshop import open_workshop
+from stackgen.resolve import (
+    Completion,
+    Granularity,
+    Request,
+    Slice,
+    Space,
+    base_name,
+    contemporary,
+    newest_first,
+    pairwise_cover,
+    parse_requirement,
+    stratified,
+)
+from stackgen.values import (
+    Explained,
+    ListedStack,
+    Lock,
+    Membership,
+    PackageVersions,
+    Resolution,
+    Target,
+)
+
+
+class Listing(str, Enum):
+    """Which stacks are listed.
+
+    CHOICES: of each choice of the varied packages the newest completion, newest choices first.
+    STACKS: every stack, newest first, in the order of decision.
+    STRATIFIED: a sample spread over the versions of the varied packages.
+    UNIFORM: a sample of all stacks.
+    COVER: so few choices that every feasible pair of varied versions is among them.
+    """
+
+    CHOICES = "newest of each choice"
+    STACKS = "newest first"
+    STRATIFIED = "sampled, spread over the varied versions"
+    UNIFORM = "sampled uniformly"
+    COVER = "covering all pairs of varied versions"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResolveOptions:
+    """What to resolve, for what, and which of the stacks to list.
+
+    base: a base's name, an image, or an interpreter; "" means our own interpreter.
+    python, platform: a target that is stated instead; either may be "".
+    vary: packages to be varied; none means those that were asked for, and NumPy.
+    n: how many stacks are listed; 0 lists none and leaves versions out as well.
+    explain: a package, or a requirement, of which everything is told.
+    contains: a lock file of which is told whether it is one of the stacks.
+    """
+
+    wishes: Wishes
+    base: str = ""
+    python: str = ""
+    platform: str = ""
+    vary: tuple[str, ...] = ()
+    listing: Listing = Listing.CHOICES
+    n: int = 3
+    seed: int = 0
+    sampled_rest: bool = False
+    granularity: Granularity = Granularity.MINOR
+    completion: Completion = Completion.NEWEST
+    explain: str = ""
+    contains: Path | None = field(default=None)
+
+
+def resolve(
+    options: ResolveOptions, places: Places, environ: Mapping[str, str], progress: Progress
+) -> Resolution:
+    """Resolve, and answer what was asked of the space.
+
+    Raises:
+        ResolutionError: no stack satisfies what is asked for.
+        UsageError: a file or an option cannot be understood.
+        IndexUnavailableError: an index cannot be asked.
+    """
+    target = find_target(options, places, progress)
+    wanted = understood(options.wishes, environ)
+    config = index_config(wanted.index, environ)
+    compared = frozenset(each.name for each in config.compared)
+    request = replace(wanted.request, policy=replace(wanted.request.policy, compared=compared))
+    with PackageIndex(config, places.cache) as index:
+        work = _Work(index=index, request=request, target=target, progress=progress)
+        if options.contains is not None:
+            return _membership(work, options.contains)
+        found = _explained(work, options.explain) if options.explain else _listed(work, options)
+        notes = (*wanted.notes, *_python_note(wanted.requires_python, target))
+        return replace(found, notes=(*notes, *found.notes, *_index_notes(index, found)))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Work:
+    index: PackageIndex
+    request: Request
+    target: Target
+    progress: Progress
+
+    def space(self, request: Request | None = None) -> Space:
+        asked = request or self.request
+        return resolution.resolve(self.index, asked, self.target, progress=self.progress)
+
+    def report(self, space: Space) -> Resolution:
+        return Resolution(
+            requirements=self.request.texts,
+            target=self.target,
+            count=space.count,
+            kept=space.kept,
+        )
+
+
+def find_target(options: ResolveOptions, places: Places, progress: Progress) -> Target:
+    """Return what is resolved for: a base, a stated target, or the interpreter that runs us.
+
+    A Python without a platform means an interpreter of that version that is installed here, and
+    otherwise the same platform as this one.
+
+    Raises:
+        UsageError: there is no such base, or nobody can state such a target.
+    """
+    if options.base and (options.python or options.platform):
+        raise UsageError(
+            "--base and --python or --platform were given together",
+            why="a base has its own Python and platform",
+            fix="give one or the other",
+        )
+    if options.base:
+        with open_workshop(ExecutorChoice.AUTO, options.base, places, progress) as workshop:
+            return workshop.base.target
+    own = probe(sys.executable).target
+    if not options.python and not options.platform:
+        return own
+    if not options.platform:
+        found = (probe(each).target for each in find_interpreters())
+        fitting = (each for each in found if options.python in (each.python, each.python_minor))
+        known = next(fitting, None)
+        if known is not None:
+            return known
+    platform = options.platform or next(
+        tag.rpartition("-")[2] for tag in own.tags if "-linux_" not in tag
+    )
+    return stated_target(python=options.python or own.python, platform=platform)
+
+
+def _listed(work: _Work, options: ResolveOptions) -> Resolution:
+    space = work.space()
+    if not options.n:
+        return work.report(space)
+    varied = _varied(space, work.request, options.vary)
+    slices = space.slices(varied)
+    choices = newest_first(slices, granularity=options.granularity)
+    rows = list(islice(_rows(space, varied, choices, slices, options), options.n))
+    if not rows:
+        raise _nothing_contemporary()
+    return replace(
+        work.report(space),
+        packages=tuple(
+            PackageVersions(name=name, versions=space.versions(name))
+            for name in space.packages
+            if space.versions(name)
+        ),
+        varied=varied,
+        choices=len(slices),
+        listed=options.listing.value,
+        stacks=tuple(rows),
+        notes=tuple(_yanked(rows)),
+    )
+
+
+def _rows(
+    space: Space,
+    varied: Sequence[str],
+    choices: Sequence[Slice],
+    slices: Sequence[Slice],
+    options: ResolveOptions,
+) -> Iterator[ListedStack]:
+    """Yield stacks in the way that was asked for."""
+    found: Iterator[tuple[Slice | None, Lock | None]]
+    if options.listing is Listing.STACKS:
+        found = ((None, lock) for lock in space.stacks())
+    elif options.listing is Listing.UNIFORM:
+        found = ((None, lock) for lock in space.sample(options.seed, options.n))
+    elif options.listing is Listing.STRATIFIED:
+        newest = not options.sampled_rest
+        found = iter(stratified(space, slices, seed=options.seed, n=options.n, newest=newest))
+    else:
+        chosen = pairwise_cover(slices) if options.listing is Listing.COVER else choices
+        old = options.completion is Completion.CONTEMPORARY
+        complete = partial(contemporary, space) if old else space.complete
+        found = ((choice, complete(choice)) for choice in chosen)
+    for choice, lock in found:
+        if lock is not None:
+            versions = lock.versions
+            yield ListedStack(
+                lock=lock,
+                varied=choice.versions
+                if choice
+                else tuple((name, versions[name]) for name in varied if name in versions),
+                completions=choice.completions if choice else 0,
+            )
+
+
+def _varied(space: Space, request: Request, named: Sequence[str]) -> tuple[str, ...]:
+    """Return what varies: what --vary names, else what was asked for, and NumPy.
+
+    Raises:
+        UsageError: a package to be varied is part of no stack.
+    """
+    wanted = [str(canonicalize_name(name)) for name in named]
+    for name in wanted:
+        if not space.versions(name):
+            raise UsageError(
+                f"{name} cannot be varied",
+                why="it is part of no stack",
+                fix="check its spelling, or name it as a requirement, too",
+            )
+    if not wanted:
+        wanted = [*request.names, *(["numpy"] if set(request.names) & set(FRAMEWORKS) else [])]
+    return tuple(dict.fromkeys(name for name in wanted if space.versions(name)))
+
+
+def _explained(work: _Work, asked: str) -> Resolution:
+    """Tell of a package which versions are part of stacks, or of a requirement how many hold it."""
+    requirement = parse_requirement(asked)
+    name = canonicalize_name(requirement.name)
+    space = work.space()
+    if requirement.specifier:
+        return _held(work, space, requirement, asked)
+    known = [release.label for release in space.universe.releases.get(name, ())]
+    used = space.versions(name)
+    if not known and name not in space.universe.excluded:
+        raise ResolutionError(
+            f"{name} is part of no stack",
+            why="nothing that was asked for requires it, however indirectly",
+            fix=f"ask for it, too: stackgen resolve {' '.join(work.request.texts)} {name}",
+        )
+    found = Explained(
+        asked=asked,
+        count=space.within({}, present=(name,)).count,
+        versions=used,
+        left_out=space.universe.excluded.get(name, ()),
+        in_none=tuple(each for each in known if each not in used),
+    )
+    return replace(work.report(space), explained=found)
+
+
+def _held(work: _Work, space: Space, requirement: Requirement, asked: str) -> Resolution:
+    name = canonicalize_name(requirement.name)
+    wanted = requirement.specifier
+    held = [v for v in space.versions(name) if wanted.contains(v.partition("@")[0], True)]
+    part = space.within({name: held}, present=(name,)) if held else None
+    if part is None or not part.count:  # whoever asks too much is told what is in the way
+        request = replace(work.request, requirements=(*work.request.requirements, requirement))
+        part = work.space(request)
+        held = list(part.versions(name))
+    found = Explained(asked=asked, count=part.count, versions=tuple(held))
+    return replace(work.report(space), explained=found)
+
+
+def _membership(work: _Work, path: Path) -> Resolution:
+    """Tell whether a lock is one of the stacks: its pins, taken as constraints, leave one."""
+    locked = {each.name: each.version for each in in_target(read_lock_file(path), work.target)}
+    pins = [parse_requirement(f"{name}=={version}") for name, version in locked.items()]
+    request = replace(work.request, constraints=(*work.request.constraints, *pins))
+    try:
+        space = work.space(request)
+    except ResolutionError as error:
+        what, why, fix = error.args
+        found = Membership(path=str(path), inside=False, forbidden=f"{what}: {why}", fix=fix)
+        return _no_space(work, found)
+    stack = space.newest()
+    needed = set(stack.versions) if stack else set()
+    missing = tuple(sorted(needed - locked.keys()))
+    found = Membership(
+        path=str(path),
+        inside=not missing,
+        missing=missing,
+        superfluous=tuple(sorted(locked.keys() - needed)),
+    )
+    return replace(work.report(space), membership=found)
+
+
+def _no_space(work: _Work, found: Membership) -> Resolution:
+    return Resolution(
+        requirements=work.request.texts, target=work.target, count=0, kept=0, membership=found
+    )
+
+
+def _yanked(rows: Sequence[ListedStack]) -> Iterator[str]:
+    """Yield what was yanked of the stacks that are listed: somebody pinned it."""
+    found = {
+        f"{each.name} {each.version} was yanked: {each.yanked or 'no reason given'}": None
+        for row in rows
+        for each in row.lock.artifacts
+        if each.yanked is not None
+    }
+    yield from found
+
+
+def _index_notes(index: PackageIndex, found: Resolution) -> Iterator[str]:
+    yield from index.notes
+    names = {base_name(each.name) for each in found.packages}
+    skipped = sum(count for name, count in index.skipped.items() if name in names)
+    if skipped:
+        yield f"{skipped:,} files with names or versions that no standard allows were passed over"
+
+
+def _python_note(requires: str, target: Target) -> Iterator[str]:
+    admits = parse_requirement(f"python{requires}").specifier.contains if requires else None
+    if admits is not None and not admits(target.python, prereleases=True):
+        yield f"the project asks for Python {requires}; this is for Python {target.python}"
+
+
+def _nothing_contemporary() -> ResolutionError:
+    return ResolutionError(
+        "no stack is made of contemporaries",
+        why="the index tells no upload times, or the versions of that time do not fit together",
+        fix="take the newest ones: --completion newest",
+    )

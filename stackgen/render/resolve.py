@@ -1,0 +1,124 @@
+"""What a resolution found, in plain English."""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+
+from stackgen.render.tables import big, columns
+from stackgen.values import Explained, Lock, Membership, Resolution
+
+_MOST_VERSIONS = 6
+
+
+def resolution_text(found: Resolution) -> str:
+    """Return the count, the versions of each package, and stacks; or what was asked besides."""
+    if found.membership is not None:
+        return "\n".join(_membership(found, found.membership))
+    lines = [_head(found)]
+    if found.kept:
+        lines.append(_bound(found))
+    if found.explained is not None:
+        return "\n".join([*lines, "", *_explained(found.explained)])
+    return "\n".join([*lines, *_packages(found), *_stacks(found)])
+
+
+def count_text(found: Resolution) -> str:
+    """Return the number of stacks, in digits; with ``>=`` before it where it is a lower bound."""
+    return f"{'' if found.exact else '>='}{found.count}"
+
+
+def stack_text(lock: Lock) -> str:
+    """Return the packages of a stack, a line each."""
+    return "\n".join(columns([(a.name, a.version) for a in lock.artifacts], indent=""))
+
+
+def _head(found: Resolution) -> str:
+    asked = ", ".join(found.requirements)
+    number = f"{'' if found.exact else 'at least '}{big(found.count)}"
+    stacks = "stack" if found.count == 1 else "stacks"
+    return f"{asked}: {number} {stacks} on {_target(found)}"
+
+
+def _target(found: Resolution) -> str:
+    platform = next((t for t in found.target.tags if "-linux_" not in t), "-any").rpartition("-")[2]
+    return f"Python {found.target.python} ({platform})"
+
+
+def _bound(found: Resolution) -> str:
+    return (
+        "A lower bound: the space is too wide to be counted in full. Of each package the newest "
+        f"{found.kept} versions were counted, and older ones where what you asked for needs them."
+    )
+
+
+def _packages(found: Resolution) -> Iterator[str]:
+    yield ""
+    yield f"Versions in these stacks ({len(found.packages)} packages):"
+    rows = [
+        (each.name, f"{len(each.versions):,}", _versions(each.versions))
+        for each in sorted(
+            found.packages, key=lambda each: (each.name not in found.varied, each.name)
+        )
+    ]
+    yield from columns(rows)
+
+
+def _versions(versions: Sequence[str]) -> str:
+    if len(versions) <= 2:
+        return ", ".join(versions)
+    return f"{versions[-1]} to {versions[0]}"
+
+
+def _stacks(found: Resolution) -> Iterator[str]:
+    varied = _and(found.varied) or "what was asked for"
+    yield ""
+    yield f"{found.choices:,} choices of {varied}; {found.listed}:"
+    rows = [
+        (
+            ", ".join(f"{name} {version}" for name, version in each.varied) or "the only one",
+            f"{len(each.lock.artifacts)} packages",
+            f"{big(each.completions)} stacks" if each.completions else "",
+        )
+        for each in found.stacks
+    ]
+    yield from columns(rows)
+
+
+def _and(names: Sequence[str]) -> str:
+    *first, last = names or ("",)
+    return f"{', '.join(first)} and {last}" if first else last
+
+
+def _explained(found: Explained) -> Iterator[str]:
+    number = big(found.count)
+    yield f"{found.asked}: in {number} {'stack' if found.count == 1 else 'stacks'}"
+    if found.versions:
+        yield f"  versions in stacks ({len(found.versions)}): {_listed(found.versions)}"
+    if found.in_none:
+        yield f"  in no stack, by what is required of it or by it: {_listed(found.in_none)}"
+    reasons = Counter(each.reason for each in found.left_out)
+    for reason, count in reasons.most_common():
+        names = [each.version for each in found.left_out if each.reason == reason]
+        yield f"  left out ({count}), {reason}: {_listed(names)}"
+
+
+def _listed(versions: Sequence[str]) -> str:
+    if len(versions) <= _MOST_VERSIONS:
+        return ", ".join(versions)
+    first = ", ".join(versions[: _MOST_VERSIONS - 1])
+    return f"{first}, ... {versions[-1]}"
+
+
+def _membership(found: Resolution, lock: Membership) -> Iterator[str]:
+    asked = ", ".join(found.requirements)
+    if lock.forbidden:
+        yield f"{lock.path} is not one of the stacks of {asked}."
+        yield f"  why: {lock.forbidden}"
+        yield f"  fix: {lock.fix}"
+    elif lock.missing:
+        yield f"{lock.path} is not one of the stacks of {asked}: it lacks packages."
+        yield f"  why: its versions need {', '.join(lock.missing)} as well"
+        yield "  fix: lock it anew with the tool that wrote it"
+    else:
+        yield f"{lock.path} is one of the stacks of {asked} on {_target(found)}."
+    if lock.superfluous:
+        yield f"  nothing requires these of its packages: {', '.join(lock.superfluous)}"

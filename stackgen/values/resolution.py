@@ -1,0 +1,91 @@
+"""What a resolution found, ready to be shown to a person or to a machine."""
+
+from dataclasses import dataclass
+
+from stackgen.values.packages import Exclusion, Lock, Target
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PackageVersions:
+    """The versions of a package that are part of any stack, newest first."""
+
+    name: str
+    versions: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListedStack:
+    """One of the stacks that a report lists.
+
+    varied: versions of the varied packages.
+    completions: how many stacks hold just these; 0 where nobody counted.
+    """
+
+    lock: Lock
+    varied: tuple[tuple[str, str], ...]
+    completions: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Explained:
+    """What became of the versions of a package, or of a requirement.
+
+    asked: what the user wanted to know.
+    count: how many stacks hold it.
+    left_out: versions that are no candidates, and why.
+    in_none: versions that are candidates, and part of no stack.
+    """
+
+    asked: str
+    count: int
+    versions: tuple[str, ...]
+    left_out: tuple[Exclusion, ...] = ()
+    in_none: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Membership:
+    """Whether a lock is one of the stacks.
+
+    missing: packages that a stack with these versions needs, and the lock lacks.
+    superfluous: packages of the lock that nothing requires; they do no harm.
+    forbidden: why no stack has these versions; "" where one has.
+    fix: what would let it in.
+    """
+
+    path: str
+    inside: bool
+    missing: tuple[str, ...] = ()
+    superfluous: tuple[str, ...] = ()
+    forbidden: str = ""
+    fix: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Resolution:
+    """A space, and what was asked of it.
+
+    count: of stacks; a lower bound where not exact.
+    kept: how many of the newest versions of each package were counted; 0 where all were.
+    choices: how many feasible choices of the varied packages there are; 0 where not asked for.
+    listed: in which way the stacks were chosen: ``newest first``, ``sampled``, ...
+    notes: what the user should know: yanked releases, files nobody can read, lines left out.
+    """
+
+    requirements: tuple[str, ...]
+    target: Target
+    count: int
+    kept: int
+    packages: tuple[PackageVersions, ...] = ()
+    varied: tuple[str, ...] = ()
+    choices: int = 0
+    listed: str = ""
+    stacks: tuple[ListedStack, ...] = ()
+    explained: Explained | None = None
+    membership: Membership | None = None
+    notes: tuple[str, ...] = ()
+
+    @property
+    def exact(self) -> bool:
+        """Return whether every stack was counted."""
+        return not self.kept
