@@ -204,8 +204,6 @@ class PipCheck:
         tags = product(*(part.split(".") for part in parts))
         wheel = ["Wheel-Version: 1.0", *(f"Tag: {'-'.join(tag)}" for tag in tags), ""]
         (folder / "WHEEL").write_text("\n".join(wheel), encoding="utf-8")
-        (folder / "INSTALLER").write_text("pip\n", encoding="utf-8")
-        (folder / "RECORD").write_text("", encoding="utf-8")
 
 
 # Comparison.
@@ -252,8 +250,8 @@ def _question(case: Case, pins: Pins) -> Question:
 
 def _verdicts(case: Case, pins: Pins, lock: Lock | None, answer: Answer) -> Iterator[Disagreement]:
     if lock is None and answer.pins is not None:
-        what = "we find no stack, uv does"
-        yield _disagreement(case, pins, what, _left_out(case, answer.pins))
+        cause = _left_out(case, answer.pins)
+        yield _disagreement(case, pins, "we find no stack, uv does", cause)
     if lock is not None and answer.pins is None:
         yield _disagreement(case, pins, f"we find a stack, uv does not: {' '.join(answer.refusal)}")
 
@@ -271,22 +269,22 @@ def _accepted(case: Case, pins: Pins, lock: Lock, uv: Judge) -> Iterator[Disagre
 def _differences(ours: Mapping[str, str], theirs: Mapping[str, str]) -> tuple[str, ...]:
     names = sorted(ours.keys() | theirs.keys())
     pairs = [(name, ours.get(name, "absent"), theirs.get(name, "absent")) for name in names]
-    return tuple(f"{name} {a} / {b}" for name, a, b in pairs if _plain(a) != _plain(b))
-
-
-def _plain(version: str) -> str:
-    return canonicalize_version(version)
+    return tuple(
+        f"{name} {a} / {b}"
+        for name, a, b in pairs
+        if canonicalize_version(a) != canonicalize_version(b)
+    )
 
 
 def _left_out(case: Case, theirs: Pins) -> str:
     """Return why we leave out a release that uv takes; "" where we take all of them, too."""
     universe = case.space.universe
     for name, version in theirs:
-        known = {_plain(each.version) for each in universe.releases.get(name, ())}
-        if _plain(version) in known:
+        known = {canonicalize_version(each.version) for each in universe.releases.get(name, ())}
+        if canonicalize_version(version) in known:
             continue
         for each in universe.excluded.get(name, ()):
-            if _plain(each.version) == _plain(version):
+            if canonicalize_version(each.version) == canonicalize_version(version):
                 return f"uv takes {name} {version}, which we leave out: {each.reason}"
     return ""
 
@@ -313,8 +311,7 @@ def cases(
     for minor in pythons:
         if minor not in by_minor:
             print(f"left out: Python {minor} is not installed here")
-            continue
-        for requirements in closures:
+        for requirements in closures if minor in by_minor else ():
             start = time.perf_counter()
             try:
                 case = case_of(index, requirements, by_minor[minor])
@@ -331,22 +328,13 @@ def cases(
             yield case
 
 
-def compare(case: Case, wanted: int, seed: int, uv: Judge, pip: PipCheck) -> Iterator[Outcome]:
-    """Yield what was found for each choice of one case."""
-    generator = random.Random(f"{seed} {case}")
-    for pins in choices(case, generator, wanted):
-        yield outcome(case, pins, uv, pip)
-
-
 def report(found: Sequence[Outcome]) -> int:
     """Print the figures of all choices; return the exit code."""
     satisfiable = sum(each.satisfiable for each in found)
     disagreements = [each for one in found for each in one.disagreements]
-    for each in disagreements:
-        print(each)
     ours = statistics.median(each.ours_s for each in found)
     theirs = statistics.median(each.uv_s for each in found)
-    checks = [each.pip_s for each in found if each.pip_s is not None]
+    checks = [each.pip_s for each in found if each.pip_s]
     kinds = Counter("known cause" if each.cause else "unknown cause" for each in disagreements)
     print(f"choices               {len(found)}")
     print(f"satisfiable           {satisfiable}")
@@ -381,13 +369,15 @@ def run(
         every = list(cases(index, pythons, closures))
         checks = {each.base.python: PipCheck(each.base, Path(scratch)) for each in every}
         for number, case in enumerate(every):
-            share = (wanted - len(found)) // (len(every) - number) if number < len(every) - 1 else 0
+            share = (wanted - len(found)) // (len(every) - number)
             uv = uv_judge(case.base, config, judged, offline=offline_judge)
             pip = checks[case.base.python]
-            here = list(compare(case, share or wanted - len(found), seed, uv, pip))
+            pinned = choices(case, random.Random(f"{seed} {case}"), share)
+            here = [outcome(case, pins, uv, pip) for pins in pinned]
             satisfiable = sum(each.satisfiable for each in here)
-            wrong = sum(len(each.disagreements) for each in here)
-            print(f"{case}: {len(here)} choices, {satisfiable} satisfiable, {wrong} disagreements")
+            wrong = [each for one in here for each in one.disagreements]
+            print(f"{case}: {len(here)} choices, {satisfiable} satisfiable")
+            print(*wrong, sep="\n", end="\n" if wrong else "")
             found += here
     return found
 
@@ -399,12 +389,9 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--offline-judge", action="store_true", help="uv answers from its cache")
     parser.add_argument("--offline", action="store_true", help="so do we")
-    options = parser.parse_args()
+    wanted = parser.parse_args()
     found = run(
-        options.choices,
-        options.seed,
-        offline_judge=options.offline_judge,
-        offline=options.offline,
+        wanted.choices, wanted.seed, offline_judge=wanted.offline_judge, offline=wanted.offline
     )
     return report(found)
 
