@@ -5,9 +5,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import requests
 from packaging.requirements import Requirement
 
 from stackgen.index import PackageIndex, load_config
+from stackgen.index.multiplex import Multiplexer
 from stackgen.values import Artifact
 
 pytestmark = pytest.mark.network
@@ -50,3 +52,16 @@ def test_a_package_that_does_not_exist_is_unknown(index: PackageIndex) -> None:
     assert index.candidates_many(["stackgen-no-such-package-0"]) == {
         "stackgen-no-such-package-0": None
     }
+
+
+def test_http_2_brings_what_an_ordinary_connection_brings(tensorflow: Artifact) -> None:
+    config = load_config(environ=os.environ)
+    many, headers = Multiplexer(config), {"Range": "bytes=-5000", "Accept-Encoding": "identity"}
+    reply = many.get(tensorflow.url, headers)
+    many.close()
+    if reply is None:
+        pytest.skip("the index does not speak HTTP/2")
+    trusted = config.ca_bundle or True
+    plain = requests.get(tensorflow.url, headers=headers, verify=trusted, timeout=60)
+    assert (reply.status, reply.body) == (plain.status_code, plain.content)
+    assert len(reply.body) == 5000

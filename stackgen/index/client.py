@@ -20,7 +20,7 @@ from stackgen.index.config import IndexConfig
 from stackgen.index.direct import DirectFiles
 from stackgen.index.listings import Listings
 from stackgen.index.metadata import MetadataReader, artifact_key
-from stackgen.index.parallel import CONNECTIONS, Progress, as_done
+from stackgen.index.parallel import AT_ONCE, Progress, as_done
 from stackgen.values import Artifact, Metadata
 from stackgen.values.files import Files
 
@@ -57,7 +57,7 @@ class PackageIndex(AbstractContextManager["PackageIndex"]):
         self._sleep = sleep
         self._opened: Transport | None = None
         self._opening = Lock()
-        self._pool = ThreadPoolExecutor(CONNECTIONS, thread_name_prefix="index")
+        self._pool = ThreadPoolExecutor(AT_ONCE, thread_name_prefix="index")
         self._known: dict[str, Files | None] = {}
         listings = Listings(
             transport=self._transport,

@@ -14,11 +14,12 @@ from stackgen.index.cache import CachedPage, IndexCache
 from stackgen.index.config import IndexLocation
 from stackgen.index.pages import Page, parse_html, parse_json
 from stackgen.index.parallel import as_done
+from stackgen.index.replies import Reply
 from stackgen.index.stored import decode, encode
 from stackgen.values.files import Files
 
 if TYPE_CHECKING:
-    from stackgen.index.transport import Reply, Transport
+    from stackgen.index.transport import Transport
 
 FRESH_S = 600.0
 _ABSENT = (404, 410)
@@ -136,7 +137,7 @@ def _decoded(page: CachedPage, location: IndexLocation) -> Page | None:
     return None if page.content is None else decode(page.content, index=location.name)
 
 
-def _parsed(reply: "Reply", name: str, location: IndexLocation) -> Page | None:
+def _parsed(reply: Reply, name: str, location: IndexLocation) -> Page | None:
     """Parse an answer; a page that lists nothing means that the package is not there."""
     from email.message import Message
 

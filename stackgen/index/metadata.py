@@ -14,13 +14,14 @@ from stackgen.index.cache import IndexCache
 from stackgen.index.pages import NO_METADATA, SOME_METADATA
 from stackgen.index.parallel import Progress, as_done
 from stackgen.index.ranges import RangeFile
+from stackgen.index.replies import Reply
 from stackgen.index.sdist_metadata import SilentSdistError, read_sdist
 from stackgen.index.wheel_metadata import UnusableMetadataError, parse_metadata, read_wheel
 from stackgen.index.wheel_tail import read_through
 from stackgen.values import Artifact, Metadata
 
 if TYPE_CHECKING:
-    from stackgen.index.transport import Reply, Transport
+    from stackgen.index.transport import Transport
 
 _OK, _PARTIAL = 200, 206
 _TAIL, _LONGEST_TAIL = 1 << 16, 1 << 18
@@ -214,7 +215,7 @@ def _beside(url: str) -> str:
     return urlunsplit(parts._replace(path=f"{parts.path}.metadata"))
 
 
-def _whole_size(reply: "Reply") -> int | None:
+def _whole_size(reply: Reply) -> int | None:
     """Return the size of the file that a partial answer is part of."""
     total = reply.headers.get("Content-Range", "").rpartition("/")[2]
     return int(total) if total.isdigit() and len(reply.body) <= int(total) else None

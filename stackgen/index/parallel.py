@@ -8,7 +8,10 @@ _I = TypeVar("_I")
 _T = TypeVar("_T")
 
 CONNECTIONS = 8
-"""At most so many to a host, and so many requests at once."""
+"""At most so many to a host."""
+
+AT_ONCE = 24
+"""So many requests under way at most; where a host does not speak HTTP/2, they queue."""
 
 # Called in the asking thread with how many of how many are done.
 Progress = Callable[[int, int], None]

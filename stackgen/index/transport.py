@@ -6,7 +6,6 @@ import ssl
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import IO, TypeVar
 from urllib.parse import urlsplit
 
@@ -16,7 +15,9 @@ from urllib3.exceptions import NameResolutionError
 
 from stackgen.errors import IndexUnavailableError
 from stackgen.index.config import IndexConfig, IndexLocation
+from stackgen.index.multiplex import Multiplexer
 from stackgen.index.parallel import CONNECTIONS
+from stackgen.index.replies import Reply
 
 _TRIES = 3
 _WAIT_S = 0.5
@@ -25,16 +26,6 @@ _CHUNK = 1 << 18
 _ENOUGH_PROGRESS = 1 << 20
 _PASSING = frozenset({429, 500, 502, 503, 504})
 _T = TypeVar("_T")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Reply:
-    """What a server answered; `body` is empty where only the headers were wanted."""
-
-    status: int
-    url: str
-    headers: Mapping[str, str]
-    body: bytes = b""
 
 
 class _PassingError(Exception):
@@ -48,13 +39,15 @@ class _PassingError(Exception):
 class Transport:
     """One HTTP session with the user's proxies, certificates and credentials.
 
-    Several threads may use it; at most eight connections to a host are open.
+    Several threads may use it; at most eight connections to a host are open. What is small goes
+    over one connection of HTTP/2 where that is spoken.
     """
 
     def __init__(self, config: IndexConfig, *, sleep: Callable[[float], None] = time.sleep) -> None:
         self._config = config
         self._sleep = sleep
         self._known: dict[tuple[str, str], IndexLocation] = {}
+        self._many = Multiplexer(config)
         self._session = requests.Session()
         adapter = HTTPAdapter(pool_connections=16, pool_maxsize=CONNECTIONS, pool_block=True)
         self._session.mount("https://", adapter)
@@ -62,6 +55,7 @@ class Transport:
 
     def close(self) -> None:
         """Close all connections."""
+        self._many.close()
         self._session.close()
 
     def know(self, place: IndexLocation) -> None:
@@ -79,7 +73,7 @@ class Transport:
             with self._request("GET", url, headers or {}) as response:
                 return _reply(response, response.content)
 
-        return self._retrying(url, ask)
+        return self._many.get(url, headers or {}) or self._retrying(url, ask)
 
     def head(self, url: str) -> Reply:
         """Return status and headers alone.
@@ -105,14 +99,14 @@ class Transport:
         Raises:
             IndexUnavailableError: no answer can be had.
         """
+        headers = {"Range": f"bytes={span}", "Accept-Encoding": "identity"}
 
         def ask() -> Reply:
-            headers = {"Range": f"bytes={span}", "Accept-Encoding": "identity"}
             with self._request("GET", url, headers) as response:
                 partial = response.status_code == requests.codes.partial_content
                 return _reply(response, response.content if partial else b"")
 
-        return self._retrying(url, ask)
+        return self._many.get(url, headers) or self._retrying(url, ask)
 
     def download(self, url: str, into: IO[bytes], *, start: int = 0) -> None:
         """Write a file from byte `start` on; a cut connection goes on where it stopped.
