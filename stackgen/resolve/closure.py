@@ -129,7 +129,7 @@ class Closure:
         """Return, by package, the specifiers that the user gave, and of these the constraints."""
         every: dict[str, list[str]] = {}
         limits: dict[str, list[str]] = {}
-        for root in self._roots:
+        for root in (*self._roots, *self._reader.overriding()):
             every.setdefault(base_name(root.package), []).append(root.specifier)
         for each in request.constraints:
             if self._reader.applies(each):
@@ -221,7 +221,8 @@ class Closure:
             if _key(each) in self._metadata
         }
         spoken_of = {base_name(each.package) for found in needs.values() for each in found}
-        lacking = sorted((spoken_of | self._user.keys()) - self._pages.keys())
+        spoken_of |= {base_name(root.package) for root in self._roots}
+        lacking = sorted(spoken_of - self._pages.keys())
         self._lacking_pages.update(dict.fromkeys(lacking))
         if lacking:
             self._waiting[lacking[0]].append(self._settle_anchor)

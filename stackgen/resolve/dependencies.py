@@ -129,16 +129,21 @@ class Reader:
         name = canonicalize_name(requirement.name)
         if name in self._excluded:
             return ()
-        found = dependencies(requirement)
         if name not in self._overrides:
-            return found
-        # As in uv: an override whose marker does not hold takes the dependency away.
+            return dependencies(requirement)
+        # As in uv: an override brings its own extras, and takes the dependency away where its
+        # marker does not hold.
         return tuple(
-            Dependency(each.package, dependencies(override)[0].specifier)
+            each
             for override in self._overrides[name]
             if self.applies(override)
-            for each in found
+            for each in dependencies(override)
         )
+
+    def overriding(self) -> tuple[Dependency, ...]:
+        """Return the overrides whose markers hold."""
+        every = (each for overrides in self._overrides.values() for each in overrides)
+        return tuple(d for each in every if self.applies(each) for d in dependencies(each))
 
     def applies(self, requirement: Requirement) -> bool:
         """Return whether a requirement's marker holds on the target."""
@@ -188,8 +193,9 @@ def python_admits(requires: str, python: str) -> bool:
 
 
 def names_prerelease(specifier: str) -> bool:
-    """Return whether a specifier mentions a prerelease, as in ``>=2.0rc1``."""
-    return any(_is_prerelease(each.version) for each in specifier_set(specifier))
+    """Return whether a specifier mentions a prerelease, as in ``>=2.0rc1``, but to forbid it."""
+    clauses = specifier_set(specifier)
+    return any(each.operator != "!=" and _is_prerelease(each.version) for each in clauses)
 
 
 def pins_exactly(specifier: str, version: str) -> bool:

@@ -1,0 +1,513 @@
+"""What requirements mean: versions, extras, markers, Pythons, yanks, prereleases, files."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+import pytest
+from packaging.requirements import Requirement
+
+from stackgen.errors import ResolutionError
+from stackgen.resolve import (
+    Closure,
+    Policy,
+    Request,
+    Space,
+    Universe,
+    asked,
+    conflict,
+    conflict_core,
+    nothing_fits,
+    parse_requirement,
+)
+from stackgen.resolve.dependencies import Reader
+from stackgen.values import Artifact, Metadata, Target
+from stackgen.values.files import DIRECT
+from tests.spaces import TARGET, Index, artifact, closure, space, universe
+
+Stack = Mapping[str, str]
+
+
+def stacks(index: Index, *requirements: str, request: Request | None = None) -> list[Stack]:
+    found = space(index, *requirements, request=request)
+    listed = [each.versions for each in found.stacks()]
+    assert found.count == len(listed)
+    return listed
+
+
+def admitted(requirement: str, *versions: str, policy: Policy | None = None) -> list[str]:
+    """Return the versions of package a that a requirement admits, newest first."""
+    request = replace(asked(requirement), policy=policy or Policy())
+    return [each["a"] for each in stacks({"a": {v: [] for v in versions}}, request=request)]
+
+
+def wanted(*requirements: str, **narrowed: tuple[str, ...]) -> Request:
+    """Return a request; `narrowed` are its constraints, overrides and exclusions as texts."""
+    excluded = narrowed.pop("excluded", ())
+    read = {kind: tuple(map(parse_requirement, texts)) for kind, texts in narrowed.items()}
+    return replace(asked(*requirements), excluded=excluded, **read)  # type: ignore[arg-type]
+
+
+# Versions
+
+
+@pytest.mark.parametrize(
+    ("requirement", "expected"),
+    [
+        ("a>=1", ["1!0.5", "2.0", "1.0"]),
+        ("a<2", ["1.0"]),
+        ("a==1!0.5", ["1!0.5"]),
+        ("a>=1!0", ["1!0.5"]),
+        ("a<1!0", ["2.0", "1.0"]),
+    ],
+)
+def test_an_epoch_goes_before_everything(requirement: str, expected: list[str]) -> None:
+    assert admitted(requirement, "1.0", "2.0", "1!0.5") == expected
+
+
+@pytest.mark.parametrize(
+    ("requirement", "expected"),
+    [
+        ("a>1.0", ["1.1"]),
+        ("a>=1.0", ["1.1", "1.0.post1", "1.0"]),
+        ("a==1.0", ["1.0"]),
+        ("a==1.0.*", ["1.0.post1", "1.0"]),
+        ("a>1.0.post0", ["1.1", "1.0.post1"]),
+        ("a<=1.0", ["1.0"]),
+    ],
+)
+def test_a_post_release_comes_after_its_release_but_is_not_newer_by_itself(
+    requirement: str, expected: list[str]
+) -> None:
+    assert admitted(requirement, "1.0", "1.0.post1", "1.1") == expected
+
+
+@pytest.mark.parametrize(
+    ("requirement", "expected"),
+    [
+        ("a", ["1.0"]),
+        ("a<1.0", []),
+        ("a==1.0.dev1", ["1.0.dev1"]),
+        ("a>=1.0.dev1", ["1.0", "1.0rc1", "1.0.dev1"]),
+    ],
+)
+def test_a_development_release_is_a_prerelease(requirement: str, expected: list[str]) -> None:
+    assert admitted(requirement, "1.0", "1.0rc1", "1.0.dev1") == expected
+
+
+@pytest.mark.parametrize(
+    ("requirement", "expected"),
+    [
+        ("a==1.0", ["1.0+cu12", "1.0+cpu", "1.0"]),
+        ("a==1.0+cpu", ["1.0+cpu"]),
+        ("a===1.0", ["1.0"]),
+        ("a===1.0+cpu", ["1.0+cpu"]),
+        ("a!=1.0", []),
+        ("a!=1.0+cpu", ["1.0+cu12", "1.0"]),
+        ("a>1.0", []),
+        ("a<=1.0", ["1.0+cu12", "1.0+cpu", "1.0"]),
+    ],
+)
+def test_a_local_version_counts_only_where_it_is_named(
+    requirement: str, expected: list[str]
+) -> None:
+    assert admitted(requirement, "1.0", "1.0+cpu", "1.0+cu12") == expected
+
+
+@pytest.mark.parametrize(
+    ("requirement", "expected"),
+    [
+        ("a~=1.1", ["1.10", "1.2", "1.1"]),
+        ("a~=1.1.0", ["1.1"]),
+        ("a==1.*", ["1.10", "1.2", "1.1", "1.0"]),
+        ("a!=1.1.*,<2", ["1.10", "1.2", "1.0"]),
+        ("a===1.1.0", []),
+        ("a==1.1.0", ["1.1"]),
+    ],
+)
+def test_compatible_wildcard_and_arbitrary_equality(requirement: str, expected: list[str]) -> None:
+    assert admitted(requirement, "1.0", "1.1", "1.2", "1.10", "2.0") == expected
+
+
+def test_specifiers_of_everyone_who_requires_a_package_hold_together() -> None:
+    index: Index = {
+        "a": {"1.0": ["c>=1.1"]},
+        "b": {"1.0": ["c<2"]},
+        "c": {"1.0": [], "1.1": [], "2.0": []},
+    }
+    assert [each["c"] for each in stacks(index, "a", "b")] == ["1.1"]
+    assert stacks(index, "a", "b", "c!=1.1") == []
+
+
+def test_names_are_normalised_wherever_they_stand() -> None:
+    index: Index = {"a-b": {"1.0": ["C.d[X_y]"]}, "c-d": {"1.0": ["e; extra == 'x.y'"]}, "e": {}}
+    index = {**index, "e": {"1.0": []}}
+    assert stacks(index, "A_B") == [{"a-b": "1.0", "c-d": "1.0", "e": "1.0"}]
+
+
+# Extras
+
+
+def test_an_extra_adds_what_it_requires_and_only_that() -> None:
+    index: Index = {"a": {"1.0": ["b", "c; extra == 'x'"]}, "b": {"1.0": []}, "c": {"1.0": []}}
+    assert stacks(index, "a") == [{"a": "1.0", "b": "1.0"}]
+    assert stacks(index, "a[x]") == [{"a": "1.0", "b": "1.0", "c": "1.0"}]
+
+
+def test_extras_that_different_packages_ask_for_are_joined() -> None:
+    index: Index = {
+        "top": {"1.0": ["a[x]", "mid"]},
+        "mid": {"1.0": ["a[y]"]},
+        "a": {"2.0": ["b>=2; extra == 'x'", "b<2; extra == 'y'"], "1.0": ["b; extra == 'x'"]},
+        "b": {"2.0": [], "1.0": []},
+    }
+    assert [(each["a"], each["b"]) for each in stacks(index, "top")] == [
+        ("1.0", "2.0"),
+        ("1.0", "1.0"),
+    ]
+
+
+def test_an_extra_and_its_package_have_one_version() -> None:
+    index: Index = {"a": {"2.0": [], "1.0": ["b; extra == 'x'"]}, "b": {"1.0": []}}
+    assert stacks(index, "a[x]", "a<2") == [{"a": "1.0", "b": "1.0"}]
+    assert stacks(index, "a[x]") == [{"a": "2.0"}, {"a": "1.0", "b": "1.0"}]
+
+
+def test_extras_name_each_other() -> None:
+    lines = [
+        "a[x,y]; extra == 'all'",
+        "b; extra == 'x'",
+        "a[z]; extra == 'y'",
+        "c; extra == 'z'",
+        "d; extra == 'other'",
+    ]
+    index: Index = {"a": {"1.0": lines}} | {name: {"1.0": []} for name in "bcd"}
+    assert stacks(index, "a[all]") == [{"a": "1.0", "b": "1.0", "c": "1.0"}]
+
+
+def test_extras_may_name_each_other_in_a_circle() -> None:
+    index: Index = {
+        "a": {"1.0": ["a[y]; extra == 'x'", "a[x]; extra == 'y'", "b; extra == 'y'"]},
+        "b": {"1.0": ["a[x]"]},
+    }
+    assert stacks(index, "a[x]") == [{"a": "1.0", "b": "1.0"}]
+
+
+def test_an_extra_that_nobody_declares_adds_nothing() -> None:
+    assert stacks({"a": {"1.0": ["b; extra == 'x'"]}}, "a[nope]") == [{"a": "1.0"}]
+
+
+def test_an_extra_joined_by_or_with_another_condition_is_understood() -> None:
+    line = "b; extra == 'x' or python_version < '3'"
+    index: Index = {"a": {"1.0": [line]}, "b": {"1.0": []}}
+    assert stacks(index, "a") == [{"a": "1.0"}]
+    assert stacks(index, "a[x]") == [{"a": "1.0", "b": "1.0"}]
+
+
+# Markers
+
+
+def test_markers_are_those_of_the_target_and_not_of_this_machine() -> None:
+    markers = {**dict(TARGET.markers), "sys_platform": "win32", "python_version": "3.8"}
+    windows = replace(TARGET, python="3.8.1", markers=tuple(sorted(markers.items())))
+    lines = ("a; sys_platform == 'win32'", "b; sys_platform == 'linux'", "c; python_version<'3.9'")
+
+    def needed(target: Target) -> list[str]:
+        return [each.package for each in Reader(target).needed(lines)]
+
+    assert needed(windows) == ["a", "c"]
+    assert needed(TARGET) == ["b"]
+
+
+def test_a_requirement_of_the_user_whose_marker_is_false_is_none() -> None:
+    index: Index = {"a": {"1.0": []}}
+    assert stacks(index, "a", "gone; python_version < '3'") == [{"a": "1.0"}]
+
+
+# Pythons
+
+
+@pytest.mark.parametrize(
+    ("requires", "fits"),
+    [(">=3.9", True), (">=3.12", False), (">=3.7,<3.11", False), ("<4", True), ("==3.11.*", True)],
+)
+def test_requires_python_holds_at_both_ends_wherever_it_is_stated(
+    requires: str, fits: bool
+) -> None:
+    on_page = (artifact("a", "1.0", requires_python=requires),)
+    assert bool(closure({}, "a", pages={"a": on_page}).universe().releases["a"]) is fits
+    assert bool(with_metadata(Metadata(requires_dist=(), requires_python=requires)).count) is fits
+
+
+def with_metadata(metadata: Metadata) -> Space:
+    """Return the space of the only release of a package, given its metadata."""
+    return Space(read(metadata))
+
+
+def read(metadata: Metadata) -> Universe:
+    found = Closure(asked("a"), TARGET)
+    found.need()
+    found.give_pages({"a": (artifact("a", "1.0"),)})
+    found.give_metadata(dict.fromkeys(found.need().metadata, metadata))
+    found.need()
+    return found.universe()
+
+
+def test_a_python_that_only_the_metadata_exclude_is_named_as_the_reason() -> None:
+    (excluded,) = read(Metadata(requires_dist=(), requires_python=">=3.12")).excluded["a"]
+    assert excluded.reason == "requires Python >=3.12, this is 3.11.2"
+
+
+def test_a_requires_python_that_nobody_can_read_is_passed_over() -> None:
+    assert with_metadata(Metadata(requires_dist=(), requires_python=">=3.*.*")).count == 1
+
+
+def test_lines_that_are_no_requirement_are_passed_over() -> None:
+    assert with_metadata(Metadata(requires_dist=("this is none (>>1)",))).count == 1
+
+
+# Yanked releases and prereleases
+
+YANKED = {"b": (artifact("b", "2.0", yanked="broken"), artifact("b", "1.0"))}
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [("b", ["1.0"]), ("b>=1", ["1.0"]), ("b==2.0", ["2.0"]), ("b===2.0", ["2.0"]), ("b==2.*", [])],
+)
+def test_a_yanked_release_needs_an_exact_pin_of_the_user_or_a_dependency(
+    line: str, expected: list[str]
+) -> None:
+    own = closure({}, line, pages=YANKED).universe()
+    theirs = closure({"a": {"1.0": [line]}}, "a", pages=YANKED).universe()
+    for found in own, theirs:
+        assert [each.versions["b"] for each in Space(found).stacks()] == expected
+
+
+def test_a_yanked_release_is_reported_with_the_reason_given() -> None:
+    found = closure({}, "b", pages=YANKED).universe()
+    assert [(each.version, each.reason) for each in found.excluded["b"]] == [
+        ("2.0", "yanked: broken")
+    ]
+
+
+def test_a_constraint_that_pins_a_yanked_release_lets_it_in() -> None:
+    request = wanted("b", constraints=("b==2.0",))
+    found = Space(closure({}, request=request, pages=YANKED).universe())
+    assert [each.versions["b"] for each in found.stacks()] == ["2.0"]
+
+
+@pytest.mark.parametrize(
+    ("requirement", "expected"),
+    [
+        ("a", ["1.0"]),
+        ("a>=1.0rc1", ["2.0rc1", "1.0"]),
+        ("a<2.0rc2", ["2.0rc1", "1.0"]),
+        ("a==2.0rc1", ["2.0rc1"]),
+        ("a!=2.0rc2", ["1.0"]),
+        ("a!=2.0rc1", ["1.0"]),
+    ],
+)
+def test_prereleases_are_there_for_who_names_one_and_not_for_who_forbids_one(
+    requirement: str, expected: list[str]
+) -> None:
+    assert admitted(requirement, "2.0rc1", "1.0") == expected
+
+
+def test_the_option_admits_prereleases_of_every_package() -> None:
+    index: Index = {"a": {"1.0": ["b"]}, "b": {"2.0a1": [], "1.0": []}}
+    request = replace(asked("a"), policy=Policy(prereleases=True))
+    assert [each["b"] for each in stacks(index, request=request)] == ["2.0a1", "1.0"]
+
+
+def test_a_package_with_nothing_but_prereleases_is_taken_as_it_is() -> None:
+    assert admitted("a>=0.5", "1.0b2", "1.0b1") == ["1.0b2", "1.0b1"]
+
+
+@pytest.mark.parametrize("kind", ["constraints", "overrides"])
+def test_a_prerelease_may_be_named_by_whatever_the_user_gives(kind: str) -> None:
+    index: Index = {"a": {"1.0": ["b"]}, "b": {"2.0rc1": [], "1.0": []}}
+    request = wanted("a", **{kind: ("b>=1.0rc1",)})
+    assert [each["b"] for each in stacks(index, request=request)] == ["2.0rc1", "1.0"]
+
+
+# Cycles
+
+
+def test_packages_may_require_each_other() -> None:
+    index: Index = {
+        "a": {"2.0": ["b==2.0"], "1.0": ["b==1.0"]},
+        "b": {"2.0": ["a<2"], "1.0": ["a"]},
+    }
+    assert stacks(index, "a") == [{"a": "1.0", "b": "1.0"}]
+
+
+def test_a_package_may_require_itself() -> None:
+    assert stacks({"a": {"2.0": ["a<2"], "1.0": ["a"]}}, "a") == [{"a": "1.0"}]
+
+
+# Constraints, overrides, exclusions
+
+BASE: Index = {
+    "a": {"1.0": ["b[x]<2"]},
+    "b": {"2.0": ["c; extra == 'x'", "d; extra == 'y'"], "1.0": ["c; extra == 'x'"]},
+    "c": {"1.0": []},
+    "d": {"1.0": []},
+}
+
+
+def test_a_constraint_limits_a_package_and_asks_for_nothing() -> None:
+    index: Index = {"a": {"1.0": ["b"]}, "b": {"2.0": [], "1.0": []}, "c": {"1.0": []}}
+    request = wanted("a", constraints=("b<2", "c==1.0", "unknown==3"))
+    assert stacks(index, request=request) == [{"a": "1.0", "b": "1.0"}]
+
+
+def test_the_page_of_a_package_that_is_merely_constrained_is_not_read() -> None:
+    found = Closure(wanted("a", constraints=("c==1.0",)), TARGET)
+    assert found.need().pages == ("a",)
+    found.give_pages({"a": (artifact("a", "1.0"),)})
+    found.give_metadata(dict.fromkeys(found.need().metadata, Metadata(requires_dist=())))
+    assert found.need().pages == ()
+
+
+def test_a_constraint_whose_marker_is_false_limits_nothing() -> None:
+    request = wanted("b", constraints=("b<2; python_version < '3'",))
+    assert [each["b"] for each in stacks(BASE, request=request)] == ["2.0", "1.0"]
+
+
+def test_an_override_counts_in_place_of_what_a_release_requires() -> None:
+    request = wanted("a", overrides=("b==2.0",))
+    assert [each["b"] for each in stacks(BASE, request=request)] == ["2.0"]
+
+
+def test_an_override_counts_in_place_of_what_the_user_requires() -> None:
+    request = wanted("b==1.0", overrides=("b>=2",))
+    assert stacks(BASE, request=request) == [{"b": "2.0"}]
+
+
+def test_a_constraint_limits_an_override() -> None:
+    request = wanted("a", constraints=("b<2",), overrides=("b==2.0",))
+    assert stacks(BASE, request=request) == []
+
+
+def test_an_override_whose_marker_is_false_takes_the_dependency_away_as_in_uv() -> None:
+    request = wanted("a", overrides=("b; python_version < '3'",))
+    assert stacks(BASE, request=request) == [{"a": "1.0"}]
+
+
+def test_an_override_brings_its_own_extras_as_in_uv() -> None:
+    plain = wanted("a", overrides=("b==2.0",))
+    other = wanted("a", overrides=("b[y]==2.0",))
+    assert stacks(BASE, request=plain) == [{"a": "1.0", "b": "2.0"}]
+    assert stacks(BASE, request=other) == [{"a": "1.0", "b": "2.0", "d": "1.0"}]
+
+
+def test_an_override_of_an_extras_dependency_needs_the_extra() -> None:
+    request = wanted("b", overrides=("c==1.0",))
+    assert {frozenset(each) for each in stacks(BASE, request=request)} == {frozenset({"b"})}
+
+
+def test_what_is_excluded_is_in_no_stack_and_never_asked_for() -> None:
+    index: Index = {"a": {"1.0": ["b[x]"]}, "b": {"1.0": ["gone"]}}
+    request = wanted("a", excluded=("B",))
+    assert stacks(index, request=request) == [{"a": "1.0"}]
+    assert "b" not in universe(index, request).releases
+
+
+# Files
+
+FILE = "file:///tmp/b-3.0-py3-none-any.whl"
+LOCAL = replace(artifact("b", "3.0"), url=FILE, index=DIRECT)
+
+
+def given_file(index: Index, *requirements: str, request: Request | None = None) -> list[Stack]:
+    """Return all stacks where the user names the file of b by its address."""
+    found = closure(index, *requirements, request=request, pages={"b": (LOCAL,)}).universe()
+    return [each.versions for each in Space(found).stacks()]
+
+
+def test_a_file_that_the_user_names_is_the_only_candidate_of_its_package() -> None:
+    index: Index = {"a": {"2.0": ["b<3"], "1.0": ["b>=2"]}, "b": {"3.0": ["c"]}, "c": {"1.0": []}}
+    assert given_file(index, f"b @ {FILE}#sha256={LOCAL.sha256}", "a") == [
+        {"a": "1.0", "b": "3.0", "c": "1.0"}
+    ]
+
+
+def test_extras_of_a_named_file_are_taken() -> None:
+    index: Index = {"b": {"3.0": ["c; extra == 'x'"]}, "c": {"1.0": []}}
+    assert given_file(index, f"b[x] @ {FILE}") == [{"b": "3.0", "c": "1.0"}]
+
+
+def test_no_cutoff_and_no_rule_on_prereleases_bars_a_named_file() -> None:
+    early = replace(LOCAL, version="3.0rc1", uploaded="2024-01-01")
+    request = replace(asked(f"b @ {FILE}"), policy=Policy(newest_upload="2020-01-01"))
+    found = closure({}, request=request, pages={"b": (early, artifact("b", "1.0"))}).universe()
+    assert [each.version for each in found.releases["b"]] == ["3.0rc1"]
+
+
+def test_a_release_that_requires_a_file_which_nobody_gave_is_in_no_stack() -> None:
+    line = "b @ https://elsewhere.test/b-1.0-py3-none-any.whl"
+    index: Index = {"a": {"2.0": [line], "1.0": ["b"]}, "b": {"1.0": []}}
+    assert stacks(index, "a") == [{"a": "1.0", "b": "1.0"}]
+    assert stacks(index, "a>=2") == []
+
+
+def test_a_release_may_require_the_very_file_that_the_user_gave() -> None:
+    index: Index = {"a": {"1.0": [f"b @ {FILE}"]}}
+    assert given_file(index, "a", f"b @ {FILE}") == [{"a": "1.0", "b": "3.0"}]
+
+
+# Source distributions, and what is not there
+
+
+def sdist(name: str, version: str) -> Artifact:
+    return replace(artifact(name, version), filename=f"{name}-{version}.tar.gz")
+
+
+@pytest.mark.parametrize(
+    ("allowed", "expected"), [("", []), ("a", ["a-2.0.tar.gz"]), (":all:", ["a-2.0.tar.gz"])]
+)
+def test_a_source_distribution_will_do_only_where_the_user_allows_it(
+    allowed: str, expected: list[str]
+) -> None:
+    policy = Policy(allow_build=frozenset({allowed} - {""}))
+    found = closure({}, "a", pages={"a": (sdist("a", "2.0"),)}, policy=policy).universe()
+    assert [each.artifact.filename for each in found.releases["a"]] == expected
+
+
+def test_a_wheel_goes_before_a_source_distribution_of_its_version() -> None:
+    page = (sdist("a", "2.0"), artifact("a", "2.0"))
+    policy = Policy(allow_build=frozenset({"a"}))
+    (found,) = closure({}, "a", pages={"a": page}, policy=policy).universe().releases["a"]
+    assert found.artifact.is_wheel
+
+
+def test_a_version_without_a_wheel_says_which_option_would_build_it() -> None:
+    page = {"a": (sdist("a", "2.0"),)}
+    error = nothing_fits(closure({}, "a", pages=page).universe(), asked("a"), TARGET)
+    assert error is not None
+    assert "--allow-build" in error.why
+
+
+def test_a_version_that_nobody_has_is_explained() -> None:
+    error = nothing_fits(closure({"a": {"1.0": []}}, "a>=9").universe(), asked("a>=9"), TARGET)
+    assert error is not None
+    assert "no index has a version of a that >=9 admits" in error.why
+
+
+@pytest.mark.parametrize("names", [("gone",), ("a", "gone"), ("a|gone",)])
+def test_a_package_that_no_index_has_is_named(names: tuple[str, ...]) -> None:
+    with pytest.raises(ResolutionError, match="no package named gone"):
+        space({"a": {"1.0": []}}, *names)
+
+
+def test_an_unknown_package_deep_in_the_closure_is_part_of_the_explanation() -> None:
+    index: Index = {"a": {"1.0": ["b"]}, "b": {"1.0": ["gone"]}}
+    found = universe(index, asked("a"), pruned=False)
+    told = conflict(conflict_core(found), found, asked("a"))
+    assert "no index has a package named gone" in str(told)
+
+
+def test_what_is_read_without_pruning_is_judged_by_the_same_constraints() -> None:
+    request = Request(requirements=(Requirement("a"),), constraints=(Requirement("a<2"),))
+    found = universe({"a": {"2.0": [], "1.0": []}}, request, pruned=False)
+    assert [each.version for each in found.releases["a"]] == ["1.0"]
