@@ -42,7 +42,7 @@ class Request:
                     fix="write it as in 'numpy<2', or make it a requirement",
                 )
         left_out = {canonicalize_name(name) for name in self.excluded}
-        both = left_out & {canonicalize_name(each.name) for each in self.requirements}
+        both = left_out & set(self.names)
         if both:
             raise UsageError(
                 f"{min(both)} is both required and excluded",
@@ -80,12 +80,16 @@ class Request:
         found = []
         for chosen in product(*(range(len(role)) for role in self.alternatives)):
             picked = [role[i] for role, i in zip(self.alternatives, chosen, strict=True)]
-            kept = {canonicalize_name(each.name) for each in picked}
-            every = {canonicalize_name(each.name) for role in self.alternatives for each in role}
             request = replace(self, requirements=(*picked, *self.requirements), alternatives=())
-            found.append(
-                Combination(request=request, chosen=chosen, barred=frozenset(every - kept))
-            )
+            # By role: roles may share a package, which is then barred where it fills but one.
+            pairs = zip(self.alternatives, picked, strict=True)
+            barred = {
+                str(canonicalize_name(each.name))
+                for role, one in pairs
+                for each in role
+                if each is not one
+            }
+            found.append(Combination(request=request, chosen=chosen, barred=frozenset(barred)))
         return tuple(found)
 
 
@@ -129,10 +133,11 @@ def _alternatives(text: str) -> Alternatives:
     rest = text[len(names) :]
     parts: Sequence[str] = [name.strip() for name in names.split("|")]
     found = tuple(parse_requirement(f"{name}{rest}") for name in parts)
-    if len({canonicalize_name(each.name) for each in found}) < len(found):
+    twice = len({canonicalize_name(each.name) for each in found}) < len(found)
+    if twice or found[0].marker:
         raise UsageError(
             f"cannot read the alternatives {text!r}",
-            why="they name a package twice",
+            why="they name a package twice" if twice else "a role takes no marker",
             fix='write them as in "tensorflow|tensorflow-cpu>=2.12", in quotes',
         )
     return found

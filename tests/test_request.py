@@ -1,0 +1,73 @@
+"""What can be asked, and what is refused."""
+
+import pytest
+from packaging.requirements import Requirement
+
+from stackgen.errors import UsageError
+from stackgen.resolve import Policy, Request, asked, parse_requirement
+
+
+def test_roles_are_told_from_requirements() -> None:
+    request = asked("a|b[x]>=2", "c>=1")
+    (role,) = request.alternatives
+    assert [each.name for each in role] == ["a", "b"]
+    assert {str(each.specifier) for each in role} == {">=2"}
+    assert request.names == ("c", "a", "b")
+
+
+def test_a_bar_in_an_address_or_a_marker_makes_no_role() -> None:
+    request = asked("a @ https://files.test/a|b.whl")
+    assert not request.alternatives
+    assert request.names == ("a",)
+
+
+def test_each_way_to_fill_the_roles_bars_the_other_packages() -> None:
+    request = asked("a|b", "c|d|e", "f")
+    found = request.combinations()
+    assert len(found) == 6
+    for each in found:
+        chosen = {one.name for one in each.request.requirements} - {"f"}
+        assert each.barred == {"a", "b", "c", "d", "e"} - chosen
+        assert not each.request.alternatives
+
+
+def test_a_package_that_fills_one_role_is_barred_by_another_that_it_does_not_fill() -> None:
+    barred = {each.chosen: each.barred for each in asked("a|b", "b|c").combinations()}
+    assert barred[0, 0] == {"b", "c"}
+    assert barred[1, 0] == {"a", "c"}
+
+
+@pytest.mark.parametrize("text", ["a|a", "a|A", "a|", "|a", "a||b", "a|b; os_name == 'nt'"])
+def test_alternatives_that_are_none_are_refused(text: str) -> None:
+    with pytest.raises(UsageError):
+        asked(text)
+
+
+@pytest.mark.parametrize("text", ["b[x]<2", "b @ https://files.test/b-1-py3-none-any.whl"])
+def test_a_constraint_takes_no_extras_and_no_address(text: str) -> None:
+    with pytest.raises(UsageError, match="constraint"):
+        Request(constraints=(Requirement(text),))
+
+
+@pytest.mark.parametrize("text", ["a.b", "a.b|c", "c|A-B"])
+def test_what_is_asked_for_cannot_be_excluded(text: str) -> None:
+    request = asked(text)
+    with pytest.raises(UsageError, match="a-b is both required and excluded"):
+        Request(
+            requirements=request.requirements,
+            alternatives=request.alternatives,
+            excluded=("A_b",),
+        )
+
+
+def test_requests_differ_by_what_they_ask_and_not_by_its_order() -> None:
+    assert asked("a", "b").content == asked("b", "a").content
+    assert asked("a").content != asked("a|b").content
+    assert Request(policy=Policy(prereleases=True)).content != Request().content
+    limited = Request(constraints=(parse_requirement("a<2"),))
+    assert limited.content != Request(overrides=(parse_requirement("a<2"),)).content
+
+
+def test_a_cutoff_that_is_no_date_is_refused() -> None:
+    with pytest.raises(ValueError, match="not a date"):
+        Policy(newest_upload="yesterday")
