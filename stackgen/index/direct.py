@@ -3,7 +3,6 @@
 import re
 from collections.abc import Callable
 from dataclasses import replace
-from tempfile import TemporaryFile
 from typing import TYPE_CHECKING
 from urllib.parse import parse_qs, unquote, urlsplit
 
@@ -106,6 +105,8 @@ class DirectFiles:
         return replace(known, fetched=self._clock()) if known and same else None
 
     def _read(self, url: str) -> Download:
+        from tempfile import TemporaryFile
+
         mark = self._mark(url)
         with TemporaryFile() as file:
             self._transport().download(url, file)

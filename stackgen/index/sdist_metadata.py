@@ -1,8 +1,6 @@
 """Read what a source distribution requires, where it says so without being built."""
 
 import re
-import tarfile
-import zipfile
 import zlib
 from typing import IO
 
@@ -31,6 +29,9 @@ def read_sdist(file: IO[bytes], *, filename: str, name: str) -> Metadata:
         SilentSdistError: it may require anything: only building it would tell.
         UnusableMetadataError: it cannot be read, or belongs to another project.
     """
+    import tarfile
+    import zipfile
+
     try:
         file.seek(0)
         content = _of_zip(file) if filename.endswith(".zip") else _of_tar(file)
@@ -44,6 +45,8 @@ def read_sdist(file: IO[bytes], *, filename: str, name: str) -> Metadata:
 
 
 def _of_tar(file: IO[bytes]) -> bytes:
+    import tarfile
+
     with tarfile.open(fileobj=file, mode="r:gz") as archive:
         for member in archive:
             if member.offset > _FARTHEST:
@@ -55,6 +58,8 @@ def _of_tar(file: IO[bytes]) -> bytes:
 
 
 def _of_zip(file: IO[bytes]) -> bytes:
+    import zipfile
+
     with zipfile.ZipFile(file) as archive:
         for member in archive.infolist():
             if member.file_size <= _LARGEST and _MEMBER.fullmatch(member.filename):

@@ -1,15 +1,18 @@
-"""Read the few lines of METADATA that resolution needs."""
+"""Read the few lines of METADATA that resolution needs.
+
+What only reading needs is imported late: most runs find everything in the cache.
+"""
 
 import re
-import zipfile
 import zlib
-from email.message import Message
-from email.parser import HeaderParser
-from typing import IO
+from typing import IO, TYPE_CHECKING
 
 from packaging.utils import canonicalize_name
 
 from stackgen.values import Metadata
+
+if TYPE_CHECKING:
+    from email.message import Message
 
 _LARGEST = 16 << 20
 _MEMBER = re.compile(r"[^/]+\.dist-info/METADATA")
@@ -28,12 +31,14 @@ def parse_metadata(content: bytes, *, name: str) -> Metadata:
     return requirements(parse_headers(content, name=name))
 
 
-def parse_headers(content: bytes, *, name: str) -> Message:
+def parse_headers(content: bytes, *, name: str) -> "Message":
     """Return the fields of METADATA or PKG-INFO, without the prose behind them.
 
     Raises:
         UnusableMetadataError: this is not the metadata of that project.
     """
+    from email.parser import HeaderParser
+
     headers, _, _ = content.replace(b"\r\n", b"\n").partition(b"\n\n")
     message = HeaderParser().parsestr(headers.decode("utf-8", errors="replace"))
     stated = _line(message["Name"])
@@ -42,7 +47,7 @@ def parse_headers(content: bytes, *, name: str) -> Message:
     return message
 
 
-def requirements(message: Message) -> Metadata:
+def requirements(message: "Message") -> Metadata:
     """Return the fields that resolution needs."""
     lines = (_line(value) for value in message.get_all("Requires-Dist", []))
     return Metadata(
@@ -57,6 +62,8 @@ def read_wheel(file: IO[bytes], *, name: str) -> Metadata:
     Raises:
         UnusableMetadataError: the wheel is no zip file, or holds no METADATA of that project.
     """
+    import zipfile
+
     try:
         with zipfile.ZipFile(file) as wheel:
             members = [x for x in wheel.infolist() if _MEMBER.fullmatch(x.filename)]
