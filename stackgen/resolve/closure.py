@@ -14,9 +14,10 @@ from packaging.utils import canonicalize_name
 
 from stackgen.errors import ResolutionError
 from stackgen.resolve.anchor import Anchor
+from stackgen.resolve.bits import bits
 from stackgen.resolve.candidates import Selector
 from stackgen.resolve.dependencies import Dependency, Reader, base_name, python_admits
-from stackgen.resolve.offers import Offers, bits
+from stackgen.resolve.offers import Offers
 from stackgen.resolve.request import Request
 from stackgen.values import Artifact, Exclusion, Metadata, Release, Target
 

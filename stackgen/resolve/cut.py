@@ -8,10 +8,10 @@ always answered exactly.
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
+from stackgen.resolve.bits import bits
 from stackgen.resolve.diagram import DEAD, Diagram, TooWideError, compile_diagram
 from stackgen.resolve.masks import Masks
 from stackgen.resolve.search import Assignment, newest_stack
-from stackgen.resolve.states import single_bits
 
 NODE_LIMIT = 50_000
 """More nodes than this are not compiled: some seconds and 200 MB."""
@@ -44,15 +44,15 @@ def compile_space(masks: Masks, *, limit: int = NODE_LIMIT) -> Compiled:
     for witnesses in (tuple(_witnesses(masks)), (best,)):
         if found := _largest(masks, best, witnesses, limit):
             return found
-    only = _allowed(masks, best, (best,), kept=0)
-    return Compiled(diagram=compile_diagram(masks.within(only), limit=limit), kept=1)
+    only = masks.within(_allowed(masks, best, (best,), kept=0))
+    return Compiled(diagram=compile_diagram(only, limit=len(masks.packages)), kept=1)
 
 
 def _witnesses(masks: Masks) -> Iterator[Assignment]:
     """Yield the newest stack of each version of what is required from outside."""
     for rank, mask in masks.roots:
-        for version in single_bits(mask):
-            found = newest_stack(masks.within({rank: version}))
+        for bit in bits(mask):
+            found = newest_stack(masks.within({rank: 1 << bit}))
             if found is not None:
                 yield found
 

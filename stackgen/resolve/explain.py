@@ -157,14 +157,11 @@ def chain(core: Core, universe: Universe, request: Request) -> tuple[str, ...]:
     for package, needed in _ordered(core):
         lines += _edge_lines(package, needed, universe)
     for name in dict.fromkeys(base_name(package) for package in named):
-        lines += [
-            f"you limit {name} to {each.specifier}"
-            for each in request.constraints
-            if canonicalize_name(each.name) == name
-        ]
+        limits = [each for each in request.constraints if canonicalize_name(each.name) == name]
+        lines += [f"you limit {name} to {each.specifier}" for each in limits]
         if name in universe.unknown:
             lines.append(f"no index has a package named {name}")
-        elif not universe.releases.get(name):
+        elif not universe.releases.get(name) and not limits:
             left_out = reasons(universe.excluded.get(name, ()))
             lines.append(
                 f"no version of {name} can be taken: {left_out or 'none is that new or old'}"

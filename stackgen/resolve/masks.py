@@ -4,7 +4,7 @@ Everything that searches, counts or explains works on these masks alone.
 """
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -54,6 +54,23 @@ class Masks:
                 found[rank] = union
         return tuple(found)
 
+    @cached_property
+    def classes(self) -> Mapping[int, tuple[int, ...]]:
+        """Return, by package of a cycle, its versions in classes, as masks.
+
+        Versions of one class are admitted or refused together by every package of a cycle, so it
+        is enough to remember the class of a version that was decided.
+        """
+        asked: dict[int, set[int]] = {
+            rank: set() for rank in range(len(self.packages)) if self.cyclic >> rank & 1
+        }
+        for rank in asked:
+            for needs, _ in self.groups[rank]:
+                for needed, mask in needs:
+                    if needed in asked:
+                        asked[needed].add(mask)
+        return {rank: _classes(masks) for rank, masks in asked.items()}
+
     def within(self, allowed: Mapping[int, int]) -> "Masks":
         """Return the same with fewer versions: by rank, the mask of those that stay."""
         return replace(
@@ -64,6 +81,15 @@ class Masks:
                 for each in self.groups
             ),
         )
+
+
+def _classes(masks: Iterable[int]) -> tuple[int, ...]:
+    """Return the coarsest partition of all versions that each mask is a union of."""
+    found = [-1]  # the last class holds all that no mask names
+    for mask in masks:
+        parts = ((each & mask, each & ~mask) for each in found)
+        found = [part for pair in parts for part in pair if part]
+    return tuple(found)
 
 
 def compile_masks(

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
+from stackgen.resolve.bits import bits
 from stackgen.resolve.candidates import Candidate
 from stackgen.resolve.dependencies import pins_exactly, plain_url
 from stackgen.resolve.matching import Versions
@@ -92,11 +93,3 @@ class Offers:
             urls = ((bit, plain_url(self.artifact(bit).url)) for bit in bits(self._takeable))
             return sum(1 << bit for bit, url in urls if url == specifier[2:])
         return self._takeable & self._versions.mask(specifier)
-
-
-def bits(mask: int) -> Iterator[int]:
-    """Yield the numbers of the bits that are set, lowest first."""
-    while mask:
-        lowest = mask & -mask
-        yield lowest.bit_length() - 1
-        mask ^= lowest

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from stackgen.errors import ResolutionError
+from stackgen.resolve.bits import newest_bit
 from stackgen.resolve.masks import Masks
 from stackgen.resolve.states import State, Steps, undisturbed
 
@@ -63,7 +64,7 @@ class _Search:
         for versions, following in self._steps.follow(state):
             rest = self._all(self._steps.parts(following))
             if rest is not None:
-                newest = (versions & -versions).bit_length() - 1
+                newest = newest_bit(versions)
                 found = _Found(self._steps.next_package(state), newest, rest)
                 break
         self._known[state] = found

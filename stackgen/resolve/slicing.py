@@ -2,8 +2,9 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 
+from stackgen.resolve.bits import bits, newest_bit
 from stackgen.resolve.diagram import Choice, Node, Together, scope_of
-from stackgen.resolve.walks import ABSENT, Assignment, bits_of, newest
+from stackgen.resolve.walks import ABSENT, Assignment, newest
 
 Tree = Node | tuple[int, int, "Tree"] | tuple["Tree", "Tree"]
 """A stack that shares its parts with others: the newest one below a node; a version of a package
@@ -67,7 +68,7 @@ class _Slicer:
         found: _Found = {}
         for branch in node.branches:
             below = self.below(branch.then)
-            for bit in bits_of(branch.versions):
+            for bit in bits(branch.versions):
                 field = (bit + 1) << offset
                 for choice, (count, tree) in below.items():
                     found[field | choice] = count, (package, bit, tree)
@@ -78,7 +79,7 @@ class _Slicer:
         found: _Found = {}
         for branch in node.branches:
             weight, package = branch.versions.bit_count(), node.package
-            bit = (branch.versions & -branch.versions).bit_length() - 1
+            bit = newest_bit(branch.versions)
             for choice, (count, tree) in self.below(branch.then).items():
                 known = found.get(choice)
                 if known is None:

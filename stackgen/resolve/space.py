@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from stackgen.resolve import walks
+from stackgen.resolve.bits import bits
 from stackgen.resolve.closure import Universe
 from stackgen.resolve.dependencies import base_name
 from stackgen.resolve.diagram import DEAD, Diagram, Node, restricted
@@ -204,7 +205,7 @@ class Space:
         """Return the versions of a package that are part of any stack, newest first."""
         mask = self._used.get(self._ranks.get(package, ABSENT), 0)
         releases = self.universe.releases.get(package, ())
-        return tuple(releases[bit].label for bit in walks.bits_of(mask))
+        return tuple(releases[bit].label for bit in bits(mask))
 
     @cached_property
     def _ranks(self) -> Mapping[str, int]:

@@ -11,7 +11,8 @@ from stackgen.resolve.masks import Masks
 State = tuple[tuple[int, int], ...]
 """Pairs of (package, mask of its versions still allowed), sorted: all that the past means for the
 future, so equal states have equal futures. A package is its rank; ``~rank`` where it is decided
-already, which is kept only while a package of its own cycle can still exclude it."""
+already, with the class of its version (`Masks.classes`); that is kept only while a package of its
+own cycle can still exclude it."""
 
 
 class Steps:
@@ -21,6 +22,7 @@ class Steps:
         self._groups = masks.groups
         self._reach = masks.reach
         self._cyclic = masks.cyclic
+        self._classes = masks.classes
         self._start = masks.roots
 
     def start(self) -> tuple[State, ...] | None:
@@ -83,9 +85,10 @@ class Steps:
                 if not circular:
                     found[tuple(sorted(following.items()))] |= versions
                     continue
-                for each in single_bits(versions):
-                    following[~rank] = each
-                    found[tuple(sorted(following.items()))] |= each
+                for each in self._classes[rank]:
+                    if alike := versions & each:
+                        following[~rank] = each
+                        found[tuple(sorted(following.items()))] |= alike
         return tuple(
             (versions, after)
             for after, versions in sorted(found.items(), key=lambda pair: pair[1] & -pair[1])
@@ -113,14 +116,6 @@ def _connected(
             break
         rest = apart
     return tuple(sorted(found)), rest
-
-
-def single_bits(mask: int) -> Iterator[int]:
-    """Yield a mask's bits one by one, as masks, the lowest first."""
-    while mask:
-        lowest = mask & -mask
-        yield lowest
-        mask ^= lowest
 
 
 @contextmanager

@@ -13,6 +13,7 @@ from itertools import product
 from operator import itemgetter
 from typing import cast
 
+from stackgen.resolve.bits import bits, newest_bit
 from stackgen.resolve.diagram import END, Choice, Node, Together
 
 ABSENT = -1
@@ -41,7 +42,7 @@ def newest(root: Node, size: int, preferred: Mapping[int, int]) -> Assignment | 
         wanted = preferred.get(node.package, 0)
         branch = next((b for b in node.branches if b.versions & wanted), node.branches[0])
         mask = branch.versions & wanted or branch.versions
-        found[node.package] = (mask & -mask).bit_length() - 1
+        found[node.package] = newest_bit(mask)
         todo.append(branch.then)
     return tuple(found)
 
@@ -142,7 +143,7 @@ _Pending = tuple[Node, "_Pending | None"]
 
 def _options(node: Choice) -> _Options:
     pairs = sorted(
-        ((bit, branch.then) for branch in node.branches for bit in bits_of(branch.versions)),
+        ((bit, branch.then) for branch in node.branches for bit in bits(branch.versions)),
         key=itemgetter(0),
     )
     ends, end = [], 0
@@ -196,11 +197,3 @@ def versions_used(root: Node) -> dict[int, int]:
         seen.update(fresh)
         todo += fresh
     return used
-
-
-def bits_of(mask: int) -> Iterator[int]:
-    """Yield the numbers of the bits that are set, lowest first."""
-    while mask:
-        lowest = mask & -mask
-        yield lowest.bit_length() - 1
-        mask ^= lowest
