@@ -361,8 +361,7 @@ def run(
     closures: Collection[tuple[str, ...]] = CLOSURES,
 ) -> list[Outcome]:
     """Compare as many choices as wanted, spread evenly over closures and Pythons."""
-    config = load_config(environ=os.environ, offline=offline)
-    cache = find_places(os.environ).cache
+    config, cache = load_config(environ=os.environ, offline=offline), find_places(os.environ).cache
     judged = cache / "judges"
     judged.mkdir(parents=True, exist_ok=True)
     found: list[Outcome] = []
