@@ -111,3 +111,22 @@ def test_places_with_credentials_and_plain_http_are_left_to_others() -> None:
 def test_certificates_that_cannot_be_read_are_left_to_others() -> None:
     with asking(answer(), IndexConfig(indexes=(), ca_bundle="/no/such/bundle.pem")) as many:
         assert many.get(URL, {}) is None
+
+
+def test_a_host_that_asks_for_patience_is_asked_less() -> None:
+    asked: list[httpx.Request] = []
+
+    def respond(request: httpx.Request) -> httpx.Response:
+        asked.append(request)
+        return answer(429)(request)
+
+    with asking(respond) as many:
+        assert [many.get(URL, {}) for _ in range(9)] == [None] * 9
+    assert len(asked) == 3
+
+
+def test_a_proxy_that_cannot_be_used_is_left_to_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ALL_PROXY", "nonsense://127.0.0.1:9")
+    many = Multiplexer(IndexConfig(indexes=()))
+    assert many.get(URL, {}) is None
+    many.close()

@@ -22,6 +22,7 @@ from stackgen.index.replies import Reply
 
 # Any other status is for the ordinary connections: they know credentials, and what can pass.
 _FINAL = frozenset({200, 206, 304, 404, 410, 416})
+_PASSING = frozenset({429, 500, 502, 503, 504})
 _PARTIAL = 206
 _FAULTS = 3
 
@@ -77,17 +78,15 @@ class Multiplexer:
         return asyncio.run_coroutine_threadsafe(asked, loop).result()
 
     def _started(self) -> asyncio.AbstractEventLoop | None:
-        """Return the loop; None where the certificates cannot be read, which others explain."""
+        """Return the loop; None where certificates or proxies are none, which others explain."""
         with self._starting:
             if not self._is_started:
                 self._is_started = True
-                with suppress(OSError):
-                    trusted = self._certificates()
+                with suppress(OSError, ValueError, ImportError):
+                    self._client = self._connect(self._certificates())
                     self._loop = asyncio.new_event_loop()
                     self._thread = Thread(target=self._loop.run_forever, name="http2", daemon=True)
                     self._thread.start()
-                    connect = self._connect(trusted)
-                    self._client = asyncio.run_coroutine_threadsafe(connect, self._loop).result()
             return self._loop
 
     def _certificates(self) -> ssl.SSLContext:
@@ -96,7 +95,7 @@ class Multiplexer:
             return ssl.create_default_context(capath=bundle)
         return ssl.create_default_context(cafile=bundle)
 
-    async def _connect(self, trusted: ssl.SSLContext) -> httpx.AsyncClient:
+    def _connect(self, trusted: ssl.SSLContext) -> httpx.AsyncClient:
         return httpx.AsyncClient(
             http2=True,
             verify=trusted,
@@ -121,6 +120,7 @@ class Multiplexer:
             async with self._client.stream("GET", url, headers=headers) as response:
                 self._speaks.setdefault(host, response.http_version == "HTTP/2")
                 if response.status_code not in _FINAL:
+                    self._count_fault(host, is_fault=response.status_code in _PASSING)
                     return None
                 wanted = "Range" not in headers or response.status_code == _PARTIAL
                 return Reply(
@@ -130,7 +130,12 @@ class Multiplexer:
                     body=await response.aread() if wanted else b"",
                 )
         except (httpx.HTTPError, httpx.InvalidURL, httpx.StreamError, OSError):
-            self._faults[host] += 1
-            if host not in self._speaks or self._faults[host] >= _FAULTS:
-                self._speaks[host] = False
+            self._speaks.setdefault(host, False)
+            self._count_fault(host, is_fault=True)
             return None
+
+    def _count_fault(self, host: str, *, is_fault: bool) -> None:
+        """Give a host up after some faults: one that is overwhelmed is asked less at once then."""
+        self._faults[host] += is_fault
+        if self._faults[host] >= _FAULTS:
+            self._speaks[host] = False
