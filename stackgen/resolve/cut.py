@@ -62,15 +62,16 @@ def _largest(
 ) -> Compiled | None:
     """Return the part with the most versions, doubled until it is too wide."""
     found, kept = None, 1
-    while True:
+    most = max(mask.bit_length() for groups in masks.groups for _, mask in groups)
+    # What is newer than the newest stack stays out, so this may end with a part that fits.
+    while found is None or found.kept < most:
         part = masks.within(_allowed(masks, best, witnesses, kept=kept))
-        if found is not None and part == masks:
-            return found
         try:
             found = Compiled(diagram=compile_diagram(part, limit=limit), kept=kept)
         except TooWideError:
             return found
         kept *= 2
+    return found
 
 
 def _allowed(
