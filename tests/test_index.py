@@ -312,6 +312,22 @@ def test_an_unchanged_page_is_confirmed_without_its_body(
     assert len(server.asked) == 3
 
 
+def test_a_page_of_the_same_content_is_not_read_anew(
+    server: TinyIndex, opened: Opener, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server.add(WHEEL, make_wheel("demo"))
+    with opened(server.simple) as index:
+        first = index.candidates("demo")
+    clock.now += 601
+    with monkeypatch.context() as patch, opened(server.simple) as index:
+        patch.delattr("stackgen.index.listings.parse_html")
+        assert index.candidates("demo") == first
+    clock.now += 601
+    server.add("demo-2.0-py3-none-any.whl", make_wheel("demo", "2.0"))
+    with opened(server.simple) as index:
+        assert len(index.candidates("demo")) == 2
+
+
 def test_offline_answers_come_from_the_cache_whatever_its_age(
     server: TinyIndex, opened: Opener, clock: Clock
 ) -> None:

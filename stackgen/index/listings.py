@@ -1,5 +1,6 @@
 """The pages of indexes: from the cache while they are young, from the index otherwise."""
 
+import hashlib
 import json
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -15,7 +16,7 @@ from stackgen.index.config import IndexLocation
 from stackgen.index.pages import Page, parse_html, parse_json
 from stackgen.index.parallel import as_done
 from stackgen.index.replies import Reply
-from stackgen.index.stored import decode, encode
+from stackgen.index.stored import decode, encode, source_of
 from stackgen.values.files import Files
 
 if TYPE_CHECKING:
@@ -107,12 +108,16 @@ class Listings:
             return replace(before, fetched=self._clock()), _decoded(before, location)
         if reply.status not in (_OK, *_ABSENT):
             raise _nonsense(location, name, f"it said {reply.status}")
+        source = _digest(reply)
+        if before and before.content and source_of(before.content) == source:
+            # Not every server says that nothing has changed; to read a page again takes longer.
+            return replace(before, fetched=self._clock()), _decoded(before, location)
         page = _parsed(reply, name, location) if reply.status == _OK else None
         entry = CachedPage(
             fetched=self._clock(),
             etag=reply.headers.get("ETag", ""),
             modified=reply.headers.get("Last-Modified", ""),
-            content=None if page is None else encode(page),
+            content=None if page is None else encode(page, source=source),
         )
         return entry, page
 
@@ -131,6 +136,11 @@ class Listings:
             return None
         files = Files.of([local.hashed(each, self._cache) for each in page.files])
         return replace(page, files=files)
+
+
+def _digest(reply: Reply) -> str:
+    """Return what tells this answer from others: its content, and where links in it lead from."""
+    return hashlib.sha256(f"{reply.status} {reply.url}\n".encode() + reply.body).hexdigest()
 
 
 def _decoded(page: CachedPage, location: IndexLocation) -> Page | None:

@@ -79,8 +79,11 @@ class _Urls(_Column):
         return head[1:] if head.startswith(_WHOLE) else head + self._stems[row] + self._tails[row]
 
 
-def encode(page: Page) -> bytes:
-    """Return a page in the form in which it is cached."""
+def encode(page: Page, *, source: str = "") -> bytes:
+    """Return a page in the form in which it is cached.
+
+    source: a digest of what the page was read from.
+    """
     heads = list(_heads(page.files))
     columns = [heads, page.announced, *map(page.files.column, _STORED)]
     described: list[tuple[int, Sequence[str]]] = []
@@ -94,7 +97,7 @@ def encode(page: Page) -> bytes:
         else:
             numbers += _packed(coded)
     counts = (len(heads), page.listed, page.skipped)
-    head = json.dumps([counts, described]).encode() + b"\n" + numbers
+    head = json.dumps([counts, described, source]).encode() + b"\n" + numbers
     packed = zlib.compress(head, _LEVEL)
     return len(packed).to_bytes(_SIZE, "little") + packed + rows
 
@@ -111,10 +114,22 @@ def decode(content: bytes, *, index: str) -> Page:
         raise ValueError(f"not a page: {error}") from error
 
 
-def _decode(content: bytes, index: str) -> Page:
+def source_of(content: bytes) -> str:
+    """Return the digest that `encode` was told."""
+    return str(_head(content)[0][2])
+
+
+# The head is of whatever types JSON holds; what reads it sorts them.
+def _head(content: bytes) -> tuple[Any, bytes, int]:
+    """Return the head, the packed numbers behind it, and where the rows begin."""
     start = _SIZE + int.from_bytes(content[:_SIZE], "little")
     text, _, numbers = zlib.decompress(content[_SIZE:start]).partition(b"\n")
-    (count, listed, skipped), described = json.loads(text)
+    counts, described, *source = json.loads(text)
+    return (counts, described, source[0] if source else ""), numbers, start
+
+
+def _decode(content: bytes, index: str) -> Page:
+    ((count, listed, skipped), described, _), numbers, start = _head(content)
     columns = list(_columns(described, count, numbers, memoryview(content)[start:]))
     heads, announced, *stored = columns
     found: dict[str, Sequence[str]] = dict(zip(_STORED, stored, strict=True))
@@ -123,7 +138,6 @@ def _decode(content: bytes, index: str) -> Page:
     return Page(files=Files(found), announced=announced, listed=listed, skipped=skipped)
 
 
-# The description is of whatever types JSON holds; what reads it sorts them.
 def _columns(
     described: list[Any], count: int, numbers: bytes, rows: memoryview
 ) -> Iterator[Sequence[str]]:
