@@ -9,7 +9,7 @@ import pytest
 
 from tests.laboratory import Laboratory
 
-COMMANDS = ["explore", "advise", "nightly", "doctor", "pis", "kb", "images"]
+COMMANDS = ["explore", "resolve", "verify", "advise", "nightly", "doctor", "pis", "kb", "images"]
 
 
 @pytest.fixture

@@ -2,9 +2,11 @@
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Executor, Future, ThreadPoolExecutor, wait
+from dataclasses import replace
 from itertools import islice
 from typing import TypeVar
 
+from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from stackgen.index import PackageIndex, artifact_key
@@ -40,16 +42,32 @@ def read_universe(
     """
     parts = []
     for each in request.combinations():
-        closure = Closure(each.request, target, barred=each.barred, pruned=pruned)
-        _complete(index, closure, _direct(index, each.request), progress)
+        wanted, direct = _located(index, each.request)
+        closure = Closure(wanted, target, barred=each.barred, pruned=pruned)
+        _complete(index, closure, direct, progress)
         parts.append((each, closure.universe()))
     return merged(request, parts)
 
 
-def _direct(index: PackageIndex, request: Request) -> Mapping[str, Artifact]:
-    """Return the files that the user named by their address, by package."""
-    given = (*request.requirements, *request.overrides)
-    return {canonicalize_name(each.name): index.direct(each) for each in given if each.url}
+def _located(index: PackageIndex, request: Request) -> tuple[Request, Mapping[str, Artifact]]:
+    """Return a request whose addresses are spelled as the index does, and the files there."""
+    found: dict[str, Artifact] = {}
+
+    def located(each: Requirement) -> Requirement:
+        if not each.url:
+            return each
+        name = canonicalize_name(each.name)
+        found[name] = index.direct(each)
+        spelled = Requirement(str(each))
+        spelled.url = found[name].url
+        return spelled
+
+    wanted = replace(
+        request,
+        requirements=tuple(map(located, request.requirements)),
+        overrides=tuple(map(located, request.overrides)),
+    )
+    return wanted, found
 
 
 def _complete(

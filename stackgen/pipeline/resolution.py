@@ -8,6 +8,7 @@ from stackgen.errors import ResolutionError
 from stackgen.index import PackageIndex
 from stackgen.pipeline.progress import Progress, Silent
 from stackgen.pipeline.reading import read_universe
+from stackgen.render.resolve import stacks_in_words
 from stackgen.resolve import (
     Relaxation,
     Request,
@@ -23,7 +24,6 @@ EXPLAINING_S = 30.0
 """After this many seconds no further way out of a conflict is tried."""
 
 _SHOWN = 3
-MANY = 10**9
 
 
 def resolve(
@@ -62,7 +62,7 @@ def _explained(
     core = conflict_core(universe)
     what, why, fix = conflict(core, universe, filled).args
     ways = sorted(_ways_out(index, relaxations(core, filled), target, progress))
-    shown = [f"{words}: {stacks(count)}" for count, words in ways[:_SHOWN]]
+    shown = [f"{words}: {stacks_in_words(count)}" for count, words in ways[:_SHOWN]]
     return ResolutionError(what, why=why, fix="; or ".join(shown) or fix)
 
 
@@ -78,10 +78,3 @@ def _ways_out(
             space = _space(index, each.request, target, progress)
             if space.count:
                 yield space.count, each.words
-
-
-def stacks(count: int) -> str:
-    """Return a number of stacks in words: ``14 stacks``, ``4.0e55 stacks``."""
-    if count == 1:
-        return "1 stack"
-    return f"{count:,} stacks" if count < MANY else f"{count:.1e} stacks".replace("e+", "e")

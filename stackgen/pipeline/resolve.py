@@ -22,7 +22,6 @@ from stackgen.pipeline.places import Places
 from stackgen.pipeline.progress import Progress
 from stackgen.pipeline.selection import FRAMEWORKS, read_lock_file
 from stackgen.pipeline.wishes import Wishes, index_config, understood
-from stackgen.pipeline.workshop import open_workshop
 from stackgen.resolve import (
     Completion,
     Granularity,
@@ -151,6 +150,8 @@ def find_target(options: ResolveOptions, places: Places, progress: Progress) -> 
             fix="give one or the other",
         )
     if options.base:
+        from stackgen.pipeline.workshop import open_workshop  # slow to load, and rarely needed
+
         with open_workshop(ExecutorChoice.AUTO, options.base, places, progress) as workshop:
             return workshop.base.target
     own = probe(sys.executable).target

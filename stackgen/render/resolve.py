@@ -33,9 +33,13 @@ def stack_text(lock: Lock) -> str:
 
 def _head(found: Resolution) -> str:
     asked = ", ".join(found.requirements)
-    number = f"{'' if found.exact else 'at least '}{big(found.count)}"
-    stacks = "stack" if found.count == 1 else "stacks"
-    return f"{asked}: {number} {stacks} on {_target(found)}"
+    bound = "" if found.exact else "at least "
+    return f"{asked}: {bound}{stacks_in_words(found.count)} on {_target(found)}"
+
+
+def stacks_in_words(count: int) -> str:
+    """Return ``1 stack``, ``14 stacks`` or ``4.0e55 stacks``."""
+    return f"{big(count)} {'stack' if count == 1 else 'stacks'}"
 
 
 def _target(found: Resolution) -> str:
@@ -76,7 +80,7 @@ def _stacks(found: Resolution) -> Iterator[str]:
         (
             ", ".join(f"{name} {version}" for name, version in each.varied) or "the only one",
             f"{len(each.lock.artifacts)} packages",
-            f"{big(each.completions)} stacks" if each.completions else "",
+            stacks_in_words(each.completions) if each.completions else "",
         )
         for each in found.stacks
     ]
@@ -89,8 +93,7 @@ def _and(names: Sequence[str]) -> str:
 
 
 def _explained(found: Explained) -> Iterator[str]:
-    number = big(found.count)
-    yield f"{found.asked}: in {number} {'stack' if found.count == 1 else 'stacks'}"
+    yield f"{found.asked}: in {stacks_in_words(found.count)}"
     if found.versions:
         yield f"  versions in stacks ({len(found.versions)}): {_listed(found.versions)}"
     if found.in_none:

@@ -1,0 +1,176 @@
+"""The resolve command from outside: its output, its formats, its exit codes, its explanations."""
+
+import json
+from pathlib import Path
+
+import pytest
+from packaging.pylock import Pylock
+
+from stackgen.locks.fields import parse_toml
+from tests.laboratory import Laboratory
+from tests.local_index import Published, publish
+
+PACKAGES = {
+    "frame": {
+        "2.0": Published(requires=("num>=2", "tool"), uploaded="2024-06-01T00:00:00Z"),
+        "1.1": Published(requires=("num<3",)),
+        "1.0": Published(requires=("num<2",)),
+    },
+    "num": {
+        "3.0": Published(uploaded="2026-01-01T00:00:00Z"),
+        "2.0": Published(),
+        "1.0": Published(),
+    },
+    "tool": {"1.0": Published(), "0.9rc1": Published()},
+    "patched": {"1.1.1": Published(), "1.1.0": Published()},
+    "picky": {"1.0": Published(requires_python=">=3.99")},
+}
+
+
+@pytest.fixture(scope="module")
+def laboratory(tmp_path_factory: pytest.TempPathFactory) -> Laboratory:
+    root = tmp_path_factory.mktemp("resolve")
+    return Laboratory(root=root, index=publish(root, PACKAGES))
+
+
+def test_the_count_is_a_bare_number(laboratory: Laboratory) -> None:
+    done = laboratory.run("resolve", "frame", "--count")
+    assert (done.returncode, done.stdout) == (0, "5\n")
+
+
+def test_the_table_shows_count_versions_and_stacks(laboratory: Laboratory) -> None:
+    text = laboratory.run("resolve", "frame", "num").stdout
+    assert text.startswith("frame, num: 5 stacks on Python ")
+    assert "  frame  3  1.0 to 2.0" in text
+    assert "frame 2.0, num 3.0  3 packages  1 stack\n" in text
+
+
+def test_requirements_are_all_that_is_printed(laboratory: Laboratory) -> None:
+    done = laboratory.run("resolve", "frame", "--one", "--format", "requirements")
+    assert done.stdout == "frame==2.0\nnum==3.0\ntool==1.0\n"
+
+
+def test_hashes_are_in_the_form_that_pip_requires(laboratory: Laboratory) -> None:
+    done = laboratory.run("resolve", "frame<2", "--format", "requirements", "--hashes")
+    assert done.stdout.count(" \\\n    --hash=sha256:") == 2
+
+
+def test_a_pylock_is_valid_toml_for_the_target(laboratory: Laboratory) -> None:
+    arguments = ("--format", "pylock", "--python", "3.12", "--platform", "win_amd64")
+    lock = Pylock.from_dict(parse_toml(laboratory.run("resolve", "frame", *arguments).stdout))
+    assert [each.name for each in lock.packages] == ["frame", "num", "tool"]
+    assert "win32" in str(lock.environments)
+
+
+def test_json_holds_the_exact_count_and_the_stacks(laboratory: Laboratory) -> None:
+    found = json.loads(laboratory.run("resolve", "frame", "--list", "9", "--json").stdout)
+    assert (found["count"], found["kept"]) == (5, 0)
+    assert [dict(each["varied"])["frame"] for each in found["stacks"]] == ["2.0", "1.1", "1.0"]
+
+
+def test_every_patch_is_told_apart_on_request(laboratory: Laboratory) -> None:
+    for granularity, versions in (("minor", ["1.1.1"]), ("patch", ["1.1.1", "1.1.0"])):
+        arguments = ("--granularity", granularity, "--list", "9", "--json")
+        found = json.loads(laboratory.run("resolve", "patched", *arguments).stdout)
+        assert [dict(each["varied"])["patched"] for each in found["stacks"]] == versions
+
+
+def test_equal_seeds_sample_equal_stacks(laboratory: Laboratory) -> None:
+    for how in ((), ("--uniform",), ("--sample-rest",)):
+        arguments = ("resolve", "frame", "num", "--sample", "4", "--seed", "7", "--json", *how)
+        assert laboratory.run(*arguments).stdout == laboratory.run(*arguments).stdout
+
+
+def test_a_cutoff_leaves_out_what_was_uploaded_later(laboratory: Laboratory) -> None:
+    arguments = ("--exclude-newer", "2024-03-01", "--one", "--format", "requirements")
+    assert laboratory.run("resolve", "frame", *arguments).stdout == "frame==1.1\nnum==2.0\n"
+
+
+def test_contemporaries_are_at_most_a_year_younger(laboratory: Laboratory) -> None:
+    arguments = ("--completion", "contemporary", "--format", "requirements")
+    text = laboratory.run("resolve", "frame", *arguments).stdout
+    assert "num==2.0" in text
+
+
+def test_an_empty_space_is_explained_with_a_way_out(laboratory: Laboratory) -> None:
+    done = laboratory.run("resolve", "frame==1.0", "num>=2", "tool")
+    assert (done.returncode, done.stdout) == (4, "")
+    assert "no stack satisfies frame==1.0 with num>=2" in done.stderr
+    assert "frame 1.0 requires num<2" in done.stderr
+    assert "leave out '>=2' of num: 1 stack" in done.stderr
+    assert "you require tool" not in done.stderr
+
+
+def test_constraints_and_overrides_come_from_files_and_options(
+    laboratory: Laboratory, tmp_path: Path
+) -> None:
+    limits = tmp_path / "limits.txt"
+    limits.write_text("num<3\n")
+    limited = laboratory.run("resolve", "frame", "-c", str(limits), "--count")
+    assert limited.stdout == "4\n"
+    bent = laboratory.run("resolve", "frame==1.0", "--override", "num>=2", "--count")
+    assert bent.stdout == "2\n"
+    without = laboratory.run("resolve", "frame==2.0", "--exclude", "num", "--count")
+    assert without.stdout == "1\n"
+
+
+def test_a_project_file_names_the_requirements(laboratory: Laboratory, tmp_path: Path) -> None:
+    project = tmp_path / "pyproject.toml"
+    project.write_text(
+        '[project]\nname = "x"\nversion = "1"\ndependencies = ["frame<2"]\n'
+        '[project.optional-dependencies]\nfull = ["tool"]\n'
+    )
+    done = laboratory.run("resolve", "-r", str(project), "--extra", "full", "--one")
+    assert done.stdout.split() == ["frame", "1.1", "num", "2.0", "tool", "1.0"]
+
+
+def test_alternatives_fill_one_role(laboratory: Laboratory) -> None:
+    assert laboratory.run("resolve", "tool|num", "--count").stdout == "4\n"
+
+
+def test_each_version_left_out_says_why(laboratory: Laboratory) -> None:
+    text = laboratory.run("resolve", "frame", "--explain", "tool").stdout
+    assert "versions in stacks (1): 1.0" in text
+    assert "left out (1), a prerelease (give --pre, or name one, to admit it): 0.9rc1" in text
+    held = laboratory.run("resolve", "frame", "--explain", "num<2")
+    assert "num<2: in 2 stacks" in held.stdout
+    none = laboratory.run("resolve", "frame>=2", "--explain", "num<2")
+    assert none.returncode == 4
+    assert "frame 2.0 requires num>=2" in none.stderr
+    unfit = laboratory.run("resolve", "picky")
+    assert unfit.returncode == 4
+    assert "requires Python >=3.99" in unfit.stderr
+
+
+def test_a_lock_is_one_of_the_stacks_or_is_told_why_not(
+    laboratory: Laboratory, tmp_path: Path
+) -> None:
+    lock = tmp_path / "requirements.txt"
+    lock.write_text("frame==1.1\nnum==2.0\n")
+    inside = laboratory.run("resolve", "frame", "--contains", str(lock))
+    assert inside.returncode == 0
+    assert "is one of the stacks of frame" in inside.stdout
+    lock.write_text("frame==1.0\nnum==2.0\n")
+    outside = laboratory.run("resolve", "frame", "--contains", str(lock))
+    assert outside.returncode == 4
+    assert "frame 1.0 requires num<2" in outside.stdout
+    lock.write_text("frame==2.0\nnum==2.0\n")
+    assert "need tool as well" in laboratory.run("resolve", "frame", "--contains", str(lock)).stdout
+
+
+def test_wrong_usage_is_told_apart(laboratory: Laboratory, tmp_path: Path) -> None:
+    environment = tmp_path / "environment.yml"
+    environment.write_text("dependencies:\n  - python\n")
+    for arguments in (
+        (),
+        ("frame", "--format", "pylock", "--list", "3"),
+        ("frame", "--vary", "nothing"),
+        ("frame", "--exclude-newer", "soon"),
+        ("frame", "--base", "x", "--python", "3.11"),
+        ("-r", str(environment)),
+        ("requirements.txt",),
+        ("frame", "--exclude", "frame"),
+    ):
+        done = laboratory.run("resolve", *arguments)
+        assert done.returncode == 2, arguments
+        assert "fix:" in done.stderr
