@@ -1,6 +1,8 @@
 """Laws of the space, held against brute force on small random indexes."""
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from itertools import islice, product
 
 import pytest
@@ -10,8 +12,8 @@ from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 from scipy.stats import chisquare
 
-from stackgen.resolve import Granularity, newest_first
-from tests.spaces import Index, space
+from stackgen.resolve import Granularity, Policy, Request, Space, asked, newest_first
+from tests.spaces import Index, artifact, closure, space
 
 NAMES = ("a", "b", "c", "d")
 VERSIONS = ("1.0", "1.1", "2.0")
@@ -153,3 +155,218 @@ def test_patch_granularity_keeps_every_version() -> None:
 def test_a_number_outside_of_the_space_is_refused() -> None:
     with pytest.raises(IndexError):
         space({"a": {"1.0": []}}, "a").unrank(1)
+
+
+Stack = frozenset[tuple[str, str]]
+narrowings = st.dictionaries(st.sampled_from(NAMES), st.sets(st.sampled_from(VERSIONS)))
+
+
+def listed(found: Space) -> list[Stack]:
+    return [frozenset(each.versions.items()) for each in found.stacks()]
+
+
+@given(indexes())
+@settings(max_examples=80, deadline=None)
+def test_every_walk_has_the_same_order(index: Index) -> None:
+    found = space(index, "a[x]", "b")
+    walked = list(found.assignments())
+    assert len(set(walked)) == found.count
+    assert [found.lock(each) for each in walked] == list(found.stacks())
+    assert [found.unrank(place) for place in range(found.count)] == list(found.stacks())
+
+
+@given(indexes(), narrowings, st.sets(st.sampled_from(NAMES), max_size=2))
+@settings(max_examples=150, deadline=None)
+def test_a_part_of_a_space_is_what_a_filter_would_leave(
+    index: Index, allowed: dict[str, set[str]], present: set[str]
+) -> None:
+    valid = set(brute_force(index, ("a", "b")))
+    part = space(index, "a", "b").within(allowed, present=present)
+    left = {
+        each
+        for each in valid
+        if all(version in allowed.get(name, (version,)) for name, version in each)
+        and present <= set(dict(each))
+    }
+    assert set(listed(part)) == left
+    assert part.count == len(left)
+    assert part.newest() == next(part.stacks(), None)
+
+
+@given(indexes())
+@settings(max_examples=80, deadline=None)
+def test_the_versions_of_a_space_are_those_of_its_stacks(index: Index) -> None:
+    found = space(index, "a", "b")
+    used = {pair for each in found.stacks() for pair in each.versions.items()}
+    assert {(name, v) for name in NAMES for v in found.versions(name)} == used
+
+
+@given(indexes(), st.permutations(NAMES), st.integers(1, 4))
+@settings(max_examples=80, deadline=None)
+def test_slices_are_the_choices_of_all_stacks_with_their_newest(
+    index: Index, names: list[str], number: int
+) -> None:
+    found = space(index, "a", "b")
+    slices = found.slices(names[:number])
+    varied = slices[0].varied if slices else ()
+    stacks = [dict(each) for each in brute_force(index, ("a", "b"))]
+    choices = Counter(tuple(each.get(name, "") for name in varied) for each in stacks)
+    assert {
+        tuple(dict(each.versions).get(name, "") for name in varied): each.completions
+        for each in slices
+    } == choices
+    for each in slices:
+        allowed: Mapping[str, tuple[str, ...]] = {
+            **dict.fromkeys(each.absent, ()),
+            **{name: (version,) for name, version in each.versions},
+        }
+        part = found.within(allowed, present=[name for name, _ in each.versions])
+        assert found.complete(each) == part.newest()
+        assert part.count == each.completions
+
+
+@given(indexes())
+@settings(max_examples=60, deadline=None)
+def test_slices_come_newest_first_and_what_is_absent_last(index: Index) -> None:
+    slices = space(index, "a", "b").slices(["a", "c"])
+
+    def place(name: str, versions: Mapping[str, str]) -> int:
+        return sorted(VERSIONS).index(versions[name]) if name in versions else -1
+
+    rows = [tuple(place(n, dict(each.versions)) for n in each.varied) for each in slices]
+    assert rows == sorted(rows, reverse=True)
+
+
+@given(indexes(), st.sampled_from(SPECIFIERS))
+@settings(max_examples=60, deadline=None)
+def test_a_constraint_is_an_index_without_the_other_versions(index: Index, limit: str) -> None:
+    request = replace(asked("a", "b[x]"), constraints=(Requirement(f"c{limit}"),))
+    kept = {v: index["c"][v] for v in index["c"] if SpecifierSet(limit).contains(v)}
+    valid = set(brute_force({**index, "c": kept}, ("a", "b[x]")))
+    assert set(listed(space(index, request=request))) == valid
+
+
+@given(indexes())
+@settings(max_examples=60, deadline=None)
+def test_an_exclusion_is_an_index_where_nobody_speaks_of_it(index: Index) -> None:
+    request = replace(asked("a", "b[x]"), excluded=("c",))
+    valid = set(brute_force(_rewritten(index, ""), ("a", "b[x]")))
+    assert set(listed(space(index, request=request))) == valid
+
+
+@given(indexes(), st.sampled_from(("c", "c>=1.1", "c[x]==1.0")))
+@settings(max_examples=60, deadline=None)
+def test_an_override_is_an_index_where_all_say_the_same(index: Index, override: str) -> None:
+    request = replace(asked("a", "b[x]"), overrides=(Requirement(override),))
+    valid = set(brute_force(_rewritten(index, override), ("a", "b[x]")))
+    assert set(listed(space(index, request=request))) == valid
+
+
+def _rewritten(index: Index, override: str) -> Index:
+    """Return an index whose lines on c say something else, or are gone."""
+
+    def said(line: str) -> str:
+        marker = line.partition(";")[2]
+        return f"{override};{marker}" if marker else override
+
+    return {
+        name: {
+            version: [
+                said(line) if line.startswith("c") else line
+                for line in lines
+                if override or not line.startswith("c")
+            ]
+            for version, lines in versions.items()
+        }
+        for name, versions in index.items()
+    }
+
+
+def test_a_preferred_version_is_taken_where_it_is_open() -> None:
+    index: Index = {"a": {"2.0": ["b<2"], "1.0": ["b"]}, "b": {"2.0": [], "1.1": [], "1.0": []}}
+    found = space(index, "a")
+
+    def preferring(**preferred: str) -> list[str]:
+        lock = found.newest(preferred=preferred)
+        return [] if lock is None else sorted(lock.versions.values())
+
+    assert preferring(b="1.0") == ["1.0", "2.0"]
+    assert preferring(b="2.0") == ["1.1", "2.0"]
+    assert preferring(a="1.0", b="2.0") == ["1.0", "2.0"]
+
+
+def test_what_no_stack_may_contain_cannot_be_present() -> None:
+    found = space({"a": {"1.0": []}}, "a")
+    assert found.within({}, present=("z",)).count == 0
+    assert found.within({"z": ()}).count == 1
+
+
+# Indexes that are compared: the same version of both is two candidates, told apart by labels.
+
+FAST = replace(artifact("np", "1.0", "cp311-cp311-manylinux_2_17_x86_64"), index="fast")
+COMPARED: Index = {"tf": {"1.0": ["np[x]"]}, "np": {"1.0": ["six; extra == 'x'"]}, "six": {}}
+
+
+def compared(*requirements: str) -> Space:
+    index = {**COMPARED, "six": {"1.0": list[str]()}}
+    request: Request = replace(asked(*requirements), policy=Policy(compared=frozenset({"fast"})))
+    pages = {"np": (artifact("np", "1.0"), artifact("np", "0.9"), FAST)}
+    return Space(closure(index, request=request, pages=pages).universe())
+
+
+def test_the_same_version_of_two_indexes_is_two_stacks() -> None:
+    found = compared("tf", "np>=1")
+    assert found.count == 2
+    assert found.versions("np") == ("1.0", "1.0@fast")
+    indexes_used = [a.index for each in found.stacks() for a in each.artifacts if a.name == "np"]
+    assert indexes_used == ["here", "fast"]
+    assert len({each.id for each in found.stacks()}) == 2
+
+
+def test_slices_tell_compared_candidates_apart() -> None:
+    found = compared("tf", "np")
+    slices = found.slices(["np"])
+    assert [each.versions for each in slices] == [
+        (("np", "1.0"),),
+        (("np", "1.0@fast"),),
+        (("np", "0.9"),),
+    ]
+    for each in slices:
+        (label,) = dict(each.versions).values()
+        lock = found.complete(each)
+        assert lock is not None
+        assert lock == found.newest({"np": (label,)})
+
+
+def test_an_extra_stays_with_the_candidate_of_its_own_index() -> None:
+    found = compared("np[x]")
+    part = found.within({"np": ("1.0@fast",)})
+    assert [a.index for each in part.stacks() for a in each.artifacts] == ["fast", "here"]
+    assert found.count == 3
+
+
+@pytest.mark.parametrize("granularity", list(Granularity))
+def test_an_order_of_choices_keeps_both_compared_candidates(granularity: Granularity) -> None:
+    ordered = newest_first(compared("tf", "np>=1").slices(["np"]), granularity=granularity)
+    assert [each.versions for each in ordered] == [(("np", "1.0"),), (("np", "1.0@fast"),)]
+
+
+@given(indexes())
+@settings(max_examples=60, deadline=None)
+def test_every_version_is_in_the_order_of_choices_once(index: Index) -> None:
+    slices = space(index, "a", "b").slices(["a", "c", "d"])
+    ordered = newest_first(slices, granularity=Granularity.PATCH)
+    assert set(ordered) == set(slices)
+    assert len(ordered) == len(slices)
+
+
+def test_versions_of_different_packages_are_no_patches_of_each_other() -> None:
+    index: Index = {
+        "a": {"1.0": []},
+        "b": {"2.0": ["c"], "1.0": ["d"]},
+        "c": {"1.0.0": []},
+        "d": {"1.0.1": []},
+    }
+    slices = space(index, "a", "b").slices(["a", "c", "d"])
+    assert newest_first(slices) == slices
+    assert len(slices) == 2

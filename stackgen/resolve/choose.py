@@ -51,20 +51,29 @@ def _steps(
     """Yield each kept slice with the number of steps that it lies behind the newest one."""
     groups: dict[str, list[Slice]] = {}
     for each in slices:
-        if depth >= len(each.versions):
+        if depth >= len(each.varied):
             yield each, back
         else:
-            groups.setdefault(each.versions[depth][1], []).append(each)
+            groups.setdefault(_label(each, depth), []).append(each)
     for step, version in enumerate(groups if patches else _newest_patches(groups)):
         yield from _steps(groups[version], depth + 1, back + step, patches)
 
 
-def _newest_patches(versions: Iterable[str]) -> tuple[str, ...]:
-    """Return the first version of each minor release, in the order given."""
-    kept: dict[tuple[int, tuple[int, ...]], str] = {}
-    for text in versions:
-        version = parsed_version(text)
-        kept.setdefault((version.epoch, version.release[:2]), text)
+def _label(choice: Slice, depth: int) -> str:
+    """Return the version of a varied package by its place; "" where it is absent."""
+    if choice.absent:
+        return dict(choice.versions).get(choice.varied[depth], "")
+    return choice.versions[depth][1]
+
+
+def _newest_patches(labels: Iterable[str]) -> tuple[str, ...]:
+    """Return the first version of each minor release of each index, in the order given."""
+    kept: dict[tuple[object, ...], str] = {}
+    for label in labels:
+        text, _, index = label.partition("@")
+        version = parsed_version(text) if text else None
+        minor = (version.epoch, version.release[:2], index) if version else ()
+        kept.setdefault(minor, label)
     return tuple(kept.values())
 
 
