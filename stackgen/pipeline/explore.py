@@ -3,7 +3,7 @@
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from itertools import islice
 
@@ -28,7 +28,7 @@ from stackgen.pipeline.options import ExploreOptions
 from stackgen.pipeline.places import Places
 from stackgen.pipeline.progress import Progress
 from stackgen.pipeline.selection import Selection, select
-from stackgen.pipeline.wishes import index_config
+from stackgen.pipeline.wishes import beside_compared, index_config
 from stackgen.pipeline.workshop import Workshop, open_workshop
 from stackgen.values import (
     Campaign,
@@ -75,6 +75,7 @@ def explore(
     """
     start = time.monotonic()
     config = index_config(options.index, environ)
+    options = replace(options, asked=beside_compared(options.asked, config))
     with (
         open_workshop(
             options.executor, options.base, places, progress, make=not options.dry_run

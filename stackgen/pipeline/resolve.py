@@ -21,7 +21,7 @@ from stackgen.pipeline.options import ExecutorChoice
 from stackgen.pipeline.places import Places
 from stackgen.pipeline.progress import Progress
 from stackgen.pipeline.selection import FRAMEWORKS, read_lock_file
-from stackgen.pipeline.wishes import Wishes, index_config, understood
+from stackgen.pipeline.wishes import Wishes, beside_compared, index_config, understood
 from stackgen.resolve import (
     Completion,
     Granularity,
@@ -103,8 +103,7 @@ def resolve(
     target = find_target(options, places, progress)
     wanted = understood(options.wishes, environ)
     config = index_config(wanted.index, environ)
-    compared = frozenset(each.name for each in config.compared)
-    request = replace(wanted.request, policy=replace(wanted.request.policy, compared=compared))
+    request = beside_compared(wanted.request, config)
     with PackageIndex(config, places.cache) as index:
         work = _Work(index=index, request=request, target=target, progress=progress)
         if options.contains is not None:

@@ -95,7 +95,8 @@ class Selection:
     def _candidate(
         self, lock: Lock, completion: str, settings: Settings, choice: Slice | None
     ) -> Candidate:
-        versions = lock.versions
+        # A choice also tells apart what two indexes have of the same version.
+        versions = dict(choice.versions) if choice else lock.versions
         parts = [f"{name} {versions[name]}" for name in self.varied if name in versions]
         parts += [f"{name}={value}" for name, value in settings]
         label = ", ".join(parts) or "the only stack"

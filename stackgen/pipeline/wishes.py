@@ -101,6 +101,12 @@ def index_config(given: IndexOptions, environ: Mapping[str, str]) -> IndexConfig
     )
 
 
+def beside_compared(request: Request, config: IndexConfig) -> Request:
+    """Return a request that takes the files of compared indexes beside those of the others."""
+    compared = frozenset(each.name for each in config.compared)
+    return replace(request, policy=replace(request.policy, compared=compared))
+
+
 def _policy(wishes: Wishes, files: Sequence[Asked]) -> Policy:
     return Policy(
         prereleases=wishes.prereleases or any(f.index_options.prereleases for f in files),
