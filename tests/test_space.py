@@ -12,8 +12,9 @@ from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 from scipy.stats import chisquare
 
-from stackgen.resolve import Granularity, Policy, Request, Space, asked, newest_first
-from tests.spaces import Index, artifact, closure, space
+from stackgen.resolve import Closure, Granularity, Policy, Space, asked, newest_first
+from stackgen.values import Metadata
+from tests.spaces import TARGET, Index, artifact, closure, space
 
 NAMES = ("a", "b", "c", "d")
 VERSIONS = ("1.0", "1.1", "2.0")
@@ -304,12 +305,13 @@ def test_what_no_stack_may_contain_cannot_be_present() -> None:
 # Indexes that are compared: the same version of both is two candidates, told apart by labels.
 
 FAST = replace(artifact("np", "1.0", "cp311-cp311-manylinux_2_17_x86_64"), index="fast")
+COMPARING = Policy(compared=frozenset({"fast"}))
 COMPARED: Index = {"tf": {"1.0": ["np[x]"]}, "np": {"1.0": ["six; extra == 'x'"]}, "six": {}}
 
 
 def compared(*requirements: str) -> Space:
     index = {**COMPARED, "six": {"1.0": list[str]()}}
-    request: Request = replace(asked(*requirements), policy=Policy(compared=frozenset({"fast"})))
+    request = replace(asked(*requirements), policy=COMPARING)
     pages = {"np": (artifact("np", "1.0"), artifact("np", "0.9"), FAST)}
     return Space(closure(index, request=request, pages=pages).universe())
 
@@ -343,6 +345,21 @@ def test_an_extra_stays_with_the_candidate_of_its_own_index() -> None:
     part = found.within({"np": ("1.0@fast",)})
     assert [a.index for each in part.stacks() for a in each.artifacts] == ["fast", "here"]
     assert found.count == 3
+
+
+def test_an_extra_of_one_index_is_never_joined_to_a_release_of_the_other() -> None:
+    found = Closure(replace(asked("six", "np[x]"), policy=COMPARING), TARGET)
+    pages = {"np": (artifact("np", "1.0"), FAST), "six": (artifact("six", "1.0"),)}
+    while (need := found.need()).pages or need.metadata:
+        found.give_pages({name: pages[name] for name in need.pages})
+        lines = {"here": ("six>=9", "six; extra == 'x'"), "fast": ("six; extra == 'x'",)}
+        found.give_metadata(
+            {
+                each: Metadata(requires_dist=lines[each.index] if each.name == "np" else ())
+                for each in need.metadata
+            }
+        )
+    assert Space(found.universe()).count == 1
 
 
 @pytest.mark.parametrize("granularity", list(Granularity))

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from stackgen.resolve.closure import Universe
-from stackgen.resolve.dependencies import Dependency, plain_url
+from stackgen.resolve.dependencies import Dependency, base_name, plain_url
 from stackgen.resolve.matching import Versions
 from stackgen.resolve.ordering import decision_order
 
@@ -111,6 +111,12 @@ class _Compiler:
         self._universe = universe
         self._masks: dict[Dependency, int] = {}
         self._versions: dict[str, Versions] = {}
+        self._of_extras = {
+            (base_name(package), release.label)
+            for package, releases in universe.releases.items()
+            if package != base_name(package)
+            for release in releases
+        }
 
     def compile(self, roots: Sequence[Dependency], ordered_for: Sequence[Dependency]) -> Masks:
         edges = {
@@ -154,7 +160,8 @@ class _Compiler:
         releases = self._universe.releases.get(package, ())
         if specifier.startswith("==="):  # mostly an extra, which needs this very release
             named = sum(1 << bit for bit, r in enumerate(releases) if r.label == specifier[3:])
-            if named:
+            # Where an extra's own release is gone, one of the same version elsewhere won't do.
+            if named or (package, specifier[3:]) in self._of_extras:
                 return named
         if specifier.startswith("@"):
             urls = [plain_url(release.artifact.url) for release in releases]
