@@ -15,8 +15,8 @@ from packaging.utils import canonicalize_name
 
 from stackgen.errors import ResolutionError
 from stackgen.resolve.closure import Universe
-from stackgen.resolve.dependencies import admits, base_name
-from stackgen.resolve.masks import Masks, compile_masks
+from stackgen.resolve.dependencies import Dependency, admits, base_name
+from stackgen.resolve.masks import Masks, admitted_releases, compile_masks
 from stackgen.resolve.request import Request
 from stackgen.resolve.search import newest_stack
 from stackgen.values import Exclusion, Target
@@ -154,8 +154,11 @@ def chain(core: Core, universe: Universe, request: Request) -> tuple[str, ...]:
         dict.fromkeys([*core.roots, *(package for edge in core.edges for package in edge)])
     )
     lines = [f"you require {each}" for each in universe.roots if each.package in core.roots]
+    open_versions = _OpenVersions(core, universe)
     for package, needed in _ordered(core):
-        lines += _edge_lines(package, needed, universe)
+        said = tuple(open_versions.requiring(package, needed))
+        lines += _edge_lines(package, needed, said)
+        lines += _none_here(needed, open_versions.refused(package, needed), universe)
     for name in dict.fromkeys(base_name(package) for package in named):
         limits = [each for each in request.constraints if canonicalize_name(each.name) == name]
         lines += [f"you limit {name} to {each.specifier}" for each in limits]
@@ -182,19 +185,76 @@ def _ordered(core: Core) -> Iterator[tuple[str, str]]:
 _SHOWN = 3
 
 
-def _edge_lines(package: str, needed: str, universe: Universe) -> Iterator[str]:
+class _OpenVersions:
+    """The versions of each package that the facts told so far leave open."""
+
+    def __init__(self, core: Core, universe: Universe) -> None:
+        self._universe = universe
+        self._masks: dict[str, int] = {}
+        for each in universe.roots:
+            if each.package in core.roots:
+                self._narrow(each.package, self._admitted(each))
+
+    def requiring(self, package: str, needed: str) -> Iterator[tuple[str, str]]:
+        """Yield (version, what it requires) of the open versions; and follow what they require."""
+        mask = self._masks.get(package) or -1
+        admitted = 0
+        releases, needs = self._universe.releases[package], self._universe.needs[package]
+        for bit, (release, own) in enumerate(zip(releases, needs, strict=True)):
+            found = [each for each in own if each.package == needed]
+            if mask >> bit & 1 and found:
+                common = -1
+                for each in found:
+                    common &= self._admitted(each)
+                admitted |= common
+                yield release.label, " and ".join(str(each) for each in found)
+        self._narrow(needed, admitted)
+
+    def refused(self, package: str, needed: str) -> tuple[Dependency, ...]:
+        """Return what the open versions require of a package, where no version of it will do."""
+        mask = self._masks.get(package) or -1
+        own = [
+            each
+            for bit, needs in enumerate(self._universe.needs[package])
+            if mask >> bit & 1
+            for each in needs
+            if each.package == needed
+        ]
+        return () if any(map(self._admitted, own)) else tuple(dict.fromkeys(own))
+
+    def _narrow(self, package: str, mask: int) -> None:
+        self._masks[package] = self._masks.get(package, -1) & mask
+
+    def _admitted(self, dependency: Dependency) -> int:
+        return admitted_releases(
+            dependency.specifier, self._universe.releases.get(dependency.package, ())
+        )
+
+
+def _none_here(name: str, refused: Sequence[Dependency], universe: Universe) -> Iterator[str]:
+    """Yield why a package has no version that is required of it, where it has others."""
+    if not refused or not universe.releases.get(name):
+        return
+    wanted = [each.specifier for each in refused if not each.specifier.startswith("@")]
+    excluded = [
+        each
+        for each in universe.excluded.get(base_name(name), ())
+        if any(admits(specifier, each.version) for specifier in wanted)
+    ]
+    if excluded:
+        yield f"no such version of {name} can be taken: {reasons(excluded)}"
+
+
+def _edge_lines(package: str, needed: str, said: Iterable[tuple[str, str]]) -> Iterator[str]:
     """Yield what versions of a package require of another, joined where they say the same."""
-    said: dict[str, list[str]] = {}
-    pairs = zip(universe.releases[package], universe.needs[package], strict=True)
-    for release, needs in pairs:
-        found = [str(each) for each in needs if each.package == needed]
-        said.setdefault(" and ".join(found), []).append(release.label)
-    said.pop("", None)
+    joined: dict[str, list[str]] = {}
+    for version, text in said:
+        joined.setdefault(text, []).append(version)
     if package.endswith("]") and needed == base_name(package):
         return  # that an extra needs its own package goes without saying
-    for number, (text, versions) in enumerate(said.items()):
+    for number, (text, versions) in enumerate(joined.items()):
         if number == _SHOWN:
-            yield f"{package}: {len(said) - _SHOWN} further requirements of {needed}"
+            yield f"{package}: {len(joined) - _SHOWN} further requirements of {needed}"
             return
         verb = "requires" if len(versions) == 1 else "require"
         yield f"{package} {_range(versions)} {verb} {text}"

@@ -12,6 +12,7 @@ from stackgen.resolve.closure import Universe
 from stackgen.resolve.dependencies import Dependency, base_name, plain_url
 from stackgen.resolve.matching import Versions
 from stackgen.resolve.ordering import decision_order
+from stackgen.values import Release
 
 Needs = tuple[tuple[int, int], ...]
 """Pairs of (package, mask of its versions that will do), packages as ranks, sorted."""
@@ -158,17 +159,29 @@ class _Compiler:
 
     def _admitted(self, package: str, specifier: str) -> int:
         releases = self._universe.releases.get(package, ())
-        if specifier.startswith("==="):  # mostly an extra, which needs this very release
-            named = sum(1 << bit for bit, r in enumerate(releases) if r.label == specifier[3:])
-            # Where an extra's own release is gone, one of the same version elsewhere won't do.
-            if named or (package, specifier[3:]) in self._of_extras:
-                return named
-        if specifier.startswith("@"):
-            urls = [plain_url(release.artifact.url) for release in releases]
-            return sum(1 << bit for bit, url in enumerate(urls) if url == specifier[2:])
         if package not in self._versions:
             self._versions[package] = Versions([release.version for release in releases])
-        return self._versions[package].mask(specifier)
+        return admitted_releases(specifier, releases, self._versions[package])
+
+
+def admitted_releases(
+    specifier: str, releases: Sequence[Release], versions: Versions | None = None
+) -> int:
+    """Return which releases a dependency admits: by version, by address, or this very release.
+
+    Args:
+        specifier: of the dependency.
+        releases: of one package, newest first.
+        versions: the same, where many specifiers are asked of them.
+    """
+    if specifier.startswith("==="):  # mostly an extra, which needs this very release
+        named = sum(1 << bit for bit, r in enumerate(releases) if r.label == specifier[3:])
+        if named:
+            return named
+    if specifier.startswith("@"):
+        urls = [plain_url(release.artifact.url) for release in releases]
+        return sum(1 << bit for bit, url in enumerate(urls) if url == specifier[2:])
+    return (versions or Versions([release.version for release in releases])).mask(specifier)
 
 
 def _narrowed(needs: Needs, allowed: Mapping[int, int]) -> Needs:
