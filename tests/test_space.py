@@ -268,7 +268,7 @@ def _rewritten(index: Index, override: str) -> Index:
 
     def said(line: str) -> str:
         marker = line.partition(";")[2]
-        return f"{override};{marker}" if marker else override
+        return f"{override};{marker}" if "extra" in marker else override
 
     return {
         name: {

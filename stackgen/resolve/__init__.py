@@ -3,14 +3,10 @@
 from stackgen.resolve.candidates import Policy, moment
 from stackgen.resolve.choose import Completion, Granularity, newest_first
 from stackgen.resolve.closure import Closure, Need, Universe
+from stackgen.resolve.conflicts import conflict_core
 from stackgen.resolve.dependencies import base_name, parse_requirement, parsed_version
-from stackgen.resolve.explain import (
-    Relaxation,
-    conflict,
-    conflict_core,
-    nothing_fits,
-    relaxations,
-)
+from stackgen.resolve.explain import conflict, nothing_fits
+from stackgen.resolve.relaxing import Relaxation, relaxations
 from stackgen.resolve.request import Combination, Request, asked
 from stackgen.resolve.roles import merged
 from stackgen.resolve.sampling import pairwise_cover, stratified

@@ -31,7 +31,7 @@ class Candidate:
     label: what tells candidates of one package apart: the version, or ``version@index`` for a
         file of an index that is compared with the official one.
     found: the artifact that the target would take, or why it takes none.
-    barred: why only an exact pin lets it in; "" where nothing speaks against it.
+    barred: why only an exact pin of the user lets it in; "" where nothing speaks against it.
     """
 
     version: str
@@ -45,8 +45,8 @@ class Policy:
     """What decides whether unusual versions are candidates.
 
     prereleases: admit every prerelease (``--pre``). Without it a package's prereleases are
-        candidates only where one of the user's requirements names a prerelease of it, or an exact
-        pin anywhere names that very version, or the package has nothing else.
+        candidates only where one of the user's requirements names a prerelease of it, or the
+        package has nothing else.
     newest_upload: ISO 8601; artifacts uploaded later are no candidates (``--exclude-newer``). A
         date without a time means its last moment, one without a zone is in UTC.
     hashes: by package, the only SHA-256 digests that a user's lock admits.

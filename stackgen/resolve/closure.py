@@ -240,20 +240,11 @@ class Closure:
         page = self._page(base_name(package), partial(self._admit, dependency, anchors))
         if page is None or self._anchor is None:
             return
-        if pinned := page.pin(specifier):
-            self._let_in(page, pinned)
         for bounds in self._anchor.bounds(page.name):
             if common := bounds.anchors & anchors:
                 versions = page.mask(specifier) & bounds.versions & ~asked[common]
                 asked[common] |= versions
                 self._offer(page, package, versions, common)
-
-    def _let_in(self, page: Offers, pinned: int) -> None:
-        """Offer prereleases that are candidates from now on to all that asked for them."""
-        for package, asked in self._asked.items():
-            if base_name(package) == page.name:
-                for anchors, versions in tuple(asked.items()):
-                    self._offer(page, package, versions & pinned, anchors)
 
     def _offer(self, page: Offers, package: str, versions: int, anchors: int) -> None:
         offered = self._offered[package]

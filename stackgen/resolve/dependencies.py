@@ -20,6 +20,7 @@ from stackgen.values import Target
 
 # Most lines are for an extra that nobody asks for. To see that takes no parser: such a line ends in
 # a condition on the extra, and in no "or" that could hold without it.
+_EXTRA = re.compile(r"\bextra\s*==\s*(['\"])([^'\"]+)\1")
 _ONLY_EXTRA = re.compile(r";(?:(?!\bor\b).)*\bextra\s*==\s*(['\"])[^'\"]+\1[\s)]*$")
 
 
@@ -120,9 +121,17 @@ class Reader:
         requirement = _read(line)
         if requirement is None:
             return ()
-        plain = self._applies(requirement.marker, "")
-        holds = plain if not extra else not plain and self._applies(requirement.marker, extra)
+        if canonicalize_name(requirement.name) in self._overrides:
+            holds = self._is_of_extra(requirement.marker, extra)
+        else:
+            plain = self._applies(requirement.marker, "")
+            holds = plain if not extra else not plain and self._applies(requirement.marker, extra)
         return self.adjusted(requirement) if holds else ()
+
+    def _is_of_extra(self, marker: Marker | None, extra: str) -> bool:
+        """Return whether a line is about an extra; an override replaces the rest of its marker."""
+        named = {canonicalize_name(name) for _, name in _EXTRA.findall(str(marker or ""))}
+        return extra in named if named else not extra
 
     def adjusted(self, requirement: Requirement) -> tuple[Dependency, ...]:
         """Return a requirement as dependencies, after overrides and exclusions."""

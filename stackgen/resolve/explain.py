@@ -1,116 +1,18 @@
-"""Why nothing resolves: a smallest conflict, as a chain that a person can follow.
-
-What conflicts are facts: that the user requires a package, and that a package requires another.
-A smallest set of facts that already conflicts is found by leaving facts out of the compiled masks.
-"""
+"""Why nothing resolves, as a chain that a person can follow."""
 
 from collections import Counter
-from collections.abc import Callable, Container, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
-from typing import TypeVar
+from collections.abc import Iterable, Iterator, Sequence
 
 from packaging.requirements import Requirement
-from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 
 from stackgen.errors import ResolutionError
 from stackgen.resolve.closure import Universe
+from stackgen.resolve.conflicts import Core
 from stackgen.resolve.dependencies import Dependency, admits, base_name
-from stackgen.resolve.masks import Masks, admitted_releases, compile_masks
+from stackgen.resolve.masks import admitted_releases
 from stackgen.resolve.request import Request
-from stackgen.resolve.search import newest_stack
 from stackgen.values import Exclusion, Target
-
-_T = TypeVar("_T")
-_Fact = tuple[int, int]
-"""A package and one that it requires, as ranks; _USER stands for the user."""
-_USER = -1
-
-
-@dataclass(frozen=True, slots=True)
-class Core:
-    """A smallest conflict: without any one of its facts there would be a stack.
-
-    roots: packages that the user requires.
-    edges: (package, package that it requires).
-    """
-
-    roots: tuple[str, ...]
-    edges: tuple[tuple[str, str], ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Relaxation:
-    """One thing less asked for.
-
-    words: what to do, as in "leave out '<1.20' of numpy".
-    """
-
-    words: str
-    request: Request
-
-
-def conflict_core(universe: Universe) -> Core:
-    """Return a smallest conflict of an empty space.
-
-    Args:
-        universe: the closure, not pruned: what was left out of it can be no part of the answer.
-
-    Raises:
-        ResolutionError: whether a part conflicts could not be found out.
-    """
-    masks = compile_masks(universe)
-    names = masks.packages
-    roots: list[_Fact] = [(_USER, rank) for rank, _ in masks.roots]
-    edges = {
-        (rank, needed)
-        for rank, groups in enumerate(masks.groups)
-        for needs, _ in groups
-        for needed, _ in needs
-    }
-
-    def conflicting(facts: Sequence[_Fact]) -> bool:
-        return newest_stack(_only(masks, set(facts))) is None
-
-    kept = smallest([*roots, *sorted(edges)], conflicting)
-    return Core(
-        roots=tuple(names[needed] for by, needed in kept if by == _USER),
-        edges=tuple((names[by], names[needed]) for by, needed in kept if by != _USER),
-    )
-
-
-def _only(masks: Masks, facts: Container[_Fact]) -> Masks:
-    """Return the masks in which only some facts hold."""
-    groups = tuple(
-        tuple(
-            (tuple(pair for pair in needs if (rank, pair[0]) in facts), versions)
-            for needs, versions in each
-        )
-        for rank, each in enumerate(masks.groups)
-    )
-    roots = tuple(root for root in masks.roots if (_USER, root[0]) in facts)
-    return replace(masks, roots=roots, groups=groups)
-
-
-def smallest(facts: Sequence[_T], conflicting: Callable[[Sequence[_T]], bool]) -> tuple[_T, ...]:
-    """Return a smallest conflicting part of facts that conflict; early facts are kept rather.
-
-    It takes about k log(n/k) tries for a conflict of k among n facts.
-    Source: U. Junker, QuickXplain, AAAI 2004.
-    """
-
-    def explain(known: list[_T], fresh: bool, open_facts: Sequence[_T]) -> list[_T]:
-        if fresh and conflicting(known):
-            return []
-        if len(open_facts) <= 1:
-            return list(open_facts)
-        middle = len(open_facts) // 2
-        first, second = open_facts[:middle], open_facts[middle:]
-        later = explain([*known, *first], bool(first), second)
-        earlier = explain([*known, *later], bool(later), first)
-        return [*earlier, *later]
-
-    return tuple(explain([], False, facts))
 
 
 def nothing_fits(universe: Universe, request: Request, target: Target) -> ResolutionError | None:
@@ -272,51 +174,6 @@ def conflict(core: Core, universe: Universe, request: Request) -> ResolutionErro
     what = "no stack satisfies " + " with ".join(str(each) for each in roots)
     why = ";\n       ".join(chain(core, universe, request))
     return ResolutionError(what, why=why, fix="relax one of these requirements")
-
-
-def relaxations(core: Core, request: Request) -> tuple[Relaxation, ...]:
-    """Return what could be asked for less, so that a conflict might be gone; each is one step."""
-    named = {base_name(name) for name in core.roots} | {base_name(b) for _, b in core.edges}
-    found: list[Relaxation] = []
-    for field in ("requirements", "constraints"):
-        given: tuple[Requirement, ...] = getattr(request, field)
-        for place, each in enumerate(given):
-            if canonicalize_name(each.name) in named:
-                for words, looser in _looser(each, is_constraint=field == "constraints"):
-                    others = (*given[:place], *looser, *given[place + 1 :])
-                    changed = replace(request, **{field: others})  # type: ignore[arg-type]
-                    found.append(Relaxation(words=words, request=changed))
-    return (*found, *_bent(named, request))
-
-
-def _looser(
-    each: Requirement, *, is_constraint: bool
-) -> Iterator[tuple[str, Sequence[Requirement]]]:
-    """Yield a requirement without one of its clauses, and what to call that."""
-    clauses = sorted(each.specifier, key=str)
-    if is_constraint and len(clauses) == 1:
-        yield f"leave out the constraint {str(each)!r}", ()
-        return
-    for clause in clauses:
-        looser = Requirement(str(each))
-        looser.specifier = SpecifierSet(",".join(str(c) for c in clauses if c != clause))
-        yield f"leave out {str(clause)!r} of {each.name}", (looser,)
-
-
-def _bent(named: set[str], request: Request) -> Iterator[Relaxation]:
-    """Yield a request without one of the ways in which the user bent it."""
-    for each in request.overrides:
-        if canonicalize_name(each.name) in named:
-            others = tuple(other for other in request.overrides if other is not each)
-            words = f"leave out the override {str(each)!r}"
-            yield Relaxation(words=words, request=replace(request, overrides=others))
-    policy = request.policy
-    if policy.newest_upload is not None:
-        looser = replace(request, policy=replace(policy, newest_upload=None))
-        yield Relaxation(words="leave out --exclude-newer", request=looser)
-    if not policy.prereleases:
-        looser = replace(request, policy=replace(policy, prereleases=True))
-        yield Relaxation(words="give --pre", request=looser)
 
 
 def _limits(name: str, request: Request) -> Sequence[Requirement]:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from stackgen.resolve.closure import Universe
-from stackgen.resolve.dependencies import Dependency, base_name, plain_url
+from stackgen.resolve.dependencies import Dependency, plain_url
 from stackgen.resolve.matching import Versions
 from stackgen.resolve.ordering import decision_order
 from stackgen.values import Release
@@ -112,12 +112,6 @@ class _Compiler:
         self._universe = universe
         self._masks: dict[Dependency, int] = {}
         self._versions: dict[str, Versions] = {}
-        self._of_extras = {
-            (base_name(package), release.label)
-            for package, releases in universe.releases.items()
-            if package != base_name(package)
-            for release in releases
-        }
 
     def compile(self, roots: Sequence[Dependency], ordered_for: Sequence[Dependency]) -> Masks:
         edges = {
@@ -174,14 +168,16 @@ def admitted_releases(
         releases: of one package, newest first.
         versions: the same, where many specifiers are asked of them.
     """
-    if specifier.startswith("==="):  # mostly an extra, which needs this very release
-        named = sum(1 << bit for bit, r in enumerate(releases) if r.label == specifier[3:])
-        if named:
-            return named
     if specifier.startswith("@"):
         urls = [plain_url(release.artifact.url) for release in releases]
         return sum(1 << bit for bit, url in enumerate(urls) if url == specifier[2:])
-    return (versions or Versions([release.version for release in releases])).mask(specifier)
+    admitted = (versions or Versions([release.version for release in releases])).mask(specifier)
+    if not specifier.startswith("==="):
+        return admitted
+    # Mostly an extra, which needs this very release: never one of the same version elsewhere.
+    labels = [(release.label, release.version) for release in releases]
+    named = sum(1 << bit for bit, (label, _) in enumerate(labels) if label == specifier[3:])
+    return named or admitted & sum(1 << bit for bit, (la, ve) in enumerate(labels) if la == ve)
 
 
 def _narrowed(needs: Needs, allowed: Mapping[int, int]) -> Needs:

@@ -29,27 +29,29 @@ class Offers:
             name: of the package.
             candidates: its versions, newest first.
             limits: specifiers that every version must satisfy.
-            pins: specifiers of the user; one that names a single version lets it in.
+            pins: specifiers of the user; one that names a single version lets it in, though it
+                was yanked or is a prerelease.
         """
         self.name = name
         self._candidates = candidates
         self._versions = Versions([each.version for each in candidates])
         self._bits = {each.label: 1 << bit for bit, each in enumerate(candidates)}
-        self._barred = sum(1 << bit for bit, each in enumerate(candidates) if each.barred)
-        self._pinned = 0
+        self._shut = sum(
+            1 << bit
+            for bit, each in enumerate(candidates)
+            if each.barred and not any(pins_exactly(pin, each.version) for pin in pins)
+        )
         self.fits = self._takeable = sum(
             1 << bit for bit, each in enumerate(candidates) if isinstance(each.found, Artifact)
         )
         self._masks = {"": self._takeable}
         for specifier in limits:
             self.fits &= self.mask(specifier)
-        for specifier in pins:
-            self.pin(specifier)
 
     @property
     def open(self) -> int:
-        """Return the candidates: what fits, without what only a pin lets in and nobody pinned."""
-        return self.fits & (~self._barred | self._pinned)
+        """Return the candidates: what fits, without what only a pin of the user would let in."""
+        return self.fits & ~self._shut
 
     def artifact(self, bit: int) -> Artifact:
         """Return the artifact of a version that fits."""
@@ -68,23 +70,10 @@ class Offers:
             self._masks[specifier] = self._matching(specifier) if exact is None else exact
         return self._masks[specifier]
 
-    def pin(self, specifier: str) -> int:
-        """Let in barred versions that a specifier pins exactly; return those that are new."""
-        if not self._barred or "==" not in specifier:
-            return 0
-        pinned = sum(
-            1 << bit
-            for bit in bits(self._barred & ~self._pinned & self.mask(specifier))
-            if pins_exactly(specifier, self._candidates[bit].version)
-        )
-        self._pinned |= pinned
-        return pinned
-
     def excluded(self) -> Iterator[Exclusion]:
         """Yield each version that is no candidate on this target, newest first, with the reason."""
-        shut = self._barred & ~self._pinned
         for bit, each in enumerate(self._candidates):
-            reason = each.barred if shut >> bit & 1 else each.found
+            reason = each.barred if self._shut >> bit & 1 else each.found
             if isinstance(reason, str):
                 yield Exclusion(name=self.name, version=each.version, reason=reason)
 

@@ -22,9 +22,10 @@ def stratified(
 ) -> Iterator[tuple[Slice, Lock]]:
     """Yield n stacks that spread over the versions of the varied packages.
 
-    The first varied package takes each of its feasible versions equally often, the next one each
-    that this leaves open, and so on; plain uniform sampling would hardly ever leave the few
-    versions that most stacks have. No choice comes twice before each has come once.
+    The first varied package takes each of its feasible versions equally often while it has choices
+    left, the next one each that this leaves open, and so on; plain uniform sampling would hardly
+    ever leave the few versions that most stacks have. No choice comes twice before each has come
+    once, so a long sample holds them all.
 
     Args:
         space: where the choices are from.

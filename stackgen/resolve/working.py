@@ -90,7 +90,7 @@ def contemporary_versions(space: Space, lock: Lock, choice: Slice) -> Held:
         return {}
     moment = datetime.fromisoformat(uploaded.replace("Z", "+00:00")) + CONTEMPORARY
     releases = {
-        name: [(each.version, each.artifact.uploaded) for each in found]
+        name: [(each.label, each.artifact.uploaded) for each in found]
         for name, found in space.universe.releases.items()
         if "[" not in name
     }

@@ -1,0 +1,93 @@
+"""A smallest conflict of an empty space.
+
+What conflicts are facts: that the user requires a package, and that a package requires another.
+A smallest set of facts that already conflicts is found by leaving facts out of the compiled masks.
+"""
+
+from collections.abc import Callable, Container, Sequence
+from dataclasses import dataclass, replace
+from typing import TypeVar
+
+from stackgen.resolve.closure import Universe
+from stackgen.resolve.masks import Masks, compile_masks
+from stackgen.resolve.search import newest_stack
+
+_T = TypeVar("_T")
+_Fact = tuple[int, int]
+"""A package and one that it requires, as ranks; _USER stands for the user."""
+_USER = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Core:
+    """A smallest conflict: without any one of its facts there would be a stack.
+
+    roots: packages that the user requires.
+    edges: (package, package that it requires).
+    """
+
+    roots: tuple[str, ...]
+    edges: tuple[tuple[str, str], ...]
+
+
+def conflict_core(universe: Universe) -> Core:
+    """Return a smallest conflict of an empty space.
+
+    Args:
+        universe: the closure, not pruned: what was left out of it can be no part of the answer.
+
+    Raises:
+        ResolutionError: whether a part conflicts could not be found out.
+    """
+    masks = compile_masks(universe)
+    names = masks.packages
+    roots: list[_Fact] = [(_USER, rank) for rank, _ in masks.roots]
+    edges = {
+        (rank, needed)
+        for rank, groups in enumerate(masks.groups)
+        for needs, _ in groups
+        for needed, _ in needs
+    }
+
+    def conflicting(facts: Sequence[_Fact]) -> bool:
+        return newest_stack(_only(masks, set(facts))) is None
+
+    kept = smallest([*roots, *sorted(edges)], conflicting)
+    return Core(
+        roots=tuple(names[needed] for by, needed in kept if by == _USER),
+        edges=tuple((names[by], names[needed]) for by, needed in kept if by != _USER),
+    )
+
+
+def _only(masks: Masks, facts: Container[_Fact]) -> Masks:
+    """Return the masks in which only some facts hold."""
+    groups = tuple(
+        tuple(
+            (tuple(pair for pair in needs if (rank, pair[0]) in facts), versions)
+            for needs, versions in each
+        )
+        for rank, each in enumerate(masks.groups)
+    )
+    roots = tuple(root for root in masks.roots if (_USER, root[0]) in facts)
+    return replace(masks, roots=roots, groups=groups)
+
+
+def smallest(facts: Sequence[_T], conflicting: Callable[[Sequence[_T]], bool]) -> tuple[_T, ...]:
+    """Return a smallest conflicting part of facts that conflict; early facts are kept rather.
+
+    It takes about k log(n/k) tries for a conflict of k among n facts.
+    Source: U. Junker, QuickXplain, AAAI 2004.
+    """
+
+    def explain(known: list[_T], fresh: bool, open_facts: Sequence[_T]) -> list[_T]:
+        if fresh and conflicting(known):
+            return []
+        if len(open_facts) <= 1:
+            return list(open_facts)
+        middle = len(open_facts) // 2
+        first, second = open_facts[:middle], open_facts[middle:]
+        later = explain([*known, *first], bool(first), second)
+        earlier = explain([*known, *later], bool(later), first)
+        return [*earlier, *later]
+
+    return tuple(explain([], False, facts))
