@@ -12,15 +12,15 @@ import tempfile
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, BinaryIO
 
+from stackgen.artifacts.in_use import InUse
 from stackgen.artifacts.layer_tar import copy_whole, merge, write_entries, write_tree
 from stackgen.artifacts.unpack import unpack, unpacked_size
 from stackgen.errors import StorageError
 from stackgen.layers import LAYOUT, STACK_PYTHON, Compiler, Layer
-from stackgen.values import Artifact, Base, content_id
+from stackgen.values import Artifact, Base, ItemKind, StoreItem, content_id
 
 _PREFIX = str(Path(STACK_PYTHON).parent.parent)
 _WORKERS = 2  # unpacking is half inflating, half waiting for the disk
@@ -28,14 +28,17 @@ _WORKERS = 2  # unpacking is half inflating, half waiting for the disk
 _ROOM = 2.5
 
 
-@dataclass(frozen=True, slots=True)
 class LayerStore:
     """Layers by content, in a folder.
+
+    What was handed out is in use, so that nobody prunes it, until this object or its process ends.
 
     root: is created where it does not exist.
     """
 
-    root: Path
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self._in_use = InUse(root)
 
     def skeleton(self, base: Base) -> Layer:
         """Return the layer that makes ``/opt/stack`` a virtualenv of the base's interpreter."""
@@ -84,18 +87,31 @@ class LayerStore:
         """Return a layer that ``keep`` stored."""
         return self._find(_foreign_key(diff_id))
 
-    def prune(self, *, keep_bytes: int) -> int:
-        """Drop the least recently used layers above ``keep_bytes``; return the bytes set free."""
-        freed = kept = 0
-        with self._writing(0):
-            tars = [(path.stat(), path) for path in self.root.glob("??/*.tar")]
-            for status, path in sorted(tars, key=lambda pair: -pair[0].st_mtime):
-                kept += status.st_size
-                if kept > keep_bytes:
-                    path.with_suffix(".json").unlink(missing_ok=True)
-                    path.unlink(missing_ok=True)
-                    freed += status.st_size
-        return freed
+    def items(self) -> Iterator[StoreItem]:
+        """Yield all layers, in no order."""
+        for path in self.root.glob("??/*.tar"):
+            with contextlib.suppress(FileNotFoundError):  # somebody prunes, too
+                status = path.stat()
+                yield StoreItem(
+                    kind=ItemKind.LAYER,
+                    name=_card(path).get("of") or path.stem[:12],
+                    path=str(path),
+                    size=status.st_size,
+                    used_at=status.st_mtime,
+                )
+
+    def drop(self, item: StoreItem, *, dry_run: bool = False) -> bool:
+        """Remove a layer that nobody else uses; return whether it is (or would be) gone.
+
+        Raises:
+            StorageError: the folder cannot be written.
+        """
+        path = Path(item.path)
+        with self._explained(0), self._in_use.claimed(path.stem) as claimed:
+            if claimed and not dry_run:
+                path.with_suffix(".json").unlink(missing_ok=True)
+                path.unlink(missing_ok=True)
+            return claimed
 
     def _make(
         self, base: Base, wheels: Sequence[tuple[Artifact, Path]], compiler: Compiler
@@ -112,7 +128,11 @@ class LayerStore:
 
             def store(pair: tuple[Artifact, Path]) -> None:
                 tree = staging / pair[0].sha256
-                self._write(_key(base, pair[0]), lambda file, path: write_tree(tree, file, path))
+                self._write(
+                    _key(base, pair[0]),
+                    lambda file, path: write_tree(tree, file, path),
+                    of=pair[0].filename,
+                )
                 shutil.rmtree(tree)
 
             with warnings.catch_warnings(), ThreadPoolExecutor(_WORKERS) as pool:
@@ -134,15 +154,11 @@ class LayerStore:
         return self.root / key[:2] / f"{key}.tar"
 
     def _find(self, key: str) -> Layer | None:
-        path = self._path(key)
-        try:
-            card = json.loads(path.with_suffix(".json").read_text(encoding="utf-8"))
-            layer = Layer(path=path, diff_id=card["diff_id"], size=card["size"])
-            if path.stat().st_size != layer.size:
-                return None
-            os.utime(path)  # the least recently used are pruned first
-        except (OSError, ValueError, KeyError):
-            return None
+        self._in_use.hold(key)
+        layer = recorded(self._path(key))
+        with contextlib.suppress(OSError):  # not ours to write; the least recently used go first
+            if layer is not None:
+                os.utime(layer.path)
         return layer
 
     def _existing(self, key: str) -> Layer:
@@ -154,22 +170,23 @@ class LayerStore:
             fix="run the same command again",
         )
 
-    def _write(self, key: str, write: Callable[[BinaryIO, Path], Layer]) -> Layer:
+    def _write(self, key: str, write: Callable[[BinaryIO, Path], Layer], *, of: str = "") -> Layer:
         """Write a tar and its card so that a reader sees both whole or neither."""
+        self._in_use.hold(key)
         path = self._path(key)
         path.parent.mkdir(parents=True, exist_ok=True)
         with _replacing(path) as file:
             layer = write(file, path)
-        card = {"diff_id": layer.diff_id, "size": layer.size}
+        card = {"diff_id": layer.diff_id, "size": layer.size, "of": of}
         with _replacing(path.with_suffix(".json")) as file:
             file.write(json.dumps(card).encode())
         return layer
 
     @contextlib.contextmanager
     def _writing(self, bytes_unpacked: int) -> Iterator[None]:
-        """Hold the store's lock, check that there is room, and explain what the disk refuses."""
+        """Hold the store's lock, and check that there is room."""
         need = int(bytes_unpacked * _ROOM)
-        try:
+        with self._explained(need):
             self.root.mkdir(parents=True, exist_ok=True)
             with (self.root / "lock").open("a") as lock:
                 fcntl.flock(lock, fcntl.LOCK_EX)
@@ -177,6 +194,12 @@ class LayerStore:
                 if free < need:
                     raise OSError(errno.ENOSPC, f"{free >> 20} MiB are free")
                 yield
+
+    @contextlib.contextmanager
+    def _explained(self, need: int) -> Iterator[None]:
+        """Explain what the disk refuses; ``need`` is in bytes."""
+        try:
+            yield
         except OSError as error:
             if error.errno not in _DISK_ERRORS:
                 raise
@@ -188,6 +211,24 @@ class LayerStore:
 
 
 _DISK_ERRORS = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM, errno.ENOTDIR}
+
+
+def recorded(path: Path) -> Layer | None:
+    """Return the layer of a tar as its card describes it; None where the two do not fit."""
+    card = _card(path)
+    try:
+        layer = Layer(path=path, diff_id=card["diff_id"], size=int(card["size"]))
+        return layer if path.stat().st_size == layer.size else None
+    except (OSError, ValueError, KeyError):
+        return None
+
+
+def _card(path: Path) -> Mapping[str, str]:
+    try:
+        card = json.loads(path.with_suffix(".json").read_text(encoding="utf-8"))
+        return {str(key): str(value) for key, value in card.items()}
+    except (OSError, ValueError, AttributeError):
+        return {}
 
 
 def site_packages(base: Base) -> str:

@@ -15,9 +15,10 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, BinaryIO, Protocol
 from urllib.parse import unquote, urlsplit
 
+from stackgen.artifacts.in_use import InUse
 from stackgen.artifacts.wheel_check import check_wheel
 from stackgen.errors import BuildError, StorageError
-from stackgen.values import Artifact
+from stackgen.values import Artifact, ItemKind, StoreItem
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer  # The checker brings it.
@@ -53,11 +54,13 @@ class HashMismatchError(BuildError):
 class WheelStore:
     """Artifacts below ``root/wheels``; being there means being whole, verified and checked.
 
-    Several processes may share a store: each artifact is downloaded by one of them.
+    Several processes may share a store: each artifact is downloaded by one of them, and what was
+    handed out is in use, so that nobody prunes it, until this object or its process ends.
     """
 
     def __init__(self, root: Path) -> None:
         self._wheels = root / "wheels"
+        self._in_use = InUse(self._wheels)
 
     def path(self, artifact: Artifact) -> Path | None:
         """Return where the artifact lies, under its own file name; None where it is not here."""
@@ -92,6 +95,8 @@ class WheelStore:
             StackgenError: whatever the downloader says.
         """
         wanted = {artifact.sha256: artifact for artifact in artifacts}
+        for sha256 in wanted:
+            self._in_use.hold(sha256)
         missing = self.missing(wanted.values())
         self._require_room(missing)
         stop = threading.Event()
@@ -106,7 +111,40 @@ class WheelStore:
             self._get(artifact, downloader, tell_bytes)
 
         _in_parallel(get, missing, stop)
-        return {sha256: self._place(artifact) for sha256, artifact in wanted.items()}
+        places = {sha256: self._place(artifact) for sha256, artifact in wanted.items()}
+        for place in places.values():
+            with contextlib.suppress(OSError):  # Not ours to write; the least used go first.
+                os.utime(place)
+        return places
+
+    def items(self) -> Iterator[StoreItem]:
+        """Yield wheels and unfinished downloads, in no order."""
+        for path in self._wheels.glob("??/*"):
+            kind = ItemKind.UNFINISHED if path.suffix == ".part" else ItemKind.WHEEL
+            for file in path.glob("*") if path.is_dir() else (path,):
+                with contextlib.suppress(FileNotFoundError):  # Somebody prunes, too.
+                    if file.suffix != ".lock":
+                        yield _item(kind, file)
+
+    def drop(self, item: StoreItem, *, dry_run: bool = False) -> bool:
+        """Remove an item that nobody else uses; return whether it is (or would be) gone.
+
+        Raises:
+            StorageError: the folder cannot be written.
+        """
+        path = Path(item.path)
+        own = path.parent if item.kind is ItemKind.WHEEL else path.with_suffix("")
+        try:
+            with self._in_use.claimed(own.name) as claimed:
+                if claimed and not dry_run:
+                    path.unlink(missing_ok=True)
+                    # Whoever waits for the lock or makes the folder uses the artifact.
+                    own.with_suffix(".lock").unlink(missing_ok=True)
+                    with contextlib.suppress(OSError):
+                        own.rmdir()
+                return claimed
+        except OSError as error:
+            raise _unwritable(self._wheels, f"remove {item.name} from", error) from error
 
     def _get(
         self, artifact: Artifact, downloader: Downloader, tell_bytes: Callable[[int], None]
@@ -123,11 +161,7 @@ class WheelStore:
             if error.errno in _NO_ROOM:
                 part.unlink(missing_ok=True)
                 raise _no_room([artifact], self._wheels, str(error)) from error
-            raise StorageError(
-                f"cannot keep {artifact.filename} in {self._wheels}",
-                why=str(error),
-                fix="make the folder writable, or name another one in STACKGEN_CACHE",
-            ) from error
+            raise _unwritable(self._wheels, f"keep {artifact.filename} in", error) from error
 
     def _place(self, artifact: Artifact) -> Path:
         """Return where an artifact belongs. Hash and name come from an index: trust neither."""
@@ -289,6 +323,21 @@ def _sha256(file: IO[bytes]) -> str:
     while chunk := file.read(_CHUNK):
         digest.update(chunk)
     return digest.hexdigest()
+
+
+def _item(kind: ItemKind, path: Path) -> StoreItem:
+    status = path.stat()
+    name = path.name[:12] if kind is ItemKind.UNFINISHED else path.name
+    size, used_at = status.st_size, status.st_mtime
+    return StoreItem(kind=kind, name=name, path=str(path), size=size, used_at=used_at)
+
+
+def _unwritable(folder: Path, action: str, error: OSError) -> StorageError:
+    return StorageError(
+        f"cannot {action} {folder}",
+        why=str(error),
+        fix="make the folder writable, or name another one in STACKGEN_CACHE",
+    )
 
 
 def _no_room(artifacts: Sequence[Artifact], folder: Path, why: str) -> StorageError:

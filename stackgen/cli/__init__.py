@@ -10,6 +10,7 @@ import typer
 
 from stackgen import __version__
 from stackgen.cli import asking
+from stackgen.cli.images import images_app
 from stackgen.cli.options import (
     AsJson,
     BaseName,
@@ -49,7 +50,6 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 kb_app = typer.Typer(help="Look into the knowledge base.", no_args_is_help=True)
-images_app = typer.Typer(help="Bases, and the images that were built.")
 app.add_typer(kb_app, name="kb")
 app.add_typer(images_app, name="images", invoke_without_command=True)
 app.command(
@@ -280,29 +280,6 @@ def kb_merge(
     from stackgen.pipeline.places import find_places
 
     typer.echo(f"{merge(find_places(os.environ, kb=kb), other)} inspections added")
-
-
-@images_app.callback()
-def images(context: typer.Context, json: AsJson = False) -> None:
-    """List the bases, and the images of stacks that the engine holds."""
-    if context.invoked_subcommand is None:
-        from stackgen.pipeline.images import overview
-        from stackgen.pipeline.places import find_places
-        from stackgen.render import as_json, images_text
-
-        found = overview(find_places(os.environ))
-        typer.echo(as_json(found) if json else images_text(found))
-
-
-@images_app.command("prune")
-def images_prune(
-    keep: Annotated[int, typer.Option(min=0, help="How many of the latest used stay.")] = 0,
-) -> None:
-    """Remove images of stacks from the engine, all but the latest used."""
-    from stackgen.pipeline.images import prune
-    from stackgen.pipeline.places import find_places
-
-    typer.echo(f"{prune(find_places(os.environ), keep=keep)} images removed")
 
 
 @app.command(epilog="Example: stackgen nightly tensorflow torch")

@@ -3,13 +3,15 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from stackgen.artifacts import pruning
 from stackgen.artifacts.layers import LayerStore
+from stackgen.artifacts.wheels import WheelStore
 from stackgen.builders.bases import BaseBuilder, read_definitions
 from stackgen.builders.engine import Engine, connect
 from stackgen.builders.images import ImageBuilder
 from stackgen.errors import EngineError
 from stackgen.pipeline.places import Places
-from stackgen.values import BaseState, ImagesReport, ImageState
+from stackgen.values import BaseState, ImagesReport, ImageState, Pruned
 
 
 def overview(places: Places) -> ImagesReport:
@@ -30,14 +32,50 @@ def overview(places: Places) -> ImagesReport:
         return ImagesReport(bases=states, images=())
 
 
-def prune(places: Places, *, keep: int) -> int:
-    """Remove all but the latest used images of stacks; return how many were removed.
+def prune(
+    places: Places, *, keep_bytes: int | None, keep_images: int | None, dry_run: bool = False
+) -> Pruned:
+    """Remove the least recently used wheels and layers, and images of stacks from the engine.
+
+    Args:
+        places: where the store is.
+        keep_bytes: how much of wheels and layers stays; None leaves the store alone.
+        keep_images: how many of the latest used images stay; None leaves the engine alone.
+        dry_run: say what would go, and remove nothing.
 
     Raises:
-        EngineError: no engine answers, or it refuses.
+        EngineError: images are to go, and no engine answers.
+        StorageError: the store cannot be written.
     """
-    with _builders(places) as (_, builder):
-        return len(builder.prune(keep=keep))
+    removed: tuple[ImageState, ...] = ()
+    used: tuple[ImageState, ...] = ()
+    if keep_images is not None:
+        with _builders(places) as (_, builder):
+            removed, used = _pruned_images(builder, keep=keep_images, dry_run=dry_run)
+    store = None
+    if keep_bytes is not None:
+        store = pruning.prune(_shelves(places), keep_bytes=keep_bytes, dry_run=dry_run)
+    return Pruned(store=store, images=removed, images_in_use=used, dry_run=dry_run)
+
+
+def _pruned_images(
+    builder: ImageBuilder, *, keep: int, dry_run: bool
+) -> tuple[tuple[ImageState, ...], tuple[ImageState, ...]]:
+    """Return the images that are (or would be) gone, and those that a container uses."""
+    removed: list[ImageState] = []
+    used: list[ImageState] = []
+    for image in _images(builder)[keep:]:
+        try:
+            if not dry_run:
+                builder.remove(image.image_id)
+            removed.append(image)
+        except EngineError:
+            used.append(image)
+    return tuple(removed), tuple(used)
+
+
+def _shelves(places: Places) -> tuple[WheelStore, LayerStore]:
+    return WheelStore(places.cache), LayerStore(places.cache / "layers")
 
 
 def _images(builder: ImageBuilder) -> tuple[ImageState, ...]:

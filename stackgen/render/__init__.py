@@ -2,9 +2,9 @@
 
 from stackgen.render.advice import advice_text
 from stackgen.render.explore import plan_text, report_text
+from stackgen.render.images import images_text, pruned_text
 from stackgen.render.listings import (
     failures_text,
-    images_text,
     indicators_text,
     nightly_text,
 )
@@ -26,6 +26,7 @@ __all__ = [
     "nightly_text",
     "open_progress",
     "plan_text",
+    "pruned_text",
     "report_text",
     "resolution_text",
     "stack_text",

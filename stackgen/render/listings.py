@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from stackgen.knowledge import FailureGroup
 from stackgen.render.explore import report_text
 from stackgen.render.tables import columns
-from stackgen.values import ImagesReport, Indicator, NightlyReport
+from stackgen.values import Indicator, NightlyReport
 
 
 def indicators_text(indicators: Sequence[Indicator]) -> str:
@@ -22,18 +22,6 @@ def indicators_text(indicators: Sequence[Indicator]) -> str:
 
 def _allowed(values: Sequence[str]) -> str:
     return f" ({', '.join(values)})" if values else ""
-
-
-def images_text(report: ImagesReport) -> str:
-    """Return the bases that can be named, and what the engine holds."""
-    lines = ["Bases (stackgen explore --base NAME):"]
-    lines += columns([(each.name, each.state, each.summary) for each in report.bases])
-    lines += ["", "Images of stacks:" if report.images else "No images of stacks."]
-    rows = [
-        (each.image_id[7:19], f"{each.size / 1e9:.2f} GB", each.used_at, each.packages)
-        for each in report.images
-    ]
-    return "\n".join([*lines, *columns(rows)])
 
 
 def nightly_text(report: NightlyReport) -> str:

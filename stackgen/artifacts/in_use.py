@@ -1,0 +1,86 @@
+"""Which entries of a store are in somebody's hands, as all processes that share it see it."""
+
+import hashlib
+import os
+import struct
+import sys
+import threading
+import weakref
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+if sys.platform != "win32":
+    import fcntl
+
+# Linux's `struct flock`: type, whence, start, length, and a process id that has to be 0.
+_FLOCK = struct.Struct("@hhqqi4x")
+
+
+class InUse:
+    """Entries that the owner of this object uses, and those that others use.
+
+    Each entry is one byte of a file that stays empty, locked by everybody who uses it. That needs
+    no room on a full disk and no cleaning: the kernel lets go when its owner ends, however it ends.
+    Where the kernel cannot lock bytes for a file handle (all but Linux), using anything is using
+    everything.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._path = folder / "in-use"
+        self._opening = threading.Lock()
+        self._handle: int | None = None
+
+    def hold(self, name: str) -> None:
+        """Use an entry, which need not exist, until this object ends; wait while it is claimed.
+
+        A store that may not be written, and never was, cannot be pruned either: nothing is held.
+        """
+        try:
+            handle = self._opened()
+        except OSError:
+            return
+        _lock(handle, name, fcntl.LOCK_SH)
+
+    @contextmanager
+    def claimed(self, name: str) -> Iterator[bool]:
+        """Keep others from an entry meanwhile; yield False where one of them uses it.
+
+        What this very object holds does not count, and is let go.
+
+        Raises:
+            OSError: the store cannot be written.
+        """
+        handle = self._opened()
+        try:
+            _lock(handle, name, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            yield False
+            return
+        try:
+            yield True
+        finally:
+            _lock(handle, name, fcntl.LOCK_UN)
+
+    def _opened(self) -> int:
+        with self._opening:
+            if self._handle is None:
+                self._path.parent.mkdir(parents=True, exist_ok=True)
+                try:
+                    self._handle = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o666)
+                except OSError:
+                    self._handle = os.open(self._path, os.O_RDONLY)  # Enough to hold.
+                weakref.finalize(self, os.close, self._handle)
+            return self._handle
+
+
+def _lock(handle: int, name: str, operation: int) -> None:
+    if sys.platform != "linux":
+        fcntl.flock(handle, operation)
+        return
+    kinds = {fcntl.LOCK_SH: fcntl.F_RDLCK, fcntl.LOCK_UN: fcntl.F_UNLCK}
+    kind = kinds.get(operation, fcntl.F_WRLCK)
+    # Names share a byte once in 10^16 times; then one seems to be used that is not.
+    at = int.from_bytes(hashlib.sha256(name.encode()).digest()[:7], "big")
+    command = fcntl.F_OFD_SETLK if operation & fcntl.LOCK_NB else fcntl.F_OFD_SETLKW
+    fcntl.fcntl(handle, command, _FLOCK.pack(kind, os.SEEK_SET, at, 1, 0))
