@@ -113,6 +113,20 @@ class LayerStore:
                 path.unlink(missing_ok=True)
             return claimed
 
+    def left_over(self, *, remove: bool = False) -> tuple[Path, ...]:
+        """Return (and remove) what killed processes left; nothing while somebody writes."""
+        if not self.root.exists():
+            return ()
+        with (self.root / "lock").open("a") as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                return ()
+            found = tuple(sorted(self._temporary()))
+            if remove:
+                self._sweep()
+        return found
+
     def _make(
         self, base: Base, wheels: Sequence[tuple[Artifact, Path]], compiler: Compiler
     ) -> None:
@@ -144,11 +158,17 @@ class LayerStore:
 
     def _sweep(self) -> None:
         """Remove what a killed process left; everybody writes under the lock, so it is nobody's."""
-        for left in (*self.root.glob("tmp-*"), *self.root.glob("??/tmp-*")):
+        for left in self._temporary():
             if left.is_dir():
                 shutil.rmtree(left, ignore_errors=True)
             else:
                 left.unlink(missing_ok=True)
+
+    def _temporary(self) -> list[Path]:
+        cards = (
+            card for card in self.root.glob("??/*.json") if not card.with_suffix(".tar").exists()
+        )
+        return [*self.root.glob("tmp-*"), *self.root.glob("??/tmp-*"), *cards]
 
     def _path(self, key: str) -> Path:
         return self.root / key[:2] / f"{key}.tar"

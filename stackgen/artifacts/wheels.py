@@ -146,6 +146,18 @@ class WheelStore:
         except OSError as error:
             raise _unwritable(self._wheels, f"remove {item.name} from", error) from error
 
+    def left_over(self, *, remove: bool = False) -> tuple[Path, ...]:
+        """Return (and remove) what killed processes left that nobody can go on with."""
+        found = []
+        empty = (x for x in self._wheels.glob("??/*/") if not any(x.iterdir()))
+        for folder in sorted(empty):
+            with self._in_use.claimed(folder.name) as claimed:
+                if claimed and folder.exists() and not any(folder.iterdir()):
+                    found.append(folder)
+                    if remove:
+                        folder.rmdir()
+        return tuple(found)
+
     def _get(
         self, artifact: Artifact, downloader: Downloader, tell_bytes: Callable[[int], None]
     ) -> None:

@@ -63,6 +63,27 @@ def images_prune(
     typer.echo(as_json(found) if json else pruned_text(found))
 
 
+@images_app.command("fsck", epilog="Exit status: 0 the store is whole, 9 it is damaged.")
+def images_fsck(
+    repair: Annotated[
+        bool, typer.Option("--repair", help="Remove what is damaged or left over.")
+    ] = False,
+    json: AsJson = False,
+) -> None:
+    """Compare every wheel and every layer of the store with its digest.
+
+    It also finds what killed processes left. What --repair removes is fetched or made again when
+    a stack needs it.
+    """
+    from stackgen.pipeline.images import check
+    from stackgen.pipeline.places import find_places
+    from stackgen.render import as_json, check_text
+
+    found = check(find_places(os.environ), repair=repair)
+    typer.echo(as_json(found) if json else check_text(found))
+    raise typer.Exit(found.exit_code)
+
+
 def parse_size(text: str) -> int:
     """Return bytes: ``20GB``, ``1.5 TB``, ``512MiB``; a bare number is bytes."""
     match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([kmgt]?i?)b?", text.strip().lower())

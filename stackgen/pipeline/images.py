@@ -3,15 +3,15 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from stackgen.artifacts import pruning
+from stackgen.artifacts import checking, pruning
 from stackgen.artifacts.layers import LayerStore
 from stackgen.artifacts.wheels import WheelStore
 from stackgen.builders.bases import BaseBuilder, read_definitions
 from stackgen.builders.engine import Engine, connect
 from stackgen.builders.images import ImageBuilder
-from stackgen.errors import EngineError
+from stackgen.errors import EngineError, StorageError
 from stackgen.pipeline.places import Places
-from stackgen.values import BaseState, ImagesReport, ImageState, Pruned
+from stackgen.values import BaseState, ImagesReport, ImageState, Pruned, StoreCheck
 
 
 def overview(places: Places) -> ImagesReport:
@@ -56,6 +56,22 @@ def prune(
     if keep_bytes is not None:
         store = pruning.prune(_shelves(places), keep_bytes=keep_bytes, dry_run=dry_run)
     return Pruned(store=store, images=removed, images_in_use=used, dry_run=dry_run)
+
+
+def check(places: Places, *, repair: bool) -> StoreCheck:
+    """Check every wheel and every layer; with ``repair``, remove what is damaged or left over.
+
+    Raises:
+        StorageError: the store cannot be read, or written where something shall be removed.
+    """
+    try:
+        return checking.check(*_shelves(places), repair=repair)
+    except OSError as error:
+        raise StorageError(
+            f"the store in {places.cache} cannot be checked",
+            why=str(error),
+            fix="run the same command as the user whom the folder belongs to",
+        ) from error
 
 
 def _pruned_images(

@@ -2,7 +2,7 @@
 
 from stackgen.render.advice import advice_text
 from stackgen.render.explore import plan_text, report_text
-from stackgen.render.images import images_text, pruned_text
+from stackgen.render.images import check_text, images_text, pruned_text
 from stackgen.render.listings import (
     failures_text,
     indicators_text,
@@ -17,6 +17,7 @@ from stackgen.render.verify import verification_text
 __all__ = [
     "advice_text",
     "as_json",
+    "check_text",
     "checks_text",
     "columns",
     "count_text",

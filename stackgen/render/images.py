@@ -3,7 +3,15 @@
 from collections.abc import Sequence
 
 from stackgen.render.tables import columns
-from stackgen.values import ImagesReport, ImageState, ItemKind, Pruned, StoreItem, StorePruned
+from stackgen.values import (
+    ImagesReport,
+    ImageState,
+    ItemKind,
+    Pruned,
+    StoreCheck,
+    StoreItem,
+    StorePruned,
+)
 
 
 def images_text(report: ImagesReport) -> str:
@@ -26,6 +34,21 @@ def pruned_text(pruned: Pruned) -> str:
         used = _counted(len(pruned.images_in_use), "image")
         lines += [f"{used} stayed: the engine does not remove them."]
         lines += _image_rows(pruned.images_in_use)
+    return "\n".join(lines)
+
+
+def check_text(found: StoreCheck) -> str:
+    """Return what is whole, what is not, and what to do about it."""
+    whole = f"{_counted(found.wheels, 'wheel')} and {_counted(found.layers, 'layer')}"
+    lines = [f"Whole: {whole} ({size_text(found.size)})."]
+    if found.unfinished:
+        count = _counted(len(found.unfinished), "unfinished download")
+        lines.append(f"{count} ({_total(found.unfinished)}): the next run goes on there.")
+    for each in found.faults:
+        lines.append(f"{'removed, ' * each.removed}{each.kind.value}: {each.name}: {each.why}")
+        lines.append(f"  {each.path}")
+    if any(not each.removed for each in found.faults):
+        lines.append("To remove these: stackgen images fsck --repair")
     return "\n".join(lines)
 
 

@@ -69,11 +69,13 @@ class FaultKind(Enum):
 class StoreFault:
     """A file that does not belong in a store as it is.
 
+    name: for people, as of a ``StoreItem``.
     why: what shows it.
     removed: whether it is gone now.
     """
 
     kind: FaultKind
+    name: str
     path: str
     why: str
     removed: bool = False
