@@ -21,7 +21,7 @@ from stackgen.render import (
     report_text,
     verification_text,
 )
-from stackgen.render.terminal import Plain
+from stackgen.render.terminal import Patient, Plain
 from stackgen.values import (
     Advice,
     AdviceReport,
@@ -206,3 +206,14 @@ def test_a_log_tells_each_activity_once_and_then_now_and_then() -> None:
         "resolving: reading (5/5)",
         "a note",
     ]
+
+
+def test_what_is_over_soon_is_not_told_and_notes_are_told_at_once() -> None:
+    now, stream = [0.0], io.StringIO()
+    told = Patient(stream, lambda: Plain(stream), patience_s=1.0, clock=lambda: now[0])
+    told.doing("reading", done=1, total=9)
+    told.note("careful")
+    assert stream.getvalue() == "careful\n"
+    now[0] = 2.0
+    told.doing("reading", done=8, total=9)
+    assert stream.getvalue() == "careful\nreading (8/9)\n"

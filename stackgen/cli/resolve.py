@@ -19,6 +19,9 @@ from stackgen.cli.options import (
 )
 from stackgen.errors import UsageError
 
+PATIENCE_S = 1.0
+"""What takes no longer than this is over before anybody wonders."""
+
 
 class Format(str, Enum):
     """How stacks are written."""
@@ -157,7 +160,7 @@ def resolve(
         explain=explain,
         contains=contains,
     )
-    with open_progress(sys.stderr) as progress:
+    with open_progress(sys.stderr, patience_s=PATIENCE_S) as progress:
         found = run(options, find_places(os.environ), os.environ, progress)
         for note in found.notes:
             progress.note(note)

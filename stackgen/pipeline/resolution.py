@@ -50,7 +50,9 @@ def resolve(
 
 
 def _space(index: PackageIndex, request: Request, target: Target, progress: Progress) -> Space:
-    return Space(read_universe(index, request, target, progress=progress))
+    universe = read_universe(index, request, target, progress=progress)
+    progress.doing("resolving: counting the stacks")
+    return Space(universe)
 
 
 def _explained(
@@ -58,6 +60,7 @@ def _explained(
 ) -> ResolutionError:
     """Explain an empty space: the conflict, and the smallest steps out of it."""
     filled = request.combinations()[0].request
+    progress.doing("resolving: looking for what is in the way")
     universe = read_universe(index, filled, target, progress=progress, pruned=False)
     core = conflict_core(universe)
     what, why, fix = conflict(core, universe, filled).args

@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, TextIO
 
 if TYPE_CHECKING:
@@ -51,17 +51,54 @@ class Live:
         self._status.console.print(text, markup=False, highlight=False)
 
 
-@contextmanager
-def open_progress(stream: TextIO) -> Iterator[Plain | Live]:
-    """Open the progress that suits a stream."""
-    if not stream.isatty():
-        yield Plain(stream)
-        return
-    from rich.console import Console
+class Patient:
+    """Says nothing of what is over soon; notes are told at once.
 
-    console = Console(file=stream)
-    with console.status("starting") as status:
-        yield Live(status)
+    It stands before a progress that is slow to open, and opens it when the time has come.
+    """
+
+    def __init__(
+        self,
+        stream: TextIO,
+        open_it: Callable[[], Plain | Live],
+        *,
+        patience_s: float,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._stream = stream
+        self._open_it = open_it
+        self._clock = clock
+        self._end = clock() + patience_s
+        self._opened: Plain | Live | None = None
+
+    def doing(self, text: str, *, done: int = 0, total: int = 0) -> None:
+        """Say what is going on, once it has gone on for long."""
+        if self._opened is None and self._clock() >= self._end:
+            self._opened = self._open_it()
+        if self._opened is not None:
+            self._opened.doing(text, done=done, total=total)
+
+    def note(self, text: str) -> None:
+        """Say it."""
+        if self._opened is not None:
+            self._opened.note(text)
+        else:
+            print(text, file=self._stream, flush=True)
+
+
+@contextmanager
+def open_progress(stream: TextIO, *, patience_s: float = 0.0) -> Iterator[Plain | Live | Patient]:
+    """Open the progress that suits a stream; with patience, only what takes so long is told."""
+    with ExitStack() as opened:
+
+        def open_it() -> Plain | Live:
+            if not stream.isatty():
+                return Plain(stream)
+            from rich.console import Console
+
+            return Live(opened.enter_context(Console(file=stream).status("starting")))
+
+        yield Patient(stream, open_it, patience_s=patience_s) if patience_s else open_it()
 
 
 def _counted(text: str, done: int, total: int) -> str:
