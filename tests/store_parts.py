@@ -18,7 +18,7 @@ PROJECT = Path(__file__).parent.parent
 BASE = a_base()
 
 
-@dataclass
+@dataclass(kw_only=True)
 class NoCompiler:
     """Leaves sources as they are, and tells what it was asked to compile."""
 

@@ -2,6 +2,7 @@
 
 import errno
 import multiprocessing
+import random
 import threading
 import zipfile
 from collections.abc import Iterator
@@ -96,6 +97,19 @@ def test_a_download_that_fails_once_arrives_all_the_same(
     assert store.fetch([wheel], downloader=index)[wheel.sha256].read_bytes() == content
 
 
+def test_a_download_that_is_cut_goes_on_where_it_stopped(
+    server: TinyIndex, index: PackageIndex, store: WheelStore
+) -> None:
+    noise = random.Random(1).randbytes(2_000_000)
+    content = make_wheel("demo", members={"demo/noise.bin": noise})
+    wheel = artifact(content, server.add(WHEEL, content))
+    server.faults[f"/files/{WHEEL}"] = [CUT]
+    assert store.fetch([wheel], downloader=index)[wheel.sha256].read_bytes() == content
+    starts = [int(span[6:-1]) if span else 0 for _, _, span in server.asked]
+    assert starts[0] == 0
+    assert starts[1] > 0
+
+
 def test_a_redirected_wheel_arrives(
     server: TinyIndex, index: PackageIndex, store: WheelStore
 ) -> None:
@@ -157,7 +171,7 @@ def test_a_truncated_wheel_is_tried_again_and_then_refused(
 ) -> None:
     content = make_wheel("demo")
     wheel = artifact(content, server.add(WHEEL, content[:-20]), size=len(content))
-    with pytest.raises(HashMismatchError):
+    with pytest.raises(HashMismatchError, match=WHEEL):
         store.fetch([wheel], downloader=index)
     assert kept(tmp_path) == []
     assert len(server.asked) == 2

@@ -18,7 +18,7 @@ from typing import IO, BinaryIO
 from stackgen.artifacts.in_use import InUse
 from stackgen.artifacts.layer_tar import copy_whole, merge, write_entries, write_tree
 from stackgen.artifacts.unpack import unpack, unpacked_size
-from stackgen.errors import StorageError
+from stackgen.errors import BuildError, StorageError
 from stackgen.layers import LAYOUT, STACK_PYTHON, Compiler, Layer
 from stackgen.values import Artifact, Base, ItemKind, StoreItem, content_id
 
@@ -153,7 +153,7 @@ class LayerStore:
                 # Bytecode that a wheel brings along is left out, and made anew.
                 warnings.filterwarnings("ignore", message="Skip installing", module="stackgen")
                 list(pool.map(lay_out, wheels))
-                compiler.compile(base, staging)
+                _compile(compiler, base, staging)
                 list(pool.map(store, wheels))
 
     def _sweep(self) -> None:
@@ -226,11 +226,21 @@ class LayerStore:
             raise StorageError(
                 f"the layers cannot be stored in {self.root}",
                 why=f"{error.strerror or error} (about {max(1, need >> 20)} MiB are needed)",
-                fix="make room there, or set STACKGEN_CACHE to a folder on a larger disk",
+                fix="run: stackgen images prune --keep SIZE; or put STACKGEN_CACHE elsewhere",
             ) from error
 
 
 _DISK_ERRORS = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM, errno.ENOTDIR}
+
+
+def _compile(compiler: Compiler, base: Base, staging: Path) -> None:
+    try:
+        compiler.compile(base, staging)
+    except BuildError as error:
+        # It runs in a process of its own, whose words are all that comes back.
+        if os.strerror(errno.ENOSPC) in error.why:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)) from error
+        raise
 
 
 def recorded(path: Path) -> Layer | None:

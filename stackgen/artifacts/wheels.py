@@ -171,8 +171,9 @@ class WheelStore:
                     _move(part, place)
         except OSError as error:
             if error.errno in _NO_ROOM:
+                needed = max(artifact.size or 0, _size(part))
                 part.unlink(missing_ok=True)
-                raise _no_room([artifact], self._wheels, str(error)) from error
+                raise _no_room([artifact], needed, self._wheels, str(error)) from error
             raise _unwritable(self._wheels, f"keep {artifact.filename} in", error) from error
 
     def _place(self, artifact: Artifact) -> Path:
@@ -193,11 +194,12 @@ class WheelStore:
         return self._wheels / artifact.sha256[:2] / artifact.sha256 / name
 
     def _require_room(self, missing: Sequence[Artifact]) -> None:
-        needed = sum(artifact.size or 0 for artifact in missing)
+        parts = sum(_size(self._place(x).parent.with_suffix(".part")) for x in missing)
+        needed = sum(artifact.size or 0 for artifact in missing) - parts
         existing = next(x for x in (self._wheels, *self._wheels.parents) if x.exists())
         free = shutil.disk_usage(existing).free
         if needed > free:
-            raise _no_room(missing, self._wheels, f"only {_mb(free)} are free")
+            raise _no_room(missing, needed, self._wheels, f"only {_mb(free)} are free")
 
 
 def _complete(
@@ -352,15 +354,19 @@ def _unwritable(folder: Path, action: str, error: OSError) -> StorageError:
     )
 
 
-def _no_room(artifacts: Sequence[Artifact], folder: Path, why: str) -> StorageError:
-    sizes = [artifact.size for artifact in artifacts]
-    known = sum(size or 0 for size in sizes)
-    needed = _mb(known) if known else "an unknown size"
-    more = " or more" if known and None in sizes else ""
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except OSError:
+        return 0
+
+
+def _no_room(artifacts: Sequence[Artifact], needed: int, folder: Path, why: str) -> StorageError:
+    more = " or more" if any(artifact.size is None for artifact in artifacts) else ""
     return StorageError(
-        f"no room for {len(artifacts)} wheel(s) of {needed}{more} in {folder}",
+        f"no room for {len(artifacts)} wheel(s) of {_mb(needed)}{more} in {folder}",
         why=why,
-        fix="free some space, or name a folder on another disk in STACKGEN_CACHE",
+        fix="run: stackgen images prune --keep SIZE; or put STACKGEN_CACHE elsewhere",
     )
 
 

@@ -9,7 +9,7 @@ process, so a process that has compiled other files before writes other bytes: e
 of one tree is compiled by a process of its own, forked from a parent that never compiles.
 """
 
-import contextlib
+import errno
 import os
 import py_compile
 import sys
@@ -28,31 +28,44 @@ def sources(root: str) -> "list[tuple[str, str]]":
     return sorted(found)
 
 
-def compile_batch(batch: "list[tuple[str, str]]") -> None:
-    """Compile each file that is valid for this interpreter, and pass over the others."""
+def compile_batch(batch: "list[tuple[str, str]]") -> int:
+    """Compile each file that is valid for this interpreter, and pass over the others.
+
+    Returns 0, or the number of the error where the disk takes no more.
+    """
     mode = py_compile.PycInvalidationMode.UNCHECKED_HASH
     for path, name in batch:
-        with contextlib.suppress(OSError, RecursionError, MemoryError):
-            py_compile.compile(path, dfile=name, quiet=2, invalidation_mode=mode)
+        try:
+            py_compile.compile(path, dfile=name, doraise=True, invalidation_mode=mode)
+        except OSError as error:
+            if error.errno in (errno.ENOSPC, errno.EDQUOT):
+                return errno.ENOSPC
+        except (py_compile.PyCompileError, RecursionError, MemoryError):
+            pass
+    return 0
 
 
 def main(folder: str, jobs: int) -> None:
-    """Compile all trees, ``jobs`` batches at a time."""
-    running = 0
+    """Compile all trees, ``jobs`` batches at a time; end with an error unless all were done."""
+    running = failed = 0
     for tree in sorted(entry.path for entry in os.scandir(folder)):
         files = sources(tree)
         for start in range(0, len(files), BATCH):
             if running == jobs:
-                os.wait()
+                failed |= os.wait()[1]
                 running -= 1
             if os.fork() == 0:
+                status = 1
                 try:
-                    compile_batch(files[start : start + BATCH])
+                    status = compile_batch(files[start : start + BATCH])
                 finally:
-                    os._exit(0)
+                    os._exit(status)
             running += 1
     for _ in range(running):
-        os.wait()
+        failed |= os.wait()[1]
+    if failed:  # Without its bytecode, a tree would pass for another one of the same wheel.
+        full = failed >> 8 == errno.ENOSPC
+        sys.exit(os.strerror(errno.ENOSPC) if full else f"a compiling process ended with {failed}")
 
 
 if __name__ == "__main__":
