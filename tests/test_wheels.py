@@ -277,6 +277,47 @@ def test_a_failure_stops_downloads_that_are_under_way(store: WheelStore) -> None
         store.fetch([fails, artifact(b"2", "https://h.test/2")], downloader=Endless())
 
 
+class Crowd:
+    """Each download waits until eight are under way; notes the order and the most at once."""
+
+    def __init__(self, contents: dict[str, bytes]) -> None:
+        self.contents = contents
+        self.barrier = threading.Barrier(8)
+        self.begun: list[str] = []
+        self.now = self.most = 0
+        self.lock = threading.Lock()
+
+    def download(self, artifact: Artifact, into: BinaryIO, *, start: int = 0) -> None:  # noqa: ARG002
+        with self.lock:
+            self.begun.append(artifact.filename)
+            self.now += 1
+            self.most = max(self.most, self.now)
+        self.barrier.wait(timeout=60)
+        into.write(self.contents[artifact.filename])
+        with self.lock:
+            self.now -= 1
+
+
+def test_eight_wheels_are_downloaded_at_once_and_the_largest_among_the_first(
+    store: WheelStore,
+) -> None:
+    sizes = [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 99]
+    contents = {
+        f"p{n}-1.0-py3-none-any.whl": make_wheel(f"p{n}", members={"x": bytes(size)})
+        for n, size in enumerate(sizes)
+    }
+    wheels = [
+        artifact(content, f"https://h.test/{name}", size=len(content), name=name)
+        for name, content in contents.items()
+    ]
+    crowd = Crowd(contents)
+    store.fetch(wheels, downloader=crowd)
+    assert crowd.most == 8
+    largest = max(contents, key=lambda name: len(contents[name]))
+    assert largest in crowd.begun[:8]  # of those that begin at once, any may be quicker
+    assert len(store.missing(wheels)) == 0
+
+
 def _fetch(url: str, content: bytes, root: Path) -> None:
     server = TinyIndex(url=url.rpartition("/files/")[0])
     with opened(server, root / "cache") as index:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 if sys.platform != "win32":
     import fcntl
 
-_PARALLEL = 4
+_PARALLEL = 8  # connections: few enough for an index that many share
 _CHUNK = 1 << 20
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
@@ -83,7 +83,7 @@ class WheelStore:
         downloader: Downloader,
         progress: Progress | None = None,
     ) -> dict[str, Path]:
-        """Get what is missing, four at a time; what was cut off before goes on where it stopped.
+        """Get what is missing, several at a time; what was cut off before goes on where it stopped.
 
         Returns:
             The path of each artifact by its SHA-256.
@@ -110,7 +110,8 @@ class WheelStore:
 
             self._get(artifact, downloader, tell_bytes)
 
-        _in_parallel(get, missing, stop)
+        # The largest first: it takes longest, and the small ones pass beside it.
+        _in_parallel(get, sorted(missing, key=lambda artifact: -(artifact.size or 0)), stop)
         places = {sha256: self._place(artifact) for sha256, artifact in wanted.items()}
         for place in places.values():
             with contextlib.suppress(OSError):  # Not ours to write; the least used go first.
