@@ -299,7 +299,7 @@ def test_a_disk_that_fills_up_while_compiling_stores_no_layer_without_its_byteco
     small_disk: Path, tmp_path: Path
 ) -> None:
     stores, wheel = Stores(small_disk), local_wheel(tmp_path / "w", "one")
-    with pytest.raises(StorageError, match="cannot be stored") as refusal:
+    with pytest.raises(StorageError, match="cannot be written") as refusal:
         stores.build(wheel, compiler=Filling(small_disk))
     assert "MiB are needed" in refusal.value.why
     assert (checked(stores).layers, checked(stores).faults) == (0, ())

@@ -7,7 +7,7 @@ import sys
 import threading
 import weakref
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 if sys.platform != "win32":
@@ -34,13 +34,10 @@ class InUse:
     def hold(self, name: str) -> None:
         """Use an entry, which need not exist, until this object ends; wait while it is claimed.
 
-        A store that may not be written, and never was, cannot be pruned either: nothing is held.
+        A store that knows no locks or can only be read cannot be pruned either: nothing is held.
         """
-        try:
-            handle = self._opened()
-        except OSError:
-            return
-        _lock(handle, name, fcntl.LOCK_SH)
+        with suppress(OSError):
+            _lock(self._opened(), name, fcntl.LOCK_SH)
 
     @contextmanager
     def claimed(self, name: str) -> Iterator[bool]:

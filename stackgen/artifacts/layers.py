@@ -107,7 +107,7 @@ class LayerStore:
             StorageError: the folder cannot be written.
         """
         path = Path(item.path)
-        with self._explained(0), self._in_use.claimed(path.stem) as claimed:
+        with self._explained("changed"), self._in_use.claimed(path.stem) as claimed:
             if claimed and not dry_run:
                 path.with_suffix(".json").unlink(missing_ok=True)
                 path.unlink(missing_ok=True)
@@ -206,7 +206,7 @@ class LayerStore:
     def _writing(self, bytes_unpacked: int) -> Iterator[None]:
         """Hold the store's lock, and check that there is room."""
         need = int(bytes_unpacked * _ROOM)
-        with self._explained(need):
+        with self._explained("written", need):
             self.root.mkdir(parents=True, exist_ok=True)
             with (self.root / "lock").open("a") as lock:
                 fcntl.flock(lock, fcntl.LOCK_EX)
@@ -216,21 +216,26 @@ class LayerStore:
                 yield
 
     @contextlib.contextmanager
-    def _explained(self, need: int) -> Iterator[None]:
+    def _explained(self, action: str, need: int = 0) -> Iterator[None]:
         """Explain what the disk refuses; ``need`` is in bytes."""
         try:
             yield
         except OSError as error:
             if error.errno not in _DISK_ERRORS:
                 raise
+            full = error.errno in _FULL
+            what = f" (about {max(1, need >> 20)} MiB are needed)" if full else ""
             raise StorageError(
-                f"the layers cannot be stored in {self.root}",
-                why=f"{error.strerror or error} (about {max(1, need >> 20)} MiB are needed)",
-                fix="run: stackgen images prune --keep SIZE; or put STACKGEN_CACHE elsewhere",
+                f"the store of layers in {self.root} cannot be {action}",
+                why=f"{error.strerror or error}{what}",
+                fix="run: stackgen images prune --keep SIZE; or put STACKGEN_CACHE elsewhere"
+                if full
+                else "make the folder writable, or name another one in STACKGEN_CACHE",
             ) from error
 
 
-_DISK_ERRORS = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM, errno.ENOTDIR}
+_FULL = {errno.ENOSPC, errno.EDQUOT}
+_DISK_ERRORS = {*_FULL, errno.EROFS, errno.EACCES, errno.EPERM, errno.ENOTDIR}
 
 
 def _compile(compiler: Compiler, base: Base, staging: Path) -> None:

@@ -122,8 +122,8 @@ class WheelStore:
         """Yield wheels and unfinished downloads, in no order."""
         for path in self._wheels.glob("??/*"):
             kind = ItemKind.UNFINISHED if path.suffix == ".part" else ItemKind.WHEEL
-            for file in path.glob("*") if path.is_dir() else (path,):
-                with contextlib.suppress(FileNotFoundError):  # Somebody prunes, too.
+            with contextlib.suppress(FileNotFoundError):  # Somebody prunes, too.
+                for file in list(path.iterdir()) if path.is_dir() else (path,):
                     if file.suffix != ".lock":
                         yield _item(kind, file)
 
@@ -150,10 +150,9 @@ class WheelStore:
     def left_over(self, *, remove: bool = False) -> tuple[Path, ...]:
         """Return (and remove) what killed processes left that nobody can go on with."""
         found = []
-        empty = (x for x in self._wheels.glob("??/*/") if not any(x.iterdir()))
-        for folder in sorted(empty):
+        for folder in sorted(filter(_is_empty, self._wheels.glob("??/*"))):
             with self._in_use.claimed(folder.name) as claimed:
-                if claimed and folder.exists() and not any(folder.iterdir()):
+                if claimed and _is_empty(folder):
                     found.append(folder)
                     if remove:
                         folder.rmdir()
@@ -338,6 +337,13 @@ def _sha256(file: IO[bytes]) -> str:
     while chunk := file.read(_CHUNK):
         digest.update(chunk)
     return digest.hexdigest()
+
+
+def _is_empty(folder: Path) -> bool:
+    try:
+        return not any(folder.iterdir())
+    except (FileNotFoundError, NotADirectoryError):
+        return False
 
 
 def _item(kind: ItemKind, path: Path) -> StoreItem:
