@@ -20,6 +20,7 @@ from stackgen.resolve import (
     relaxations,
 )
 from stackgen.resolve.conflicts import Core, smallest
+from stackgen.resolve.dependencies import Dependency
 from tests.spaces import TARGET, Index, artifact, closure, space, universe
 from tests.test_space import SPECIFIERS, indexes
 
@@ -214,3 +215,37 @@ def test_a_pin_in_no_stack_lets_no_prerelease_into_the_explanation() -> None:
     }
     assert not space(index, "a", "other").count
     assert "other" not in told(index, asked("a", "other"))
+
+
+def test_a_constraint_without_a_part_in_the_conflict_is_not_told() -> None:
+    index: Index = {"a": {"1.0": ["n<2"]}, "n": {"2.0": [], "1.0": []}}
+    limits = (parse_requirement("n>=0.5"), parse_requirement("n<2; python_version < '3'"))
+    request = replace(asked("a", "n>=2"), constraints=limits)
+    assert "you limit" not in told(index, request)
+    assert unpruned(index, request=request).limits == (Dependency("n", ">=0.5"),)
+
+
+def test_a_range_is_told_only_where_no_other_version_lies_within() -> None:
+    index: Index = {
+        "a": {"4.0": ["n<2"], "3.0": ["n<2"], "2.0": ["n<1.5"], "1.0": ["n<2"]},
+        "n": {"2.0": [], "1.0": []},
+    }
+    text = told(index, asked("a", "n>=2"))
+    assert "a 1.0, 3.0 and 4.0 require n<2" in text
+    assert "a 2.0 requires n<1.5" in text
+
+
+def test_what_is_barred_from_a_role_is_barred_from_its_explanation() -> None:
+    index: Index = {
+        "a": {"1.0": ["b"]},
+        "b": {"1.0": ["a"]},
+        "c": {"1.0": ["d"]},
+        "d": {"1.0": []},
+    }
+    request = asked("a|b", "c")
+    assert not space(index, request=request).count
+    for each in request.combinations():
+        found = closure(index, request=each.request, barred=each.barred, pruned=False).universe()
+        core = conflict_core(found)
+        assert "c" not in core.roots
+        assert all("d" not in edge for edge in core.edges)

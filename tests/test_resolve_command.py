@@ -23,6 +23,7 @@ PACKAGES = {
     },
     "tool": {"1.0": Published(), "0.9rc1": Published()},
     "patched": {"1.1.1": Published(), "1.1.0": Published()},
+    "built": {"1.0": Published(), "1.0+mine": Published()},
     "picky": {"1.0": Published(requires_python=">=3.99")},
 }
 
@@ -149,7 +150,7 @@ def test_a_lock_is_one_of_the_stacks_or_is_told_why_not(
     lock.write_text("frame==1.1\nnum==2.0\n")
     inside = laboratory.run("resolve", "frame", "--contains", str(lock))
     assert inside.returncode == 0
-    assert "is one of the stacks of frame" in inside.stdout
+    assert "holds one of the stacks of frame" in inside.stdout
     lock.write_text("frame==1.0\nnum==2.0\n")
     outside = laboratory.run("resolve", "frame", "--contains", str(lock))
     assert outside.returncode == 4
@@ -164,6 +165,11 @@ def test_wrong_usage_is_told_apart(laboratory: Laboratory, tmp_path: Path) -> No
     for arguments in (
         (),
         ("frame", "--format", "pylock", "--list", "3"),
+        ("frame", "--count", "--one"),
+        ("frame", "--uniform"),
+        ("frame", "--hashes"),
+        ("frame", "--extra", "dev"),
+        ("frame; sys_platform == 'none'",),
         ("frame", "--vary", "nothing"),
         ("frame", "--exclude-newer", "soon"),
         ("frame", "--base", "x", "--python", "3.11"),
@@ -174,3 +180,68 @@ def test_wrong_usage_is_told_apart(laboratory: Laboratory, tmp_path: Path) -> No
         done = laboratory.run("resolve", *arguments)
         assert done.returncode == 2, arguments
         assert "fix:" in done.stderr
+
+
+def test_a_lock_is_never_written_without_a_part_of_what_was_asked_for(
+    laboratory: Laboratory, tmp_path: Path
+) -> None:
+    asked = tmp_path / "requirements.txt"
+    asked.write_text("frame\n-e .\n")
+    counted = laboratory.run("resolve", "-r", str(asked), "--count")
+    assert (counted.returncode, counted.stdout) == (0, "5\n")
+    assert "left out:" in counted.stderr
+    for form in ("requirements", "pylock"):
+        done = laboratory.run("resolve", "-r", str(asked), "--format", form)
+        assert (done.returncode, done.stdout) == (2, "")
+        assert "the lock would be incomplete" in done.stderr
+
+
+def test_a_wheel_of_ones_own_is_locked_by_its_place(laboratory: Laboratory) -> None:
+    wheel = next((laboratory.root / "simple" / "frame").glob("frame-1.0-*.whl"))
+    text = laboratory.run("resolve", str(wheel), "--format", "requirements", "--hashes").stdout
+    assert f"frame @ {wheel.as_uri()} \\\n    --hash=sha256:" in text
+
+
+def test_a_python_that_the_project_refuses_is_refused(
+    laboratory: Laboratory, tmp_path: Path
+) -> None:
+    project = tmp_path / "pyproject.toml"
+    project.write_text(
+        '[project]\nname = "x"\nversion = "1"\ndependencies = ["frame"]\n'
+        'requires-python = ">=3.99"\n'
+    )
+    done = laboratory.run("resolve", "-r", str(project), "--count")
+    assert done.returncode == 4
+    assert "the project asks for Python >=3.99" in done.stderr
+
+
+def test_what_excludes_itself_and_what_has_no_wheel_are_told_apart(laboratory: Laboratory) -> None:
+    itself = laboratory.run("resolve", "frame<1.1", "frame>=2")
+    assert "you require frame<1.1" in itself.stderr
+    unfit = laboratory.run("resolve", "picky", "picky==1.0")
+    assert "no version of picky==1.0 fits Python" in unfit.stderr
+    assert "requires Python >=3.99" in unfit.stderr
+
+
+def test_a_lock_is_judged_by_its_very_versions(laboratory: Laboratory, tmp_path: Path) -> None:
+    """Local versions differ, what nobody admits stays out, and a role is filled by what it has."""
+    lock = tmp_path / "requirements.txt"
+
+    def holds(text: str, *asked: str) -> bool:
+        lock.write_text(text)
+        return laboratory.run("resolve", *asked, "--contains", str(lock)).returncode == 0
+
+    assert holds("built==1.0\n", "built")
+    assert not holds("built==1.0\n", "built==1.0+mine")
+    assert not holds("frame==2.0\nnum==2.0\ntool==0.9rc1\n", "frame")
+    assert holds("num==1.0\n", "tool|num")
+    assert holds("tool==1.0\n", "tool|num")
+    assert holds("tool==1.0\nnum==1.0\n", "tool")  # what else the lock holds does no harm
+    assert not holds("frame==2.0\nnum==2.0\n", "frame")
+
+
+def test_passwords_in_addresses_are_not_printed(laboratory: Laboratory) -> None:
+    address = f"https://bob:s3cret@{'example'}.invalid/frame-1.0-py3-none-any.whl"
+    done = laboratory.run("resolve", f"frame @ {address}", "--count")
+    assert done.returncode != 0
+    assert "s3cret" not in done.stdout + done.stderr

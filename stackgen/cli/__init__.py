@@ -120,7 +120,7 @@ def explore(
     Stacks are complete sets of versions that satisfy REQUIREMENT...; some are built and measured
     against each other within the budget. The same command goes on where it was.
     """
-    _refuse_redirected_requirement()
+    asking.refuse_redirected_requirement()
     from stackgen.pipeline.explore import explore as run
     from stackgen.pipeline.options import ExecutorChoice, ExploreOptions
     from stackgen.pipeline.places import find_places
@@ -174,8 +174,8 @@ def explore(
         index=wanted.index,
     )
     with open_progress(sys.stderr) as progress:
-        for note in wanted.notes:
-            progress.note(note)
+        for note in wanted.left_out:
+            progress.note(f"left out: {note}")
         found = run(options, find_places(os.environ, kb=kb), os.environ, progress)
     _print_exploration(found, as_json=json)
 
@@ -330,20 +330,6 @@ def _print_exploration(found: object, *, as_json: bool) -> None:
     assert isinstance(found, ExploreReport)  # noqa: S101
     typer.echo(json_text(found) if as_json else report_text(found))
     raise typer.Exit(found.exit_code)
-
-
-def _refuse_redirected_requirement() -> None:
-    """Stop where the shell took an unquoted ``>=`` for a redirection of our output."""
-    try:
-        name = Path(f"/proc/self/fd/{sys.stdout.fileno()}").resolve().name
-    except (OSError, ValueError):
-        return
-    if name.startswith("="):
-        raise UsageError(
-            f"the output goes into a file named {name!r}",
-            why="the shell takes an unquoted > for a redirection",
-            fix='put the requirement in quotes: stackgen explore "tensorflow>=2.7"',
-        )
 
 
 def _fail(error: StackgenError) -> NoReturn:

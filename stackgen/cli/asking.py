@@ -1,9 +1,12 @@
 """Options that say what is asked for; resolve and explore share them."""
 
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+from stackgen.errors import UsageError
 
 if TYPE_CHECKING:
     from stackgen.pipeline.wishes import Wishes
@@ -62,7 +65,7 @@ FindLinks = Annotated[
 CompareIndex = Annotated[
     list[str],
     typer.Option(
-        "--compare-index", metavar="NAME", help="Its versions stand beside those of the others."
+        "--compare-index", metavar="NAME=URL", help="Its versions stand beside those of the others."
     ),
 ]
 NoIndex = Annotated[bool, typer.Option("--no-index", help="Ask no index; --find-links alone.")]
@@ -112,3 +115,17 @@ def wishes(
             offline=offline,
         ),
     )
+
+
+def refuse_redirected_requirement() -> None:
+    """Stop where the shell took an unquoted ``>=`` for a redirection of our output."""
+    try:
+        name = Path(f"/proc/self/fd/{sys.stdout.fileno()}").resolve().name
+    except (OSError, ValueError):
+        return
+    if name.startswith("="):
+        raise UsageError(
+            f"the output goes into a file named {name!r}",
+            why="the shell takes an unquoted > for a redirection",
+            fix='put the requirement in quotes, as in: stackgen resolve "tensorflow>=2.7"',
+        )

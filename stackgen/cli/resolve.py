@@ -2,6 +2,7 @@
 
 import os
 import sys
+from collections.abc import Mapping
 from enum import Enum
 from pathlib import Path
 from typing import Annotated
@@ -21,6 +22,10 @@ from stackgen.errors import UsageError
 
 PATIENCE_S = 1.0
 """What takes no longer than this is over before anybody wonders."""
+
+
+MANY = 1_000_000
+"""More stacks than a cover ever has."""
 
 
 class Format(str, Enum):
@@ -103,8 +108,9 @@ def resolve(
     """Count the stacks that satisfy REQUIREMENT..., and print some of them.
 
     A stack is a complete set of versions. Exit code 4 means that none satisfies it; the error
-    says why, and what would help. Nothing is installed.
+    says why, and what would help. Nothing is installed (but --base makes a base that is lacking).
     """
+    asking.refuse_redirected_requirement()
     from stackgen.pipeline.places import find_places
     from stackgen.pipeline.resolve import Listing, ResolveOptions
     from stackgen.pipeline.resolve import resolve as run
@@ -117,17 +123,32 @@ def resolve(
             why="neither a requirement nor a file was given",
             fix='name one, as in: stackgen resolve "tensorflow>=2.7"',
         )
-    single = one or style in (Format.requirements, Format.pylock)
+    style = Format.json if json and style is Format.table else style
+    _refuse_together(
+        {
+            "--count": count,
+            "--one": one,
+            "--list": number is not None,
+            "--sample": sample is not None,
+            "--cover": cover,
+            "--explain": bool(explain),
+            "--contains": contains is not None,
+        }
+    )
+    _refuse_without("--sample", sample is not None, {"--uniform": uniform, "--sample-rest": rest})
+    _refuse_without("--format requirements", style is Format.requirements, {"--hashes": hashes})
+    _refuse_without("--format json", style in (Format.table, Format.json), {"--json": json})
+    written = style in (Format.requirements, Format.pylock)
+    if written and (number or sample or cover or explain or contains or count):
+        raise UsageError(
+            "only one stack can be written like this",
+            why="the formats requirements and pylock hold one stack, the newest",
+            fix="take --format json for anything else",
+        )
     listing = Listing.STACKS if every else Listing.COVER if cover else Listing.CHOICES
     if sample is not None:
         listing = Listing.UNIFORM if uniform else Listing.STRATIFIED
-    wanted = sample or number or (1_000_000 if cover else 1 if single else 3)
-    if single and wanted > 1:
-        raise UsageError(
-            "several stacks cannot be written like this",
-            why="--one and the formats requirements and pylock hold one stack",
-            fix="leave out --list and --sample, or take --format json",
-        )
+    wanted = sample or number or (MANY if cover else 1 if one or written else 3)
     options = ResolveOptions(
         wishes=asking.wishes(
             requirements=requirements,
@@ -159,15 +180,37 @@ def resolve(
         completion=choose.Completion(completion.value),
         explain=explain,
         contains=contains,
+        complete=written,
     )
     with open_progress(sys.stderr, patience_s=PATIENCE_S) as progress:
         found = run(options, find_places(os.environ), os.environ, progress)
         for note in found.notes:
             progress.note(note)
-    style = Format.json if json else style
     typer.echo(_text(found, style, count=count, one=one, hashes=hashes), nl=False)
     if found.membership is not None and not found.membership.inside:
         raise typer.Exit(4)
+
+
+def _refuse_together(given: Mapping[str, bool]) -> None:
+    """Refuse questions that have different answers."""
+    asked = [name for name, is_given in given.items() if is_given]
+    if len(asked) > 1:
+        raise UsageError(
+            f"{' and '.join(asked)} were given together",
+            why="each asks for an answer of its own",
+            fix=f"give one of them, as in: stackgen resolve ... {asked[0]}",
+        )
+
+
+def _refuse_without(needed: str, is_there: bool, given: Mapping[str, bool]) -> None:
+    """Refuse options that mean nothing without another one."""
+    for name, is_given in given.items():
+        if is_given and not is_there:
+            raise UsageError(
+                f"{name} was given without {needed}",
+                why="it means nothing by itself",
+                fix=f"add {needed}, or leave {name} out",
+            )
 
 
 def _text(found: object, style: Format, *, count: bool, one: bool, hashes: bool) -> str:

@@ -2,7 +2,6 @@
 
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from pathlib import Path
 from threading import Lock
@@ -20,7 +19,7 @@ from stackgen.index.config import IndexConfig
 from stackgen.index.direct import DirectFiles
 from stackgen.index.listings import Listings
 from stackgen.index.metadata import MetadataReader, artifact_key
-from stackgen.index.parallel import AT_ONCE, Progress, as_done
+from stackgen.index.parallel import Pool, Progress, as_done
 from stackgen.values import Artifact, Metadata
 from stackgen.values.files import Files
 
@@ -57,7 +56,7 @@ class PackageIndex(AbstractContextManager["PackageIndex"]):
         self._sleep = sleep
         self._opened: Transport | None = None
         self._opening = Lock()
-        self._pool = ThreadPoolExecutor(AT_ONCE, thread_name_prefix="index")
+        self._pool = Pool()
         self._known: dict[str, Files | None] = {}
         listings = Listings(
             transport=self._transport,
@@ -85,6 +84,10 @@ class PackageIndex(AbstractContextManager["PackageIndex"]):
         trace: TracebackType | None,
     ) -> None:
         self.close()
+
+    def give_up(self) -> None:
+        """Begin no further request; what waits for one fails."""
+        self._pool.give_up()
 
     def close(self) -> None:
         """Close connections and cache; what is under way is given up."""

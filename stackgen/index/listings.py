@@ -3,7 +3,6 @@
 import hashlib
 import json
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -14,7 +13,7 @@ from stackgen.index import local
 from stackgen.index.cache import CachedPage, IndexCache
 from stackgen.index.config import IndexLocation
 from stackgen.index.pages import Page, parse_html, parse_json
-from stackgen.index.parallel import as_done
+from stackgen.index.parallel import Pool, as_done
 from stackgen.index.replies import Reply
 from stackgen.index.stored import decode, encode, source_of
 from stackgen.values.files import Files
@@ -39,7 +38,7 @@ class Listings:
         *,
         transport: Callable[[], "Transport"],
         cache: IndexCache,
-        pool: ThreadPoolExecutor,
+        pool: Pool,
         clock: Callable[[], float],
         offline: bool,
     ) -> None:

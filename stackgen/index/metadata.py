@@ -4,7 +4,6 @@ import hashlib
 import io
 from collections import Counter
 from collections.abc import Callable, Iterable
-from concurrent.futures import ThreadPoolExecutor
 from typing import IO, TYPE_CHECKING
 from urllib.parse import urlsplit, urlunsplit
 
@@ -12,7 +11,7 @@ from stackgen.errors import IndexUnavailableError
 from stackgen.index import local
 from stackgen.index.cache import IndexCache
 from stackgen.index.pages import NO_METADATA, SOME_METADATA
-from stackgen.index.parallel import Progress, as_done
+from stackgen.index.parallel import Pool, Progress, as_done
 from stackgen.index.ranges import RangeFile
 from stackgen.index.replies import Reply
 from stackgen.index.sdist_metadata import SilentSdistError, read_sdist
@@ -51,7 +50,7 @@ class MetadataReader:
         *,
         transport: Callable[[], "Transport"],
         cache: IndexCache,
-        pool: ThreadPoolExecutor,
+        pool: Pool,
         announced: Callable[[Artifact], str],
         offline: bool,
     ) -> None:

@@ -46,6 +46,7 @@ class Multiplexer:
         self._transport = transport
         self._faults: Counter[str] = Counter()
         self._speaks: dict[str, bool] = {}
+        self._known_to: dict[str, bool] = {}
         self._first: dict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
         self._starting = Lock()
         self._is_started = False
@@ -71,11 +72,19 @@ class Multiplexer:
             return None
         if place is not None and place.credentials is not None:
             return None
+        if self._has_credentials(parts.netloc, url):  # to a stranger, all may be "not found"
+            return None
         loop = self._started()
         if loop is None:
             return None
         asked = self._ask(url, dict(headers), parts.netloc)
         return asyncio.run_coroutine_threadsafe(asked, loop).result()
+
+    def _has_credentials(self, host: str, url: str) -> bool:
+        """Return whether the user's netrc has credentials for a host."""
+        if host not in self._known_to:
+            self._known_to[host] = requests.utils.get_netrc_auth(url) is not None
+        return self._known_to[host]
 
     def _started(self) -> asyncio.AbstractEventLoop | None:
         """Return the loop; None where certificates or proxies are none, which others explain."""
@@ -129,7 +138,7 @@ class Multiplexer:
                     headers=response.headers,
                     body=await response.aread() if wanted else b"",
                 )
-        except (httpx.HTTPError, httpx.InvalidURL, httpx.StreamError, OSError):
+        except Exception:  # noqa: BLE001 # whatever it is, the ordinary connections explain it
             self._speaks.setdefault(host, False)
             self._count_fault(host, is_fault=True)
             return None

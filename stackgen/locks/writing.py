@@ -10,12 +10,17 @@ from stackgen.errors import UsageError
 from stackgen.locks.fields import parse_toml
 from stackgen.values import Artifact, Lock, Target
 
+DIRECT = "direct"
+"""The index of what the user named by its address."""
+
 # What of a target's environment a wheel's choice depends on, besides its Python.
 _PLATFORM = ("implementation_name", "platform_machine", "sys_platform")
 
 
 def write_requirements(lock: Lock, *, hashes: bool) -> str:
     """Return a requirements.txt, which pip takes with ``--require-hashes`` where it has hashes.
+
+    What the user named by its address is named by it again: no index would have it.
 
     Raises:
         UsageError: hashes are wanted, and an artifact has none.
@@ -25,6 +30,8 @@ def write_requirements(lock: Lock, *, hashes: bool) -> str:
 
 def _requirement(artifact: Artifact, *, hashes: bool) -> str:
     pin = f"{artifact.name}=={artifact.version}"
+    if artifact.index == DIRECT:
+        pin = f"{artifact.name} @ {artifact.url}"
     if not hashes:
         return f"{pin}\n"
     return f"{pin} \\\n    --hash=sha256:{_digest(artifact)}\n"
@@ -36,7 +43,8 @@ def write_pylock(lock: Lock, target: Target) -> str:
     Raises:
         UsageError: an artifact has no hash, which the format demands.
     """
-    text = "\n".join([*_head(target), *(line for a in lock.artifacts for line in _entry(a)), ""])
+    entries = [line for a in lock.artifacts for line in _entry(a)] or ["packages = []"]
+    text = "\n".join([*_head(target), *entries, ""])
     Pylock.from_dict(parse_toml(text))  # the format's own reader is the judge; it raises our bugs
     return text
 

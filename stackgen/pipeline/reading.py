@@ -11,7 +11,7 @@ from packaging.utils import canonicalize_name
 
 from stackgen.index import PackageIndex, artifact_key
 from stackgen.pipeline.progress import Progress
-from stackgen.resolve import Closure, Need, Request, Universe, merged
+from stackgen.resolve import Closure, Combination, Need, Request, Universe, merged
 from stackgen.values import Artifact, Target
 
 _PART, _PARTS_AT_ONCE = 64, 2
@@ -40,13 +40,26 @@ def read_universe(
         ResolutionError: the user requires a package that no index has.
         IndexUnavailableError: an index cannot be asked.
     """
-    parts = []
-    for each in request.combinations():
-        wanted, direct = _located(index, each.request)
-        closure = Closure(wanted, target, barred=each.barred, pruned=pruned)
-        _complete(index, closure, direct, progress)
-        parts.append((each, closure.universe()))
+    parts = [
+        (each, read_combination(index, each, target, progress=progress, pruned=pruned))
+        for each in request.combinations()
+    ]
     return merged(request, parts)
+
+
+def read_combination(
+    index: PackageIndex,
+    how: Combination,
+    target: Target,
+    *,
+    progress: Progress,
+    pruned: bool = True,
+) -> Universe:
+    """Bring everything that the closure of a request needs, its roles filled in one way."""
+    wanted, direct = _located(index, how.request)
+    closure = Closure(wanted, target, barred=how.barred, pruned=pruned)
+    _complete(index, closure, direct, progress)
+    return closure.universe()
 
 
 def _located(index: PackageIndex, request: Request) -> tuple[Request, Mapping[str, Artifact]]:
@@ -76,8 +89,12 @@ def _complete(
     closure.give_pages({name: (artifact,) for name, artifact in direct.items()})
     with ThreadPoolExecutor(1 + _PARTS_AT_ONCE) as readers:
         reading = _Reading(index, readers, progress)
-        while reading.begin(closure.need()):
-            reading.give(closure)
+        try:
+            while reading.begin(closure.need()):
+                reading.give(closure)
+        except KeyboardInterrupt:
+            index.give_up()  # or the readers would go on to the end of their parts
+            raise
 
 
 class _Reading:

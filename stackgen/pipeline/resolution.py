@@ -4,12 +4,13 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 
-from stackgen.errors import ResolutionError
+from stackgen.errors import IndexUnavailableError, ResolutionError
 from stackgen.index import PackageIndex
 from stackgen.pipeline.progress import Progress, Silent
-from stackgen.pipeline.reading import read_universe
+from stackgen.pipeline.reading import read_combination, read_universe
 from stackgen.render.resolve import stacks_in_words
 from stackgen.resolve import (
+    Core,
     Relaxation,
     Request,
     Space,
@@ -24,6 +25,7 @@ EXPLAINING_S = 30.0
 """After this many seconds no further way out of a conflict is tried."""
 
 _SHOWN = 3
+_EXPLAINED = 3
 
 
 def resolve(
@@ -59,14 +61,36 @@ def _explained(
     index: PackageIndex, request: Request, target: Target, progress: Progress
 ) -> ResolutionError:
     """Explain an empty space: the conflict, and the smallest steps out of it."""
-    filled = request.combinations()[0].request
     progress.doing("resolving: looking for what is in the way")
-    universe = read_universe(index, filled, target, progress=progress, pruned=False)
-    core = conflict_core(universe)
-    what, why, fix = conflict(core, universe, filled).args
-    ways = sorted(_ways_out(index, relaxations(core, filled), target, progress))
-    shown = [f"{words}: {stacks_in_words(count)}" for count, words in ways[:_SHOWN]]
-    return ResolutionError(what, why=why, fix="; or ".join(shown) or fix)
+    parts: list[tuple[Core, ResolutionError]] = []
+    for each in request.combinations()[:_EXPLAINED]:
+        try:
+            universe = read_combination(index, each, target, progress=progress, pruned=False)
+        except IndexUnavailableError:
+            return _unexplained(request)
+        core = conflict_core(universe)
+        parts.append((core, conflict(core, universe, each.request)))
+    what, why, fix = _joined([error for _, error in parts])
+    relaxed = {r.words: r for core, _ in parts for r in relaxations(core, request)}
+    ways = sorted(_ways_out(index, tuple(relaxed.values()), target, progress))
+    return ResolutionError(what, why=why, fix="; or ".join(w for _, w in ways[:_SHOWN]) or fix)
+
+
+def _joined(errors: Sequence[ResolutionError]) -> tuple[str, str, str]:
+    """Join the explanations of all ways to fill the roles."""
+    what, why, fix = errors[0].args
+    for each in errors[1:]:
+        what += f"; and {each.args[0]}"
+        why += f";\n       {each.args[1]}"
+    return what, why, fix
+
+
+def _unexplained(request: Request) -> ResolutionError:
+    return ResolutionError(
+        f"no stack satisfies {' with '.join(request.texts)}",
+        why="what they depend on leaves none; the cache lacks what would tell more",
+        fix="run the same command once without --offline",
+    )
 
 
 def _ways_out(
@@ -77,7 +101,8 @@ def _ways_out(
     for each in ways:
         if time.monotonic() > end:
             return
-        with suppress(ResolutionError):
+        with suppress(ResolutionError, IndexUnavailableError):
             space = _space(index, each.request, target, progress)
             if space.count:
-                yield space.count, each.words
+                bound = "" if space.exact else "at least "
+                yield space.count, f"{each.words}: {bound}{stacks_in_words(space.count)}"

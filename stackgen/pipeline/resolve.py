@@ -1,14 +1,16 @@
 """Resolve: what is asked for in, the space and some of its stacks out; nothing is installed."""
 
+import shlex
 import sys
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Container, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from enum import Enum
 from functools import partial
 from itertools import islice
 from pathlib import Path
 
 from packaging.requirements import Requirement
+from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 
 from stackgen.builders.interpreters import find_interpreters, probe
@@ -21,7 +23,7 @@ from stackgen.pipeline.options import ExecutorChoice
 from stackgen.pipeline.places import Places
 from stackgen.pipeline.progress import Progress
 from stackgen.pipeline.selection import FRAMEWORKS, read_lock_file
-from stackgen.pipeline.wishes import Wishes, beside_compared, index_config, understood
+from stackgen.pipeline.wishes import Understood, Wishes, beside_compared, index_config, understood
 from stackgen.resolve import (
     Completion,
     Granularity,
@@ -73,6 +75,7 @@ class ResolveOptions:
     n: how many stacks are listed; 0 lists none and leaves versions out as well.
     explain: a package, or a requirement, of which everything is told.
     contains: a lock file of which is told whether it is one of the stacks.
+    complete: refuse where a part of what is asked for must be left out.
     """
 
     wishes: Wishes
@@ -87,7 +90,8 @@ class ResolveOptions:
     granularity: Granularity = Granularity.MINOR
     completion: Completion = Completion.NEWEST
     explain: str = ""
-    contains: Path | None = field(default=None)
+    contains: Path | None = None
+    complete: bool = False
 
 
 def resolve(
@@ -102,6 +106,8 @@ def resolve(
     """
     target = find_target(options, places, progress)
     wanted = understood(options.wishes, environ)
+    _refuse_incomplete(wanted, options)
+    _refuse_python(wanted.requires_python, target)
     config = index_config(wanted.index, environ)
     request = beside_compared(wanted.request, config)
     with PackageIndex(config, places.cache) as index:
@@ -109,8 +115,8 @@ def resolve(
         if options.contains is not None:
             return _membership(work, options.contains)
         found = _explained(work, options.explain) if options.explain else _listed(work, options)
-        notes = (*wanted.notes, *_python_note(wanted.requires_python, target))
-        return replace(found, notes=(*notes, *found.notes, *_index_notes(index, found)))
+        left_out = (f"left out: {each}" for each in wanted.left_out)
+        return replace(found, notes=(*left_out, *found.notes, *_index_notes(index, found)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,10 +131,18 @@ class _Work:
         return resolution.resolve(self.index, asked, self.target, progress=self.progress)
 
     def report(self, space: Space) -> Resolution:
+        if not space.packages:
+            raise UsageError(
+                "nothing is asked for",
+                why="the markers of all requirements exclude this Python and platform, or no line "
+                "names a package",
+                fix="check the files, or name another target with --python and --platform",
+            )
         return Resolution(
             requirements=self.request.texts,
             target=self.target,
             count=space.count,
+            exact=space.exact,
             kept=space.kept,
         )
 
@@ -170,35 +184,44 @@ def find_target(options: ResolveOptions, places: Places, progress: Progress) -> 
 
 def _listed(work: _Work, options: ResolveOptions) -> Resolution:
     space = work.space()
+    report = work.report(space)
     if not options.n:
-        return work.report(space)
+        return report
     varied = _varied(space, work.request, options.vary)
     slices = space.slices(varied)
     choices = newest_first(slices, granularity=options.granularity)
-    rows = list(islice(_rows(space, varied, choices, slices, options), options.n))
+    rows = list(islice(_rows(space, varied, choices, options), options.n))
     if not rows:
         raise _nothing_contemporary()
     return replace(
-        work.report(space),
-        packages=tuple(
-            PackageVersions(name=name, versions=space.versions(name))
-            for name in space.packages
-            if space.versions(name)
-        ),
+        report,
+        packages=tuple(_packages(space, work.request)),
         varied=varied,
-        choices=len(slices),
+        choices=len(choices),
+        patches=len(slices),
         listed=options.listing.value,
         stacks=tuple(rows),
-        notes=tuple(_yanked(rows)),
+        notes=tuple(_yanked([row.lock for row in rows])),
     )
 
 
+def _packages(space: Space, request: Request) -> Iterator[PackageVersions]:
+    """Yield the versions of each package; of those that were asked for, also what is left out."""
+    given = [*request.requirements, *(each for role in request.alternatives for each in role)]
+    for name in space.packages:
+        limits = [each.specifier for each in given if canonicalize_name(each.name) == name]
+        left_out = (
+            each
+            for each in space.universe.excluded.get(name, ())
+            if any(map(str, limits))
+            and all(wanted.contains(each.version, prereleases=True) for wanted in limits)
+        )
+        if versions := space.versions(name):
+            yield PackageVersions(name=name, versions=versions, left_out=tuple(left_out))
+
+
 def _rows(
-    space: Space,
-    varied: Sequence[str],
-    choices: Sequence[Slice],
-    slices: Sequence[Slice],
-    options: ResolveOptions,
+    space: Space, varied: Sequence[str], choices: Sequence[Slice], options: ResolveOptions
 ) -> Iterator[ListedStack]:
     """Yield stacks in the way that was asked for."""
     found: Iterator[tuple[Slice | None, Lock | None]]
@@ -208,9 +231,9 @@ def _rows(
         found = ((None, lock) for lock in space.sample(options.seed, options.n))
     elif options.listing is Listing.STRATIFIED:
         newest = not options.sampled_rest
-        found = iter(stratified(space, slices, seed=options.seed, n=options.n, newest=newest))
+        found = iter(stratified(space, choices, seed=options.seed, n=options.n, newest=newest))
     else:
-        chosen = pairwise_cover(slices) if options.listing is Listing.COVER else choices
+        chosen = pairwise_cover(choices) if options.listing is Listing.COVER else choices
         old = options.completion is Completion.CONTEMPORARY
         complete = partial(contemporary, space) if old else space.complete
         found = ((choice, complete(choice)) for choice in chosen)
@@ -258,14 +281,17 @@ def _explained(work: _Work, asked: str) -> Resolution:
         raise ResolutionError(
             f"{name} is part of no stack",
             why="nothing that was asked for requires it, however indirectly",
-            fix=f"ask for it, too: stackgen resolve {' '.join(work.request.texts)} {name}",
+            fix=f"ask for it, too: stackgen resolve {shlex.join((*work.request.texts, name))}",
         )
+    others = tuple(each for each in known if each not in used)
     found = Explained(
         asked=asked,
         count=space.within({}, present=(name,)).count,
         versions=used,
         left_out=space.universe.excluded.get(name, ()),
-        in_none=tuple(each for each in known if each not in used),
+        in_none=others if space.exact else (),
+        not_counted=() if space.exact else others,
+        exact=space.exact,
     )
     return replace(work.report(space), explained=found)
 
@@ -274,53 +300,70 @@ def _held(work: _Work, space: Space, requirement: Requirement, asked: str) -> Re
     name = canonicalize_name(requirement.name)
     wanted = requirement.specifier
     held = [v for v in space.versions(name) if wanted.contains(v.partition("@")[0], True)]
-    part = space.within({name: held}, present=(name,)) if held else None
+    plain = held and not requirement.extras
+    part = space.within({name: held}, present=(name,)) if plain else None
     if part is None or not part.count:  # whoever asks too much is told what is in the way
         request = replace(work.request, requirements=(*work.request.requirements, requirement))
         part = work.space(request)
         held = list(part.versions(name))
-    found = Explained(asked=asked, count=part.count, versions=tuple(held))
-    return replace(work.report(space), explained=found)
+        asked = f"{asked}, asked for as well"
+    found = Explained(asked=asked, count=part.count, versions=tuple(held), exact=part.exact)
+    newest = part.newest()
+    notes = _yanked([newest] if newest else [])
+    return replace(work.report(space), explained=found, notes=tuple(notes))
 
 
 def _membership(work: _Work, path: Path) -> Resolution:
-    """Tell whether a lock is one of the stacks: its pins, taken as constraints, leave one."""
+    """Tell whether a lock holds one of the stacks: those that its versions leave."""
     locked = {each.name: each.version for each in in_target(read_lock_file(path), work.target)}
-    pins = [parse_requirement(f"{name}=={version}") for name, version in locked.items()]
-    request = replace(work.request, constraints=(*work.request.constraints, *pins))
+    held = replace(work.request, held=tuple(sorted(locked.items())))
     try:
-        space = work.space(request)
+        space = work.space(held)
     except ResolutionError as error:
         what, why, fix = error.args
         found = Membership(path=str(path), inside=False, forbidden=f"{what}: {why}", fix=fix)
         return _no_space(work, found)
-    stack = space.newest()
-    needed = set(stack.versions) if stack else set()
-    missing = tuple(sorted(needed - locked.keys()))
+    stack = space.within(dict.fromkeys(set(space.packages) - locked.keys(), ())).newest()
+    lacking = _lacking(space, work.request, locked) if stack is None else ()
+    needed = stack.versions if stack is not None else {}
     found = Membership(
         path=str(path),
-        inside=not missing,
-        missing=missing,
-        superfluous=tuple(sorted(locked.keys() - needed)),
+        inside=stack is not None,
+        missing=lacking,
+        superfluous=tuple(sorted(locked.keys() - needed)) if stack is not None else (),
     )
     return replace(work.report(space), membership=found)
 
 
+def _lacking(space: Space, request: Request, locked: Container[str]) -> tuple[str, ...]:
+    """Return what the stack needs that a lock comes closest to; of a role, what the lock has."""
+    barred: dict[str, tuple[str, ...]] = {}
+    for role in request.alternatives:
+        names = [str(canonicalize_name(each.name)) for each in role]
+        if any(name in locked for name in names):
+            barred |= {name: () for name in names if name not in locked}
+    stack = space.newest(barred) or space.newest()
+    return tuple(sorted(name for name in stack.versions if name not in locked)) if stack else ()
+
+
 def _no_space(work: _Work, found: Membership) -> Resolution:
     return Resolution(
-        requirements=work.request.texts, target=work.target, count=0, kept=0, membership=found
+        requirements=work.request.texts,
+        target=work.target,
+        count=0,
+        exact=True,
+        kept=0,
+        membership=found,
     )
 
 
-def _yanked(rows: Sequence[ListedStack]) -> Iterator[str]:
-    """Yield what was yanked of the stacks that are listed: somebody pinned it."""
-    found = {
-        f"{each.name} {each.version} was yanked: {each.yanked or 'no reason given'}": None
-        for row in rows
-        for each in row.lock.artifacts
-        if each.yanked is not None
-    }
-    yield from found
+def _yanked(locks: Sequence[Lock]) -> Iterator[str]:
+    """Yield what was yanked of some stacks: the user pinned it."""
+    yanked = (each for lock in locks for each in lock.artifacts if each.yanked is not None)
+    yield from dict.fromkeys(
+        f"{each.name} {each.version} was yanked: {each.yanked or 'no reason given'}"
+        for each in yanked
+    )
 
 
 def _index_notes(index: PackageIndex, found: Resolution) -> Iterator[str]:
@@ -331,10 +374,23 @@ def _index_notes(index: PackageIndex, found: Resolution) -> Iterator[str]:
         yield f"{skipped:,} files with names or versions that no standard allows were passed over"
 
 
-def _python_note(requires: str, target: Target) -> Iterator[str]:
-    admits = parse_requirement(f"python{requires}").specifier.contains if requires else None
-    if admits is not None and not admits(target.python, prereleases=True):
-        yield f"the project asks for Python {requires}; this is for Python {target.python}"
+def _refuse_incomplete(wanted: Understood, options: ResolveOptions) -> None:
+    """Refuse to write a lock that lacks what the user asked for."""
+    if wanted.left_out and options.complete:
+        raise UsageError(
+            "the lock would be incomplete",
+            why=f"no index can be asked for this: {'; '.join(wanted.left_out)}",
+            fix="take these lines out of the file, and install what they name by itself",
+        )
+
+
+def _refuse_python(requires: str, target: Target) -> None:
+    if requires and not SpecifierSet(requires).contains(target.python, prereleases=True):
+        raise ResolutionError(
+            f"the project asks for Python {requires}",
+            why=f"this resolves for Python {target.python}",
+            fix="name a Python that it admits, as in: --python 3.12",
+        )
 
 
 def _nothing_contemporary() -> ResolutionError:

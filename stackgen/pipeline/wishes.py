@@ -47,13 +47,13 @@ class Understood:
 
     index: where to look, files included.
     requires_python: a specifier, or "".
-    notes: what of the files was left out, in words.
+    left_out: what of the files no index can be asked for, in words.
     """
 
     request: Request
     index: IndexOptions
     requires_python: str = ""
-    notes: tuple[str, ...] = ()
+    left_out: tuple[str, ...] = ()
 
 
 def understood(wishes: Wishes, environ: Mapping[str, str]) -> Understood:
@@ -62,6 +62,12 @@ def understood(wishes: Wishes, environ: Mapping[str, str]) -> Understood:
     Raises:
         UsageError: a file or a requirement cannot be read.
     """
+    if (wishes.extras or wishes.groups) and not wishes.files:
+        raise UsageError(
+            "--extra and --group belong to a file",
+            why="no file was given that could have extras or dependency groups",
+            fix='give it with -r, or write the extra behind the name: "package[extra]"',
+        )
     files = [_file(path, wishes, environ) for path in wishes.files]
     given = asked(*(_line(each) for each in wishes.requirements))
     lines = [line for each in files for line in each.requirements]
@@ -80,7 +86,7 @@ def understood(wishes: Wishes, environ: Mapping[str, str]) -> Understood:
         request=request,
         index=_index(wishes.index, files),
         requires_python=",".join(filter(None, (each.requires_python for each in files))),
-        notes=tuple(note for each in files for note in each.skipped),
+        left_out=tuple(note for each in files for note in each.skipped),
     )
 
 
@@ -141,11 +147,13 @@ def _index(given: IndexOptions, files: Sequence[Asked]) -> IndexOptions:
 
 
 def _file(path: Path, wishes: Wishes, environ: Mapping[str, str]) -> Asked:
+    """Read a file; extras and groups are for those of several files that can have some."""
+    alone = len(wishes.files) == 1
     return read_asked(
         _text(str(path)),
         path=str(path),
-        extras=wishes.extras,
-        groups=wishes.groups,
+        extras=wishes.extras if alone or path.suffix == ".toml" else (),
+        groups=wishes.groups if alone or path.suffix == ".toml" or path.name == "Pipfile" else (),
         read=_text,
         environ=environ,
         folder=str(Path.cwd()),

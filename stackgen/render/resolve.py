@@ -4,9 +4,11 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from stackgen.render.tables import big, columns
-from stackgen.values import Explained, Lock, Membership, Resolution
+from stackgen.values import Explained, Lock, Membership, PackageVersions, Resolution
 
 _MOST_VERSIONS = 6
+DEFAULT = "newest of each choice"
+"""How stacks are listed where nobody asked for another way: then all packages are shown."""
 
 
 def resolution_text(found: Resolution) -> str:
@@ -18,7 +20,7 @@ def resolution_text(found: Resolution) -> str:
         lines.append(_bound(found))
     if found.explained is not None:
         return "\n".join([*lines, "", *_explained(found.explained)])
-    return "\n".join([*lines, *_packages(found), *_stacks(found)])
+    return "\n".join([*lines, *_varied(found), *_stacks(found), *_further(found)])
 
 
 def count_text(found: Resolution) -> str:
@@ -54,16 +56,35 @@ def _bound(found: Resolution) -> str:
     )
 
 
-def _packages(found: Resolution) -> Iterator[str]:
+def _varied(found: Resolution) -> Iterator[str]:
     yield ""
-    yield f"Versions in these stacks ({len(found.packages)} packages):"
-    rows = [
-        (each.name, f"{len(each.versions):,}", _versions(each.versions))
-        for each in sorted(
-            found.packages, key=lambda each: (each.name not in found.varied, each.name)
-        )
-    ]
+    rows = [_row(each) for name in found.varied for each in found.packages if each.name == name]
     yield from columns(rows)
+    for each in found.packages:
+        yield from _left_out(each)
+
+
+def _left_out(package: PackageVersions) -> Iterator[str]:
+    """Yield why final versions that the user admits are no candidates."""
+    by_reason: dict[str, list[str]] = {}
+    for each in package.left_out:
+        if not each.reason.startswith("a prerelease"):
+            by_reason.setdefault(each.reason, []).append(each.version)
+    for reason, versions in by_reason.items():
+        yield f"  {package.name} {_versions(versions)} left out ({len(versions)}): {reason}"
+
+
+def _further(found: Resolution) -> Iterator[str]:
+    further = sorted(each.name for each in found.packages if each.name not in found.varied)
+    if further and found.listed == DEFAULT:
+        yield ""
+        yield f"Versions of the {len(further)} further packages in these stacks:"
+        by_name = {each.name: each for each in found.packages}
+        yield from columns([_row(by_name[name]) for name in further])
+
+
+def _row(each: PackageVersions) -> tuple[str, str, str]:
+    return each.name, f"{len(each.versions):,}", _versions(each.versions)
 
 
 def _versions(versions: Sequence[str]) -> str:
@@ -75,16 +96,22 @@ def _versions(versions: Sequence[str]) -> str:
 def _stacks(found: Resolution) -> Iterator[str]:
     varied = _and(found.varied) or "what was asked for"
     yield ""
-    yield f"{found.choices:,} choices of {varied}; {found.listed}:"
+    patches = f" ({found.patches:,} with all patches)" if found.patches > found.choices else ""
+    choices = "choice" if found.choices == 1 else "choices"
+    yield f"{found.choices:,} {choices} of {varied}{patches}; {found.listed}:"
     rows = [
         (
             ", ".join(f"{name} {version}" for name, version in each.varied) or "the only one",
-            f"{len(each.lock.artifacts)} packages",
+            _packages_in_words(len(each.lock.artifacts)),
             stacks_in_words(each.completions) if each.completions else "",
         )
         for each in found.stacks
     ]
     yield from columns(rows)
+
+
+def _packages_in_words(count: int) -> str:
+    return f"{count} package{'' if count == 1 else 's'}"
 
 
 def _and(names: Sequence[str]) -> str:
@@ -93,11 +120,13 @@ def _and(names: Sequence[str]) -> str:
 
 
 def _explained(found: Explained) -> Iterator[str]:
-    yield f"{found.asked}: in {stacks_in_words(found.count)}"
+    yield f"{found.asked}: in {'' if found.exact else 'at least '}{stacks_in_words(found.count)}"
     if found.versions:
         yield f"  versions in stacks ({len(found.versions)}): {_listed(found.versions)}"
     if found.in_none:
         yield f"  in no stack, by what is required of it or by it: {_listed(found.in_none)}"
+    if found.not_counted:
+        yield f"  not counted, as the space was cut: {_listed(found.not_counted)}"
     reasons = Counter(each.reason for each in found.left_out)
     for reason, count in reasons.most_common():
         names = [each.version for each in found.left_out if each.reason == reason]
@@ -114,14 +143,14 @@ def _listed(versions: Sequence[str]) -> str:
 def _membership(found: Resolution, lock: Membership) -> Iterator[str]:
     asked = ", ".join(found.requirements)
     if lock.forbidden:
-        yield f"{lock.path} is not one of the stacks of {asked}."
+        yield f"{lock.path} holds none of the stacks of {asked}."
         yield f"  why: {lock.forbidden}"
         yield f"  fix: {lock.fix}"
     elif lock.missing:
-        yield f"{lock.path} is not one of the stacks of {asked}: it lacks packages."
+        yield f"{lock.path} holds none of the stacks of {asked}: it lacks packages."
         yield f"  why: its versions need {', '.join(lock.missing)} as well"
         yield "  fix: lock it anew with the tool that wrote it"
     else:
-        yield f"{lock.path} is one of the stacks of {asked} on {_target(found)}."
+        yield f"{lock.path} holds one of the stacks of {asked} on {_target(found)}."
     if lock.superfluous:
-        yield f"  nothing requires these of its packages: {', '.join(lock.superfluous)}"
+        yield f"  it holds besides, required by nothing here: {', '.join(lock.superfluous)}"

@@ -3,7 +3,7 @@
 from stackgen.resolve.candidates import Policy, moment
 from stackgen.resolve.choose import Completion, Granularity, newest_first
 from stackgen.resolve.closure import Closure, Need, Universe
-from stackgen.resolve.conflicts import conflict_core
+from stackgen.resolve.conflicts import Core, conflict_core
 from stackgen.resolve.dependencies import base_name, parse_requirement, parsed_version
 from stackgen.resolve.explain import conflict, nothing_fits
 from stackgen.resolve.relaxing import Relaxation, relaxations
@@ -17,6 +17,7 @@ __all__ = [
     "Closure",
     "Combination",
     "Completion",
+    "Core",
     "Granularity",
     "Need",
     "Policy",

@@ -40,6 +40,7 @@ class Universe:
     excluded: by package, the versions left out, and why.
     unknown: packages that something requires and no index has.
     fitting: packages of which the target takes a version that the user's requirements admit.
+    limits: what constraints admit of packages, if a stack holds them.
     roles: what roles there are, as ``tensorflow|tensorflow-cpu``; mostly none.
     filled: the ways to fill them.
     """
@@ -50,6 +51,7 @@ class Universe:
     excluded: Mapping[str, tuple[Exclusion, ...]]
     unknown: frozenset[str]
     fitting: frozenset[str]
+    limits: tuple[Dependency, ...] = ()
     roles: tuple[str, ...] = ()
     filled: tuple["Filled", ...] = ()
 
@@ -70,7 +72,6 @@ class Filled:
 
 Masks = defaultdict[int, int]
 _Key = tuple[str, str, str]
-_Specifiers = Mapping[str, Sequence[str]]
 
 
 class Closure:
@@ -104,7 +105,13 @@ class Closure:
         self._pruned = pruned
         held = [each for each in request.requirements if self._reader.applies(each)]
         self._roots = tuple(each for one in held for each in self._reader.adjusted(one))
-        self._user, self._constraints = self._specifiers(request)
+        self._limits = tuple(
+            Dependency(canonicalize_name(each.name), str(each.specifier))
+            for each in request.constraints
+            if self._reader.applies(each)
+        )
+        self._held = dict(request.held)
+        self._user = self._specifiers()
         self._pages: dict[str, Offers | None] = {}
         self._metadata: dict[_Key, Metadata] = {}
         self._defects: dict[_Key, str] = {}
@@ -126,18 +133,12 @@ class Closure:
         if self._roots:
             self._todo.append(self._settle_anchor if pruned else self._follow_all)
 
-    def _specifiers(self, request: Request) -> tuple[_Specifiers, _Specifiers]:
-        """Return, by package, the specifiers that the user gave, and of these the constraints."""
-        every: dict[str, list[str]] = {}
-        limits: dict[str, list[str]] = {}
-        for root in (*self._roots, *self._reader.overriding()):
-            every.setdefault(base_name(root.package), []).append(root.specifier)
-        for each in request.constraints:
-            if self._reader.applies(each):
-                name = canonicalize_name(each.name)
-                every.setdefault(name, []).append(str(each.specifier))
-                limits.setdefault(name, []).append(str(each.specifier))
-        return every, limits
+    def _specifiers(self) -> Mapping[str, Sequence[str]]:
+        """Return, by package, the specifiers that the user gave."""
+        found: dict[str, list[str]] = {}
+        for each in (*self._roots, *self._reader.overriding(), *self._limits):
+            found.setdefault(base_name(each.package), []).append(each.specifier)
+        return found
 
     def give_pages(self, pages: Mapping[str, Sequence[Artifact] | None]) -> None:
         """Take what the index offers of each package; None where no index has it."""
@@ -150,8 +151,8 @@ class Closure:
         user = self._user.get(name, ())
         found = self._selector.select(() if name in self._barred else artifacts, user)
         # Each requirement may be a part of a conflict, so what is not pruned heeds none of them.
-        limits = user if self._pruned else self._constraints.get(name, ())
-        return Offers(name, found, limits=limits, pins=user)
+        limits = user if self._pruned else ()
+        return Offers(name, found, limits=limits, pins=user, held=self._held.get(name))
 
     def give_metadata(
         self, metadata: Mapping[Artifact, Metadata], defects: Mapping[Artifact, str] | None = None
@@ -201,6 +202,7 @@ class Closure:
             excluded={name: tuple(self._excluded(name)) for name in names},
             unknown=frozenset(name for name, page in self._pages.items() if page is None),
             fitting=frozenset(name for name, page in self._pages.items() if page and page.open),
+            limits=self._limits,
         )
 
     def _follow_all(self) -> None:

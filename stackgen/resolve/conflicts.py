@@ -9,13 +9,15 @@ from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from stackgen.resolve.closure import Universe
-from stackgen.resolve.masks import Masks, compile_masks
+from stackgen.resolve.dependencies import Dependency
+from stackgen.resolve.masks import Masks, admitted_releases, compile_masks
 from stackgen.resolve.search import newest_stack
 
 _T = TypeVar("_T")
 _Fact = tuple[int, int]
-"""A package and one that it requires, as ranks; _USER stands for the user."""
-_USER = -1
+"""A package and one that it requires, as ranks; or _USER and what the user requires; or _LIMIT and
+the number of a constraint."""
+_USER, _LIMIT = -1, -2
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,10 +26,12 @@ class Core:
 
     roots: packages that the user requires.
     edges: (package, package that it requires).
+    limits: constraints.
     """
 
     roots: tuple[str, ...]
     edges: tuple[tuple[str, str], ...]
+    limits: tuple[Dependency, ...] = ()
 
 
 def conflict_core(universe: Universe) -> Core:
@@ -42,24 +46,42 @@ def conflict_core(universe: Universe) -> Core:
     masks = compile_masks(universe)
     names = masks.packages
     roots: list[_Fact] = [(_USER, rank) for rank, _ in masks.roots]
+    limits: list[_Fact] = [(_LIMIT, place) for place in range(len(universe.limits))]
     edges = {
         (rank, needed)
         for rank, groups in enumerate(masks.groups)
         for needs, _ in groups
         for needed, _ in needs
     }
+    limiting = _limiting(universe, masks)
 
     def conflicting(facts: Sequence[_Fact]) -> bool:
-        return newest_stack(_only(masks, set(facts))) is None
+        return newest_stack(_only(masks, frozenset(facts), limiting)) is None
 
-    kept = smallest([*roots, *sorted(edges)], conflicting)
+    kept = smallest([*roots, *sorted(edges), *limits], conflicting)
     return Core(
         roots=tuple(names[needed] for by, needed in kept if by == _USER),
-        edges=tuple((names[by], names[needed]) for by, needed in kept if by != _USER),
+        edges=tuple((names[by], names[needed]) for by, needed in kept if by >= 0),
+        limits=tuple(universe.limits[place] for by, place in kept if by == _LIMIT),
     )
 
 
-def _only(masks: Masks, facts: Container[_Fact]) -> Masks:
+def _limiting(universe: Universe, masks: Masks) -> Sequence[tuple[int, int] | None]:
+    """Return, by constraint, the package that it limits and the mask that it leaves."""
+    return [
+        (
+            masks.ranks[each.package],
+            admitted_releases(each.specifier, universe.releases[each.package]),
+        )
+        if each.package in masks.ranks
+        else None
+        for each in universe.limits
+    ]
+
+
+def _only(
+    masks: Masks, facts: Container[_Fact], limiting: Sequence[tuple[int, int] | None]
+) -> Masks:
     """Return the masks in which only some facts hold."""
     groups = tuple(
         tuple(
@@ -68,8 +90,12 @@ def _only(masks: Masks, facts: Container[_Fact]) -> Masks:
         )
         for rank, each in enumerate(masks.groups)
     )
+    allowed: dict[int, int] = {}
+    for place, limit in enumerate(limiting):
+        if limit is not None and (_LIMIT, place) in facts:
+            allowed[limit[0]] = allowed.get(limit[0], -1) & limit[1]
     roots = tuple(root for root in masks.roots if (_USER, root[0]) in facts)
-    return replace(masks, roots=roots, groups=groups)
+    return replace(masks, roots=roots, groups=groups).within(allowed)
 
 
 def smallest(facts: Sequence[_T], conflicting: Callable[[Sequence[_T]], bool]) -> tuple[_T, ...]:

@@ -16,27 +16,51 @@ from stackgen.values import Exclusion, Target
 
 
 def nothing_fits(universe: Universe, request: Request, target: Target) -> ResolutionError | None:
-    """Explain a required package of which no version at all can be taken; None where all have some.
+    """Explain a package of which no version can be taken that the user admits; None where all have.
 
     The reasons are those of the versions that the user's specifiers admit, most frequent first.
     """
     for root in universe.roots:
         name = base_name(root.package)
+        if name in universe.fitting or name in _of_roles(request):
+            continue
         limits = _limits(name, request)
-        if name in universe.fitting or len(limits) > 1:
-            continue  # several limits of one package are a conflict among themselves
-        asked = [
-            each
-            for each in universe.excluded.get(name, ())
-            if root.specifier.startswith("@") or admits(root.specifier, each.version)
-        ]
-        what = f"no version of {root} fits Python {target.python_minor} here"
-        if not asked:
+        left_out = _left_out(name, universe, limits)
+        specifiers = dict.fromkeys(filter(None, (str(each.specifier) for each in limits)))
+        asked = name + ",".join(specifiers)
+        what = f"no version of {asked} fits Python {target.python_minor} here"
+        if left_out:
+            return ResolutionError(what, why=reasons(left_out), fix=_way_out(name, left_out))
+        if len(limits) <= 1:  # several limits of one package are a conflict among themselves
             why = f"no index has a version of {name} that {root.specifier or 'anything'} admits"
             return ResolutionError(what, why=why, fix="ask for another version")
-        fix = "choose another Python with --base or --python, or other versions"
-        return ResolutionError(what, why=reasons(asked), fix=fix)
     return None
+
+
+def _left_out(
+    name: str, universe: Universe, limits: Iterable[Requirement]
+) -> tuple[Exclusion, ...]:
+    """Return the versions that the user's limits admit and that are no candidates."""
+    specifiers = [str(each.specifier) for each in limits]
+    return tuple(
+        each
+        for each in universe.excluded.get(name, ())
+        if all(admits(specifier, each.version) for specifier in specifiers)
+    )
+
+
+def _way_out(name: str, left_out: Sequence[Exclusion]) -> str:
+    """Return what lets in what was left out, by the reason that is given most."""
+    reason = Counter(each.reason for each in left_out).most_common(1)[0][0]
+    if reason.startswith("no wheel, only"):
+        return f"give --allow-build {name}, or ask for other versions"
+    if reason.startswith("uploaded after"):
+        return "give a later --exclude-newer, or ask for older versions"
+    if reason.startswith("yanked"):
+        return f"pin it exactly to have it nevertheless: {name}=={left_out[0].version}"
+    if reason.startswith("a prerelease"):
+        return "give --pre, or ask for other versions"
+    return "choose another Python with --python or --base, or ask for other versions"
 
 
 def reasons(excluded: Sequence[Exclusion]) -> str:
@@ -62,16 +86,28 @@ def chain(core: Core, universe: Universe, request: Request) -> tuple[str, ...]:
         lines += _edge_lines(package, needed, said)
         lines += _none_here(needed, open_versions.refused(package, needed), universe)
     for name in dict.fromkeys(base_name(package) for package in named):
-        limits = [each for each in request.constraints if canonicalize_name(each.name) == name]
-        lines += [f"you limit {name} to {each.specifier}" for each in limits]
+        lines += [f"you limit {name} to {e.specifier}" for e in core.limits if e.package == name]
+        held = dict(request.held).get(name)
+        lines += [f"the lock holds {name} at {held}"] if held is not None else []
+        lines += [
+            f"you override what is required of {name}: {each}"
+            for each in request.overrides
+            if canonicalize_name(each.name) == name
+        ]
         if name in universe.unknown:
             lines.append(f"no index has a package named {name}")
-        elif not universe.releases.get(name) and not limits:
-            left_out = reasons(universe.excluded.get(name, ()))
-            lines.append(
-                f"no version of {name} can be taken: {left_out or 'none is that new or old'}"
-            )
+        elif not universe.releases.get(name):
+            lines += _no_version(name, universe, held)
     return tuple(lines)
+
+
+def _no_version(name: str, universe: Universe, held: str | None) -> Iterator[str]:
+    """Yield why a package has no version at all, or not the one that is wanted."""
+    excluded = universe.excluded.get(name, ())
+    if held is not None:
+        excluded = tuple(e for e in excluded if admits(f"=={held}", e.version))
+    if excluded or held is None:
+        yield f"no version of {name} can be taken: {reasons(excluded) or 'there is none'}"
 
 
 def _ordered(core: Core) -> Iterator[tuple[str, str]]:
@@ -149,23 +185,29 @@ def _none_here(name: str, refused: Sequence[Dependency], universe: Universe) -> 
 
 def _edge_lines(package: str, needed: str, said: Iterable[tuple[str, str]]) -> Iterator[str]:
     """Yield what versions of a package require of another, joined where they say the same."""
+    pairs = tuple(said)
     joined: dict[str, list[str]] = {}
-    for version, text in said:
+    for version, text in pairs:
         joined.setdefault(text, []).append(version)
     if package.endswith("]") and needed == base_name(package):
         return  # that an extra needs its own package goes without saying
+    every = [version for version, _ in pairs]
     for number, (text, versions) in enumerate(joined.items()):
         if number == _SHOWN:
             yield f"{package}: {len(joined) - _SHOWN} further requirements of {needed}"
             return
         verb = "requires" if len(versions) == 1 else "require"
-        yield f"{package} {_range(versions)} {verb} {text}"
+        yield f"{package} {_range(versions, every)} {verb} {text}"
 
 
-def _range(versions: Sequence[str]) -> str:
-    if len(versions) <= 2:
-        return " and ".join(reversed(versions))
-    return f"{versions[-1]} to {versions[0]}"
+def _range(versions: Sequence[str], every: Sequence[str]) -> str:
+    """Return some of the versions in words: as a range only where no other lies within."""
+    first = every.index(versions[0])
+    if len(versions) > 2 and list(versions) == list(every[first : first + len(versions)]):
+        return f"{versions[-1]} to {versions[0]}"
+    *others, last = reversed(versions)
+    shown = [*others[:_SHOWN], *([f"{len(others) - _SHOWN} more"] if others[_SHOWN:] else [])]
+    return f"{', '.join(shown)} and {last}" if shown else last
 
 
 def conflict(core: Core, universe: Universe, request: Request) -> ResolutionError:
@@ -179,3 +221,7 @@ def conflict(core: Core, universe: Universe, request: Request) -> ResolutionErro
 def _limits(name: str, request: Request) -> Sequence[Requirement]:
     given: Iterable[Requirement] = (*request.requirements, *request.constraints)
     return [each for each in given if canonicalize_name(each.name) == name]
+
+
+def _of_roles(request: Request) -> set[str]:
+    return {canonicalize_name(each.name) for role in request.alternatives for each in role}

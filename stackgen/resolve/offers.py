@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 
 from stackgen.resolve.bits import bits
 from stackgen.resolve.candidates import Candidate
-from stackgen.resolve.dependencies import pins_exactly, plain_url
+from stackgen.resolve.dependencies import parsed_version, pins_exactly, plain_url
 from stackgen.resolve.matching import Versions
 from stackgen.values import Artifact, Exclusion
 
@@ -22,6 +22,7 @@ class Offers:
         *,
         limits: Sequence[str],
         pins: Sequence[str],
+        held: str | None = None,
     ) -> None:
         """Take what there is.
 
@@ -31,6 +32,8 @@ class Offers:
             limits: specifiers that every version must satisfy.
             pins: specifiers of the user; one that names a single version lets it in, though it
                 was yanked or is a prerelease.
+            held: the one version that there is, if any; it lets nothing in, and admits no other
+                local version.
         """
         self.name = name
         self._candidates = candidates
@@ -47,6 +50,10 @@ class Offers:
         self._masks = {"": self._takeable}
         for specifier in limits:
             self.fits &= self.mask(specifier)
+        if held is not None:
+            wanted = parsed_version(held)
+            same = [parsed_version(each.version) == wanted for each in candidates]
+            self.fits &= sum(1 << bit for bit, is_same in enumerate(same) if is_same)
 
     @property
     def open(self) -> int:

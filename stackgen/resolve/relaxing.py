@@ -26,11 +26,12 @@ class Relaxation:
 def relaxations(core: Core, request: Request) -> tuple[Relaxation, ...]:
     """Return what could be asked for less, so that a conflict might be gone; each is one step."""
     named = {base_name(name) for name in core.roots} | {base_name(b) for _, b in core.edges}
+    limited = {each.package for each in core.limits}
     found: list[Relaxation] = []
-    for field in ("requirements", "constraints"):
+    for field, of in (("requirements", named), ("constraints", limited)):
         given: tuple[Requirement, ...] = getattr(request, field)
         for place, each in enumerate(given):
-            if canonicalize_name(each.name) in named:
+            if canonicalize_name(each.name) in of:
                 for words, looser in _looser(each, is_constraint=field == "constraints"):
                     others = (*given[:place], *looser, *given[place + 1 :])
                     changed = replace(request, **{field: others})  # type: ignore[arg-type]

@@ -1,5 +1,6 @@
 """What is asked of a resolution: requirements, and what narrows or bends them."""
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from itertools import product
@@ -10,6 +11,8 @@ from packaging.utils import canonicalize_name
 from stackgen.errors import UsageError
 from stackgen.resolve.candidates import Policy
 from stackgen.resolve.dependencies import parse_requirement
+
+_USER_INFO = re.compile(r"//[^/@\s]+@")
 
 Alternatives = tuple[Requirement, ...]
 """Packages of one role (``tensorflow|tensorflow-cpu``): a stack holds exactly one of them."""
@@ -24,6 +27,8 @@ class Request:
     constraints: versions that are admitted of packages, if a stack holds them at all.
     overrides: what counts in place of everything that is required of these packages.
     excluded: packages that are left out, whoever requires them.
+    held: (package, version) pairs of a lock: no other version of these packages, and nothing else
+        than a constraint would let in.
     """
 
     requirements: tuple[Requirement, ...] = ()
@@ -31,6 +36,7 @@ class Request:
     constraints: tuple[Requirement, ...] = ()
     overrides: tuple[Requirement, ...] = ()
     excluded: tuple[str, ...] = ()
+    held: tuple[tuple[str, str], ...] = ()
     policy: Policy = field(default_factory=Policy)
 
     def __post_init__(self) -> None:
@@ -59,8 +65,8 @@ class Request:
     @property
     def texts(self) -> tuple[str, ...]:
         """Return the requirements as the user would write them, roles included."""
-        roles = ("|".join(str(each) for each in role) for role in self.alternatives)
-        return (*(str(each) for each in self.requirements), *roles)
+        roles = ("|".join(_shown(each) for each in role) for role in self.alternatives)
+        return (*(_shown(each) for each in self.requirements), *roles)
 
     @property
     def content(self) -> list[object]:
@@ -69,7 +75,7 @@ class Request:
         return [
             sorted(self.texts),
             sorted(str(each) for each in self.constraints),
-            sorted(str(each) for each in self.overrides),
+            sorted(_shown(each) for each in self.overrides),
             sorted(self.excluded),
             [policy.prereleases, policy.newest_upload, sorted(policy.allow_build)],
             sorted(policy.compared),
@@ -105,6 +111,11 @@ class Combination:
     request: Request
     chosen: tuple[int, ...]
     barred: frozenset[str]
+
+
+def _shown(requirement: Requirement) -> str:
+    """Return a requirement without the user's name and password in its address."""
+    return _USER_INFO.sub("//", str(requirement))
 
 
 def asked(*texts: str) -> Request:

@@ -7,10 +7,14 @@ from stackgen.values.packages import Exclusion, Lock, Target
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PackageVersions:
-    """The versions of a package that are part of any stack, newest first."""
+    """The versions of a package that are part of any stack, newest first.
+
+    left_out: versions that the user's own requirements admit, and that are no candidates.
+    """
 
     name: str
     versions: tuple[str, ...]
+    left_out: tuple[Exclusion, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,9 +35,10 @@ class Explained:
     """What became of the versions of a package, or of a requirement.
 
     asked: what the user wanted to know.
-    count: how many stacks hold it.
+    count: how many stacks hold it; a lower bound where not exact.
     left_out: versions that are no candidates, and why.
     in_none: versions that are candidates, and part of no stack.
+    not_counted: versions that are no part of a space that was cut, and may be part of stacks.
     """
 
     asked: str
@@ -41,11 +46,13 @@ class Explained:
     versions: tuple[str, ...]
     left_out: tuple[Exclusion, ...] = ()
     in_none: tuple[str, ...] = ()
+    not_counted: tuple[str, ...] = ()
+    exact: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Membership:
-    """Whether a lock is one of the stacks.
+    """Whether a lock holds one of the stacks.
 
     missing: packages that a stack with these versions needs, and the lock lacks.
     superfluous: packages of the lock that nothing requires; they do no harm.
@@ -66,8 +73,11 @@ class Resolution:
     """A space, and what was asked of it.
 
     count: of stacks; a lower bound where not exact.
+    exact: whether every stack was counted.
     kept: how many of the newest versions of each package were counted; 0 where all were.
-    choices: how many feasible choices of the varied packages there are; 0 where not asked for.
+    choices: how many feasible choices of the varied packages there are, of each minor release the
+        newest patch unless patches are told apart; 0 where not asked for.
+    patches: how many there are with every patch release.
     listed: in which way the stacks were chosen: ``newest first``, ``sampled``, ...
     notes: what the user should know: yanked releases, files nobody can read, lines left out.
     """
@@ -75,17 +85,14 @@ class Resolution:
     requirements: tuple[str, ...]
     target: Target
     count: int
+    exact: bool
     kept: int
     packages: tuple[PackageVersions, ...] = ()
     varied: tuple[str, ...] = ()
     choices: int = 0
+    patches: int = 0
     listed: str = ""
     stacks: tuple[ListedStack, ...] = ()
     explained: Explained | None = None
     membership: Membership | None = None
     notes: tuple[str, ...] = ()
-
-    @property
-    def exact(self) -> bool:
-        """Return whether every stack was counted."""
-        return not self.kept

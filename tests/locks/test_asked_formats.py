@@ -39,7 +39,7 @@ def test_a_lock_is_sent_where_locks_belong(name: str, renamed: bool) -> None:
     with pytest.raises(UsageError) as caught:
         asked(sample(name), path=path)
     assert "is a lock" in caught.value.what
-    assert caught.value.fix == f"give it as a lock: --from {path}"
+    assert f"stackgen verify {path}" in caught.value.fix
 
 
 @pytest.mark.parametrize(

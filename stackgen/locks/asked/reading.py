@@ -146,7 +146,7 @@ def _a_lock(path: str) -> UsageError:
     return UsageError(
         f"{path} is a lock: it holds what was chosen, not what is asked for",
         why=f"requirements are read from {ACCEPTED}",
-        fix=f"give it as a lock: --from {path}",
+        fix=f"run: stackgen verify {path}; or explore around it with --from {path}",
     )
 
 
