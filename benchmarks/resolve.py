@@ -173,7 +173,9 @@ def main() -> None:
     print(f"one stack: a further one, here      {one:10.6f} s  ({theirs / one:,.0f} times less)")
     if not given.without_pip_tools:
         slow = pip_tools_s()
-        print(f"one stack: pip-tools, warm          {slow:10.3f} s  ({slow / theirs:.0f} times uv's)")
+        print(
+            f"one stack: pip-tools, warm          {slow:10.3f} s  ({slow / theirs:.0f} times uv's)"
+        )
     for arguments in (("tensorflow>=2.7", "numpy"), *WIDE):
         command_s(arguments, 1)
         taken, memory, text = command_s(arguments, given.runs)
