@@ -105,6 +105,13 @@ def test_the_newest_stack_is_the_first_one_listed(index: Index) -> None:
     assert found.newest() == next(found.stacks(), None)
 
 
+@given(indexes())
+@settings(max_examples=80, deadline=None)
+def test_the_order_of_the_requirements_changes_no_stack(index: Index) -> None:
+    there, back = space(index, "a[x]", "b", "c"), space(index, "c", "b", "a[x]")
+    assert {each.id for each in there.stacks()} == {each.id for each in back.stacks()}
+
+
 def test_samples_are_uniform() -> None:
     index: Index = {"a": {"1.0": ["b"], "2.0": ["b<2"]}, "b": {"1.0": [], "1.1": [], "2.0": []}}
     found = space(index, "a")
