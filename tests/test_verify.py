@@ -425,3 +425,9 @@ def test_chardet_is_superfluous_beside_tensorflow(tmp_path: Path, tensorflow: st
     lock = f"{tensorflow}chardet==5.2.0\n"
     for each in of_tensorflow(tmp_path, lock, asked="tensorflow\n"):
         assert each.superfluous == ("chardet==5.2.0",)
+
+
+def test_a_lock_for_another_python_is_refused() -> None:
+    lockfile = LockFile(path="pylock.toml", format="pylock", packages=(), requires_python="==3.7.*")
+    with pytest.raises(UsageError, match=r"pylock.toml is for Python ==3.7"):
+        stack_of(lockfile, probe(sys.executable).target)

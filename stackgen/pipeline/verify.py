@@ -11,6 +11,7 @@ from packaging.markers import Marker
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name, canonicalize_version
 
+from stackgen.advice.evidence import admits
 from stackgen.builders.interpreters import probe
 from stackgen.builders.judges import Answer, Judge, PipTools, Question, Uv
 from stackgen.errors import UsageError
@@ -101,8 +102,10 @@ def stack_of(lockfile: LockFile, target: Target) -> PinnedStack:
     """Narrow a lock to what it installs on a target.
 
     Raises:
-        UsageError: it installs nothing there, or two versions of one package.
+        UsageError: it is for another Python, installs nothing there, or holds two versions of one
+            package.
     """
+    _refuse_python(lockfile, target)
     packages = in_target(lockfile, target)
     if not packages:
         raise UsageError(
@@ -116,6 +119,16 @@ def stack_of(lockfile: LockFile, target: Target) -> PinnedStack:
         asked, unasked = (), "what no index has may need some of them"
     pins = tuple((each.name, each.version) for each in packages)
     return PinnedStack(pins=pins, asked=asked, unasked=unasked)
+
+
+def _refuse_python(lockfile: LockFile, target: Target) -> None:
+    """Refuse a lock that says of itself that it is for another Python."""
+    if not admits(lockfile, target.python):
+        raise UsageError(
+            f"{lockfile.path} is for Python {lockfile.requires_python}",
+            why=f"it was to be verified for Python {target.python}",
+            fix="name the Python that it is for: stackgen verify LOCK --python 3.X",
+        )
 
 
 def _asked(lockfile: LockFile, packages: Sequence[LockedPackage], target: Target) -> Iterator[str]:
