@@ -1,5 +1,7 @@
 """What can be asked, and what is refused."""
 
+from dataclasses import replace
+
 import pytest
 from packaging.requirements import Requirement
 
@@ -71,3 +73,9 @@ def test_requests_differ_by_what_they_ask_and_not_by_its_order() -> None:
 def test_a_cutoff_that_is_no_date_is_refused() -> None:
     with pytest.raises(ValueError, match="not a date"):
         Policy(newest_upload="yesterday")
+
+
+def test_an_override_that_may_empty_a_role_is_refused() -> None:
+    override = parse_requirement("a; python_version < '3'")
+    with pytest.raises(UsageError, match="cannot take the override"):
+        replace(asked("a|b"), overrides=(override,))

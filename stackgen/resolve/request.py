@@ -56,6 +56,15 @@ class Request:
                 fix="take away the requirement or the --exclude",
             )
 
+        in_roles = {canonicalize_name(each.name) for role in self.alternatives for each in role}
+        for each in self.overrides:
+            if each.marker and canonicalize_name(each.name) in in_roles:
+                raise UsageError(
+                    f"cannot take the override {str(each)!r}",
+                    why="it may take away a package of which a role needs one",
+                    fix="write it without a marker, or name one package instead of alternatives",
+                )
+
     @property
     def names(self) -> tuple[str, ...]:
         """Return the packages that the user named, in order, roles by their alternatives."""
