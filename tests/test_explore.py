@@ -153,7 +153,9 @@ def test_bad_input_gives_what_why_and_how_to_fix(
 ) -> None:
     done = laboratory.explore(*arguments)
     assert done.returncode == code, done.stderr
-    told = [line for line in done.stderr.splitlines() if line.startswith(("error:", "  why:", "  fix:"))]
+    told = [
+        line for line in done.stderr.splitlines() if line.startswith(("error:", "  why:", "  fix:"))
+    ]
     assert says in done.stderr
     assert [line.split(":")[0].strip() for line in told] == ["error", "why", "fix"]
     assert done.stdout == ""
