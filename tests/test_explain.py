@@ -8,6 +8,8 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from stackgen.resolve import (
+    Closure,
+    Need,
     Policy,
     Request,
     Space,
@@ -249,3 +251,17 @@ def test_what_is_barred_from_a_role_is_barred_from_its_explanation() -> None:
         core = conflict_core(found)
         assert "c" not in core.roots
         assert all("d" not in edge for edge in core.edges)
+
+
+def test_a_version_whose_metadata_nobody_can_read_is_explained_by_just_that() -> None:
+    page = (artifact("a", "2.0"), artifact("a", "1.0rc1"), artifact("a", "0.9", yanked="broken"))
+    found = Closure(asked("a==2.0"), TARGET, pruned=False)
+    found.need()
+    found.give_pages({"a": page})
+    found.need()
+    found.give_metadata({}, {page[0]: "told only when it is built"})
+    assert found.need() == Need(pages=(), metadata=())
+    whole = found.universe()
+    text = str(conflict(conflict_core(whole), whole, asked("a==2.0")))
+    assert "told only when it is built (1: 2.0)" in text
+    assert "yanked" not in text

@@ -37,6 +37,10 @@ class Format(str, Enum):
     pylock = "pylock"
 
 
+WRITTEN = (Format.requirements, Format.pylock)
+"""These hold one stack, the newest."""
+
+
 def resolve(
     requirements: asking.Requirements = None,
     file: asking.Files = [],  # noqa: B006 # typer copies it
@@ -133,22 +137,16 @@ def resolve(
             "--cover": cover,
             "--explain": bool(explain),
             "--contains": contains is not None,
+            f"--format {style.value}": style in WRITTEN and not one,
         }
     )
     _refuse_without("--sample", sample is not None, {"--uniform": uniform, "--sample-rest": rest})
     _refuse_without("--format requirements", style is Format.requirements, {"--hashes": hashes})
-    _refuse_without("--format json", style in (Format.table, Format.json), {"--json": json})
-    written = style in (Format.requirements, Format.pylock)
-    if written and (number or sample or cover or explain or contains or count):
-        raise UsageError(
-            "only one stack can be written like this",
-            why="the formats requirements and pylock hold one stack, the newest",
-            fix="take --format json for anything else",
-        )
+    _refuse_without("--format json", style not in WRITTEN, {"--json": json})
     listing = Listing.STACKS if every else Listing.COVER if cover else Listing.CHOICES
     if sample is not None:
         listing = Listing.UNIFORM if uniform else Listing.STRATIFIED
-    wanted = sample or number or (MANY if cover else 1 if one or written else 3)
+    wanted = sample or number or (MANY if cover else 1 if one or style in WRITTEN else 3)
     options = ResolveOptions(
         wishes=asking.wishes(
             requirements=requirements,
@@ -180,7 +178,7 @@ def resolve(
         completion=choose.Completion(completion.value),
         explain=explain,
         contains=contains,
-        complete=written,
+        complete=style in WRITTEN,
     )
     with open_progress(sys.stderr, patience_s=PATIENCE_S) as progress:
         found = run(options, find_places(os.environ), os.environ, progress)

@@ -8,6 +8,7 @@ that the few rows that a target takes are read without touching the others.
 import json
 import sys
 import zlib
+from abc import abstractmethod
 from array import array
 from collections.abc import Iterator, Sequence
 from typing import Any, overload
@@ -46,8 +47,9 @@ class _Column(Sequence[str]):
     def __len__(self) -> int:
         return self._count
 
+    @abstractmethod
     def _text(self, row: int) -> str:
-        raise NotImplementedError
+        """Return one row."""
 
 
 class _Rows(_Column):

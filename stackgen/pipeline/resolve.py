@@ -1,28 +1,21 @@
 """Resolve: what is asked for in, the space and some of its stacks out; nothing is installed."""
 
-import shlex
-import sys
-from collections.abc import Container, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 from functools import partial
 from itertools import islice
 from pathlib import Path
 
-from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 
-from stackgen.builders.interpreters import find_interpreters, probe
-from stackgen.builders.stated import stated_target
 from stackgen.errors import ResolutionError, UsageError
 from stackgen.index import PackageIndex
-from stackgen.locks import in_target
-from stackgen.pipeline import resolution
-from stackgen.pipeline.options import ExecutorChoice
 from stackgen.pipeline.places import Places
 from stackgen.pipeline.progress import Progress
-from stackgen.pipeline.selection import FRAMEWORKS, read_lock_file
+from stackgen.pipeline.questions import Inquiry, explained, membership, yanked_notes
+from stackgen.pipeline.targets import find_target
 from stackgen.pipeline.wishes import Understood, Wishes, beside_compared, index_config, understood
 from stackgen.resolve import (
     Completion,
@@ -34,14 +27,11 @@ from stackgen.resolve import (
     contemporary,
     newest_first,
     pairwise_cover,
-    parse_requirement,
     stratified,
 )
 from stackgen.values import (
-    Explained,
     ListedStack,
     Lock,
-    Membership,
     PackageVersions,
     Resolution,
     Target,
@@ -104,85 +94,28 @@ def resolve(
         UsageError: a file or an option cannot be understood.
         IndexUnavailableError: an index cannot be asked.
     """
-    target = find_target(options, places, progress)
+    target = find_target(
+        base=options.base,
+        python=options.python,
+        platform=options.platform,
+        places=places,
+        progress=progress,
+    )
     wanted = understood(options.wishes, environ)
     _refuse_incomplete(wanted, options)
     _refuse_python(wanted.requires_python, target)
     config = index_config(wanted.index, environ)
     request = beside_compared(wanted.request, config)
     with PackageIndex(config, places.cache) as index:
-        work = _Work(index=index, request=request, target=target, progress=progress)
+        work = Inquiry(index=index, request=request, target=target, progress=progress)
         if options.contains is not None:
-            return _membership(work, options.contains)
-        found = _explained(work, options.explain) if options.explain else _listed(work, options)
+            return membership(work, options.contains)
+        found = explained(work, options.explain) if options.explain else _listed(work, options)
         left_out = (f"left out: {each}" for each in wanted.left_out)
         return replace(found, notes=(*left_out, *found.notes, *_index_notes(index, found)))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Work:
-    index: PackageIndex
-    request: Request
-    target: Target
-    progress: Progress
-
-    def space(self, request: Request | None = None) -> Space:
-        asked = request or self.request
-        return resolution.resolve(self.index, asked, self.target, progress=self.progress)
-
-    def report(self, space: Space) -> Resolution:
-        if not space.packages:
-            raise UsageError(
-                "nothing is asked for",
-                why="the markers of all requirements exclude this Python and platform, or no line "
-                "names a package",
-                fix="check the files, or name another target with --python and --platform",
-            )
-        return Resolution(
-            requirements=self.request.texts,
-            target=self.target,
-            count=space.count,
-            exact=space.exact,
-            kept=space.kept,
-        )
-
-
-def find_target(options: ResolveOptions, places: Places, progress: Progress) -> Target:
-    """Return what is resolved for: a base, a stated target, or the interpreter that runs us.
-
-    A Python without a platform means an interpreter of that version that is installed here, and
-    otherwise the same platform as this one.
-
-    Raises:
-        UsageError: there is no such base, or nobody can state such a target.
-    """
-    if options.base and (options.python or options.platform):
-        raise UsageError(
-            "--base and --python or --platform were given together",
-            why="a base has its own Python and platform",
-            fix="give one or the other",
-        )
-    if options.base:
-        from stackgen.pipeline.workshop import open_workshop  # slow to load, and rarely needed
-
-        with open_workshop(ExecutorChoice.AUTO, options.base, places, progress) as workshop:
-            return workshop.base.target
-    own = probe(sys.executable).target
-    if not options.python and not options.platform:
-        return own
-    if not options.platform:
-        found = (probe(each).target for each in find_interpreters())
-        fitting = (each for each in found if options.python in (each.python, each.python_minor))
-        known = next(fitting, None)
-        if known is not None:
-            return known
-    platform = options.platform or next(
-        tag.rpartition("-")[2] for tag in own.tags if "-linux_" not in tag
-    )
-    return stated_target(python=options.python or own.python, platform=platform)
-
-
-def _listed(work: _Work, options: ResolveOptions) -> Resolution:
+def _listed(work: Inquiry, options: ResolveOptions) -> Resolution:
     space = work.space()
     report = work.report(space)
     if not options.n:
@@ -201,7 +134,7 @@ def _listed(work: _Work, options: ResolveOptions) -> Resolution:
         patches=len(slices),
         listed=options.listing.value,
         stacks=tuple(rows),
-        notes=tuple(_yanked([row.lock for row in rows])),
+        notes=tuple(yanked_notes([row.lock for row in rows])),
     )
 
 
@@ -250,7 +183,7 @@ def _rows(
 
 
 def _varied(space: Space, request: Request, named: Sequence[str]) -> tuple[str, ...]:
-    """Return what varies: what --vary names, else what was asked for, and NumPy.
+    """Return what varies: what --vary names, else what was asked for, and NumPy where it is part.
 
     Raises:
         UsageError: a package to be varied is part of no stack.
@@ -264,106 +197,8 @@ def _varied(space: Space, request: Request, named: Sequence[str]) -> tuple[str, 
                 fix="check its spelling, or name it as a requirement, too",
             )
     if not wanted:
-        wanted = [*request.names, *(["numpy"] if set(request.names) & set(FRAMEWORKS) else [])]
+        wanted = [*request.names, "numpy"]
     return tuple(dict.fromkeys(name for name in wanted if space.versions(name)))
-
-
-def _explained(work: _Work, asked: str) -> Resolution:
-    """Tell of a package which versions are part of stacks, or of a requirement how many hold it."""
-    requirement = parse_requirement(asked)
-    name = canonicalize_name(requirement.name)
-    space = work.space()
-    if requirement.specifier:
-        return _held(work, space, requirement, asked)
-    known = [release.label for release in space.universe.releases.get(name, ())]
-    used = space.versions(name)
-    if not known and name not in space.universe.excluded:
-        raise ResolutionError(
-            f"{name} is part of no stack",
-            why="nothing that was asked for requires it, however indirectly",
-            fix=f"ask for it, too: stackgen resolve {shlex.join((*work.request.texts, name))}",
-        )
-    others = tuple(each for each in known if each not in used)
-    found = Explained(
-        asked=asked,
-        count=space.within({}, present=(name,)).count,
-        versions=used,
-        left_out=space.universe.excluded.get(name, ()),
-        in_none=others if space.exact else (),
-        not_counted=() if space.exact else others,
-        exact=space.exact,
-    )
-    return replace(work.report(space), explained=found)
-
-
-def _held(work: _Work, space: Space, requirement: Requirement, asked: str) -> Resolution:
-    name = canonicalize_name(requirement.name)
-    wanted = requirement.specifier
-    held = [v for v in space.versions(name) if wanted.contains(v.partition("@")[0], True)]
-    plain = held and not requirement.extras
-    part = space.within({name: held}, present=(name,)) if plain else None
-    if part is None or not part.count:  # whoever asks too much is told what is in the way
-        request = replace(work.request, requirements=(*work.request.requirements, requirement))
-        part = work.space(request)
-        held = list(part.versions(name))
-        asked = f"{asked}, asked for as well"
-    found = Explained(asked=asked, count=part.count, versions=tuple(held), exact=part.exact)
-    newest = part.newest()
-    notes = _yanked([newest] if newest else [])
-    return replace(work.report(space), explained=found, notes=tuple(notes))
-
-
-def _membership(work: _Work, path: Path) -> Resolution:
-    """Tell whether a lock holds one of the stacks: those that its versions leave."""
-    locked = {each.name: each.version for each in in_target(read_lock_file(path), work.target)}
-    held = replace(work.request, held=tuple(sorted(locked.items())))
-    try:
-        space = work.space(held)
-    except ResolutionError as error:
-        what, why, fix = error.args
-        found = Membership(path=str(path), inside=False, forbidden=f"{what}: {why}", fix=fix)
-        return _no_space(work, found)
-    stack = space.within(dict.fromkeys(set(space.packages) - locked.keys(), ())).newest()
-    lacking = _lacking(space, work.request, locked) if stack is None else ()
-    needed = stack.versions if stack is not None else {}
-    found = Membership(
-        path=str(path),
-        inside=stack is not None,
-        missing=lacking,
-        superfluous=tuple(sorted(locked.keys() - needed)) if stack is not None else (),
-    )
-    return replace(work.report(space), membership=found)
-
-
-def _lacking(space: Space, request: Request, locked: Container[str]) -> tuple[str, ...]:
-    """Return what the stack needs that a lock comes closest to; of a role, what the lock has."""
-    barred: dict[str, tuple[str, ...]] = {}
-    for role in request.alternatives:
-        names = [str(canonicalize_name(each.name)) for each in role]
-        if any(name in locked for name in names):
-            barred |= {name: () for name in names if name not in locked}
-    stack = space.newest(barred) or space.newest()
-    return tuple(sorted(name for name in stack.versions if name not in locked)) if stack else ()
-
-
-def _no_space(work: _Work, found: Membership) -> Resolution:
-    return Resolution(
-        requirements=work.request.texts,
-        target=work.target,
-        count=0,
-        exact=True,
-        kept=0,
-        membership=found,
-    )
-
-
-def _yanked(locks: Sequence[Lock]) -> Iterator[str]:
-    """Yield what was yanked of some stacks: the user pinned it."""
-    yanked = (each for lock in locks for each in lock.artifacts if each.yanked is not None)
-    yield from dict.fromkeys(
-        f"{each.name} {each.version} was yanked: {each.yanked or 'no reason given'}"
-        for each in yanked
-    )
 
 
 def _index_notes(index: PackageIndex, found: Resolution) -> Iterator[str]:

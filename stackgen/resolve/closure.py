@@ -125,7 +125,7 @@ class Closure:
         self._name = base_name(self._roots[0].package) if self._roots else ""
         self._others = [each for each in self._roots if base_name(each.package) != self._name]
         self._anchor: Anchor | None = None
-        self._asked: dict[str, Masks] = {root.package: defaultdict(int) for root in self._roots}
+        self._asked = {root.package for root in self._roots}
         self._offered: dict[str, Masks] = defaultdict(lambda: defaultdict(int))
         self._live: dict[str, Masks] = defaultdict(lambda: defaultdict(int))
         self._unjudged: dict[tuple[str, int], int] = {}
@@ -238,15 +238,13 @@ class Closure:
     def _admit(self, dependency: Dependency, anchors: int) -> None:
         """Offer what a dependency admits, for some versions of the anchor."""
         package, specifier = dependency.package, dependency.specifier
-        asked = self._asked.setdefault(package, defaultdict(int))
+        self._asked.add(package)
         page = self._page(base_name(package), partial(self._admit, dependency, anchors))
         if page is None or self._anchor is None:
             return
         for bounds in self._anchor.bounds(page.name):
             if common := bounds.anchors & anchors:
-                versions = page.mask(specifier) & bounds.versions & ~asked[common]
-                asked[common] |= versions
-                self._offer(page, package, versions, common)
+                self._offer(page, package, page.mask(specifier) & bounds.versions, common)
 
     def _offer(self, page: Offers, package: str, versions: int, anchors: int) -> None:
         offered = self._offered[package]

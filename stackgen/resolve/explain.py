@@ -87,8 +87,8 @@ def chain(core: Core, universe: Universe, request: Request) -> tuple[str, ...]:
         lines += _none_here(needed, open_versions.refused(package, needed), universe)
     for name in dict.fromkeys(base_name(package) for package in named):
         lines += [f"you limit {name} to {e.specifier}" for e in core.limits if e.package == name]
-        held = dict(request.held).get(name)
-        lines += [f"the lock holds {name} at {held}"] if held is not None else []
+        held = "".join(f"=={version}" for package, version in request.held if package == name)
+        lines += [f"the lock holds {name} to {held}"] if held else []
         lines += [
             f"you override what is required of {name}: {each}"
             for each in request.overrides
@@ -97,16 +97,25 @@ def chain(core: Core, universe: Universe, request: Request) -> tuple[str, ...]:
         if name in universe.unknown:
             lines.append(f"no index has a package named {name}")
         elif not universe.releases.get(name):
-            lines += _no_version(name, universe, held)
+            lines += _no_version(name, universe, [*_asked(name, core, universe), held])
     return tuple(lines)
 
 
-def _no_version(name: str, universe: Universe, held: str | None) -> Iterator[str]:
-    """Yield why a package has no version at all, or not the one that is wanted."""
-    excluded = universe.excluded.get(name, ())
-    if held is not None:
-        excluded = tuple(e for e in excluded if admits(f"=={held}", e.version))
-    if excluded or held is None:
+def _asked(name: str, core: Core, universe: Universe) -> list[str]:
+    """Return the specifiers of a package that are part of a conflict."""
+    roots = [each for each in universe.roots if each.package in core.roots]
+    asked = [each for each in (*roots, *core.limits) if base_name(each.package) == name]
+    return [each.specifier for each in asked if not each.specifier.startswith("@")]
+
+
+def _no_version(name: str, universe: Universe, specifiers: Sequence[str]) -> Iterator[str]:
+    """Yield why a package has no version that these specifiers admit."""
+    excluded = [
+        each
+        for each in universe.excluded.get(name, ())
+        if all(admits(specifier, each.version) for specifier in specifiers)
+    ]
+    if excluded or not any(specifiers):
         yield f"no version of {name} can be taken: {reasons(excluded) or 'there is none'}"
 
 
