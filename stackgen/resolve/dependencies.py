@@ -50,7 +50,7 @@ def parse_requirement(text: str) -> Requirement:
     except InvalidRequirement as error:
         raise UsageError(
             f"cannot read the requirement {text!r}",
-            why=str(error).splitlines()[0],
+            why="a name is expected, then versions such as >=2.7 or ==2.12.*, perhaps a marker",
             fix='write it as in "tensorflow>=2.7", in quotes',
         ) from error
 
