@@ -52,7 +52,7 @@ class Stores:
     def files(self) -> set[str]:
         """Return what lies here, but for locks."""
         found = (path for path in self.root.rglob("*") if path.is_file())
-        return {path.name for path in found if path.name not in ("lock", "in-use")}
+        return {path.name for path in found if path.name not in ("in-work", "in-use")}
 
 
 class Nobody:

@@ -2,23 +2,21 @@
 
 import contextlib
 import errno
-import fcntl
 import json
 import os
 import re
 import shutil
 import tarfile
-import tempfile
-import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import IO, BinaryIO
 
-from stackgen.artifacts.in_use import InUse
 from stackgen.artifacts.layer_tar import copy_whole, merge, write_entries, write_tree
+from stackgen.artifacts.staging import Staging
 from stackgen.artifacts.unpack import unpack, unpacked_size
 from stackgen.errors import BuildError, StorageError
+from stackgen.in_use import InUse, Work
 from stackgen.layers import LAYOUT, STACK_PYTHON, Compiler, Layer
 from stackgen.values import Artifact, Base, ItemKind, StoreItem, content_id
 
@@ -39,14 +37,12 @@ class LayerStore:
     def __init__(self, root: Path) -> None:
         self.root = root
         self._in_use = InUse(root)
+        self._staging = Staging(root=root, in_use=self._in_use)
 
     def skeleton(self, base: Base) -> Layer:
         """Return the layer that makes ``/opt/stack`` a virtualenv of the base's interpreter."""
         key = content_id("skeleton", [LAYOUT, base.python, base.facts.python, site_packages(base)])
-        if found := self._find(key):
-            return found
-        with self._writing(0):
-            return self._write(key, lambda file, path: write_entries(_skeleton(base), file, path))
+        return self._one(key, lambda file, path: write_entries(_skeleton(base), file, path))
 
     def layers(
         self, base: Base, wheels: Sequence[tuple[Artifact, Path]], compiler: Compiler
@@ -54,34 +50,30 @@ class LayerStore:
         """Return the layer of each wheel by the wheel's sha256; what is missing is made.
 
         Everything missing is byte-compiled in one go, since the interpreter's start is dear.
+        Several may build at once: what somebody else is making is waited for, not made again.
 
         Raises:
             BuildError: a wheel is refused, by name, or the interpreter cannot be run.
             StorageError: the disk is full or cannot be written; the store stays whole.
         """
-        missing = [pair for pair in wheels if self._find(_key(base, pair[0])) is None]
-        if missing:
-            with self._writing(sum(unpacked_size(wheel) for _, wheel in missing)):
-                # Another process may have been busy with the same wheels meanwhile.
-                left = [pair for pair in missing if self._find(_key(base, pair[0])) is None]
-                if left:
-                    self._make(base, left, compiler)
+        wanted = {_key(base, pair[0]): pair for pair in wheels}
+
+        def make(keys: Sequence[str], work: Work) -> None:
+            self._make(base, {key: wanted[key] for key in keys}, compiler, work)
+
+        self._made_once(wanted, make)
         return {artifact.sha256: self._existing(_key(base, artifact)) for artifact, _ in wheels}
 
     def merged(self, parts: Sequence[Layer]) -> Layer:
         """Return one layer with the members of all parts."""
         key = content_id("merged", [LAYOUT, *(part.diff_id for part in parts)])
-        if found := self._find(key):
-            return found
-        with self._writing(sum(part.size for part in parts)):
-            return self._write(key, lambda file, path: merge(parts, file, path))
+        size = sum(part.size for part in parts)
+        return self._one(key, lambda file, path: merge(parts, file, path), need=size)
 
     def keep(self, diff_id: str, source: IO[bytes]) -> Layer:
         """Store a layer that was made elsewhere (a base's), by its own name."""
-        with self._writing(0):
-            return self._write(
-                _foreign_key(diff_id), lambda file, path: copy_whole(source, file, path)
-            )
+        key = _foreign_key(diff_id)
+        return self._one(key, lambda file, path: copy_whole(source, file, path))
 
     def kept(self, diff_id: str) -> Layer | None:
         """Return a layer that ``keep`` stored."""
@@ -114,61 +106,80 @@ class LayerStore:
             return claimed
 
     def left_over(self, *, remove: bool = False) -> tuple[Path, ...]:
-        """Return (and remove) what killed processes left; nothing while somebody writes."""
+        """Return (and remove) what killed processes left; what living ones work on is theirs."""
         if not self.root.exists():
             return ()
-        with (self.root / "lock").open("a") as lock:
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                return ()
-            found = tuple(sorted(self._temporary()))
-            if remove:
-                self._sweep()
-        return found
+        with self._explained("changed"):
+            lone = tuple(self._lone_cards(remove=remove))
+            return tuple(sorted((*self._staging.sweep(remove=remove), *lone)))
+
+    def _lone_cards(self, *, remove: bool) -> Iterator[Path]:
+        for card in self.root.glob("??/*.json"):
+            with self._in_use.claimed(card.stem) as claimed:
+                if claimed and not card.with_suffix(".tar").exists():
+                    yield card
+                    if remove:
+                        card.unlink(missing_ok=True)
+
+    def _made_once(self, keys: Iterable[str], make: Callable[[Sequence[str], Work], None]) -> None:
+        """Have what is missing made, each by one thread of one process.
+
+        Takes what nobody makes, and waits for others only while it has nothing in its hands: so
+        no two can wait for each other.
+        """
+        missing = [key for key in keys if self._find(key) is None]
+        while missing:
+            with self._explained("written"), self._in_use.working() as work:
+                mine = [key for key in missing if work.take(key)]
+                if not mine:
+                    work.wait(missing[0])
+                    mine = [missing[0], *(key for key in missing[1:] if work.take(key))]
+                # Another one may have made them meanwhile.
+                if left := [key for key in mine if self._find(key) is None]:
+                    make(left, work)
+                missing = [key for key in missing if key not in mine]
+
+    def _one(self, key: str, write: Callable[[BinaryIO, Path], Layer], *, need: int = 0) -> Layer:
+        """Return a layer that is made by itself, of about that many bytes."""
+
+        def make(_: Sequence[str], work: Work) -> None:
+            with self._explained("written", need), self._staging.folder(work, need) as folder:
+                self._write(folder, key, write)
+
+        self._made_once([key], make)
+        return self._existing(key)
 
     def _make(
-        self, base: Base, wheels: Sequence[tuple[Artifact, Path]], compiler: Compiler
+        self,
+        base: Base,
+        wheels: Mapping[str, tuple[Artifact, Path]],
+        compiler: Compiler,
+        work: Work,
     ) -> None:
-        self._sweep()
-        with tempfile.TemporaryDirectory(dir=self.root, prefix="tmp-") as folder:
-            staging = Path(folder)
-            staging.chmod(0o755)  # the compiling container may run as somebody else
+        self._staging.sweep()
+        need = int(sum(unpacked_size(wheel) for _, wheel in wheels.values()) * _ROOM)
+        with self._explained("written", need), self._staging.folder(work, need) as staging:
 
             def lay_out(pair: tuple[Artifact, Path]) -> None:
                 tree = staging / pair[0].sha256
                 tree.mkdir()
                 unpack(*pair, tree, prefix=_PREFIX, site=site_packages(base))
 
-            def store(pair: tuple[Artifact, Path]) -> None:
-                tree = staging / pair[0].sha256
+            def store(key: str) -> None:
+                artifact, _ = wheels[key]
+                tree = staging / artifact.sha256
                 self._write(
-                    _key(base, pair[0]),
+                    staging,
+                    key,
                     lambda file, path: write_tree(tree, file, path),
-                    of=pair[0].filename,
+                    of=artifact.filename,
                 )
                 shutil.rmtree(tree)
 
-            with warnings.catch_warnings(), ThreadPoolExecutor(_WORKERS) as pool:
-                # Bytecode that a wheel brings along is left out, and made anew.
-                warnings.filterwarnings("ignore", message="Skip installing", module="stackgen")
-                list(pool.map(lay_out, wheels))
+            with ThreadPoolExecutor(_WORKERS) as pool:
+                list(pool.map(lay_out, wheels.values()))
                 _compile(compiler, base, staging)
                 list(pool.map(store, wheels))
-
-    def _sweep(self) -> None:
-        """Remove what a killed process left; everybody writes under the lock, so it is nobody's."""
-        for left in self._temporary():
-            if left.is_dir():
-                shutil.rmtree(left, ignore_errors=True)
-            else:
-                left.unlink(missing_ok=True)
-
-    def _temporary(self) -> list[Path]:
-        cards = (
-            card for card in self.root.glob("??/*.json") if not card.with_suffix(".tar").exists()
-        )
-        return [*self.root.glob("tmp-*"), *self.root.glob("??/tmp-*"), *cards]
 
     def _path(self, key: str) -> Path:
         return self.root / key[:2] / f"{key}.tar"
@@ -190,30 +201,22 @@ class LayerStore:
             fix="run the same command again",
         )
 
-    def _write(self, key: str, write: Callable[[BinaryIO, Path], Layer], *, of: str = "") -> Layer:
+    def _write(
+        self,
+        staging: Path,
+        key: str,
+        write: Callable[[BinaryIO, Path], Layer],
+        *,
+        of: str = "",
+    ) -> None:
         """Write a tar and its card so that a reader sees both whole or neither."""
-        self._in_use.hold(key)
         path = self._path(key)
         path.parent.mkdir(parents=True, exist_ok=True)
-        with _replacing(path) as file:
+        with _replacing(path, staging / path.name) as file:
             layer = write(file, path)
         card = {"diff_id": layer.diff_id, "size": layer.size, "of": of}
-        with _replacing(path.with_suffix(".json")) as file:
+        with _replacing(path.with_suffix(".json"), staging / f"{key}.json") as file:
             file.write(json.dumps(card).encode())
-        return layer
-
-    @contextlib.contextmanager
-    def _writing(self, bytes_unpacked: int) -> Iterator[None]:
-        """Hold the store's lock, and check that there is room."""
-        need = int(bytes_unpacked * _ROOM)
-        with self._explained("written", need):
-            self.root.mkdir(parents=True, exist_ok=True)
-            with (self.root / "lock").open("a") as lock:
-                fcntl.flock(lock, fcntl.LOCK_EX)
-                free = shutil.disk_usage(self.root).free
-                if free < need:
-                    raise OSError(errno.ENOSPC, f"{free >> 20} MiB are free")
-                yield
 
     @contextlib.contextmanager
     def _explained(self, action: str, need: int = 0) -> Iterator[None]:
@@ -308,12 +311,11 @@ def _entry(name: str, kind: bytes, *, link: str = "") -> tarfile.TarInfo:
 
 
 @contextlib.contextmanager
-def _replacing(path: Path) -> Iterator[BinaryIO]:
+def _replacing(path: Path, temporary: Path) -> Iterator[BinaryIO]:
     """Write a file that takes its place whole, once it is on the disk, or not at all."""
-    with tempfile.NamedTemporaryFile(dir=path.parent, prefix="tmp-", delete=False) as file:
-        temporary = Path(file.name)
+    with temporary.open("wb") as file:
         try:
-            yield file  # type: ignore[misc] # typeshed calls it a wrapper; it is a binary file
+            yield file
             file.flush()
             os.fsync(file.fileno())
             temporary.chmod(0o644)

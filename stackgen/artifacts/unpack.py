@@ -7,7 +7,7 @@ import posixpath
 import stat
 import zipfile
 import zlib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import BinaryIO
 
@@ -30,6 +30,15 @@ _DAMAGED = (
 )
 # The stack's own skeleton: a wheel that replaced these would choose the interpreter.
 _RESERVED = {"pyvenv.cfg", "bin/python", "bin/python3"}
+
+
+class _WithoutBytecode(WheelFile):
+    """A wheel without the bytecode that it brings along: all of it is made anew."""
+
+    def get_contents(self) -> Iterator[tuple[tuple[str, str, str], BinaryIO, bool]]:
+        """Yield everything else; the installer would warn of each file and leave it out, too."""
+        found = super().get_contents()
+        return (each for each in found if "__pycache__" not in each[0][0].split("/")[:-1])
 
 
 class _CheckedDestination(SchemeDictionaryDestination):
@@ -93,7 +102,7 @@ def unpack(artifact: Artifact, wheel: Path, destdir: Path, *, prefix: str, site:
         with zipfile.ZipFile(wheel) as archive:
             archive.filename = artifact.filename
             _refuse_foreign_members(archive.infolist())
-            _install(WheelFile(archive), destdir, prefix=prefix, site=site)
+            _install(_WithoutBytecode(archive), destdir, prefix=prefix, site=site)
     except _DAMAGED as error:
         raise BuildError(
             f"the wheel {artifact.filename} was refused",

@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, BinaryIO, Protocol
 from urllib.parse import unquote, urlsplit
 
-from stackgen.artifacts.in_use import InUse
 from stackgen.artifacts.wheel_check import check_wheel
 from stackgen.errors import BuildError, StorageError
+from stackgen.in_use import InUse
 from stackgen.values import Artifact, ItemKind, StoreItem
 
 if TYPE_CHECKING:

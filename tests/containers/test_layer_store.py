@@ -25,7 +25,7 @@ from stackgen.values import Artifact, Base
 from tests.containers.wheels import a_base, make_wheel
 
 SITE = f"opt/stack/lib/python3.{sys.version_info.minor}/site-packages"
-HOUSEKEEPING = {"lock", "in-use"}
+HOUSEKEEPING = {"in-work", "in-use"}
 BASE = a_base(version=".".join(str(part) for part in sys.version_info[:3]))
 
 
@@ -292,3 +292,11 @@ def test_a_disk_that_fills_up_leaves_the_store_whole(small_disk: Path) -> None:
         store.keep("sha256:1", io.BytesIO(bytes(2_000_000)))
     assert store.kept("sha256:1") is None
     assert {path.name for path in store.root.rglob("*") if path.is_file()} <= HOUSEKEEPING
+
+
+def test_bytecode_that_a_wheel_brings_along_is_made_anew(tmp_path: Path, store: LayerStore) -> None:
+    tag = sys.implementation.cache_tag
+    files = {f"__pycache__/pkg.{tag}.pyc": "not what the interpreter makes"}
+    layer = layer_of(store, make_wheel(tmp_path, "pkg", files))
+    compiled = content(layer, f"{SITE}/__pycache__/pkg.{tag}.pyc")
+    assert compiled[4:8] == bytes([1, 0, 0, 0])

@@ -8,6 +8,7 @@ import threading
 import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 
 if sys.platform != "win32":
@@ -28,6 +29,7 @@ class InUse:
 
     def __init__(self, folder: Path) -> None:
         self._path = folder / "in-use"
+        self._work = folder / "in-work"
         self._opening = threading.Lock()
         self._handle: int | None = None
 
@@ -59,6 +61,20 @@ class InUse:
         finally:
             _lock(handle, name, fcntl.LOCK_UN)
 
+    @contextmanager
+    def working(self) -> Iterator["Work"]:
+        """Yield the locks of one piece of work, which end with it.
+
+        Raises:
+            OSError: the store cannot be written.
+        """
+        self._work.parent.mkdir(parents=True, exist_ok=True)
+        handle = os.open(self._work, os.O_RDWR | os.O_CREAT, 0o666)
+        try:
+            yield Work(handle=handle)
+        finally:
+            os.close(handle)
+
     def _opened(self) -> int:
         with self._opening:
             if self._handle is None:
@@ -69,6 +85,41 @@ class InUse:
                     self._handle = os.open(self._path, os.O_RDONLY)  # Enough to hold.
                 weakref.finalize(self, os.close, self._handle)
             return self._handle
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Work:
+    """What one piece of work has to itself, against all others, also of its own process.
+
+    handle: a child that inherits it (``pass_fds``) keeps what was taken until it ends, too: one
+        that outlives a killed parent goes on writing, and nobody must come between.
+    """
+
+    handle: int
+
+    def take(self, name: str) -> bool:
+        """Take something, and return whether it could be had.
+
+        Raises:
+            OSError: this file system knows no locks.
+        """
+        try:
+            _lock(self.handle, name, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        return True
+
+    def wait(self, name: str) -> None:
+        """Take something as soon as it can be had.
+
+        Whoever waits with something in its hands that others wait for may wait for ever.
+        """
+        _lock(self.handle, name, fcntl.LOCK_EX)
+
+    def give_back(self, name: str) -> None:
+        """Let go of one thing; where locks are of whole files, at the end of the work."""
+        if sys.platform == "linux":
+            _lock(self.handle, name, fcntl.LOCK_UN)
 
 
 def _lock(handle: int, name: str, operation: int) -> None:
