@@ -6,7 +6,7 @@ import struct
 import sys
 import threading
 import weakref
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -75,6 +75,38 @@ class InUse:
         finally:
             os.close(handle)
 
+    def made_once(
+        self,
+        names: Iterable[str],
+        *,
+        there: Callable[[str], bool],
+        make: Callable[[Sequence[str], "Work"], None],
+    ) -> None:
+        """Have what is missing made, each thing by one thread of one process.
+
+        It takes what nobody else makes, and waits for others only with nothing in its hands, so
+        that no two can wait for each other.
+
+        Args:
+            names: what is wanted.
+            there: whether something need not be made (any more).
+            make: makes several things, which nobody else makes meanwhile.
+
+        Raises:
+            OSError: the store cannot be written.
+        """
+        missing = [name for name in names if not there(name)]
+        while missing:
+            with self.working() as work:
+                mine = [name for name in missing if work.take(name)]
+                if not mine:
+                    work.wait(missing[0])
+                    mine = [missing[0], *(name for name in missing[1:] if work.take(name))]
+                # Another one may have made them meanwhile.
+                if left := [name for name in mine if not there(name)]:
+                    make(left, work)
+                missing = [name for name in missing if name not in mine]
+
     def _opened(self) -> int:
         with self._opening:
             if self._handle is None:
@@ -115,6 +147,10 @@ class Work:
         Whoever waits with something in its hands that others wait for may wait for ever.
         """
         _lock(self.handle, name, fcntl.LOCK_EX)
+
+    def share(self, name: str) -> None:
+        """Use something beside others, as soon as nobody has it alone."""
+        _lock(self.handle, name, fcntl.LOCK_SH)
 
     def give_back(self, name: str) -> None:
         """Let go of one thing; where locks are of whole files, at the end of the work."""

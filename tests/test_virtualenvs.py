@@ -2,18 +2,21 @@
 
 import base64
 import hashlib
+import shutil
 import signal
 import subprocess
 import sys
 import time
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from stackgen.builders.interpreters import find_interpreters, probe
+from stackgen.builders.virtualenv_check import check
+from stackgen.builders.virtualenv_store import VirtualenvStore
 from stackgen.builders.virtualenvs import VirtualenvBuilder
 from stackgen.errors import BuildError, StorageError
 from stackgen.values import Artifact, Base, Environment, Lock, Stack
@@ -183,7 +186,8 @@ import sys
 from pathlib import Path
 from tests.test_virtualenvs import Bench, artifact_at
 bench = Bench(Path(sys.argv[1]))
-bench.build(bench.stack(artifact_at(bench.wheels / sys.argv[2])))
+made = bench.build(bench.stack(artifact_at(bench.wheels / sys.argv[2])))
+print(Path(made.location, ".complete").stat().st_ino)
 """
 
 
@@ -242,6 +246,59 @@ def test_a_folder_that_cannot_be_written_is_said(bench: Bench) -> None:
     bench.root.write_text("a file stands in the way")
     with pytest.raises(StorageError, match="STACKGEN_CACHE"):
         bench.build(bench.stack())
+
+
+def test_what_uv_remembers_of_files_that_are_gone_is_forgotten(bench: Bench) -> None:
+    stacks = [
+        bench.stack(wheel(bench.wheels, "aa", "1.0"), *more)
+        for more in ((), (wheel(bench.wheels, "bb", "1.0"),))
+    ]
+    bench.build(stacks[0])
+    (unpacked,) = bench.root.glob("uv/archive-v*/*")
+    shutil.rmtree(unpacked)
+    assert said(bench.build(stacks[1]), LIST) == "[('aa', '1.0'), ('bb', '1.0')]"
+
+
+def test_two_processes_build_one_virtualenv_once(bench: Bench, tmp_path: Path) -> None:
+    artifact = wheel(bench.wheels, "aa", "1.0", "def f(x):\n    return [x, x + 1]\n" * 2_000)
+    command = [sys.executable, "-c", BUILD, str(tmp_path), artifact.filename]
+    builders = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(3)]
+    told = [builder.communicate()[0] for builder in builders]
+    assert [builder.returncode for builder in builders] == [0, 0, 0]
+    assert len(set(told)) == 1  # the inode of its marker: nobody made it a second time
+    assert len(list(bench.root.glob("bytecode/*/*"))) == 1
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """Return a folder on a disk of twelve megabytes."""
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=12m", "tmpfs", str(disk)]
+    if subprocess.run(mount, capture_output=True, check=False).returncode:
+        pytest.skip("a small disk cannot be mounted here (that needs root)")
+    yield disk
+    subprocess.run(["umount", "--lazy", str(disk)], check=True)
+
+
+@pytest.mark.parametrize("megabytes", [7, 20])
+def test_a_full_disk_says_how_much_is_needed_and_leaves_what_there_was(
+    bench: Bench, small_disk: Path, megabytes: int
+) -> None:
+    """Seven megabytes can be unpacked, and there is no room for their bytecode."""
+    bench.builder = VirtualenvBuilder(root=small_disk / "root")
+    small = bench.stack(wheel(bench.wheels, "aa", "1.0"))
+    kept = bench.build(small)
+    large = wheel(bench.wheels, "bb", "1.0", f"TEXT = '{'x' * (megabytes << 20)}'")
+    with pytest.raises(StorageError, match=r"needs up to \d+ MiB") as refusal:
+        bench.build(bench.stack(large))
+    assert "prune" in refusal.value.fix
+    assert said(kept, LIST) == "[('aa', '1.0')]"
+    store = VirtualenvStore(bench.builder.root)
+    assert check(store) == (1, ())
+    assert len(store.virtualenvs()) == 1
+    subprocess.run(["mount", "-o", "remount,size=200m", str(small_disk)], check=True)
+    assert said(bench.build(bench.stack(large)), LIST) == "[('bb', '1.0')]"
 
 
 @pytest.mark.slow

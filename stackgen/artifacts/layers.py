@@ -41,7 +41,7 @@ class LayerStore:
 
     def skeleton(self, base: Base) -> Layer:
         """Return the layer that makes ``/opt/stack`` a virtualenv of the base's interpreter."""
-        key = content_id("skeleton", [LAYOUT, base.python, base.facts.python, site_packages(base)])
+        key = _skeleton_key(base)
         return self._one(key, lambda file, path: write_entries(_skeleton(base), file, path))
 
     def layers(
@@ -63,6 +63,11 @@ class LayerStore:
 
         self._made_once(wanted, make)
         return {artifact.sha256: self._existing(_key(base, artifact)) for artifact, _ in wheels}
+
+    def used(self, base: Base, artifacts: Sequence[Artifact]) -> None:
+        """Hold and date the layers of these wheels, as far as there are any; none is made."""
+        for key in (_skeleton_key(base), *(_key(base, each) for each in artifacts)):
+            self._find(key)
 
     def merged(self, parts: Sequence[Layer]) -> Layer:
         """Return one layer with the members of all parts."""
@@ -122,22 +127,8 @@ class LayerStore:
                         card.unlink(missing_ok=True)
 
     def _made_once(self, keys: Iterable[str], make: Callable[[Sequence[str], Work], None]) -> None:
-        """Have what is missing made, each by one thread of one process.
-
-        Takes what nobody makes, and waits for others only while it has nothing in its hands: so
-        no two can wait for each other.
-        """
-        missing = [key for key in keys if self._find(key) is None]
-        while missing:
-            with self._explained("written"), self._in_use.working() as work:
-                mine = [key for key in missing if work.take(key)]
-                if not mine:
-                    work.wait(missing[0])
-                    mine = [missing[0], *(key for key in missing[1:] if work.take(key))]
-                # Another one may have made them meanwhile.
-                if left := [key for key in mine if self._find(key) is None]:
-                    make(left, work)
-                missing = [key for key in missing if key not in mine]
+        with self._explained("written"):
+            self._in_use.made_once(keys, there=lambda key: self._find(key) is not None, make=make)
 
     def _one(self, key: str, write: Callable[[BinaryIO, Path], Layer], *, need: int = 0) -> Layer:
         """Return a layer that is made by itself, of about that many bytes."""
@@ -278,6 +269,10 @@ def site_packages(base: Base) -> str:
 
 def _key(base: Base, artifact: Artifact) -> str:
     return content_id("layer", [LAYOUT, artifact.sha256, base.facts.python, site_packages(base)])
+
+
+def _skeleton_key(base: Base) -> str:
+    return content_id("skeleton", [LAYOUT, base.python, base.facts.python, site_packages(base)])
 
 
 def _foreign_key(diff_id: str) -> str:

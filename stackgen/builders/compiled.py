@@ -5,11 +5,12 @@ wheel share the rest. The bytecode is made as in images (``bytecode.py``: not ch
 source, named by a path without the virtualenv's), so that imports cost the same in both.
 """
 
+import errno
 import os
+import secrets
 import shutil
 import subprocess
-import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,8 +18,8 @@ from packaging.utils import canonicalize_name
 from packaging.version import Version
 
 from stackgen.builders.bytecode import __file__ as _compiler
-from stackgen.builders.exclusive import exclusively
 from stackgen.errors import BuildError
+from stackgen.in_use import InUse, Work
 from stackgen.values import Artifact, Base, content_id
 
 _PART = ".part-"
@@ -30,57 +31,72 @@ class BytecodeStore:
     """Bytecode by interpreter and wheel.
 
     folder: where it is kept; on the file system of the virtualenvs, or it is copied.
+    in_use: keeps what is handed out from being pruned, and others from making the same.
     """
 
     folder: Path
+    in_use: InUse
 
     def install(self, site: Path, artifacts: tuple[Artifact, ...], base: Base) -> None:
         """Put the bytecode of the wheels that are installed in ``site`` beside their sources.
 
         Raises:
             BuildError: the interpreter could not run the compiler.
+            OSError: the disk is full, or cannot be written.
         """
         if Version(base.target.python) < _OLDEST:
             _run(base.python, "-m", "compileall", "-q", str(site))
             return
         home = self.folder / content_id("bytecode", base.facts.content)
-        found = {artifact.sha256: _sources(site, artifact) for artifact in artifacts}
-        installed = {key: files for key, files in found.items() if files}
-        if _missing(home, installed):
-            with exclusively(home.with_name(f"{home.name}.lock")) as held:
-                _sweep(home)
-                # Another process may have made them meanwhile.
-                self._compile(home, site, _missing(home, installed), base, held)
-        for key in installed:
-            for pyc in sorted((home / key).rglob("*.pyc")):
-                _link(pyc, site / pyc.relative_to(home / key))
+        found = {home / a.sha256: _sources(site, a) for a in artifacts}
+        installed = {in_use_name(place): place for place, files in found.items() if files}
+        for name in installed:
+            self.in_use.hold(name)
 
-    def _compile(
-        self, home: Path, site: Path, missing: dict[str, tuple[str, ...]], base: Base, held: int
-    ) -> None:
-        """Compile in a folder aside; a wheel's bytecode appears at its place all at once."""
-        home.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=home, prefix=_PART) as name:
-            part = Path(name)
-            for key, files in missing.items():
-                (part / key).mkdir()
-                for file in files:
-                    _link(site / file, part / key / file)
-            _run_compiler(base.python, part, held)
-            for key, files in missing.items():
-                for file in files:
-                    (part / key / file).unlink()
-                (part / key).rename(home / key)
+        def make(names: Sequence[str], work: Work) -> None:
+            home.mkdir(parents=True, exist_ok=True)
+            sweep(self.folder, work)
+            missing = {installed[name]: found[installed[name]] for name in names}
+            _compile(home, site, missing, base, work)
+
+        self.in_use.made_once(installed, there=lambda name: installed[name].exists(), make=make)
+        for place in installed.values():
+            for pyc in sorted(place.rglob("*.pyc")):
+                _link(pyc, site / pyc.relative_to(place))
 
 
-def _missing(home: Path, installed: dict[str, tuple[str, ...]]) -> dict[str, tuple[str, ...]]:
-    return {key: files for key, files in installed.items() if not (home / key).exists()}
+def in_use_name(place: Path) -> str:
+    """Return how a wheel's bytecode, or a folder aside, is known to those who use it."""
+    return f"bytecode/{place.parent.name}/{place.name}"
 
 
-def _sweep(home: Path) -> None:
-    """Remove what killed builds left; whoever holds the lock knows that nobody works on it."""
-    for left in home.glob(f"{_PART}*"):
-        shutil.rmtree(left)
+def sweep(folder: Path, work: Work, *, remove: bool = True) -> tuple[Path, ...]:
+    """Return (and remove) what killed builds left; what living ones work on is theirs."""
+    left = tuple(path for path in folder.glob(f"*/{_PART}*") if work.take(in_use_name(path)))
+    for path in left if remove else ():
+        shutil.rmtree(path, ignore_errors=True)
+    return left
+
+
+def _compile(
+    home: Path, site: Path, missing: Mapping[Path, tuple[str, ...]], base: Base, work: Work
+) -> None:
+    """Compile in a folder aside; a wheel's bytecode appears at its place all at once."""
+    part = home / f"{_PART}{secrets.token_hex(8)}"
+    work.take(in_use_name(part))
+    part.mkdir()
+    try:
+        for place, files in missing.items():
+            (part / place.name).mkdir()
+            for file in files:
+                _link(site / file, part / place.name / file)
+        _run_compiler(base.python, part, work)
+        for place, files in missing.items():
+            for file in files:
+                (part / place.name / file).unlink()
+            (part / place.name).rename(place)
+    finally:
+        shutil.rmtree(part, ignore_errors=True)
 
 
 def _sources(site: Path, artifact: Artifact) -> tuple[str, ...]:
@@ -105,9 +121,11 @@ def _python_files(record: str) -> Iterator[str]:
             yield row[0]
 
 
-def _run_compiler(python: str, folder: Path, held: int) -> None:
+def _run_compiler(python: str, folder: Path, work: Work) -> None:
     source = Path(_compiler).read_text(encoding="utf-8")
-    done = _run(python, "-c", source, str(folder), str(os.cpu_count() or 1), held=held)
+    done = _run(python, "-c", source, str(folder), str(os.cpu_count() or 1), held=work.handle)
+    if os.strerror(errno.ENOSPC) in done.stderr:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
     if done.returncode:
         raise BuildError(
             f"{python} could not byte-compile the packages",
@@ -119,6 +137,7 @@ def _run_compiler(python: str, folder: Path, held: int) -> None:
 def _run(
     python: str, *arguments: str, held: int | None = None
 ) -> "subprocess.CompletedProcess[str]":
+    """Run an interpreter, which keeps the locks of the descriptor ``held`` while it lives."""
     return subprocess.run(
         [python, "-I", *arguments],
         stdin=subprocess.DEVNULL,

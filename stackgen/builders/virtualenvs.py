@@ -10,17 +10,26 @@ import io
 import os
 import shutil
 import subprocess
+import zipfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 from stackgen.builders import compiled
-from stackgen.builders.exclusive import exclusively
-from stackgen.errors import BuildError, StackgenError, StorageError
+from stackgen.builders.virtualenv_store import (
+    MARKER,
+    UV,
+    forget_lost_wheels,
+    in_use_name,
+    virtualenv_folder,
+)
+from stackgen.errors import BuildError, StorageError
+from stackgen.in_use import InUse, Work
 from stackgen.values import Artifact, Base, Environment, Kind, Stack
 
-_MARKER = ".complete"
+_WITH_BYTECODE = 1.4  # bytes on disk per byte of unpacked wheel: seen 1.1 to 1.3
 _FULL = ("No space left on device", "Disk quota exceeded")
 _OUTPUT_TAIL = 800
 
@@ -29,10 +38,16 @@ _OUTPUT_TAIL = 800
 class VirtualenvBuilder:
     """Makes virtualenvs below a folder of ours and keeps them.
 
+    What was handed out is in use, so that nobody prunes it, until this object or its process ends.
+
     root: where virtualenvs, what virtualenv and uv remember, and links to wheels are kept.
     """
 
     root: Path
+    _in_use: InUse = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_in_use", InUse(self.root))
 
     def build(self, stack: Stack, base: Base, wheels: Mapping[str, Path]) -> Environment:
         """Return a virtualenv that holds exactly a stack's packages; one that exists is reused.
@@ -46,51 +61,68 @@ class VirtualenvBuilder:
             BuildError: virtualenv and uv refused; the end of what uv said is the reason.
             StorageError: the disk is full, or the folder cannot be written.
         """
-        # Stacks that differ in settings alone share one virtualenv.
-        folder = self.root / "environments" / replace(stack, settings=()).id
+        folder = virtualenv_folder(self.root, stack)
         python = folder / "bin" / "python"
-        lock = folder.with_name(f"{folder.name}.lock")
-        with _storage_errors(folder), exclusively(lock) as held:
-            if not ((folder / _MARKER).exists() and python.exists()):
-                self._build(folder, stack, base, wheels, held)
+        files = [path for a in stack.lock.artifacts if (path := wheels.get(a.sha256))]
+
+        def make(_: Sequence[str], work: Work) -> None:
+            try:
+                self._build(folder, stack, base, wheels, work)
+            except BaseException:
+                shutil.rmtree(folder, ignore_errors=True)  # it may be what fills the disk
+                raise
+
+        with _storage_errors(folder, files):
+            self._in_use.hold(in_use_name(folder))
+            there = partial(_is_whole, folder)
+            self._in_use.made_once([in_use_name(folder)], there=there, make=make)
+        with contextlib.suppress(OSError):  # not ours to write; the least recently used go first
+            os.utime(folder / MARKER)
         return Environment(
             stack=stack, kind=Kind.VIRTUALENV, location=str(folder), python=str(python)
         )
 
     def _build(
-        self, folder: Path, stack: Stack, base: Base, wheels: Mapping[str, Path], held: int
+        self, folder: Path, stack: Stack, base: Base, wheels: Mapping[str, Path], work: Work
     ) -> None:
         """Build in place (scripts name their interpreter's path) and set the marker at the end."""
         files = [self._named(artifact, wheels) for artifact in stack.lock.artifacts]
-        self._make_empty(folder, base, held)
+        self._make_empty(folder, base, work)
         if files:
-            self._install(folder, stack, base, files, held)
-        marker = folder / f"{_MARKER}.part"
+            self._install(folder, stack, base, files, work)
+        marker = folder / f"{MARKER}.part"
         marker.write_text(stack.lock.id, encoding="utf-8")
-        marker.replace(folder / _MARKER)
+        marker.replace(folder / MARKER)
 
-    def _make_empty(self, folder: Path, base: Base, held: int) -> None:
+    def _make_empty(self, folder: Path, base: Base, work: Work) -> None:
         """Make a virtualenv without any package, and without what stands in none of our images."""
         _remove(folder)  # what an interrupted build left
         if not _virtualenv(folder, base, self.root / "virtualenv"):
             _remove(folder)
-            self._uv("venv", "--python", base.python, str(folder), held=held)
+            self._uv("venv", "--python", base.python, str(folder), work=work)
         # A hook into imports, for installations by distutils alone, that only slows measuring; on
         # Python 3.6 and 3.7, virtualenv's does not even compile, and each start complains.
         for hook in folder.glob("lib*/*/site-packages/_virtualenv.*"):
             hook.unlink()
 
     def _install(
-        self, folder: Path, stack: Stack, base: Base, files: Sequence[Path], held: int
+        self, folder: Path, stack: Stack, base: Base, files: Sequence[Path], work: Work
     ) -> None:
         """Install and byte-compile: what is compiled at first use would be timed as an import."""
-        self._uv(
+        install = (
             *("pip", "install", "--python", str(folder / "bin" / "python")),
             *("--no-index", "--no-deps", "--link-mode", self._link_mode()),
             *map(str, files),
-            held=held,
         )
-        store = compiled.BytecodeStore(folder=self.root / "bytecode")
+        work.share(UV)
+        try:
+            self._uv(*install, work=work)
+        except BuildError:
+            if not forget_lost_wheels(self.root / UV):
+                raise
+            self._uv(*install, work=work)  # somebody had removed what uv remembered
+        work.give_back(UV)
+        store = compiled.BytecodeStore(folder=self.root / "bytecode", in_use=self._in_use)
         # Where lib64 is a folder of its own, compiled packages lie there; else it is a link.
         for site in {found.resolve() for found in folder.glob("lib*/*/site-packages")}:
             store.install(site, stack.lock.artifacts, base)
@@ -125,8 +157,8 @@ class VirtualenvBuilder:
         link.unlink()
         return "hardlink"
 
-    def _uv(self, *arguments: str, held: int) -> None:
-        """Run uv, which keeps the lock ``held`` for as long as it lives."""
+    def _uv(self, *arguments: str, work: Work) -> None:
+        """Run uv, which keeps our locks for as long as it lives."""
         import uv
 
         options = ("--offline", "--no-config", "--no-progress", "--color", "never")
@@ -139,7 +171,7 @@ class VirtualenvBuilder:
             text=True,
             errors="replace",
             check=False,
-            pass_fds=(held,),
+            pass_fds=(work.handle,),
         )
         if done.returncode:
             raise _refusal(arguments, done.stdout)
@@ -150,7 +182,7 @@ class VirtualenvBuilder:
         return {
             **kept,
             "LC_ALL": "C.UTF-8",
-            "UV_CACHE_DIR": str(self.root / "uv"),
+            "UV_CACHE_DIR": str(self.root / UV),
             "UV_PYTHON_DOWNLOADS": "never",
             "UV_NO_PROJECT": "1",
         }
@@ -181,18 +213,20 @@ def _virtualenv(folder: Path, base: Base, app_data: Path) -> bool:
     return True
 
 
+def _is_whole(folder: Path, _: str) -> bool:
+    return (folder / MARKER).exists() and (folder / "bin" / "python").exists()
+
+
 def _remove(folder: Path) -> None:
     if folder.exists():
         shutil.rmtree(folder)
 
 
-def _refusal(arguments: Sequence[str], output: str) -> StackgenError:
+def _refusal(arguments: Sequence[str], output: str) -> Exception:
     """Turn what uv said into the error that a caller can decide by."""
     tail = output.strip()[-_OUTPUT_TAIL:]
     if any(words in output for words in _FULL):
-        return StorageError(
-            "the disk is full", why=tail, fix="free some space, or set STACKGEN_CACHE elsewhere"
-        )
+        return _FullDiskError(tail)
     return BuildError(
         f"uv {arguments[0]} failed",
         why=tail or "it said nothing",
@@ -200,15 +234,40 @@ def _refusal(arguments: Sequence[str], output: str) -> StackgenError:
     )
 
 
+class _FullDiskError(Exception):
+    """uv met a full disk."""
+
+
 @contextmanager
-def _storage_errors(folder: Path) -> Iterator[None]:
+def _storage_errors(folder: Path, files: Sequence[Path]) -> Iterator[None]:
     """Explain a disk that is full or cannot be written."""
     try:
         yield
     except OSError as error:
-        full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise _full(str(error), files) from error
         raise StorageError(
-            "the disk is full" if full else f"cannot write below {folder.parent}",
+            f"cannot write below {folder.parent}",
             why=str(error),
-            fix="free some space, or set STACKGEN_CACHE to a folder that can be written",
+            fix="set STACKGEN_CACHE to a folder that can be written",
         ) from error
+    except _FullDiskError as error:
+        raise _full(str(error), files) from error
+
+
+def _full(why: str, files: Sequence[Path]) -> StorageError:
+    """Return the error that says how much is needed."""
+    need = round(sum(map(_unpacked_size, files)) * _WITH_BYTECODE)
+    return StorageError(
+        "the disk is full",
+        why=f"{why} (this virtualenv needs up to {max(1, need >> 20)} MiB)",
+        fix="run: stackgen images prune --keep SIZE; or put STACKGEN_CACHE elsewhere",
+    )
+
+
+def _unpacked_size(wheel: Path) -> int:
+    try:
+        with zipfile.ZipFile(wheel) as archive:
+            return sum(member.file_size for member in archive.infolist())
+    except (OSError, zipfile.BadZipFile):
+        return 0

@@ -12,6 +12,10 @@ class ItemKind(Enum):
     WHEEL = "wheel"
     LAYER = "layer"
     UNFINISHED = "unfinished download"
+    VIRTUALENV = "virtualenv"
+    UNPACKED = "unpacked wheel"
+    BYTECODE = "wheel's bytecode"
+    IMAGE = "image"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,3 +105,82 @@ class StoreCheck:
         """Return 9 where damage was found that is still there; what is left over harms nobody."""
         damaged = (x for x in self.faults if x.kind is FaultKind.DAMAGED and not x.removed)
         return 9 if any(damaged) else 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LockedWheel:
+    """A wheel of a stack, as the labels of its image name it."""
+
+    name: str
+    version: str
+    filename: str
+    sha256: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImageLayer:
+    """A layer of a stack's image.
+
+    chain_id: the engine's name for it and all that lies below.
+    size: bytes; None where the engine does not tell layers apart.
+    wheels: file names of what is installed in it.
+    of_base: whether it belongs to the base, or to whatever lies below the stack.
+    others: how many other images of stacks hold it.
+    """
+
+    diff_id: str
+    chain_id: str
+    size: int | None
+    wheels: tuple[str, ...]
+    of_base: bool
+    others: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImageDetails:
+    """Everything that is known of a stack's image.
+
+    labels: sorted (name, value) pairs.
+    lock: what is installed; empty where an older stackgen made the image, which did not say.
+    layers: bottom first.
+    """
+
+    image: ImageState
+    labels: tuple[tuple[str, str], ...]
+    lock: tuple[LockedWheel, ...]
+    layers: tuple[ImageLayer, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImageBuilt:
+    """What ``stackgen images build`` did.
+
+    tag: the name that was asked for; "" where none was.
+    layers_new: how many the engine did not have; none where it had the image.
+    new_bytes: of these, as the engine counts them; None where it does not tell them apart.
+    seconds: from the lock to the image.
+    """
+
+    image: ImageState
+    tag: str
+    packages: int
+    had_it: bool
+    layers_shared: int
+    layers_new: int
+    new_bytes: int | None
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Exported:
+    """A folder that was written.
+
+    image_id: of the image in it; "" where the folder holds only how to make one.
+    packages: how many are installed; 0 where nobody can tell.
+    size: bytes of all files.
+    """
+
+    folder: str
+    image_id: str
+    packages: int
+    size: int

@@ -1,0 +1,213 @@
+"""What lies below the folder of virtualenvs: how much room it takes, and how it is taken out.
+
+Files are shared: a virtualenv links what uv unpacked and what was byte-compiled before. Such bytes
+count once, for that from which they go last.
+"""
+
+import contextlib
+import math
+import os
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from stackgen.builders import compiled
+from stackgen.errors import StorageError
+from stackgen.in_use import InUse
+from stackgen.values import ItemKind, Stack, StoreItem
+
+MARKER = ".complete"
+UV = "uv"
+
+
+def virtualenv_folder(root: Path, stack: Stack) -> Path:
+    """Return where a stack's virtualenv belongs; stacks that differ in settings alone share one."""
+    return root / "environments" / replace(stack, settings=()).id
+
+
+def in_use_name(folder: Path) -> str:
+    """Return how a virtualenv is known to those who use it."""
+    return f"environments/{folder.name}"
+
+
+def forget_lost_wheels(uv: Path) -> bool:
+    """Make uv forget what it unpacked and is gone; return whether there was any such thing.
+
+    uv trusts its notes: one that leads nowhere makes it fail.
+    """
+    lost = [note for note in _notes(uv) if not note.exists()]
+    for note in lost:
+        shutil.rmtree(note.parent, ignore_errors=True)
+    return bool(lost)
+
+
+@dataclass(frozen=True, slots=True)
+class VirtualenvStore:
+    """Virtualenvs, wheels that uv unpacked, and bytecode, below one folder.
+
+    root: as of the ``VirtualenvBuilder``.
+    """
+
+    root: Path
+    _in_use: InUse = field(init=False, repr=False)
+    _linked: dict[str, set[str]] = field(default_factory=dict, repr=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_in_use", InUse(self.root))
+
+    def items(self) -> Iterator[StoreItem]:
+        """Yield everything that takes room, in no order.
+
+        What is unpacked or compiled is as young as the youngest virtualenv that links it.
+        """
+        self._linked.clear()
+        parts = {path: _walked(path) for path in (*self.unpacked(), *self._compiled())}
+        owners = {inode: path for path, files in parts.items() for inode in files}
+        used_at = {path: _time(path) for path in parts}
+        seen = set(owners)
+        for folder in sorted(self.virtualenvs(), key=_time, reverse=True):
+            files = _walked(folder)
+            for part in {owners[inode] for inode in files if inode in owners}:
+                self._linked.setdefault(str(part), set()).add(str(folder))
+                used_at[part] = max(used_at[part], math.nextafter(_time(folder), math.inf))
+            own = sum(size for inode, size in files.items() if inode not in seen)
+            seen |= files.keys()
+            yield _item(ItemKind.VIRTUALENV, folder, folder.name[:12], own, _time(folder))
+        for part, files in parts.items():
+            is_wheel = part.parent.parent.name == UV
+            kind = ItemKind.UNPACKED if is_wheel else ItemKind.BYTECODE
+            name = _wheel_name(part) if is_wheel else part.name[:12]
+            yield _item(kind, part, name, sum(files.values()), used_at[part])
+
+    def drop(self, item: StoreItem, *, dry_run: bool = False) -> bool:
+        """Remove an item that nobody uses; return whether it is (or would be) gone.
+
+        What a virtualenv still links stays: no room would be won.
+
+        Raises:
+            StorageError: the folder cannot be written.
+        """
+        if self._linked.get(item.path):
+            return False
+        gone = self.remove(item.kind, Path(item.path), dry_run=dry_run)
+        if gone and item.kind is ItemKind.VIRTUALENV:
+            for users in self._linked.values():
+                users.discard(item.path)
+        return gone
+
+    def remove(self, kind: ItemKind, path: Path, *, dry_run: bool = False) -> bool:
+        """Remove what nobody uses, whoever links it; return whether it is (or would be) gone.
+
+        Raises:
+            StorageError: the folder cannot be written.
+        """
+        try:
+            return self._removed(kind, path, dry_run=dry_run)
+        except OSError as error:
+            raise StorageError(
+                f"cannot remove {path}",
+                why=str(error),
+                fix="run the same command as the user whom the folder belongs to",
+            ) from error
+
+    def left_over(self, *, remove: bool = False) -> tuple[Path, ...]:
+        """Return (and remove) what killed processes left; what living ones work on is theirs."""
+        if not self.root.exists():
+            return ()
+        found = [folder for folder in self.virtualenvs() if not (folder / MARKER).exists()]
+        found = [
+            folder
+            for folder in found
+            if self.remove(ItemKind.VIRTUALENV, folder, dry_run=not remove)
+        ]
+        with self._in_use.working() as work:
+            found += compiled.sweep(self.root / "bytecode", work, remove=remove)
+            if work.take(UV):
+                uv = self.root / UV
+                left = [*uv.glob(".tmp*"), *uv.glob("*/.tmp*"), *self._unknown_to_uv()]
+                for path in left if remove else ():
+                    _unlink(path)
+                found += left
+        return tuple(sorted(found))
+
+    def virtualenvs(self) -> tuple[Path, ...]:
+        """Return the folders of virtualenvs, also of unfinished ones."""
+        return tuple(_folders(self.root / "environments", "*"))
+
+    def unpacked(self) -> tuple[Path, ...]:
+        """Return the folders of wheels that uv unpacked."""
+        return tuple(_folders(self.root / UV, "archive-v*/*"))
+
+    def _compiled(self) -> tuple[Path, ...]:
+        return tuple(_folders(self.root / "bytecode", "*/*"))
+
+    def _unknown_to_uv(self) -> Iterator[Path]:
+        known = {note.resolve() for note in _notes(self.root / UV)}
+        # Without any note, this is a uv that takes its notes elsewhere.
+        return (path for path in self.unpacked() if known and path.resolve() not in known)
+
+    def _removed(self, kind: ItemKind, path: Path, *, dry_run: bool) -> bool:
+        if kind is ItemKind.UNPACKED:
+            with self._in_use.working() as work:
+                free = work.take(UV)
+                if free and not dry_run:
+                    for note in _notes(self.root / UV):
+                        if note.resolve() == path.resolve():
+                            shutil.rmtree(note.parent, ignore_errors=True)
+                    _unlink(path)
+                return free
+        is_virtualenv = kind is ItemKind.VIRTUALENV
+        name = in_use_name(path) if is_virtualenv else compiled.in_use_name(path)
+        with self._in_use.claimed(name) as free:
+            if free and not dry_run:
+                if is_virtualenv:  # from now on, what is left of it is an unfinished one
+                    (path / MARKER).unlink(missing_ok=True)
+                _unlink(path)
+            return free
+
+
+def _notes(uv: Path) -> Iterator[Path]:
+    """Yield the links by which uv finds what it unpacked: one in a folder for each wheel."""
+    return (path for path in uv.glob("wheels-v*/*/*/*/*") if path.is_symlink())
+
+
+def _folders(root: Path, pattern: str) -> Iterator[Path]:
+    return (path for path in root.glob(pattern) if not path.name.startswith(".") and path.is_dir())
+
+
+def _walked(folder: Path) -> dict[tuple[int, int], int]:
+    """Return the bytes on disk of everything below a folder that somebody may be removing."""
+    found: dict[tuple[int, int], int] = {}
+    waiting = [str(folder)]
+    while waiting:
+        with contextlib.suppress(OSError), os.scandir(waiting.pop()) as entries:
+            for entry in entries:
+                with contextlib.suppress(OSError):
+                    status = entry.stat(follow_symlinks=False)
+                    found[status.st_dev, status.st_ino] = status.st_blocks * 512
+                    if entry.is_dir(follow_symlinks=False):
+                        waiting.append(entry.path)
+    return found
+
+
+def _time(folder: Path) -> float:
+    """Return when something was last used: a virtualenv says so itself, in seconds since 1970."""
+    for path in (folder / MARKER, folder):
+        with contextlib.suppress(OSError):
+            return path.stat().st_mtime
+    return 0.0
+
+
+def _wheel_name(unpacked: Path) -> str:
+    info = next(unpacked.glob("*.dist-info"), unpacked)
+    return info.name.removesuffix(".dist-info")
+
+
+def _item(kind: ItemKind, path: Path, name: str, size: int, used_at: float) -> StoreItem:
+    return StoreItem(kind=kind, name=name, path=str(path), size=size, used_at=used_at)
+
+
+def _unlink(path: Path) -> None:
+    with contextlib.suppress(FileNotFoundError):
+        shutil.rmtree(path) if path.is_dir() else path.unlink()
