@@ -67,6 +67,10 @@ class IndexUnavailableError(StackgenError):
     exit_code = 8
 
 
+class IndexRefusalError(IndexUnavailableError):
+    """A package index answered, and its answer is no: asking again changes nothing."""
+
+
 class StorageError(StackgenError):
     """A disk is full, or a folder cannot be written."""
 

@@ -211,6 +211,13 @@ class Database:
         )
         return int(found[0]["block"])
 
+    def count_inspections(self, campaign: CampaignId) -> int:
+        """Return how many inspections a campaign has, whoever recorded them."""
+        found = self._rows(
+            "SELECT count(*) AS n FROM inspections WHERE campaign_id = :id", {"id": campaign}
+        )
+        return int(found[0]["n"])
+
     def failures(self) -> tuple[Inspection, ...]:
         """Return the inspections that did not end well, oldest first."""
         return tuple(i for i in self.inspections() if i.outcome is not Outcome.OK)

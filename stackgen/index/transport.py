@@ -13,7 +13,7 @@ import requests
 from requests.adapters import HTTPAdapter
 from urllib3.exceptions import NameResolutionError
 
-from stackgen.errors import IndexUnavailableError
+from stackgen.errors import IndexRefusalError, IndexUnavailableError
 from stackgen.index.config import IndexConfig, IndexLocation
 from stackgen.index.multiplex import Multiplexer
 from stackgen.index.parallel import CONNECTIONS
@@ -133,7 +133,7 @@ class Transport:
         """
         if reply.status in (requests.codes.unauthorized, requests.codes.forbidden):
             label = self._label(reply.url)
-            raise IndexUnavailableError(
+            raise IndexRefusalError(
                 f"{label} refuses to answer",
                 why=f"it said {reply.status} for {_plain(reply.url)}",
                 fix="put the right user and password for it into ~/.netrc or the index URL",
@@ -158,9 +158,9 @@ class Transport:
                 raise _PassingError("the server resumed at another place")
             into.writelines(_chunks(response))
 
-    def _refused(self, response: requests.Response) -> IndexUnavailableError:
+    def _refused(self, response: requests.Response) -> IndexRefusalError:
         self.check(_reply(response))
-        return IndexUnavailableError(
+        return IndexRefusalError(
             f"{self._label(response.url)} does not hand out a file",
             why=f"it said {response.status_code} for {_plain(response.url)}",
             fix="look whether the release was withdrawn, or name another index",

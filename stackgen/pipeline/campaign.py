@@ -4,16 +4,20 @@ Everything is written to the knowledge base as it happens, and read back from it
 was interrupted, even killed, goes on where it was.
 """
 
-import fcntl
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field
-from pathlib import Path
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
 
 from stackgen.database import Database
-from stackgen.errors import EngineError, MeasurementError, StackgenError
+from stackgen.errors import (
+    EngineError,
+    IndexRefusalError,
+    IndexUnavailableError,
+    MeasurementError,
+    StackgenError,
+)
 from stackgen.executors import Executor
+from stackgen.executors.process import log_tail
 from stackgen.measure import (
     LOOKS,
     Design,
@@ -23,6 +27,8 @@ from stackgen.measure import (
     plan_block,
     rank,
 )
+from stackgen.pipeline.host import Host
+from stackgen.pipeline.patience import Patience
 from stackgen.pipeline.progress import Progress
 from stackgen.values import (
     Campaign,
@@ -30,17 +36,38 @@ from stackgen.values import (
     IndicatorCall,
     IndicatorId,
     Inspection,
+    InspectionId,
+    Kind,
     Limits,
     Outcome,
     Ranked,
     Role,
+    Stack,
     StackId,
 )
 
 Clock = Callable[[], float]
+Build = Callable[[Stack, str], Environment]
 
-LASTING = (Outcome.OK, Outcome.UNSUPPORTED, Outcome.IMPORT_FAILED, Outcome.CRASHED)
-"""Outcomes of a trial that would be the same again."""
+LASTING = (
+    Outcome.OK,
+    Outcome.UNSUPPORTED,
+    Outcome.IMPORT_FAILED,
+    Outcome.CRASHED,
+    Outcome.INVALID_OUTPUT,
+)
+"""What a stack's own interpreter ended with would be the same again: it is never tried again."""
+DOUBTFUL = (
+    Outcome.TIMEOUT,
+    Outcome.OUT_OF_MEMORY,
+    Outcome.BUILD_FAILED,
+    Outcome.HASH_MISMATCH,
+)
+"""What a busy or full machine, or a spoilt copy, may have caused: a later run tries it once more.
+
+Seen twice, it is the stack's own. Nothing but infrastructure faults is tried twice in one run.
+"""
+_KILLED = "killed by SIGKILL"  # not by itself: by somebody, mostly by a kernel without memory
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,7 +84,8 @@ class Stopped:
 class Runner:
     """Runs inspections of one campaign and records each before the next one starts.
 
-    deadline: on ``clock``, when the budget is spent.
+    build: makes (again) the environment of a stack, which a label names for the user.
+    deadline: on ``clock``, when the budget is spent; what was waited for others comes on top.
     added: how many inspections this run has recorded.
     """
 
@@ -65,15 +93,18 @@ class Runner:
     executor: Executor
     campaign: Campaign
     limits: Limits
-    measuring_lock: Path
+    host: Host
+    build: Build
+    patience: Patience
     progress: Progress
     deadline: float
     clock: Clock = time.monotonic
     added: int = 0
     _past: list[Inspection] = field(default_factory=list)
+    _own: set[InspectionId] = field(default_factory=set)
 
     def __post_init__(self) -> None:
-        self._past = list(self.database.inspections(campaign=self.campaign.id))
+        self._catch_up()
 
     @property
     def inspections(self) -> Sequence[Inspection]:
@@ -83,30 +114,69 @@ class Runner:
     @property
     def left_s(self) -> float:
         """Return how much of the budget is left, in seconds."""
-        return self.deadline - self.clock()
+        return self.deadline + self.host.waited_s - self.clock()
 
     def record(self, inspection: Inspection) -> None:
         """Write an inspection down for good."""
         self.database.add_inspection(inspection)
         self._past.append(inspection)
+        self._own.add(inspection.id)
         self.added += 1
+
+    def known(self, stack: StackId, call: IndicatorCall) -> Inspection | None:
+        """Return how trying a stack ended before, where trying it again would tell nothing."""
+        past = [
+            each
+            for each in self._past
+            if (each.stack_id, each.indicator_id) == (stack, call.id)
+            and each.role is Role.CALIBRATION
+        ]
+        lasting = [each for each in past if each.outcome in LASTING and not _doubtful(each)]
+        doubtful = [each for each in past if _doubtful(each)]
+        if lasting:
+            return min(lasting, key=lambda each: each.outcome is not Outcome.OK)
+        twice = len(doubtful) > 1 or any(each.id in self._own for each in doubtful)
+        return doubtful[-1] if twice else None
+
+    def environment(self, stack: Stack, label: str) -> Environment:
+        """Return a stack's environment; an index or an engine that is gone is waited for.
+
+        Raises:
+            StackgenError: it cannot be built, or the patience of this run is over.
+        """
+        while True:
+            try:
+                made = self.build(stack, label)
+            except IndexRefusalError:
+                raise
+            except (IndexUnavailableError, EngineError) as error:
+                if not self.patience.pause(error, at_most_s=self.left_s):
+                    raise
+            else:
+                self.patience.over()
+                return made
 
     def trial(self, environment: Environment, call: IndicatorCall) -> Inspection:
         """Return how one calibration run of an indicator on a stack ended, now or before.
 
-        A package's own faults never change; whatever the machine may have caused is tried again.
+        Raises:
+            EngineError: the engine went away, and did not come back.
         """
-        for past in self._past:
-            same = (past.stack_id, past.indicator_id) == (environment.stack.id, call.id)
-            if same and past.role is Role.CALIBRATION and past.outcome in LASTING:
-                return past
-        plan = calibration_plan(environment, call, campaign_id=self.campaign.id, limits=self.limits)
-        with _alone(self.measuring_lock, self.progress):
-            (inspection,) = self.executor.inspect([plan])
-        self.record(inspection)
-        if inspection.outcome is Outcome.ENGINE_LOST:
-            raise _engine_lost(inspection)
-        return inspection
+        while True:
+            with self.host.measuring(self.progress):
+                # Another process with the same command may have been faster.
+                self._catch_up()
+                past = self.known(environment.stack.id, call)
+                if past is not None:
+                    return past
+                plan = calibration_plan(
+                    environment, call, campaign_id=self.campaign.id, limits=self.limits
+                )
+                (ran,) = self.executor.inspect([plan])
+                self.record(ran)
+            if ran.outcome is not Outcome.ENGINE_LOST:
+                return ran
+            environment = self._restored(environment, _lost(environment, ran))
 
     def calibrate(
         self, environment: Environment, calls: Sequence[IndicatorCall]
@@ -133,7 +203,8 @@ class Runner:
     def measure(self, design: Design, labels: dict[StackId, str]) -> Stopped:
         """Run blocks until every comparison is decided, the budget is spent, or Ctrl-C.
 
-        What stops it is returned, never raised: everything recorded until then can be reported.
+        A stack that failed in a block takes part in no further one. What stops it all is
+        returned, never raised: everything recorded until then can be reported.
         """
         if not design.challengers:
             return self._stopped(
@@ -150,7 +221,9 @@ class Runner:
             if self.left_s <= longest and any(each.block for each in self._past):
                 return self._stopped("the budget is spent")
             try:
-                longest = max(longest, self._run_block(design))
+                design = self._without_failed(design, ranking)
+                design, took_s = self._next_block(design)
+                longest = max(longest, took_s)
             except KeyboardInterrupt:
                 return self._stopped("you interrupted it", interrupted=True)
             except StackgenError as error:
@@ -167,17 +240,65 @@ class Runner:
         reference = design.reference.stack.id
         return rank(self._past, labels=labels, reference=reference, calls=design.calls)
 
+    def failed_in_blocks(self, calls: Sequence[IndicatorCall]) -> tuple[Inspection, ...]:
+        """Return the first failure of each stack that failed while it was measured."""
+        ids = {call.id for call in calls}
+        found: dict[StackId, Inspection] = {}
+        for each in self._past:
+            own = each.outcome is not Outcome.OK and not each.outcome.is_infrastructure
+            if each.block and each.indicator_id in ids and own:
+                found.setdefault(each.stack_id, each)
+        return tuple(found.values())
+
+    def _without_failed(self, design: Design, ranking: Sequence[Ranked]) -> Design:
+        """Leave out what failed in a block: it is out of the ranking for good.
+
+        Raises:
+            MeasurementError: the reference is among them, and nothing can be compared with it.
+        """
+        failed = {row.stack_id for row in ranking if row.failures}
+        if design.reference.stack.id in failed:
+            first = next(
+                each
+                for each in self.failed_in_blocks(design.calls)
+                if each.stack_id == design.reference.stack.id
+            )
+            raise MeasurementError(
+                "the stack that all others are compared with failed while it was measured",
+                why=f"{first.outcome.value} in block {first.block}: {telling_line(first.log)}",
+                fix="leave out its versions (as in NAME!=VERSION); stackgen kb failures has more",
+            )
+        left = tuple(each for each in design.challengers if each.stack.id not in failed)
+        return replace(design, challengers=left)
+
+    def _next_block(self, design: Design) -> tuple[Design, float]:
+        """Run a block; return the design for the next one, and how many seconds it took.
+
+        An engine that was lost, or an environment that was removed, is had again first.
+
+        Raises:
+            EngineError: the engine went away, and did not come back.
+        """
+        try:
+            return design, self._run_block(design)
+        except EngineError as error:
+            reference = self._restored(design.reference, error)
+            challengers = tuple(self._again(each) for each in design.challengers)
+            return replace(design, reference=reference, challengers=challengers), 0.0
+
     def _run_block(self, design: Design) -> float:
         """Run the next block; return how many seconds it took, waiting for others left out.
 
         Raises:
             EngineError: the engine went away.
         """
-        with _alone(self.measuring_lock, self.progress):
+        with self.host.measuring(self.progress):
             start = self.clock()
+            self._catch_up()
             block = self.database.last_block(self.campaign.id) + 1
             plans = plan_block(design, block)
-            for done, inspection in enumerate(self.executor.inspect(plans), start=1):
+            results = zip(plans, self.executor.inspect(plans), strict=True)
+            for done, (plan, inspection) in enumerate(results, start=1):
                 self.record(inspection)
                 self.progress.doing(
                     f"measuring block {block}, {_minutes(self.left_s)} of the budget left",
@@ -185,28 +306,41 @@ class Runner:
                     total=len(plans),
                 )
                 if inspection.outcome is Outcome.ENGINE_LOST:
-                    raise _engine_lost(inspection)
+                    raise _lost(plan.environment, inspection)
             return self.clock() - start
 
+    def _restored(self, environment: Environment, problem: EngineError) -> Environment:
+        """Wait for a lost engine, and make the environment again where it is gone.
 
-def _engine_lost(inspection: Inspection) -> EngineError:
+        Raises:
+            EngineError: the patience of this run is over.
+        """
+        if not self.patience.pause(problem, at_most_s=self.left_s):
+            raise problem
+        return self._again(environment)
+
+    def _again(self, environment: Environment) -> Environment:
+        return self.environment(environment.stack, f"stack {environment.stack.id[:12]} again")
+
+    def _catch_up(self) -> None:
+        """Read what other processes with the same command have recorded meanwhile."""
+        if self.database.count_inspections(self.campaign.id) != len(self._past):
+            self._past = list(self.database.inspections(campaign=self.campaign.id))
+
+
+def _doubtful(inspection: Inspection) -> bool:
+    killed = inspection.outcome is Outcome.CRASHED and _KILLED in inspection.log
+    return killed or inspection.outcome in DOUBTFUL
+
+
+def _lost(environment: Environment, inspection: Inspection) -> EngineError:
+    docker = environment.kind is Kind.DOCKER
     return EngineError(
-        "the container engine went away",
+        "the container engine went away" if docker else "an environment went away",
         why=telling_line(inspection.log),
-        fix="start it and run the same command again; everything measured is kept",
+        fix=("start it and " if docker else "")
+        + "run the same command again; everything measured is kept",
     )
-
-
-@contextmanager
-def _alone(path: Path, progress: Progress) -> Iterator[None]:
-    """Keep every other stackgen on this machine from measuring at the same time."""
-    with path.open("a") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            progress.doing("waiting: another stackgen is measuring on this machine")
-            fcntl.flock(file, fcntl.LOCK_EX)
-        yield
 
 
 def failed(
@@ -230,7 +364,7 @@ def failed(
         outcome=outcome,
         started_at=started_at,
         duration_s=0.0,
-        log=log,
+        log=log_tail(log),
     )
 
 

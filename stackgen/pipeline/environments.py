@@ -10,6 +10,7 @@ from stackgen.artifacts.wheels import HashMismatchError, WheelStore
 from stackgen.errors import BuildError, EngineError, IndexUnavailableError, StorageError
 from stackgen.index import PackageIndex, artifact_key
 from stackgen.pipeline.campaign import Runner, failed, telling_line
+from stackgen.pipeline.host import Host
 from stackgen.pipeline.places import Places
 from stackgen.pipeline.progress import Progress
 from stackgen.pipeline.selection import Candidate, Selection
@@ -17,6 +18,7 @@ from stackgen.pipeline.workshop import Workshop
 from stackgen.resolve import Completion, Slice, newest_working
 from stackgen.values import (
     Artifact,
+    BaseFacts,
     ChosenStack,
     Environment,
     Estimate,
@@ -53,13 +55,44 @@ class Ready:
     environment: Environment
 
 
-@dataclass(slots=True, kw_only=True)
-class Preparer:
-    """Fetches, builds and tries stacks until enough of them work."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Builder:
+    """Fetches the wheels of a stack and builds it.
+
+    varied: the packages that differ between the stacks of a campaign.
+    """
 
     index: PackageIndex
     store: WheelStore
     workshop: Workshop
+    varied: frozenset[str]
+    host: Host
+    progress: Progress
+
+    def __call__(self, stack: Stack, label: str) -> Environment:
+        """Return a stack's environment, made now or before.
+
+        Raises:
+            StackgenError: a wheel cannot be had, or the stack cannot be built.
+        """
+        here: dict[str, int] = {}
+
+        def tell(artifact: Artifact, count: int) -> None:
+            here[artifact.sha256] = count
+            megabytes = sum(here.values()) // 1_000_000
+            self.progress.doing(f"downloading for {label}: {megabytes} MB")
+
+        wheels = self.store.fetch(stack.lock.artifacts, downloader=self.index, progress=tell)
+        self.progress.doing(f"building {label}")
+        with self.host.building(self.progress):
+            return self.workshop.build(stack, wheels, self.varied)
+
+
+@dataclass(slots=True, kw_only=True)
+class Preparer:
+    """Has stacks built and tries them until enough of them work."""
+
+    facts: BaseFacts
     selection: Selection
     runner: Runner
     call: IndicatorCall
@@ -87,8 +120,7 @@ class Preparer:
         return (each for each in self.selection.candidates() if self._stack(each).id not in given)
 
     def _stack(self, candidate: Candidate) -> Stack:
-        facts = self.workshop.base.facts
-        return Stack(lock=candidate.lock, facts=facts, settings=candidate.settings)
+        return Stack(lock=candidate.lock, facts=self.facts, settings=candidate.settings)
 
     def _hopeless(self, working: int) -> bool:
         kinds = {(each.outcome, each.reason) for each in self.failures}
@@ -142,34 +174,28 @@ class Preparer:
             return None
 
     def _try(self, candidate: Candidate) -> tuple[Environment | None, Inspection]:
-        """Build a candidate and run the indicator on it once; any failure is recorded."""
+        """Build a candidate and run the indicator on it once; any failure is recorded.
+
+        What is known to fail is neither built nor run again.
+        """
         stack = self._stack(candidate)
         self.runner.database.add_stack(stack)
-        started = datetime.now(timezone.utc).isoformat(timespec="seconds")
+        known = self.runner.known(stack.id, self.call)
+        if known is not None and known.observation is None:
+            return None, known
+        started = datetime.now(timezone.utc).isoformat(timespec="milliseconds")
         try:
-            environment = self._build(stack, candidate.label)
-        except (StorageError, EngineError):
-            raise  # nothing of this stack's: the next one would meet the same
-        except (IndexUnavailableError, HashMismatchError, BuildError) as error:
-            outcome = _outcome(error)
+            environment = self.runner.environment(stack, candidate.label)
+        except (IndexUnavailableError, BuildError) as error:
             log = f"{error.what}: {error.why}"
+            outcome = _outcome(error)
             record = failed(stack.id, self.runner, self.call, outcome, started_at=started, log=log)
             self.runner.record(record)
+            if outcome is Outcome.ENGINE_LOST:
+                raise  # nothing of this stack's: the next one would meet the same
             return None, record
         self.progress.doing(f"trying {candidate.label}")
         return environment, self.runner.trial(environment, self.call)
-
-    def _build(self, stack: Stack, label: str) -> Environment:
-        here: dict[str, int] = {}
-
-        def tell(artifact: Artifact, count: int) -> None:
-            here[artifact.sha256] = count
-            megabytes = sum(here.values()) // 1_000_000
-            self.progress.doing(f"downloading for {label}: {megabytes} MB")
-
-        wheels = self.store.fetch(stack.lock.artifacts, downloader=self.index, progress=tell)
-        self.progress.doing(f"building {label}")
-        return self.workshop.build(stack, wheels, frozenset(self.selection.varied))
 
 
 def _ready(candidate: Candidate, environment: Environment, newest: Lock) -> Ready:
@@ -189,6 +215,8 @@ def _outcome(error: Exception) -> Outcome:
         return Outcome.HASH_MISMATCH
     if isinstance(error, IndexUnavailableError):
         return Outcome.DOWNLOAD_FAILED
+    if isinstance(error, EngineError):
+        return Outcome.ENGINE_LOST
     return Outcome.BUILD_FAILED
 
 

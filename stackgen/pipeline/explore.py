@@ -1,5 +1,6 @@
 """Explore: requirements in, a measured ranking out."""
 
+import random
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -21,10 +22,12 @@ from stackgen.errors import (
 )
 from stackgen.index import PackageIndex
 from stackgen.measure import Design, controls, rank
-from stackgen.pipeline.campaign import Runner, Stopped
-from stackgen.pipeline.environments import Preparer, Ready, estimate, refuse_without_room
+from stackgen.pipeline.campaign import Runner, Stopped, telling_line
+from stackgen.pipeline.environments import Builder, Preparer, Ready, estimate, refuse_without_room
+from stackgen.pipeline.host import Host
 from stackgen.pipeline.measures import indicator_calls, limits
 from stackgen.pipeline.options import ExploreOptions
+from stackgen.pipeline.patience import Patience, allowance_s
 from stackgen.pipeline.places import Places
 from stackgen.pipeline.progress import Progress
 from stackgen.pipeline.selection import Selection, select
@@ -35,6 +38,7 @@ from stackgen.values import (
     Control,
     ExplorePlan,
     ExploreReport,
+    FailedStack,
     IndicatorCall,
     Outcome,
     Place,
@@ -151,9 +155,7 @@ def _explore(work: _Work, database: Database) -> ExploreReport:
         database.add_indicator(call)
     _tell_estimate(work)
     preparer = Preparer(
-        index=work.index,
-        store=work.store,
-        workshop=work.workshop,
+        facts=work.workshop.base.facts,
         selection=work.selection,
         runner=runner,
         call=calls[0],
@@ -196,12 +198,26 @@ def _runner(work: _Work, database: Database) -> Runner:
     )
     database.add_machine(work.workshop.machine)
     database.add_campaign(campaign, datetime.now(timezone.utc).isoformat(timespec="seconds"))
+    host = Host(cache=work.places.cache)
     return Runner(
         database=database,
         executor=work.workshop.executor,
         campaign=campaign,
         limits=limits(work.options.threads),
-        measuring_lock=work.places.measuring_lock,
+        host=host,
+        build=Builder(
+            index=work.index,
+            store=work.store,
+            workshop=work.workshop,
+            varied=frozenset(work.selection.varied),
+            host=host,
+            progress=work.progress,
+        ),
+        patience=Patience(
+            left_s=allowance_s(work.options.budget_s),
+            dice=random.Random(f"{campaign.id}/{campaign.seed}"),  # noqa: S311
+            progress=work.progress,
+        ),
         progress=work.progress,
         deadline=work.start + work.options.budget_s,
     )
@@ -288,7 +304,7 @@ def _report(
     return ExploreReport(
         plan=work.plan,
         stacks=tuple(each.chosen for each in ready),
-        failed=tuple(preparer.failures),
+        failed=(*preparer.failures, *_failed_in_blocks(runner, ready, calls)),
         ranking=ranking,
         controls=checked,
         indicators=tuple((call.id, call.label) for call in (*calls, control)),
@@ -300,6 +316,21 @@ def _report(
         interrupted=stopped.interrupted,
         exit_code=_exit_code(stopped, ranking, checked),
         knowledge_base=str(work.places.knowledge),
+    )
+
+
+def _failed_in_blocks(
+    runner: Runner, ready: list[Ready], calls: tuple[IndicatorCall, ...]
+) -> tuple[FailedStack, ...]:
+    labels = _labels(ready)
+    return tuple(
+        FailedStack(
+            label=f"{labels[each.stack_id]} (in block {each.block})",
+            outcome=each.outcome,
+            reason=telling_line(each.log),
+        )
+        for each in runner.failed_in_blocks(calls)
+        if each.stack_id in labels
     )
 
 

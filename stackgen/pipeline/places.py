@@ -20,11 +20,6 @@ class Places:
     cache: Path
     knowledge: Path
 
-    @property
-    def measuring_lock(self) -> Path:
-        """Return the file that is locked while something is measured on this machine."""
-        return self.cache / "measuring.lock"
-
 
 def find_places(environ: Mapping[str, str], *, kb: Path | None = None) -> Places:
     """Return the user's places: options first, then STACKGEN_KB and STACKGEN_CACHE.
