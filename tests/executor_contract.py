@@ -107,6 +107,8 @@ class ExecutorContract:
         ("body", "outcome", "words"),
         [
             ("os.kill(os.getpid(), 11)", Outcome.CRASHED, "SIGSEGV"),
+            ("os.abort()", Outcome.CRASHED, "SIGABRT"),
+            ("os.kill(os.getpid(), 9)", Outcome.CRASHED, "SIGKILL"),
             ("os._exit(3)", Outcome.CRASHED, "exit code 3"),
             ("raise KeyError('missing')", Outcome.CRASHED, "KeyError: 'missing'"),
             ("raise MemoryError", Outcome.OUT_OF_MEMORY, "out of memory"),
@@ -136,6 +138,54 @@ class ExecutorContract:
         seen = inspect(script("time.sleep(600)"), timeout_s=2)
         assert seen.outcome is Outcome.TIMEOUT
         assert "time limit of 2 s" in seen.log
+
+    def test_what_ignores_signals_and_leaves_its_session_is_stopped_too(
+        self, inspect: Inspect, script: Script
+    ) -> None:
+        body = (
+            "import signal; [signal.signal(n, signal.SIG_IGN) for n in (1, 2, 13, 15)]; "
+            "os.fork() or os.setsid(); time.sleep(600)"
+        )
+        seen = inspect(script(body), timeout_s=2)
+        assert seen.outcome is Outcome.TIMEOUT, seen.log
+        assert seen.duration_s < 30
+
+    def test_an_inspection_meets_nothing_of_the_one_before_it(
+        self, inspect: Inspect, script: Script
+    ) -> None:
+        # A grandchild that nobody waits for, a closed folder, a file and shared memory.
+        leaving = (
+            "t = os.environ['TMPDIR']; os.makedirs(t + '/closed/deep'); os.chmod(t + '/closed', 0);"
+            "open(t + '/file', 'w').close();"
+            "os.fork() or (os.setsid(), os.fork() or time.sleep(600), os._exit(0))"
+        )
+        looking = (
+            "raise harness.Unsupported(repr((os.listdir(os.environ['TMPDIR']), "
+            "[p for p in os.listdir('/proc') if p.isdigit() and int(p) not in (1, os.getpid())])))"
+        )
+        first = inspect(script(leaving))
+        assert first.outcome is Outcome.OK, first.log
+        second = inspect(script(looking))
+        assert "([], " in second.log
+        if "network isolation" not in second.unenforced:
+            assert "([], [])" in second.log
+
+    def test_an_indicator_cannot_write_into_its_stack_or_that_is_said(
+        self, inspect: Inspect, script: Script
+    ) -> None:
+        body = (
+            "import json; place = os.path.dirname(json.__file__);"
+            "tried = [os.path.join(place, 'stackgen-wrote'), os.path.join(sys.prefix, 'wrote')];"
+            "[open(each, 'w').close() for each in tried]"
+        )
+        seen = inspect(script(body))
+        if "read-only stack" not in seen.unenforced:
+            assert seen.outcome is Outcome.CRASHED
+            assert "Read-only file system" in seen.log
+
+    def test_no_gpu_is_seen_that_was_not_asked_for(self, inspect: Inspect, script: Script) -> None:
+        body = "raise harness.Unsupported(repr(os.environ['CUDA_VISIBLE_DEVICES']))"
+        assert "''" in inspect(script(body)).log
 
     def test_the_end_of_a_long_log_is_kept(self, inspect: Inspect, script: Script) -> None:
         body = "print('x' * 100000, 'the end', file=sys.stderr); os._exit(1)"

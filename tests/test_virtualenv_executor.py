@@ -1,15 +1,19 @@
 """Inspections in the interpreter that runs the tests: everything but the packages is real."""
 
 import os
+import platform
 import re
+import signal
 import sys
-import time
+from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from stackgen.executors import Executor
+from stackgen.executors.owners import owner
 from stackgen.executors.virtualenv import VirtualenvExecutor
 from stackgen.values import (
     BaseFacts,
@@ -17,6 +21,7 @@ from stackgen.values import (
     Kind,
     Lock,
     Machine,
+    Outcome,
     Stack,
 )
 from tests.executor_contract import ExecutorContract, Inspect, Plan, Script
@@ -26,8 +31,10 @@ FACTS = BaseFacts(python="CPython", python_build="", libc="", distribution="")
 
 class TestVirtualenvExecutor(ExecutorContract):
     @pytest.fixture
-    def executor(self, tmp_path: Path) -> Executor:
-        return VirtualenvExecutor(machine=Machine(identity=()), scratch=tmp_path / "scratch")
+    def executor(self, tmp_path: Path) -> Iterator[Executor]:
+        made = VirtualenvExecutor(machine=Machine(identity=()), scratch=tmp_path / "scratch")
+        with closing(made) as executor:
+            yield executor
 
     @pytest.fixture
     def environment(self) -> Environment:
@@ -35,19 +42,6 @@ class TestVirtualenvExecutor(ExecutorContract):
         return Environment(
             stack=stack, kind=Kind.VIRTUALENV, location=sys.prefix, python=sys.executable
         )
-
-    def test_children_end_with_their_inspection(self, inspect: Inspect, script: Script) -> None:
-        body = (
-            "import subprocess; p = subprocess.Popen(['sleep', '600']);"
-            "print('child', p.pid, flush=True); time.sleep(600)"
-        )
-        child = re.search(r"child (\d+)", inspect(script(body), timeout_s=2).log)
-        assert child is not None
-        # A kill takes a moment; where no init reaps it, a zombie is left, which runs no more.
-        status, deadline = Path(f"/proc/{child.group(1)}/status"), time.monotonic() + 30
-        while status.exists() and "State:\tZ" not in status.read_text():
-            assert time.monotonic() < deadline, "the child goes on"
-            time.sleep(0.05)
 
     def test_a_process_runs_on_the_cpus_it_was_given(
         self, inspect: Inspect, script: Script
@@ -60,16 +54,78 @@ class TestVirtualenvExecutor(ExecutorContract):
         assert dict(seen.observation.circumstances)["cpus"] == str(cpu)
 
     def test_the_scratch_folder_is_empty_afterwards(
-        self, inspect: Inspect, script: Script, tmp_path: Path
+        self, executor: VirtualenvExecutor, inspect: Inspect, script: Script, tmp_path: Path
     ) -> None:
         inspect(script("open('left-behind', 'w').close()"))
+        executor.close()
         assert list((tmp_path / "scratch").iterdir()) == []
 
-    def test_what_the_host_cannot_enforce_is_said(
-        self, executor: VirtualenvExecutor, plan: Plan, script: Script
+    def test_folders_of_killed_runs_are_removed_and_those_of_living_ones_stay(
+        self, inspect: Inspect, script: Script, tmp_path: Path
     ) -> None:
-        (seen,) = replace(executor, isolation=()).inspect([plan(script("pass"))])
-        assert seen.unenforced == ("network isolation",)
+        scratch = tmp_path / "scratch"
+        killed = scratch / f"stackgen-{platform.node()}:999999999:1:0123"
+        living = scratch / f"stackgen-{owner()}:0123"
+        for folder in (killed, living):
+            folder.mkdir(parents=True)
+            (folder / "left-behind").touch()
+        assert inspect(script("pass")).outcome is Outcome.OK
+        assert not killed.exists()
+        assert living.exists()
+
+    def test_a_link_to_a_file_of_the_stack_leads_to_nothing_that_can_be_written(
+        self, plan: Plan, executor: Executor, script: Script, tmp_path: Path
+    ) -> None:
+        # uv fills virtualenvs with hard links: the same file lies in its cache and in other stacks.
+        cached, stack = tmp_path / "cached.py", tmp_path / "stack"
+        cached.write_text("as it was")
+        stack.mkdir()
+        os.link(cached, stack / "module.py")
+        planned = plan(script(f"open({str(cached)!r}, 'w').write('changed')"))
+        there = replace(planned.environment, location=str(stack))
+        (seen,) = executor.inspect([replace(planned, environment=there)])
+        assert "read-only stack" in seen.unenforced or cached.read_text() == "as it was", seen.log
+
+    def test_what_the_host_cannot_enforce_is_said(
+        self, tmp_path: Path, plan: Plan, script: Script
+    ) -> None:
+        made = VirtualenvExecutor(machine=Machine(identity=()), scratch=tmp_path, isolations=())
+        with closing(made) as executor:
+            (seen,) = executor.inspect([plan(script("pass"))])
+        assert seen.outcome is Outcome.OK, seen.log
+        assert set(seen.unenforced) >= {"network isolation", "read-only stack"}
+
+    def test_without_namespaces_a_process_that_leaves_its_session_ends_all_the_same(
+        self, tmp_path: Path, plan: Plan, script: Script
+    ) -> None:
+        body = (
+            "import subprocess; p = subprocess.Popen(['sleep', '600'], start_new_session=True);"
+            "print('child', p.pid, flush=True)"
+        )
+        made = VirtualenvExecutor(machine=Machine(identity=()), scratch=tmp_path, isolations=())
+        with closing(made) as executor:
+            (seen,) = executor.inspect([plan(script(body))])
+        if "end of all child processes" in seen.unenforced:
+            pytest.skip("this system keeps no account of orphans")
+        child = re.search(r"child (\d+)", seen.log)
+        assert child is not None, seen.log
+        assert not Path(f"/proc/{child.group(1)}").exists()
+
+    def test_a_supervisor_that_was_killed_is_replaced(
+        self, executor: VirtualenvExecutor, inspect: Inspect, script: Script
+    ) -> None:
+        assert inspect(script("pass")).outcome is Outcome.OK
+        kept = executor._kept
+        assert kept is not None
+        os.killpg(kept._process.pid, signal.SIGKILL)
+        assert inspect(script("pass")).outcome is Outcome.OK
+
+    @pytest.mark.parametrize(("asked", "seen_as"), [("0,2", "'0,2'"), ("all", "None")])
+    def test_gpus_that_were_asked_for_are_seen(
+        self, inspect: Inspect, script: Script, asked: str, seen_as: str
+    ) -> None:
+        body = "raise harness.Unsupported(repr(os.environ.get('CUDA_VISIBLE_DEVICES')))"
+        assert seen_as in inspect(script(body), gpus=asked).log
 
     def test_a_virtualenv_that_is_gone_is_no_fault_of_the_stack(
         self, executor: Executor, plan: Plan, script: Script, tmp_path: Path

@@ -78,6 +78,14 @@ def process_environment(
     }
 
 
+def gpu_environment(gpus: str) -> dict[str, str]:
+    """Return the variables that let a process see these GPUs (``Limits.gpus``) and no others.
+
+    Without being asked for, none is seen, as in a container: the same command measures the same.
+    """
+    return {} if gpus == "all" else {"CUDA_VISIBLE_DEVICES": gpus}
+
+
 def interpret(
     plan: InspectionPlan,
     machine_id: MachineId,

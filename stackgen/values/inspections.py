@@ -115,12 +115,14 @@ class Limits:
 
     threads: given to the indicator and set in the variables of OpenMP, MKL and OpenBLAS.
     cpus: numbers of the CPUs that it may run on; empty means all.
+    gpus: the GPUs that it sees: numbers or ids with commas between them, or "all"; "" means none.
     """
 
     threads: int
     cpus: tuple[int, ...] = ()
     timeout_s: float = 300.0
     memory_bytes: int | None = None
+    gpus: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,17 +2,23 @@
 
 import os
 import platform
+import signal
 import socket
 import threading
+import time
 from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import docker
 import pytest
 
 from stackgen.builders.engine import Engine
-from stackgen.executors import Executor
+from stackgen.executors import Executor, ExecutorUnavailableError
+from stackgen.executors.containers import gpu_requests
 from stackgen.executors.docker import CAMPAIGN_LABEL, DockerExecutor
+from stackgen.executors.supervised import Reply, Request, Supervised
 from stackgen.resources import folder
 from stackgen.values import (
     Base,
@@ -76,7 +82,8 @@ def written(tmp_path: Path, code: str) -> Path:
 
 
 def inspect(engine: Engine, plan: InspectionPlan) -> Inspection:
-    (seen,) = DockerExecutor(engine.api, MACHINE).inspect([plan])
+    with closing(DockerExecutor(engine.api, MACHINE)) as executor:
+        (seen,) = executor.inspect([plan])
     return seen
 
 
@@ -92,8 +99,9 @@ def containers(engine: Engine) -> list[str]:
 
 class TestDockerExecutor(ExecutorContract):
     @pytest.fixture
-    def executor(self, engine: Engine) -> Executor:
-        return DockerExecutor(engine.api, MACHINE)
+    def executor(self, engine: Engine) -> Iterator[Executor]:
+        with closing(DockerExecutor(engine.api, MACHINE)) as executor:
+            yield executor
 
     @pytest.fixture
     def environment(self, base: Base) -> Environment:
@@ -221,19 +229,27 @@ def test_one_fault_does_not_stop_the_plans_after_it(
     good.mkdir()
     bad.mkdir()
     plans = [plan_of(base, written(bad, "1 / 0")), plan_of(base, written(good, "tell()"))]
-    seen = DockerExecutor(engine.api, MACHINE).inspect(plans)
+    with closing(DockerExecutor(engine.api, MACHINE)) as executor:
+        seen = list(executor.inspect(plans))
     assert [one.outcome for one in seen] == [Outcome.CRASHED, Outcome.OK]
 
 
 def test_an_interrupted_inspection_leaves_no_container(
     engine: Engine, base: Base, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def interrupted(*_: object, **__: object) -> None:
-        raise KeyboardInterrupt
+    # Ctrl-C comes while the answer is waited for.
+    waiting = Supervised.ask
 
-    monkeypatch.setattr(engine.api, "wait", interrupted)
+    def interrupted(self: Supervised, request: Request) -> Reply:
+        main = threading.main_thread().ident
+        threading.Timer(1, signal.pthread_kill, [main, signal.SIGINT]).start()
+        return waiting(self, request)
+
+    monkeypatch.setattr(Supervised, "ask", interrupted)
+    executor = DockerExecutor(engine.api, MACHINE)
+    plan = plan_of(base, written(tmp_path, "import time; time.sleep(600)"))
     with pytest.raises(KeyboardInterrupt):
-        inspect(engine, plan_of(base, written(tmp_path, "import time; time.sleep(600)")))
+        list(executor.inspect([plan]))
     assert containers(engine) == []
 
 
@@ -251,14 +267,118 @@ def test_containers_of_killed_runs_are_removed_at_the_next_start(
 
 def test_containers_of_a_living_run_stay(engine: Engine, base: Base, tmp_path: Path) -> None:
     plan = plan_of(base, written(tmp_path, "tell()"))
-    running = DockerExecutor(engine.api, MACHINE)._create(
-        plan, "/x.py", [], "65534:65534", DockerExecutor(engine.api, MACHINE)._can()
-    )
-    try:
+    with closing(DockerExecutor(engine.api, MACHINE)) as running:
+        list(running.inspect([plan]))
+        (kept,) = containers(engine)
         inspect(engine, plan)
-        assert containers(engine) == [running]
-    finally:
-        engine.api.remove_container(running)
+        assert containers(engine) == [kept]
+    assert containers(engine) == []
+
+
+def test_one_container_serves_the_plans_of_one_environment(
+    engine: Engine, base: Base, tmp_path: Path
+) -> None:
+    tell = "import os; tell(host=os.uname().nodename, process=os.getpid())"
+    plan, pure = plan_of(base, written(tmp_path, tell)), folder("pis") / "python" / "pure.py"
+    with closing(DockerExecutor(engine.api, MACHINE)) as executor:
+        first, _, second = executor.inspect([plan, plan_of(base, pure), plan])
+        assert told(first)["host"] == told(second)["host"]
+        assert told(first)["process"] != told(second)["process"]
+        assert len(containers(engine)) == 1
+
+
+def test_a_container_whose_process_failed_is_thrown_away(
+    engine: Engine, base: Base, tmp_path: Path
+) -> None:
+    with closing(DockerExecutor(engine.api, MACHINE)) as executor:
+        list(executor.inspect([plan_of(base, written(tmp_path, "raise SystemExit(3)"))]))
+        assert containers(engine) == []
+
+
+def test_only_so_many_containers_are_kept(
+    engine: Engine, base: Base, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("stackgen.executors.containers._MOST_KEPT", 1)
+    script = written(tmp_path, "tell()")
+    plans = [plan_of(base, script, memory_bytes=each << 20) for each in (64, 65)]
+    with closing(DockerExecutor(engine.api, MACHINE)) as executor:
+        assert [each.outcome for each in executor.inspect(plans)] == [Outcome.OK] * 2
+        assert len(containers(engine)) == 1
+
+
+def test_a_kept_container_that_nobody_asks_takes_no_cpu(
+    engine: Engine, base: Base, tmp_path: Path
+) -> None:
+    with closing(DockerExecutor(engine.api, MACHINE)) as executor:
+        list(executor.inspect([plan_of(base, written(tmp_path, "tell()"))]))
+        (kept,) = containers(engine)
+        pid = engine.api.inspect_container(kept)["State"]["Pid"]
+        if not Path(f"/proc/{pid}/stat").exists():
+            pytest.skip("the engine's processes are not on this machine")
+        before = cpu_ticks(pid)
+        time.sleep(2)
+        assert cpu_ticks(pid) == before
+
+
+def cpu_ticks(pid: int) -> tuple[str, ...]:
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return tuple(fields[11:15])
+
+
+def test_an_indicator_cannot_answer_in_its_supervisors_place(
+    engine: Engine, base: Base, tmp_path: Path
+) -> None:
+    code = """
+import os, signal
+def refused(act, *arguments):
+    try:
+        act(*arguments)
+    except OSError:
+        return True
+    return False
+for each in (signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGSTOP):
+    os.kill(1, each)
+tell(out=refused(open, "/proc/1/fd/1", "w"), memory=refused(open, "/proc/1/mem", "r+b"))
+"""
+    seen = inspect(engine, plan_of(base, written(tmp_path, code)))
+    assert told(seen) == {"out": "True", "memory": "True"}
+
+
+def test_memory_that_a_child_took_is_told_so_too(
+    engine: Engine, base: Base, tmp_path: Path
+) -> None:
+    code = """
+import os
+if os.fork() == 0:
+    held = []
+    while True: held.append(bytearray(b'x' * 10_000_000))
+os.wait()
+raise SystemExit(3)
+"""
+    seen = inspect(engine, plan_of(base, written(tmp_path, code), memory_bytes=64 << 20))
+    assert seen.outcome is Outcome.OUT_OF_MEMORY
+
+
+def test_gpus_that_an_engine_cannot_pass_on_are_refused_with_its_own_words(
+    engine: Engine, base: Base, tmp_path: Path
+) -> None:
+    if "nvidia" in engine.api.info().get("Runtimes", {}):
+        pytest.skip("this engine passes on GPUs")
+    plan = plan_of(base, written(tmp_path, "tell()"))
+    asking = replace(plan, limits=replace(plan.limits, gpus="all"))
+    with pytest.raises(ExecutorUnavailableError, match="cannot pass on the GPUs") as refused:
+        inspect(engine, asking)
+    assert "gpu" in refused.value.why
+    assert "--executor virtualenv" in refused.value.fix
+    assert containers(engine) == []
+
+
+def test_gpus_are_asked_for_as_the_engine_expects_it() -> None:
+    assert gpu_requests("") == []
+    (every,) = gpu_requests("all")
+    assert (every["Count"], every["DeviceIDs"], every["Capabilities"]) == (-1, [], [["gpu"]])
+    (two,) = gpu_requests("0,GPU-7")
+    assert (two["Count"], two["DeviceIDs"]) == (0, ["0", "GPU-7"])
 
 
 @pytest.fixture
@@ -291,8 +411,8 @@ def test_a_lost_engine_is_an_outcome_of_every_plan_and_no_exception(
     monkeypatch.setattr("stackgen.executors.docker.time.sleep", pauses.append)
     api = docker.APIClient(f"unix://{cut_line}", version="1.41")
     plan = plan_of(base, written(tmp_path, "tell()"))
-    seen = list(DockerExecutor(api, MACHINE).inspect([plan, plan, plan]))
-    api.close()
+    with closing(api), closing(DockerExecutor(api, MACHINE)) as executor:
+        seen = list(executor.inspect([plan, plan, plan]))
     assert [one.outcome for one in seen] == [Outcome.ENGINE_LOST] * 3
     assert all("engine was lost" in one.log for one in seen)
     assert len([pause for pause in pauses if pause]) == 2  # only the first plan waits

@@ -1,0 +1,94 @@
+"""Make everything read-only but one folder, give up every privilege, and become a command.
+
+The text of this file runs as a script in namespaces that ``unshare`` has just made, never in those
+of the host: ``python confine.py FOLDER BYTES COMMAND...``. Standard library alone, no import of
+ours. What it cannot do it leaves: whoever runs there looks for himself what holds.
+
+FOLDER, and shared memory, become empty file systems in memory of at most BYTES each, that go with
+the namespaces. Not the stack alone becomes read-only: its files are hard links into a cache, and
+into other stacks.
+"""
+
+# Paths are strings here, as in supervisor.py.
+# ruff: noqa: PTH118, PTH123
+
+import ctypes
+import os
+import re
+import stat
+import sys
+
+# From <sys/mount.h>
+RDONLY, NOSUID, NODEV, NOEXEC, REMOUNT, BIND = 1, 2, 4, 8, 32, 4096
+# What a mount point had must stay: who did not set it may not take it away.
+KEPT = {
+    "nosuid": NOSUID,
+    "nodev": NODEV,
+    "noexec": NOEXEC,
+    "noatime": 1 << 10,
+    "nodiratime": 1 << 11,
+    "relatime": 1 << 21,
+}
+STRICTATIME = 1 << 24
+# From <linux/prctl.h>
+CAPBSET_DROP, SET_NO_NEW_PRIVS = 24, 38
+CAPABILITY_VERSION = 0x20080522  # the third, of <linux/capability.h>
+SHARED_MEMORY = "/dev/shm"  # noqa: S108 # a fresh one is mounted there
+
+LIBC = ctypes.CDLL(None, use_errno=True)
+
+
+def mount(source: str, target: str, kind: str, flags: int, options: str = "") -> bool:
+    """Mount, and return whether that worked."""
+    words = [os.fsencode(word) or None for word in (source, target, kind, options)]
+    source_, target_, kind_, options_ = words
+    return bool(LIBC.mount(source_, target_, kind_, ctypes.c_ulong(flags), options_) == 0)
+
+
+def mount_points() -> "list[tuple[str, int]]":
+    """Return each mount point with the flags that must stay."""
+    found = []
+    with open("/proc/self/mountinfo", encoding="utf-8", errors="surrogateescape") as file:
+        for line in file:
+            point, options = line.split()[4:6]
+            path = re.sub(r"\\([0-7]{3})", lambda found: chr(int(found.group(1), 8)), point)
+            flags = [KEPT.get(option, 0) for option in options.split(",")]
+            timed = any("atime" in option for option in options.split(","))
+            found.append((path, sum(flags) | (0 if timed else STRICTATIME)))
+    return found
+
+
+def hide_disks() -> None:
+    """Put nothing in the place of disks: who owns those may write below every file system."""
+    for folder, _, names in os.walk("/dev"):
+        for name in names:
+            path = os.path.join(folder, name)
+            if stat.S_ISBLK(os.lstat(path).st_mode):
+                mount("/dev/null", path, "", BIND)
+
+
+def give_up_privileges() -> None:
+    """See to it that the command gets none, whoever it runs as."""
+    for capability in range(64):
+        LIBC.prctl(CAPBSET_DROP, capability, 0, 0, 0)
+    none = (ctypes.c_uint32 * 6)()  # effective, permitted and inheritable, twice 32 of each
+    LIBC.capset((ctypes.c_uint32 * 2)(CAPABILITY_VERSION, 0), none)
+    LIBC.prctl(SET_NO_NEW_PRIVS, 1, 0, 0, 0)
+
+
+def main(folder: str, most_bytes: str, command: "list[str]") -> None:
+    """Do it."""
+    size = ",size=" + most_bytes
+    own = [path for path, mode in ((folder, "0700"), (SHARED_MEMORY, "1777"))
+           if mount("tmpfs", path, "tmpfs", NOSUID | NODEV, "mode=" + mode + size)]  # fmt: skip
+    if os.geteuid() == 0:
+        hide_disks()
+    for path, flags in mount_points():
+        if path not in own:
+            mount("", path, "", REMOUNT | BIND | RDONLY | flags)
+    give_up_privileges()
+    os.execv(command[0], command)  # noqa: S606 # becoming the command is the point
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], sys.argv[2], sys.argv[3:])

@@ -1,0 +1,177 @@
+"""A supervisor on this host, in namespaces of its own where the host allows them."""
+
+import contextlib
+import functools
+import json
+import os
+import select
+import shutil
+import signal
+import subprocess
+import sys
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from stackgen.errors import StorageError
+from stackgen.executors.owners import lives, owner
+from stackgen.executors.supervised import SUPERVISOR, Lost, Ready, Supervised
+
+_CONFINE = Path(__file__).with_name("confine.py")
+_OURS = "stackgen-"
+_SHARED_MEMORY = "/dev/shm"  # noqa: S108 # of the namespaces
+_MOST_BYTES = 256 << 20  # of what a command may write, as in containers
+_LAST_WORDS_BYTES = 4096
+_END_S = 20.0
+
+_ALONE = ("--net", "--ipc", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc", "--")
+ISOLATIONS: tuple[tuple[str, ...], ...] = (
+    ("unshare", "--user", "--map-current-user", "--keep-caps", *_ALONE),
+    ("unshare", "--user", "--map-root-user", *_ALONE),  # util-linux before 2.38
+    ("unshare", *_ALONE),  # root where user namespaces are switched off
+    # In many containers nobody may mount a /proc, which processes of their own would need.
+    ("unshare", "--user", "--map-current-user", "--keep-caps", "--net", "--ipc", "--mount", "--"),
+    ("unshare", "--user", "--map-current-user", "--net", "--"),
+    ("unshare", "--user", "--map-root-user", "--net", "--"),
+    ("unshare", "--net", "--"),
+)
+"""Command prefixes, the most confining first; each is tried until one works."""
+
+
+@functools.cache
+def network_isolation() -> tuple[str, ...]:
+    """Return a command prefix that takes the network away here, () where nothing does."""
+    for prefix in ISOLATIONS[-3:]:
+        with contextlib.suppress(OSError, subprocess.TimeoutExpired):
+            tried = subprocess.run([*prefix, "true"], capture_output=True, timeout=10, check=False)
+            if tried.returncode == 0:
+                return prefix
+    return ()
+
+
+@dataclass(slots=True)
+class _Pipes:
+    """The standard streams of a process."""
+
+    process: "subprocess.Popen[bytes]"
+
+    def send(self, text: bytes) -> None:
+        assert self.process.stdin is not None  # noqa: S101 # for the type checker
+        self.process.stdin.write(text)
+        self.process.stdin.flush()
+
+    def receive(self, timeout_s: float) -> bytes:
+        assert self.process.stdout is not None  # noqa: S101 # for the type checker
+        readable = select.poll()
+        readable.register(self.process.stdout, select.POLLIN)
+        if not readable.poll(timeout_s * 1000):
+            raise TimeoutError("it did not answer in time")
+        return os.read(self.process.stdout.fileno(), 1 << 16)
+
+    def last_words(self) -> str:
+        assert self.process.stderr is not None  # noqa: S101 # for the type checker
+        if not select.select([self.process.stderr], [], [], 0)[0]:
+            return ""
+        said = os.read(self.process.stderr.fileno(), _LAST_WORDS_BYTES)
+        return said.decode("utf-8", "replace").strip()
+
+
+class HostSupervisor:
+    """A supervisor that runs on this host, kept for one inspection after another."""
+
+    def __init__(self, scratch: Path, isolation: tuple[str, ...]) -> None:
+        """Start one.
+
+        Args:
+            scratch: takes the folder that commands start in; see ``folder``.
+            isolation: a command prefix of ``ISOLATIONS``, or ().
+
+        Raises:
+            Lost: it does not come up, as where the host does not allow these namespaces.
+            StorageError: the scratch folder cannot be written.
+        """
+        self.folder = _folder(scratch)
+        self._process = self._started(isolation)
+        self._supervised: Supervised | None = None
+        try:
+            self._supervised = Supervised(_Pipes(self._process))
+            self.ask = self._supervised.ask
+        finally:
+            if self._supervised is None:
+                self.close()
+
+    @property
+    def ready(self) -> Ready:
+        """Return what it found itself to be."""
+        assert self._supervised is not None  # noqa: S101 # the constructor saw to it
+        return self._supervised.ready
+
+    @property
+    def network_is_out_of_reach(self) -> bool:
+        """Return whether it has a network of its own, which leads nowhere."""
+        return _other("net", self.ready.spaces)
+
+    def close(self) -> None:
+        """End it and whatever it started."""
+        process = self._process
+        with contextlib.suppress(OSError):  # what was not sent yet has nobody to read it
+            process.stdin.close()  # type: ignore[union-attr] # it is a pipe
+        try:
+            process.wait(_END_S)
+        except subprocess.TimeoutExpired:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+        for stream in (process.stdout, process.stderr):
+            stream.close()  # type: ignore[union-attr] # they are pipes
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def _started(self, isolation: tuple[str, ...]) -> "subprocess.Popen[bytes]":
+        python = (sys.executable, "-I", "-S")
+        confined = "--mount" in isolation
+        confine = (*python, str(_CONFINE), str(self.folder), str(_MOST_BYTES)) if confined else ()
+        emptied = [str(self.folder), *([_SHARED_MEMORY] if confined else [])]
+        options = json.dumps({"emptied": emptied, "own_ipc": "--ipc" in isolation})
+        try:
+            return subprocess.Popen(
+                [*isolation, *confine, *python, str(SUPERVISOR), options],
+                env={"PATH": os.environ.get("PATH", os.defpath)},
+                cwd="/",
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                start_new_session=True,  # Ctrl-C is for us; we tell it
+            )
+        except OSError as error:
+            shutil.rmtree(self.folder, ignore_errors=True)
+            raise Lost(str(error)) from error
+
+
+def remove_leftovers(scratch: Path) -> None:
+    """Remove the folders of processes that were killed; those of living ones stay."""
+    for folder in scratch.glob(f"{_OURS}*"):
+        maker = folder.name.removeprefix(_OURS).rpartition(":")[0]
+        if not lives(maker):
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def _folder(scratch: Path) -> Path:
+    folder = scratch / f"{_OURS}{owner()}:{uuid.uuid4().hex[:8]}"
+    try:
+        folder.mkdir(parents=True)
+    except OSError as error:
+        raise StorageError(
+            f"cannot write below {scratch}",
+            why=str(error),
+            fix="free some space, or set STACKGEN_CACHE to a folder that can be written",
+        ) from error
+    return folder
+
+
+def _other(kind: str, spaces: Mapping[str, str]) -> bool:
+    """Return whether a supervisor's namespace of a kind is not ours."""
+    try:
+        return spaces.get(kind, "") not in ("", os.readlink(f"/proc/self/ns/{kind}"))  # noqa: PTH115
+    except OSError:
+        return False
