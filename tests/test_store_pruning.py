@@ -46,7 +46,8 @@ def aged(stores: Stores, *names: str) -> None:
         for item in store.items():
             if item.name.split("-")[0] in names:
                 at = 1000 * (1 + names.index(item.name.split("-")[0]))
-                os.utime(item.path, (at, at))
+                path = Path(item.path)
+                os.utime(path.parent if item.kind is ItemKind.WHEEL else path, (at, at))
 
 
 def names(items: tuple[StoreItem, ...]) -> list[str]:
@@ -201,7 +202,7 @@ def test_the_command_prunes_and_tells(tmp_path: Path) -> None:
     assert "one-1.0-py3-none-any.whl" in told
     told = laboratory.run("images", "prune", "--keep", "1kB").stdout
     assert "Removed 1 wheel, 1 layer" in told
-    assert "0.0 MB of wheels and layers stay" in told
+    assert "; 0.0 MB stay." in told
     assert stores.files() == set()
 
 

@@ -8,7 +8,7 @@ import subprocess
 import sys
 import time
 import zipfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -27,11 +27,19 @@ LIST = (
 )
 
 
-def wheel(folder: Path, name: str, version: str, source: str = "x = 1\n") -> Artifact:
-    """Write a wheel with one module, and return its artifact."""
+def wheel(
+    folder: Path,
+    name: str,
+    version: str,
+    source: str = "x = 1\n",
+    *,
+    also: Mapping[str, str] | None = None,
+) -> Artifact:
+    """Write a wheel with one module (and what else it shall hold), and return its artifact."""
     info = f"{name}-{version}.dist-info"
     files = {
         f"{name}.py": source,
+        **(also or {}),
         f"{info}/METADATA": f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n",
         f"{info}/WHEEL": "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
     }
@@ -41,9 +49,11 @@ def wheel(folder: Path, name: str, version: str, source: str = "x = 1\n") -> Art
     }
     record = "".join(f"{path},sha256={d},{len(files[path])}\n" for path, d in digests.items())
     path = folder / f"{name}-{version}-py3-none-any.whl"
+    if path.exists():
+        return artifact_at(path)
     with zipfile.ZipFile(path, "w") as archive:
         for member, text in {**files, f"{info}/RECORD": f"{record}{info}/RECORD,,\n"}.items():
-            archive.writestr(member, text)
+            archive.writestr(zipfile.ZipInfo(member), text)
     return artifact_at(path)
 
 

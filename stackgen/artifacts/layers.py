@@ -84,6 +84,30 @@ class LayerStore:
         """Return a layer that ``keep`` stored."""
         return self._find(_foreign_key(diff_id))
 
+    def hold(self, stack_id: str) -> None:
+        """Use the image of a stack until this object ends, and note that it is this store's."""
+        self._in_use.hold(_stack_name(stack_id))
+        note = self._stacks / stack_id
+        with contextlib.suppress(OSError):  # not ours to write: then it is not pruned either
+            note.parent.mkdir(parents=True, exist_ok=True)
+            note.touch()
+
+    def stacks(self) -> frozenset[str]:
+        """Return the stacks whose images this store's users had, by id."""
+        return frozenset(path.name for path in self._stacks.glob("*"))
+
+    def claimed(self, stack_id: str) -> contextlib.AbstractContextManager[bool]:
+        """Keep others from a stack's image meanwhile; yield False where one of them uses it."""
+        return self._in_use.claimed(_stack_name(stack_id))
+
+    def forget(self, stack_id: str) -> None:
+        """Note that a stack's image is gone."""
+        (self._stacks / stack_id).unlink(missing_ok=True)
+
+    @property
+    def _stacks(self) -> Path:
+        return self.root / "stacks"
+
     def items(self) -> Iterator[StoreItem]:
         """Yield all layers, in no order."""
         for path in self.root.glob("??/*.tar"):
@@ -273,6 +297,10 @@ def _key(base: Base, artifact: Artifact) -> str:
 
 def _skeleton_key(base: Base) -> str:
     return content_id("skeleton", [LAYOUT, base.python, base.facts.python, site_packages(base)])
+
+
+def _stack_name(stack_id: str) -> str:
+    return f"stack {stack_id}"
 
 
 def _foreign_key(diff_id: str) -> str:

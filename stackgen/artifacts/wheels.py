@@ -115,7 +115,7 @@ class WheelStore:
         places = {sha256: self._place(artifact) for sha256, artifact in wanted.items()}
         for place in places.values():
             with contextlib.suppress(OSError):  # Not ours to write; the least used go first.
-                os.utime(place)
+                os.utime(place.parent)  # not the file: uv unpacks anew what was touched
         return places
 
     def items(self) -> Iterator[StoreItem]:
@@ -348,9 +348,14 @@ def _is_empty(folder: Path) -> bool:
 
 def _item(kind: ItemKind, path: Path) -> StoreItem:
     status = path.stat()
-    name = path.name[:12] if kind is ItemKind.UNFINISHED else path.name
-    size, used_at = status.st_size, status.st_mtime
-    return StoreItem(kind=kind, name=name, path=str(path), size=size, used_at=used_at)
+    unfinished = kind is ItemKind.UNFINISHED
+    return StoreItem(
+        kind=kind,
+        name=path.name[:12] if unfinished else path.name,
+        path=str(path),
+        size=status.st_size,
+        used_at=(status if unfinished else path.parent.stat()).st_mtime,
+    )
 
 
 def _unwritable(folder: Path, action: str, error: OSError) -> StorageError:

@@ -64,13 +64,14 @@ class VirtualenvStore:
         self._linked.clear()
         parts = {path: _walked(path) for path in (*self.unpacked(), *self._compiled())}
         owners = {inode: path for path, files in parts.items() for inode in files}
-        used_at = {path: _time(path) for path in parts}
+        used_at: dict[Path, float] = {}
         seen = set(owners)
         for folder in sorted(self.virtualenvs(), key=_time, reverse=True):
             files = _walked(folder)
             for part in {owners[inode] for inode in files if inode in owners}:
                 self._linked.setdefault(str(part), set()).add(str(folder))
-                used_at[part] = max(used_at[part], math.nextafter(_time(folder), math.inf))
+                # The folders come youngest first; what they link goes right after them.
+                used_at.setdefault(part, math.nextafter(_time(folder), math.inf))
             own = sum(size for inode, size in files.items() if inode not in seen)
             seen |= files.keys()
             yield _item(ItemKind.VIRTUALENV, folder, folder.name[:12], own, _time(folder))
@@ -78,7 +79,7 @@ class VirtualenvStore:
             is_wheel = part.parent.parent.name == UV
             kind = ItemKind.UNPACKED if is_wheel else ItemKind.BYTECODE
             name = _wheel_name(part) if is_wheel else part.name[:12]
-            yield _item(kind, part, name, sum(files.values()), used_at[part])
+            yield _item(kind, part, name, sum(files.values()), used_at.get(part, _time(part)))
 
     def drop(self, item: StoreItem, *, dry_run: bool = False) -> bool:
         """Remove an item that nobody uses; return whether it is (or would be) gone.

@@ -14,7 +14,7 @@ class ItemKind(Enum):
     UNFINISHED = "unfinished download"
     VIRTUALENV = "virtualenv"
     UNPACKED = "unpacked wheel"
-    BYTECODE = "wheel's bytecode"
+    BYTECODE = "compiled wheel"
     IMAGE = "image"
 
 
@@ -54,12 +54,14 @@ class Pruned:
 
     store: None where the store was not to be touched.
     images, images_in_use: of the engine; containers use the latter, so they stay.
+    no_engine: why the images in the engine were not looked at; "" where they were, or need not be.
     """
 
     store: StorePruned | None
     images: tuple[ImageState, ...]
     images_in_use: tuple[ImageState, ...]
     dry_run: bool
+    no_engine: str = ""
 
 
 class FaultKind(Enum):
@@ -89,8 +91,8 @@ class StoreFault:
 class StoreCheck:
     """What a look at every byte of a store found.
 
-    wheels, layers: how many are whole.
-    size: bytes of these.
+    wheels, layers, virtualenvs: how many are whole.
+    size: bytes of wheels and layers.
     unfinished: downloads that were cut off and go on where they stopped.
     """
 
@@ -99,6 +101,7 @@ class StoreCheck:
     size: int
     unfinished: tuple[StoreItem, ...]
     faults: tuple[StoreFault, ...]
+    virtualenvs: int = 0
 
     @property
     def exit_code(self) -> int:
