@@ -14,6 +14,7 @@ from stackgen.measure import effect
 from stackgen.render import (
     advice_text,
     as_json,
+    bases_text,
     checks_text,
     failures_text,
     nightly_text,
@@ -39,6 +40,7 @@ from stackgen.values import (
     Place,
     Ranked,
 )
+from tests.base_reports import BASE_REPORTS
 from tests.samples import call, environment
 from tests.verifications import VERIFICATIONS
 
@@ -166,6 +168,7 @@ TEXTS = {
     "doctor": checks_text(CHECKS),
     "failures": failures_text(GROUPS),
     "nightly": nightly_text(NIGHT),
+    **{name: bases_text(each) for name, each in BASE_REPORTS.items()},
     **{f"verify-{name}": verification_text(each) for name, each in VERIFICATIONS.items()},
 }
 

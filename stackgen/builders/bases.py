@@ -3,61 +3,40 @@
 import contextlib
 import fcntl
 import json
-import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
-from stackgen.builders import debootstrap, probe
-from stackgen.builders.engine import Engine, engine_words, explained
+from stackgen.builders import debootstrap, interpreter_folder, probe
+from stackgen.builders.base_definitions import (
+    BaseDefinition,
+    FromDebian,
+    FromRegistry,
+    read_definitions,
+)
+from stackgen.builders.engine import Engine, explained
 from stackgen.builders.targets import facts_from_probe, parse_probe, target_from_probe
-from stackgen.errors import BuildError, EngineError, UsageError
-from stackgen.resources import folder
+from stackgen.errors import BuildError, EngineError
 from stackgen.values import Base, Kind, content_id
 
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
+__all__ = ["BaseBuilder", "BaseDefinition", "HeldBase", "read_definitions"]
 
-_REPOSITORY = "stackgen-base"
 _BASE_LABEL = "stackgen.base"
 _REGISTRY_TIMEOUT_S = 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BaseDefinition:
-    """A base that stackgen knows how to get, as ``images/*.toml`` defines it.
+class HeldBase:
+    """A base that the engine holds.
 
-    python: its minor version.
-    reference: of the image in a registry, with ``reference_interpreter`` in it.
-    suite: of Debian, with ``suite_interpreter`` in it.
-    packages: Debian packages to add; where there are any, the image of the registry will not do.
+    origin: the way that led to it, in words.
+    size: bytes of its image.
     """
 
-    name: str
-    summary: str
-    python: str
-    reference: str
-    reference_interpreter: str
-    suite: str
-    suite_interpreter: str
-    packages: tuple[str, ...] = ()
-
-    @property
-    def tag(self) -> str:
-        """Return the tag of the image that is made from exactly this definition."""
-        content = content_id("base", [self.suite, self.reference, list(self.packages)])
-        return f"{_REPOSITORY}:{self.name}-{content[:8]}"
-
-
-def read_definitions(where: Path | None = None) -> tuple[BaseDefinition, ...]:
-    """Read every base definition, sorted by name.
-
-    Raises:
-        UsageError: a definition lacks a field or is no TOML.
-    """
-    return tuple(_definition(path) for path in sorted((where or folder("images")).glob("*.toml")))
+    base: Base
+    origin: str
+    size: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +44,7 @@ class BaseBuilder:
     """Finds and makes bases in an engine.
 
     cache: folder for what the probes said and for Debian archives; CI may keep it.
-    known: the definitions; those that travel with stackgen by default.
+    known: the definitions; by default those that travel with stackgen, and the user's own.
     """
 
     engine: Engine
@@ -84,31 +63,41 @@ class BaseBuilder:
 
         Raises:
             EngineError: the engine failed.
-            BuildError: the image holds no usable interpreter.
+            BuildError: the image holds no usable interpreter, or another Python than defined.
         """
+        held = self.held(name)
+        return held.base if held else None
+
+    def held(self, name: str) -> HeldBase | None:
+        """Return what ``ready`` does, with where it came from and what it takes."""
         definition = self._definition(name)
         if definition is None:
-            return self._probed(name, name, "python3")
-        made = self._probed(name, definition.tag, definition.suite_interpreter)
-        if made or definition.packages:
-            return made
-        return self._probed(name, definition.reference, definition.reference_interpreter)
+            return self._probed(name, "", FromRegistry(reference=name, interpreter="python3"))
+        # What was made here comes first: making it took a minute, and facts should stay.
+        for way in sorted(definition.ways, key=lambda way: isinstance(way, FromRegistry)):
+            if found := self._probed(name, definition.python, way):
+                return found
+        return None
 
     def possible(self, name: str) -> bool:
         """Return whether ``make`` has a way that is likely to work; seconds at most."""
-        definition = self._definition(name)
-        if self.engine.image(definition.tag if definition else name):
-            return True
-        if definition is None:
-            return self._registry_refusal(name) == ""
-        if self._archive(definition).exists() or not debootstrap.obstacle():
-            return True
-        if not definition.packages and self.engine.image(definition.reference):
-            return True
-        return not definition.packages and self._registry_refusal(definition.reference) == ""
+        return not self.obstacle(name)
+
+    def obstacle(self, name: str) -> str:
+        """Return what is in each way to a base, or "" where one looks open; seconds at most."""
+        ways = self._ways(name)
+        if any(self.engine.image(_reference(way)) for way in ways):
+            return ""
+        reasons = {}
+        # Registries are asked last: where there is none, that takes seconds.
+        for way in sorted(ways, key=lambda way: isinstance(way, FromRegistry)):
+            reasons[way] = self._obstacle(way)
+            if not reasons[way]:
+                return ""
+        return _joined([(way, reasons[way]) for way in ways])
 
     def make(self, name: str, progress: Callable[[str], None]) -> Base:
-        """Return a base: the engine's image, else the registry's, else one of debootstrap's.
+        """Return a base: the engine's image, else by the first of its ways that can be gone.
 
         Raises:
             EngineError: the engine failed.
@@ -117,26 +106,58 @@ class BaseBuilder:
         with self._exclusively():
             if found := self.ready(name):
                 return found
-            definition = self._definition(name)
-            reference = definition.reference if definition else name
-            refusal = "it needs added packages"
-            if definition is None or not definition.packages:
-                refusal = self._pull(reference, progress)
-            if refusal:
-                self._bootstrap(name, definition, refusal, progress)
-            if made := self.ready(name):
-                return made
-        raise EngineError(
-            f"the base {name} vanished from the engine",
-            why="its image was removed while it was being looked at",
-            fix="run the same command again",
+            refusals: list[tuple[FromRegistry | FromDebian, str]] = []
+            for way in self._ways(name):
+                if refusal := self._go(way, progress):
+                    refusals.append((way, refusal))
+                elif made := self.ready(name):
+                    return made
+        if not refusals:
+            raise EngineError(
+                f"the base {name} vanished from the engine",
+                why="its image was removed while it was being looked at",
+                fix="run the same command again",
+            )
+        known = ", ".join(known.name for known in self.definitions())
+        raise BuildError(
+            f"the base {name} cannot be had here",
+            why=_joined(refusals),
+            fix="install debootstrap and run as root, docker load an image and give its name "
+            f"with --base, or choose another base ({known})",
         )
 
     def _definition(self, name: str) -> BaseDefinition | None:
         return next((known for known in self.definitions() if known.name == name), None)
 
-    def _archive(self, definition: BaseDefinition) -> Path:
-        return self.cache / "bases" / f"{definition.tag.partition(':')[2]}.tar.gz"
+    def _ways(self, name: str) -> tuple[FromRegistry | FromDebian, ...]:
+        definition = self._definition(name)
+        return definition.ways if definition else (FromRegistry(reference=name),)
+
+    def _archive(self, way: FromDebian) -> Path:
+        return self.cache / "bases" / f"{way.tag.partition(':')[2]}.tar.gz"
+
+    def _obstacle(self, way: FromRegistry | FromDebian) -> str:
+        if isinstance(way, FromRegistry):
+            return self._registry_refusal(way.reference)
+        if self._archive(way).exists():
+            return ""
+        if obstacle := debootstrap.obstacle(way.suite):
+            return obstacle
+        return _folder_refusal(way.folder) if way.folder else ""
+
+    def _go(self, way: FromRegistry | FromDebian, progress: Callable[[str], None]) -> str:
+        """Go one way to a base; return why it led nowhere, or ""."""
+        if refusal := self._obstacle(way):
+            return refusal
+        try:
+            if isinstance(way, FromRegistry):
+                return self._pull(way.reference, progress)
+            self._bootstrap(way, progress)
+        except EngineError:
+            raise
+        except BuildError as error:
+            return f"{error.what}: {error.why} ({error.fix})"
+        return ""
 
     def _registry_refusal(self, reference: str) -> str:
         """Return why the engine cannot get an image, or "" where the registry offers it."""
@@ -151,8 +172,6 @@ class BaseBuilder:
         return ""
 
     def _pull(self, reference: str, progress: Callable[[str], None]) -> str:
-        if refusal := self._registry_refusal(reference):
-            return refusal
         progress(f"pulling {reference}")
         with explained(f"the engine cannot pull {reference}"):
             for line in self.engine.api.pull(reference, stream=True, decode=True):
@@ -160,58 +179,61 @@ class BaseBuilder:
                     return str(problem)
         return ""
 
-    def _bootstrap(
-        self,
-        name: str,
-        definition: BaseDefinition | None,
-        refusal: str,
-        progress: Callable[[str], None],
-    ) -> None:
-        obstacle = debootstrap.obstacle()
-        if definition is None or (obstacle and not self._archive(definition).exists()):
-            known = ", ".join(known.name for known in self.definitions())
-            raise BuildError(
-                f"the base {name} cannot be had here",
-                why="; ".join(part for part in (f"registry: {refusal}", obstacle) if part),
-                fix="install debootstrap and run as root, docker load an image and give its name "
-                f"with --base, or choose another base ({known})",
-            )
-        archive = self._archive(definition)
+    def _bootstrap(self, way: FromDebian, progress: Callable[[str], None]) -> None:
+        archive = self._archive(way)
         if not archive.exists():
+            packages = way.packages
+            finish = None
+            if way.folder:
+                interpreter = interpreter_folder.find_folder(way.folder)
+                finish = partial(interpreter_folder.copy_folder, interpreter)
+            else:
+                packages = (*debootstrap.PYTHON, *packages)
             debootstrap.root_archive(
-                definition.suite, definition.packages, archive=archive, progress=progress
+                way.suite, packages, archive=archive, progress=progress, finish=finish
             )
-        progress(f"importing {definition.name}")
-        self._import(definition, archive)
+        progress(f"importing {way.label}")
+        self._import(way, archive)
 
-    def _import(self, definition: BaseDefinition, archive: Path) -> None:
-        repository, _, tag = definition.tag.partition(":")
-        labels = [f"LABEL {_BASE_LABEL}={definition.name}"]
-        with explained(f"the engine cannot import the base {definition.name}"):
+    def _import(self, way: FromDebian, archive: Path) -> None:
+        tag = way.tag.partition(":")[2]
+        changes = [f"LABEL {_BASE_LABEL}={tag.rpartition('-')[0]}"]
+        if way.user:
+            changes.append(f"USER {way.user}")
+        with explained(f"the engine cannot import the base {tag}"):
+            # In one word: Podman's socket passes over a tag that stands apart.
             answer = self.engine.api.import_image(
-                src=str(archive), repository=repository, tag=tag, changes=labels
+                src=str(archive), repository=way.tag, changes=changes
             )
         for line in str(answer).splitlines():
             if problem := json.loads(line).get("error"):
                 raise EngineError(
-                    f"the engine refused the base {definition.name}",
+                    f"the engine refused the base {tag}",
                     why=str(problem),
                     fix=f"remove {archive} and try again",
                 )
 
-    def _probed(self, name: str, reference: str, interpreter: str) -> Base | None:
-        image = self.engine.image(reference)
+    def _probed(self, name: str, python: str, way: FromRegistry | FromDebian) -> HeldBase | None:
+        image = self.engine.image(_reference(way))
         if image is None:
             return None
-        found = parse_probe(self._answer(image.id, interpreter), where=f"the base {name}")
-        return Base(
+        found = parse_probe(self._answer(image.id, way.interpreter), where=f"the base {name}")
+        target = target_from_probe(found)
+        if python and target.python_minor != python:
+            raise BuildError(
+                f"the base {name} holds Python {target.python_minor}",
+                why=f"its definition says {python}; it came by {way.label}",
+                fix=f"correct images/{name}.toml, then: docker rmi {_reference(way)}",
+            )
+        base = Base(
             name=name,
             kind=Kind.DOCKER,
             reference=image.id,
             python=found.base_executable,
             facts=facts_from_probe(found),
-            target=target_from_probe(found),
+            target=target,
         )
+        return HeldBase(base=base, origin=way.label, size=image.size)
 
     def _answer(self, image: str, interpreter: str) -> str:
         """Return what the probe printed, kept by image since an image never changes."""
@@ -237,25 +259,17 @@ class BaseBuilder:
             yield
 
 
-def _definition(path: Path) -> BaseDefinition:
+def _reference(way: FromRegistry | FromDebian) -> str:
+    return way.reference if isinstance(way, FromRegistry) else way.tag
+
+
+def _joined(refusals: list[tuple[FromRegistry | FromDebian, str]]) -> str:
+    return "; ".join(f"{way.label}: {refusal}" for way, refusal in refusals)
+
+
+def _folder_refusal(python: str) -> str:
     try:
-        document = tomllib.loads(path.read_text(encoding="utf-8"))
-        registry: Mapping[str, str] = document["registry"]
-        bootstrap: Mapping[str, str] = document["debootstrap"]
-        packages: Sequence[str] = document.get("packages", [])
-        return BaseDefinition(
-            name=path.stem,
-            summary=str(document["summary"]),
-            python=str(document["python"]),
-            reference=str(registry["reference"]),
-            reference_interpreter=str(registry["interpreter"]),
-            suite=str(bootstrap["suite"]),
-            suite_interpreter=str(bootstrap["interpreter"]),
-            packages=tuple(str(package) for package in packages),
-        )
-    except (OSError, KeyError, TypeError, ValueError) as error:
-        raise UsageError(
-            f"the base definition {path.name} cannot be read",
-            why=engine_words(error),
-            fix="compare it with the other files in images/",
-        ) from error
+        interpreter_folder.find_folder(python)
+    except BuildError as error:
+        return f"{error.what} ({error.why}); {error.fix}"
+    return ""

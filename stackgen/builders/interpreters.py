@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from stackgen.builders.targets import facts_from_probe, parse_probe, target_from_probe
+from stackgen.builders.targets import Probe, facts_from_probe, parse_probe, target_from_probe
 from stackgen.errors import BuildError
 from stackgen.values import Base, Kind
 
@@ -25,13 +25,22 @@ def find_interpreters() -> tuple[str, ...]:
     return tuple(sorted(found, key=lambda path: (-_minor(path), path)))
 
 
+def ask(python: str) -> Probe:
+    """Return what an interpreter says of itself.
+
+    Raises:
+        BuildError: it does not run, or does not answer as a Python 3.6 or newer.
+    """
+    return parse_probe(_run_probe(python), where=python)
+
+
 def probe(python: str) -> Base:
     """Ask an interpreter what it is; for one of a virtualenv, the answer is the one below it.
 
     Raises:
         BuildError: it does not run, or does not answer as a Python 3.6 or newer.
     """
-    told = parse_probe(_run_probe(python), where=python)
+    told = ask(python)
     path = str(Path(told.base_executable).resolve())
     return Base(
         name=f"{told.implementation.lower()}-{told.version}",

@@ -6,10 +6,12 @@ from typing import Annotated
 
 import typer
 
+from stackgen.cli.bases import images_bases
 from stackgen.cli.options import AsJson
 from stackgen.errors import UsageError
 
 images_app = typer.Typer(help="Bases, images that were built, and the store they are made from.")
+images_app.command("bases", epilog="Example: stackgen images bases py37 --make")(images_bases)
 _UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12}
 _BINARY_UNITS = {"ki": 2**10, "mi": 2**20, "gi": 2**30, "ti": 2**40}
 

@@ -85,7 +85,7 @@ def _engine_and_bases(places: Places) -> Callable[[], Iterator[Check]]:
                 name=f"Base {definition.name}",
                 fine=possible,
                 found="ready" if ready else "can be made" if possible else "cannot be made here",
-                fix=f"install debootstrap and run as root, or pull {definition.reference}",
+                fix=f"see what is in its way: stackgen images bases {definition.name}",
             )
         engine.close()
 

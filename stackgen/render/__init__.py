@@ -1,6 +1,7 @@
 """Reports and progress for a terminal, and reports for machines."""
 
 from stackgen.render.advice import advice_text
+from stackgen.render.bases import bases_text
 from stackgen.render.explore import plan_text, report_text
 from stackgen.render.images import check_text, images_text, pruned_text
 from stackgen.render.listings import (
@@ -17,6 +18,7 @@ from stackgen.render.verify import verification_text
 __all__ = [
     "advice_text",
     "as_json",
+    "bases_text",
     "check_text",
     "checks_text",
     "columns",

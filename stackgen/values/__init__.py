@@ -1,6 +1,7 @@
 """The frozen values that cross the seams between stages (DESIGN: what crosses each seam)."""
 
 from stackgen.values.asked import Asked, IndexOptions
+from stackgen.values.bases import BaseContent, BaseEntry, BasesReport, Readiness
 from stackgen.values.evidence import (
     Advice,
     Campaign,
@@ -81,8 +82,11 @@ __all__ = [
     "Artifact",
     "Asked",
     "Base",
+    "BaseContent",
+    "BaseEntry",
     "BaseFacts",
     "BaseState",
+    "BasesReport",
     "Campaign",
     "CampaignId",
     "Change",
@@ -129,6 +133,7 @@ __all__ = [
     "Place",
     "Pruned",
     "Ranked",
+    "Readiness",
     "Release",
     "Resolution",
     "Role",
