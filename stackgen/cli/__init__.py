@@ -89,6 +89,8 @@ def explore(
     constraint: asking.Constraints = [],  # noqa: B006
     override: asking.Overrides = [],  # noqa: B006
     exclude: asking.Excluded = [],  # noqa: B006
+    allow_build: asking.BuildsSources = [],  # noqa: B006
+    rebuild: asking.Rebuild = False,
     pre: asking.Prereleases = False,
     exclude_newer: asking.ExcludeNewer = None,
     vary: Vary = [],  # noqa: B006
@@ -143,6 +145,7 @@ def explore(
             constraints=constraint,
             overrides=override,
             excluded=exclude,
+            allow_build=tuple(allow_build),
             prereleases=pre,
             exclude_newer=exclude_newer,
             index_url=index_url,
@@ -171,6 +174,7 @@ def explore(
         granularity=choose.Granularity(granularity.value),
         completion=choose.Completion(completion.value),
         dry_run=dry_run,
+        rebuild=rebuild,
         index=wanted.index,
     )
     with open_progress(sys.stderr) as progress:

@@ -50,6 +50,16 @@ AllowBuild = Annotated[
     list[str],
     typer.Option("--allow-build", metavar="NAME", help="Source distributions will do as well."),
 ]
+BuildsSources = Annotated[
+    list[str],
+    typer.Option(
+        "--allow-build",
+        metavar="NAME",
+        help="Where NAME has no wheel, build it. That runs its authors' code, in a container "
+        "without network; ':all:' allows it for every package.",
+    ),
+]
+Rebuild = Annotated[bool, typer.Option("--rebuild", help="Build again what failed to build.")]
 Prereleases = Annotated[bool, typer.Option("--pre", help="Admit prereleases.")]
 ExcludeNewer = Annotated[
     str | None,

@@ -1,15 +1,18 @@
-"""Read what a source distribution requires, where it says so without being built."""
+"""Read what a source distribution requires, and how it is built, without building it."""
 
 import re
+import sys
 import zlib
 from typing import IO
 
 from stackgen.index.wheel_metadata import UnusableMetadataError, parse_headers, requirements
 from stackgen.values import Metadata
+from stackgen.values.sources import BuildSystem
 
 _LARGEST = 16 << 20
 _FARTHEST = 1 << 30  # So much is unpacked in search of PKG-INFO, and no more.
-_MEMBER = re.compile(r"[^/]+/PKG-INFO")
+_MEMBER = re.compile(r"(?:\./)?[^/]+/PKG-INFO")
+_PYPROJECT = re.compile(r"(?:\./)?[^/]+/pyproject\.toml")
 _STATIC = (2, 2)  # From this version of the metadata on, what is not called dynamic is final.
 
 UNSAID = (
@@ -29,14 +32,9 @@ def read_sdist(file: IO[bytes], *, filename: str, name: str) -> Metadata:
         SilentSdistError: it may require anything: only building it would tell.
         UnusableMetadataError: it cannot be read, or belongs to another project.
     """
-    import tarfile
-    import zipfile
-
-    try:
-        file.seek(0)
-        content = _of_zip(file) if filename.endswith(".zip") else _of_tar(file)
-    except (zipfile.BadZipFile, tarfile.TarError, zlib.error, EOFError, OSError) as error:
-        raise UnusableMetadataError(f"it is not a readable archive: {error}") from error
+    content = _member(file, filename, _MEMBER)
+    if content is None:
+        raise SilentSdistError(UNSAID)
     message = parse_headers(content, name=name)
     dynamic = {str(field).strip().lower() for field in message.get_all("Dynamic", [])}
     if _version(str(message["Metadata-Version"])) < _STATIC or "requires-dist" in dynamic:
@@ -44,27 +42,80 @@ def read_sdist(file: IO[bytes], *, filename: str, name: str) -> Metadata:
     return requirements(message)
 
 
-def _of_tar(file: IO[bytes]) -> bytes:
+def read_build_system(file: IO[bytes], *, filename: str) -> BuildSystem:
+    """Read what a source distribution needs to be built (PEP 518); without a word, setuptools.
+
+    Raises:
+        UnusableMetadataError: its pyproject.toml cannot be read, or does not say it properly.
+    """
+    if sys.version_info >= (3, 11):
+        import tomllib
+    else:
+        import tomli as tomllib
+
+    content = _member(file, filename, _PYPROJECT)
+    try:
+        document = tomllib.loads((content or b"").decode("utf-8"))
+    except ValueError as error:
+        raise UnusableMetadataError(f"its pyproject.toml cannot be read: {error}") from error
+    table = document.get("build-system")
+    if table is None:
+        return BuildSystem(requires=("setuptools>=40.8", "wheel"))
+    if not isinstance(table, dict) or "requires" not in table:
+        raise UnusableMetadataError("its pyproject.toml does not say what building it requires")
+    backend = table.get("build-backend", "")
+    if not isinstance(backend, str):
+        raise UnusableMetadataError("its pyproject.toml names no readable build backend")
+    return BuildSystem(
+        requires=_texts(table["requires"]),
+        backend=backend,
+        backend_path=_texts(table.get("backend-path", [])),
+    )
+
+
+def _texts(found: object) -> tuple[str, ...]:
+    if isinstance(found, list) and all(isinstance(each, str) for each in found):
+        return tuple(found)
+    raise UnusableMetadataError("its pyproject.toml does not list texts where it should")
+
+
+def _member(file: IO[bytes], filename: str, wanted: re.Pattern[str]) -> bytes | None:
+    """Return the first member of that name, or None where there is none.
+
+    Raises:
+        UnusableMetadataError: it is no archive that can be read.
+    """
+    import tarfile
+    import zipfile
+
+    try:
+        file.seek(0)
+        return _of_zip(file, wanted) if filename.endswith(".zip") else _of_tar(file, wanted)
+    except (zipfile.BadZipFile, tarfile.TarError, zlib.error, EOFError, OSError) as error:
+        raise UnusableMetadataError(f"it is not a readable archive: {error}") from error
+
+
+def _of_tar(file: IO[bytes], wanted: re.Pattern[str]) -> bytes | None:
     import tarfile
 
     with tarfile.open(fileobj=file, mode="r:gz") as archive:
         for member in archive:
             if member.offset > _FARTHEST:
                 break
-            if member.isfile() and member.size <= _LARGEST and _MEMBER.fullmatch(member.name):
+            if member.isfile() and member.size <= _LARGEST and wanted.fullmatch(member.name):
                 content = archive.extractfile(member)
                 return b"" if content is None else content.read()
-    raise SilentSdistError(UNSAID)
+    return None
 
 
-def _of_zip(file: IO[bytes]) -> bytes:
+def _of_zip(file: IO[bytes], wanted: re.Pattern[str]) -> bytes | None:
     import zipfile
 
     with zipfile.ZipFile(file) as archive:
         for member in archive.infolist():
-            if member.file_size <= _LARGEST and _MEMBER.fullmatch(member.filename):
+            if member.file_size <= _LARGEST and wanted.fullmatch(member.filename):
                 return archive.read(member)
-    raise SilentSdistError(UNSAID)
+    return None
 
 
 def _version(text: str) -> tuple[int, ...]:

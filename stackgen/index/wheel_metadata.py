@@ -57,7 +57,16 @@ def requirements(message: "Message") -> Metadata:
 
 
 def read_wheel(file: IO[bytes], *, name: str) -> Metadata:
-    """Read the METADATA of a wheel.
+    """Read what a wheel requires in its METADATA.
+
+    Raises:
+        UnusableMetadataError: the wheel is no zip file, or holds no METADATA of that project.
+    """
+    return requirements(wheel_headers(file, name=name))
+
+
+def wheel_headers(file: IO[bytes], *, name: str) -> "Message":
+    """Return the fields of a wheel's METADATA.
 
     Raises:
         UnusableMetadataError: the wheel is no zip file, or holds no METADATA of that project.
@@ -72,7 +81,7 @@ def read_wheel(file: IO[bytes], *, name: str) -> Metadata:
             content = wheel.read(members[0])
     except (zipfile.BadZipFile, zlib.error, NotImplementedError, EOFError, RuntimeError) as error:
         raise UnusableMetadataError(f"it is not a readable zip file: {error}") from error
-    return parse_metadata(content, name=name)
+    return parse_headers(content, name=name)
 
 
 def _line(value: object) -> str | None:

@@ -47,6 +47,7 @@ class ExploreOptions:
     budget_s: seconds for building and measuring together.
     stacks: how many are measured, settings included.
     threads: 0 chooses max(1, cores - 1).
+    rebuild: try source distributions again that failed to build.
     """
 
     asked: Request
@@ -67,6 +68,7 @@ class ExploreOptions:
     granularity: Granularity = Granularity.MINOR
     completion: Completion = Completion.NEWEST_WORKING
     dry_run: bool = False
+    rebuild: bool = False
     index: IndexOptions = field(default_factory=IndexOptions)
 
     def request(self, executor: str, facts: BaseFacts, *, where: str) -> str:

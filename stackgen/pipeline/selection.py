@@ -26,6 +26,7 @@ from stackgen.resolve import (
     parse_requirement,
 )
 from stackgen.values import Lock, LockedPackage, LockFile, LockId, Target
+from stackgen.values.sources import BUILT_HERE
 
 FRAMEWORKS = ("tensorflow", "tensorflow-cpu", "intel-tensorflow", "torch")
 Settings = tuple[tuple[str, str], ...]
@@ -97,7 +98,12 @@ class Selection:
     ) -> Candidate:
         # A choice also tells apart what two indexes have of the same version.
         versions = dict(choice.versions) if choice else lock.versions
-        parts = [f"{name} {versions[name]}" for name in self.varied if name in versions]
+        sources = {each.name for each in lock.artifacts if not each.is_wheel}
+        parts = [
+            f"{name} {versions[name]}{f' ({BUILT_HERE})' if name in sources else ''}"
+            for name in self.varied
+            if name in versions
+        ]
         parts += [f"{name}={value}" for name, value in settings]
         label = ", ".join(parts) or "the only stack"
         return Candidate(
@@ -123,7 +129,8 @@ def select(
         return _selection(space, options, options.reference, {})
     lockfile = read_lock_file(options.lock)
     packages = in_target(lockfile, target)
-    reference = _as_it_stands(index, packages, target, progress)
+    allowed = options.asked.policy.allow_build
+    reference = _as_it_stands(index, packages, target, progress, allow_build=allowed)
     request = _around(index, options, packages, target, progress)
     space = resolve(index, request, target, progress=progress)
     return _selection(space, options, reference, reference.versions)
@@ -211,12 +218,17 @@ def _settings(options: ExploreOptions) -> tuple[Settings, ...]:
 
 
 def _as_it_stands(
-    index: PackageIndex, packages: Sequence[LockedPackage], target: Target, progress: Progress
+    index: PackageIndex,
+    packages: Sequence[LockedPackage],
+    target: Target,
+    progress: Progress,
+    *,
+    allow_build: frozenset[str],
 ) -> Lock:
     """Return a user's lock with its artifacts for the target, hashes honoured."""
     pins = Request(
         requirements=tuple(parse_requirement(_pinned(each)) for each in packages),
-        policy=Policy(prereleases=True, hashes=_hashes(packages)),
+        policy=Policy(prereleases=True, hashes=_hashes(packages), allow_build=allow_build),
     )
     lock = resolve(index, pins, target, progress=progress).newest()
     assert lock is not None  # noqa: S101 # resolve refuses an empty space

@@ -13,9 +13,9 @@ from stackgen.builders.bases import BaseBuilder
 from stackgen.builders.engine import Engine, connect
 from stackgen.builders.images import ImageBuilder
 from stackgen.builders.interpreters import find_interpreters, probe
+from stackgen.builders.sdists import BuildLimits, SdistBuilder
 from stackgen.builders.virtualenvs import VirtualenvBuilder
 from stackgen.errors import BuildError, EngineError, UsageError
-from stackgen.executors import Executor
 from stackgen.executors.docker import DockerExecutor
 from stackgen.executors.machine import this_machine
 from stackgen.executors.virtualenv import VirtualenvExecutor
@@ -25,6 +25,7 @@ from stackgen.pipeline.progress import Progress
 from stackgen.values import Base, Environment, Machine, Stack
 
 DEFAULT_BASE = "bookworm-py311"
+_LEAST_BUILD_MEMORY, _MOST_BUILD_MEMORY = 1 << 30, 16 << 30
 
 
 class Build(Protocol):
@@ -43,12 +44,16 @@ class Build(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Workshop:
-    """A base, something that builds stacks on it, and something that runs them."""
+    """A base, something that builds stacks on it, and something that runs them.
+
+    sdists: builds wheels from source distributions; None where there are no containers.
+    """
 
     base: Base
     machine: Machine
     build: Build
-    executor: Executor
+    executor: DockerExecutor | VirtualenvExecutor
+    sdists: SdistBuilder | None = None
 
 
 @contextmanager
@@ -72,7 +77,7 @@ def open_workshop(
     if _is_interpreter(base) and choice is not ExecutorChoice.DOCKER:
         choice = ExecutorChoice.VIRTUALENV
     if choice is ExecutorChoice.VIRTUALENV:
-        yield _virtualenvs(_interpreter(base), machine, places)
+        yield from _until_done(_virtualenvs(_interpreter(base), machine, places))
         return
     try:
         engine = connect()
@@ -80,13 +85,21 @@ def open_workshop(
         if choice is ExecutorChoice.DOCKER:
             raise
         progress.note(f"Using virtualenvs: no container engine answers ({_first_line(error.why)}).")
-        yield _virtualenvs(_interpreter(base), machine, places)
+        yield from _until_done(_virtualenvs(_interpreter(base), machine, places))
         return
     try:
         found = _with_engine(engine, choice, base, machine, places, progress, make=make)
-        yield found or _virtualenvs(_interpreter(""), machine, places)
+        yield from _until_done(found or _virtualenvs(_interpreter(""), machine, places))
     finally:
         engine.close()
+
+
+def _until_done(workshop: Workshop) -> Iterator[Workshop]:
+    """Yield a workshop, and end what its executor keeps running when it is no longer needed."""
+    try:
+        yield workshop
+    finally:
+        workshop.executor.close()
 
 
 def _with_engine(
@@ -141,7 +154,14 @@ def _containers(engine: Engine, base: Base, machine: Machine, places: Places) ->
         return builder.build(stack, base, wheels, varied)
 
     executor = DockerExecutor(engine.api, machine)
-    return Workshop(base=base, machine=machine, build=build, executor=executor)
+    sdists = SdistBuilder(engine=engine, owner=str(places.cache), limits=_build_limits(engine))
+    return Workshop(base=base, machine=machine, build=build, executor=executor, sdists=sdists)
+
+
+def _build_limits(engine: Engine) -> BuildLimits:
+    """Return what a build may take of the engine's machine: half of its memory."""
+    memory = engine.facts.memory_bytes // 2 or _LEAST_BUILD_MEMORY
+    return BuildLimits(memory_bytes=min(memory, _MOST_BUILD_MEMORY))
 
 
 def _virtualenvs(interpreter: str, machine: Machine, places: Places) -> Workshop:

@@ -1,0 +1,317 @@
+"""A source distribution becomes a wheel in a container, once; what it does there stays there."""
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import pytest
+
+from stackgen.artifacts.built import BuiltWheels
+from stackgen.artifacts.wheels import WheelStore
+from stackgen.builders.engine import Engine
+from stackgen.builders.images import ImageBuilder
+from stackgen.builders.sdists import Attempt, BuildLimits, SdistBuilder
+from stackgen.errors import BuildError, UsageError
+from stackgen.executors.docker import DockerExecutor
+from stackgen.index import PackageIndex, load_config
+from stackgen.pipeline.progress import Silent
+from stackgen.pipeline.resolution import resolve
+from stackgen.pipeline.sources import Sources, refuse_unbuildable
+from stackgen.pipeline.workshop import Workshop
+from stackgen.resolve import Policy, asked
+from stackgen.values import Artifact, Base, Environment, Machine, Stack
+from stackgen.values.sources import BUILT_HERE
+from tests.containers.sdists import make_sdist, write_sdist
+from tests.containers.wheels import make_wheel
+
+pytestmark = pytest.mark.docker
+LIMITS = BuildLimits(memory_bytes=256 << 20, timeout_s=60)
+MACHINE = Machine(identity=(("cpu", "test"),))
+
+
+class CountedBuilder(SdistBuilder):
+    """Knows how often it built."""
+
+    __slots__ = ()
+    counts: dict[str, int] = {}  # noqa: RUF012 # by owner: it is frozen
+
+    def build(self, *args: object, **options: object) -> Attempt:
+        self.counts[self.owner] = self.counts.get(self.owner, 0) + 1
+        return super().build(*args, **options)  # type: ignore[arg-type]
+
+
+@dataclass
+class Bench:
+    """A folder with packages, a cache, and an engine to build in."""
+
+    root: Path
+    engine: Engine
+    base: Base
+    images: ImageBuilder
+    limits: BuildLimits = LIMITS
+    policy: Policy = field(default_factory=lambda: Policy(allow_build=frozenset({":all:"})))
+
+    @property
+    def packages(self) -> Path:
+        (self.root / "packages").mkdir(exist_ok=True)
+        return self.root / "packages"
+
+    @property
+    def builds(self) -> int:
+        return CountedBuilder.counts.get(str(self.root), 0)
+
+    @contextmanager
+    def sources(self, *, again: bool = False) -> Iterator[Sources]:
+        config = load_config(environ={}, find_links=[str(self.packages)], no_index=True)
+
+        def build(stack: Stack, wheels: dict[str, Path], varied: frozenset[str]) -> Environment:
+            return self.images.build(stack, self.base, wheels, varied)
+
+        workshop = Workshop(
+            base=self.base,
+            machine=MACHINE,
+            build=build,  # type: ignore[arg-type]
+            executor=DockerExecutor(self.engine.api, MACHINE),
+            sdists=CountedBuilder(engine=self.engine, owner=str(self.root), limits=self.limits),
+        )
+        with PackageIndex(config, self.root / "cache") as index:
+            yield Sources(
+                workshop=workshop,
+                index=index,
+                store=WheelStore(self.root / "cache"),
+                built=BuiltWheels(self.root / "cache" / "built"),
+                policy=self.policy,
+                progress=Silent(),
+                again=again,
+            )
+
+    def built(self, name: str = "demo", *, again: bool = False) -> tuple[Stack, dict[str, Path]]:
+        with self.sources(again=again) as sources:
+            request = replace(asked(name), policy=self.policy)
+            lock = resolve(sources.index, request, self.base.target).newest()
+            assert lock is not None
+            stack = Stack(lock=lock, facts=self.base.facts)
+            files = sources.store.fetch(lock.artifacts, downloader=sources.index)
+            return sources.installable(stack, files)
+
+    def wheel(self, name: str = "demo") -> Artifact:
+        stack, _ = self.built(name)
+        return next(each for each in stack.lock.artifacts if each.name == name)
+
+    def refusal(self, *, again: bool = False) -> BuildError:
+        with pytest.raises(BuildError) as caught:
+            self.built(again=again)
+        return caught.value
+
+    def said(self, expression: str) -> str:
+        stack, files = self.built()
+        environment = self.images.build(stack, self.base, files)
+        code = f"import demo; print({expression})"
+        ran = self.engine.run(environment.location, [environment.python, "-c", code])
+        assert ran.exit_code == 0, ran.stderr
+        return ran.stdout.strip()
+
+    def containers(self) -> list[str]:
+        label = f"stackgen.build={self.root}"
+        return [
+            str(x["Id"]) for x in self.engine.api.containers(all=True, filters={"label": label})
+        ]
+
+
+@pytest.fixture
+def bench(tmp_path: Path, engine: Engine, base: Base, builder: ImageBuilder) -> Bench:
+    return Bench(root=tmp_path, engine=engine, base=base, images=builder)
+
+
+def test_a_source_distribution_is_built_once_and_then_a_wheel_like_any_other(bench: Bench) -> None:
+    make_sdist(bench.packages)
+    wheel = bench.wheel()
+    assert (wheel.filename, wheel.index) == ("demo-1.0-py3-none-any.whl", BUILT_HERE)
+    assert bench.said("demo.VALUE") == "1"
+    assert bench.wheel() == wheel
+    assert bench.builds == 1
+    assert bench.containers() == []
+
+
+def test_a_wheel_that_was_pruned_is_built_again_and_is_the_same(bench: Bench) -> None:
+    make_sdist(bench.packages)
+    _, files = bench.built()
+    wheel = bench.wheel()
+    files[wheel.sha256].unlink()
+    assert bench.wheel() == wheel
+    assert bench.builds == 2
+
+
+def test_what_building_requires_is_there_and_what_the_backend_asks_for_too(bench: Bench) -> None:
+    make_wheel(bench.packages, "first", {"first.py": "NAME = 'first'\n"})
+    make_wheel(bench.packages, "second", {"second.py": "NAME = 'second'\n"})
+    act = "import first, second; return wheel(out, source='BY = %r' % (first.NAME + second.NAME))"
+    hook = "def get_requires_for_build_wheel(config_settings=None):\n    return ['second>=1']\n"
+    make_sdist(bench.packages, act, more=hook, requires=["first==1.0; python_version>'3'"])
+    assert bench.said("demo.BY") == "firstsecond"
+
+
+def test_what_building_requires_may_have_to_be_built_itself(bench: Bench) -> None:
+    make_sdist(bench.packages, "return wheel(out, 'tool', source='X = 7')", name="tool")
+    act = "import tool; return wheel(out, source='X = %d' % tool.X)"
+    make_sdist(bench.packages, act, requires=["tool"])
+    assert bench.said("demo.X") == "7"
+
+
+def test_what_requires_itself_to_be_built_is_refused(bench: Bench) -> None:
+    make_sdist(bench.packages, requires=["tool"])
+    make_sdist(bench.packages, name="tool", requires=["demo"])
+    assert "demo requires tool requires demo" in bench.refusal().why
+    assert bench.builds == 0
+
+
+def test_what_building_requires_and_nobody_has_is_named(bench: Bench) -> None:
+    make_sdist(bench.packages, requires=["nowhere>=3"])
+    assert "nowhere" in bench.refusal().why
+
+
+def test_a_failure_keeps_its_log_and_is_not_tried_again_unless_asked(bench: Bench) -> None:
+    make_sdist(bench.packages, "print('so far so good'); raise RuntimeError('no such luck')")
+    refusal = bench.refusal()
+    assert "demo 1.0 cannot be built" in refusal.what
+    assert "RuntimeError: no such luck" in refusal.why
+    log = Path(refusal.fix.rpartition(" ")[2])
+    assert "so far so good" in log.read_text()
+    assert "remembered" in bench.refusal().why
+    assert bench.builds == 1
+    assert "remembered" not in bench.refusal(again=True).why
+    assert bench.builds == 2
+
+
+@pytest.mark.parametrize(
+    ("act", "words"),
+    [
+        ("import time; time.sleep(99)", "it took longer than 0.05 minutes"),
+        ("x = []\nwhile True: x.append(bytearray(1 << 20))", "MemoryError|memory|SIGKILL"),
+        ("import os; os.abort()", "it was ended by SIGABRT"),
+        ("return 'demo-1.0-py3-none-any.whl'", "names a wheel that it did not make"),
+        ("return wheel(out, version='../../1.0')", "build backend failed|not named"),
+    ],
+)
+def test_however_a_build_ends_the_reason_is_told(bench: Bench, act: str, words: str) -> None:
+    bench.limits = BuildLimits(memory_bytes=128 << 20, timeout_s=3)
+    make_sdist(bench.packages, act)
+    with pytest.raises(BuildError, match=words):
+        bench.built()
+    assert bench.containers() == []
+
+
+def test_a_build_that_needs_the_network_fails_and_is_told_why(bench: Bench) -> None:
+    make_sdist(bench.packages, "import socket; socket.create_connection(('example.org', 80), 5)")
+    assert "building has no network" in bench.refusal().fix
+
+
+def test_a_missing_compiler_is_named_with_the_way_to_one(bench: Bench) -> None:
+    act = "import subprocess; subprocess.check_call(['x86_64-linux-gnu-gcc', '-c', 'a.c'])"
+    make_sdist(bench.packages, act)
+    refusal = bench.refusal()
+    assert '"gcc"' in refusal.fix
+    assert "STACKGEN_IMAGES" in refusal.fix
+
+
+SPY = """
+import os
+def tried(act):
+    try:
+        act()
+        return True
+    except OSError:
+        return False
+places = ["/", "/etc", "/usr/lib", "/opt/stack", "/opt/stack/bin", "/sdist", "/root", "/home"]
+places = [each for each in places if tried(lambda: open(each + "/mine", "w"))]
+sdist = tried(lambda: open("/sdist/source.tar.gz", "ab"))
+status = open("/proc/self/status").read()
+powers = status.split("CapEff:")[1].split()[0]
+net = [each for each in os.listdir("/sys/class/net") if each != "lo"]
+seen = [places, sdist, os.getuid(), int(powers, 16), "NoNewPrivs:\\t1" in status, net]
+return wheel(out, source="SEEN = %r" % seen)
+"""
+
+
+def test_a_build_can_write_in_its_own_folders_alone_and_is_nobody(bench: Bench) -> None:
+    make_sdist(bench.packages, SPY)
+    assert bench.said("demo.SEEN") == "[[], False, 65534, 0, True, []]"
+
+
+@pytest.mark.parametrize(
+    ("act", "words"),
+    [
+        ("return wheel(out, requires=['other>=2'])", "requires other>=2, which was not announced"),
+        ("return wheel(out, requires=[])", "does not require helper>=1, as announced"),
+        ("return wheel(out, 'other', requires=['helper>=1'])", "other"),
+        ("return wheel(out, version='2.0', stated='2.0')", "not a wheel of demo 1.0"),
+        ("return wheel(out, stated='1.1')", "of 1.1, not a wheel of demo 1.0"),
+        (
+            "return wheel(out, requires=['helper >= 1'], tag='cp27-cp27m-win32')",
+            "this Python and system do not take",
+        ),
+        ("return wheel(out, requires=['helper>=1'], recorded='?')", "RECORD"),
+        ("return wheel(out, requires=['>>>'])", "no usable wheel"),
+    ],
+)
+def test_a_wheel_that_is_not_what_was_announced_is_refused(
+    bench: Bench, act: str, words: str
+) -> None:
+    make_wheel(bench.packages, "helper")
+    make_sdist(bench.packages, act, announced=["helper>=1"])
+    with pytest.raises(BuildError, match=words):
+        bench.built()
+
+
+def test_requirements_that_mean_the_same_are_the_same(bench: Bench) -> None:
+    make_wheel(bench.packages, "helper")
+    stated = """["Helper (>=1)", "other; python_version < '3'", 'more; extra == "Some_Extra"']"""
+    announced = ["helper>=1", "more ; extra == 'some-extra'"]
+    make_sdist(bench.packages, f"return wheel(out, requires={stated})", announced=announced)
+    assert bench.wheel().index == BUILT_HERE
+
+
+def test_the_same_sources_give_the_same_wheel_wherever_they_are_built(
+    bench: Bench, tmp_path: Path
+) -> None:
+    act = "return wheel(out, source='SET = %r' % sorted({hash(x) for x in 'abc'}))"
+    other = replace(bench, root=tmp_path / "elsewhere")
+    other.root.mkdir()
+    wheels = []
+    for each in (bench, other):
+        make_sdist(each.packages, act)
+        wheels.append(each.wheel())
+    assert wheels[0].sha256 == wheels[1].sha256
+    assert bench.builds == other.builds == 1
+
+
+def test_two_at_once_build_it_once(bench: Bench) -> None:
+    make_sdist(bench.packages, "import time; time.sleep(1); return wheel(out)")
+    found: list[Artifact] = []
+    both = [threading.Thread(target=lambda: found.append(bench.wheel())) for _ in range(2)]
+    for thread in both:
+        thread.start()
+    for thread in both:
+        thread.join()
+    assert [each.index for each in found] == [BUILT_HERE] * 2
+    assert bench.builds == 1
+
+
+def test_sources_without_a_build_system_need_setuptools(bench: Bench) -> None:
+    info = "Metadata-Version: 2.2\nName: demo\nVersion: 1.0\n"
+    write_sdist(bench.packages, {"PKG-INFO": info, "setup.py": ""}, name="demo")
+    assert "setuptools" in bench.refusal().why
+
+
+def test_without_containers_nothing_is_built(bench: Bench) -> None:
+    sdist = replace(make_artifact(), filename="demo-1.0.tar.gz")
+    with bench.sources() as sources:
+        refuse_unbuildable([sdist], sources.workshop)
+        with pytest.raises(UsageError, match="--executor docker"):
+            refuse_unbuildable([sdist], replace(sources.workshop, sdists=None))
+
+
+def make_artifact() -> Artifact:
+    return Artifact(name="demo", version="1.0", filename="", sha256="0" * 64, url="", index="tests")
