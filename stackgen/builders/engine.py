@@ -20,6 +20,7 @@ from stackgen.errors import EngineError
 _UNIX = "unix://"
 _LOCAL = "unix:///var/run/docker.sock"
 _PING_TIMEOUT_S = 5
+_NEVER = "0001-"  # the zero of the engine's clock, for what it did not note
 _TIMEOUT_S = 900  # loading gigabytes may be silent for minutes
 _ENGINE_FAULTS = (
     *(docker_errors.DockerException, requests.RequestException),
@@ -31,12 +32,12 @@ _ENGINE_FAULTS = (
 class EngineFacts:
     """What an engine says of itself, for ``stackgen doctor``.
 
-    id: of this engine's installation.
+    host: name of the machine that it runs on, as it says itself.
     free_bytes: of the disk with its images; None where that is not on this machine.
     cpuset, memory_limit, pids_limit: whether it can enforce each of them.
     """
 
-    id: str
+    host: str
     version: str
     storage_driver: str
     cpus: int
@@ -49,6 +50,14 @@ class EngineFacts:
     memory_limit: bool
     pids_limit: bool
     security: tuple[str, ...]
+
+    @property
+    def identity(self) -> str:
+        """Return what tells engines apart, and one from its own newer versions.
+
+        Not by the id that it states: Podman's socket makes up another one for each answer.
+        """
+        return " ".join((self.host, self.root_dir, self.storage_driver, self.version))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,15 +73,19 @@ class Ran:
 class EngineImage:
     """An image that the engine holds.
 
+    user: who runs in it where nobody says otherwise; "" for root.
+    digests: under which registries know it (``name@sha256:...``).
     size: bytes of all its layers, shared ones included.
     tagged_at: ISO 8601, when it was last loaded or tagged; "" where the engine does not say.
     """
 
     id: str
     tags: tuple[str, ...]
+    digests: tuple[str, ...]
     diff_ids: tuple[str, ...]
     labels: Mapping[str, str]
     env: tuple[tuple[str, str], ...]
+    user: str
     architecture: str
     os: str
     variant: str
@@ -113,6 +126,12 @@ class Engine:
         """Return the ids of the images that carry a label (``name`` or ``name=value``)."""
         with explained("the engine does not list its images"):
             return tuple(str(found["Id"]) for found in self.api.images(filters={"label": label}))
+
+    def layer_sizes(self, image_id: str) -> tuple[int, ...]:
+        """Return the bytes of each layer, bottom first, empty ones included as its history says."""
+        with explained(f"the engine does not tell the layers of {image_id[:19]}"):
+            said = self.api.history(image_id)  # type: ignore[no-untyped-call]
+        return tuple(int(each.get("Size", 0)) for each in reversed(said))
 
     def run(
         self,
@@ -224,7 +243,7 @@ def _facts(api: docker.APIClient) -> EngineFacts:
     security = tuple(str(option) for option in said.get("SecurityOptions") or ())
     root = str(said.get("DockerRootDir", ""))
     return EngineFacts(
-        id=str(said.get("ID", "")),
+        host=str(said.get("Name", "")),
         version=str(said.get("ServerVersion", "")),
         storage_driver=str(said.get("Driver", "")),
         cpus=int(said.get("NCPU", 0)),
@@ -243,17 +262,20 @@ def _facts(api: docker.APIClient) -> EngineFacts:
 def _image(said: Mapping[str, Any]) -> EngineImage:
     config = said.get("Config") or {}
     env = (variable.partition("=") for variable in config.get("Env") or ())
+    tagged = str((said.get("Metadata") or {}).get("LastTagTime", ""))
     return EngineImage(
         id=str(said["Id"]),
         tags=tuple(said.get("RepoTags") or ()),
+        digests=tuple(said.get("RepoDigests") or ()),
         diff_ids=tuple(said["RootFS"].get("Layers") or ()),
         labels=dict(config.get("Labels") or {}),
         env=tuple(sorted((name, value) for name, _, value in env)),
+        user=str(config.get("User") or ""),
         architecture=str(said["Architecture"]),
         os=str(said["Os"]),
         variant=str(said.get("Variant", "")),
         size=int(said.get("Size", 0)),
-        tagged_at=str((said.get("Metadata") or {}).get("LastTagTime", "")),
+        tagged_at="" if tagged.startswith(_NEVER) else tagged,
     )
 
 

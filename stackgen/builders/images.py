@@ -1,27 +1,30 @@
 """Images of stacks: assembled from the base's layers and the store's, loaded into the engine."""
 
 import contextlib
+import gzip
 import json
 import os
 import tarfile
 import tempfile
-from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import IO, Protocol
+from typing import IO, Protocol, cast
 
 from docker.types import Mount
 
 from stackgen import __version__, layers
 from stackgen.builders import bytecode
+from stackgen.builders.archives import image_archive
 from stackgen.builders.engine import Engine, EngineImage, explained
+from stackgen.builders.whole import WholeArchives
 from stackgen.errors import BuildError, EngineError
-from stackgen.layers import BaseImage, Compiler, Layer
-from stackgen.layers.image import LAYOUT_LABEL, STACK_LABEL, config_member, layer_member
+from stackgen.layers import BaseImage, Compiler, Layer, OwnLayer
+from stackgen.layers.image import LAYOUT_LABEL, STACK_LABEL
 from stackgen.values import Artifact, Base, Environment, Kind, Stack, StackId
 
-_CHUNK = 1 << 20
 _STAGING = "/staging"
+_GZIP = b"\x1f\x8b"
 
 
 class LayerSource(Protocol):
@@ -43,6 +46,12 @@ class LayerSource(Protocol):
 
     def kept(self, diff_id: str) -> Layer | None:
         """Return a base's layer."""
+
+    def hold(self, stack_id: str) -> None:
+        """Keep a stack's image from being pruned, and note that it is ours."""
+
+    def used(self, base: Base, artifacts: Sequence[Artifact]) -> None:
+        """Note that the layers of these wheels are used, where they exist."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,8 +132,38 @@ class ImageBuilder:
             BuildError: a wheel is refused, by name, or an artifact has no wheel.
             StorageError: the disk has no room.
         """
-        found = self._existing(stack.id)
-        return _environment(stack, found or self._made(stack, base, wheels, varied, popularity))
+        if found := self.existing(stack, base):
+            return found
+        made = self._made(stack, base, wheels, varied, popularity)
+        return _environment(stack, made)
+
+    def existing(self, stack: Stack, base: Base) -> Environment | None:
+        """Return a stack's image where the engine has it, and note that it is used.
+
+        Whatever stackgen made it, with whatever labels, it holds the same files in the same layers.
+        It may lie on another build of the base, which has the same facts.
+        """
+        self.store.hold(stack.id)
+        image = self.engine.image(layers.image_tag(stack.id))
+        if image is None or image.labels.get(STACK_LABEL) != stack.id:
+            return None
+        if image.labels.get(LAYOUT_LABEL) != layers.LAYOUT:
+            return None
+        self._touch(stack.id, image)
+        self.store.used(base, stack.lock.artifacts)
+        return _environment(stack, image)
+
+    def tag(self, image_id: str, name: str) -> None:
+        """Give an image a name (``name`` or ``name:tag``), which another one may have had.
+
+        Raises:
+            EngineError: the engine does not take the name.
+        """
+        repository, tag = name, ""
+        if ":" in name.rpartition("/")[2]:
+            repository, _, tag = name.rpartition(":")
+        with explained(f"the engine does not give an image the name {name}"):
+            self.engine.api.tag(image_id, repository, tag or "latest")
 
     def list_images(self) -> tuple[StackImage, ...]:
         """Return the images of stacks, the latest used first."""
@@ -148,15 +187,6 @@ class ImageBuilder:
             self.remove(image.id)
         return surplus
 
-    def _existing(self, stack_id: StackId) -> EngineImage | None:
-        image = self.engine.image(layers.image_tag(stack_id))
-        if image is None or image.labels.get(STACK_LABEL) != stack_id:
-            return None
-        if image.labels.get(LAYOUT_LABEL) != layers.LAYOUT:
-            return None
-        self._touch(stack_id, image)
-        return image
-
     def _touch(self, stack_id: StackId, image: EngineImage) -> None:
         """Tag an image once more: the engine notes when, and the latest used are kept longest."""
         repository, _, tag = layers.image_tag(stack_id).partition(":")
@@ -179,11 +209,13 @@ class ImageBuilder:
         pairs = [(artifact, wheels[artifact.sha256]) for artifact in ordered]
         made = self.store.layers(base, pairs, BaseCompiler(self.engine))
         own = [self.store.skeleton(base), *(self._joined(group, made) for group in plan)]
-        config = layers.image_config(
-            stack, image, [layer.diff_id for layer in own], version=__version__
-        )
-        self._load(stack.id, image, own, config)
-        return self._verified(stack.id, (*image.diff_ids, *(layer.diff_id for layer in own)))
+        contents = [(), *(tuple(each.filename for each in group) for group in plan)]
+        described = [
+            OwnLayer(diff_id=layer.diff_id, wheels=wheels_in)
+            for layer, wheels_in in zip(own, contents, strict=True)
+        ]
+        config = layers.image_config(stack, image, described, version=__version__)
+        return self._load(stack.id, image, own, config)
 
     def _joined(self, group: Sequence[Artifact], made: Mapping[str, Layer]) -> Layer:
         parts = [made[artifact.sha256] for artifact in group]
@@ -197,32 +229,41 @@ class ImageBuilder:
                 why=f"it holds no image {base.reference[:19]}",
                 fix="run the same command again: the base is made anew",
             )
+        digests = (each.rpartition("@")[2] for each in found.digests)
         return BaseImage(
             id=found.id,
+            name=base.name,
+            digest=next(digests, ""),
             diff_ids=found.diff_ids,
             architecture=found.architecture,
             os=found.os,
             variant=found.variant,
             env=found.env,
+            user=found.user,
         )
 
     def _load(
         self, stack_id: StackId, base: BaseImage, own: Sequence[Layer], config: bytes
-    ) -> None:
+    ) -> EngineImage:
         """Send what the engine lacks; send everything where it insists, and remember that."""
         tag = layers.image_tag(stack_id)
+        diff_ids = (*base.diff_ids, *(layer.diff_id for layer in own))
+        whole = WholeArchives(self.memory)
         refused = False
-        if not self._wants_whole():
+        if not whole.wanted_by(self.engine.facts.identity):
             missing = self._missing(base, own)
             try:
-                return self._send(_archive(tag, base, own, config, sent=missing))
+                self._send(image_archive(tag, base, own, config, sent=missing))
+                return self._verified(stack_id, diff_ids)
             except EngineError:
                 # It may be gone, full, or unwilling; or somebody removed images meanwhile.
                 refused = self._missing(base, own) == missing
-        self._send(_archive(tag, base, own, config, sent=[*self._base_layers(base), *own]))
+        everything = [*self._base_layers(base), *own]
+        self._send(image_archive(tag, base, own, config, sent=everything))
+        loaded = self._verified(stack_id, diff_ids)
         if refused:
-            self._remember_whole()
-        return None
+            whole.remember(self.engine.facts.identity)
+        return loaded
 
     def _missing(self, base: BaseImage, own: Sequence[Layer]) -> list[Layer]:
         held = self._held_chains(base)
@@ -274,50 +315,9 @@ class ImageBuilder:
                 manifest = json.load(_member(archive, "manifest.json"))
                 names: Sequence[str] = manifest[0]["Layers"]
                 pairs = zip(base.diff_ids, names, strict=True)
-                return [self.store.keep(diff, _member(archive, name)) for diff, name in pairs]
-
-    def _wants_whole(self) -> bool:
-        return self._engine_id in _remembered(self.memory)
-
-    @property
-    def _engine_id(self) -> str:
-        # A newer version of the same engine may have changed its mind.
-        return f"{self.engine.facts.id} {self.engine.facts.version}"
-
-    def _remember_whole(self) -> None:
-        engines = sorted({*_remembered(self.memory), self._engine_id})
-        self.memory.parent.mkdir(parents=True, exist_ok=True)
-        temporary = self.memory.with_suffix(".tmp")
-        temporary.write_text(json.dumps(engines), encoding="utf-8")
-        temporary.replace(self.memory)
-
-
-def _archive(
-    tag: str, base: BaseImage, own: Sequence[Layer], config: bytes, *, sent: Iterable[Layer]
-) -> Generator[bytes, None, None]:
-    """Yield an image archive, piece by piece, so that it needs no disk."""
-    diff_ids = [*base.diff_ids, *(layer.diff_id for layer in own)]
-    members = [layer_member(diff_id) for diff_id in diff_ids]
-    yield from _file(config_member(config), config)
-    yield from _file("manifest.json", layers.load_manifest(config, tag=tag, members=members))
-    for layer in {layer.diff_id: layer for layer in sent}.values():
-        yield _header(layer_member(layer.diff_id), layer.size)
-        with layer.path.open("rb") as source:
-            while chunk := source.read(_CHUNK):
-                yield chunk
-        yield bytes(-layer.size % tarfile.BLOCKSIZE)
-    yield bytes(2 * tarfile.BLOCKSIZE)
-
-
-def _file(name: str, content: bytes) -> Iterator[bytes]:
-    yield _header(name, len(content))
-    yield content + bytes(-len(content) % tarfile.BLOCKSIZE)
-
-
-def _header(name: str, size: int) -> bytes:
-    entry = tarfile.TarInfo(name)
-    entry.size = size
-    return entry.tobuf(tarfile.PAX_FORMAT)
+                return [
+                    self.store.keep(diff, _plain(_member(archive, name))) for diff, name in pairs
+                ]
 
 
 def _member(archive: tarfile.TarFile, name: str) -> IO[bytes]:
@@ -329,6 +329,13 @@ def _member(archive: tarfile.TarFile, name: str) -> IO[bytes]:
         why=f"its archive has no {name}",
         fix="use another base, or: --executor virtualenv",
     )
+
+
+def _plain(layer: IO[bytes]) -> IO[bytes]:
+    """Return a layer without the compression that some engines keep it in."""
+    begins = layer.read(len(_GZIP))
+    layer.seek(0)
+    return cast("IO[bytes]", gzip.open(layer)) if begins == _GZIP else layer
 
 
 def _sized(artifact: Artifact, wheels: Mapping[str, Path]) -> Artifact:
@@ -354,10 +361,3 @@ def _stack_image(image: EngineImage) -> StackImage:
         used_at=image.tagged_at,
         packages=image.labels.get("org.opencontainers.image.description", ""),
     )
-
-
-def _remembered(memory: Path) -> tuple[str, ...]:
-    try:
-        return tuple(str(id_) for id_ in json.loads(memory.read_text(encoding="utf-8")))
-    except (OSError, ValueError, TypeError):
-        return ()

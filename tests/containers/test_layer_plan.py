@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from stackgen.errors import BuildError
 from stackgen.layers import (
     BaseImage,
+    OwnLayer,
     chain_ids,
     image_config,
     layer_order,
@@ -20,7 +21,10 @@ from stackgen.layers import (
 from stackgen.values import Artifact
 from tests.containers.wheels import a_base, stack_of
 
-BASE = BaseImage(id="sha256:b", diff_ids=("sha256:1",), architecture="amd64", env=(("A", "1"),))
+BASE = BaseImage(
+    id="sha256:b", name="b", diff_ids=("sha256:1",), architecture="amd64", env=(("A", "1"),)
+)
+OWN = OwnLayer(diff_id="sha256:2")
 
 
 def wheel(name: str, *, size: int = 1, version: str = "1") -> Artifact:
@@ -107,7 +111,7 @@ def test_a_chain_is_named_as_the_image_specification_says() -> None:
 @given(wheels)
 def test_equal_stacks_have_equal_configurations(found: tuple[Artifact, ...]) -> None:
     configs = {
-        image_config(stack_of(*some, base=a_base()), BASE, ["sha256:2"], version="1")
+        image_config(stack_of(*some, base=a_base()), BASE, [OWN], version="1")
         for some in (found, found[::-1])
     }
     assert len(configs) == 1
@@ -117,7 +121,7 @@ def test_a_configuration_keeps_the_environment_of_base_and_stack_and_finds_the_s
     None
 ):
     stack = stack_of(wheel("a"), base=a_base(), TF_ENABLE_ONEDNN_OPTS="0")
-    document = json.loads(image_config(stack, BASE, ["sha256:2"], version="1"))
+    document = json.loads(image_config(stack, BASE, [OWN], version="1"))
     env = dict(variable.split("=", 1) for variable in document["config"]["Env"])
     assert (env["A"], env["TF_ENABLE_ONEDNN_OPTS"]) == ("1", "0")
     assert env["PATH"].startswith("/opt/stack/bin:")
