@@ -31,6 +31,7 @@ from stackgen.pipeline.patience import Patience, allowance_s
 from stackgen.pipeline.places import Places
 from stackgen.pipeline.progress import Progress
 from stackgen.pipeline.selection import Selection, select
+from stackgen.pipeline.sources import building_sources, refuse_unbuildable
 from stackgen.pipeline.wishes import beside_compared, index_config
 from stackgen.pipeline.workshop import Workshop, open_workshop
 from stackgen.values import (
@@ -90,6 +91,15 @@ def explore(
         packages = frozenset(selection.space.packages)
         calls, control = indicator_calls(options, selection.varied, packages)
         store = WheelStore(places.cache)
+        workshop = building_sources(
+            workshop,
+            index=index,
+            store=store,
+            policy=options.asked.policy,
+            places=places,
+            progress=progress,
+            again=options.rebuild,
+        )
         work = _Work(
             options=options,
             places=places,
@@ -120,6 +130,8 @@ def _plan(
     places: Places,
 ) -> ExplorePlan:
     first = list(islice(selection.candidates(), options.stacks))
+    if not options.dry_run:
+        refuse_unbuildable((a for each in first for a in each.lock.artifacts), workshop)
     machine = dict(workshop.machine.identity)
     return ExplorePlan(
         requirements=options.asked.texts,
