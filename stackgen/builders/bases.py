@@ -181,6 +181,7 @@ class BaseBuilder:
 
     def _bootstrap(self, way: FromDebian, progress: Callable[[str], None]) -> None:
         archive = self._archive(way)
+        debootstrap.remove_left_over(archive.parent)
         if not archive.exists():
             packages = way.packages
             finish = None

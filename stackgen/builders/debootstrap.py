@@ -15,6 +15,7 @@ PYTHON = ("python3", "python3-venv")
 
 _TOOL = "debootstrap"
 _PACKAGES = ("ca-certificates",)
+_TEMPORARY = "stackgen-base-"
 _SUITES = "/usr/share/debootstrap"
 # What a container gets of its own, and what only the installation needed.
 _LEFT_OUT = (
@@ -33,6 +34,12 @@ def obstacle(suite: str = "") -> str:
     if suite and suites.is_dir() and not (suites / suite).exists():
         return f"debootstrap here knows no suite {suite} (see the names in {suites})"
     return ""
+
+
+def remove_left_over(folder: Path) -> None:
+    """Remove what killed processes left where archives are made; nobody may be making one now."""
+    for left in folder.glob(f"{_TEMPORARY}*"):
+        _remove(left)
 
 
 def root_archive(
@@ -58,7 +65,7 @@ def root_archive(
     if reason := obstacle(suite):
         raise BuildError(f"cannot make a Debian {suite} base", why=reason, fix=_FIX)
     archive.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix="stackgen-base-", dir=archive.parent) as folder:
+    with tempfile.TemporaryDirectory(prefix=_TEMPORARY, dir=archive.parent) as folder:
         root = Path(folder) / "root"
         include = ",".join((*_PACKAGES, *packages))
         progress(f"making Debian {suite} with debootstrap (about a minute, 300 MB)")
@@ -70,11 +77,15 @@ def root_archive(
             _pack(root, Path(folder) / "root.tar.gz", suite)
             (Path(folder) / "root.tar.gz").replace(archive)
         finally:
-            # An interrupted debootstrap leaves /proc mounted in there: never descend into it.
-            subprocess.run(["rm", "-rf", "--one-file-system", str(root)], check=False)
+            _remove(root)
 
 
 _FIX = "install debootstrap and run as root, or pull an image and name it: --base IMAGE"
+
+
+def _remove(root: Path) -> None:
+    # An interrupted debootstrap leaves /proc mounted in there: never descend into it.
+    subprocess.run(["rm", "-rf", "--one-file-system", str(root)], check=False)
 
 
 def _pack(root: Path, archive: Path, suite: str) -> None:

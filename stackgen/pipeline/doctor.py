@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import psutil
 
@@ -15,6 +16,9 @@ from stackgen.errors import StackgenError
 from stackgen.index import PackageIndex, load_config
 from stackgen.pipeline.places import Places
 from stackgen.values import Check
+
+if TYPE_CHECKING:
+    from stackgen.builders.bases import BaseBuilder
 
 ROOM_BYTES = 20e9
 """A few TensorFlow stacks fit into this."""
@@ -78,18 +82,26 @@ def _engine_and_bases(places: Places) -> Callable[[], Iterator[Check]]:
         found = f"version {facts.version}, {facts.storage_driver}, {facts.cpus} CPUs"
         yield Check(name="Container engine", fine=True, found=found)
         bases = BaseBuilder(engine=engine, cache=places.cache / "bases")
-        for definition in bases.definitions():
-            ready = bases.ready(definition.name) is not None
-            possible = ready or bases.possible(definition.name)
-            yield Check(
-                name=f"Base {definition.name}",
-                fine=possible,
-                found="ready" if ready else "can be made" if possible else "cannot be made here",
-                fix=f"see what is in its way: stackgen images bases {definition.name}",
-            )
+        try:
+            names = [each.name for each in bases.definitions()]
+        except StackgenError as error:
+            names = []
+            yield Check(name="Bases", fine=False, found=error.what, fix=error.fix)
+        yield from (_base(bases, name) for name in names)
         engine.close()
 
     return look
+
+
+def _base(bases: "BaseBuilder", name: str) -> Check:
+    try:
+        ready = bases.ready(name) is not None
+        possible = ready or bases.possible(name)
+        found = "ready" if ready else "can be made" if possible else "cannot be made here"
+    except StackgenError as error:
+        return Check(name=f"Base {name}", fine=False, found=error.what, fix=error.fix)
+    fix = f"see what is in its way: stackgen images bases {name}"
+    return Check(name=f"Base {name}", fine=possible, found=found, fix=fix)
 
 
 def _index(places: Places, environ: Mapping[str, str]) -> Iterator[Check]:

@@ -325,6 +325,8 @@ def test_ways_that_lead_nowhere_are_passed_over_and_the_user_is_set(
     mine = defined(tmp_path, text)
     builder = BaseBuilder(engine, tmp_path, known=(mine,))
     tag = [each.tag for each in mine.ways if isinstance(each, FromDebian)][1]
+    killed = tmp_path / "bases" / "stackgen-base-abc" / "root"
+    killed.mkdir(parents=True)
     with exported(engine, base, tmp_path / "bases" / f"{tag.partition(':')[2]}.tar.gz"):
         made = builder.make("mine", lambda _: None)
     try:
@@ -336,6 +338,7 @@ def test_ways_that_lead_nowhere_are_passed_over_and_the_user_is_set(
     assert held is not None
     assert held.origin == "debootstrap bookworm"
     assert said["Config"]["User"] == "1000:1000"
+    assert not killed.parent.exists()
 
 
 @pytest.mark.docker
