@@ -7,8 +7,8 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import AbstractContextManager, suppress
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -17,8 +17,9 @@ from pathlib import Path
 import pytest
 
 from stackgen.artifacts.checking import check
+from stackgen.artifacts.wheels import HashMismatchError
 from stackgen.builders import bytecode
-from stackgen.errors import BuildError, StorageError
+from stackgen.errors import BuildError, IndexUnavailableError, StorageError
 from stackgen.index import IndexConfig, PackageIndex
 from stackgen.index.config import location
 from stackgen.values import Artifact, Base, FaultKind, StoreCheck
@@ -36,11 +37,16 @@ def checked(stores: Stores) -> StoreCheck:
 
 
 class StallingServer:
-    """Hands out files; of the first answer for a stalled one, only the first half comes."""
+    """Hands out files; of the first answer for a stalled one, only the first half comes.
+
+    dying: it ends with that half, instead of keeping its client waiting.
+    """
 
     def __init__(self) -> None:
         self.files: dict[str, bytes] = {}
         self.stalled: set[str] = set()
+        self.dying = False
+        self.die: Callable[[], None] = lambda: None
         self.asked: list[tuple[str, str]] = []
         self.end = threading.Event()
 
@@ -57,13 +63,22 @@ class StallingServer:
         if name in self.stalled:
             self.stalled.remove(name)
             handler.wfile.write(body[: len(body) // 2])
-            self.end.wait()
+            if self.dying:
+                self.die()
+            else:
+                self.end.wait()
         else:
             handler.wfile.write(body)
 
 
 @pytest.fixture
 def server() -> Iterator[tuple[StallingServer, str]]:
+    with serving() as both:
+        yield both
+
+
+@contextmanager
+def serving() -> Iterator[tuple[StallingServer, str]]:
     stalling = StallingServer()
 
     class Handler(BaseHTTPRequestHandler):
@@ -74,6 +89,7 @@ def server() -> Iterator[tuple[StallingServer, str]]:
             """Say nothing."""
 
     with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as http:
+        stalling.die = http.socket.close  # nobody can connect any more
         thread = threading.Thread(target=http.serve_forever, args=(0.01,))
         thread.start()
         yield stalling, f"http://127.0.0.1:{http.server_address[1]}"
@@ -83,7 +99,8 @@ def server() -> Iterator[tuple[StallingServer, str]]:
 
 
 def downloading(root: Path, url: str, *artifacts: Artifact) -> None:
-    with PackageIndex(IndexConfig(indexes=(location(f"{url}/simple"),)), root / "index") as index:
+    config = IndexConfig(indexes=(location(f"{url}/simple"),))
+    with PackageIndex(config, root / "index", sleep=lambda _: None) as index:
         Stores(root).wheels.fetch(artifacts, downloader=index)
 
 
@@ -132,6 +149,48 @@ def test_a_download_that_is_killed_goes_on_where_it_stopped(
     downloading(stores.root, url, whole, cut)
     assert stalling.asked == [(cut.filename, f"bytes={had}-")]
     assert (checked(stores).wheels, checked(stores).unfinished) == (2, ())
+
+
+def test_a_download_from_an_index_that_dies_goes_on_with_the_next_one(stores: Stores) -> None:
+    with serving() as (dying, url):
+        whole, cut = (served(dying, url, name, kilobytes=3000) for name in ("whole", "cut"))
+        downloading(stores.root, url, whole)
+        dying.stalled, dying.dying = {cut.filename}, True
+        with pytest.raises(IndexUnavailableError):
+            downloading(stores.root, url, whole, cut)
+        assert [name for name, _ in dying.asked].count(whole.filename) == 1
+    part = stores.root / "wheels" / cut.sha256[:2] / f"{cut.sha256}.part"
+    had = part.stat().st_size
+    assert 0 < had < len(dying.files[cut.filename])
+    found = checked(stores)
+    assert (found.wheels, len(found.unfinished), found.faults) == (1, 1, ())
+    with serving() as (again, url):
+        again.files = dying.files
+        moved = [replace(each, url=f"{url}/files/{each.filename}") for each in (whole, cut)]
+        downloading(stores.root, url, *moved)
+        assert again.asked == [(cut.filename, f"bytes={had}-")]
+    found = checked(stores)
+    assert (found.wheels, found.unfinished, found.faults) == (2, (), ())
+
+
+@pytest.mark.parametrize("fault", ["truncated", "wrong"])
+def test_a_wheel_that_is_not_what_was_announced_leaves_nothing_and_the_others_whole(
+    stores: Stores, server: tuple[StallingServer, str], fault: str
+) -> None:
+    stalling, url = server
+    good, bad = (served(stalling, url, name) for name in ("good", "bad"))
+    content = stalling.files[bad.filename]
+    stalling.files[bad.filename] = (
+        content[:-1000] if fault == "truncated" else content[:5000] + b"x" + content[5001:]
+    )
+    downloading(stores.root, url, good)
+    with pytest.raises(HashMismatchError, match=bad.filename):
+        downloading(stores.root, url, good, bad)
+    found = checked(stores)
+    assert (found.wheels, found.unfinished, found.faults) == (1, (), ())
+    stalling.files[bad.filename], stalling.asked[:] = content, []
+    downloading(stores.root, url, good, bad)
+    assert stalling.asked == [(bad.filename, "")]
 
 
 @dataclass
