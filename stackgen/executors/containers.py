@@ -18,7 +18,7 @@ import docker
 import requests
 import urllib3
 from docker import errors as docker_errors
-from docker.types import DeviceRequest, LogConfig, Mount, Ulimit
+from docker.types import DeviceRequest, LogConfig, Mount
 
 from stackgen.executors import ExecutorUnavailableError
 from stackgen.executors.owners import lives, owner
@@ -212,6 +212,9 @@ class Containers:
                 supervised = Supervised(stream)
             except Lost as error:
                 raise self._unfit(container, place, str(error)) from error
+            if place.limits.gpus and not supervised.ready.sees_gpus:
+                supervised = None
+                raise _without_gpus(place, "the engine started a container, but without any GPU")
         finally:
             if supervised is None:
                 if stream is not None:
@@ -259,7 +262,6 @@ class Containers:
             mem_limit=memory,
             memswap_limit=memory,
             pids_limit=MOST_PROCESSES if can.pids else None,
-            ulimits=[Ulimit(name="core", soft=0, hard=0)],
             device_requests=gpu_requests(limits.gpus) or None,
             # What is said goes through the supervisor: the engine need not write it down.
             log_config=LogConfig(type="none"),
@@ -301,6 +303,15 @@ def gpu_requests(gpus: str) -> list[DeviceRequest]:
     return [DeviceRequest(capabilities=[["gpu"]], **which)]
 
 
+def _without_gpus(place: Place, why: str) -> ExecutorUnavailableError:
+    return ExecutorUnavailableError(
+        f"the container engine cannot pass on the GPUs {place.limits.gpus!r}",
+        why=why,
+        fix="install the NVIDIA container toolkit and restart the engine, or measure in "
+        "virtualenvs: --executor virtualenv",
+    )
+
+
 def engine_words(error: BaseException) -> str:
     """Return what the engine itself said."""
     if isinstance(error, docker_errors.APIError) and error.explanation:
@@ -316,12 +327,7 @@ def _refusals(place: Place) -> Iterator[None]:
     except ENGINE_FAULTS as error:
         words = engine_words(error)
         if place.limits.gpus and any(word in words.lower() for word in ("device", "gpu", "nvidia")):
-            raise ExecutorUnavailableError(
-                f"the container engine cannot pass on the GPUs {place.limits.gpus!r}",
-                why=words,
-                fix="install the NVIDIA container toolkit and restart the engine, or measure in "
-                "virtualenvs: --executor virtualenv",
-            ) from error
+            raise _without_gpus(place, words) from error
         told = isinstance(error, docker_errors.APIError)
         if told and place.python in words:
             raise CannotRun(words) from error

@@ -196,6 +196,7 @@ def _request(plan: InspectionPlan, script: str) -> Request:
         environment={**seen, **environment},
         folder=SCRATCH,
         timeout_s=plan.limits.timeout_s,
+        limits={"CORE": 0},
         guarded=("/",),
     )
 

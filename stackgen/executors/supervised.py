@@ -90,12 +90,14 @@ class Ready:
     reaps: it can end whatever a command leaves behind.
     spaces: its namespaces, by kind, as the system names them.
     counts_processes: a limit on processes holds there, and counts those in there alone.
+    sees_gpus: there is a device of a GPU.
     """
 
     first: bool
     reaps: bool
     spaces: Mapping[str, str]
     counts_processes: bool
+    sees_gpus: bool
 
 
 class Supervised:
@@ -115,6 +117,7 @@ class Supervised:
             reaps=said["reaps"],
             spaces=said["spaces"],
             counts_processes=said["counts_processes"],
+            sees_gpus=said["sees_gpus"],
         )
 
     def ask(self, request: Request) -> Reply:

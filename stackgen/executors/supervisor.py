@@ -15,6 +15,7 @@ killed leaves nothing running. While a command runs and says nothing, this proce
 import contextlib
 import json
 import os
+import re
 import resource
 import select
 import signal
@@ -28,6 +29,7 @@ ENDING_S = 10.0  # how long what was killed may take to go
 SLEEP_S = 0.001
 # From <linux/prctl.h>
 PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_SET_CHILD_SUBREAPER, PR_SET_NO_NEW_PRIVS = 1, 4, 36, 38
+GPU_DEVICES = r"nvidia(\d+|ctl)$|kfd$|dri$|dxg$"
 # How many processes the kernel has killed for memory: of this group (version 2, version 1), or of
 # the whole machine, where only a killed process counts.
 OOM_COUNTERS = (
@@ -114,7 +116,8 @@ class Supervisor:
     def serve(self) -> None:
         """Answer until nobody asks any more."""
         say({"ready": 1, "first": os.getpid() == 1, "reaps": self.reaps, "spaces": spaces(),
-             "counts_processes": self.linux and counts_processes()})  # fmt: skip
+             "counts_processes": self.linux and counts_processes(),
+             "sees_gpus": sees_gpus()})  # fmt: skip
         while True:
             line = self.requests.next()
             if line is None:
@@ -303,6 +306,11 @@ def children() -> "list[int]":
 def ipc_left() -> bool:
     """Return whether there is any shared memory, queue or semaphore of System V."""
     return any(text("/proc/sysvipc/" + kind).count("\n") > 1 for kind in ("shm", "msg", "sem"))
+
+
+def sees_gpus() -> bool:
+    """Return whether there is a device of NVIDIA, AMD or Intel, or what Windows passes on."""
+    return any(re.match(GPU_DEVICES, each) for each in os.listdir("/dev"))
 
 
 def spaces() -> "dict[str, str]":
