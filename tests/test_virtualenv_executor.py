@@ -14,7 +14,7 @@ import pytest
 
 from stackgen.executors import Executor
 from stackgen.executors.owners import owner
-from stackgen.executors.virtualenv import VirtualenvExecutor
+from stackgen.executors.virtualenv import VirtualenvExecutor, unenforced_here
 from stackgen.values import (
     BaseFacts,
     Environment,
@@ -94,6 +94,16 @@ class TestVirtualenvExecutor(ExecutorContract):
             (seen,) = executor.inspect([plan(script("pass"))])
         assert seen.outcome is Outcome.OK, seen.log
         assert set(seen.unenforced) >= {"network isolation", "read-only stack"}
+
+    def test_processes_are_limited_or_that_is_said(self, inspect: Inspect, script: Script) -> None:
+        body = "import resource; raise harness.Unsupported(repr(resource.getrlimit(6)))"
+        seen = inspect(script(body))
+        assert "(4096, 4096)" in seen.log or "process limit" in seen.unenforced
+
+    def test_what_is_not_enforced_is_known_before_anything_runs(
+        self, inspect: Inspect, script: Script, tmp_path: Path
+    ) -> None:
+        assert unenforced_here(tmp_path / "scratch") == inspect(script("pass")).unenforced
 
     def test_without_namespaces_a_process_that_leaves_its_session_ends_all_the_same(
         self, tmp_path: Path, plan: Plan, script: Script

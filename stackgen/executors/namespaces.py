@@ -1,7 +1,6 @@
 """A supervisor on this host, in namespaces of its own where the host allows them."""
 
 import contextlib
-import functools
 import json
 import os
 import select
@@ -10,7 +9,7 @@ import signal
 import subprocess
 import sys
 import uuid
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -37,17 +36,6 @@ ISOLATIONS: tuple[tuple[str, ...], ...] = (
     ("unshare", "--net", "--"),
 )
 """Command prefixes, the most confining first; each is tried until one works."""
-
-
-@functools.cache
-def network_isolation() -> tuple[str, ...]:
-    """Return a command prefix that takes the network away here, () where nothing does."""
-    for prefix in ISOLATIONS[-3:]:
-        with contextlib.suppress(OSError, subprocess.TimeoutExpired):
-            tried = subprocess.run([*prefix, "true"], capture_output=True, timeout=10, check=False)
-            if tried.returncode == 0:
-                return prefix
-    return ()
 
 
 @dataclass(slots=True)
@@ -146,6 +134,23 @@ class HostSupervisor:
         except OSError as error:
             shutil.rmtree(self.folder, ignore_errors=True)
             raise Lost(str(error)) from error
+
+
+def most_confined(
+    scratch: Path, isolations: Iterable[tuple[str, ...]]
+) -> tuple[HostSupervisor, tuple[str, ...]]:
+    """Start a supervisor by the first of these prefixes that works here, or by none.
+
+    Raises:
+        Lost: it does not even come up by itself.
+        StorageError: the scratch folder cannot be written.
+    """
+    for isolation in isolations:
+        try:
+            return HostSupervisor(scratch, isolation), isolation
+        except Lost:
+            continue
+    return HostSupervisor(scratch, ()), ()
 
 
 def remove_leftovers(scratch: Path) -> None:

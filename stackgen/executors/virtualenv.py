@@ -1,5 +1,6 @@
 """Run inspections in virtualenvs, one process at a time, as confined as the host allows."""
 
+import contextlib
 import os
 import sys
 import time
@@ -13,7 +14,7 @@ from stackgen.executors import ExecutorUnavailableError
 from stackgen.executors.namespaces import (
     ISOLATIONS,
     HostSupervisor,
-    network_isolation,
+    most_confined,
     remove_leftovers,
 )
 from stackgen.executors.process import (
@@ -129,16 +130,27 @@ class VirtualenvExecutor:
         return ended, _unenforced(plan.limits, supervisor, ended)
 
     def _start(self) -> HostSupervisor:
-        """Start a supervisor, as confined as the host allows."""
-        for isolation in self.isolations:
-            try:
-                self._kept = HostSupervisor(self.scratch, isolation)
-            except Lost:
-                continue
-            self.isolations = (isolation,)  # what works once works again
-            return self._kept
-        self._kept = HostSupervisor(self.scratch, ())
+        self._kept, isolation = most_confined(self.scratch, self.isolations)
+        self.isolations = (isolation,)  # what works once works again
         return self._kept
+
+
+def unenforced_here(scratch: Path) -> tuple[str, ...]:
+    """Return what this host does not enforce while indicators run in virtualenvs, in words.
+
+    Raises:
+        StorageError: the scratch folder cannot be written.
+    """
+    supervisor, _ = most_confined(scratch, ISOLATIONS)
+    nothing = Request(
+        command=(sys.executable, "-I", "-S", "-c", ""),
+        environment={},
+        folder=str(supervisor.folder),
+        timeout_s=60.0,
+        guarded=(sys.prefix,),
+    )
+    with contextlib.closing(supervisor):
+        return _unenforced(Limits(threads=1), supervisor, supervisor.ask(nothing))
 
 
 def _request(plan: InspectionPlan, supervisor: HostSupervisor) -> Request:
@@ -178,6 +190,3 @@ def _unenforced(limits: Limits, supervisor: HostSupervisor, ended: Reply) -> tup
         ("memory limit", limits.memory_bytes is not None and not sys.platform.startswith("linux")),
     )
     return tuple(name for name, missing in wanted if missing)
-
-
-__all__ = ["VirtualenvExecutor", "network_isolation"]

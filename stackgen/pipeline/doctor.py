@@ -35,7 +35,7 @@ def doctor(places: Places, environ: Mapping[str, str]) -> tuple[Check, ...]:
         _cores,
         lambda: _disk(places),
         lambda: _knowledge(places),
-        _isolation,
+        lambda: _isolation(places),
     )
     return tuple(check for look in looks for check in _looked(look, places))
 
@@ -167,13 +167,15 @@ def _knowledge(places: Places) -> Iterator[Check]:
         )
 
 
-def _isolation() -> Iterator[Check]:
-    from stackgen.executors.virtualenv import network_isolation
+def _isolation(places: Places) -> Iterator[Check]:
+    from stackgen.executors.virtualenv import unenforced_here
 
-    fine = bool(network_isolation())
+    missing = unenforced_here(places.cache / "scratch")
     yield Check(
         name="Isolation",
-        fine=fine,
-        found="virtualenvs run without network" if fine else "virtualenvs keep the network",
-        fix="run as root, or allow user namespaces; containers need neither",
+        fine=not missing,
+        found=f"virtualenvs run without: {', '.join(missing)}"
+        if missing
+        else "virtualenvs run without network and cannot be changed by what runs in them",
+        fix="run as an ordinary user and allow user namespaces; containers need neither",
     )
