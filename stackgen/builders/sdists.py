@@ -64,7 +64,8 @@ _HINTS = (
     (
         _COMPILER,
         'define a base with packages = ["gcc", "g++", "libc6-dev", "python3-dev"] in the folder '
-        "that STACKGEN_IMAGES names, and give it with --base; or take a version that has a wheel",
+        "that STACKGEN_IMAGES names, and give it with --base and --rebuild; or take a version "
+        "that has a wheel",
     ),
     (
         _NETWORK,

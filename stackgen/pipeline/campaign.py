@@ -86,6 +86,7 @@ class Runner:
 
     build: makes (again) the environment of a stack, which a label names for the user.
     deadline: on ``clock``, when the budget is spent; what was waited for others comes on top.
+    rebuild: what failed to be built in earlier runs is built again.
     added: how many inspections this run has recorded.
     """
 
@@ -99,9 +100,11 @@ class Runner:
     progress: Progress
     deadline: float
     clock: Clock = time.monotonic
+    rebuild: bool = False
     added: int = 0
     _past: list[Inspection] = field(default_factory=list)
     _own: set[InspectionId] = field(default_factory=set)
+    _told: set[str] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         self._catch_up()
@@ -122,6 +125,16 @@ class Runner:
         self._past.append(inspection)
         self._own.add(inspection.id)
         self.added += 1
+        self._tell_unenforced(inspection)
+
+    def _tell_unenforced(self, inspection: Inspection) -> None:
+        """Say, once each, what is not enforced here while packages run."""
+        new = [each for each in inspection.unenforced if each not in self._told]
+        if new:
+            self._told.update(new)
+            self.progress.note(
+                f"Packages run here without: {', '.join(new)} (stackgen doctor tells what helps)."
+            )
 
     def known(self, stack: StackId, call: IndicatorCall) -> Inspection | None:
         """Return how trying a stack ended before, where trying it again would tell nothing."""
@@ -130,6 +143,7 @@ class Runner:
             for each in self._past
             if (each.stack_id, each.indicator_id) == (stack, call.id)
             and each.role is Role.CALIBRATION
+            and not self._forgiven(each)
         ]
         lasting = [each for each in past if each.outcome in LASTING and not _doubtful(each)]
         doubtful = [each for each in past if _doubtful(each)]
@@ -137,6 +151,10 @@ class Runner:
             return min(lasting, key=lambda each: each.outcome is not Outcome.OK)
         twice = len(doubtful) > 1 or any(each.id in self._own for each in doubtful)
         return doubtful[-1] if twice else None
+
+    def _forgiven(self, past: Inspection) -> bool:
+        """Return whether the user wants to try a build again that failed in an earlier run."""
+        return self.rebuild and past.outcome is Outcome.BUILD_FAILED and past.id not in self._own
 
     def environment(self, stack: Stack, label: str) -> Environment:
         """Return a stack's environment; an index or an engine that is gone is waited for.

@@ -91,22 +91,13 @@ def explore(
         packages = frozenset(selection.space.packages)
         calls, control = indicator_calls(options, selection.varied, packages)
         store = WheelStore(places.cache)
-        workshop = building_sources(
-            workshop,
-            index=index,
-            store=store,
-            policy=options.asked.policy,
-            places=places,
-            progress=progress,
-            again=options.rebuild,
-        )
         work = _Work(
             options=options,
             places=places,
             progress=progress,
             index=index,
             store=store,
-            workshop=workshop,
+            workshop=_with_sources(workshop, options, index, store, places, progress),
             selection=selection,
             plan=_plan(options, workshop, selection, index, store, places),
             calls=calls,
@@ -121,6 +112,25 @@ def explore(
             return _explore(work, database)
 
 
+def _with_sources(
+    workshop: Workshop,
+    options: ExploreOptions,
+    index: PackageIndex,
+    store: WheelStore,
+    places: Places,
+    progress: Progress,
+) -> Workshop:
+    return building_sources(
+        workshop,
+        index=index,
+        store=store,
+        policy=options.asked.policy,
+        places=places,
+        progress=progress,
+        again=options.rebuild,
+    )
+
+
 def _plan(
     options: ExploreOptions,
     workshop: Workshop,
@@ -131,7 +141,7 @@ def _plan(
 ) -> ExplorePlan:
     first = list(islice(selection.candidates(), options.stacks))
     if not options.dry_run:
-        refuse_unbuildable((a for each in first for a in each.lock.artifacts), workshop)
+        refuse_unbuildable((a for each in first for a in each.lock.artifacts), workshop.sdists)
     machine = dict(workshop.machine.identity)
     return ExplorePlan(
         requirements=options.asked.texts,
@@ -232,6 +242,7 @@ def _runner(work: _Work, database: Database) -> Runner:
         ),
         progress=work.progress,
         deadline=work.start + work.options.budget_s,
+        rebuild=work.options.rebuild,
     )
 
 

@@ -16,7 +16,7 @@ from packaging.version import InvalidVersion, Version
 
 from stackgen.artifacts.built import BuiltWheels
 from stackgen.artifacts.wheels import WheelStore
-from stackgen.builders.sdists import Attempt
+from stackgen.builders.sdists import Attempt, SdistBuilder
 from stackgen.errors import BuildError, ResolutionError, UsageError
 from stackgen.index import PackageIndex
 from stackgen.index.sdist_metadata import read_build_system, read_sdist
@@ -24,9 +24,9 @@ from stackgen.index.wheel_metadata import UnusableMetadataError, requirements, w
 from stackgen.pipeline.places import Places
 from stackgen.pipeline.progress import Progress
 from stackgen.pipeline.resolution import resolve
-from stackgen.pipeline.workshop import Workshop
+from stackgen.pipeline.workshop import Build, Workshop
 from stackgen.resolve import Policy, Request, parse_requirement
-from stackgen.values import Artifact, Environment, Lock, Metadata, Stack, Target, content_id
+from stackgen.values import Artifact, Base, Environment, Lock, Metadata, Stack, Target, content_id
 from stackgen.values.sources import BUILT_HERE, BuildRecord, BuildSystem
 
 _LAYOUT = "1"  # of how things are built; a change builds everything anew
@@ -38,11 +38,16 @@ _EXTRA = re.compile(r"extra == ['\"]([^'\"]+)['\"]")
 class Sources:
     """Builds what a stack holds as source distributions.
 
+    base: what stacks are installed on.
+    build: makes the environments that wheels are built in.
+    sdists: builds in them; None where there are no containers.
     policy: of what was asked for; what building requires is chosen by it, too.
     again: build once more what failed before.
     """
 
-    workshop: Workshop
+    base: Base
+    build: Build
+    sdists: SdistBuilder | None
     index: PackageIndex
     store: WheelStore
     built: BuiltWheels
@@ -79,7 +84,7 @@ class Sources:
         return replace(stack, lock=Lock(artifacts=held)), {**files, **made}
 
     def _wheel(self, sdist: Artifact, file: Path, within: tuple[str, ...]) -> Artifact:
-        refuse_unbuildable([sdist], self.workshop)
+        refuse_unbuildable([sdist], self.sdists)
         if sdist.name in within:
             raise _unbuildable(
                 sdist,
@@ -103,21 +108,21 @@ class Sources:
         within: tuple[str, ...],
     ) -> tuple[BuildRecord, str]:
         """Return what became of a build, now or before, and the key that it is kept under."""
-        builder = self.workshop.sdists
+        builder = self.sdists
         assert builder is not None  # noqa: S101 # refused before
         lock = self._requirements(sdist, (*system.requires, *asks))
-        content = [_LAYOUT, sdist.sha256, builder.identity(self.workshop.base), lock.id, *asks]
+        content = [_LAYOUT, sdist.sha256, builder.identity(self.base), lock.id, *asks]
         key = content_id("build", content)
         if found := self._known(key):
             return found, key
         self.progress.doing(f"preparing to build {sdist.name} {sdist.version}")
         # Bases of equal facts may differ in what only building needs, such as a compiler.
-        base = ("STACKGEN_BUILDS_ON", builder.identity(self.workshop.base)[:16])
-        stack = Stack(lock=lock, facts=self.workshop.base.facts, settings=(base,))
+        base = ("STACKGEN_BUILDS_ON", builder.identity(self.base)[:16])
+        stack = Stack(lock=lock, facts=self.base.facts, settings=(base,))
         files = self.store.fetch(lock.artifacts, downloader=self.index)
         # What is built for a build is built before this one is locked: nobody waits in a circle.
         ready, paths = self.installable(stack, files, within=(*within, sdist.name))
-        environment = self.workshop.build(ready, paths, frozenset())
+        environment = self.build(ready, paths, frozenset())
         with self.built.alone(key), self._folder(key) as folder:
             if found := self._known(key):
                 return found, key
@@ -142,7 +147,7 @@ class Sources:
         return self._locks[lines]
 
     def _resolved(self, sdist: Artifact, lines: tuple[str, ...]) -> Lock:
-        target = self.workshop.base.target
+        target = self.base.target
         try:
             wanted = [parse_requirement(line) for line in lines]
             wanted = [w for w in wanted if not w.marker or w.marker.evaluate(_markers(target))]
@@ -172,7 +177,7 @@ class Sources:
         if attempt.asks or attempt.failure:
             return BuildRecord(asks=attempt.asks, failure=attempt.failure, fix=attempt.fix)
         path = folder / attempt.wheel
-        lie = _lie(sdist, file, path, self.workshop.base.target)
+        lie = _lie(sdist, file, path, self.base.target)
         fix = f"leave out {sdist.name}=={sdist.version}, and tell its authors"
         if lie:
             return BuildRecord(failure=lie, fix=fix)
@@ -224,7 +229,9 @@ def building_sources(
         again: build once more what failed before.
     """
     sources = Sources(
-        workshop=workshop,
+        base=workshop.base,
+        build=workshop.build,
+        sdists=workshop.sdists,
         index=index,
         store=store,
         built=BuiltWheels(places.cache / "built"),
@@ -240,14 +247,14 @@ def building_sources(
     return replace(workshop, build=build)
 
 
-def refuse_unbuildable(artifacts: Iterable[Artifact], workshop: Workshop) -> None:
+def refuse_unbuildable(artifacts: Iterable[Artifact], sdists: SdistBuilder | None) -> None:
     """Refuse source distributions where nothing can be built.
 
     Raises:
         UsageError: there is one, and stacks are no container images here.
     """
     sdist = next((each for each in artifacts if not each.is_wheel), None)
-    if sdist is not None and workshop.sdists is None:
+    if sdist is not None and sdists is None:
         raise UsageError(
             f"{sdist.name} {sdist.version} has no wheel here and would have to be built",
             why="building runs the package's own code, and that is done in containers alone",

@@ -1,7 +1,7 @@
 """A source distribution becomes a wheel in a container, once; what it does there stays there."""
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -14,21 +14,18 @@ from stackgen.builders.engine import Engine
 from stackgen.builders.images import ImageBuilder
 from stackgen.builders.sdists import Attempt, BuildLimits, SdistBuilder
 from stackgen.errors import BuildError, UsageError
-from stackgen.executors.docker import DockerExecutor
 from stackgen.index import PackageIndex, load_config
 from stackgen.pipeline.progress import Silent
 from stackgen.pipeline.resolution import resolve
 from stackgen.pipeline.sources import Sources, refuse_unbuildable
-from stackgen.pipeline.workshop import Workshop
 from stackgen.resolve import Policy, asked
-from stackgen.values import Artifact, Base, Environment, Machine, Stack
+from stackgen.values import Artifact, Base, Environment, Stack
 from stackgen.values.sources import BUILT_HERE
 from tests.containers.sdists import make_sdist, write_sdist
 from tests.containers.wheels import make_wheel
 
 pytestmark = pytest.mark.docker
 LIMITS = BuildLimits(memory_bytes=256 << 20, timeout_s=60)
-MACHINE = Machine(identity=(("cpu", "test"),))
 
 
 class CountedBuilder(SdistBuilder):
@@ -66,19 +63,14 @@ class Bench:
     def sources(self, *, again: bool = False) -> Iterator[Sources]:
         config = load_config(environ={}, find_links=[str(self.packages)], no_index=True)
 
-        def build(stack: Stack, wheels: dict[str, Path], varied: frozenset[str]) -> Environment:
+        def build(stack: Stack, wheels: Mapping[str, Path], varied: frozenset[str]) -> Environment:
             return self.images.build(stack, self.base, wheels, varied)
 
-        workshop = Workshop(
-            base=self.base,
-            machine=MACHINE,
-            build=build,  # type: ignore[arg-type]
-            executor=DockerExecutor(self.engine.api, MACHINE),
-            sdists=CountedBuilder(engine=self.engine, owner=str(self.root), limits=self.limits),
-        )
         with PackageIndex(config, self.root / "cache") as index:
             yield Sources(
-                workshop=workshop,
+                base=self.base,
+                build=build,
+                sdists=CountedBuilder(engine=self.engine, owner=str(self.root), limits=self.limits),
                 index=index,
                 store=WheelStore(self.root / "cache"),
                 built=BuiltWheels(self.root / "cache" / "built"),
@@ -306,12 +298,9 @@ def test_sources_without_a_build_system_need_setuptools(bench: Bench) -> None:
 
 
 def test_without_containers_nothing_is_built(bench: Bench) -> None:
-    sdist = replace(make_artifact(), filename="demo-1.0.tar.gz")
+    make_sdist(bench.packages)
     with bench.sources() as sources:
-        refuse_unbuildable([sdist], sources.workshop)
+        sdists = sources.index.candidates("demo")
+        refuse_unbuildable(sdists, sources.sdists)
         with pytest.raises(UsageError, match="--executor docker"):
-            refuse_unbuildable([sdist], replace(sources.workshop, sdists=None))
-
-
-def make_artifact() -> Artifact:
-    return Artifact(name="demo", version="1.0", filename="", sha256="0" * 64, url="", index="tests")
+            refuse_unbuildable(sdists, None)
