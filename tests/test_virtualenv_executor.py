@@ -64,8 +64,8 @@ class TestVirtualenvExecutor(ExecutorContract):
         self, inspect: Inspect, script: Script, tmp_path: Path
     ) -> None:
         scratch = tmp_path / "scratch"
-        killed = scratch / f"stackgen-{platform.node()}:999999999:1:0123"
-        living = scratch / f"stackgen-{owner()}:0123"
+        killed = scratch / f"stackgen-{platform.node()}+999999999+1+0123"
+        living = scratch / f"stackgen-{owner().replace(':', '+')}+0123"
         for folder in (killed, living):
             folder.mkdir(parents=True)
             (folder / "left-behind").touch()
@@ -145,3 +145,14 @@ class TestVirtualenvExecutor(ExecutorContract):
         (seen,) = executor.inspect([replace(planned, environment=gone)])
         assert seen.outcome.is_infrastructure
         assert "is gone" in seen.log
+
+    def test_an_interpreter_that_does_not_start_is_the_stacks_own_fault(
+        self, executor: Executor, plan: Plan, script: Script, tmp_path: Path
+    ) -> None:
+        planned, python = plan(script("pass")), tmp_path / "python"
+        python.write_bytes(b"\x7fELF of another machine")
+        python.chmod(0o755)
+        broken = replace(planned.environment, python=str(python))
+        (seen,) = executor.inspect([replace(planned, environment=broken)])
+        assert seen.outcome is Outcome.BUILD_FAILED
+        assert "Exec format error" in seen.log

@@ -19,6 +19,7 @@ from stackgen.executors.supervised import SUPERVISOR, Lost, Ready, Supervised
 
 _CONFINE = Path(__file__).with_name("confine.py")
 _OURS = "stackgen-"
+_PART = "+"  # between the parts of a folder's name, which may end up in lists of folders
 _SHARED_MEMORY = "/dev/shm"  # noqa: S108 # of the namespaces
 _MOST_BYTES = 256 << 20  # of what a command may write, as in containers
 _LAST_WORDS_BYTES = 4096
@@ -156,13 +157,14 @@ def most_confined(
 def remove_leftovers(scratch: Path) -> None:
     """Remove the folders of processes that were killed; those of living ones stay."""
     for folder in scratch.glob(f"{_OURS}*"):
-        maker = folder.name.removeprefix(_OURS).rpartition(":")[0]
-        if not lives(maker):
+        maker, _, _ = folder.name.removeprefix(_OURS).rpartition(_PART)
+        if not lives(maker.replace(_PART, ":")):
             shutil.rmtree(folder, ignore_errors=True)
 
 
 def _folder(scratch: Path) -> Path:
-    folder = scratch / f"{_OURS}{owner()}:{uuid.uuid4().hex[:8]}"
+    maker = owner().replace(":", _PART)
+    folder = scratch / f"{_OURS}{maker}{_PART}{uuid.uuid4().hex[:8]}"
     try:
         folder.mkdir(parents=True)
     except OSError as error:

@@ -86,14 +86,14 @@ class VirtualenvExecutor:
         try:
             ended, unenforced = self._run(plan)
         except (Lost, Unexecutable) as error:
-            gone = not Path(plan.environment.python).exists()
+            outcome, log = _not_run(plan.environment.python, error)
             return inspection(
                 plan,
                 self.machine.id,
-                outcome=Outcome.ENGINE_LOST,
+                outcome=outcome,
                 started_at=started_at,
                 duration_s=self.monotonic() - start,
-                log=f"the interpreter {plan.environment.python} is gone" if gone else str(error),
+                log=log,
             )
         return interpret(
             plan,
@@ -133,6 +133,14 @@ class VirtualenvExecutor:
         self._kept, isolation = most_confined(self.scratch, self.isolations)
         self.isolations = (isolation,)  # what works once works again
         return self._kept
+
+
+def _not_run(python: str, error: Exception) -> tuple[Outcome, str]:
+    """Return whose fault it is that nothing ran, and what to say of it."""
+    if not Path(python).exists():
+        return Outcome.ENGINE_LOST, f"the interpreter {python} is gone"
+    outcome = Outcome.BUILD_FAILED if isinstance(error, Unexecutable) else Outcome.ENGINE_LOST
+    return outcome, str(error)
 
 
 def unenforced_here(scratch: Path) -> tuple[str, ...]:
