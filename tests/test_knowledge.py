@@ -2,10 +2,23 @@
 
 from dataclasses import replace
 
-from stackgen.knowledge import build_graph, explain_failures, signature
+from hypothesis import given
+from hypothesis import strategies as st
+
+from stackgen.knowledge import Apart, Trait, build_graph, explain_failures, signature
 from stackgen.measure import effect
-from stackgen.values import Environment, Inspection, Outcome
-from tests.samples import call, environment, inspection
+from stackgen.values import (
+    Environment,
+    IndicatorId,
+    Inspection,
+    Lock,
+    MachineId,
+    Observation,
+    Outcome,
+    Stack,
+)
+from tests.samples import FACTS, call, environment, inspection
+from tests.spaces import artifact
 
 GOOD, BAD, WORSE = environment("1.26.0"), environment("2.0.0"), environment("2.1.0")
 MATMUL = call()
@@ -24,20 +37,127 @@ def test_failures_alike_are_one_group_that_names_what_only_they_share() -> None:
         failure(WORSE, "Traceback\nImportError: numpy 2 in /another/place"),
     ]
     (group,) = explain_failures(stacks, seen)
-    assert len(group.stacks) == 2
+    assert (len(group.stacks), group.runs, group.running) == (2, 2, 1)
     assert group.reason == "ImportError: numpy 2 in ..."
     assert group.shared == ()
+    assert group.apart == (Apart(name="numpy", failing=("2.0.0", "2.1.0"), running=("1.26.0",)),)
     (alone,) = explain_failures(stacks, seen[:2])
-    assert alone.shared == (("numpy", "2.0.0"),)
+    assert alone.shared == (Trait(kind="package", name="numpy", value="2.0.0"),)
+    assert alone.log == "Traceback\nImportError: numpy 2 in /one/place"
 
 
-def test_a_stack_that_ran_and_a_lost_engine_are_no_failures() -> None:
+def test_a_lost_engine_is_no_failure_and_a_stack_that_also_ran_fails_now_and_then() -> None:
     seen = [
         inspection(GOOD, MATMUL, 1, 1.0),
         failure(GOOD, "killed", Outcome.CRASHED),
         failure(BAD, "gone", Outcome.ENGINE_LOST),
+        failure(BAD, "gone", Outcome.DOWNLOAD_FAILED),
     ]
-    assert explain_failures([GOOD.stack, BAD.stack], seen) == ()
+    (group,) = explain_failures([GOOD.stack, BAD.stack], seen)
+    assert (group.sometimes, group.outcome, group.shared) == (True, Outcome.CRASHED, ())
+
+
+def test_two_that_run_apart_and_not_together_are_named_together() -> None:
+    both = settings(BAD, FLAG="1")
+    seen = [
+        inspection(settings(GOOD, FLAG="1"), MATMUL, 1, 1.0),
+        inspection(BAD, MATMUL, 1, 1.0),
+        failure(both, "Error: both"),
+    ]
+    (group,) = explain_failures([BAD.stack, both.stack, settings(GOOD, FLAG="1").stack], seen)
+    flag = Trait(kind="setting", name="FLAG", value="1")
+    assert group.shared == ()
+    assert group.pairs == ((Trait(kind="package", name="numpy", value="2.0.0"), flag),)
+
+
+def settings(where: Environment, **values: str) -> Environment:
+    return replace(where, stack=replace(where.stack, settings=tuple(sorted(values.items()))))
+
+
+VERSIONS = st.sampled_from(["1", "2", "3"])
+STACKS = st.builds(
+    lambda a, b, flag, python: Stack(
+        lock=Lock(artifacts=(artifact("a", a), artifact("b", b))),
+        facts=replace(FACTS, python=python),
+        settings=(("FLAG", flag),) if flag else (),
+    ),
+    VERSIONS,
+    VERSIONS,
+    st.sampled_from(["", "0", "1"]),
+    st.sampled_from(["CPython 3.9.2", "CPython 3.11.2"]),
+)
+ENDINGS = st.sampled_from(
+    [
+        (Outcome.OK, ""),
+        (Outcome.IMPORT_FAILED, "ImportError: x"),
+        (Outcome.CRASHED, "killed by SIGSEGV"),
+        (Outcome.ENGINE_LOST, "gone"),
+    ]
+)
+RUNS = st.lists(
+    st.tuples(st.integers(0, 4), st.sampled_from("MN"), st.sampled_from("IJ"), ENDINGS), max_size=14
+)
+
+
+def plain(stack: Stack) -> dict[tuple[str, str], str]:
+    facts = stack.facts
+    return {
+        **{("package", name): v for name, v in stack.lock.versions.items()},
+        **{("setting", name): v for name, v in stack.settings},
+        ("base", "Python"): facts.python,
+        ("base", "Python build"): facts.python_build,
+        ("base", "libc"): facts.libc,
+        ("base", "distribution"): facts.distribution,
+    }
+
+
+@given(stacks=st.lists(STACKS, min_size=5, max_size=5, unique_by=lambda s: s.id), runs=RUNS)
+def test_causes_are_what_a_search_through_everything_finds(
+    stacks: list[Stack], runs: list[tuple[int, str, str, tuple[Outcome, str]]]
+) -> None:
+    blank = inspection(GOOD, MATMUL, 0, None, outcome=Outcome.CRASHED)
+    seen = [
+        replace(
+            blank,
+            stack_id=stacks[number].id,
+            machine_id=MachineId(machine),
+            indicator_id=IndicatorId(indicator),
+            position=place,
+            outcome=outcome,
+            log=log,
+            observation=Observation(values_s=(1.0,), loops=1) if outcome is Outcome.OK else None,
+        )
+        for place, (number, machine, indicator, (outcome, log)) in enumerate(runs)
+    ]
+    groups = explain_failures(stacks, seen)
+    told = {(g.machine_id, g.outcome, g.sometimes): g for g in groups}
+    assert len(told) == len(groups)
+    ok = {(m, i, n) for n, m, i, (outcome, _) in runs if outcome is Outcome.OK}
+    wanted: dict[tuple[str, Outcome, bool], list[tuple[str, int]]] = {}
+    for number, machine, indicator, (outcome, _) in runs:
+        if outcome in (Outcome.IMPORT_FAILED, Outcome.CRASHED):
+            kind = (machine, outcome, (machine, indicator, number) in ok)
+            wanted.setdefault(kind, []).append((indicator, number))
+    assert told.keys() == wanted.keys()
+    for (machine, outcome, sometimes), failed in wanted.items():
+        group = told[MachineId(machine), outcome, sometimes]
+        bad = {number for _, number in failed}
+        good = {n for m, i, n in ok if m == machine and i in {i for i, _ in failed}} - bad
+        assert group.stacks == tuple(sorted(stacks[number].id for number in bad))
+        assert (group.runs, group.running) == (len(failed), len(good))
+        bads, goods = ([plain(stacks[number]) for number in each] for each in (bad, good))
+        common = [pair for pair in bads[0].items() if all(pair in b.items() for b in bads)]
+        alone = {pair for pair in common if not any(pair in g.items() for g in goods)}
+        together = {
+            frozenset({one, two})
+            for one in common
+            for two in common
+            if one != two and not any(one in g.items() and two in g.items() for g in goods)
+        }
+        found = {((each.kind, each.name), each.value) for each in group.shared}
+        pairs = {frozenset(((e.kind, e.name), e.value) for e in pair) for pair in group.pairs}
+        assert found == (set() if sometimes else alone)
+        assert pairs == (together if goods and not alone and not sometimes else set())
 
 
 def test_the_signature_is_the_error_itself() -> None:

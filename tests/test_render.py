@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from stackgen.knowledge import FailureGroup
+from stackgen.knowledge import Apart, FailureGroup, Trait
 from stackgen.measure import effect
 from stackgen.render import (
     advice_text,
@@ -41,7 +41,7 @@ from stackgen.values import (
     Ranked,
 )
 from tests.base_reports import BASE_REPORTS
-from tests.samples import call, environment
+from tests.samples import MACHINE, call, environment
 from tests.verifications import VERIFICATIONS
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -147,8 +147,51 @@ GROUPS = (
     FailureGroup(
         outcome=Outcome.IMPORT_FAILED,
         reason="ImportError: numpy",
+        machine_id=MACHINE,
         stacks=(OLD.stack.id, NEW.stack.id),
-        shared=(("protobuf", "6.0"),),
+        runs=3,
+        running=4,
+        shared=(Trait(kind="package", name="protobuf", value="6.0"),),
+        apart=(Apart(name="numpy", failing=("2.0.0", "2.4.0"), running=("1.26.4",)),),
+        log="Traceback (most recent call last):\n  from numpy import nothing\nImportError: numpy",
+    ),
+    FailureGroup(
+        outcome=Outcome.CRASHED,
+        reason="killed by SIGSEGV",
+        machine_id=MACHINE,
+        stacks=(OLD.stack.id,),
+        runs=1,
+        running=2,
+        pairs=(
+            (
+                Trait(kind="package", name="numpy", value="1.26.4"),
+                Trait(kind="setting", name="TF_ENABLE_ONEDNN_OPTS", value="0"),
+            ),
+        ),
+        log="killed by SIGSEGV",
+    ),
+    FailureGroup(
+        outcome=Outcome.BUILD_FAILED,
+        reason="tables-3.0 is refused",
+        machine_id=MACHINE,
+        stacks=(OLD.stack.id,),
+        runs=1,
+        running=0,
+        shared=(
+            Trait(kind="base", name="Python", value="CPython 3.11.2"),
+            Trait(kind="package", name="tables", value="3.0"),
+        ),
+        log="tables-3.0 is refused",
+    ),
+    FailureGroup(
+        outcome=Outcome.TIMEOUT,
+        reason="stopped after its time limit of 300 s",
+        machine_id=MACHINE,
+        stacks=(NEW.stack.id,),
+        runs=1,
+        running=0,
+        log="stopped after its time limit of 300 s",
+        sometimes=True,
     ),
 )
 NIGHT = NightlyReport(

@@ -1,6 +1,6 @@
 """The knowledge graph: a networkx view of what was observed."""
 
-from stackgen.knowledge.failures import FailureGroup, explain_failures, signature
+from stackgen.knowledge.failures import Apart, FailureGroup, Trait, explain_failures, signature
 from stackgen.knowledge.graph import build_graph
 
-__all__ = ["FailureGroup", "build_graph", "explain_failures", "signature"]
+__all__ = ["Apart", "FailureGroup", "Trait", "build_graph", "explain_failures", "signature"]

@@ -3,22 +3,65 @@
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import combinations
 
-from stackgen.values import Inspection, Outcome, Stack, StackId
+from stackgen.resolve import parsed_version
+from stackgen.values import IndicatorId, Inspection, MachineId, Outcome, Stack, StackId
+
+_LOG_LINES = 5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, order=True)
+class Trait:
+    """Something that stacks have.
+
+    kind: ``package`` (a version), ``setting`` (a variable's value) or ``base`` (a fact of it).
+    """
+
+    kind: str
+    name: str
+    value: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Apart:
+    """A package of which the failing stacks have other versions than those that run."""
+
+    name: str
+    failing: tuple[str, ...]
+    running: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FailureGroup:
-    """Stacks that fail in the same way.
+    """Stacks that fail in the same way on the same machine.
 
     reason: the telling line of their logs, numbers and paths left out.
-    shared: (package, version) pairs of all of them and of no stack that runs.
+    stacks: those that never ran what they failed at; with ``sometimes``, those that also did.
+    runs: how many inspections ended so.
+    running: how many stacks ran, on this machine, what these failed at.
+    shared: what all of the stacks have, and none of those that ran.
+    pairs: where nothing alone is that, what is together, the most varied names first.
+    apart: packages whose versions tell the two apart, though the stacks differ in them.
+    log: the end of the latest log.
     """
 
     outcome: Outcome
     reason: str
+    machine_id: MachineId
     stacks: tuple[StackId, ...]
-    shared: tuple[tuple[str, str], ...]
+    runs: int
+    running: int
+    shared: tuple[Trait, ...] = ()
+    pairs: tuple[tuple[Trait, Trait], ...] = ()
+    apart: tuple[Apart, ...] = ()
+    log: str = ""
+    sometimes: bool = False
+
+
+Place = tuple[MachineId, IndicatorId, StackId]
+Kind = tuple[MachineId, Outcome, str, bool]
+Traits = frozenset[Trait]
 
 
 def explain_failures(
@@ -26,27 +69,44 @@ def explain_failures(
 ) -> tuple[FailureGroup, ...]:
     """Return the groups of failing stacks, the largest first.
 
-    A stack that ran once is no failure of its own; infrastructure faults are no failures at all.
+    A stack fails at an indicator on a machine; where it also ran there, its versions cannot be
+    the reason, and its group is one of those that fail ``sometimes``. Infrastructure faults are
+    no failures at all.
     """
-    pins = {stack.id: _pins(stack) for stack in stacks}
+    traits = {stack.id: traits_of(stack) for stack in stacks}
     seen = list(inspections)
-    running = {each.stack_id for each in seen if each.outcome is Outcome.OK}
-    failing: dict[tuple[Outcome, str], set[StackId]] = {}
+    ran = {_place(each) for each in seen if each.outcome is Outcome.OK}
+    kinds: dict[Kind, list[Inspection]] = {}
     for each in seen:
-        if each.outcome is Outcome.OK or each.outcome.is_infrastructure or each.stack_id in running:
-            continue
-        failing.setdefault((each.outcome, signature(each.log)), set()).add(each.stack_id)
-    good = frozenset(pin for stack in running for pin in pins.get(stack, ()))
-    groups = [
-        FailureGroup(
-            outcome=outcome,
-            reason=reason,
-            stacks=tuple(sorted(members)),
-            shared=_shared(sorted(members), pins, good),
-        )
-        for (outcome, reason), members in failing.items()
-    ]
-    return tuple(sorted(groups, key=lambda group: (-len(group.stacks), group.reason)))
+        if each.outcome is not Outcome.OK and not each.outcome.is_infrastructure:
+            also_ran = _place(each) in ran
+            kind = (each.machine_id, each.outcome, signature(each.log), also_ran)
+            kinds.setdefault(kind, []).append(each)
+    groups = [_group(kind, failed, ran, traits) for kind, failed in kinds.items()]
+    return tuple(
+        sorted(groups, key=lambda g: (g.sometimes, -len(g.stacks), g.reason, g.machine_id))
+    )
+
+
+def traits_of(stack: Stack) -> Traits:
+    """Return a stack's versions, settings and facts of its base."""
+    facts = {
+        "Python": stack.facts.python,
+        "Python build": stack.facts.python_build,
+        "libc": stack.facts.libc,
+        "distribution": stack.facts.distribution,
+        **dict(stack.facts.system_packages),
+    }
+    kinds = (
+        ("package", stack.lock.versions),
+        ("setting", dict(stack.settings)),
+        ("base", facts),
+    )
+    return frozenset(
+        Trait(kind=kind, name=name, value=value)
+        for kind, values in kinds
+        for name, value in values.items()
+    )
 
 
 def signature(log: str) -> str:
@@ -57,15 +117,78 @@ def signature(log: str) -> str:
     return re.sub(r"0x[0-9a-f]+|(?<![\w.])/[^\s'\"]+", "...", line)[:160]
 
 
-def _pins(stack: Stack) -> frozenset[tuple[str, str]]:
-    return frozenset(stack.lock.versions.items())
+def _place(inspection: Inspection) -> Place:
+    return inspection.machine_id, inspection.indicator_id, inspection.stack_id
 
 
-def _shared(
-    members: Sequence[StackId],
-    pins: Mapping[StackId, frozenset[tuple[str, str]]],
-    good: frozenset[tuple[str, str]],
-) -> tuple[tuple[str, str], ...]:
-    known = [pins[stack] for stack in members if stack in pins]
-    common = frozenset.intersection(*known) if known else frozenset()
-    return tuple(sorted(common - good))
+def _group(
+    kind: Kind,
+    failed: Sequence[Inspection],
+    ran: Iterable[Place],
+    traits: Mapping[StackId, Traits],
+) -> FailureGroup:
+    machine, outcome, reason, sometimes = kind
+    members = sorted({each.stack_id for each in failed})
+    indicators = {each.indicator_id for each in failed}
+    # What ran elsewhere, or something else, proves nothing about this fault.
+    good = {stack for where, what, stack in ran if where == machine and what in indicators}
+    good -= set(members)
+    bad_traits = [traits[stack] for stack in members if stack in traits]
+    good_traits = [traits[stack] for stack in sorted(good) if stack in traits]
+    told = not sometimes and bool(bad_traits)
+    shared = _shared(bad_traits, good_traits) if told else ()
+    return FailureGroup(
+        outcome=outcome,
+        reason=reason,
+        machine_id=machine,
+        stacks=tuple(members),
+        runs=len(failed),
+        running=len(good),
+        shared=shared,
+        pairs=_pairs(bad_traits, good_traits) if told and good_traits and not shared else (),
+        apart=_apart(bad_traits, good_traits) if told and good_traits else (),
+        log="\n".join(max(failed, key=lambda e: e.started_at).log.splitlines()[-_LOG_LINES:]),
+        sometimes=sometimes,
+    )
+
+
+def _shared(bad: Sequence[Traits], good: Sequence[Traits]) -> tuple[Trait, ...]:
+    return tuple(sorted(frozenset.intersection(*bad) - frozenset[Trait]().union(*good)))
+
+
+def _pairs(bad: Sequence[Traits], good: Sequence[Traits]) -> tuple[tuple[Trait, Trait], ...]:
+    """Return the pairs that all failing stacks have together, and no running one."""
+    values: dict[tuple[str, str], set[str]] = {}
+    for trait in frozenset[Trait]().union(*bad, *good):
+        values.setdefault((trait.kind, trait.name), set()).add(trait.value)
+    common = frozenset.intersection(*bad)
+    ordered = sorted(common, key=lambda t: (-len(values[t.kind, t.name]), t))
+    return tuple(
+        (one, two)
+        for one, two in combinations(ordered, 2)
+        if not any(one in each and two in each for each in good)
+    )
+
+
+def _apart(bad: Sequence[Traits], good: Sequence[Traits]) -> tuple[Apart, ...]:
+    """Return the packages that all have, in versions of which none is on both sides."""
+    failing, running = (_versions(each) for each in (bad, good))
+    return tuple(
+        Apart(name=name, failing=_ordered(mine), running=_ordered(running[name]))
+        for name, mine in sorted(failing.items())
+        if len(mine) > 1 and name in running and not mine & running[name]
+    )
+
+
+def _ordered(versions: Iterable[str]) -> tuple[str, ...]:
+    return tuple(sorted(versions, key=parsed_version))
+
+
+def _versions(stacks: Sequence[Traits]) -> dict[str, set[str]]:
+    """Return the versions of each package that is in all of these stacks."""
+    found: dict[str, list[str]] = {}
+    for stack in stacks:
+        for trait in stack:
+            if trait.kind == "package":
+                found.setdefault(trait.name, []).append(trait.value)
+    return {name: set(each) for name, each in found.items() if len(each) == len(stacks)}

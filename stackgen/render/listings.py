@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from stackgen.knowledge import FailureGroup
+from stackgen.knowledge import FailureGroup, Trait
 from stackgen.render.explore import report_text
 from stackgen.render.tables import columns
 from stackgen.values import Indicator, NightlyReport
@@ -38,13 +38,70 @@ def nightly_text(report: NightlyReport) -> str:
     return "\n".join([*lines, *(f"  {each}" for each in report.findings)]).strip()
 
 
+_MOST_SHOWN = 6
+
+
 def failures_text(groups: Sequence[FailureGroup]) -> str:
-    """Return each group of failures, and what its members share."""
+    """Return each group of failures, what its members share, and what to do next."""
     if not groups:
         return "Nothing failed."
+    machines = {each.machine_id for each in groups}
     lines: list[str] = []
     for group in groups:
-        shared = ", ".join(f"{name} {version}" for name, version in group.shared)
-        lines.append(f"{len(group.stacks)} stacks: {group.outcome.value}: {group.reason}")
-        lines.append(f"  shared by all of them and by no stack that runs: {shared or 'nothing'}")
-    return "\n".join(lines)
+        where = f" on machine {group.machine_id[:12]}" if len(machines) > 1 else ""
+        lines.append(f"{_counted(group)}{where}: {group.outcome.value}: {group.reason}")
+        lines += [f"  {each}" for each in _reasons(group)]
+        log = [each for each in group.log.splitlines() if each.strip() != group.reason]
+        lines += ["  the end of the latest log:"] * bool(log) + [f"    {each}" for each in log]
+        lines += [f"  all of its versions: stackgen kb query pins stack={group.stacks[0][:12]}", ""]
+    return "\n".join(lines).rstrip()
+
+
+def _counted(group: FailureGroup) -> str:
+    stacks = _number(len(group.stacks), "stack")
+    return f"{stacks}, {_number(group.runs, 'run')}"
+
+
+def _number(count: int, name: str) -> str:
+    return f"{count} {name}" if count == 1 else f"{count} {name}s"
+
+
+def _reasons(group: FailureGroup) -> list[str]:
+    """Return what may be to blame, in sentences."""
+    if group.sometimes:
+        return ["now and then only: the same stacks also ran, so their versions are not to blame"]
+    one = len(group.stacks) == 1
+    whose = "it has" if one else "all of them have"
+    if not group.running:
+        return [f"no stack ran this here, so nothing can be ruled out: {whose} {_some(group)}"]
+    others = f"none of the {_number(group.running, 'stack')} that ran"
+    lines = [f"{whose}, and {others}: {_some(group)}"] if group.shared else []
+    if group.pairs:
+        told = [f"{_trait(a)} with {_trait(b)}" for a, b in group.pairs[:_MOST_SHOWN]]
+        lines.append(f"{whose} together, and {others}: {_listed(told, len(group.pairs))}")
+    lines += [
+        f"{each.name} is {', '.join(each.failing)} here, and {', '.join(each.running)} in those "
+        "that ran"
+        for each in group.apart
+    ]
+    packages = [each for each in group.shared if each.kind == "package"]
+    if len(packages) == 1 and len(group.shared) == 1:
+        only = packages[0]
+        lines.append(f'to leave it out: stackgen explore ... "{only.name}!={only.value}"')
+    return lines or [f"{whose} nothing that {others} has not"]
+
+
+def _some(group: FailureGroup) -> str:
+    told = [_trait(each) for each in group.shared[:_MOST_SHOWN]]
+    return _listed(told, len(group.shared)) or "nothing in common"
+
+
+def _listed(told: Sequence[str], count: int) -> str:
+    more = [f"{count - len(told)} more (--json has all)"] if count > len(told) else []
+    return ", ".join([*told, *more])
+
+
+def _trait(trait: Trait) -> str:
+    if trait.kind == "setting":
+        return f"{trait.name}={trait.value}"
+    return trait.value if trait.name == "Python" else f"{trait.name} {trait.value}"
