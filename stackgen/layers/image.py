@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from stackgen.values import Lock, Stack, StackId
+from stackgen.values.sources import BUILT_HERE
 
 LAYOUT = "1"  # of the layers and of the skeleton; a change makes every layer anew
 PREFIX = "/opt/stack"
@@ -13,6 +14,7 @@ STACK_PYTHON = f"{PREFIX}/bin/python"
 STACK_LABEL = "stackgen.stack"
 LAYOUT_LABEL = "stackgen.layout"
 PACKAGES_LABEL = "stackgen.packages"
+BUILT_LABEL = "stackgen.built-here"  # names what was built from its sources on this machine
 """JSON: name, version, file name and sha256 of each wheel, sorted by name."""
 LAYERS_LABEL = "stackgen.layers"
 """JSON: the file names of the wheels in each of the stack's own layers, bottom first; the lowest
@@ -141,7 +143,9 @@ def _labels(
     stack: Stack, base: BaseImage, layers: Sequence[OwnLayer], version: str
 ) -> dict[str, str]:
     packages = [[a.name, a.version, a.filename, a.sha256] for a in stack.lock.artifacts]
+    built = [f"{a.name}=={a.version}" for a in stack.lock.artifacts if a.index == BUILT_HERE]
     return {
+        **({BUILT_LABEL: " ".join(built)} if built else {}),
         STACK_LABEL: stack.id,
         LAYOUT_LABEL: LAYOUT,
         PACKAGES_LABEL: canonical(packages).decode(),

@@ -7,6 +7,7 @@ from stackgen.render.tables import big, columns
 from stackgen.values import Explained, Lock, Membership, PackageVersions, Resolution
 
 _MOST_VERSIONS = 6
+_SOURCE = "source distribution"
 DEFAULT = "newest of each choice"
 """How stacks are listed where nobody asked for another way: then all packages are shown."""
 
@@ -30,7 +31,8 @@ def count_text(found: Resolution) -> str:
 
 def stack_text(lock: Lock) -> str:
     """Return the packages of a stack, a line each."""
-    return "\n".join(columns([(a.name, a.version) for a in lock.artifacts], indent=""))
+    rows = [(a.name, a.version, "" if a.is_wheel else _SOURCE) for a in lock.artifacts]
+    return "\n".join(columns(rows, indent=""))
 
 
 def _head(found: Resolution) -> str:
@@ -101,13 +103,19 @@ def _stacks(found: Resolution) -> Iterator[str]:
     yield f"{found.choices:,} {choices} of {varied}{patches}; {found.listed}:"
     rows = [
         (
-            ", ".join(f"{name} {version}" for name, version in each.varied) or "the only one",
+            ", ".join(_version(each.lock, *pair) for pair in each.varied) or "the only one",
             _packages_in_words(len(each.lock.artifacts)),
             stacks_in_words(each.completions) if each.completions else "",
         )
         for each in found.stacks
     ]
     yield from columns(rows)
+
+
+def _version(lock: Lock, name: str, version: str) -> str:
+    """Return a package with its version, and whether it would have to be built."""
+    sources = {each.name for each in lock.artifacts if not each.is_wheel}
+    return f"{name} {version} ({_SOURCE})" if name in sources else f"{name} {version}"
 
 
 def _packages_in_words(count: int) -> str:

@@ -15,6 +15,7 @@ from stackgen.builders.images import ImageBuilder
 from stackgen.builders.sdists import Attempt, BuildLimits, SdistBuilder
 from stackgen.errors import BuildError, UsageError
 from stackgen.index import PackageIndex, load_config
+from stackgen.layers.image import BUILT_LABEL
 from stackgen.pipeline.progress import Silent
 from stackgen.pipeline.resolution import resolve
 from stackgen.pipeline.sources import Sources, refuse_unbuildable
@@ -97,9 +98,12 @@ class Bench:
             self.built(again=again)
         return caught.value
 
-    def said(self, expression: str) -> str:
+    def environment(self) -> Environment:
         stack, files = self.built()
-        environment = self.images.build(stack, self.base, files)
+        return self.images.build(stack, self.base, files)
+
+    def said(self, expression: str) -> str:
+        environment = self.environment()
         code = f"import demo; print({expression})"
         ran = self.engine.run(environment.location, [environment.python, "-c", code])
         assert ran.exit_code == 0, ran.stderr
@@ -125,6 +129,14 @@ def test_a_source_distribution_is_built_once_and_then_a_wheel_like_any_other(ben
     assert bench.wheel() == wheel
     assert bench.builds == 1
     assert bench.containers() == []
+
+
+def test_the_image_names_what_was_built_here(bench: Bench) -> None:
+    make_wheel(bench.packages, "helper")
+    make_sdist(bench.packages, "return wheel(out, requires=['helper'])", announced=["helper"])
+    image = bench.engine.image(bench.environment().location)
+    assert image is not None
+    assert image.labels[BUILT_LABEL] == "demo==1.0"
 
 
 def test_a_wheel_that_was_pruned_is_built_again_and_is_the_same(bench: Bench) -> None:
