@@ -233,6 +233,8 @@ class Containers:
             user=place.user,
             working_dir=SCRATCH,
             stdin_open=True,
+            # The first process is immune to a kind request: an engine that stops need not wait.
+            stop_signal="SIGKILL",
             environment={
                 "PATH": "/usr/bin:/bin",
                 "HOME": SCRATCH,
