@@ -39,7 +39,7 @@ _NO_WAY = BaseEntry(
     name="trixie-py313",
     summary="Python 3.13 on Debian trixie",
     state=Readiness.IMPOSSIBLE,
-    why="registry image python@sha256:9662417aace5: no such host; "
+    why="registry image python@sha256:9662417aace5: no such host\n       "
     "debootstrap trixie: debootstrap is not installed",
     fix="install debootstrap and run as root, or take an image that the engine has: --base IMAGE",
     ways=("registry image python@sha256:9662417aace5", "debootstrap trixie"),

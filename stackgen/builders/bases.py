@@ -20,10 +20,14 @@ from stackgen.builders.targets import facts_from_probe, parse_probe, target_from
 from stackgen.errors import BuildError, EngineError
 from stackgen.values import Base, Kind, content_id
 
-__all__ = ["BaseBuilder", "BaseDefinition", "HeldBase", "read_definitions"]
+__all__ = ["BaseBuilder", "BaseDefinition", "HeldBase", "NoWayError", "read_definitions"]
 
 _BASE_LABEL = "stackgen.base"
 _REGISTRY_TIMEOUT_S = 8
+
+
+class NoWayError(BuildError):
+    """No way leads to a base here; why names each way with its refusal, a line each."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,7 +123,7 @@ class BaseBuilder:
                 fix="run the same command again",
             )
         known = ", ".join(known.name for known in self.definitions())
-        raise BuildError(
+        raise NoWayError(
             f"the base {name} cannot be had here",
             why=_joined(refusals),
             fix="install debootstrap and run as root, docker load an image and give its name "
@@ -224,7 +228,8 @@ class BaseBuilder:
             raise BuildError(
                 f"the base {name} holds Python {target.python_minor}",
                 why=f"its definition says {python}; it came by {way.label}",
-                fix=f"correct images/{name}.toml, then: docker rmi {_reference(way)}",
+                fix=f"correct python or this way in {name}.toml; docker rmi {_reference(way)} "
+                "removes what was made",
             )
         base = Base(
             name=name,
@@ -265,7 +270,8 @@ def _reference(way: FromRegistry | FromDebian) -> str:
 
 
 def _joined(refusals: list[tuple[FromRegistry | FromDebian, str]]) -> str:
-    return "; ".join(f"{way.label}: {refusal}" for way, refusal in refusals)
+    # Lines below the first one stand below the text that "why:" begins.
+    return "\n       ".join(f"{way.label}: {refusal}" for way, refusal in refusals)
 
 
 def _folder_refusal(python: str) -> str:

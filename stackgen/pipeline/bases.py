@@ -4,7 +4,13 @@ from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import replace
 
-from stackgen.builders.bases import BaseBuilder, BaseDefinition, HeldBase, read_definitions
+from stackgen.builders.bases import (
+    BaseBuilder,
+    BaseDefinition,
+    HeldBase,
+    NoWayError,
+    read_definitions,
+)
 from stackgen.builders.engine import connect
 from stackgen.errors import BuildError, EngineError, UsageError
 from stackgen.pipeline.places import Places
@@ -60,22 +66,29 @@ def _made(
 ) -> tuple[BaseEntry, bool]:
     """Return an entry, and whether its base was made just now."""
     entry = _plain(definition)
+    new = False
     try:
         held = builder.held(definition.name)
-        new = held is None and make
-        if new:
+        if held is None and make:
             builder.make(definition.name, progress.doing)
+            new = True
             held = builder.held(definition.name)
+    except EngineError:
+        raise
     except BuildError as error:
-        if isinstance(error, EngineError):
-            raise
-        state = Readiness.IMPOSSIBLE if make else Readiness.WRONG
-        return replace(entry, state=state, why=f"{error.what}: {error.why}", fix=error.fix), False
+        return _failed(entry, error, make=make), False
     if held is not None:
         return replace(entry, state=Readiness.READY, content=_content(held)), new
     obstacle = builder.obstacle(definition.name)
     state = Readiness.IMPOSSIBLE if obstacle else Readiness.POSSIBLE
     return replace(entry, state=state, why=obstacle, fix=_FIX if obstacle else ""), False
+
+
+def _failed(entry: BaseEntry, error: BuildError, *, make: bool) -> BaseEntry:
+    if isinstance(error, NoWayError):
+        return replace(entry, state=Readiness.IMPOSSIBLE, why=error.why, fix=error.fix)
+    state = Readiness.IMPOSSIBLE if make else Readiness.WRONG
+    return replace(entry, state=state, why=f"{error.what}: {error.why}", fix=error.fix)
 
 
 def _unknown(definition: BaseDefinition, error: EngineError) -> BaseEntry:

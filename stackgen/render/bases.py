@@ -10,8 +10,9 @@ def bases_text(report: BasesReport) -> str:
     lines = [line for entry in report.bases for line in _lines(entry)]
     if any(entry.state is Readiness.POSSIBLE for entry in report.bases):
         lines.append("To make what can be made: stackgen images bases --make [NAME]")
-    lines.append("To measure on one: stackgen explore REQUIREMENT --base NAME")
-    return "\n".join(lines)
+    if any(entry.state is Readiness.READY for entry in report.bases):
+        lines.append("To measure on one: stackgen explore REQUIREMENT --base NAME")
+    return "\n".join(lines).rstrip("\n")
 
 
 def _lines(entry: BaseEntry) -> Iterator[str]:
@@ -19,11 +20,20 @@ def _lines(entry: BaseEntry) -> Iterator[str]:
     if entry.content is not None:
         yield from _content_lines(entry.content)
     else:
-        yield f"  {entry.state.value}" + (f": {entry.why}" if entry.why else "")
+        yield from _why_lines(entry)
         yield f"  fix: {entry.fix}" if entry.fix else f"  by {', or '.join(entry.ways)}"
     if entry.packages:
         yield f"  with the Debian packages {', '.join(entry.packages)}"
     yield ""
+
+
+def _why_lines(entry: BaseEntry) -> Iterator[str]:
+    reasons = [line.strip() for line in entry.why.splitlines()]
+    if len(reasons) < 2:
+        yield f"  {': '.join([entry.state.value, *reasons])}"
+        return
+    yield f"  {entry.state.value}:"
+    yield from (f"    {reason}" for reason in reasons)
 
 
 def _content_lines(content: BaseContent) -> Iterator[str]:
