@@ -22,7 +22,7 @@ OWN_FOLDER = "STACKGEN_IMAGES"
 
 _REPOSITORY = "stackgen-base"
 _NAME = re.compile(r"[a-z0-9]+([._-][a-z0-9]+)*")
-_PYTHON = re.compile(r"3\.\d+")
+_PYTHON = re.compile(r"3\.([7-9]|\d\d+)")  # older ones cannot byte-compile as layers need it
 _FOLDER = re.compile(r"3\.\d+(\.\d+)?")
 _PINNED = re.compile(r"\S+@sha256:[0-9a-f]{64}")
 _SUITE = re.compile(r"[a-z]+")
@@ -133,7 +133,7 @@ def _definition(name: str, document: Mapping[str, object]) -> BaseDefinition:
     if not _NAME.fullmatch(name):
         raise ValueError(f"its file name {name!r} must be of a-z, 0-9 and single . _ - between")
     _known(document, _KEYS, "")
-    python = _text(document, "python", _PYTHON, "a minor version such as 3.11")
+    python = _text(document, "python", _PYTHON, "a minor version of 3.7 or newer, such as 3.11")
     packages = _packages(document, "")
     user = _text(document, "user", _USER, "a name, or numbers such as 1000:1000", default="")
     tables = document.get("from")

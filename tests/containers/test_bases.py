@@ -59,6 +59,7 @@ def test_every_python_that_matters_has_a_base() -> None:
         ("summary = ", "Invalid value"),
         (PLAIN.replace('summary = "x"', ""), "it lacks summary"),
         (PLAIN.replace("3.11", "3"), "python = '3', which should be a minor version"),
+        (PLAIN.replace("3.11", "3.6"), "a minor version of 3.7 or newer"),
         (PLAIN.replace("summary", "sumary"), "unknown key 'sumary'; did you mean summary?"),
         (f"{PLAIN}suite = 1", "unknown key 'suite' in a [[from]]; known here: debootstrap, folder"),
         ('summary = "x"\npython = "3.11"', "it has no [[from]]"),
