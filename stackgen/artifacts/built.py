@@ -8,6 +8,7 @@ import fcntl
 import json
 import os
 import re
+import shutil
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -74,6 +75,23 @@ class BuiltWheels:
         with lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             yield
+
+    @contextlib.contextmanager
+    def folder(self, key: str) -> Iterator[Path]:
+        """Yield an empty folder to build in, for who is alone; what a killed process left is gone.
+
+        Raises:
+            StorageError: the disk is full, or the folder cannot be written.
+        """
+        place = self._place(key, "work")
+        try:
+            shutil.rmtree(place, ignore_errors=True)
+            place.mkdir()
+            yield place
+        except OSError as error:
+            raise _unwritable(self.root, error) from error
+        finally:
+            shutil.rmtree(place, ignore_errors=True)
 
     def _place(self, key: str, suffix: str) -> Path:
         if not _KEY.fullmatch(key):

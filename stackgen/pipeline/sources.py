@@ -5,9 +5,7 @@ Each is built once for a base and a set of build requirements; how it ended is r
 
 import hashlib
 import re
-import shutil
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -123,7 +121,7 @@ class Sources:
         # What is built for a build is built before this one is locked: nobody waits in a circle.
         ready, paths = self.installable(stack, files, within=(*within, sdist.name))
         environment = self.build(ready, paths, frozenset())
-        with self.built.alone(key), self._folder(key) as folder:
+        with self.built.alone(key), self.built.folder(key) as folder:
             if found := self._known(key):
                 return found, key
             self.progress.doing(f"building {sdist.name} {sdist.version} from its sources")
@@ -131,6 +129,8 @@ class Sources:
             record = self._judged(sdist, file, attempt, folder)
             self.built.keep(key, record, attempt.log)
             self._tried.add(key)
+        if record.wheel:
+            self.progress.note(f"{sdist.name} {sdist.version} was {BUILT_HERE} from its sources.")
         return record, key
 
     def _known(self, key: str) -> BuildRecord | None:
@@ -160,17 +160,6 @@ class Sources:
             raise _unbuildable(sdist, why=why, fix=error.fix) from error
         assert lock is not None  # noqa: S101 # resolve refuses an empty space
         return lock
-
-    @contextmanager
-    def _folder(self, key: str) -> Iterator[Path]:
-        """Yield an empty folder; what a killed process left there is gone."""
-        folder = self.built.log(key).with_suffix(".work")
-        shutil.rmtree(folder, ignore_errors=True)
-        folder.mkdir(parents=True)
-        try:
-            yield folder
-        finally:
-            shutil.rmtree(folder, ignore_errors=True)
 
     def _judged(self, sdist: Artifact, file: Path, attempt: Attempt, folder: Path) -> BuildRecord:
         """Keep the wheel of an attempt, unless it is not what the source distribution announced."""

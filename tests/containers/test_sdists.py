@@ -1,5 +1,6 @@
 """A source distribution becomes a wheel in a container, once; what it does there stays there."""
 
+import os
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -10,6 +11,7 @@ import pytest
 
 from stackgen.artifacts.built import BuiltWheels
 from stackgen.artifacts.wheels import WheelStore
+from stackgen.builders.bases import BaseBuilder
 from stackgen.builders.engine import Engine
 from stackgen.builders.images import ImageBuilder
 from stackgen.builders.sdists import Attempt, BuildLimits, SdistBuilder
@@ -24,9 +26,26 @@ from stackgen.values import Artifact, Base, Environment, Stack
 from stackgen.values.sources import BUILT_HERE
 from tests.containers.sdists import make_sdist, write_sdist
 from tests.containers.wheels import make_wheel
+from tests.store_parts import another_process, until
 
 pytestmark = pytest.mark.docker
 LIMITS = BuildLimits(memory_bytes=256 << 20, timeout_s=60)
+
+
+WITH_SETUPTOOLS = {
+    "PKG-INFO": "Metadata-Version: 2.2\nName: demo\nVersion: 1.0\n",
+    "setup.py": "from setuptools import setup\n"
+    "setup(name='demo', version='1.0', py_modules=['demo'])\n",
+    "demo.py": "X = 1\n",
+}
+COMPILER = """
+summary = "Python 3.11 on Debian bookworm with a compiler"
+python = "3.11"
+packages = ["gcc", "libc6-dev", "linux-libc-dev", "python3-dev"]
+
+[[from]]
+debootstrap = "bookworm"
+"""
 
 
 class CountedBuilder(SdistBuilder):
@@ -49,6 +68,7 @@ class Bench:
     base: Base
     images: ImageBuilder
     limits: BuildLimits = LIMITS
+    environ: Mapping[str, str] | None = None
     policy: Policy = field(default_factory=lambda: Policy(allow_build=frozenset({":all:"})))
 
     @property
@@ -62,7 +82,9 @@ class Bench:
 
     @contextmanager
     def sources(self, *, again: bool = False) -> Iterator[Sources]:
-        config = load_config(environ={}, find_links=[str(self.packages)], no_index=True)
+        links = [str(self.packages)]
+        no_index = self.environ is None
+        config = load_config(environ=self.environ or {}, find_links=links, no_index=no_index)
 
         def build(stack: Stack, wheels: Mapping[str, Path], varied: frozenset[str]) -> Environment:
             return self.images.build(stack, self.base, wheels, varied)
@@ -93,18 +115,18 @@ class Bench:
         stack, _ = self.built(name)
         return next(each for each in stack.lock.artifacts if each.name == name)
 
-    def refusal(self, *, again: bool = False) -> BuildError:
+    def refusal(self, name: str = "demo", *, again: bool = False) -> BuildError:
         with pytest.raises(BuildError) as caught:
-            self.built(again=again)
+            self.built(name, again=again)
         return caught.value
 
-    def environment(self) -> Environment:
-        stack, files = self.built()
+    def environment(self, name: str = "demo") -> Environment:
+        stack, files = self.built(name)
         return self.images.build(stack, self.base, files)
 
-    def said(self, expression: str) -> str:
-        environment = self.environment()
-        code = f"import demo; print({expression})"
+    def said(self, expression: str, name: str = "demo") -> str:
+        environment = self.environment(name)
+        code = f"import {name.partition('=')[0]} as demo; print({expression})"
         ran = self.engine.run(environment.location, [environment.python, "-c", code])
         assert ran.exit_code == 0, ran.stderr
         return ran.stdout.strip()
@@ -303,6 +325,35 @@ def test_two_at_once_build_it_once(bench: Bench) -> None:
     assert bench.builds == 1
 
 
+ANOTHER = """
+import sys
+from pathlib import Path
+from stackgen.artifacts.layers import LayerStore
+from stackgen.builders.bases import BaseBuilder
+from stackgen.builders.engine import connect
+from stackgen.builders.images import ImageBuilder
+from tests.containers.test_sdists import Bench
+
+root, cache, name = Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3]
+engine = connect()
+images = ImageBuilder(engine, LayerStore(root / "layers"), root / "engines.json")
+base = BaseBuilder(engine, cache).ready(name)
+Bench(root=root, engine=engine, base=base, images=images).built()
+"""
+
+
+def test_a_build_that_was_killed_is_begun_anew_and_leaves_nothing(
+    bench: Bench, cache: Path
+) -> None:
+    make_sdist(bench.packages, "import time; time.sleep(3); return wheel(out)")
+    with another_process(ANOTHER, bench.root, cache, bench.base.name) as other:
+        until(bench.containers)
+        other.kill()
+    assert bench.wheel().index == BUILT_HERE
+    assert bench.containers() == []
+    assert not list(bench.root.rglob("*.work"))
+
+
 def test_sources_without_a_build_system_need_setuptools(bench: Bench) -> None:
     info = "Metadata-Version: 2.2\nName: demo\nVersion: 1.0\n"
     write_sdist(bench.packages, {"PKG-INFO": info, "setup.py": ""}, name="demo")
@@ -316,3 +367,35 @@ def test_without_containers_nothing_is_built(bench: Bench) -> None:
         refuse_unbuildable(sdists, sources.sdists)
         with pytest.raises(UsageError, match="--executor docker"):
             refuse_unbuildable(sdists, None)
+
+
+@pytest.mark.network
+def test_setuptools_from_the_index_builds_the_same_wheel_twice(
+    bench: Bench, tmp_path: Path
+) -> None:
+    other = replace(bench, root=tmp_path / "elsewhere")
+    other.root.mkdir()
+    wheels = []
+    for each in (bench, other):
+        each.environ = os.environ
+        write_sdist(each.packages, WITH_SETUPTOOLS, name="demo")
+        wheels.append(each.wheel())
+    assert bench.said("demo.X") == "1"
+    assert wheels[0].sha256 == wheels[1].sha256
+
+
+@pytest.mark.network
+@pytest.mark.slow
+def test_an_extension_in_c_is_built_on_a_base_with_a_compiler(
+    bench: Bench, cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """evdev is published as source distributions alone."""
+    bench.environ = os.environ
+    assert "evdev 1.9.3 cannot be built" in bench.refusal("evdev==1.9.3").what
+    folder = bench.root / "bases"
+    folder.mkdir()
+    (folder / "compiler.toml").write_text(COMPILER)
+    monkeypatch.setenv("STACKGEN_IMAGES", str(folder))
+    bench.base = BaseBuilder(bench.engine, cache).make("compiler", lambda _: None)
+    bench.limits = replace(LIMITS, memory_bytes=1 << 30, timeout_s=600)
+    assert bench.said("demo.ecodes.KEY_A", "evdev==1.9.3") == "30"
