@@ -57,6 +57,27 @@ def test_a_lost_engine_is_no_failure_and_a_stack_that_also_ran_fails_now_and_the
     assert (group.sometimes, group.outcome, group.shared) == (True, Outcome.CRASHED, ())
 
 
+def test_versions_that_tell_apart_only_beside_another_are_named_with_it() -> None:
+    def stack(pandas: str, numpy: str) -> Environment:
+        lock = Lock(artifacts=(artifact("numpy", numpy), artifact("pandas", pandas)))
+        return replace(GOOD, stack=replace(GOOD.stack, lock=lock))
+
+    bad = [stack("2.0.3", numpy) for numpy in ("2.0.2", "2.1.3")]
+    good = [stack("2.2.3", "2.0.2"), stack("2.2.3", "2.1.3"), stack("2.0.3", "1.26.4")]
+    seen = [inspection(each, MATMUL, 1, 1.0) for each in good]
+    seen += [failure(each, "ValueError: numpy.dtype size changed") for each in bad]
+    (group,) = explain_failures([each.stack for each in (*good, *bad)], seen)
+    assert (group.shared, group.pairs) == ((), ())
+    assert group.apart == (
+        Apart(
+            name="numpy",
+            failing=("2.0.2", "2.1.3"),
+            running=("1.26.4",),
+            given=Trait(kind="package", name="pandas", value="2.0.3"),
+        ),
+    )
+
+
 def test_two_that_run_apart_and_not_together_are_named_together() -> None:
     both = settings(BAD, FLAG="1")
     seen = [
@@ -158,6 +179,36 @@ def test_causes_are_what_a_search_through_everything_finds(
         pairs = {frozenset(((e.kind, e.name), e.value) for e in pair) for pair in group.pairs}
         assert found == (set() if sometimes else alone)
         assert pairs == (together if goods and not alone and not sometimes else set())
+        if goods and not sometimes:
+            shared = None if alone or any(apart(bads, goods, None)) else common
+            given = [None, *(shared or ())]
+            assert [
+                (e.given and ((e.given.kind, e.given.name), e.given.value), e.name)
+                for e in group.apart
+            ] == [
+                (trait, name)
+                for trait in ([None] if shared is None else sorted(given[1:]))
+                for name in apart(bads, goods, trait)
+            ]
+
+
+Plain = dict[tuple[str, str], str]
+
+
+def apart(
+    bads: list[Plain], goods: list[Plain], given: tuple[tuple[str, str], str] | None
+) -> list[str]:
+    """Return the packages with several versions on the failing side, none of them on the other."""
+    beside = [each for each in goods if given is None or given in each.items()]
+    sides = {
+        name: ({x["package", name] for x in bads}, {x["package", name] for x in beside})
+        for name in ("a", "b")
+    }
+    return [
+        name
+        for name, (mine, other) in sides.items()
+        if len(mine) > 1 and other and not mine & other
+    ]
 
 
 def test_the_signature_is_the_error_itself() -> None:

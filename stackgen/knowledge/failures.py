@@ -25,11 +25,16 @@ class Trait:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Apart:
-    """A package of which the failing stacks have other versions than those that run."""
+    """A package of which the failing stacks have other versions than those that run.
+
+    given: all of the failing stacks have it, and only those that run with it are meant; None
+        where all that run are.
+    """
 
     name: str
     failing: tuple[str, ...]
     running: tuple[str, ...]
+    given: Trait | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -146,7 +151,7 @@ def _group(
         running=len(good),
         shared=shared,
         pairs=_pairs(bad_traits, good_traits) if told and good_traits and not shared else (),
-        apart=_apart(bad_traits, good_traits) if told and good_traits else (),
+        apart=_apart(bad_traits, good_traits, shared) if told and good_traits else (),
         log="\n".join(max(failed, key=lambda e: e.started_at).log.splitlines()[-_LOG_LINES:]),
         sometimes=sometimes,
     )
@@ -170,11 +175,28 @@ def _pairs(bad: Sequence[Traits], good: Sequence[Traits]) -> tuple[tuple[Trait, 
     )
 
 
-def _apart(bad: Sequence[Traits], good: Sequence[Traits]) -> tuple[Apart, ...]:
+def _apart(
+    bad: Sequence[Traits], good: Sequence[Traits], shared: Sequence[Trait]
+) -> tuple[Apart, ...]:
+    """Return the packages that tell the two apart; where nothing does, beside one shared trait."""
+    found = _apart_given(bad, good, None)
+    if found or shared:
+        return found
+    given = sorted(frozenset.intersection(*bad) & frozenset[Trait]().union(*good))
+    return tuple(
+        each
+        for trait in given
+        for each in _apart_given(bad, [stack for stack in good if trait in stack], trait)
+    )
+
+
+def _apart_given(
+    bad: Sequence[Traits], good: Sequence[Traits], given: Trait | None
+) -> tuple[Apart, ...]:
     """Return the packages that all have, in versions of which none is on both sides."""
     failing, running = (_versions(each) for each in (bad, good))
     return tuple(
-        Apart(name=name, failing=_ordered(mine), running=_ordered(running[name]))
+        Apart(name=name, failing=_ordered(mine), running=_ordered(running[name]), given=given)
         for name, mine in sorted(failing.items())
         if len(mine) > 1 and name in running and not mine & running[name]
     )

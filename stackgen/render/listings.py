@@ -75,20 +75,20 @@ def _reasons(group: FailureGroup) -> list[str]:
     if not group.running:
         return [f"no stack ran this here, so nothing can be ruled out: {whose} {_some(group)}"]
     others = f"none of the {_number(group.running, 'stack')} that ran"
-    lines = [f"{whose}, and {others}: {_some(group)}"] if group.shared else []
+    lines = [f"{whose}, and {others} has: {_some(group)}"] if group.shared else []
     if group.pairs:
         told = [f"{_trait(a)} with {_trait(b)}" for a, b in group.pairs[:_MOST_SHOWN]]
-        lines.append(f"{whose} together, and {others}: {_listed(told, len(group.pairs))}")
+        lines.append(f"{whose} together, and {others} has: {_listed(told, len(group.pairs))}")
     lines += [
-        f"{each.name} is {', '.join(each.failing)} here, and {', '.join(each.running)} in those "
-        "that ran"
-        for each in group.apart
+        f"{f'with {_trait(each.given)}, ' if each.given else ''}{each.name} is "
+        f"{', '.join(each.failing)} here, and {', '.join(each.running)} in those that ran"
+        for each in group.apart[:_MOST_SHOWN]
     ]
     packages = [each for each in group.shared if each.kind == "package"]
     if len(packages) == 1 and len(group.shared) == 1:
         only = packages[0]
         lines.append(f'to leave it out: stackgen explore ... "{only.name}!={only.value}"')
-    return lines or [f"{whose} nothing that {others} has not"]
+    return lines or [f"nothing tells them from the {_number(group.running, 'stack')} that ran here"]
 
 
 def _some(group: FailureGroup) -> str:
