@@ -82,7 +82,7 @@ def open_workshop(
     try:
         engine = connect()
     except EngineError as error:
-        if choice is ExecutorChoice.DOCKER:
+        if choice is ExecutorChoice.DOCKER or (base and not _is_interpreter(base)):
             raise
         progress.note(f"Using virtualenvs: no container engine answers ({_first_line(error.why)}).")
         yield from _until_done(_virtualenvs(_interpreter(base), machine, places))

@@ -22,8 +22,10 @@ from stackgen.builders.bases import BaseBuilder
 from stackgen.builders.engine import Engine, connect
 from stackgen.errors import BuildError, EngineError, UsageError
 from stackgen.pipeline.bases import bases
+from stackgen.pipeline.options import ExecutorChoice
 from stackgen.pipeline.places import Places
 from stackgen.pipeline.progress import Silent
+from stackgen.pipeline.workshop import open_workshop
 from stackgen.values import Base, Kind, Readiness
 from tests.containers.registry import open_registry
 
@@ -140,6 +142,16 @@ def test_without_an_engine_bases_are_listed_and_none_is_made(
         bases(["py37"], make=True, places=places, progress=Silent())
     with pytest.raises(UsageError, match="there is no base py38"):
         bases(["py38"], make=False, places=places, progress=Silent())
+
+
+def test_a_base_that_is_an_image_needs_an_engine(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DOCKER_HOST", "unix:///nowhere.sock")
+    places = Places(cache=tmp_path, knowledge=tmp_path / "kb.db")
+    opened = open_workshop(ExecutorChoice.AUTO, "py37", places, Silent())
+    with pytest.raises(EngineError, match="no container engine answers"), opened:
+        pass
 
 
 def bootstrapped(folder: Path, suite: str = "bookworm") -> None:
