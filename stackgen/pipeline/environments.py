@@ -2,7 +2,7 @@
 
 import shutil
 from collections.abc import Callable, Container, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 from itertools import islice
 
@@ -14,6 +14,7 @@ from stackgen.pipeline.host import Host
 from stackgen.pipeline.places import Places
 from stackgen.pipeline.progress import Progress
 from stackgen.pipeline.selection import Candidate, Selection
+from stackgen.pipeline.sources import Sources
 from stackgen.pipeline.workshop import Workshop
 from stackgen.resolve import Completion, Slice, newest_working
 from stackgen.values import (
@@ -60,12 +61,14 @@ class Builder:
     """Fetches the wheels of a stack and builds it.
 
     varied: the packages that differ between the stacks of a campaign.
+    sources: makes wheels of what has none.
     """
 
     index: PackageIndex
     store: WheelStore
     workshop: Workshop
     varied: frozenset[str]
+    sources: Sources
     host: Host
     progress: Progress
 
@@ -82,10 +85,13 @@ class Builder:
             megabytes = sum(here.values()) // 1_000_000
             self.progress.doing(f"downloading for {label}: {megabytes} MB")
 
-        wheels = self.store.fetch(stack.lock.artifacts, downloader=self.index, progress=tell)
+        files = self.store.fetch(stack.lock.artifacts, downloader=self.index, progress=tell)
+        ready, wheels = self.sources.installable(stack, files)
         self.progress.doing(f"building {label}")
         with self.host.building(self.progress):
-            return self.workshop.build(stack, wheels, self.varied)
+            made = self.workshop.build(ready, wheels, self.varied)
+        # What is recorded is what was asked for: anybody can install what is published.
+        return replace(made, stack=stack)
 
 
 @dataclass(slots=True, kw_only=True)

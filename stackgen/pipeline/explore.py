@@ -6,9 +6,11 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
+from functools import partial
 from itertools import islice
 
 from stackgen import __version__
+from stackgen.artifacts.built import BuiltWheels
 from stackgen.artifacts.wheels import WheelStore
 from stackgen.database import Database, open_database
 from stackgen.errors import (
@@ -31,7 +33,7 @@ from stackgen.pipeline.patience import Patience, allowance_s
 from stackgen.pipeline.places import Places
 from stackgen.pipeline.progress import Progress
 from stackgen.pipeline.selection import Selection, select
-from stackgen.pipeline.sources import building_sources, refuse_unbuildable
+from stackgen.pipeline.sources import Sources, refuse_unbuildable
 from stackgen.pipeline.wishes import beside_compared, index_config
 from stackgen.pipeline.workshop import Workshop, open_workshop
 from stackgen.values import (
@@ -97,7 +99,7 @@ def explore(
             progress=progress,
             index=index,
             store=store,
-            workshop=_with_sources(workshop, options, index, store, places, progress),
+            workshop=workshop,
             selection=selection,
             plan=_plan(options, workshop, selection, index, store, places),
             calls=calls,
@@ -110,25 +112,6 @@ def explore(
         refuse_without_room(work.plan.estimate, places)
         with open_database(places.knowledge) as database:
             return _explore(work, database)
-
-
-def _with_sources(
-    workshop: Workshop,
-    options: ExploreOptions,
-    index: PackageIndex,
-    store: WheelStore,
-    places: Places,
-    progress: Progress,
-) -> Workshop:
-    return building_sources(
-        workshop,
-        index=index,
-        store=store,
-        policy=options.asked.policy,
-        places=places,
-        progress=progress,
-        again=options.rebuild,
-    )
 
 
 def _plan(
@@ -232,6 +215,7 @@ def _runner(work: _Work, database: Database) -> Runner:
             store=work.store,
             workshop=work.workshop,
             varied=frozenset(work.selection.varied),
+            sources=_sources(work, host),
             host=host,
             progress=work.progress,
         ),
@@ -243,6 +227,21 @@ def _runner(work: _Work, database: Database) -> Runner:
         progress=work.progress,
         deadline=work.start + work.options.budget_s,
         rebuild=work.options.rebuild,
+    )
+
+
+def _sources(work: _Work, host: Host) -> Sources:
+    return Sources(
+        base=work.workshop.base,
+        build=work.workshop.build,
+        sdists=work.workshop.sdists,
+        index=work.index,
+        store=work.store,
+        built=BuiltWheels(work.places.cache / "built"),
+        policy=work.options.asked.policy,
+        progress=work.progress,
+        turn=partial(host.building, work.progress),
+        again=work.options.rebuild,
     )
 
 

@@ -5,7 +5,8 @@ Each is built once for a base and a set of build requirements; how it ended is r
 
 import hashlib
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -19,13 +20,14 @@ from stackgen.errors import BuildError, ResolutionError, UsageError
 from stackgen.index import PackageIndex
 from stackgen.index.sdist_metadata import read_build_system, read_sdist
 from stackgen.index.wheel_metadata import UnusableMetadataError, requirements, wheel_headers
-from stackgen.pipeline.places import Places
 from stackgen.pipeline.progress import Progress
 from stackgen.pipeline.resolution import resolve
-from stackgen.pipeline.workshop import Build, Workshop
+from stackgen.pipeline.workshop import Build
 from stackgen.resolve import Policy, Request, parse_requirement
-from stackgen.values import Artifact, Base, Environment, Lock, Metadata, Stack, Target, content_id
+from stackgen.values import Artifact, Base, Lock, Metadata, Stack, Target, content_id
 from stackgen.values.sources import BUILT_HERE, BuildRecord, BuildSystem
+
+Turn = Callable[[], AbstractContextManager[None]]
 
 _LAYOUT = "1"  # of how things are built; a change builds everything anew
 _SHOWN_LINES, _SHOWN_WIDTH = 12, 300
@@ -40,6 +42,7 @@ class Sources:
     build: makes the environments that wheels are built in.
     sdists: builds in them; None where there are no containers.
     policy: of what was asked for; what building requires is chosen by it, too.
+    turn: is entered while something is built, never while something is downloaded.
     again: build once more what failed before.
     """
 
@@ -51,6 +54,7 @@ class Sources:
     built: BuiltWheels
     policy: Policy
     progress: Progress
+    turn: Turn = nullcontext
     again: bool = False
     _locks: dict[tuple[str, ...], Lock] = field(default_factory=dict)
     _tried: set[str] = field(default_factory=set)
@@ -120,12 +124,16 @@ class Sources:
         files = self.store.fetch(lock.artifacts, downloader=self.index)
         # What is built for a build is built before this one is locked: nobody waits in a circle.
         ready, paths = self.installable(stack, files, within=(*within, sdist.name))
-        environment = self.build(ready, paths, frozenset())
+        with self.turn():
+            environment = self.build(ready, paths, frozenset())
         with self.built.alone(key), self.built.folder(key) as folder:
             if found := self._known(key):
                 return found, key
             self.progress.doing(f"building {sdist.name} {sdist.version} from its sources")
-            attempt = builder.build(environment, file, system, folder, asked=bool(asks), key=key)
+            with self.turn():
+                attempt = builder.build(
+                    environment, file, system, folder, asked=bool(asks), key=key
+                )
             record = self._judged(sdist, file, attempt, folder)
             self.built.keep(key, record, attempt.log)
             self._tried.add(key)
@@ -191,49 +199,6 @@ class Sources:
         lines = [each[:_SHOWN_WIDTH] for each in _lines(place) if each.strip()][-_SHOWN_LINES:]
         why = "\n       ".join((*lines, f"{record.failure}{before}"))
         return _unbuildable(sdist, why=why, fix=f"{record.fix}; the whole log: {place}")
-
-
-def building_sources(
-    workshop: Workshop,
-    *,
-    index: PackageIndex,
-    store: WheelStore,
-    policy: Policy,
-    places: Places,
-    progress: Progress,
-    again: bool = False,
-) -> Workshop:
-    """Return the same workshop, which now builds what stacks hold as source distributions.
-
-    An environment is that of the stack as it was asked for: a lock that holds what is published
-    can be installed by anybody.
-
-    Args:
-        workshop: what builds stacks of wheels.
-        index: where the packages come from that building requires.
-        store: of wheels; those that are built here lie there, too.
-        policy: of what was asked for.
-        places: where records and logs are kept.
-        progress: who is told.
-        again: build once more what failed before.
-    """
-    sources = Sources(
-        base=workshop.base,
-        build=workshop.build,
-        sdists=workshop.sdists,
-        index=index,
-        store=store,
-        built=BuiltWheels(places.cache / "built"),
-        policy=policy,
-        progress=progress,
-        again=again,
-    )
-
-    def build(stack: Stack, wheels: Mapping[str, Path], varied: frozenset[str]) -> Environment:
-        ready, files = sources.installable(stack, wheels)
-        return replace(workshop.build(ready, files, varied), stack=stack)
-
-    return replace(workshop, build=build)
 
 
 def refuse_unbuildable(artifacts: Iterable[Artifact], sdists: SdistBuilder | None) -> None:
