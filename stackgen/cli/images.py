@@ -8,10 +8,21 @@ import typer
 
 from stackgen.cli.bases import images_bases
 from stackgen.cli.options import AsJson
+from stackgen.cli.stack_images import images_build, images_export, images_list, images_show
 from stackgen.errors import UsageError
 
 images_app = typer.Typer(help="Bases, images that were built, and the store they are made from.")
 images_app.command("bases", epilog="Example: stackgen images bases py37 --make")(images_bases)
+images_app.command(
+    "build", epilog="Example: stackgen images build Pipfile.lock --base bookworm-py311 --tag mine"
+)(images_build)
+images_app.command("list")(images_list)
+images_app.command("show", epilog="Example: stackgen images show mine")(images_show)
+images_app.command(
+    "export",
+    epilog="Examples: stackgen images export mine --oci folder | "
+    "stackgen images export Pipfile.lock --dockerfile folder",
+)(images_export)
 _UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12}
 _BINARY_UNITS = {"ki": 2**10, "mi": 2**20, "gi": 2**30, "ti": 2**40}
 
@@ -30,9 +41,7 @@ def images(context: typer.Context, json: AsJson = False) -> None:
 
 @images_app.command("prune", epilog="Example: stackgen images prune --keep 20GB --images 10")
 def images_prune(
-    keep: Annotated[
-        str, typer.Option(metavar="SIZE", help="How much of wheels and layers stays, as 20GB.")
-    ] = "",
+    keep: Annotated[str, typer.Option(metavar="SIZE", help="How much stays in all, as 20GB.")] = "",
     images: Annotated[
         int | None, typer.Option(min=0, help="How many images stay in the engine.")
     ] = None,
@@ -41,13 +50,13 @@ def images_prune(
     ] = False,
     json: AsJson = False,
 ) -> None:
-    """Remove the least recently used of wheels, layers and images.
+    """Remove what was not used for longest: wheels, layers, virtualenvs, images of stacks.
 
-    What another process is using stays. What was removed is fetched or made again when a stack
-    needs it; virtualenvs that exist go on working.
+    What another process or a container is using stays, and so do images that you named. What was
+    removed is fetched or made again when a stack needs it.
     """
-    from stackgen.pipeline.images import prune
     from stackgen.pipeline.places import find_places
+    from stackgen.pipeline.store import prune
     from stackgen.render import as_json, pruned_text
 
     if not keep and images is None:
@@ -72,13 +81,13 @@ def images_fsck(
     ] = False,
     json: AsJson = False,
 ) -> None:
-    """Compare every wheel and every layer of the store with its digest.
+    """Compare every wheel and layer, and every file in a virtualenv, with its digest.
 
     It also finds what killed processes left. What --repair removes is fetched or made again when
     a stack needs it.
     """
-    from stackgen.pipeline.images import check
     from stackgen.pipeline.places import find_places
+    from stackgen.pipeline.store import check
     from stackgen.render import as_json, check_text
 
     found = check(find_places(os.environ), repair=repair)

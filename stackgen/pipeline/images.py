@@ -3,26 +3,35 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from stackgen.artifacts import checking, pruning
 from stackgen.artifacts.layers import LayerStore
-from stackgen.artifacts.wheels import WheelStore
 from stackgen.builders.bases import BaseBuilder, read_definitions
-from stackgen.builders.engine import Engine, connect
+from stackgen.builders.engine import Engine, EngineImage, connect
+from stackgen.builders.held import HeldImages, held_images, locked_wheels
 from stackgen.builders.images import ImageBuilder
-from stackgen.errors import EngineError, StorageError
+from stackgen.errors import BuildError, EngineError, UsageError
+from stackgen.layers import STACK_LABEL
 from stackgen.pipeline.places import Places
-from stackgen.values import BaseState, ImagesReport, ImageState, Pruned, StoreCheck
+from stackgen.values import (
+    BaseState,
+    ImageDetails,
+    ImagesReport,
+    ImageState,
+)
+
+_LEAST = 4
+"""Characters of an id that name an image."""
 
 
 def overview(places: Places) -> ImagesReport:
     """Return what there is; without an engine, what there could be."""
     try:
         with _builders(places) as (bases, builder):
+            held = held_images(builder.engine)
             states = tuple(
                 BaseState(name=each.name, summary=each.summary, state=_state(bases, each.name))
                 for each in bases.definitions()
             )
-            return ImagesReport(bases=states, images=_images(builder))
+            return ImagesReport(bases=states, images=held.states())
     except EngineError as error:
         why = error.why.splitlines()[0]
         states = tuple(
@@ -32,78 +41,92 @@ def overview(places: Places) -> ImagesReport:
         return ImagesReport(bases=states, images=())
 
 
-def prune(
-    places: Places, *, keep_bytes: int | None, keep_images: int | None, dry_run: bool = False
-) -> Pruned:
-    """Remove the least recently used wheels and layers, and images of stacks from the engine.
-
-    Args:
-        places: where the store is.
-        keep_bytes: how much of wheels and layers stays; None leaves the store alone.
-        keep_images: how many of the latest used images stay; None leaves the engine alone.
-        dry_run: say what would go, and remove nothing.
+def listed() -> tuple[ImageState, ...]:
+    """Return the images of stacks, the latest used first.
 
     Raises:
-        EngineError: images are to go, and no engine answers.
-        StorageError: the store cannot be written.
+        EngineError: no engine answers.
     """
-    removed: tuple[ImageState, ...] = ()
-    used: tuple[ImageState, ...] = ()
-    if keep_images is not None:
-        with _builders(places) as (_, builder):
-            removed, used = _pruned_images(builder, keep=keep_images, dry_run=dry_run)
-    store = None
-    if keep_bytes is not None:
-        store = pruning.prune(_shelves(places), keep_bytes=keep_bytes, dry_run=dry_run)
-    return Pruned(store=store, images=removed, images_in_use=used, dry_run=dry_run)
-
-
-def check(places: Places, *, repair: bool) -> StoreCheck:
-    """Check every wheel and every layer; with ``repair``, remove what is damaged or left over.
-
-    Raises:
-        StorageError: the store cannot be read, or written where something shall be removed.
-    """
+    engine = connect()
     try:
-        return checking.check(*_shelves(places), repair=repair)
-    except OSError as error:
-        raise StorageError(
-            f"the store in {places.cache} cannot be checked",
-            why=str(error),
-            fix="run the same command as the user whom the folder belongs to",
-        ) from error
+        return held_images(engine).states()
+    finally:
+        engine.close()
 
 
-def _pruned_images(
-    builder: ImageBuilder, *, keep: int, dry_run: bool
-) -> tuple[tuple[ImageState, ...], tuple[ImageState, ...]]:
-    """Return the images that are (or would be) gone, and those that a container uses."""
-    removed: list[ImageState] = []
-    used: list[ImageState] = []
-    for image in _images(builder)[keep:]:
-        try:
-            if not dry_run:
-                builder.remove(image.image_id)
-            removed.append(image)
-        except EngineError:
-            used.append(image)
-    return tuple(removed), tuple(used)
+def details(what: str) -> ImageDetails:
+    """Return what is known of an image.
+
+    Raises:
+        UsageError: there is none, or there are several.
+        EngineError: no engine answers.
+    """
+    engine = connect()
+    try:
+        held = held_images(engine)
+        image = find_image(held, what)
+        return ImageDetails(
+            image=held.state(image),
+            labels=tuple(sorted(image.labels.items())),
+            lock=locked_wheels(image),
+            layers=held.layers(image),
+        )
+    finally:
+        engine.close()
 
 
-def _shelves(places: Places) -> tuple[WheelStore, LayerStore]:
-    return WheelStore(places.cache), LayerStore(places.cache / "layers")
+def find_image(held: HeldImages, what: str) -> EngineImage:
+    """Return the image that a tag, or the beginning of an image's or a stack's id, names.
 
-
-def _images(builder: ImageBuilder) -> tuple[ImageState, ...]:
-    return tuple(
-        ImageState(image_id=each.id, packages=each.packages, size=each.size, used_at=each.used_at)
-        for each in builder.list_images()
+    Raises:
+        UsageError: there is none, or there are several.
+    """
+    named = [each for each in held.images if _has_tag(each, what)]
+    begun = [each for each in held.images if _begins(each, what)]
+    found = named or begun
+    if len(found) == 1:
+        return found[0]
+    if found:
+        raise UsageError(
+            f"{what} names {len(found)} images",
+            why=", ".join(each.labels[STACK_LABEL][:16] for each in found),
+            fix="give more of the id: stackgen images list",
+        )
+    raise UsageError(
+        f"the engine has no image of a stack that {what} names",
+        why="it is neither a tag of one, nor the beginning of an image's or a stack's id, "
+        "nor the path of a lock",
+        fix="take one of: stackgen images list; or build it: stackgen images build LOCK",
     )
 
 
+def image_builder(engine: Engine, places: Places) -> ImageBuilder:
+    """Return what builds images of stacks in an engine, from the user's store."""
+    return ImageBuilder(
+        engine=engine,
+        store=LayerStore(places.cache / "layers"),
+        memory=places.cache / "whole-archives.json",
+    )
+
+
+def _has_tag(image: EngineImage, what: str) -> bool:
+    # Podman puts the name of a place before a name that has none.
+    return any(f"/{tag}".endswith((f"/{what}", f"/{what}:latest")) for tag in image.tags)
+
+
+def _begins(image: EngineImage, what: str) -> bool:
+    ids = (image.id, image.id.removeprefix("sha256:"), image.labels[STACK_LABEL])
+    return len(what) >= _LEAST and any(each.startswith(what) for each in ids)
+
+
 def _state(bases: BaseBuilder, name: str) -> str:
-    if bases.ready(name) is not None:
-        return "ready"
+    try:
+        if bases.ready(name) is not None:
+            return "ready"
+    except EngineError:
+        raise
+    except BuildError as error:
+        return error.what
     return "can be made" if bases.possible(name) else "cannot be made here"
 
 
@@ -113,11 +136,7 @@ def _builders(places: Places) -> Iterator[tuple[BaseBuilder, ImageBuilder]]:
     try:
         yield (
             BaseBuilder(engine=engine, cache=places.cache / "bases"),
-            ImageBuilder(
-                engine=engine,
-                store=LayerStore(places.cache / "layers"),
-                memory=places.cache / "whole-archives.json",
-            ),
+            image_builder(engine, places),
         )
     finally:
         engine.close()

@@ -3,7 +3,15 @@
 from stackgen.render.advice import advice_text
 from stackgen.render.bases import bases_text
 from stackgen.render.explore import plan_text, report_text
-from stackgen.render.images import check_text, images_text, pruned_text
+from stackgen.render.images import (
+    built_text,
+    check_text,
+    exported_text,
+    image_list_text,
+    image_text,
+    images_text,
+    pruned_text,
+)
 from stackgen.render.listings import (
     failures_text,
     indicators_text,
@@ -19,11 +27,15 @@ __all__ = [
     "advice_text",
     "as_json",
     "bases_text",
+    "built_text",
     "check_text",
     "checks_text",
     "columns",
     "count_text",
+    "exported_text",
     "failures_text",
+    "image_list_text",
+    "image_text",
     "images_text",
     "indicators_text",
     "nightly_text",

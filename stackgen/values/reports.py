@@ -172,14 +172,21 @@ class BaseState:
 class ImageState:
     """The image of a stack that the engine holds.
 
+    packages: ``name==version`` of each.
     size: bytes of all its layers, shared ones included.
-    used_at: ISO 8601, when it was last built or reused.
+    used_at: ISO 8601, when it was last built or reused; "" where the engine does not say.
+    base: name of what it was made on; "" where its labels do not say.
+    own_bytes: of the layers above the base that no other stack has; None where nobody can tell.
     """
 
     image_id: str
     packages: str
     size: int
     used_at: str
+    stack_id: str = ""
+    tags: tuple[str, ...] = ()
+    base: str = ""
+    own_bytes: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,7 +2,6 @@
 
 import json
 import subprocess
-import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -68,8 +67,6 @@ def interpreter(base: Base) -> Base:
 def awkward_wheels(folder: Path) -> list[tuple[Artifact, Path]]:
     """Return wheels that use every way in which a wheel may place its files."""
     tools = "[console_scripts]\nsay = tool:say\n"
-    script = zipfile.ZipInfo("tool-1.0.data/scripts/shout")
-    script.external_attr = 0o755 << 16
     return [
         make_wheel(
             folder,
@@ -82,8 +79,8 @@ def awkward_wheels(folder: Path) -> list[tuple[Artifact, Path]]:
                 "tool-1.0.data/platlib/plat_part.py": "PLAT = 1\n",
                 "tool-1.0.data/data/share/tool/table.txt": "1 2 3\n",
                 "tool-1.0.data/headers/tool.h": "#define TOOL 1\n",
+                "tool-1.0.data/scripts/shout": "#!python\nprint('LOUD')\n",
             },
-            raw={script: "#!python\nprint('LOUD')\n"},
         ),
         make_wheel(
             folder,

@@ -1,0 +1,289 @@
+"""A lock in, an image out; and folders from which other people's tools make it."""
+
+import shutil
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from stackgen import __version__, layers
+from stackgen.artifacts.wheels import WheelStore
+from stackgen.builders.base_definitions import FromRegistry
+from stackgen.builders.bases import BaseBuilder
+from stackgen.builders.engine import Engine, EngineImage, connect
+from stackgen.builders.exports import appearing, write_layout
+from stackgen.builders.held import HeldImages, held_images, locked_wheels
+from stackgen.errors import EngineError
+from stackgen.index import IndexConfig, PackageIndex
+from stackgen.index.config import DEFAULT_NAME
+from stackgen.layers.dockerfile import dockerfile, index_options
+from stackgen.locks import write_requirements
+from stackgen.pipeline.images import find_image, image_builder
+from stackgen.pipeline.options import IndexOptions
+from stackgen.pipeline.pinned import pinned, read_pins
+from stackgen.pipeline.places import Places
+from stackgen.pipeline.progress import Progress
+from stackgen.pipeline.wishes import index_config
+from stackgen.pipeline.workshop import DEFAULT_BASE
+from stackgen.values import Artifact, Base, Exported, ImageBuilt, Lock, LockFile, Stack
+
+_WHEELS = "wheels"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BuildOptions:
+    """What shall be built.
+
+    lock: path of the lock.
+    base: name of a base, or an image; "" for the default one.
+    """
+
+    lock: Path
+    base: str = ""
+    index: IndexOptions = field(default_factory=IndexOptions)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Bench:
+    """A lock on a base, and where its wheels come from."""
+
+    lockfile: LockFile
+    lock: Lock
+    base: Base
+    engine: Engine
+    places: Places
+    config: IndexConfig
+    index: PackageIndex
+    progress: Progress
+
+    @property
+    def stack(self) -> Stack:
+        return Stack(lock=self.lock, facts=self.base.facts)
+
+    def wheels(self) -> Mapping[str, Path]:
+        """Return the lock's files by sha256; what is missing is downloaded."""
+        self.progress.doing("downloading what is missing")
+        store = WheelStore(self.places.cache)
+        here: dict[str, int] = {}
+
+        def tell(artifact: Artifact, count: int) -> None:
+            here[artifact.sha256] = count
+            megabytes = sum(here.values()) // 1_000_000
+            self.progress.doing(f"downloading: {megabytes} MB")
+
+        return store.fetch(self.lock.artifacts, downloader=self.index, progress=tell)
+
+
+def build(
+    options: BuildOptions,
+    places: Places,
+    environ: Mapping[str, str],
+    progress: Progress,
+    *,
+    tag: str = "",
+) -> ImageBuilt:
+    """Build a lock's image, or find that the engine has it.
+
+    Raises:
+        UsageError: the lock cannot be read, or is for another Python.
+        ResolutionError: no index has what the lock names.
+        BuildError: the base or the image cannot be made.
+        StorageError: the disk has no room.
+    """
+    start = time.monotonic()
+    with _bench(options, places, environ, progress) as bench:
+        before = held_images(bench.engine)
+        image_id = _image(bench)
+        if tag:
+            image_builder(bench.engine, places).tag(image_id, tag)
+        held = held_images(bench.engine)
+        image = _of(held, image_id)
+        had_it = any(each.id == image_id for each in before.images)
+        known = before.chains | set(layers.chain_ids(_diff_ids(bench.engine, bench.base)))
+        fresh = [each for each in held.layers(image) if each.chain_id not in known]
+        sizes = [each.size for each in fresh]
+        return ImageBuilt(
+            image=held.state(image),
+            tag=tag,
+            packages=len(bench.lock.artifacts),
+            had_it=had_it,
+            layers_shared=len(image.diff_ids) - len(fresh),
+            layers_new=len(fresh),
+            new_bytes=None if None in sizes else sum(size or 0 for size in sizes),
+            seconds=time.monotonic() - start,
+        )
+
+
+def export_layout(
+    what: str,
+    folder: Path,
+    options: BuildOptions,
+    places: Places,
+    environ: Mapping[str, str],
+    progress: Progress,
+) -> Exported:
+    """Write an image as an OCI layout; a lock's image is built first where there is none.
+
+    Args:
+        what: path of a lock, or what ``find_image`` knows.
+        folder: to be written.
+        options: for a lock.
+        places: where things are kept.
+        environ: the user's variables.
+        progress: who is told.
+
+    Raises:
+        UsageError: there is no such lock or image, or the folder holds something.
+        EngineError: the engine does not hand the image out.
+        StorageError: the disk has no room.
+    """
+    if Path(what).is_file():
+        with _bench(replace(options, lock=Path(what)), places, environ, progress) as bench:
+            return _laid_out(bench.engine, _image(bench), folder, progress)
+    engine = connect()
+    try:
+        held = held_images(engine)
+        return _laid_out(engine, find_image(held, what).id, folder, progress)
+    finally:
+        engine.close()
+
+
+def export_dockerfile(
+    folder: Path,
+    options: BuildOptions,
+    places: Places,
+    environ: Mapping[str, str],
+    progress: Progress,
+) -> Exported:
+    """Write a Dockerfile and a requirements.txt with hashes that install the same packages.
+
+    Wheels that lie on this machine alone are copied beside them.
+
+    Raises:
+        UsageError: the lock cannot be read, or the folder holds something.
+        ResolutionError: no index has what the lock names.
+        StorageError: the folder cannot be written.
+    """
+    with _bench(options, places, environ, progress) as bench, appearing(folder) as place:
+        local = [each for each in bench.lock.artifacts if _is_local(each)]
+        remote = [each for each in bench.lock.artifacts if not _is_local(each)]
+        if local:
+            (place / _WHEELS).mkdir()
+            for each, path in _files(bench, local):
+                shutil.copyfile(path, place / _WHEELS / each.filename)
+        (place / "requirements.txt").write_text(_requirements(bench, remote), encoding="utf-8")
+        (place / "Dockerfile").write_text(
+            _dockerfile(bench, wheels=bool(local), index=bool(remote)), encoding="utf-8"
+        )
+        size = sum(path.stat().st_size for path in place.rglob("*") if path.is_file())
+    packages = len(bench.lock.artifacts)
+    return Exported(folder=str(folder), image_id="", packages=packages, size=size)
+
+
+@contextmanager
+def _bench(
+    options: BuildOptions, places: Places, environ: Mapping[str, str], progress: Progress
+) -> Iterator[_Bench]:
+    lockfile = read_pins(options.lock)
+    config = index_config(options.index, environ)
+    engine = connect()
+    try:
+        base = _base(engine, options.base or DEFAULT_BASE, places, progress)
+        with PackageIndex(config, places.cache) as index:
+            progress.doing("looking up the files of the lock")
+            yield _Bench(
+                lockfile=lockfile,
+                lock=pinned(index, lockfile, base.target),
+                base=base,
+                engine=engine,
+                places=places,
+                config=config,
+                index=index,
+                progress=progress,
+            )
+    finally:
+        engine.close()
+
+
+def _base(engine: Engine, name: str, places: Places, progress: Progress) -> Base:
+    bases = BaseBuilder(engine=engine, cache=places.cache / "bases")
+    progress.doing(f"preparing the base {name}")
+    return bases.ready(name) or bases.make(name, progress.doing)
+
+
+def _image(bench: _Bench) -> str:
+    """Return the id of the stack's image, made now or before."""
+    builder = image_builder(bench.engine, bench.places)
+    found = builder.existing(bench.stack, bench.base)
+    if found is None:
+        wheels = bench.wheels()
+        bench.progress.doing("building the image")
+        found = builder.build(bench.stack, bench.base, wheels)
+    return found.location
+
+
+def _laid_out(engine: Engine, image_id: str, folder: Path, progress: Progress) -> Exported:
+    image = _of(held_images(engine), image_id)
+    progress.doing(f"writing {folder}")
+    stack, packages = image.labels[layers.STACK_LABEL], len(locked_wheels(image))
+    size = write_layout(engine, image_id, folder, name=stack[:16])
+    return Exported(folder=str(folder), image_id=image_id, packages=packages, size=size)
+
+
+def _of(held: HeldImages, image_id: str) -> EngineImage:
+    for image in held.images:
+        if image.id == image_id:
+            return image
+    raise EngineError(
+        "the image vanished from the engine",
+        why="somebody removed it while it was being looked at",
+        fix="run the same command again",
+    )
+
+
+def _diff_ids(engine: Engine, base: Base) -> tuple[str, ...]:
+    found = engine.image(base.reference)
+    return found.diff_ids if found else ()
+
+
+def _is_local(artifact: Artifact) -> bool:
+    return urlsplit(artifact.url).scheme in ("", "file")
+
+
+def _files(bench: _Bench, local: list[Artifact]) -> list[tuple[Artifact, Path]]:
+    files = WheelStore(bench.places.cache).fetch(local, downloader=bench.index)
+    return [(each, files[each.sha256]) for each in local]
+
+
+def _requirements(bench: _Bench, remote: list[Artifact]) -> str:
+    """Return pins with one hash each; what lies beside them is found by its name."""
+    used = dict.fromkeys(each.index for each in remote)
+    config = bench.config
+    indexes = [each for each in config.indexes if each.name in used]
+    pages = [each.url for each in config.find_links if each.name in used]
+    urls = [each.url for each in indexes if each.name != DEFAULT_NAME]
+    plain = (replace(each, index="") if _is_local(each) else each for each in bench.lock.artifacts)
+    pins = write_requirements(Lock(artifacts=tuple(plain)), hashes=True)
+    return index_options(urls=urls, pages=pages, default=DEFAULT_NAME in used) + pins
+
+
+def _dockerfile(bench: _Bench, *, wheels: bool, index: bool) -> str:
+    image, interpreter = bench.base.name, bench.base.python
+    definitions = BaseBuilder(engine=bench.engine, cache=bench.places.cache).definitions()
+    ways = [way for each in definitions if each.name == bench.base.name for way in each.ways]
+    public = next((way for way in ways if isinstance(way, FromRegistry)), None)
+    if public is not None:
+        image, interpreter = public.reference, public.interpreter
+    return dockerfile(
+        image=image,
+        interpreter=interpreter,
+        base=bench.base.name,
+        python=bench.base.target.python_minor,
+        packages=len(bench.lock.artifacts),
+        lock=Path(bench.lockfile.path).name,
+        version=__version__,
+        wheels=wheels,
+        index=index,
+    )

@@ -1,0 +1,115 @@
+"""Podman's socket, the real engine that refuses thin archives: stacks are built and run there."""
+
+import contextlib
+import os
+import shutil
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from stackgen.artifacts.layers import LayerStore
+from stackgen.builders.bases import BaseBuilder
+from stackgen.builders.engine import Engine, connect
+from stackgen.builders.exports import write_layout
+from stackgen.builders.held import held_images
+from stackgen.builders.images import ImageBuilder
+from stackgen.errors import BuildError, EngineError
+from stackgen.pipeline.images import find_image
+from stackgen.values import Base
+from tests.containers.test_images import Line, build, run
+from tests.containers.wheels import make_wheel
+
+pytestmark = pytest.mark.docker
+# A container may not raise limits above those of whoever starts it, which podman tries otherwise.
+LIMITS = '[containers]\ndefault_ulimits = ["nofile=1024:1024", "nproc=1024:1024"]\n'
+
+
+@pytest.fixture(scope="module")
+def socket() -> Iterator[str]:
+    """Start a podman with a store of its own; nobody else's containers are touched."""
+    if shutil.which("podman") is None:
+        pytest.skip("podman is not installed (apt-get install podman)")
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as place:  # sockets: short paths
+        folder = Path(place)
+        (folder / "limits.conf").write_text(LIMITS, encoding="utf-8")
+        own = ["podman", "--root", f"{folder}/root", "--runroot", f"{folder}/run"]
+        environ = {**os.environ, "CONTAINERS_CONF": f"{folder}/limits.conf"}
+        address = f"unix://{folder}/socket"
+        with (folder / "log").open("wb") as log:
+            service = subprocess.Popen(
+                [*own, "system", "service", "--time=0", address],
+                env=environ, stdout=log, stderr=log,
+            )  # fmt: skip
+        try:
+            yield address
+        finally:
+            service.terminate()
+            service.wait(30)
+            subprocess.run([*own, "rmi", "--all", "--force"], capture_output=True, check=False)
+
+
+@pytest.fixture
+def podman(socket: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Engine]:
+    monkeypatch.setenv("DOCKER_HOST", socket)
+    with contextlib.closing(connected(socket)) as engine:
+        yield engine
+
+
+def connected(socket: str) -> Engine:
+    end = time.monotonic() + 20
+    while True:
+        try:
+            return connect()
+        except EngineError as error:
+            if time.monotonic() > end:
+                pytest.skip(f"podman does not serve {socket} here: {error.why}")
+            time.sleep(0.1)
+
+
+@pytest.fixture
+def podman_base(podman: Engine, cache: Path) -> Base:
+    try:
+        return BaseBuilder(podman, cache).make("bookworm-py311", lambda _: None)
+    except BuildError as error:
+        pytest.skip(f"podman cannot run the base here: {error.why}")
+
+
+def test_podman_gets_whole_archives_and_the_next_run_knows_that(
+    podman: Engine, podman_base: Base, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store, memory = LayerStore(tmp_path / "layers"), tmp_path / "engines.json"
+    line = Line(podman, monkeypatch)
+    first = build(ImageBuilder(podman, store, memory), podman_base, [make_wheel(tmp_path, "one")])
+    assert run(podman, first, "import one; print(one.VERSION)") == "1.0\n"
+    thin, whole = line.sent
+    assert thin < 1_000_000 < whole
+    with contextlib.closing(connect()) as later:
+        line = Line(later, monkeypatch)
+        pairs = [make_wheel(tmp_path, "one", version="2.0")]
+        builder = ImageBuilder(later, store, memory)
+        second = build(builder, podman_base, pairs)
+        assert run(later, second, "import one; print(one.VERSION)") == "2.0\n"
+        assert len(line.sent) == 1
+        assert build(builder, podman_base, pairs) == second
+        assert len(line.sent) == 1
+
+
+def test_podman_lists_and_hands_out_what_it_holds(
+    podman: Engine, podman_base: Base, tmp_path: Path
+) -> None:
+    builder = ImageBuilder(podman, LayerStore(tmp_path / "layers"), tmp_path / "engines.json")
+    image_id = build(builder, podman_base, [make_wheel(tmp_path, "listed")]).location
+    builder.tag(image_id, "mine:7")
+    held = held_images(podman)
+    image = next(each for each in held.images if each.id == image_id)
+    assert find_image(held, "mine:7") == find_image(held, image_id[7:20]) == image
+    state = held.state(image)
+    assert state.packages == "listed==1.0"
+    assert state.own_bytes is not None
+    assert 0 < state.own_bytes < 1_000_000
+    write_layout(podman, image_id, tmp_path / "layout", name="x")
+    assert (tmp_path / "layout" / "index.json").exists()
