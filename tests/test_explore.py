@@ -86,27 +86,6 @@ def test_a_plan_builds_nothing(laboratory: Laboratory) -> None:
     assert not (laboratory.root / "cache" / "virtualenvs").exists()
 
 
-def test_a_killed_exploration_loses_nothing_and_goes_on(laboratory: Laboratory) -> None:
-    arguments = ("speedy<3", "--stacks", "2", "--budget", "120s")
-    with laboratory.exploring(*arguments) as running:
-        recorded = _wait_for_inspections(laboratory, 10, running)
-        running.send_signal(signal.SIGKILL)
-        running.communicate()
-    with open_database(laboratory.kb) as database:
-        before = {each.id: each for each in database.inspections()}
-    assert len(before) >= recorded
-    again = laboratory.explore("speedy<3", "--stacks", "2", "--budget", "10s", "--json")
-    assert again.returncode in (0, 3, 6), again.stderr
-    with open_database(laboratory.kb) as database:
-        after = {each.id: each for each in database.inspections()}
-        assert len(database.campaigns()) == 1
-    assert before.items() <= after.items()
-    last = max(each.block for each in before.values())
-    assert {each.block for key, each in after.items() if key not in before} <= set(
-        range(last + 1, 100)
-    )
-
-
 def test_interrupting_prints_the_ranking_so_far(laboratory: Laboratory) -> None:
     with laboratory.exploring("speedy<3", "--stacks", "2", "--budget", "120s") as running:
         _wait_for_inspections(laboratory, 8, running)

@@ -77,15 +77,3 @@ def test_a_night_measures_just_what_is_new(laboratory: Laboratory) -> None:
     with open_database(laboratory.kb) as database:
         assert database.seen_releases("speedy") == {"1.0", "2.0", "3.0"}
         assert {each.kind for each in database.campaigns()} == {"nightly"}
-
-
-def test_two_explorations_at_once_share_one_knowledge_base(laboratory: Laboratory) -> None:
-    arguments = ("speedy", "--stacks", "2", "--budget", "8s", "--seed")
-    with laboratory.exploring(*arguments, "1") as one, laboratory.exploring(*arguments, "2") as two:
-        (_, one_err), (_, two_err) = one.communicate(), two.communicate()
-    assert one.returncode in (0, 3, 6), one_err
-    assert two.returncode in (0, 3, 6), two_err
-    with open_database(laboratory.kb) as database:
-        assert {each.seed for each in database.campaigns()} == {1, 2}
-        spans = sorted((each.started_at, each.campaign_id) for each in database.inspections())
-    assert len({campaign for _, campaign in spans}) == 2

@@ -164,10 +164,10 @@ def _basic(pair: str) -> str:
 
 
 @contextmanager
-def serving() -> Iterator[TinyIndex]:
-    """Serve until the block ends."""
+def serving(port: int = 0) -> Iterator[TinyIndex]:
+    """Serve until the block ends, at a free port if none is given."""
     handler = type("Handler", (_Handler,), {})
-    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+    with ThreadingHTTPServer(("127.0.0.1", port), handler) as server:
         index = TinyIndex(url=f"http://127.0.0.1:{server.server_address[1]}")
         handler.index = index  # type: ignore[attr-defined]
         thread = threading.Thread(target=server.serve_forever, args=(0.01,))

@@ -5,7 +5,7 @@ import os
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from pathlib import Path
 
@@ -22,6 +22,7 @@ from stackgen.executors.process import (
     indicator_command,
     inspection,
     interpret,
+    log_tail,
     process_environment,
 )
 from stackgen.executors.supervised import MOST_PROCESSES, Lost, Ready, Reply, Request, Unexecutable
@@ -95,7 +96,7 @@ class VirtualenvExecutor:
                 duration_s=self.monotonic() - start,
                 log=log,
             )
-        return interpret(
+        seen = interpret(
             plan,
             self.machine.id,
             exit_code=ended.exit_code,
@@ -107,6 +108,11 @@ class VirtualenvExecutor:
             duration_s=self.monotonic() - start,
             unenforced=unenforced,
         )
+        if seen.outcome is Outcome.OK or Path(plan.environment.python).exists():
+            return seen
+        # Its files were removed while it ran: no fault of the stack's.
+        log = log_tail(f"{seen.log}\nthe interpreter {plan.environment.python} is gone")
+        return replace(seen, outcome=Outcome.ENGINE_LOST, log=log)
 
     def _run(self, plan: InspectionPlan) -> tuple[Reply, tuple[str, ...]]:
         """Run a plan in the supervisor that is kept, or in a new one where that was lost."""

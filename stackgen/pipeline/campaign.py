@@ -194,7 +194,7 @@ class Runner:
                 self.record(ran)
             if ran.outcome is not Outcome.ENGINE_LOST:
                 return ran
-            environment = self._restored(environment, _lost(environment, ran))
+            (environment,) = self._restored((environment,), _lost(environment, ran))
 
     def calibrate(
         self, environment: Environment, calls: Sequence[IndicatorCall]
@@ -300,9 +300,8 @@ class Runner:
         try:
             return design, self._run_block(design)
         except EngineError as error:
-            reference = self._restored(design.reference, error)
-            challengers = tuple(self._again(each) for each in design.challengers)
-            return replace(design, reference=reference, challengers=challengers), 0.0
+            reference, *others = self._restored((design.reference, *design.challengers), error)
+            return replace(design, reference=reference, challengers=tuple(others)), 0.0
 
     def _run_block(self, design: Design) -> float:
         """Run the next block; return how many seconds it took, waiting for others left out.
@@ -327,18 +326,23 @@ class Runner:
                     raise _lost(plan.environment, inspection)
             return self.clock() - start
 
-    def _restored(self, environment: Environment, problem: EngineError) -> Environment:
-        """Wait for a lost engine, and make the environment again where it is gone.
+    def _restored(
+        self, environments: Sequence[Environment], problem: EngineError
+    ) -> tuple[Environment, ...]:
+        """Wait for a lost engine, and make environments again where they are gone.
 
         Raises:
-            EngineError: the patience of this run is over.
+            EngineError: what was lost at first; the patience of this run is over.
         """
         if not self.patience.pause(problem, at_most_s=self.left_s):
             raise problem
-        return self._again(environment)
-
-    def _again(self, environment: Environment) -> Environment:
-        return self.environment(environment.stack, f"stack {environment.stack.id[:12]} again")
+        try:
+            return tuple(
+                self.environment(each.stack, f"stack {each.stack.id[:12]} again")
+                for each in environments
+            )
+        except EngineError as error:
+            raise problem from error
 
     def _catch_up(self) -> None:
         """Read what other processes with the same command have recorded meanwhile."""

@@ -1,0 +1,280 @@
+"""Campaigns in which things go wrong for real: packages, processes, indexes, other campaigns."""
+
+import itertools
+import json
+import shutil
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from stackgen.values import Outcome, Role
+from tests.dying_parts import (
+    assert_clean,
+    assert_nothing_twice,
+    built,
+    downloads,
+    recorded,
+    serve,
+    spans,
+    versions,
+    watch,
+)
+from tests.laboratory import INDICATOR, WORK, Laboratory
+from tests.store_parts import until
+from tests.tiny_index import CUT, TinyIndex, serving
+
+pytestmark = pytest.mark.journey
+
+GOOD = WORK.format(size=20_000)
+QUICK = WORK.format(size=10_000)
+STRICT = INDICATOR.replace(
+    "    return harness",
+    "    if not hasattr(speedy, 'work'):\n"
+    "        raise harness.Unsupported('this speedy has no work')\n"
+    "    return harness",
+).replace('"timeout_s": 60', '"timeout_s": 4')
+
+FAULTS = {
+    "11.0": (Outcome.IMPORT_FAILED, "raise ImportError('no gears')", "ImportError: no gears"),
+    "10.0": (
+        Outcome.CRASHED,
+        "import os\ndef work():\n    os.kill(os.getpid(), 11)\n",
+        "killed by SIGSEGV",
+    ),
+    "9.0": (Outcome.UNSUPPORTED, "x = 1", "this speedy has no work"),
+    "8.0": (
+        Outcome.TIMEOUT,
+        "import time\ndef work():\n    time.sleep(600)\n",
+        "its time limit of 4 s",
+    ),
+    "7.0": (
+        Outcome.OUT_OF_MEMORY,
+        "import resource\nresource.setrlimit(resource.RLIMIT_DATA, (1 << 26, 1 << 26))\n"
+        "def work():\n    bytearray(1 << 30)\n",
+        "out of memory",
+    ),
+    "6.0": (
+        Outcome.INVALID_OUTPUT,
+        "import os\ndef work():\n    print('forty-two', flush=True)\n    os._exit(0)\n",
+        "forty-two",
+    ),
+    "5.0": (Outcome.BUILD_FAILED, GOOD, "RECORD"),
+    "4.0": (Outcome.HASH_MISMATCH, GOOD, "instead of " + "0" * 64),
+    "3.0": (Outcome.DOWNLOAD_FAILED, GOOD, "404"),
+}
+ONCE_MORE = (
+    Outcome.TIMEOUT,
+    Outcome.OUT_OF_MEMORY,
+    Outcome.BUILD_FAILED,
+    Outcome.HASH_MISMATCH,
+    Outcome.DOWNLOAD_FAILED,
+)
+
+
+@pytest.fixture
+def index() -> Iterator[TinyIndex]:
+    with serving() as found:
+        yield found
+
+
+@pytest.fixture
+def laboratory(index: TinyIndex, tmp_path: Path) -> Laboratory:
+    """2.0 is the reference, 1.0 does twice its work."""
+    (tmp_path / "work.py").write_text(STRICT)
+    serve(index, tmp_path / "wheels", "2.0", QUICK)
+    serve(index, tmp_path / "wheels", "1.0", GOOD)
+    return Laboratory(root=tmp_path, index=index.simple)
+
+
+def test_every_fault_has_its_outcome_and_the_end_of_its_log_and_is_not_tried_for_ever(
+    index: TinyIndex, laboratory: Laboratory
+) -> None:
+    wheels = laboratory.root / "wheels"
+    serve(index, wheels, "12.0", WORK.format(size=5_000))
+    for version, (outcome, source, _) in FAULTS.items():
+        lie = "speedy.py" if outcome is Outcome.BUILD_FAILED else ""
+        hashed = "0" * 64 if outcome is Outcome.HASH_MISMATCH else ""
+        path = serve(index, wheels, version, source, lie=lie, hashed=hashed)
+        if outcome is Outcome.DOWNLOAD_FAILED:
+            del index.files[path]
+    arguments = ("speedy", "--stacks", "6", "--budget", "60s", "--json")
+
+    def run() -> tuple[dict[str, str], Counter[tuple[str, Outcome]]]:
+        done = laboratory.explore(*arguments)
+        assert done.returncode in (0, 3, 6), done.stderr
+        of = versions(laboratory)
+        failed = [each for each in recorded(laboratory) if each.outcome is not Outcome.OK]
+        for each in failed:
+            assert FAULTS[of[each.stack_id]][2] in each.log
+            assert len(each.log.encode()) <= 4096
+        told = {each["label"]: each["outcome"] for each in json.loads(done.stdout)["failed"]}
+        return told, Counter((of[each.stack_id], each.outcome) for each in failed)
+
+    told, first = run()
+    assert first == Counter({(version, fault[0]): 1 for version, fault in FAULTS.items()})
+    assert told == {f"speedy {version}": fault[0].value for version, fault in FAULTS.items()}
+
+    told_again, second = run()
+    assert {pair for pair in second if second[pair] == 2} == {
+        (version, fault[0]) for version, fault in FAULTS.items() if fault[0] in ONCE_MORE
+    }
+    assert told_again == told
+
+    _, third = run()
+    assert third - second == Counter({("3.0", Outcome.DOWNLOAD_FAILED): 1})
+    assert_clean(laboratory)
+
+
+def test_a_stack_that_fails_in_the_middle_is_told_and_the_others_go_on(
+    index: TinyIndex, laboratory: Laboratory
+) -> None:
+    flag = laboratory.root / "flag"
+    source = f"import os\nif os.path.exists({str(flag)!r}):\n    os.kill(os.getpid(), 6)\n"
+    serve(index, laboratory.root / "wheels", "1.5", source + QUICK)
+    arguments = ("speedy", "--stacks", "3", "--budget", "40s", "--json")
+    with laboratory.exploring(*arguments) as running:
+        watch(laboratory, running, lambda seen: any(each.block >= 4 for each in seen))
+        flag.touch()
+        out, err = running.communicate()
+    assert running.returncode in (0, 3, 6), err
+    (failed,) = [each for each in recorded(laboratory) if each.outcome is not Outcome.OK]
+    assert (failed.outcome, versions(laboratory)[failed.stack_id]) == (Outcome.CRASHED, "1.5")
+    report = json.loads(out)
+    assert [each["label"] for each in report["failed"]] == [f"speedy 1.5 (in block {failed.block})"]
+    later = [each for each in recorded(laboratory) if each.block > failed.block]
+    assert later
+    assert failed.stack_id not in {each.stack_id for each in later}
+
+
+def test_a_reference_that_fails_in_the_middle_ends_it_with_6(laboratory: Laboratory) -> None:
+    flag = laboratory.root / "flag"
+    script = laboratory.root / "work.py"
+    script.write_text(
+        STRICT.replace(
+            "    speedy =",
+            f"    import os\n    if os.path.exists({str(flag)!r}):\n        os.abort()\n"
+            "    speedy =",
+        )
+    )
+    with laboratory.exploring("speedy", "--stacks", "2", "--budget", "60s") as running:
+        watch(laboratory, running, lambda seen: any(each.block >= 2 for each in seen))
+        flag.touch()
+        _, err = running.communicate()
+    assert running.returncode == 6, err
+    assert "that all others are compared with failed while it was measured" in err
+    assert "SIGABRT" in err
+
+
+def test_a_kill_while_measuring_costs_no_download_no_build_and_no_inspection(
+    index: TinyIndex, laboratory: Laboratory
+) -> None:
+    arguments = ("speedy", "--stacks", "2", "--budget")
+    with laboratory.exploring(*arguments, "120s") as running:
+        watch(laboratory, running, lambda seen: any(each.block >= 2 for each in seen))
+        running.kill()
+        running.communicate()
+    before, finished = {each.id for each in recorded(laboratory)}, built(laboratory)
+    done = laboratory.explore(*arguments, "8s")
+    assert done.returncode in (0, 3, 6), done.stderr
+    after = recorded(laboratory)
+    assert before < {each.id for each in after}
+    assert_nothing_twice(after)
+    assert built(laboratory) == finished
+    assert len(finished) == 2
+    assert set(downloads(index).values()) == {1}
+    assert_clean(laboratory)
+
+
+@pytest.mark.parametrize("seeds", [("1", "2"), ("1", "1")], ids=["two campaigns", "the same one"])
+def test_two_explorations_at_once_measure_in_turns_and_do_nothing_twice(
+    index: TinyIndex, laboratory: Laboratory, seeds: tuple[str, str]
+) -> None:
+    arguments = ("speedy", "--stacks", "2", "--budget", "15s", "--seed")
+    with (
+        laboratory.exploring(*arguments, seeds[0]) as one,
+        laboratory.exploring(*arguments, seeds[1]) as two,
+    ):
+        ends = [(each.communicate(), each.returncode) for each in (one, two)]
+    for (_, err), code in ends:
+        assert code in (0, 3, 6), err
+    seen = recorded(laboratory)
+    assert_nothing_twice(seen)
+    blocks = sorted(spans(seen).values())
+    assert len(blocks) >= 2
+    for (_, end), (start, _) in itertools.pairwise(blocks):
+        assert end <= start + 0.01
+    assert set(downloads(index).values()) == {1}
+    assert len(built(laboratory)) == 2
+    assert_clean(laboratory)
+
+
+def test_an_index_that_dies_half_way_leaves_what_is_ready_and_the_next_run_gets_the_rest(
+    laboratory: Laboratory, index: TinyIndex
+) -> None:
+    wheels = laboratory.root / "wheels"
+    with ExitStack() as living:
+        mortal = living.enter_context(serving())
+        paths = [serve(mortal, wheels, v, QUICK if v > "1.0" else GOOD) for v in ("2.0", "1.0")]
+        last = serve(mortal, wheels, "0.9", GOOD)
+        laboratory = Laboratory(root=laboratory.root, index=mortal.simple)
+        arguments = ("speedy", "--stacks", "3", "--budget", "20s", "--json")
+        with laboratory.exploring(*arguments) as running:
+            until(lambda: mortal.paths(paths[1]), patience_s=60)
+            watch(laboratory, running, lambda seen: seen)
+            living.close()
+            out, err = running.communicate()
+        assert running.returncode in (0, 3, 6), err
+        report = json.loads(out)
+        assert len(report["stacks"]) == 2
+        assert [(e["label"], e["outcome"]) for e in report["failed"]] == [
+            ("speedy 0.9", "download_failed")
+        ]
+        assert "trying again in" in err
+    with serving(port=int(mortal.url.rpartition(":")[2])) as back:
+        back.files, back.types = mortal.files, mortal.types
+        again = laboratory.explore(*arguments)
+        assert again.returncode in (0, 3, 6), again.stderr
+        assert len(json.loads(again.stdout)["stacks"]) == 3
+        assert downloads(back) == Counter({last: 1})
+    assert index.asked == []
+    assert_clean(laboratory)
+
+
+def test_an_index_that_is_dead_from_the_first_wheel_on_ends_it_with_8(
+    index: TinyIndex, laboratory: Laboratory
+) -> None:
+    index.ranges = False  # so that no half is gone on with
+    for path in [each for each in index.files if each.endswith(".whl")]:
+        index.faults[path] = [CUT] * 1000
+    done = laboratory.explore("speedy", "--stacks", "2", "--budget", "10s")
+    assert done.returncode == 8, done.stderr
+    assert "download_failed" in done.stderr
+    assert done.stdout == ""
+    assert {each.outcome for each in recorded(laboratory)} == {Outcome.DOWNLOAD_FAILED}
+
+
+def test_an_environment_that_is_removed_in_between_is_built_again(
+    index: TinyIndex, laboratory: Laboratory
+) -> None:
+    gone = laboratory.root / "gone"
+    with laboratory.exploring("speedy", "--stacks", "2", "--budget", "60s") as running:
+        watch(laboratory, running, lambda seen: any(each.block >= 2 for each in seen))
+        environments = sorted(
+            path.parent
+            for path in laboratory.root.glob("cache/virtualenvs/environments/*/.complete")
+        )
+        for environment in environments:
+            environment.rename(gone)
+            shutil.rmtree(gone)
+        at = max(each.block for each in recorded(laboratory))
+        _, err = running.communicate()
+    assert running.returncode in (0, 3, 6), err
+    seen = recorded(laboratory)
+    assert {each.outcome for each in seen} == {Outcome.OK, Outcome.ENGINE_LOST}
+    assert any(each.block > at + 1 and each.role is Role.TWIN for each in seen)
+    assert "an environment went away" in err
+    assert set(downloads(index).values()) == {1}
+    assert_clean(laboratory)
