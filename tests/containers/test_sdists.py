@@ -2,7 +2,7 @@
 
 import os
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -26,6 +26,7 @@ from stackgen.values import Artifact, Base, Environment, Stack
 from stackgen.values.sources import BUILT_HERE
 from tests.containers.sdists import make_sdist, write_sdist
 from tests.containers.wheels import make_wheel
+from tests.laboratory import INDICATOR, WORK, Laboratory
 from tests.store_parts import another_process, until
 
 pytestmark = pytest.mark.docker
@@ -367,6 +368,46 @@ def test_without_containers_nothing_is_built(bench: Bench) -> None:
         refuse_unbuildable(sdists, sources.sdists)
         with pytest.raises(UsageError, match="--executor docker"):
             refuse_unbuildable(sdists, None)
+
+
+@pytest.fixture
+def explored(tmp_path: Path, engine: Engine) -> Iterator[Callable[..., str]]:
+    """Explore two releases of demo, of which the older one has no wheel; return what was said."""
+    packages = tmp_path / "packages"
+    make_sdist(packages, f"return wheel(out, source={WORK.format(size=900)!r})")
+    make_wheel(packages, "demo", {"demo.py": WORK.format(size=900)}, version="2.0")
+    (tmp_path / "work.py").write_text(INDICATOR.replace("speedy", "demo"))
+    (tmp_path / "empty").mkdir()
+    laboratory = Laboratory(root=tmp_path, index=(tmp_path / "empty").as_uri())
+
+    def explore(*arguments: str) -> str:
+        where = ("--find-links", str(packages))
+        what = ("--pi", str(tmp_path / "work.py"), "--budget", "3s", "--stacks", "2")
+        ran = laboratory.run("explore", "demo", "--no-index", *what, *where, *arguments)
+        return ran.stdout + ran.stderr
+
+    yield explore
+    for id_ in engine.images("org.opencontainers.image.description=demo==1.0"):
+        engine.api.remove_image(id_, force=True)
+    for id_ in engine.images("org.opencontainers.image.description=demo==2.0"):
+        engine.api.remove_image(id_, force=True)
+
+
+def test_an_exploration_builds_what_it_may_and_says_so(
+    explored: Callable[..., str], base: Base
+) -> None:
+    where = ("--executor", "docker", "--base", base.name)
+    assert "there is only one stack" in explored(*where)
+    said = explored(*where, "--allow-build", "demo")
+    assert "demo 1.0 was built here from its sources" in said
+    assert "demo 1.0 (built here)  " in said
+    assert "demo 2.0  " in said
+
+
+def test_an_exploration_in_virtualenvs_builds_nothing(explored: Callable[..., str]) -> None:
+    said = explored("--executor", "virtualenv", "--allow-build", "demo")
+    assert "demo 1.0 has no wheel here" in said
+    assert "fix: give --executor docker" in said
 
 
 @pytest.mark.network
