@@ -1,0 +1,222 @@
+"""What a campaign tries again, what it waits for, and what it never does twice."""
+
+import random
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from stackgen.database import Database, open_database
+from stackgen.errors import (
+    BuildError,
+    EngineError,
+    IndexRefusalError,
+    IndexUnavailableError,
+    StackgenError,
+    StorageError,
+)
+from stackgen.executors.fake import FakeExecutor
+from stackgen.pipeline.campaign import Runner
+from stackgen.pipeline.host import Host
+from stackgen.pipeline.patience import Patience
+from stackgen.pipeline.progress import Silent
+from stackgen.values import (
+    Campaign,
+    Environment,
+    Inspection,
+    InspectionPlan,
+    Limits,
+    Machine,
+    Observation,
+    Outcome,
+    Stack,
+)
+from tests.samples import call, environment
+
+HERE = environment("1.26.0")
+MATMUL = call()
+MACHINE = Machine(identity=(("cpu", "x"),), circumstances=())
+Endings = list[Outcome]
+MakeRunner = Callable[..., Runner]
+
+
+@pytest.fixture
+def database(tmp_path: Path) -> Iterator[Database]:
+    with open_database(tmp_path / "kb.db") as found:
+        found.add_machine(MACHINE)
+        found.add_stack(HERE.stack)
+        found.add_indicator(MATMUL)
+        yield found
+
+
+class Counting:
+    """Builds by answering, or by failing in order first."""
+
+    def __init__(self, *errors: StackgenError) -> None:
+        self.errors = list(errors)
+        self.built = 0
+
+    def __call__(self, stack: Stack, label: str) -> Environment:
+        assert (stack, bool(label)) == (HERE.stack, True)
+        if self.errors:
+            raise self.errors.pop(0)
+        self.built += 1
+        return HERE
+
+
+def runner(
+    database: Database,
+    tmp_path: Path,
+    *endings: Outcome,
+    build: Counting | None = None,
+    allowance_s: float = 1e6,
+    log: str = "the end",
+) -> Runner:
+    """Return a new run of one campaign, whose processes end in this order."""
+    campaign = Campaign(
+        kind="explore", request="{}", seed=1, machine_id=MACHINE.id, stackgen_version="0"
+    )
+    database.add_campaign(campaign, "2026-01-01T00:00:00+00:00")
+    left = list(endings)
+
+    def answer(plan: InspectionPlan) -> Inspection:
+        outcome = left.pop(0)
+        good = outcome is Outcome.OK
+        return Inspection(
+            stack_id=plan.environment.stack.id,
+            machine_id=MACHINE.id,
+            indicator_id=plan.call.id,
+            campaign_id=plan.campaign_id,
+            block=plan.block,
+            position=plan.position,
+            role=plan.role,
+            outcome=outcome,
+            started_at=f"2026-01-01T00:00:{random.randrange(10**9)}+00:00",
+            duration_s=1.0,
+            observation=Observation(values_s=(1.0,), loops=1) if good else None,
+            log=log,
+        )
+
+    return Runner(
+        database=database,
+        executor=FakeExecutor(answer=answer),
+        campaign=campaign,
+        limits=Limits(threads=1),
+        host=Host(cache=tmp_path, everybody=None),
+        build=build or Counting(),
+        patience=Patience(
+            left_s=allowance_s,
+            dice=random.Random(1),
+            progress=Silent(),
+            sleep=lambda _: None,
+        ),
+        progress=Silent(),
+        deadline=1e9,
+        clock=lambda: 0.0,
+    )
+
+
+@pytest.mark.parametrize(
+    ("outcome", "runs"),
+    [
+        (Outcome.OK, 1),
+        (Outcome.UNSUPPORTED, 1),
+        (Outcome.IMPORT_FAILED, 1),
+        (Outcome.CRASHED, 1),
+        (Outcome.INVALID_OUTPUT, 1),
+        (Outcome.TIMEOUT, 2),
+        (Outcome.OUT_OF_MEMORY, 2),
+        (Outcome.BUILD_FAILED, 2),
+        (Outcome.HASH_MISMATCH, 2),
+    ],
+)
+def test_a_stacks_own_fault_is_not_tried_again_and_a_doubtful_one_once_in_a_later_run(
+    database: Database, tmp_path: Path, outcome: Outcome, runs: int
+) -> None:
+    for _ in range(4):
+        one = runner(database, tmp_path, outcome)
+        assert one.trial(HERE, MATMUL).outcome is outcome
+        assert one.trial(HERE, MATMUL).outcome is outcome  # within a run, never again
+    assert len(database.inspections()) == runs
+
+
+def test_a_process_that_the_system_killed_is_in_doubt(database: Database, tmp_path: Path) -> None:
+    for _ in range(4):
+        one = runner(database, tmp_path, Outcome.CRASHED, log="killed by SIGKILL")
+        assert one.trial(HERE, MATMUL).outcome is Outcome.CRASHED
+    assert len(database.inspections()) == 2
+
+
+def test_what_ran_once_counts_whatever_came_before(database: Database, tmp_path: Path) -> None:
+    assert runner(database, tmp_path, Outcome.TIMEOUT).trial(HERE, MATMUL).observation is None
+    assert runner(database, tmp_path, Outcome.OK).trial(HERE, MATMUL).observation is not None
+    assert runner(database, tmp_path).trial(HERE, MATMUL).observation is not None
+
+
+def test_a_lost_engine_is_waited_for_and_the_environment_made_again(
+    database: Database, tmp_path: Path
+) -> None:
+    build = Counting()
+    lost = (Outcome.ENGINE_LOST, Outcome.ENGINE_LOST, Outcome.OK)
+    ran = runner(database, tmp_path, *lost, build=build).trial(HERE, MATMUL)
+    assert ran.outcome is Outcome.OK
+    assert build.built == 2
+    assert [each.outcome for each in database.inspections(outcome=Outcome.ENGINE_LOST)] == [
+        Outcome.ENGINE_LOST,
+        Outcome.ENGINE_LOST,
+    ]
+
+
+def test_an_engine_that_stays_away_is_given_up(database: Database, tmp_path: Path) -> None:
+    with pytest.raises(EngineError, match="an environment went away"):
+        runner(database, tmp_path, *[Outcome.ENGINE_LOST] * 50, allowance_s=10).trial(HERE, MATMUL)
+
+
+GONE = IndexUnavailableError("gone", why="no answer", fix="wait")
+AWAY = EngineError("away", why="no answer", fix="wait")
+
+
+@pytest.mark.parametrize("error", [GONE, AWAY])
+def test_what_may_pass_is_built_again(
+    database: Database, tmp_path: Path, error: StackgenError
+) -> None:
+    build = Counting(error, error)
+    assert runner(database, tmp_path, build=build).environment(HERE.stack, "x") == HERE
+    with pytest.raises(type(error)):
+        runner(database, tmp_path, build=Counting(*[error] * 50), allowance_s=10).environment(
+            HERE.stack, "x"
+        )
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        IndexRefusalError("404", why="withdrawn", fix="another"),
+        BuildError("refused", why="unsafe", fix="exclude it"),
+        StorageError("full", why="no space", fix="make room"),
+    ],
+)
+def test_what_does_not_pass_is_not(
+    database: Database, tmp_path: Path, error: StackgenError
+) -> None:
+    build = Counting(error)
+    with pytest.raises(type(error)):
+        runner(database, tmp_path, build=build).environment(HERE.stack, "x")
+    assert build.built == 0
+
+
+def test_what_was_waited_for_others_does_not_count_against_the_budget(
+    database: Database, tmp_path: Path
+) -> None:
+    one = runner(database, tmp_path)
+    before = one.left_s
+    one.host.waited_s += 100
+    assert one.left_s == before + 100
+
+
+def test_two_processes_of_one_campaign_do_not_try_the_same_twice(
+    database: Database, tmp_path: Path
+) -> None:
+    one, two = (runner(database, tmp_path, Outcome.OK) for _ in range(2))
+    assert one.trial(HERE, MATMUL) == two.trial(HERE, MATMUL)
+    assert len(database.inspections()) == 1
