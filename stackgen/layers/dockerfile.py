@@ -14,6 +14,7 @@ ARG PYTHON={interpreter}
 # Nothing of this stage ends up in the image but {prefix}: not this folder, and no argument.
 FROM ${{BASE}} AS build
 ARG PYTHON
+USER 0
 # For another index, or an authority of your own (put certificates.pem into this folder):
 #   --build-arg PIP_INDEX_URL=... --build-arg PIP_CERT=/context/certificates.pem
 ARG PIP_INDEX_URL
