@@ -1,6 +1,7 @@
 """A user's lock as it stands: the very files that a target takes of it."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from packaging.specifiers import SpecifierSet
@@ -15,6 +16,7 @@ from stackgen.resolve.candidates import Selector
 from stackgen.values import Artifact, Lock, LockedPackage, LockFile, Target
 
 _SHOWN = 5
+_WHEELS_ALONE = Policy(prereleases=True)
 
 
 def read_pins(path: Path) -> LockFile:
@@ -33,8 +35,16 @@ def read_pins(path: Path) -> LockFile:
     return lockfile
 
 
-def pinned(index: PackageIndex, lockfile: LockFile, target: Target) -> Lock:
+def pinned(
+    index: PackageIndex, lockfile: LockFile, target: Target, policy: Policy = _WHEELS_ALONE
+) -> Lock:
     """Return exactly what a lock says: nothing is added, and nobody asks what packages require.
+
+    Args:
+        index: where its files are looked up.
+        lockfile: what the user locked.
+        target: what it is installed on.
+        policy: says of which packages a source distribution will do.
 
     Raises:
         UsageError: it is for another Python, or installs nothing there.
@@ -55,7 +65,7 @@ def pinned(index: PackageIndex, lockfile: LockFile, target: Target) -> Lock:
             fix="name another base with --base (stackgen images lists them)",
         )
     index.candidates_many([each.name for each in packages])  # together, not one by one
-    found = [(each, _artifact(index, each, target)) for each in packages]
+    found = [(each, _artifact(index, each, target, policy)) for each in packages]
     problems = [f"{p.name} {p.version}: {a}" for p, a in found if isinstance(a, str)]
     if problems:
         more = f", and {len(problems) - _SHOWN} more" * (len(problems) > _SHOWN)
@@ -67,17 +77,20 @@ def pinned(index: PackageIndex, lockfile: LockFile, target: Target) -> Lock:
     return Lock(artifacts=tuple(a for _, a in found if isinstance(a, Artifact)))
 
 
-def _artifact(index: PackageIndex, package: LockedPackage, target: Target) -> Artifact | str:
+def _artifact(
+    index: PackageIndex, package: LockedPackage, target: Target, policy: Policy
+) -> Artifact | str:
     """Return the file that the target takes, or why there is none."""
     files = index.candidates_many([package.name])[package.name]
     if files is None:
         return "no index has it"
     hashes = ((package.name, frozenset(package.hashes)),) if package.hashes else ()
-    policy = Policy(prereleases=True, hashes=hashes)
+    policy = replace(policy, hashes=hashes)
     pin = SpecifierSet(f"=={package.version}", prereleases=True)
     offered = Selector(target, policy).select(files, [str(pin)])
     fitting = [each.found for each in offered if pin.contains(each.version)]
-    return _first_file(fitting) or next(iter(fitting), "no index has this version")
+    why = next((each for each in fitting if isinstance(each, str)), "no index has this version")
+    return _first_file(fitting) or why.partition(" (--allow-build")[0]  # no option of ours
 
 
 def _first_file(found: Sequence[Artifact | str]) -> Artifact | None:

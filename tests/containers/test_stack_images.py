@@ -164,6 +164,9 @@ def test_what_cannot_be_built_is_refused_with_what_to_do(images: Images) -> None
     other = lock.read_text(encoding="utf-8").replace(pair[0].sha256, "0" * 64)
     missing.write_text(other, encoding="utf-8")
     assert "the lock file admits other files of it" in refusal(images, "build", missing)[1]
+    (images.wheels / "unbuilt-1.0.tar.gz").write_bytes(b"not looked into")
+    missing.write_text("unbuilt==1.0\n", encoding="utf-8")
+    assert "no wheel, only a source distribution\n" in refusal(images, "build", missing)[1]
     missing.write_text("refused==1.0\n-e .\n", encoding="utf-8")
     assert refusal(images, "build", missing)[0] == 2
     assert refusal(images, "build", lock, "--tag", "Not A Name")[0] == 2
