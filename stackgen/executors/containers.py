@@ -191,6 +191,9 @@ class Containers:
             kept.stream.close()  # they end by themselves meanwhile
         while self._kept:
             self._end(self._kept.popitem()[1])
+        again, self._unremoved = self._unremoved, []
+        for container in again:  # one that was just ending may have been refused
+            self._remove(container)
 
     def remove_leftovers(self) -> None:
         """Remove the containers of runs that were killed; those of living processes stay."""

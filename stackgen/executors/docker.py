@@ -17,7 +17,6 @@ from stackgen.executors.containers import (
     CAMPAIGN_LABEL,
     ENGINE_FAULTS,
     SCRATCH,
-    Abilities,
     CannotRun,
     Containers,
     EngineLost,
@@ -32,7 +31,7 @@ from stackgen.executors.process import (
     interpret,
     process_environment,
 )
-from stackgen.executors.supervised import Lost, Reply, Request, Unexecutable
+from stackgen.executors.supervised import MOST_PROCESSES, Lost, Ready, Reply, Request, Unexecutable
 from stackgen.resources import folder
 from stackgen.values import Inspection, InspectionPlan, Limits, Machine, Outcome
 
@@ -102,7 +101,7 @@ class DockerExecutor:
 
     def _attempt(self, plan: InspectionPlan, started_at: str, start: float) -> Inspection:
         try:
-            abilities = self._containers.abilities()
+            self._containers.abilities()  # finds out whether the engine answers
             script, mounts = self._mounted(plan)
             user, reason = _user([folder("pis") / "harness.py", Path(plan.call.indicator.path)])
             place = _place(plan, user)
@@ -123,7 +122,7 @@ class DockerExecutor:
             started_at=started_at,
             duration_s=time.monotonic() - start,
             unenforced=(
-                *_unenforced(plan.limits, abilities, ended),
+                *_unenforced(plan.limits, kept.supervised.ready, ended),
                 *((reason,) if reason else ()),
             ),
         )
@@ -131,7 +130,7 @@ class DockerExecutor:
     def _ask(self, plan: InspectionPlan, place: Place, kept: Kept, script: str) -> Reply:
         fine = False
         try:
-            ended = kept.supervised.ask(_request(plan, script))
+            ended = kept.supervised.ask(_request(plan, script, kept.supervised.ready))
             fine = ended.clean and ended.exit_code == 0
             if ended.exit_code == -signal.SIGKILL and not (ended.oom or ended.timed_out):
                 ended = replace(ended, oom=self._containers.ran_out_of_memory(kept))
@@ -185,18 +184,22 @@ _KILLED_WITH_ITS_SUPERVISOR = Reply(
 )
 
 
-def _request(plan: InspectionPlan, script: str) -> Request:
+def _request(plan: InspectionPlan, script: str, ready: Ready) -> Request:
     python = plan.environment.python
     path = f"{Path(python).parent}:/usr/local/bin:/usr/bin:/bin"
     environment = process_environment(plan, harness_folder=_PIS, path=path, home=SCRATCH)
     # What a container was given is numbered anew in there, and all of it is to be used.
     seen = gpu_environment("all" if plan.limits.gpus else "")
+    memory = {}
+    if plan.limits.memory_bytes is not None and not _memory_is_limited(plan.limits, ready):
+        memory = {"DATA": plan.limits.memory_bytes}
     return Request(
         command=indicator_command(plan, python=python, script_path=script),
         environment={**seen, **environment},
         folder=SCRATCH,
         timeout_s=plan.limits.timeout_s,
-        limits={"CORE": 0},
+        cpus=plan.limits.cpus,  # an engine without rights over CPUs does not say so
+        limits={"CORE": 0, **memory},
         guarded=("/",),
     )
 
@@ -232,14 +235,22 @@ def _user(mounted: Iterable[Path]) -> tuple[str, str]:
     )
 
 
-def _unenforced(limits: Limits, abilities: Abilities, ended: Reply) -> tuple[str, ...]:
+def _unenforced(limits: Limits, ready: Ready, ended: Reply) -> tuple[str, ...]:
+    """Return what does not hold in a container, whatever its engine says that it can do."""
+    processes = ready.process_limit is not None and ready.process_limit <= MOST_PROCESSES
     wanted = (
-        ("CPU set", bool(limits.cpus) and not abilities.cpuset),
-        ("memory limit", limits.memory_bytes is not None and not abilities.memory),
-        ("process limit", not abilities.pids),
+        ("memory limit (of all its processes together)", not _memory_is_limited(limits, ready)),
+        ("process limit", not processes),
         ("read-only stack", bool(ended.writable)),
     )
     return tuple(name for name, missing in wanted if missing)
+
+
+def _memory_is_limited(limits: Limits, ready: Ready) -> bool:
+    """Return whether the container holds its processes to a plan's memory, together."""
+    if limits.memory_bytes is None:
+        return True
+    return ready.memory_limit is not None and ready.memory_limit <= limits.memory_bytes
 
 
 __all__ = ["CAMPAIGN_LABEL", "DockerExecutor"]

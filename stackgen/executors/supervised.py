@@ -91,6 +91,7 @@ class Ready:
     spaces: its namespaces, by kind, as the system names them.
     counts_processes: a limit on processes holds there, and counts those in there alone.
     sees_gpus: there is a device of a GPU.
+    memory_limit, process_limit: of its control group, in bytes and in processes, where it has one.
     """
 
     first: bool
@@ -98,6 +99,8 @@ class Ready:
     spaces: Mapping[str, str]
     counts_processes: bool
     sees_gpus: bool
+    memory_limit: int | None
+    process_limit: int | None
 
 
 class Supervised:
@@ -118,6 +121,8 @@ class Supervised:
             spaces=said["spaces"],
             counts_processes=said["counts_processes"],
             sees_gpus=said["sees_gpus"],
+            memory_limit=said["memory_limit"],
+            process_limit=said["process_limit"],
         )
 
     def ask(self, request: Request) -> Reply:

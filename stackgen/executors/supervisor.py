@@ -30,13 +30,12 @@ SLEEP_S = 0.001
 # From <linux/prctl.h>
 PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_SET_CHILD_SUBREAPER, PR_SET_NO_NEW_PRIVS = 1, 4, 36, 38
 GPU_DEVICES = r"nvidia(\d+|ctl)$|kfd$|dri$|dxg$"
-# How many processes the kernel has killed for memory: of this group (version 2, version 1), or of
-# the whole machine, where only a killed process counts.
-OOM_COUNTERS = (
-    "/sys/fs/cgroup/memory.events",
-    "/sys/fs/cgroup/memory/memory.oom_control",
-    "/proc/vmstat",
-)
+# What control groups say, by file of version 2 and of version 1 (with the controller).
+OOM_FILES = ("memory.events", "memory", "memory.oom_control")
+MEMORY_FILES = ("memory.max", "memory", "memory.limit_in_bytes")
+PROCESS_FILES = ("pids.max", "pids", "pids.max")
+GROUPS = "/sys/fs/cgroup"
+MACHINE = "/proc/vmstat"  # of the whole machine, where only a killed process counts
 
 
 def prctl(option: int, value: int) -> bool:
@@ -117,7 +116,8 @@ class Supervisor:
         """Answer until nobody asks any more."""
         say({"ready": 1, "first": os.getpid() == 1, "reaps": self.reaps, "spaces": spaces(),
              "counts_processes": self.linux and counts_processes(),
-             "sees_gpus": sees_gpus()})  # fmt: skip
+             "sees_gpus": sees_gpus(), "memory_limit": group_limit(MEMORY_FILES),
+             "process_limit": group_limit(PROCESS_FILES)})  # fmt: skip
         while True:
             line = self.requests.next()
             if line is None:
@@ -348,9 +348,31 @@ def forks(most: int) -> bool:
         os._exit(code)
 
 
+def group_files(second: str, controller: str, first: str) -> "list[str]":
+    """Return where a file of our control group may be, for either version, the likeliest first."""
+    found = []
+    for line in text("/proc/self/cgroup").splitlines():
+        number, controllers, path = line.split(":", 2)
+        if number == "0":
+            found += [GROUPS + path + "/" + second, GROUPS + "/" + second]
+        elif controller in controllers.split(","):
+            place = GROUPS + "/" + controller
+            found += [place + path + "/" + first, place + "/" + first]
+    return [os.path.normpath(each) for each in found]
+
+
+def group_limit(names: "tuple[str, str, str]") -> "int | None":
+    """Return a limit of our control group, or None where there is none to be seen."""
+    for path in group_files(*names):
+        said = text(path).strip()
+        if said.isdigit():
+            return int(said)
+    return None
+
+
 def oom_kills() -> "tuple[str, int]":
     """Return where the kernel counts its kills for memory, and how many there were."""
-    for path in OOM_COUNTERS:
+    for path in [*group_files(*OOM_FILES), MACHINE]:
         for line in text(path).splitlines():
             if line.startswith("oom_kill "):
                 return path, int(line.split()[1])
@@ -359,7 +381,7 @@ def oom_kills() -> "tuple[str, int]":
 
 def killed_for_memory(before: "tuple[str, int]", after: "tuple[str, int]", code: int) -> bool:
     """Return whether the kernel killed something for memory meanwhile, and that is why it ended."""
-    ours = before[0] != OOM_COUNTERS[-1]  # others' processes count there, too
+    ours = before[0] != MACHINE  # others' processes count there, too
     return after[1] > before[1] and (ours or code == -signal.SIGKILL)
 
 

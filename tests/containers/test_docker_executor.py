@@ -148,7 +148,8 @@ tell(
 
 
 def test_a_container_is_locked_down(engine: Engine, base: Base, tmp_path: Path) -> None:
-    seen = inspect(engine, plan_of(base, written(tmp_path, LOCKED_DOWN), cpus=(0,)))
+    plan = plan_of(base, written(tmp_path, LOCKED_DOWN), cpus=(0,), memory_bytes=1 << 30)
+    seen = inspect(engine, plan)
     assert told(seen) == {
         "user": "65534",
         "capabilities": "0",
