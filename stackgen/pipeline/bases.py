@@ -13,6 +13,7 @@ from stackgen.builders.bases import (
 )
 from stackgen.builders.engine import connect
 from stackgen.errors import BuildError, EngineError, UsageError
+from stackgen.pipeline.host import Host
 from stackgen.pipeline.places import Places
 from stackgen.pipeline.progress import Progress
 from stackgen.values import BaseContent, BaseEntry, BasesReport, Readiness
@@ -70,7 +71,8 @@ def _made(
     try:
         held = builder.held(definition.name)
         if held is None and make:
-            builder.make(definition.name, progress.doing)
+            with Host(cache=builder.cache.parent).building(progress):
+                builder.make(definition.name, progress.doing)
             new = True
             held = builder.held(definition.name)
     except EngineError:

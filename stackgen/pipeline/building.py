@@ -5,29 +5,38 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from packaging.utils import canonicalize_name
+
 from stackgen import __version__, layers
+from stackgen.artifacts.built import BuiltWheels
 from stackgen.artifacts.wheels import WheelStore
 from stackgen.builders.base_definitions import FromRegistry
 from stackgen.builders.bases import BaseBuilder
 from stackgen.builders.engine import Engine, EngineImage, connect
 from stackgen.builders.exports import appearing, write_layout
 from stackgen.builders.held import HeldImages, held_images, locked_wheels
+from stackgen.builders.images import ImageBuilder
+from stackgen.builders.sdists import SdistBuilder, build_limits
 from stackgen.errors import EngineError
 from stackgen.index import IndexConfig, PackageIndex
 from stackgen.index.config import DEFAULT_NAME
 from stackgen.layers.dockerfile import dockerfile, index_options
 from stackgen.locks import write_requirements
+from stackgen.pipeline.host import Host
 from stackgen.pipeline.images import find_image, image_builder
 from stackgen.pipeline.options import IndexOptions
 from stackgen.pipeline.pinned import pinned, read_pins
 from stackgen.pipeline.places import Places
 from stackgen.pipeline.progress import Progress
+from stackgen.pipeline.sources import Sources
 from stackgen.pipeline.wishes import index_config
 from stackgen.pipeline.workshop import DEFAULT_BASE
-from stackgen.values import Artifact, Base, Exported, ImageBuilt, Lock, LockFile, Stack
+from stackgen.resolve import Policy
+from stackgen.values import Artifact, Base, Environment, Exported, ImageBuilt, Lock, LockFile, Stack
 
 _WHEELS = "wheels"
 
@@ -38,10 +47,14 @@ class BuildOptions:
 
     lock: path of the lock.
     base: name of a base, or an image; "" for the default one.
+    allow_build: packages whose source distribution is built where there is no wheel.
+    rebuild: build again what failed to build.
     """
 
     lock: Path
     base: str = ""
+    allow_build: tuple[str, ...] = ()
+    rebuild: bool = False
     index: IndexOptions = field(default_factory=IndexOptions)
 
 
@@ -57,6 +70,8 @@ class _Bench:
     config: IndexConfig
     index: PackageIndex
     progress: Progress
+    policy: Policy
+    rebuild: bool
 
     @property
     def stack(self) -> Stack:
@@ -187,6 +202,8 @@ def _bench(
     options: BuildOptions, places: Places, environ: Mapping[str, str], progress: Progress
 ) -> Iterator[_Bench]:
     lockfile = read_pins(options.lock)
+    allowed = frozenset(str(canonicalize_name(name)) for name in options.allow_build)
+    policy = Policy(prereleases=True, allow_build=allowed)
     config = index_config(options.index, environ)
     engine = connect()
     try:
@@ -195,13 +212,15 @@ def _bench(
             progress.doing("looking up the files of the lock")
             yield _Bench(
                 lockfile=lockfile,
-                lock=pinned(index, lockfile, base.target),
+                lock=pinned(index, lockfile, base.target, policy),
                 base=base,
                 engine=engine,
                 places=places,
                 config=config,
                 index=index,
                 progress=progress,
+                policy=policy,
+                rebuild=options.rebuild,
             )
     finally:
         engine.close()
@@ -210,18 +229,48 @@ def _bench(
 def _base(engine: Engine, name: str, places: Places, progress: Progress) -> Base:
     bases = BaseBuilder(engine=engine, cache=places.cache / "bases")
     progress.doing(f"preparing the base {name}")
-    return bases.ready(name) or bases.make(name, progress.doing)
+    if ready := bases.ready(name):
+        return ready
+    with Host(cache=places.cache).building(progress):
+        return bases.make(name, progress.doing)
 
 
 def _image(bench: _Bench) -> str:
     """Return the id of the stack's image, made now or before."""
     builder = image_builder(bench.engine, bench.places)
-    found = builder.existing(bench.stack, bench.base)
+    stack = bench.stack
+    wheels: Mapping[str, Path] | None = None
+    if any(not each.is_wheel for each in bench.lock.artifacts):
+        stack, wheels = _sources(bench, builder).installable(stack, bench.wheels())
+    found = builder.existing(stack, bench.base)
     if found is None:
-        wheels = bench.wheels()
+        wheels = wheels or bench.wheels()
         bench.progress.doing("building the image")
-        found = builder.build(bench.stack, bench.base, wheels)
+        with Host(cache=bench.places.cache).building(bench.progress):
+            found = builder.build(stack, bench.base, wheels)
     return found.location
+
+
+def _sources(bench: _Bench, images: ImageBuilder) -> Sources:
+    """Return what makes wheels of a lock's source distributions, on its base."""
+
+    def build(stack: Stack, wheels: Mapping[str, Path], varied: frozenset[str]) -> Environment:
+        return images.build(stack, bench.base, wheels, varied)
+
+    owner = str(bench.places.cache)
+    return Sources(
+        base=bench.base,
+        build=build,
+        sdists=SdistBuilder(engine=bench.engine, owner=owner, limits=build_limits(bench.engine)),
+        index=bench.index,
+        store=WheelStore(bench.places.cache),
+        built=BuiltWheels(bench.places.cache / "built"),
+        # What building requires is no part of the lock: no prerelease was asked for.
+        policy=replace(bench.policy, prereleases=False),
+        progress=bench.progress,
+        turn=partial(Host(cache=bench.places.cache).building, bench.progress),
+        again=bench.rebuild,
+    )
 
 
 def _laid_out(engine: Engine, image_id: str, folder: Path, progress: Progress) -> Exported:
