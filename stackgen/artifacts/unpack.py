@@ -1,10 +1,12 @@
 """Lay a wheel's files out as they will stand in an image, and refuse what does not belong there."""
 
 import configparser
+import errno
 import io
+import lzma
 import os
 import posixpath
-import stat
+import struct
 import zipfile
 import zlib
 from collections.abc import Callable, Iterable, Iterator
@@ -14,10 +16,17 @@ from typing import BinaryIO
 from installer import install
 from installer.destinations import SchemeDictionaryDestination
 from installer.exceptions import InstallerError
-from installer.records import InvalidRecordEntry, RecordEntry, parse_record_file
+from installer.records import Hash, InvalidRecordEntry, RecordEntry, parse_record_file
 from installer.sources import WheelFile
 from installer.utils import Scheme
 
+from stackgen.artifacts.wheel_check import (
+    is_special,
+    is_usual,
+    misplaced,
+    replaces_interpreter,
+    unplaced,
+)
 from stackgen.errors import BuildError
 from stackgen.layers import STACK_PYTHON
 from stackgen.values import Artifact
@@ -27,9 +36,9 @@ _DAMAGED = (
     *(zipfile.BadZipFile, zlib.error, EOFError, InstallerError, InvalidRecordEntry),
     *(ValueError, KeyError, AssertionError, NotImplementedError, configparser.Error),
     *(FileExistsError, NotADirectoryError, IsADirectoryError),
+    *(lzma.LZMAError, struct.error, IndexError, RuntimeError, OverflowError),
 )
-# The stack's own skeleton: a wheel that replaced these would choose the interpreter.
-_RESERVED = {"pyvenv.cfg", "bin/python", "bin/python3"}
+_BAD_NAMES = (errno.ENAMETOOLONG, errno.EILSEQ, errno.EINVAL)
 
 
 class _WithoutBytecode(WheelFile):
@@ -46,8 +55,9 @@ class _CheckedDestination(SchemeDictionaryDestination):
 
     def __init__(self, scheme: dict[str, str], destdir: Path, promised: dict[str, RecordEntry]):
         super().__init__(scheme, STACK_PYTHON, "posix", destdir=str(destdir))
-        self.overwrite_existing = True  # some wheels hold a member twice; the last one counts
+        self.overwrite_existing = True  # some wheels hold a member twice
         self.promised = promised
+        self._written: dict[str, Hash | None] = {}
 
     def write_to_fs(
         self, scheme: Scheme, path: str, stream: BinaryIO, is_executable: bool
@@ -57,9 +67,16 @@ class _CheckedDestination(SchemeDictionaryDestination):
         place = posixpath.relpath(target, self.scheme_dict["data"])
         if place.startswith(".."):
             raise ValueError(f"{path} would lie outside of the stack")
-        if place in _RESERVED:
+        if replaces_interpreter(place):
             raise ValueError(f"{path} would replace a file of the stack itself")
-        return super().write_to_fs(scheme, path, stream, is_executable)
+        if place not in self._written and Path(self.destdir or "/", target.lstrip("/")).exists():
+            raise ValueError(f"{path} and another file have the same name on this disk")
+        entry = super().write_to_fs(scheme, path, stream, is_executable)
+        # Of scripts that are there twice, the last one counts, as for other installers.
+        if scheme != "scripts" and self._written.setdefault(place, entry.hash_) != entry.hash_:
+            raise ValueError(f"{path} would be written twice, with different contents")
+        self._written[place] = entry.hash_
+        return entry
 
     def write_file(
         self,
@@ -102,13 +119,23 @@ def unpack(artifact: Artifact, wheel: Path, destdir: Path, *, prefix: str, site:
         with zipfile.ZipFile(wheel) as archive:
             archive.filename = artifact.filename
             _refuse_foreign_members(archive.infolist())
-            _install(_WithoutBytecode(archive), destdir, prefix=prefix, site=site)
+            _install(
+                _WithoutBytecode(archive), archive.namelist(), destdir, prefix=prefix, site=site
+            )
     except _DAMAGED as error:
-        raise BuildError(
-            f"the wheel {artifact.filename} was refused",
-            why=str(error) or repr(error),
-            fix=f"exclude {artifact.name} {artifact.version}, or tell whoever published it",
-        ) from error
+        raise _refusal(artifact, error) from error
+    except OSError as error:
+        if error.errno not in _BAD_NAMES:
+            raise
+        raise _refusal(artifact, error) from error
+
+
+def _refusal(artifact: Artifact, error: Exception) -> BuildError:
+    return BuildError(
+        f"the wheel {artifact.filename} was refused",
+        why=str(error) or repr(error),
+        fix=f"exclude {artifact.name} {artifact.version}, or tell whoever published it",
+    )
 
 
 def unpacked_size(wheel: Path) -> int:
@@ -120,7 +147,12 @@ def unpacked_size(wheel: Path) -> int:
         return wheel.stat().st_size
 
 
-def _install(source: WheelFile, destdir: Path, *, prefix: str, site: str) -> None:
+def _install(
+    source: WheelFile, names: Iterable[str], destdir: Path, *, prefix: str, site: str
+) -> None:
+    for name in names:
+        if unplaced(name, source.data_dir):
+            raise ValueError(f"{name!r} belongs to no part of an environment")
     record = source.read_dist_info("RECORD").splitlines()
     promised = {row[0]: RecordEntry.from_elements(*row) for row in parse_record_file(record)}
     minor = posixpath.basename(posixpath.dirname(site))
@@ -142,13 +174,7 @@ def _refuse_foreign_members(members: Iterable[zipfile.ZipInfo]) -> None:
 
 
 def _escapes(member: zipfile.ZipInfo) -> bool:
-    name = member.filename
-    return name.startswith("/") or ".." in name.split("/") or "\\" in name or "\n" in name
-
-
-def _is_special(member: zipfile.ZipInfo) -> bool:
-    kind = stat.S_IFMT(member.external_attr >> 16)
-    return kind not in (0, stat.S_IFREG, stat.S_IFDIR)
+    return bool(misplaced(member.orig_filename))
 
 
 def _is_whiteout(member: zipfile.ZipInfo) -> bool:
@@ -157,7 +183,8 @@ def _is_whiteout(member: zipfile.ZipInfo) -> bool:
 
 
 _FAULTS: tuple[tuple[Callable[[zipfile.ZipInfo], bool], str], ...] = (
-    (_escapes, "lies outside of the wheel"),
-    (_is_special, "is a link or a device"),
+    (_escapes, "lies outside of the wheel, or is no plain path"),
+    (lambda member: not is_usual(member), "is packed in an unusual way"),
+    (is_special, "is a link or a device"),
     (_is_whiteout, "would delete a file of another layer"),
 )
