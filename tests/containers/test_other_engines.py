@@ -18,10 +18,12 @@ from stackgen.builders.exports import write_layout
 from stackgen.builders.held import held_images
 from stackgen.builders.images import ImageBuilder
 from stackgen.errors import BuildError, EngineError
+from stackgen.executors.docker import DockerExecutor
 from stackgen.pipeline.images import find_image
-from stackgen.values import Base
+from stackgen.values import Base, Kind, Machine, Outcome
 from tests.containers.test_images import Line, build, run
 from tests.containers.wheels import make_wheel
+from tests.killed_executor import HANGS, hanging, plan_of
 
 pytestmark = pytest.mark.docker
 # A container may not raise limits above those of whoever starts it, which podman tries otherwise.
@@ -113,3 +115,21 @@ def test_podman_lists_and_hands_out_what_it_holds(
     assert 0 < state.own_bytes < 1_000_000
     write_layout(podman, image_id, tmp_path / "layout", name="x")
     assert (tmp_path / "layout" / "index.json").exists()
+
+
+def test_podman_runs_inspections_and_keeps_no_container(
+    podman: Engine, podman_base: Base, tmp_path: Path
+) -> None:
+    script = tmp_path / "aborts.py"
+    script.write_text(f"import os\nif 'HANG' in os.environ: os.abort()\n{HANGS}")
+    script.chmod(0o644)
+    plan = plan_of(
+        Kind.DOCKER, str(script), location=podman_base.reference, python=podman_base.python
+    )
+    with contextlib.closing(DockerExecutor(podman.api, Machine(identity=()))) as executor:
+        fine, again, aborted = executor.inspect([plan, plan, hanging(plan)])
+    assert [fine.outcome, again.outcome] == [Outcome.OK, Outcome.OK], fine.log
+    assert fine.unenforced == ()
+    assert aborted.outcome is Outcome.CRASHED
+    assert "SIGABRT" in aborted.log
+    assert podman.api.containers(all=True) == []
