@@ -1,8 +1,10 @@
 """Campaigns in which things go wrong for real: packages, processes, indexes, other campaigns."""
 
+import contextlib
 import itertools
 import json
 import shutil
+import subprocess
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -278,3 +280,37 @@ def test_an_environment_that_is_removed_in_between_is_built_again(
     assert "an environment went away" in err
     assert set(downloads(index).values()) == {1}
     assert_clean(laboratory)
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", str(disk)]
+    if subprocess.run(mount, capture_output=True, check=False).returncode:
+        pytest.skip("a small disk cannot be mounted here (that needs root)")
+    yield disk
+    subprocess.run(["umount", "--lazy", str(disk)], check=True)
+
+
+def test_a_disk_that_fills_up_while_measuring_ends_it_with_9_and_the_next_run_goes_on(
+    laboratory: Laboratory, small_disk: Path
+) -> None:
+    laboratory.kb.symlink_to(small_disk / "kb.db")
+    arguments = ("speedy", "--stacks", "2", "--budget", "30s")
+    ballast = small_disk / "ballast"
+    with laboratory.exploring(*arguments) as running:
+        watch(laboratory, running, lambda seen: any(each.block >= 1 for each in seen))
+        with contextlib.suppress(OSError), ballast.open("wb", buffering=0) as file:
+            while True:
+                file.write(bytes(512))
+        out, err = running.communicate()
+    assert running.returncode == 9, err
+    assert "run the same command again" in err
+    assert "speedy 2.0" in out
+    ballast.unlink()
+    before = {each.id for each in recorded(laboratory)}
+    again = laboratory.explore(*arguments)
+    assert again.returncode in (0, 3, 6), again.stderr
+    assert before < {each.id for each in recorded(laboratory)}
+    assert_nothing_twice(recorded(laboratory))

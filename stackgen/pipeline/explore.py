@@ -149,7 +149,7 @@ def _refuse_one_stack(plan: ExplorePlan) -> None:
         raise EvidenceError(
             "there is only one stack, and nothing to compare it with",
             why=f"{' and '.join(plan.varied)} can be chosen in one way only",
-            fix="ask for a wider range, vary another package with --vary, or give --patches",
+            fix="ask for a wider range, vary another package with --vary, or give --granularity patch",
         )
 
 

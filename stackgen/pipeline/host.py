@@ -4,9 +4,9 @@ A build beside a measurement makes its times scatter several times as much (docs
 """
 
 import errno
-import fcntl
 import os
 import stat
+import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -15,6 +15,9 @@ from pathlib import Path
 
 from stackgen.errors import StorageError
 from stackgen.pipeline.progress import Progress
+
+if sys.platform != "win32":  # nothing is measured there
+    import fcntl
 
 _EVERYBODYS = (Path("/run/lock"), Path("/tmp"))  # noqa: S108 # nothing is written there
 _TRIES, _PAUSE_S = 50, 0.02

@@ -49,6 +49,36 @@ def test_a_killed_writer_loses_no_inspection_that_it_had_added(tmp_path: Path) -
         database.add_inspection(samples.inspection(0))  # and it goes on
 
 
+_BEGINNER = """
+import sys
+from pathlib import Path
+from stackgen.database import open_database
+from tests.database import samples
+
+with open_database(Path(sys.argv[1])) as database:
+    samples.prepare(database)
+    for number in range(25):
+        database.add_inspection(samples.inspection(int(sys.argv[2]) + number))
+"""
+
+
+def test_processes_that_begin_a_knowledge_base_together_all_write_to_it(tmp_path: Path) -> None:
+    path, root = tmp_path / "kb.db", Path(__file__).parents[2]
+    beginners = [
+        subprocess.Popen(
+            [sys.executable, "-c", _BEGINNER, str(path), str(100 * number)],
+            cwd=root,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for number in range(4)
+    ]
+    errors = [each.communicate()[1] for each in beginners]
+    assert errors == [""] * 4
+    with open_database(path) as database:
+        assert len(database.inspections()) == 100
+
+
 def test_a_new_file_is_of_our_version_and_its_folder_is_made(tmp_path: Path) -> None:
     path = tmp_path / "deep" / "er" / "kb.db"
     open_database(path).close()
