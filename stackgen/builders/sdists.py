@@ -34,6 +34,7 @@ _HEAD, _TAIL = 1 << 16, 1 << 20
 _LABEL = "stackgen.build"
 _STDOUT = 1
 _CHUNK = 1 << 20
+_LEAST_MEMORY, _MOST_MEMORY = 1 << 30, 16 << 30
 _SUFFIXES = (".zip", ".tar.gz")
 _UNNAMED = "wheel"
 _WHEEL_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+!-]{0,250}\.whl")
@@ -86,6 +87,12 @@ class BuildLimits:
     memory_bytes: int
     pids: int = 1024
     timeout_s: float = 1800.0
+
+
+def build_limits(engine: Engine) -> BuildLimits:
+    """Return what a build may take of the engine's machine: half of its memory."""
+    memory = engine.facts.memory_bytes // 2 or _LEAST_MEMORY
+    return BuildLimits(memory_bytes=min(memory, _MOST_MEMORY))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,6 +3,7 @@
 import os
 import re
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -22,6 +23,8 @@ _TAG = re.compile(r"[a-z0-9]+(?:[._/:-]+[a-z0-9]+)*(?::[A-Za-z0-9_][A-Za-z0-9_.-
 def images_build(
     lock: Annotated[Path, typer.Argument(metavar="LOCK", help=_LOCKS)],
     base: BaseName = "",
+    allow_build: asking.BuildsSources = [],  # noqa: B006 # typer copies it
+    rebuild: asking.Rebuild = False,
     tag: Annotated[str, typer.Option(metavar="NAME[:TAG]", help="Name of the image.")] = "",
     json: AsJson = False,
     index_url: asking.IndexUrl = None,
@@ -45,7 +48,11 @@ def images_build(
             why="a name has small letters, digits, dots, dashes and slashes; a tag follows a colon",
             fix="give it as in: --tag mine:1.0",
         )
-    options = _options(lock, base, index_url, extra_index_url, find_links, no_index, offline)
+    options = replace(
+        _options(lock, base, index_url, extra_index_url, find_links, no_index, offline),
+        allow_build=tuple(allow_build),
+        rebuild=rebuild,
+    )
     with open_progress(sys.stderr, patience_s=1.0) as progress:
         found = build(options, find_places(os.environ), os.environ, progress, tag=tag)
     typer.echo(as_json(found) if json else built_text(found))

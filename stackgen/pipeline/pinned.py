@@ -72,7 +72,8 @@ def pinned(
         raise ResolutionError(
             f"{lockfile.path} cannot be installed here",
             why="; ".join(problems[:_SHOWN]) + more,
-            fix="lock again for this base, or name the index that has it (--extra-index-url)",
+            fix="lock again for this base, or name the index that has it (--extra-index-url); "
+            "what has only sources is built by: stackgen images build LOCK --allow-build NAME",
         )
     return Lock(artifacts=tuple(a for _, a in found if isinstance(a, Artifact)))
 
@@ -90,7 +91,7 @@ def _artifact(
     offered = Selector(target, policy).select(files, [str(pin)])
     fitting = [each.found for each in offered if pin.contains(each.version)]
     why = next((each for each in fitting if isinstance(each, str)), "no index has this version")
-    return _first_file(fitting) or why.partition(" (--allow-build")[0]  # no option of ours
+    return _first_file(fitting) or why
 
 
 def _first_file(found: Sequence[Artifact | str]) -> Artifact | None:

@@ -18,7 +18,7 @@ from stackgen.artifacts.wheels import WheelStore
 from stackgen.builders.sdists import Attempt, SdistBuilder
 from stackgen.errors import BuildError, ResolutionError, UsageError
 from stackgen.index import PackageIndex
-from stackgen.index.sdist_metadata import read_build_system, read_sdist
+from stackgen.index.sdist_metadata import SilentSdistError, read_build_system, read_sdist
 from stackgen.index.wheel_metadata import UnusableMetadataError, requirements, wheel_headers
 from stackgen.pipeline.progress import Progress
 from stackgen.pipeline.resolution import resolve
@@ -232,10 +232,9 @@ def _lie(sdist: Artifact, file: Path, wheel: Path, target: Target) -> str:
         name, version, _, tags = parse_wheel_filename(wheel.name)
         with wheel.open("rb") as built:
             message = wheel_headers(built, name=sdist.name)
-        with file.open("rb") as archive:
-            announced = read_sdist(archive, filename=sdist.filename, name=sdist.name)
+        announced = _announced(sdist, file)
         stated = Version(str(message["Version"]))
-        differences = _differences(announced, requirements(message), target)
+        differences = announced and _differences(announced, requirements(message), target)
     except (InvalidWheelFilename, InvalidVersion, UnusableMetadataError) as error:
         return f"what it made is no usable wheel: {error}"
     except UsageError as error:
@@ -245,6 +244,18 @@ def _lie(sdist: Artifact, file: Path, wheel: Path, target: Target) -> str:
     if not {str(tag) for tag in tags} & set(target.tags):
         return f"it made {wheel.name}, which this Python and system do not take"
     return f"its wheel differs from its announcement: {differences}" if differences else ""
+
+
+def _announced(sdist: Artifact, file: Path) -> Metadata | None:
+    """Return what a source distribution says that it requires; None where it says nothing.
+
+    A lock may hold such a one: then the lock says what is installed, and nobody else.
+    """
+    try:
+        with file.open("rb") as archive:
+            return read_sdist(archive, filename=sdist.filename, name=sdist.name)
+    except SilentSdistError:
+        return None
 
 
 def _differences(announced: Metadata, stated: Metadata, target: Target) -> str:

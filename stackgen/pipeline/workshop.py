@@ -13,19 +13,19 @@ from stackgen.builders.bases import BaseBuilder
 from stackgen.builders.engine import Engine, connect
 from stackgen.builders.images import ImageBuilder
 from stackgen.builders.interpreters import find_interpreters, probe
-from stackgen.builders.sdists import BuildLimits, SdistBuilder
+from stackgen.builders.sdists import SdistBuilder, build_limits
 from stackgen.builders.virtualenvs import VirtualenvBuilder
 from stackgen.errors import BuildError, EngineError, UsageError
 from stackgen.executors.docker import DockerExecutor
 from stackgen.executors.machine import this_machine
 from stackgen.executors.virtualenv import VirtualenvExecutor
+from stackgen.pipeline.host import Host
 from stackgen.pipeline.options import ExecutorChoice
 from stackgen.pipeline.places import Places
 from stackgen.pipeline.progress import Progress
 from stackgen.values import Base, Environment, Machine, Stack
 
 DEFAULT_BASE = "bookworm-py311"
-_LEAST_BUILD_MEMORY, _MOST_BUILD_MEMORY = 1 << 30, 16 << 30
 
 
 class Build(Protocol):
@@ -134,13 +134,18 @@ def _with_engine(
         return None
     try:
         progress.doing(f"preparing the base {name}")
-        made = ready or bases.make(name, progress.doing)
+        made = ready or _made(bases, name, places, progress)
     except BuildError as error:
         if choice is not ExecutorChoice.AUTO or base:
             raise
         progress.note(f"Using virtualenvs: {error.what} ({_first_line(error.why)}).")
         return None
     return _containers(engine, made, machine, places)
+
+
+def _made(bases: BaseBuilder, name: str, places: Places, progress: Progress) -> Base:
+    with Host(cache=places.cache).building(progress):
+        return bases.make(name, progress.doing)
 
 
 def _containers(engine: Engine, base: Base, machine: Machine, places: Places) -> Workshop:
@@ -154,14 +159,8 @@ def _containers(engine: Engine, base: Base, machine: Machine, places: Places) ->
         return builder.build(stack, base, wheels, varied)
 
     executor = DockerExecutor(engine.api, machine)
-    sdists = SdistBuilder(engine=engine, owner=str(places.cache), limits=_build_limits(engine))
+    sdists = SdistBuilder(engine=engine, owner=str(places.cache), limits=build_limits(engine))
     return Workshop(base=base, machine=machine, build=build, executor=executor, sdists=sdists)
-
-
-def _build_limits(engine: Engine) -> BuildLimits:
-    """Return what a build may take of the engine's machine: half of its memory."""
-    memory = engine.facts.memory_bytes // 2 or _LEAST_BUILD_MEMORY
-    return BuildLimits(memory_bytes=min(memory, _MOST_BUILD_MEMORY))
 
 
 def _virtualenvs(interpreter: str, machine: Machine, places: Places) -> Workshop:

@@ -1,5 +1,6 @@
 """A source distribution becomes a wheel in a container, once; what it does there stays there."""
 
+import hashlib
 import os
 import threading
 from collections.abc import Callable, Iterator, Mapping
@@ -24,7 +25,7 @@ from stackgen.pipeline.sources import Sources, refuse_unbuildable
 from stackgen.resolve import Policy, asked
 from stackgen.values import Artifact, Base, Environment, Stack
 from stackgen.values.sources import BUILT_HERE
-from tests.containers.sdists import make_sdist, write_sdist
+from tests.containers.sdists import BACKEND, make_sdist, write_sdist
 from tests.containers.wheels import make_wheel
 from tests.laboratory import INDICATOR, WORK, Laboratory
 from tests.store_parts import another_process, until
@@ -38,6 +39,11 @@ WITH_SETUPTOOLS = {
     "setup.py": "from setuptools import setup\n"
     "setup(name='demo', version='1.0', py_modules=['demo'])\n",
     "demo.py": "X = 1\n",
+}
+WITH_BACKEND = {
+    "pyproject.toml": "[build-system]\nrequires = []\nbuild-backend = 'backend'\n"
+    "backend-path = ['.']\n",
+    "backend.py": BACKEND.replace("{act}", "    return wheel(out)"),
 }
 COMPILER = """
 summary = "Python 3.11 on Debian bookworm with a compiler"
@@ -371,7 +377,16 @@ def test_without_containers_nothing_is_built(bench: Bench) -> None:
 
 
 @pytest.fixture
-def explored(tmp_path: Path, engine: Engine) -> Iterator[Callable[..., str]]:
+def tidy(engine: Engine) -> Iterator[None]:
+    """Remove the images that a command made of demo."""
+    yield
+    for version in ("1.0", "2.0"):
+        for id_ in engine.images(f"org.opencontainers.image.description=demo=={version}"):
+            engine.api.remove_image(id_, force=True)
+
+
+@pytest.fixture
+def explored(tmp_path: Path, tidy: None) -> Callable[..., str]:  # noqa: ARG001
     """Explore two releases of demo, of which the older one has no wheel; return what was said."""
     packages = tmp_path / "packages"
     make_sdist(packages, f"return wheel(out, source={WORK.format(size=900)!r})")
@@ -386,11 +401,7 @@ def explored(tmp_path: Path, engine: Engine) -> Iterator[Callable[..., str]]:
         ran = laboratory.run("explore", "demo", "--no-index", *what, *where, *arguments)
         return ran.stdout + ran.stderr
 
-    yield explore
-    for id_ in engine.images("org.opencontainers.image.description=demo==1.0"):
-        engine.api.remove_image(id_, force=True)
-    for id_ in engine.images("org.opencontainers.image.description=demo==2.0"):
-        engine.api.remove_image(id_, force=True)
+    return explore
 
 
 def test_an_exploration_builds_what_it_may_and_says_so(
@@ -402,6 +413,24 @@ def test_an_exploration_builds_what_it_may_and_says_so(
     assert "demo 1.0 was built here from its sources" in said
     assert "demo 1.0 (built here)  " in said
     assert "demo 2.0  " in said
+
+
+@pytest.mark.usefixtures("tidy")
+def test_a_lock_s_source_distributions_become_an_image_though_they_say_nothing(
+    tmp_path: Path, base: Base
+) -> None:
+    """Nothing is resolved, so it need not be known what they require."""
+    silent = {**WITH_BACKEND, "PKG-INFO": "Metadata-Version: 1.0\nName: demo\nVersion: 1.0\n"}
+    path = write_sdist(tmp_path / "packages", silent, name="demo")
+    digest = hashlib.sha256(path.read_bytes()).hexdigest()
+    (tmp_path / "requirements.txt").write_text(f"demo==1.0 --hash=sha256:{digest}\n")
+    where = ("--base", base.name, "--no-index", "--find-links", str(path.parent))
+    laboratory = Laboratory(root=tmp_path, index="")
+    build = ("images", "build", str(tmp_path / "requirements.txt"), *where)
+    assert "--allow-build NAME" in laboratory.run(*build).stderr
+    ran = laboratory.run(*build, "--allow-build", "demo", "--json")
+    assert ran.returncode == 0, ran.stderr
+    assert "demo 1.0 was built here" in ran.stderr
 
 
 def test_an_exploration_in_virtualenvs_builds_nothing(explored: Callable[..., str]) -> None:
