@@ -32,6 +32,7 @@ from stackgen.pipeline.options import IndexOptions
 from stackgen.pipeline.pinned import pinned, read_pins
 from stackgen.pipeline.places import Places
 from stackgen.pipeline.progress import Progress
+from stackgen.pipeline.selection import FRAMEWORKS
 from stackgen.pipeline.sources import Sources
 from stackgen.pipeline.wishes import index_config
 from stackgen.pipeline.workshop import DEFAULT_BASE
@@ -39,6 +40,8 @@ from stackgen.resolve import Policy
 from stackgen.values import Artifact, Base, Environment, Exported, ImageBuilt, Lock, LockFile, Stack
 
 _WHEELS = "wheels"
+_VARIED = frozenset((*FRAMEWORKS, "numpy"))
+"""What explorations vary lies on top here, too: so the stacks of both share what lies below."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -247,7 +250,7 @@ def _image(bench: _Bench) -> str:
         wheels = wheels or bench.wheels()
         bench.progress.doing("building the image")
         with Host(cache=bench.places.cache).building(bench.progress):
-            found = builder.build(stack, bench.base, wheels)
+            found = builder.build(stack, bench.base, wheels, _VARIED)
     return found.location
 
 
