@@ -80,7 +80,7 @@ def is_special(member: zipfile.ZipInfo) -> bool:
 def unplaced(name: str, data_dir: str) -> bool:
     """Return whether a member below a wheel's data folder belongs to no part of an environment.
 
-    installer 1.0 never comes back from a file that bears the name of that folder.
+    installer 1.1 never comes back from a file that bears the name of that folder.
     """
     head, *rest = name.split("/")
     return head == data_dir and not name.endswith("/") and (len(rest) < 2 or rest[0] not in _PARTS)
