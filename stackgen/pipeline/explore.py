@@ -138,7 +138,9 @@ def _plan(
         count=selection.space.count,
         choices=len(selection.choices) * len(selection.settings),
         chosen=tuple((each.label, each.choice.completions if each.choice else 1) for each in first),
-        estimate=estimate([each.lock for each in first], index=index, store=store, places=places),
+        estimate=estimate(
+            [each.lock for each in first], workshop.base, index=index, store=store, places=places
+        ),
         budget_s=options.budget_s,
         seed=options.seed,
     )
@@ -149,7 +151,8 @@ def _refuse_one_stack(plan: ExplorePlan) -> None:
         raise EvidenceError(
             "there is only one stack, and nothing to compare it with",
             why=f"{' and '.join(plan.varied)} can be chosen in one way only",
-            fix="ask for a wider range, vary another package with --vary, or give --granularity patch",
+            fix="ask for a wider range, vary another package with --vary, or give "
+            "--granularity patch",
         )
 
 
