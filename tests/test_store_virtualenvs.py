@@ -10,7 +10,9 @@ from stackgen.artifacts.wheels import WheelStore
 from stackgen.builders.virtualenv_check import check
 from stackgen.builders.virtualenv_store import VirtualenvStore
 from stackgen.builders.virtualenvs import VirtualenvBuilder
-from stackgen.values import Environment, FaultKind, ItemKind, StoreItem
+from stackgen.pipeline.places import Places
+from stackgen.pipeline.room import room_for
+from stackgen.values import Environment, FaultKind, ItemKind, Lock, StoreItem
 from tests.laboratory import Laboratory
 from tests.store_parts import Nobody, another_process
 from tests.test_virtualenvs import BASE, LIST, Bench, said, wheel
@@ -217,3 +219,25 @@ def test_the_commands_prune_and_check_virtualenvs(tmp_path: Path) -> None:
     told = laboratory.run("images", "prune", "--keep", "0").stdout
     assert "Removed 1 virtualenv, 1 unpacked wheel, 1 compiled wheel" in told
     assert not list(bench.root.glob("environments/*"))
+
+
+def test_the_estimate_of_new_bytes_knows_what_is_there(bench: Bench, tmp_path: Path) -> None:
+    places = Places(cache=tmp_path / "cache", knowledge=tmp_path / "kb.db")
+    bench.root = places.cache / "virtualenvs"
+    bench.builder = VirtualenvBuilder(root=bench.root)
+    source = f"TEXT = '{'x' * 2_000_000}'\n"
+    one, two = (wheel(bench.wheels, name, "1.0", source) for name in ("aa", "bb"))
+    first, second = Lock(artifacts=(one,)), Lock(artifacts=(one, two))
+
+    def needed(*locks: Lock) -> int:
+        return room_for(locks, BASE, places=places, downloads={})
+
+    wheels = WheelStore(places.cache)
+    paths = wheels.fetch((one, two), downloader=Nobody())
+    assert 2_000_000 < needed(first) < 4_000_000  # unpacked, though no download is left
+    assert needed(first, second) < 2 * needed(first) + 1_500_000  # what both hold counts once
+    bench.builder.build(bench.stack(one), BASE, paths)
+    assert needed(first) == 0
+    assert 2_000_000 < needed(second) < 5_000_000
+    bench.builder.build(bench.stack(one, two), BASE, paths)
+    assert needed(first, second) == 0

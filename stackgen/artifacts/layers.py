@@ -84,6 +84,10 @@ class LayerStore:
         """Return a layer that ``keep`` stored."""
         return self._find(_foreign_key(diff_id))
 
+    def lacking(self, base: Base, artifacts: Iterable[Artifact]) -> tuple[Artifact, ...]:
+        """Return the wheels of which there is no layer."""
+        return tuple(each for each in artifacts if not self._path(_key(base, each)).exists())
+
     def hold(self, stack_id: str) -> None:
         """Use the image of a stack until this object ends, and note that it is this store's."""
         self._in_use.hold(_stack_name(stack_id))

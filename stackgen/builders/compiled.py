@@ -47,7 +47,7 @@ class BytecodeStore:
         if Version(base.target.python) < _OLDEST:
             _run(base.python, "-m", "compileall", "-q", str(site))
             return
-        home = self.folder / content_id("bytecode", base.facts.content)
+        home = bytecode_home(self.folder, base)
         found = {home / a.sha256: _sources(site, a) for a in artifacts}
         installed = {in_use_name(place): place for place, files in found.items() if files}
         for name in installed:
@@ -63,6 +63,11 @@ class BytecodeStore:
         for place in installed.values():
             for pyc in sorted(place.rglob("*.pyc")):
                 _link(pyc, site / pyc.relative_to(place))
+
+
+def bytecode_home(folder: Path, base: Base) -> Path:
+    """Return where the bytecode of a base's interpreter lies: below it, a folder for each wheel."""
+    return folder / content_id("bytecode", base.facts.content)
 
 
 def in_use_name(place: Path) -> str:

@@ -8,14 +8,14 @@ import contextlib
 import math
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from stackgen.builders import compiled
 from stackgen.errors import StorageError
 from stackgen.in_use import InUse
-from stackgen.values import ItemKind, Stack, StoreItem
+from stackgen.values import Artifact, Base, ItemKind, Stack, StoreItem
 
 MARKER = ".complete"
 UV = "uv"
@@ -131,6 +131,15 @@ class VirtualenvStore:
                     _unlink(path)
                 found += left
         return tuple(sorted(found))
+
+    def has(self, stack: Stack) -> bool:
+        """Return whether a stack's virtualenv is there."""
+        return (virtualenv_folder(self.root, stack) / MARKER).exists()
+
+    def lacking(self, base: Base, artifacts: Iterable[Artifact]) -> tuple[Artifact, ...]:
+        """Return the wheels that no virtualenv of a base had yet."""
+        home = compiled.bytecode_home(self.root / "bytecode", base)
+        return tuple(each for each in artifacts if not (home / each.sha256).exists())
 
     def virtualenvs(self) -> tuple[Path, ...]:
         """Return the folders of virtualenvs, also of unfinished ones."""

@@ -13,12 +13,14 @@ from stackgen.pipeline.campaign import Runner, failed, telling_line
 from stackgen.pipeline.host import Host
 from stackgen.pipeline.places import Places
 from stackgen.pipeline.progress import Progress
+from stackgen.pipeline.room import room_for
 from stackgen.pipeline.selection import Candidate, Selection
 from stackgen.pipeline.sources import Sources
 from stackgen.pipeline.workshop import Workshop
 from stackgen.resolve import Completion, Slice, newest_working
 from stackgen.values import (
     Artifact,
+    Base,
     BaseFacts,
     ChosenStack,
     Environment,
@@ -32,8 +34,6 @@ from stackgen.values import (
     StackId,
 )
 
-UNPACKED = 3.5
-"""Bytes on disk per byte of wheel: unpacked, byte-compiled, and the wheel itself."""
 DOWNLOAD_BYTES_S = 20e6
 BUILD_BYTES_S = 25e6
 """Rough rates for estimates alone: downloads, and wheel bytes installed."""
@@ -227,18 +227,18 @@ def _outcome(error: Exception) -> Outcome:
 
 
 def estimate(
-    locks: Sequence[Lock], *, index: PackageIndex, store: WheelStore, places: Places
+    locks: Sequence[Lock], base: Base, *, index: PackageIndex, store: WheelStore, places: Places
 ) -> Estimate:
     """Return what building these locks will move and take; asks the index for unknown sizes."""
     needed: dict[str, Artifact] = {a.sha256: a for lock in locks for a in lock.artifacts}
     missing = store.missing(list(needed.values()))
     sizes = index.sizes(missing)
     download = sum(sizes.get(artifact_key(each)) or 0 for each in missing)
-    disk = download * UNPACKED
+    known = {each.sha256: sizes.get(artifact_key(each)) or 0 for each in missing}
     return Estimate(
         wheels=len(missing),
         download_bytes=download,
-        disk_bytes=round(disk),
+        disk_bytes=download + room_for(locks, base, places=places, downloads=known),
         free_bytes=shutil.disk_usage(places.cache).free,
         seconds=round(download / DOWNLOAD_BYTES_S + download / BUILD_BYTES_S + 10 * len(locks)),
     )
