@@ -91,7 +91,7 @@ def _artifact(
     offered = Selector(target, policy).select(files, [str(pin)])
     fitting = [each.found for each in offered if pin.contains(each.version)]
     why = next((each for each in fitting if isinstance(each, str)), "no index has this version")
-    return _first_file(fitting) or why
+    return _first_file(fitting) or why.partition(" (--allow-build")[0]  # the fix tells how
 
 
 def _first_file(found: Sequence[Artifact | str]) -> Artifact | None:

@@ -36,11 +36,22 @@ def run(engine: Engine, environment: Environment, code: str) -> str:
 
 
 class Line:
-    """The wire to a real engine, which counts what is sent and may refuse thin archives."""
+    """The wire to a real engine, which counts what is sent and may refuse thin archives.
 
-    def __init__(self, engine: Engine, monkeypatch: pytest.MonkeyPatch, *, picky: bool = False):
+    picky: refuse them; silent: lose them without a word.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        monkeypatch: pytest.MonkeyPatch,
+        *,
+        picky: bool = False,
+        silent: bool = False,
+    ):
         self.sent: list[int] = []
         self.picky = picky
+        self.silent = silent
         self._load = engine.api.load_image
         monkeypatch.setattr(engine.api, "load_image", self.load_image)
 
@@ -49,6 +60,8 @@ class Line:
         self.sent.append(len(everything))
         if self.picky and self._lacks_a_layer(everything):
             return iter([{"error": "open layer.tar: no such file or directory"}])
+        if self.silent and self._lacks_a_layer(everything):
+            return iter([])
         return iter(list(self._load(everything)))  # type: ignore[no-untyped-call]
 
     @staticmethod
@@ -144,7 +157,7 @@ def test_a_stack_that_was_built_is_not_built_again(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    pairs = [make_wheel(tmp_path, "one")]
+    pairs = [make_wheel(tmp_path, "built_once")]
     first = build(builder, base, pairs)
     line = Line(engine, monkeypatch)
     assert build(builder, base, pairs) == first
@@ -169,10 +182,10 @@ def test_an_engine_that_refuses_thin_archives_gets_whole_ones_from_then_on(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     line = Line(engine, monkeypatch, picky=True)
-    environment = build(builder, base, [make_wheel(tmp_path, "one")])
-    assert run(engine, environment, "import one; print(one.VERSION)") == "1.0\n"
+    environment = build(builder, base, [make_wheel(tmp_path, "refused_thin")])
+    assert run(engine, environment, "import refused_thin as one; print(one.VERSION)") == "1.0\n"
     assert len(line.sent) == 2
-    build(builder, base, [make_wheel(tmp_path, "one", version="2.0")])
+    build(builder, base, [make_wheel(tmp_path, "refused_thin", version="2.0")])
     assert len(line.sent) == 3
 
 
@@ -186,7 +199,7 @@ def test_an_engine_that_refuses_everything_is_quoted_and_not_remembered(
     refusal = [{"error": "no space left on device"}]
     monkeypatch.setattr(engine.api, "load_image", lambda archive: iter(refusal[: len([*archive])]))
     with pytest.raises(EngineError, match="no space left on device"):
-        build(builder, base, [make_wheel(tmp_path, "one")])
+        build(builder, base, [make_wheel(tmp_path, "refused_always")])
     assert not builder.memory.exists()
 
 
@@ -267,3 +280,17 @@ def downloaded(folder: Path, base: Base, pin: str) -> tuple[Artifact, Path]:
         pytest.skip(f"no wheel of {pin}: {done.stderr[-200:]}")
     (path,) = where.glob("*.whl")
     return artifact_of(path), path
+
+
+def test_an_engine_that_takes_a_thin_archive_and_loses_it_gets_the_whole_one(
+    builder: ImageBuilder,
+    engine: Engine,
+    base: Base,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    line = Line(engine, monkeypatch, silent=True)
+    environment = build(builder, base, [make_wheel(tmp_path, "lost_thin")])
+    assert run(engine, environment, "import lost_thin; print('there')") == "there\n"
+    thin, whole = line.sent
+    assert thin < whole
