@@ -107,7 +107,8 @@ def _is_ours(image: EngineImage, known: Collection[str]) -> bool:
 
 def _used_at(image: EngineImage) -> float:
     """Return seconds since 1970; engines say nanoseconds, which not every Python can read."""
-    said = re.sub(r"\.\d+", "", image.tagged_at).replace("Z", "+00:00")
+    said = re.sub(r"\.\d+", lambda found: f"{found[0]:0<7.7}", image.tagged_at)
+    said = said.replace("Z", "+00:00")
     try:
         return datetime.fromisoformat(said).timestamp()
     except ValueError:
