@@ -7,6 +7,7 @@ the file sound; waiting for the disk at each inspection would disturb the measur
 """
 
 import sqlite3
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import datetime, timezone
@@ -52,10 +53,24 @@ def connect(path: Path) -> sqlite3.Connection:
 def _prepare(connection: sqlite3.Connection, path: Path) -> None:
     _refuse_foreign(connection, path)  # before anything of another program's file is touched
     connection.execute("PRAGMA foreign_keys = ON")
-    connection.execute("PRAGMA journal_mode = WAL")
+    _write_ahead(connection)
     connection.execute("PRAGMA synchronous = NORMAL")
     if _pragma(connection, "user_version") < len(MIGRATIONS):
         _migrate(connection)
+
+
+def _write_ahead(connection: sqlite3.Connection) -> None:
+    """Turn WAL on; SQLite does not wait by itself where several processes do so at once."""
+    end = time.monotonic() + _LOCK_TIMEOUT_S
+    while True:
+        try:
+            connection.execute("PRAGMA journal_mode = WAL")
+        except sqlite3.OperationalError as error:
+            if "locked" not in str(error) or time.monotonic() > end:
+                raise
+            time.sleep(0.01)
+        else:
+            return
 
 
 def _migrate(connection: sqlite3.Connection) -> None:
@@ -76,9 +91,16 @@ def _migrate(connection: sqlite3.Connection) -> None:
 
 
 def _refuse_foreign(connection: sqlite3.Connection, path: Path) -> None:
-    version = _pragma(connection, "user_version")
-    if _pragma(connection, "application_id") != _APPLICATION_ID:
-        if not connection.execute("SELECT 1 FROM sqlite_master").fetchone() and not version:
+    # In one transaction: between two questions, another process may begin the very same file.
+    connection.execute("BEGIN")
+    try:
+        version = _pragma(connection, "user_version")
+        ours = _pragma(connection, "application_id") == _APPLICATION_ID
+        empty = not connection.execute("SELECT 1 FROM sqlite_master").fetchone()
+    finally:
+        connection.execute("ROLLBACK")
+    if not ours:
+        if empty and not version:
             return
         raise DatabaseError(
             f"{path} is not a knowledge base of stackgen",

@@ -17,7 +17,6 @@ from stackgen.errors import (
     StackgenError,
 )
 from stackgen.executors import Executor
-from stackgen.executors.process import log_tail
 from stackgen.measure import (
     LOOKS,
     Design,
@@ -231,6 +230,12 @@ class Runner:
         longest = 0.0
         while True:
             ranking = self.ranking(design, labels)
+            try:
+                design = self._without_failed(design, ranking)
+            except MeasurementError as error:
+                return self._stopped(error.what, error=error)
+            if not design.challengers:
+                return self._stopped("every other stack failed while it was measured")
             if decided(ranking, design.calls):
                 return self._stopped("every comparison is decided")
             if fewest_blocks(ranking, design.calls) >= LOOKS[-1]:
@@ -239,7 +244,6 @@ class Runner:
             if self.left_s <= longest and any(each.block for each in self._past):
                 return self._stopped("the budget is spent")
             try:
-                design = self._without_failed(design, ranking)
                 design, took_s = self._next_block(design)
                 longest = max(longest, took_s)
             except KeyboardInterrupt:
@@ -362,31 +366,6 @@ def _lost(environment: Environment, inspection: Inspection) -> EngineError:
         why=telling_line(inspection.log),
         fix=("start it and " if docker else "")
         + "run the same command again; everything measured is kept",
-    )
-
-
-def failed(
-    environment_stack: StackId,
-    runner: Runner,
-    call: IndicatorCall,
-    outcome: Outcome,
-    *,
-    started_at: str,
-    log: str,
-) -> Inspection:
-    """Return the record of a stack that never came to run."""
-    return Inspection(
-        stack_id=environment_stack,
-        machine_id=runner.campaign.machine_id,
-        indicator_id=call.id,
-        campaign_id=runner.campaign.id,
-        block=0,
-        position=0,
-        role=Role.CALIBRATION,
-        outcome=outcome,
-        started_at=started_at,
-        duration_s=0.0,
-        log=log_tail(log),
     )
 
 

@@ -8,8 +8,9 @@ from itertools import islice
 
 from stackgen.artifacts.wheels import HashMismatchError, WheelStore
 from stackgen.errors import BuildError, EngineError, IndexUnavailableError, StorageError
+from stackgen.executors.process import log_tail
 from stackgen.index import PackageIndex, artifact_key
-from stackgen.pipeline.campaign import Runner, failed, telling_line
+from stackgen.pipeline.campaign import Runner, telling_line
 from stackgen.pipeline.host import Host
 from stackgen.pipeline.places import Places
 from stackgen.pipeline.progress import Progress
@@ -30,6 +31,7 @@ from stackgen.values import (
     Inspection,
     Lock,
     Outcome,
+    Role,
     Stack,
     StackId,
 )
@@ -195,7 +197,7 @@ class Preparer:
         except (IndexUnavailableError, BuildError) as error:
             log = f"{error.what}: {error.why}"
             outcome = _outcome(error)
-            record = failed(stack.id, self.runner, self.call, outcome, started_at=started, log=log)
+            record = _failed(stack.id, self.runner, self.call, outcome, started_at=started, log=log)
             self.runner.record(record)
             if outcome is Outcome.ENGINE_LOST:
                 raise  # nothing of this stack's: the next one would meet the same
@@ -214,6 +216,31 @@ def _ready(candidate: Candidate, environment: Environment, newest: Lock) -> Read
         held_back=tuple((name, v) for name, v in now.items() if before.get(name, v) != v),
     )
     return Ready(chosen=chosen, environment=environment)
+
+
+def _failed(
+    environment_stack: StackId,
+    runner: Runner,
+    call: IndicatorCall,
+    outcome: Outcome,
+    *,
+    started_at: str,
+    log: str,
+) -> Inspection:
+    """Return the record of a stack that never came to run."""
+    return Inspection(
+        stack_id=environment_stack,
+        machine_id=runner.campaign.machine_id,
+        indicator_id=call.id,
+        campaign_id=runner.campaign.id,
+        block=0,
+        position=0,
+        role=Role.CALIBRATION,
+        outcome=outcome,
+        started_at=started_at,
+        duration_s=0.0,
+        log=log_tail(log),
+    )
 
 
 def _outcome(error: Exception) -> Outcome:

@@ -5,6 +5,7 @@ import signal
 import sqlite3
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
@@ -77,6 +78,17 @@ def test_processes_that_begin_a_knowledge_base_together_all_write_to_it(tmp_path
     assert errors == [""] * 4
     with open_database(path) as database:
         assert len(database.inspections()) == 100
+
+
+def test_a_file_that_another_process_is_just_beginning_is_not_called_foreign(
+    tmp_path: Path,
+) -> None:
+    def begin(number: int) -> None:
+        open_database(tmp_path / f"{number // 4}.db").close()
+
+    with ThreadPoolExecutor(4) as pool:
+        for future in [pool.submit(begin, number) for number in range(400)]:
+            future.result()
 
 
 def test_a_new_file_is_of_our_version_and_its_folder_is_made(tmp_path: Path) -> None:
