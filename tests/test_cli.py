@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from stackgen.cli.options import parse_gpus
+from stackgen.errors import UsageError
 from tests.laboratory import Laboratory
 
 COMMANDS = ["explore", "resolve", "verify", "advise", "nightly", "doctor", "pis", "kb", "images"]
@@ -123,3 +125,17 @@ def test_a_knowledge_base_of_a_newer_version_is_left_alone(laboratory: Laborator
     done = laboratory.run("kb", "stats")
     assert done.returncode == 10
     assert "newer" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("text", "gpus"),
+    [("", ""), ("all", "all"), (" 0, 1 ", "0,1"), ("GPU-4a/b,MIG-7", "GPU-4a/b,MIG-7")],
+)
+def test_gpus_are_read(text: str, gpus: str) -> None:
+    assert parse_gpus(text) == gpus
+
+
+@pytest.mark.parametrize("text", ["first", "0,", "all,0", "-1", "0 1"])
+def test_gpus_that_nobody_can_mean_are_refused(text: str) -> None:
+    with pytest.raises(UsageError, match="cannot read the GPUs"):
+        parse_gpus(text)

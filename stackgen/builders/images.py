@@ -20,7 +20,7 @@ from stackgen.builders.engine import Engine, EngineImage, explained
 from stackgen.builders.whole import WholeArchives
 from stackgen.errors import BuildError, EngineError
 from stackgen.layers import BaseImage, Compiler, Layer, OwnLayer
-from stackgen.layers.image import LAYOUT_LABEL, STACK_LABEL
+from stackgen.layers.image import BASE_LABEL, LAYOUT_LABEL, STACK_LABEL
 from stackgen.values import Artifact, Base, Environment, Kind, Stack, StackId
 
 _STAGING = "/staging"
@@ -141,13 +141,17 @@ class ImageBuilder:
         """Return a stack's image where the engine has it, and note that it is used.
 
         Whatever stackgen made it, with whatever labels, it holds the same files in the same layers.
-        It may lie on another build of the base, which has the same facts.
+        One that lies on another build of the base will not do: bases of equal facts may differ in
+        what a stack needs when it runs.
         """
         self.store.hold(stack.id)
         image = self.engine.image(layers.image_tag(stack.id))
         if image is None or image.labels.get(STACK_LABEL) != stack.id:
             return None
         if image.labels.get(LAYOUT_LABEL) != layers.LAYOUT:
+            return None
+        below = self.engine.image(base.reference)
+        if below is None or image.labels.get(BASE_LABEL) != below.id:
             return None
         self._touch(stack.id, image)
         self.store.used(base, stack.lock.artifacts)

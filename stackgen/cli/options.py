@@ -49,6 +49,12 @@ Budget = Annotated[
 Stacks = Annotated[int, typer.Option(min=2, help="How many stacks are measured.")]
 Seed = Annotated[int, typer.Option(help="Of the order of measurements.")]
 Threads = Annotated[int, typer.Option(min=0, help="0 takes all cores but one.")]
+Gpus = Annotated[
+    str,
+    typer.Option(
+        metavar="IDS", help="GPUs that stacks see: all, or numbers like 0,1. By default none."
+    ),
+]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Print count and plan; build nothing.")]
 
 
@@ -87,6 +93,20 @@ def parse_span(text: str) -> float:
             fix="give it as in: --budget 30m",
         )
     return seconds
+
+
+def parse_gpus(text: str) -> str:
+    """Return which GPUs are shown: ``all``, or numbers or ids with commas between them."""
+    parts = [part.strip() for part in text.split(",")] if text.strip() else []
+    if any(not re.fullmatch(r"all|\d+|(GPU|MIG)-[\w/-]+", part) for part in parts) or (
+        "all" in parts and len(parts) > 1
+    ):
+        raise UsageError(
+            f"cannot read the GPUs {text!r}",
+            why='they are "all", or numbers or ids (GPU-..., MIG-...) with commas between them',
+            fix="give them as in: --gpus all, or: --gpus 0,1",
+        )
+    return ",".join(parts)
 
 
 def parse_settings(given: list[str]) -> tuple[tuple[str, tuple[str, ...]], ...]:

@@ -261,7 +261,8 @@ class Containers:
             security_opt=["no-new-privileges"],
             read_only=True,
             init=False,  # the supervisor is the first process, and takes in what is orphaned
-            tmpfs={SCRATCH: "rw,nosuid,nodev,size=256m,mode=1777"},
+            # exec: what compiles models puts there what it loads; as in a virtualenv's scratch.
+            tmpfs={SCRATCH: "rw,exec,nosuid,nodev,size=256m,mode=1777"},
             mounts=mounts,
             cpuset_cpus=cpus or None,
             mem_limit=memory,

@@ -13,6 +13,7 @@ PREFIX = "/opt/stack"
 STACK_PYTHON = f"{PREFIX}/bin/python"
 STACK_LABEL = "stackgen.stack"
 LAYOUT_LABEL = "stackgen.layout"
+BASE_LABEL = "stackgen.base"
 PACKAGES_LABEL = "stackgen.packages"
 BUILT_LABEL = "stackgen.built-here"  # names what was built from its sources on this machine
 """JSON: name, version, file name and sha256 of each wheel, sorted by name."""
@@ -151,7 +152,7 @@ def _labels(
         PACKAGES_LABEL: canonical(packages).decode(),
         LAYERS_LABEL: canonical([layer.wheels for layer in layers]).decode(),
         "stackgen.lock": stack.lock.id,
-        "stackgen.base": base.id,
+        BASE_LABEL: base.id,
         "stackgen.version": version,
         f"{OCI_LABELS}created": _EPOCH,
         f"{OCI_LABELS}title": "stackgen stack",

@@ -109,6 +109,7 @@ def explore(
         if options.dry_run:
             return work.plan
         _refuse_one_stack(work.plan)
+        _tell_unseen_gpus(work)
         refuse_without_room(work.plan.estimate, places)
         with open_database(places.knowledge) as database:
             return _explore(work, database)
@@ -144,6 +145,14 @@ def _plan(
         budget_s=options.budget_s,
         seed=options.seed,
     )
+
+
+def _tell_unseen_gpus(work: _Work) -> None:
+    name = dict(work.workshop.machine.identity).get("gpu0")
+    if name and not work.options.gpus:
+        work.progress.note(
+            f"Stacks are measured without this machine's {name}: --gpus all shows it."
+        )
 
 
 def _refuse_one_stack(plan: ExplorePlan) -> None:
@@ -211,7 +220,7 @@ def _runner(work: _Work, database: Database) -> Runner:
         database=database,
         executor=work.workshop.executor,
         campaign=campaign,
-        limits=limits(work.options.threads),
+        limits=limits(work.options.threads, work.options.gpus),
         host=host,
         build=Builder(
             index=work.index,

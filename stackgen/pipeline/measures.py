@@ -71,15 +71,15 @@ def component_of(varied: tuple[str, ...], packages: frozenset[str]) -> str:
     return "numpy" if "numpy" in packages else "python"
 
 
-def limits(threads: int) -> Limits:
-    """Return what every inspection may use: by default all cores but one, the last ones.
+def limits(threads: int, gpus: str = "") -> Limits:
+    """Return what every inspection may use: by default all cores but one, the last ones, no GPU.
 
     Source: MEASUREMENT.md, point 4 (contention changes rankings) and 5 (cpusets, no quotas).
     """
     process = psutil.Process()
     cpus = sorted(process.cpu_affinity()) if hasattr(process, "cpu_affinity") else []
     count = threads or max(1, (len(cpus) or psutil.cpu_count() or 1) - 1)
-    return Limits(threads=count, cpus=tuple(cpus[-count:]))
+    return Limits(threads=count, cpus=tuple(cpus[-count:]), gpus=gpus)
 
 
 def _given(indicator: Indicator, options: ExploreOptions, threads: int) -> dict[str, str]:

@@ -47,6 +47,7 @@ class ExploreOptions:
     budget_s: seconds for building and measuring together.
     stacks: how many are measured, settings included.
     threads: 0 chooses max(1, cores - 1).
+    gpus: numbers or ids with commas between them, or "all"; "" shows none to what is measured.
     rebuild: try source distributions again that failed to build.
     """
 
@@ -65,6 +66,7 @@ class ExploreOptions:
     stacks: int = 6
     seed: int = 0
     threads: int = 0
+    gpus: str = ""
     granularity: Granularity = Granularity.MINOR
     completion: Completion = Completion.NEWEST_WORKING
     dry_run: bool = False
@@ -97,4 +99,6 @@ class ExploreOptions:
             "granularity": self.granularity.value,
             "completion": self.completion.value,
         }
+        if self.gpus:  # left out where there is none: campaigns of earlier versions go on
+            asked["gpus"] = self.gpus
         return json.dumps(asked, sort_keys=True, separators=(",", ":"))

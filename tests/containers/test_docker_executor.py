@@ -131,7 +131,8 @@ def refused(act):
         return True
     return False
 status = dict(line.split(":", 1) for line in open("/proc/self/status"))
-open("/tmp/scratch", "w").write("x")
+open("/tmp/scratch", "w").write("#!/bin/sh\\nexit 7")
+os.chmod("/tmp/scratch", 0o755)
 tell(
     user=os.getuid(),
     capabilities=int(status["CapEff"], 16) + int(status["CapBnd"], 16),
@@ -143,6 +144,7 @@ tell(
     pis=refused(lambda: open("/stackgen/pis/harness.py", "a")),
     seed=os.environ["PYTHONHASHSEED"],
     setting=os.environ["A_SETTING"],
+    scratch_runs=os.spawnv(os.P_WAIT, "/tmp/scratch", ["scratch"]) == 7,
 )
 """
 
@@ -161,6 +163,7 @@ def test_a_container_is_locked_down(engine: Engine, base: Base, tmp_path: Path) 
         "pis": "True",
         "seed": "0",
         "setting": "on",
+        "scratch_runs": "True",
     }
     assert seen.unenforced == ()
 

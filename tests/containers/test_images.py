@@ -6,6 +6,7 @@ import subprocess
 import sys
 import tarfile
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -162,6 +163,36 @@ def test_a_stack_that_was_built_is_not_built_again(
     line = Line(engine, monkeypatch)
     assert build(builder, base, pairs) == first
     assert line.sent == []
+
+
+def test_another_base_of_the_same_facts_gets_an_image_of_its_own(
+    builder: ImageBuilder, engine: Engine, base: Base, tmp_path: Path
+) -> None:
+    pairs = [make_wheel(tmp_path, "built_twice")]
+    first = build(builder, base, pairs)
+    container = engine.api.create_container(base.reference, ["/bin/true"])["Id"]
+    try:
+        engine.api.put_archive(container, "/etc", _tar_with("one-more", b"x"))
+        other = engine.api.commit(container)["Id"]
+    finally:
+        engine.api.remove_container(container)
+    try:
+        second = build(builder, replace(base, reference=other), pairs)
+        assert second.stack == first.stack
+        assert run(engine, second, "print(open('/etc/one-more').read())") == "x\n"
+        assert build(builder, base, pairs).location == first.location
+        builder.remove(second.location)
+    finally:
+        engine.api.remove_image(other, force=True)
+
+
+def _tar_with(name: str, content: bytes) -> bytes:
+    file = io.BytesIO()
+    with tarfile.open(fileobj=file, mode="w") as archive:
+        entry = tarfile.TarInfo(name)
+        entry.size = len(content)
+        archive.addfile(entry, io.BytesIO(content))
+    return file.getvalue()
 
 
 def test_the_same_stack_gets_the_same_image_from_another_store(
