@@ -280,9 +280,11 @@ def grid_locks(found: Mapping[tuple[str, str], Lock]) -> list[Lock]:
 class _NeverCompiles:
     """For layers that all exist."""
 
-    def compile(self, base: Base, staging: Path) -> None:
+    @contextlib.contextmanager
+    def compiling(self, base: Base, staging: Path) -> Iterator[Callable[[], None]]:
         """Refuse."""
         raise AssertionError(f"{base.name}: layers below {staging} do not exist")
+        yield
 
 
 def inside(bench: Bench, lock: Lock, pairs: int) -> dict[str, float]:

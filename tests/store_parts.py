@@ -24,6 +24,10 @@ class NoCompiler:
 
     asked: list[frozenset[str]] = field(default_factory=list)
 
+    @contextmanager
+    def compiling(self, base: Base, staging: Path) -> Iterator[Callable[[], None]]:
+        yield lambda: self.compile(base, staging)
+
     def compile(self, base: Base, staging: Path) -> None:  # noqa: ARG002
         self.asked.append(frozenset(tree.name for tree in staging.iterdir()))
 

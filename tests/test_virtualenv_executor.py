@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from stackgen.executors import Executor
-from stackgen.executors.owners import owner
 from stackgen.executors.virtualenv import VirtualenvExecutor, unenforced_here
+from stackgen.owners import owner
 from stackgen.values import (
     BaseFacts,
     Environment,

@@ -196,8 +196,9 @@ class LayerStore:
                 shutil.rmtree(tree)
 
             with ThreadPoolExecutor(_WORKERS) as pool:
-                list(pool.map(lay_out, wheels.values()))
-                _compile(compiler, base, staging)
+                with compiler.compiling(base, staging) as compile_all:
+                    list(pool.map(lay_out, wheels.values()))
+                    _compile(compile_all)
                 list(pool.map(store, wheels))
 
     def _path(self, key: str) -> Path:
@@ -260,9 +261,9 @@ _FULL = {errno.ENOSPC, errno.EDQUOT}
 _DISK_ERRORS = {*_FULL, errno.EROFS, errno.EACCES, errno.EPERM, errno.ENOTDIR}
 
 
-def _compile(compiler: Compiler, base: Base, staging: Path) -> None:
+def _compile(compile_all: Callable[[], None]) -> None:
     try:
-        compiler.compile(base, staging)
+        compile_all()
     except BuildError as error:
         # It runs in a process of its own, whose words are all that comes back.
         if os.strerror(errno.ENOSPC) in error.why:

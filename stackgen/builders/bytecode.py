@@ -15,6 +15,8 @@ import py_compile
 import sys
 
 BATCH = 64
+OPEN = "open"
+NEVER_OPENED = 75  # EX_TEMPFAIL
 
 
 def sources(root: str) -> "list[tuple[str, str]]":
@@ -45,8 +47,27 @@ def compile_batch(batch: "list[tuple[str, str]]") -> int:
     return 0
 
 
-def main(folder: str, jobs: int) -> None:
-    """Compile all trees, ``jobs`` batches at a time; end with an error unless all were done."""
+def wait_for(gate: str) -> None:
+    """Wait until whoever lays out the trees lets go of a file, in which it says that all is there.
+
+    It holds the file's lock meanwhile, so that it may also be killed: then nothing is compiled.
+    """
+    import fcntl
+
+    handle = os.open(gate, os.O_RDONLY)
+    fcntl.flock(handle, fcntl.LOCK_SH)
+    if os.read(handle, len(OPEN)) != OPEN.encode():
+        sys.exit(NEVER_OPENED)
+    os.close(handle)
+
+
+def main(folder: str, jobs: int, gate: str = "") -> None:
+    """Compile all trees, ``jobs`` batches at a time; end with an error unless all were done.
+
+    With a ``gate``, this waits until the trees are there.
+    """
+    if gate:
+        wait_for(gate)
     running = failed = 0
     for tree in sorted(entry.path for entry in os.scandir(folder)):
         files = sources(tree)
@@ -69,4 +90,4 @@ def main(folder: str, jobs: int) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], int(sys.argv[2]))
+    main(sys.argv[1], int(sys.argv[2]), *sys.argv[3:])

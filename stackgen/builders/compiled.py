@@ -5,11 +5,14 @@ wheel share the rest. The bytecode is made as in images (``bytecode.py``: not ch
 source, named by a path without the virtualenv's), so that imports cost the same in both.
 """
 
+import base64
 import errno
+import hashlib
 import os
 import secrets
 import shutil
 import subprocess
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -48,7 +51,7 @@ class BytecodeStore:
             _run(base.python, "-m", "compileall", "-q", str(site))
             return
         home = bytecode_home(self.folder, base)
-        found = {home / a.sha256: _sources(site, a) for a in artifacts}
+        found = {home / name: files for name, files in _by_name(site, artifacts).items()}
         installed = {in_use_name(place): place for place, files in found.items() if files}
         for name in installed:
             self.in_use.hold(name)
@@ -104,26 +107,57 @@ def _compile(
         shutil.rmtree(part, ignore_errors=True)
 
 
-def _sources(site: Path, artifact: Artifact) -> tuple[str, ...]:
-    """Return the Python files of an installed wheel, relative to ``site``, as RECORD lists them."""
+def _by_name(site: Path, artifacts: Sequence[Artifact]) -> dict[str, tuple[str, ...]]:
+    """Return the Python files of each wheel, relative to ``site``, by the name of its bytecode.
+
+    A file that several wheels hold is there once, as one of them has it: it is only that one's.
+    What is compiled of another one lacks it, and has a name of its own, since that wheel's
+    bytecode goes into other virtualenvs, too, where nothing compares it with its source.
+    """
+    listed = {each.sha256: _listed(site, each) for each in artifacts}
+    holders = Counter(file for files in listed.values() for file in files)
+    found = {}
+    for sha256, files in listed.items():
+        shared = (file for file in files if holders[file] > 1)
+        foreign = {file for file in shared if not _is_as_stated(site / file, files[file])}
+        name = content_id("without", [sha256, sorted(foreign)]) if foreign else sha256
+        found[name] = tuple(sorted(files.keys() - foreign))
+    return found
+
+
+def _listed(site: Path, artifact: Artifact) -> Mapping[str, str]:
+    """Return the Python files of an installed wheel, and the digest of each, as RECORD states it.
+
+    The files are relative to ``site``.
+    """
     for info in site.glob("*.dist-info"):
         name, _, version = info.name.removesuffix(".dist-info").partition("-")
         if canonicalize_name(name) == artifact.name and _same(version, artifact.version):
             record = (info / "RECORD").read_text(encoding="utf-8")
-            return tuple(sorted(set(_python_files(record))))
-    return ()
+            return dict(_python_files(record))
+    return {}
 
 
 def _same(one: str, other: str) -> bool:
     return Version(one) == Version(other)
 
 
-def _python_files(record: str) -> Iterator[str]:
+def _python_files(record: str) -> Iterator[tuple[str, str]]:
     import csv
 
     for row in csv.reader(record.splitlines()):
         if row and row[0].endswith(".py") and not row[0].startswith(("..", "/")):
-            yield row[0]
+            yield row[0], (*row, "")[1]
+
+
+def _is_as_stated(file: Path, stated: str) -> bool:
+    """Return whether a file has the digest that a RECORD states."""
+    algorithm, _, encoded = stated.partition("=")
+    try:
+        digest = hashlib.new(algorithm, file.read_bytes()).digest()
+    except (OSError, ValueError):
+        return False
+    return base64.urlsafe_b64encode(digest).rstrip(b"=") == encoded.rstrip("=").encode()
 
 
 def _run_compiler(python: str, folder: Path, work: Work) -> None:

@@ -4,7 +4,7 @@ import contextlib
 import re
 import shutil
 import socket
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,11 +16,14 @@ from docker.types import Mount
 from docker.utils import kwargs_from_env
 
 from stackgen.errors import EngineError
+from stackgen.owners import lives, owner
 
 _UNIX = "unix://"
 _LOCAL = "unix:///var/run/docker.sock"
 _PING_TIMEOUT_S = 5
 _NEVER = "0001-"  # the zero of the engine's clock, for what it did not note
+_HELPER = "stackgen.helper"
+NOBODY = "65534:65534"
 _TIMEOUT_S = 900  # loading gigabytes may be silent for minutes
 _ENGINE_FAULTS = (
     *(docker_errors.DockerException, requests.RequestException),
@@ -98,6 +101,7 @@ class Engine:
 
     def __init__(self, api: docker.APIClient) -> None:
         self.api = api
+        self._swept = False
         with explained("the container engine did not say what it is"):
             self.facts = _facts(api)
 
@@ -139,7 +143,7 @@ class Engine:
         command: Sequence[str],
         *,
         mounts: Sequence[Mount] = (),
-        user: str = "65534:65534",
+        user: str = NOBODY,
         environment: Mapping[str, str] | None = None,
     ) -> Ran:
         """Run a command in a container without network, and remove the container.
@@ -147,7 +151,30 @@ class Engine:
         Raises:
             EngineError: the engine could not run it; that the command fails is no error here.
         """
-        with explained(f"the engine cannot run {command[0]} in {image[:19]}"):
+        with self.running(
+            image, command, mounts=mounts, user=user, environment=environment
+        ) as ended:
+            return ended()
+
+    @contextlib.contextmanager
+    def running(
+        self,
+        image: str,
+        command: Sequence[str],
+        *,
+        mounts: Sequence[Mount] = (),
+        user: str = NOBODY,
+        environment: Mapping[str, str] | None = None,
+    ) -> Iterator[Callable[[], Ran]]:
+        """Start a command in a container without network; yield what waits for its end.
+
+        The container is removed when the context ends, whether the command has ended or not.
+
+        Raises:
+            EngineError: the engine could not run it; that the command fails is no error here.
+        """
+        what = f"the engine cannot run {command[0]} in {image[:19]}"
+        with explained(what):
             host = self.api.create_host_config(
                 network_mode="none",
                 cap_drop=["ALL"],
@@ -161,20 +188,37 @@ class Engine:
                 user=user,
                 environment=dict(environment or {}),
                 host_config=host,
-                labels={"stackgen.helper": "1"},
+                labels={_HELPER: owner()},
             )["Id"]
-            try:
+        try:
+            with explained(what):
                 self.api.start(container)
-                status = self.api.wait(container)["StatusCode"]
-                out = self.api.logs(container, stdout=True, stderr=False)
-                err = self.api.logs(container, stdout=False, stderr=True)
-            finally:
+            yield lambda: self._ended(container, what)
+        finally:
+            with explained(what):
                 self.api.remove_container(container, force=True, v=True)
+                self._sweep()
+
+    def _ended(self, container: str, what: str) -> Ran:
+        with explained(what):
+            status = self.api.wait(container)["StatusCode"]
+            out = self.api.logs(container, stdout=True, stderr=False)
+            err = self.api.logs(container, stdout=False, stderr=True)
         return Ran(
             exit_code=int(status),
             stdout=out.decode("utf-8", "replace"),
             stderr=err.decode("utf-8", "replace"),
         )
+
+    def _sweep(self) -> None:
+        """Remove, once, the containers that killed processes left here."""
+        if self._swept:
+            return
+        self._swept = True
+        for found in self.api.containers(all=True, filters={"label": _HELPER}):
+            if not lives(str(found["Labels"].get(_HELPER, ""))):
+                with contextlib.suppress(docker_errors.APIError):  # another one was faster
+                    self.api.remove_container(found["Id"], force=True, v=True)
 
 
 def connect() -> Engine:

@@ -21,8 +21,8 @@ from docker import errors as docker_errors
 from docker.types import DeviceRequest, LogConfig, Mount
 
 from stackgen.executors import ExecutorUnavailableError
-from stackgen.executors.owners import lives, owner
 from stackgen.executors.supervised import MOST_PROCESSES, SUPERVISOR, Lost, Supervised
+from stackgen.owners import lives, owner
 from stackgen.values import Limits
 
 CAMPAIGN_LABEL = "stackgen.campaign"

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from stackgen.errors import StorageError
-from stackgen.executors.owners import lives, owner
 from stackgen.executors.supervised import SUPERVISOR, Lost, Ready, Supervised
+from stackgen.owners import lives, owner
 
 _CONFINE = Path(__file__).with_name("confine.py")
 _OURS = "stackgen-"

@@ -4,7 +4,8 @@ Two stacks share a layer in the engine only where everything below it is equal t
 its chain), so the order decides how many bytes a further stack costs.
 """
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -33,11 +34,12 @@ class Layer:
 class Compiler(Protocol):
     """Something that byte-compiles for a base."""
 
-    def compile(self, base: Base, staging: Path) -> None:
-        """Byte-compile every source below ``staging``, whose children are roots of file systems.
+    def compiling(self, base: Base, staging: Path) -> AbstractContextManager[Callable[[], None]]:
+        """Get ready while trees are laid out below ``staging``; yield what compiles them.
 
-        A source that is no valid Python is left without bytecode: templates and code for other
-        versions are common in wheels.
+        The yielded function byte-compiles every source below ``staging``, whose folders are roots
+        of file systems. A source that is no valid Python is left without bytecode: templates and
+        code for other versions are common in wheels.
 
         Raises:
             BuildError: the base's interpreter could not be run at all.

@@ -23,6 +23,7 @@ from stackgen.errors import BuildError, StorageError
 from stackgen.layers import Layer
 from stackgen.values import Artifact, Base
 from tests.containers.wheels import a_base, make_wheel
+from tests.store_parts import NoCompiler
 
 SITE = f"opt/stack/lib/python3.{sys.version_info.minor}/site-packages"
 HOUSEKEEPING = {"in-work", "in-use"}
@@ -30,7 +31,7 @@ BASE = a_base(version=".".join(str(part) for part in sys.version_info[:3]))
 
 
 @dataclass
-class HereCompiler:
+class HereCompiler(NoCompiler):
     """Byte-compiles with the interpreter of the tests, and counts."""
 
     runs: list[Path] = field(default_factory=list)

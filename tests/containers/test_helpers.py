@@ -1,0 +1,50 @@
+"""Containers of a moment: they end with what they are for, and the dead leave none."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from stackgen.builders.engine import Engine, connect
+from stackgen.builders.images import BaseCompiler
+from stackgen.owners import owner
+from stackgen.values import Base
+
+pytestmark = pytest.mark.docker
+LABEL = "stackgen.helper"
+
+
+def left_by(engine: Engine, base: Base, who: str) -> str:
+    made = engine.api.create_container(base.reference, ["/bin/true"], labels={LABEL: who})
+    return str(made["Id"])
+
+
+def test_what_a_killed_process_left_is_removed_and_nobody_elses(engine: Engine, base: Base) -> None:
+    node = owner().rpartition(":")[0].rpartition(":")[0]
+    dead = left_by(engine, base, f"{node}:{os.getpid()}:1")
+    mine, strange = left_by(engine, base, owner()), left_by(engine, base, "elsewhere:1:1")
+    fresh = connect()
+    try:
+        assert fresh.run(base.reference, ["/bin/true"]).exit_code == 0
+        held = {each["Id"] for each in fresh.api.containers(all=True)}
+        assert held & {dead, mine, strange} == {mine, strange}
+    finally:
+        for container in (mine, strange):
+            engine.api.remove_container(container)
+        fresh.close()
+
+
+def test_a_container_whose_end_nobody_awaits_is_removed(engine: Engine, base: Base) -> None:
+    with pytest.raises(RuntimeError), engine.running(base.reference, ["/bin/sleep", "60"]):
+        raise RuntimeError
+    here = engine.api.containers(all=True, filters={"label": f"{LABEL}={owner()}"})
+    assert here == []
+
+
+def test_a_wheel_that_is_refused_leaves_no_container(
+    engine: Engine, base: Base, tmp_path: Path
+) -> None:
+    with pytest.raises(ValueError, match="refused"), BaseCompiler(engine).compiling(base, tmp_path):
+        raise ValueError("refused")
+    here = engine.api.containers(all=True, filters={"label": f"{LABEL}={owner()}"})
+    assert here == []
