@@ -209,6 +209,22 @@ def wait_for(condition: Callable[[], object]) -> None:
     pytest.fail("it did not happen within half a minute")
 
 
+def test_bytecode_of_a_file_that_two_wheels_hold_is_of_the_one_that_lies_there(
+    bench: Bench,
+) -> None:
+    shared = [
+        wheel(bench.wheels, name, "1.0", also={"shared/__init__.py": f"WHO = {name!r}\n"})
+        for name in ("aa", "bb")
+    ]
+    for lock in (shared, shared[:1], shared[1:], shared[::-1][:1]):
+        environment = bench.build(bench.stack(*lock))
+        (source,) = Path(environment.location).glob("lib/*/site-packages/shared/__init__.py")
+        assert any(source.parent.glob("__pycache__/*.pyc"))
+        who = said(environment, "import shared; print(shared.WHO)")
+        assert source.read_text() == f"WHO = {who!r}\n"
+        assert who in {each.name for each in lock}
+
+
 def test_bytecode_of_a_killed_build_is_swept_and_made_anew(bench: Bench, tmp_path: Path) -> None:
     # One module keeps the compiler busy for a second or more.
     artifact = wheel(bench.wheels, "aa", "1.0", "def f(x):\n    return [x, x + 1]\n" * 3_000)
