@@ -60,6 +60,17 @@ class TestVirtualenvExecutor(ExecutorContract):
         executor.close()
         assert list((tmp_path / "scratch").iterdir()) == []
 
+    def test_a_scratch_folder_that_a_link_leads_to_can_be_written(
+        self, plan: Plan, script: Script, tmp_path: Path
+    ) -> None:
+        # As where a home's cache lies on another disk.
+        (tmp_path / "elsewhere").mkdir()
+        (tmp_path / "cache").symlink_to(tmp_path / "elsewhere")
+        made = VirtualenvExecutor(machine=Machine(identity=()), scratch=tmp_path / "cache" / "s")
+        with closing(made) as executor:
+            (seen,) = executor.inspect([plan(script("open('written', 'w').close()"))])
+        assert seen.outcome is Outcome.OK, seen.log
+
     def test_folders_of_killed_runs_are_removed_and_those_of_living_ones_stay(
         self, inspect: Inspect, script: Script, tmp_path: Path
     ) -> None:

@@ -79,7 +79,9 @@ def give_up_privileges() -> None:
 def main(folder: str, most_bytes: str, command: "list[str]") -> None:
     """Do it."""
     size = ",size=" + most_bytes
-    own = [path for path, mode in ((folder, "0700"), (SHARED_MEMORY, "1777"))
+    # As the list of mounts names them: a folder that a link leads to has another name there.
+    wanted = ((os.path.realpath(folder), "0700"), (os.path.realpath(SHARED_MEMORY), "1777"))
+    own = [path for path, mode in wanted
            if mount("tmpfs", path, "tmpfs", NOSUID | NODEV, "mode=" + mode + size)]  # fmt: skip
     if os.geteuid() == 0:
         hide_disks()
