@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from stackgen.builders.base_compiler import BaseCompiler
 from stackgen.builders.engine import Engine, connect
-from stackgen.builders.images import BaseCompiler
 from stackgen.owners import owner
 from stackgen.values import Base
 
