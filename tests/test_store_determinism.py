@@ -22,6 +22,7 @@ from tests.store_parts import PROJECT
 NOBODY = 65534
 MAKE = """
 import os, subprocess, sys
+from contextlib import contextmanager
 from pathlib import Path
 from stackgen.artifacts.layers import LayerStore
 from stackgen.builders import bytecode
@@ -31,7 +32,11 @@ store, wheel, python, jobs, umask = sys.argv[1:]
 os.umask(int(umask, 8))
 
 class Compiler:
-    def compile(self, base, staging):
+    @contextmanager
+    def compiling(self, base, staging):
+        yield lambda: self.compile(staging)
+
+    def compile(self, staging):
         text = Path(bytecode.__file__).read_text()
         command = [python, "-s", "-S", "-W", "ignore", "-c", text, str(staging), jobs]
         # Before Python 3.11, sets are written in the order of the hash seed: as for images, it is
@@ -223,3 +228,16 @@ def test_a_merged_layer_holds_everything_once_in_whatever_order_its_parts_come(
         assert sorted(found) == sorted(set(found))
         assert set(found) == set().union(*(members(part) for part in parts))
         assert merged[0].diff_id == merged[1].diff_id
+
+
+def test_a_file_in_place_of_a_folder_takes_away_what_was_in_it_when_layers_are_merged(
+    tmp_path: Path,
+) -> None:
+    trees = (["thing/of-one"], ["thing"], ["other", "thing/of-three"])
+    parts = [
+        written(tmp_path / str(number), names, mode=0o644, time=number)
+        for number, names in enumerate(trees)
+    ]
+    two, three = (joined(parts[:count], tmp_path / f"first-{count}.tar") for count in (2, 3))
+    assert members(two) == {"thing"}
+    assert members(three) == {"other", "thing", "thing/of-three"}

@@ -67,19 +67,29 @@ def write_entries(
 def merge(parts: Sequence[Layer], file: BinaryIO, path: Path) -> Layer:
     """Join layers into one that holds the members of all, the later above the earlier.
 
-    An engine refuses a layer that names a file twice, so equal folders are written once.
+    An engine refuses a layer that names a file twice, so equal folders are written once. A file in
+    place of a folder takes away all that was in it, as it would in a layer of its own.
     """
     out = HashingWriter(file)
     with contextlib.ExitStack() as stack:
         chosen: dict[str, tuple[tarfile.TarInfo, tarfile.TarFile]] = {}
         for part in parts:
             archive = stack.enter_context(tarfile.open(part.path))
-            chosen.update((entry.name, (entry, archive)) for entry in archive)
+            for entry in archive:
+                below = chosen.get(entry.name)
+                if below is not None and below[0].isdir() and not entry.isdir():
+                    _forget_below(entry.name, chosen)
+                chosen[entry.name] = entry, archive
         for _, (entry, archive) in sorted(chosen.items()):
             out.write(_header(entry))
             if source := archive.extractfile(entry) if entry.isreg() else None:
                 _copy(source, out, entry.size)
     return _finish(out, path)
+
+
+def _forget_below(folder: str, chosen: dict[str, tuple[tarfile.TarInfo, tarfile.TarFile]]) -> None:
+    for name in [name for name in chosen if name.startswith(f"{folder}/")]:
+        del chosen[name]
 
 
 def copy_whole(source: IO[bytes], file: BinaryIO, path: Path) -> Layer:
