@@ -4,6 +4,7 @@ import os
 import platform
 import re
 import signal
+import socket
 import sys
 from collections.abc import Iterator
 from contextlib import closing
@@ -13,6 +14,8 @@ from pathlib import Path
 import pytest
 
 from stackgen.executors import Executor
+from stackgen.executors.namespaces import HostSupervisor
+from stackgen.executors.supervised import Lost
 from stackgen.executors.virtualenv import VirtualenvExecutor, unenforced_here
 from stackgen.owners import owner
 from stackgen.values import (
@@ -96,6 +99,28 @@ class TestVirtualenvExecutor(ExecutorContract):
         there = replace(planned.environment, location=str(stack))
         (seen,) = executor.inspect([replace(planned, environment=there)])
         assert "read-only stack" in seen.unenforced or cached.read_text() == "as it was", seen.log
+
+    def test_sockets_of_other_programs_are_out_of_reach(
+        self, executor: Executor, inspect: Inspect, script: Script, tmp_path: Path
+    ) -> None:
+        # As of an engine, of a session bus or of an agent with keys: they start what they are told.
+        name = tmp_path / "a socket"
+        with socket.socket(socket.AF_UNIX) as program:
+            program.bind(str(name))
+            program.listen()
+            seen = inspect(script(f"import socket; socket.socket(1).connect({str(name)!r})"))
+        if "read-only stack" in seen.unenforced:
+            pytest.skip("this host lets nobody mount anything")
+        assert "Connection refused" in seen.log
+
+    def test_where_nothing_can_be_mounted_the_hosts_shared_memory_is_left_alone(
+        self, tmp_path: Path
+    ) -> None:
+        # Namespaces without the rights that come with them.
+        powerless = ("unshare", "--user", "--map-user=1234", "--mount", "--")
+        with pytest.raises(Lost, match=r"Permission denied|Operation not permitted"):
+            HostSupervisor(tmp_path, powerless)
+        assert list(tmp_path.iterdir()) == []
 
     def test_what_the_host_cannot_enforce_is_said(
         self, tmp_path: Path, plan: Plan, script: Script

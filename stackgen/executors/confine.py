@@ -5,8 +5,11 @@ of the host: ``python confine.py FOLDER BYTES COMMAND...``. Standard library alo
 ours. What it cannot do it leaves: whoever runs there looks for himself what holds.
 
 FOLDER, and shared memory, become empty file systems in memory of at most BYTES each, that go with
-the namespaces. Not the stack alone becomes read-only: its files are hard links into a cache, and
-into other stacks.
+the namespaces; where they cannot, nothing runs, because they are emptied after each command. Not
+the stack alone becomes read-only: its files are hard links into a cache, and into other stacks.
+
+The file ``sockets`` in FOLDER names sockets that are hidden, each followed by a zero byte: they can
+be connected to whatever is read-only, from any network, and lead to programs that are not confined.
 """
 
 # Paths are strings here, as in supervisor.py.
@@ -67,6 +70,26 @@ def hide_disks() -> None:
                 mount("/dev/null", path, "", BIND)
 
 
+def hide_sockets(names: "list[str]") -> None:
+    """Put nothing in the place of sockets: an engine or a session bus starts whatever it is told."""
+    for name in names:
+        try:
+            found = stat.S_ISSOCK(os.stat(name).st_mode)
+        except OSError:  # out of our reach
+            continue
+        if found:
+            mount("/dev/null", name, "", BIND)
+
+
+def sockets_in(folder: str) -> "list[str]":
+    """Return the names that a folder's list gives."""
+    try:
+        with open(os.path.join(folder, "sockets"), "rb") as file:
+            return [os.fsdecode(name) for name in file.read().split(b"\0") if name]
+    except FileNotFoundError:
+        return []
+
+
 def give_up_privileges() -> None:
     """See to it that the command gets none, whoever it runs as."""
     for capability in range(64):
@@ -79,12 +102,16 @@ def give_up_privileges() -> None:
 def main(folder: str, most_bytes: str, command: "list[str]") -> None:
     """Do it."""
     size = ",size=" + most_bytes
+    sockets = sockets_in(folder)
     # As the list of mounts names them: a folder that a link leads to has another name there.
-    wanted = ((os.path.realpath(folder), "0700"), (os.path.realpath(SHARED_MEMORY), "1777"))
-    own = [path for path, mode in wanted
-           if mount("tmpfs", path, "tmpfs", NOSUID | NODEV, "mode=" + mode + size)]  # fmt: skip
+    own = [os.path.realpath(each) for each in (folder, SHARED_MEMORY)]
+    for path, mode in zip(own, ("0700", "1777")):
+        mounted = mount("tmpfs", path, "tmpfs", NOSUID | NODEV, "mode=" + mode + size)
+        if not mounted and os.path.isdir(path):
+            sys.exit(path + ": " + os.strerror(ctypes.get_errno()))
     if os.geteuid() == 0:
         hide_disks()
+    hide_sockets(sockets + [path for path, _ in mount_points()])
     for path, flags in mount_points():
         if path not in own:
             mount("", path, "", REMOUNT | BIND | RDONLY | flags)

@@ -80,7 +80,7 @@ class HostSupervisor:
             Lost: it does not come up, as where the host does not allow these namespaces.
             StorageError: the scratch folder cannot be written.
         """
-        self.folder = _folder(scratch)
+        self.folder = _folder(scratch, _sockets() if "--mount" in isolation else None)
         self._process = self._started(isolation)
         self._supervised: Supervised | None = None
         try:
@@ -162,11 +162,13 @@ def remove_leftovers(scratch: Path) -> None:
             shutil.rmtree(folder, ignore_errors=True)
 
 
-def _folder(scratch: Path) -> Path:
+def _folder(scratch: Path, sockets: bytes | None) -> Path:
     maker = owner().replace(":", _PART)
     folder = scratch / f"{_OURS}{maker}{_PART}{uuid.uuid4().hex[:8]}"
     try:
         folder.mkdir(parents=True)
+        if sockets is not None:
+            (folder / "sockets").write_bytes(sockets)
     except OSError as error:
         raise StorageError(
             f"cannot write below {scratch}",
@@ -174,6 +176,18 @@ def _folder(scratch: Path) -> Path:
             fix="free some space, or set STACKGEN_CACHE to a folder that can be written",
         ) from error
     return folder
+
+
+def _sockets() -> bytes:
+    """Return where the programs of this host can be connected to, each with a zero byte after it.
+
+    Whoever has a network of his own sees those of that network alone.
+    """
+    with contextlib.suppress(OSError):
+        rows = Path("/proc/net/unix").read_bytes().splitlines()[1:]
+        names = {row.partition(b" /")[2] for row in rows if b" /" in row}
+        return b"".join(b"/" + name + b"\0" for name in sorted(names))
+    return b""
 
 
 def _other(kind: str, spaces: Mapping[str, str]) -> bool:
