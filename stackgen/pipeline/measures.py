@@ -59,8 +59,16 @@ def indicator_calls(
                 fix=f'ask for it as well: stackgen explore ... "{indicator.component}"',
             )
         calls.append(bind(indicator, _given(indicator, options, threads)))
-    control = find(known, CONTROL)
-    return tuple(calls), bind(control, _threads_of(control, threads))
+    found = find(known, CONTROL)
+    control = bind(found, _threads_of(found, threads))
+    if any(call.id == control.id for call in calls):
+        raise UsageError(
+            f"{CONTROL} is the control of every exploration",
+            why="it runs as such anyway, and shows that a comparison of it would be of noise alone",
+            fix="choose another indicator with --pi (stackgen pis lists them), or its work: "
+            f"--pi {CONTROL} --param rounds=NUMBER",
+        )
+    return tuple(calls), control
 
 
 def component_of(varied: tuple[str, ...], packages: frozenset[str]) -> str:

@@ -1,0 +1,24 @@
+"""Which indicators a campaign runs."""
+
+from dataclasses import replace
+
+import pytest
+
+from stackgen.errors import UsageError
+from stackgen.pipeline.measures import CONTROL, indicator_calls
+from stackgen.pipeline.options import ExploreOptions
+from stackgen.resolve import Request
+
+OPTIONS = ExploreOptions(asked=Request(requirements=()), indicators=(CONTROL,))
+
+
+def test_the_control_is_not_what_a_campaign_compares() -> None:
+    with pytest.raises(UsageError, match="control of every exploration"):
+        indicator_calls(OPTIONS, (), frozenset())
+
+
+def test_other_work_of_the_controls_kind_can_be_compared() -> None:
+    options = replace(OPTIONS, parameters=(("rounds", "9"),))
+    (call,), control = indicator_calls(options, (), frozenset())
+    assert call.indicator == control.indicator
+    assert call.id != control.id
