@@ -101,7 +101,7 @@ class TestVirtualenvExecutor(ExecutorContract):
         assert "read-only stack" in seen.unenforced or cached.read_text() == "as it was", seen.log
 
     def test_sockets_of_other_programs_are_out_of_reach(
-        self, executor: Executor, inspect: Inspect, script: Script, tmp_path: Path
+        self, inspect: Inspect, script: Script, tmp_path: Path
     ) -> None:
         # As of an engine, of a session bus or of an agent with keys: they start what they are told.
         name = tmp_path / "a socket"

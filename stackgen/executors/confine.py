@@ -13,7 +13,7 @@ be connected to whatever is read-only, from any network, and lead to programs th
 """
 
 # Paths are strings here, as in supervisor.py.
-# ruff: noqa: PTH118, PTH123
+# ruff: noqa: PTH112, PTH116, PTH118, PTH123
 
 import ctypes
 import os
@@ -71,7 +71,7 @@ def hide_disks() -> None:
 
 
 def hide_sockets(names: "list[str]") -> None:
-    """Put nothing in the place of sockets: an engine or a session bus starts whatever it is told."""
+    """Put nothing in the place of sockets: an engine, or a session bus, does what it is told."""
     for name in names:
         try:
             found = stat.S_ISSOCK(os.stat(name).st_mode)
@@ -104,8 +104,8 @@ def main(folder: str, most_bytes: str, command: "list[str]") -> None:
     size = ",size=" + most_bytes
     sockets = sockets_in(folder)
     # As the list of mounts names them: a folder that a link leads to has another name there.
-    own = [os.path.realpath(each) for each in (folder, SHARED_MEMORY)]
-    for path, mode in zip(own, ("0700", "1777")):
+    own = {os.path.realpath(folder): "0700", os.path.realpath(SHARED_MEMORY): "1777"}
+    for path, mode in own.items():
         mounted = mount("tmpfs", path, "tmpfs", NOSUID | NODEV, "mode=" + mode + size)
         if not mounted and os.path.isdir(path):
             sys.exit(path + ": " + os.strerror(ctypes.get_errno()))
