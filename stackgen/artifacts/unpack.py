@@ -18,7 +18,8 @@ from installer.destinations import SchemeDictionaryDestination
 from installer.exceptions import InstallerError
 from installer.records import Hash, InvalidRecordEntry, RecordEntry, parse_record_file
 from installer.sources import WheelFile
-from installer.utils import Scheme
+from installer.utils import Scheme, parse_entrypoints
+from packaging.utils import canonicalize_name
 
 from stackgen.artifacts.wheel_check import (
     is_special,
@@ -41,13 +42,25 @@ _DAMAGED = (
 _BAD_NAMES = (errno.ENAMETOOLONG, errno.EILSEQ, errno.EINVAL)
 
 
-class _WithoutBytecode(WheelFile):
-    """A wheel without the bytecode that it brings along: all of it is made anew."""
+class _WithoutCopies(WheelFile):
+    """A wheel without what is made anew: its bytecode, and the scripts of its entry points."""
 
     def get_contents(self) -> Iterator[tuple[tuple[str, str, str], BinaryIO, bool]]:
-        """Yield everything else; the installer would warn of each file and leave it out, too."""
-        found = super().get_contents()
-        return (each for each in found if "__pycache__" not in each[0][0].split("/")[:-1])
+        """Yield everything else; the installer would warn of bytecode and leave it out, too.
+
+        Old wheels hold a script for each entry point, which wants packages that nobody requires:
+        pip and uv leave it out.
+        """
+        scripts = {f"{self.data_dir}/scripts/{name}" for name in self._entry_points()}
+        for each in super().get_contents():
+            path = each[0][0]
+            if "__pycache__" not in path.split("/")[:-1] and path not in scripts:
+                yield each
+
+    def _entry_points(self) -> Iterator[str]:
+        if "entry_points.txt" in self.dist_info_filenames:
+            text = self.read_dist_info("entry_points.txt")
+            yield from (name for name, _, _, _ in parse_entrypoints(text))
 
 
 class _CheckedDestination(SchemeDictionaryDestination):
@@ -119,9 +132,7 @@ def unpack(artifact: Artifact, wheel: Path, destdir: Path, *, prefix: str, site:
         with zipfile.ZipFile(wheel) as archive:
             archive.filename = artifact.filename
             _refuse_foreign_members(archive.infolist())
-            _install(
-                _WithoutBytecode(archive), archive.namelist(), destdir, prefix=prefix, site=site
-            )
+            _install(_WithoutCopies(archive), archive.namelist(), destdir, prefix=prefix, site=site)
     except _DAMAGED as error:
         raise _refusal(artifact, error) from error
     except OSError as error:
@@ -160,7 +171,7 @@ def _install(
         "purelib": site,
         "platlib": site,
         "scripts": f"{prefix}/bin",
-        "headers": f"{prefix}/include/site/{minor}/{source.distribution}",
+        "headers": f"{prefix}/include/site/{minor}/{canonicalize_name(source.distribution)}",
         "data": prefix,
     }
     install(source, _CheckedDestination(scheme, destdir, promised), {})

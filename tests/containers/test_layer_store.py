@@ -122,6 +122,25 @@ def test_scripts_run_the_interpreter_of_the_stack(tmp_path: Path, store: LayerSt
         assert members(layer)[script].mode & stat.S_IXUSR
 
 
+def test_a_script_that_an_entry_point_makes_anew_is_left_out(
+    tmp_path: Path, store: LayerStore
+) -> None:
+    old = {"pkg-1.0.data/scripts/pkg": "#!python\nimport pkg_resources\n"}
+    layer = layer_of(store, make_wheel(tmp_path, "pkg", {**SOURCES, **old}))
+    assert b"from many import f" in content(layer, "opt/stack/bin/pkg")
+    record = content(layer, f"{SITE}/pkg-1.0.dist-info/RECORD").decode()
+    assert record.count("bin/pkg,") == 1
+
+
+def test_headers_lie_where_virtualenvs_have_them_however_the_wheel_spells_its_name(
+    tmp_path: Path, store: LayerStore
+) -> None:
+    layer = layer_of(
+        store, make_wheel(tmp_path, "Odd_Pkg", {"Odd_Pkg-1.0.data/headers/odd.h": "x"})
+    )
+    assert "opt/stack/include/site/python3.11/odd-pkg/odd.h" in members(layer)
+
+
 def test_bytecode_is_not_checked_against_times_and_names_the_final_path(
     tmp_path: Path, store: LayerStore
 ) -> None:
