@@ -43,6 +43,14 @@ def test_chatter_around_the_document_changes_nothing(before: str, after: str) ->
     assert parse_output(f"{before}\n{printed()}{after}") == parse_output(printed())
 
 
+def test_what_is_no_text_is_kept_as_text_that_can_be_stored() -> None:
+    strange = {"name": "a", "version": "1\ud800", "compiled": True}
+    seen = parse_output(printed(component_version="\udcff", loaded=[strange])).observation
+    assert seen is not None
+    assert dict(seen.circumstances)["component_version"] == "?"
+    assert seen.loaded[0].version == "1?"
+
+
 @pytest.mark.parametrize("outcome", ["unsupported", "import_failed"])
 def test_what_cannot_be_measured_keeps_its_reason(outcome: str) -> None:
     told = parse_output(printed(outcome=outcome, reason="no such dtype"))
@@ -58,6 +66,13 @@ def test_what_cannot_be_measured_keeps_its_reason(outcome: str) -> None:
         "4.2\n",
         printed()[:-20],
         printed(stackgen=2),
+        printed(peak_memory_bytes=float("inf")),
+        printed(peak_memory_bytes=1 << 63),
+        printed(peak_memory_bytes=-1),
+        printed(loops=1 << 63),
+        printed(work=float("nan")),
+        printed(work=10**400),
+        '{"stackgen": 1, "outcome": ' + "[" * 100_000,
         printed(outcome="splendid"),
         printed(outcome="timeout"),
         printed(values_s=[]),

@@ -1,6 +1,7 @@
 """Read what an indicator printed: one JSON document, written by ``pis/harness.py``."""
 
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -45,7 +46,14 @@ def parse_output(stdout: str) -> Parsed:
         if outcome is not Outcome.OK:
             return Parsed(outcome=outcome, reason=str(document["reason"]))
         return Parsed(outcome=outcome, observation=_observation(document))
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
+    except (
+        KeyError,
+        TypeError,
+        ValueError,
+        AttributeError,
+        OverflowError,
+        RecursionError,
+    ) as error:
         raise _rubbish(line, repr(error)) from error
 
 
@@ -100,6 +108,8 @@ def _number(value: object) -> float:
     # A bool is an int to Python, not to us.
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise TypeError(f"a number was expected: {str(value)[:40]}")
+    if not math.isfinite(value):
+        raise ValueError(f"a finite number was expected: {value}")
     return float(value)
 
 
@@ -108,19 +118,31 @@ def _number_or_none(value: object) -> float | None:
 
 
 def _bytes_or_none(value: object) -> int | None:
-    return None if value is None else int(_number(value))
+    return None if value is None else _storable(int(_number(value)))
 
 
 def _loops(value: object) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or value < 1:
         raise ValueError(f"loops are a positive whole number: {value!r}")
+    return _storable(value)
+
+
+def _storable(value: int) -> int:
+    if not 0 <= value < 1 << 63:
+        raise ValueError(f"a number of at most 63 bits was expected: {value!r}")
     return value
 
 
+def _text(value: object) -> str:
+    """Return a value as text that can be stored: half a character becomes a question mark."""
+    return str(value).encode("utf-8", "replace").decode("utf-8")
+
+
 def _circumstances(document: Mapping[str, object]) -> tuple[tuple[str, str], ...]:
-    pairs = {key: str(value) for key, value in _mapping(document["circumstances"]).items()}
+    found = _mapping(document["circumstances"])
+    pairs = {_text(key): _text(value) for key, value in found.items()}
     if document.get("component_version"):
-        pairs["component_version"] = str(document["component_version"])
+        pairs["component_version"] = _text(document["component_version"])
     return tuple(sorted(pairs.items()))
 
 
@@ -128,7 +150,7 @@ def _loaded(value: object) -> tuple[LoadedDistribution, ...]:
     rows = [_mapping(row) for row in _list(value)]
     distributions = [
         LoadedDistribution(
-            name=str(row["name"]), version=str(row["version"]), compiled=row["compiled"] is True
+            name=_text(row["name"]), version=_text(row["version"]), compiled=row["compiled"] is True
         )
         for row in rows
     ]
