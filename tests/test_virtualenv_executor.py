@@ -131,6 +131,20 @@ class TestVirtualenvExecutor(ExecutorContract):
         assert seen.outcome is Outcome.OK, seen.log
         assert set(seen.unenforced) >= {"network isolation", "read-only stack"}
 
+    @pytest.mark.parametrize("instead", ["", "; os.symlink('../kept', t)"])
+    def test_without_namespaces_a_folder_that_an_indicator_took_away_is_replaced(
+        self, tmp_path: Path, plan: Plan, script: Script, instead: str
+    ) -> None:
+        kept, scratch = tmp_path / "kept" / "file", tmp_path / "scratch"
+        kept.parent.mkdir()
+        kept.touch()
+        made = VirtualenvExecutor(machine=Machine(identity=()), scratch=scratch, isolations=())
+        with closing(made) as executor:
+            for body in (f"t = os.environ['TMPDIR']; os.rmdir(t){instead}", "pass"):
+                (seen,) = executor.inspect([plan(script(body))])
+                assert seen.outcome is Outcome.OK, seen.log
+        assert kept.exists()
+
     def test_processes_are_limited_or_that_is_said(self, inspect: Inspect, script: Script) -> None:
         body = "import resource; raise harness.Unsupported(repr(resource.getrlimit(6)))"
         seen = inspect(script(body))

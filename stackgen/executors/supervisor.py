@@ -95,7 +95,7 @@ class Supervisor:
     """
 
     def __init__(self, emptied: "list[str]", own_ipc: bool) -> None:
-        self.emptied = emptied
+        self.emptied = [os.path.realpath(folder) for folder in emptied]
         self.own_ipc = own_ipc
         self.requests = Requests(0)
         self.woken, wake = os.pipe()
@@ -154,7 +154,7 @@ class Supervisor:
             "exit_code": code,
             "timed_out": timed_out,
             "oom": not timed_out and code != 0 and killed_for_memory(kills, oom_kills(), code),
-            "clean": self.empty() and gone,
+            "clean": self.empty() and gone and os.path.isdir(request["folder"]),
             "writable": writable,
             "stdout": out.text(),
             "stderr": err.text(),
@@ -222,11 +222,11 @@ class Supervisor:
     def empty(self) -> bool:
         """Empty what a command could write to; return whether nothing of it is left."""
         try:
-            for folder in self.emptied:
-                if os.path.isdir(folder):
-                    for name in os.listdir(folder):
-                        remove(os.path.join(folder, name))
-            return not (self.own_ipc and ipc_left())
+            links = [each for each in self.emptied if os.path.islink(each)]  # made meanwhile
+            for folder in filter(os.path.isdir, () if links else self.emptied):
+                for name in os.listdir(folder):
+                    remove(os.path.join(folder, name))
+            return not (links or (self.own_ipc and ipc_left()))
         except (OSError, RecursionError):
             return False
 
