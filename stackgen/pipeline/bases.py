@@ -11,8 +11,8 @@ from stackgen.builders.bases import (
     NoWayError,
     read_definitions,
 )
-from stackgen.builders.engine import connect
 from stackgen.errors import BuildError, EngineError, UsageError
+from stackgen.pipeline.engines import needed_engine
 from stackgen.pipeline.host import Host
 from stackgen.pipeline.places import Places
 from stackgen.pipeline.progress import Progress
@@ -36,7 +36,7 @@ def bases(names: Sequence[str], *, make: bool, places: Places, progress: Progres
     """
     wanted = _named(names)
     try:
-        engine = connect()
+        engine = needed_engine()
     except EngineError as error:
         if make:
             raise

@@ -16,7 +16,7 @@ from stackgen.artifacts.built import BuiltWheels
 from stackgen.artifacts.wheels import WheelStore
 from stackgen.builders.base_definitions import FromRegistry
 from stackgen.builders.bases import BaseBuilder
-from stackgen.builders.engine import Engine, EngineImage, connect
+from stackgen.builders.engine import Engine, EngineImage
 from stackgen.builders.exports import appearing, write_layout
 from stackgen.builders.held import HeldImages, held_images, locked_wheels
 from stackgen.builders.images import ImageBuilder
@@ -26,6 +26,7 @@ from stackgen.index import IndexConfig, PackageIndex
 from stackgen.index.config import DEFAULT_NAME
 from stackgen.layers.dockerfile import dockerfile, index_options
 from stackgen.locks import write_requirements
+from stackgen.pipeline.engines import base_name, needed_engine
 from stackgen.pipeline.host import Host
 from stackgen.pipeline.images import find_image, image_builder
 from stackgen.pipeline.options import IndexOptions
@@ -35,7 +36,6 @@ from stackgen.pipeline.progress import Progress
 from stackgen.pipeline.selection import FRAMEWORKS
 from stackgen.pipeline.sources import Sources
 from stackgen.pipeline.wishes import index_config
-from stackgen.pipeline.workshop import DEFAULT_BASE
 from stackgen.resolve import Policy
 from stackgen.values import Artifact, Base, Environment, Exported, ImageBuilt, Lock, LockFile, Stack
 
@@ -160,7 +160,7 @@ def export_layout(
     if Path(what).is_file():
         with _bench(replace(options, lock=Path(what)), places, environ, progress) as bench:
             return _laid_out(bench.engine, _image(bench), folder, progress)
-    engine = connect()
+    engine = needed_engine()
     try:
         held = held_images(engine)
         return _laid_out(engine, find_image(held, what).id, folder, progress)
@@ -208,9 +208,9 @@ def _bench(
     allowed = frozenset(str(canonicalize_name(name)) for name in options.allow_build)
     policy = Policy(prereleases=True, allow_build=allowed)
     config = index_config(options.index, environ)
-    engine = connect()
+    engine = needed_engine()
     try:
-        base = _base(engine, options.base or DEFAULT_BASE, places, progress)
+        base = _base(engine, options.base, places, progress)
         with PackageIndex(config, places.cache) as index:
             progress.doing("looking up the files of the lock")
             yield _Bench(
@@ -229,8 +229,9 @@ def _bench(
         engine.close()
 
 
-def _base(engine: Engine, name: str, places: Places, progress: Progress) -> Base:
+def _base(engine: Engine, asked: str, places: Places, progress: Progress) -> Base:
     bases = BaseBuilder(engine=engine, cache=places.cache / "bases")
+    name = base_name(bases, asked)
     progress.doing(f"preparing the base {name}")
     if ready := bases.ready(name):
         return ready

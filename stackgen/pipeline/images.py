@@ -5,11 +5,12 @@ from contextlib import contextmanager
 
 from stackgen.artifacts.layers import LayerStore
 from stackgen.builders.bases import BaseBuilder, read_definitions
-from stackgen.builders.engine import Engine, EngineImage, connect
+from stackgen.builders.engine import Engine, EngineImage
 from stackgen.builders.held import HeldImages, held_images, locked_wheels
 from stackgen.builders.images import ImageBuilder
 from stackgen.errors import BuildError, EngineError, UsageError
 from stackgen.layers import STACK_LABEL
+from stackgen.pipeline.engines import needed_engine
 from stackgen.pipeline.places import Places
 from stackgen.values import (
     BaseState,
@@ -35,10 +36,10 @@ def overview(places: Places) -> ImagesReport:
     except EngineError as error:
         why = error.why.splitlines()[0]
         states = tuple(
-            BaseState(name=each.name, summary=each.summary, state=f"no engine: {why}")
+            BaseState(name=each.name, summary=each.summary, state="not known")
             for each in read_definitions()
         )
-        return ImagesReport(bases=states, images=())
+        return ImagesReport(bases=states, images=(), no_engine=why)
 
 
 def listed() -> tuple[ImageState, ...]:
@@ -47,7 +48,7 @@ def listed() -> tuple[ImageState, ...]:
     Raises:
         EngineError: no engine answers.
     """
-    engine = connect()
+    engine = needed_engine()
     try:
         return held_images(engine).states()
     finally:
@@ -61,7 +62,7 @@ def details(what: str) -> ImageDetails:
         UsageError: there is none, or there are several.
         EngineError: no engine answers.
     """
-    engine = connect()
+    engine = needed_engine()
     try:
         held = held_images(engine)
         image = find_image(held, what)
@@ -132,7 +133,7 @@ def _state(bases: BaseBuilder, name: str) -> str:
 
 @contextmanager
 def _builders(places: Places) -> Iterator[tuple[BaseBuilder, ImageBuilder]]:
-    engine: Engine = connect()
+    engine: Engine = needed_engine()
     try:
         yield (
             BaseBuilder(engine=engine, cache=places.cache / "bases"),

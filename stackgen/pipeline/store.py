@@ -7,11 +7,12 @@ from stackgen.artifacts import checking, pruning
 from stackgen.artifacts.layers import LayerStore
 from stackgen.artifacts.wheels import WheelStore
 from stackgen.builders import virtualenv_check
-from stackgen.builders.engine import Engine, connect
+from stackgen.builders.engine import Engine
 from stackgen.builders.image_store import ImageStore
 from stackgen.builders.images import ImageBuilder
 from stackgen.builders.virtualenv_store import VirtualenvStore
 from stackgen.errors import EngineError, StorageError
+from stackgen.pipeline.engines import needed_engine
 from stackgen.pipeline.places import Places
 from stackgen.values import ImageState, Pruned, StoreCheck, StorePruned
 
@@ -117,7 +118,7 @@ def _pruned_images(
 
 @contextmanager
 def _engine() -> Iterator[Engine]:
-    engine = connect()
+    engine = needed_engine()
     try:
         yield engine
     finally:

@@ -19,13 +19,12 @@ from stackgen.errors import BuildError, EngineError, UsageError
 from stackgen.executors.docker import DockerExecutor
 from stackgen.executors.machine import this_machine
 from stackgen.executors.virtualenv import VirtualenvExecutor
+from stackgen.pipeline.engines import base_name
 from stackgen.pipeline.host import Host
 from stackgen.pipeline.options import ExecutorChoice
 from stackgen.pipeline.places import Places
 from stackgen.pipeline.progress import Progress
 from stackgen.values import Base, Environment, Machine, Stack
-
-DEFAULT_BASE = "bookworm-py311"
 
 
 class Build(Protocol):
@@ -114,15 +113,8 @@ def _with_engine(
 ) -> Workshop | None:
     """Return the workshop of an engine, or None where virtualenvs must do; then it was said."""
     bases = BaseBuilder(engine=engine, cache=places.cache / "bases")
-    name = base or DEFAULT_BASE
+    name = base_name(bases, base)
     ready = bases.ready(name)
-    known = [each.name for each in bases.definitions()]
-    if ready is None and name not in known and not bases.possible(name):
-        raise UsageError(
-            f"there is no base {name}",
-            why="the engine has no image of that name, and no registry hands one out here",
-            fix=f"take one of {', '.join(known)}, or a Python such as --base 3.11",
-        )
     if ready is None and not make:
         progress.note(f"The base {name} is not made yet; this plan is for {sys.executable}.")
         return None

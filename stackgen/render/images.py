@@ -28,7 +28,11 @@ def images_text(report: ImagesReport) -> str:
     """Return the bases that can be named, and what the engine holds."""
     lines = ["Bases (stackgen explore --base NAME):"]
     lines += columns([(each.name, each.state, each.summary) for each in report.bases])
-    lines += ["", "Images of stacks:" if report.images else "No images of stacks."]
+    if report.no_engine:
+        why = f"no container engine answers ({report.no_engine})"
+        lines += ["", f"Images of stacks are not known: {why}."]
+    else:
+        lines += ["", "Images of stacks:" if report.images else "No images of stacks."]
     return "\n".join([*lines, *_image_rows(report.images)])
 
 
@@ -39,7 +43,7 @@ def image_list_text(images: Sequence[ImageState]) -> str:
     head = ("IMAGE", "BASE", "PACKAGES", "SIZE", "OWN", "LAST USED")
     rows = [
         (
-            *(_name(each), each.base or "?", notable(each.packages)),
+            *(_name(each), each.base or "?", _packages(each)),
             *(size_text(each.size), _size_or(each.own_bytes), _minute(each.used_at)),
         )
         for each in images
@@ -144,6 +148,8 @@ def check_text(found: StoreCheck) -> str:
 
 def size_text(size: int) -> str:
     """Return bytes as people say them."""
+    if 0 < size < 10**5:
+        return f"{size / 1e3:.1f} kB"
     if size < 10**9:
         return f"{size / 1e6:.1f} MB"
     return f"{size / 1e9:.2f} GB"
@@ -185,6 +191,10 @@ def _name(image: ImageState) -> str:
     return (own or [*image.tags, image.image_id[7:19]])[0]
 
 
+def _packages(image: ImageState) -> str:
+    return notable(image.packages) or "no packages"
+
+
 def _size_or(size: int | None) -> str:
     return "not known" if size is None else size_text(size)
 
@@ -212,7 +222,7 @@ def _layer_rows(layers: Sequence[ImageLayer]) -> list[tuple[str, ...]]:
 
 def _image_rows(images: Sequence[ImageState]) -> list[str]:
     rows = [
-        (each.image_id[7:19], f"{each.size / 1e9:.2f} GB", each.used_at, each.packages)
+        (each.image_id[7:19], size_text(each.size), _minute(each.used_at), _packages(each))
         for each in images
     ]
     return columns(rows)

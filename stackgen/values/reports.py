@@ -191,7 +191,11 @@ class ImageState:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImagesReport:
-    """The bases, and the images of stacks, the latest used first."""
+    """The bases, and the images of stacks, the latest used first.
+
+    no_engine: why nobody knows which images there are; "" where an engine answered.
+    """
 
     bases: tuple[BaseState, ...]
     images: tuple[ImageState, ...]
+    no_engine: str = ""

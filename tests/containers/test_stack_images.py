@@ -171,7 +171,16 @@ def test_what_cannot_be_built_is_refused_with_what_to_do(images: Images) -> None
     missing.write_text("refused==1.0\n-e .\n", encoding="utf-8")
     assert refusal(images, "build", missing)[0] == 2
     assert refusal(images, "build", lock, "--tag", "Not A Name")[0] == 2
-    assert refusal(images, "build", lock, "--base", "no-such-base")[0] in (2, 5)
+    code, told = refusal(images, "build", lock, "--base", "no-such-base")
+    assert (code, "there is no base no-such-base" in told) == (2, True)
+
+
+def test_a_base_may_be_named_by_its_python(images: Images) -> None:
+    lock = images.lock(pairs_of(images, "by_version"))
+    assert images.json("build", lock, "--base", "3.11")["image"]["base"] == "bookworm-py311"
+    code, told = refusal(images, "build", lock, "--base", "3.99")
+    assert (code, "there is no base with Python 3.99" in told) == (2, True)
+    assert "bookworm-py311 has Python 3.11" in told
 
 
 def test_a_lock_for_another_python_is_refused(images: Images) -> None:
