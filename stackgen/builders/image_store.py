@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Collection, Iterator, Mapping
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol
@@ -38,9 +38,10 @@ class ImageStore:
     known: Stacks
 
     def items(self) -> Iterator[StoreItem]:
-        """Yield these images; a layer counts for the one that was used last.
+        """Yield these images; a layer counts for the one that would be the last to go.
 
-        What bases and other images hold, too, counts for nobody: it stays anyway.
+        That is one in use, or else the one that was used last. What bases and other images hold,
+        too, counts for nobody: it stays anyway.
 
         Raises:
             EngineError: the engine does not answer.
@@ -52,7 +53,7 @@ class ImageStore:
         ours = [image for image in images if _is_ours(image, known)]
         others = (image for image in images if image not in ours)
         counted = {chain for image in others for chain in chain_ids(image.diff_ids)}
-        for image in sorted(ours, key=_used_at, reverse=True):
+        for image in sorted(ours, key=self._stays_longest):
             sizes = self._sizes(image)
             own = sum(size for chain, size in sizes.items() if chain not in counted)
             counted |= sizes.keys()
@@ -70,11 +71,9 @@ class ImageStore:
         if image is None:
             return True
         stack_id = image.labels[STACK_LABEL]
-        with self.known.claimed(stack_id) as free:
-            if not free or self._has_container(image):
-                return False
-            if dry_run:
-                return True
+        with self._free(image) as free:
+            if not free or dry_run:
+                return free
             try:
                 with explained(f"the engine keeps the image {image.id[:19]}"):
                     self.engine.api.remove_image(image.id, force=True)
@@ -82,6 +81,16 @@ class ImageStore:
                 return False
             self.known.forget(stack_id)
             return True
+
+    def _stays_longest(self, image: EngineImage) -> tuple[bool, float]:
+        with self._free(image) as free:
+            return free, -_used_at(image)
+
+    @contextmanager
+    def _free(self, image: EngineImage) -> Iterator[bool]:
+        """Keep others from an image meanwhile; yield False where one or a container uses it."""
+        with self.known.claimed(image.labels[STACK_LABEL]) as free:
+            yield free and not self._has_container(image)
 
     def _has_container(self, image: EngineImage) -> bool:
         with explained("the engine does not list its containers"):

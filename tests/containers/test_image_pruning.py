@@ -72,6 +72,21 @@ def test_the_least_recently_used_goes_and_what_is_in_use_stays(engine: Engine, s
     assert engine.image(two.location) is not None
 
 
+def test_what_an_older_image_in_use_holds_is_not_counted_as_won(engine: Engine, shop: Shop) -> None:
+    one = shop.build("common", "one")
+    shop.ended()
+    container = engine.api.create_container(one.location, ["true"])["Id"]
+    try:
+        two = shop.build("common", "two")
+        shop.ended()
+        found = prune([shelf(engine, shop)], keep_bytes=0)
+        (left,) = shelf(engine, shop).items()
+    finally:
+        engine.api.remove_container(container, force=True)
+    assert [item.path for item in found.dropped] == [two.location]
+    assert found.kept_bytes == left.size
+
+
 def test_an_image_of_a_container_stays(engine: Engine, shop: Shop) -> None:
     one = shop.build("common", "one")
     shop.ended()
