@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from stackgen.cli.options import parse_gpus
+from stackgen.cli.stack_images import refuse_tag
 from stackgen.errors import UsageError
 from tests.laboratory import Laboratory
 
@@ -91,6 +92,22 @@ def test_doctor_says_what_to_do_about_what_fails(laboratory: Laboratory) -> None
     assert index["fix"]
     assert done.returncode == 1
     assert all(each["fix"] for each in checks if not each["fine"])
+
+
+@pytest.mark.parametrize(
+    "name", ["mine", "mine:1.0", "a---b__c", "my/own.one:A_b", "localhost:5000/x/y:1", "a:80"]
+)
+def test_a_name_that_an_engine_gives_is_taken(name: str) -> None:
+    refuse_tag(name)
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["a b", "Mine", "a/b:c:d", "a-:80", "a..b", "a/", ":1", "é", "stackgen:mine", "stackgen"],
+)
+def test_a_name_that_no_engine_gives_or_that_is_ours_is_refused(name: str) -> None:
+    with pytest.raises(UsageError, match="cannot be called"):
+        refuse_tag(name)
 
 
 @pytest.mark.parametrize(

@@ -29,7 +29,7 @@ _CHUNK = 1 << 20
 _BLOBS = Path("blobs", "sha256")
 
 
-def write_layout(engine: Engine, image_id: str, folder: Path, *, name: str) -> int:
+def write_layout(engine: Engine, image_id: str, folder: Path, *, name: str, room: int = 0) -> int:
     """Write an image as an OCI image layout, as skopeo and podman read it; return its bytes.
 
     The same image gives the same bytes. Layers stay as they are in the engine: what copies the
@@ -40,13 +40,14 @@ def write_layout(engine: Engine, image_id: str, folder: Path, *, name: str) -> i
         image_id: of the image.
         folder: appears whole or not at all.
         name: of the image within the layout.
+        room: bytes that it will take; 0 where nobody knows.
 
     Raises:
         UsageError: the folder is there and holds something.
         EngineError: the engine does not hand the image out, or in a form that nobody knows.
         StorageError: the disk has no room, or cannot be written.
     """
-    with appearing(folder) as place:
+    with appearing(folder, room=room) as place:
         (place / _BLOBS).mkdir(parents=True)
         with explained(f"the engine does not hand out the image {image_id[:19]}"):
             members = _unpacked(engine.api.get_image(image_id), place)
@@ -65,14 +66,18 @@ def write_layout(engine: Engine, image_id: str, folder: Path, *, name: str) -> i
 
 
 @contextlib.contextmanager
-def appearing(folder: Path) -> Iterator[Path]:
+def appearing(folder: Path, *, room: int = 0) -> Iterator[Path]:
     """Yield an empty folder that takes its place once it is complete.
+
+    Args:
+        folder: to be made.
+        room: bytes that it will take, said where the disk has no more; 0 where nobody knows.
 
     Raises:
         UsageError: the folder is there and holds something.
         StorageError: it cannot be written.
     """
-    _refuse_occupied(folder)
+    refuse_occupied(folder)
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(
@@ -83,13 +88,9 @@ def appearing(folder: Path) -> Iterator[Path]:
             yield place
             place.rename(folder)  # an empty folder of that name gives way
     except OSError as error:
-        if error.errno in (errno.ENOTEMPTY, errno.EEXIST):
+        if error.errno in (errno.ENOTEMPTY, errno.EEXIST) and folder.parent.is_dir():
             raise _occupied(folder) from error
-        raise StorageError(
-            f"cannot write the folder {folder}",
-            why=error.strerror or str(error),
-            fix="name a folder that can be written, on a disk with room for the whole image",
-        ) from error
+        raise _unwritable(folder, error, room=room) from error
 
 
 def _unpacked(chunks: Iterable[bytes], place: Path) -> Mapping[str, Blob]:
@@ -186,15 +187,33 @@ def _path(place: Path, blob: Blob) -> Path:
     return place / _BLOBS / blob.digest.partition(":")[2]
 
 
-def _refuse_occupied(folder: Path) -> None:
+def refuse_occupied(folder: Path) -> None:
+    """Stop where a folder could not take its place, before work is done for it.
+
+    Raises:
+        UsageError: the folder is there and holds something.
+        StorageError: nobody may look into it.
+    """
     try:
         occupied = folder.is_symlink() or (
             folder.exists() and (not folder.is_dir() or any(folder.iterdir()))
         )
-    except OSError:
-        occupied = True
+    except OSError as error:
+        raise _unwritable(folder, error, room=0) from error
     if occupied:
         raise _occupied(folder)
+
+
+def _unwritable(folder: Path, error: OSError, *, room: int) -> StorageError:
+    needed = f" (about {room / 1e6:.0f} MB are needed)" if room else ""
+    why = (error.strerror or str(error)) + needed * (error.errno == errno.ENOSPC)
+    if error.errno in (errno.EEXIST, errno.ENOTDIR):
+        why = f"{folder.parent} is no folder"
+    return StorageError(
+        f"cannot write the folder {folder}",
+        why=why,
+        fix="name a folder that can be written, on a disk with room for all of it",
+    )
 
 
 def _occupied(folder: Path) -> UsageError:

@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     from stackgen.pipeline.building import BuildOptions
 
 _LOCKS = "Pipfile.lock, poetry.lock, uv.lock, pylock.toml, or requirements.txt with == pins."
-_TAG = re.compile(r"[a-z0-9]+(?:[._/:-]+[a-z0-9]+)*(?::[A-Za-z0-9_][A-Za-z0-9_.-]{0,127})?")
+_PART = r"[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*"
+_TAG = re.compile(rf"(?:{_PART}:\d+/)?{_PART}(?:/{_PART})*(?::\w[\w.-]{{0,127}})?", re.ASCII)
 
 
 def images_build(
@@ -42,12 +43,8 @@ def images_build(
     from stackgen.pipeline.places import find_places
     from stackgen.render import as_json, built_text, open_progress
 
-    if tag and not _TAG.fullmatch(tag):
-        raise UsageError(
-            f"an image cannot be called {tag!r}",
-            why="a name has small letters, digits, dots, dashes and slashes; a tag follows a colon",
-            fix="give it as in: --tag mine:1.0",
-        )
+    if tag:
+        refuse_tag(tag)
     options = replace(
         _options(lock, base, index_url, extra_index_url, find_links, no_index, offline),
         allow_build=tuple(allow_build),
@@ -56,6 +53,23 @@ def images_build(
     with open_progress(sys.stderr, patience_s=1.0) as progress:
         found = build(options, find_places(os.environ), os.environ, progress, tag=tag)
     typer.echo(as_json(found) if json else built_text(found))
+
+
+def refuse_tag(tag: str) -> None:
+    """Stop where no engine gives an image this name, or it is one of those that we give."""
+    if tag.partition(":")[0] == "stackgen":
+        raise UsageError(
+            f"an image cannot be called {tag!r}",
+            why="names that begin with stackgen: are those that stackgen gives and takes away",
+            fix="choose another one, as in: --tag mine:1.0",
+        )
+    if not _TAG.fullmatch(tag):
+        raise UsageError(
+            f"an image cannot be called {tag!r}",
+            why="a name has small letters, digits, and between them dots, dashes, underscores and "
+            "slashes; a tag follows one colon",
+            fix="give it as in: --tag mine:1.0",
+        )
 
 
 def images_list(json: AsJson = False) -> None:

@@ -17,11 +17,11 @@ from stackgen.artifacts.wheels import WheelStore
 from stackgen.builders.base_definitions import FromRegistry
 from stackgen.builders.bases import BaseBuilder
 from stackgen.builders.engine import Engine, EngineImage
-from stackgen.builders.exports import appearing, write_layout
+from stackgen.builders.exports import appearing, refuse_occupied, write_layout
 from stackgen.builders.held import HeldImages, held_images, locked_wheels
 from stackgen.builders.images import ImageBuilder
 from stackgen.builders.sdists import SdistBuilder, build_limits
-from stackgen.errors import EngineError
+from stackgen.errors import EngineError, UsageError
 from stackgen.index import IndexConfig, PackageIndex
 from stackgen.index.config import DEFAULT_NAME
 from stackgen.layers.dockerfile import dockerfile, index_options
@@ -157,9 +157,16 @@ def export_layout(
         EngineError: the engine does not hand the image out.
         StorageError: the disk has no room.
     """
+    refuse_occupied(folder)
     if Path(what).is_file():
         with _bench(replace(options, lock=Path(what)), places, environ, progress) as bench:
             return _laid_out(bench.engine, _image(bench), folder, progress)
+    if options.base:
+        raise UsageError(
+            f"{what} is no lock, and --base is for locks",
+            why="an image lies on the base that it was built on",
+            fix="leave --base out, or give the path of the lock",
+        )
     engine = needed_engine()
     try:
         held = held_images(engine)
@@ -184,6 +191,7 @@ def export_dockerfile(
         ResolutionError: no index has what the lock names.
         StorageError: the folder cannot be written.
     """
+    refuse_occupied(folder)
     with _bench(options, places, environ, progress) as bench, appearing(folder) as place:
         local = [each for each in bench.lock.artifacts if _is_local(each)]
         remote = [each for each in bench.lock.artifacts if not _is_local(each)]
@@ -281,7 +289,7 @@ def _laid_out(engine: Engine, image_id: str, folder: Path, progress: Progress) -
     image = _of(held_images(engine), image_id)
     progress.doing(f"writing {folder}")
     stack, packages = image.labels[layers.STACK_LABEL], len(locked_wheels(image))
-    size = write_layout(engine, image_id, folder, name=stack[:16])
+    size = write_layout(engine, image_id, folder, name=stack[:16], room=image.size)
     return Exported(folder=str(folder), image_id=image_id, packages=packages, size=size)
 
 

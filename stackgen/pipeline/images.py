@@ -1,7 +1,9 @@
 """Bases and images, for ``stackgen images``."""
 
+import shlex
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 from stackgen.artifacts.layers import LayerStore
 from stackgen.builders.bases import BaseBuilder, read_definitions
@@ -93,11 +95,17 @@ def find_image(held: HeldImages, what: str) -> EngineImage:
             why=", ".join(each.labels[STACK_LABEL][:16] for each in found),
             fix="give more of the id: stackgen images list",
         )
+    alike = [tag for each in held.images for tag in each.tags if f"/{tag}".find(f"/{what}:") >= 0]
+    file = Path(what).is_file()
     raise UsageError(
-        f"the engine has no image of a stack that {what} names",
-        why="it is neither a tag of one, nor the beginning of an image's or a stack's id, "
-        "nor the path of a lock",
-        fix="take one of: stackgen images list; or build it: stackgen images build LOCK",
+        f"the engine has no image of a stack that {what!r} names",
+        why="it is the path of a file: images have names and ids"
+        if file
+        else "it is neither a tag of one, nor the beginning of an image's or a stack's id; "
+        + (f"there is {', '.join(alike)}" if alike else "and there is no lock of that name"),
+        fix=f"let it be found or built, and named: stackgen images build {shlex.quote(what)}"
+        if file
+        else "take one of: stackgen images list; or build it: stackgen images build LOCK",
     )
 
 

@@ -1,5 +1,6 @@
 """What the engine and the store hold, and what was done about it."""
 
+import shlex
 from collections.abc import Sequence
 
 from stackgen.render.tables import columns
@@ -95,12 +96,12 @@ def exported_text(exported: Exported) -> str:
     """Return what was written, and what reads it."""
     size = size_text(exported.size)
     if exported.image_id:
-        read = f"To read it: skopeo inspect oci:{exported.folder}"
+        read = f"To read it: skopeo inspect {shlex.quote(f'oci:{exported.folder}')}"
         return f"Wrote the image {exported.image_id[7:19]} to {exported.folder} ({size}).\n{read}"
     count = _counted(exported.packages, "package")
     return (
         f"Wrote a Dockerfile for {count} to {exported.folder} ({size}).\n"
-        f"To build it: docker build -t NAME {exported.folder}"
+        f"To build it: docker build -t NAME {shlex.quote(exported.folder)}"
     )
 
 

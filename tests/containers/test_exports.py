@@ -1,6 +1,7 @@
 """What is exported is read by other people's tools, and gives the same packages."""
 
 import contextlib
+import errno
 import gzip
 import hashlib
 import io
@@ -19,9 +20,9 @@ import pytest
 from docker import errors as docker_errors
 
 from stackgen.builders.engine import Engine
-from stackgen.builders.exports import write_layout
+from stackgen.builders.exports import appearing, write_layout
 from stackgen.builders.images import ImageBuilder
-from stackgen.errors import EngineError, UsageError
+from stackgen.errors import EngineError, StorageError, UsageError
 from stackgen.index import load_config
 from stackgen.index.config import DEFAULT_NAME
 from stackgen.values import Artifact, Base
@@ -187,6 +188,33 @@ def test_what_cannot_be_exported_is_refused_with_what_to_do(exported: Any) -> No
         assert (done.returncode, "fix:" in done.stderr) == (2, True)
     done = images.run("export", lock, "--oci", images.root / "layout")
     assert (done.returncode, "is there already" in done.stderr) == (2, True)
+    done = images.run("export", image_id, "--base", "py37", "--oci", "other")
+    assert (done.returncode, "--base is for locks" in done.stderr) == (2, True)
+    done = images.run("export", lock, "--oci", lock / "within" / "a-file")
+    assert (done.returncode, "is no folder" in done.stderr) == (9, True)
+
+
+@pytest.mark.parametrize("kind", ["--oci", "--dockerfile"])
+def test_a_folder_that_cannot_be_had_is_refused_before_work_is_done(
+    exported: Any, kind: str
+) -> None:
+    images, _, _ = exported
+    lock = images.root / "unknown.txt"
+    lock.write_text("nobody-has-it==1.0\n", encoding="utf-8")
+    done = images.run("export", lock, kind, images.root / "layout")
+    assert (done.returncode, "is there already" in done.stderr) == (2, True)
+
+
+def test_a_full_disk_is_told_how_much_an_export_needs(tmp_path: Path) -> None:
+    with pytest.raises(StorageError, match=r"about 242 MB are needed"):
+        fill_the_disk(tmp_path / "folder")
+    assert list(tmp_path.iterdir()) == []
+
+
+def fill_the_disk(folder: Path) -> None:
+    with appearing(folder, room=242_000_000) as place:
+        (place / "half").write_text("written", encoding="utf-8")
+        raise OSError(errno.ENOSPC, "No space left on device")
 
 
 def test_skopeo_reads_a_layout_and_copies_it_elsewhere(exported: Any, engine: Engine) -> None:

@@ -197,6 +197,10 @@ def test_an_image_that_is_not_there_is_refused(images: Images) -> None:
     code, told = refusal(images, "show", "no-such-image")
     assert code == 2
     assert "stackgen images list" in told
+    lock = images.lock(pairs_of(images, "shown"))
+    assert f"stackgen images build {lock}" in refusal(images, "show", lock)[1]
+    images.told("build", lock, "--tag", "stackgen-test-shown:3")
+    assert "there is stackgen-test-shown:3" in refusal(images, "show", "stackgen-test-shown")[1]
 
 
 def test_a_name_that_the_engine_does_not_take_is_explained(
