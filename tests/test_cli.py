@@ -94,6 +94,17 @@ def test_doctor_says_what_to_do_about_what_fails(laboratory: Laboratory) -> None
     assert all(each["fix"] for each in checks if not each["fine"])
 
 
+def test_doctor_tells_of_a_cache_that_cannot_be_written(laboratory: Laboratory) -> None:
+    (laboratory.root / "cache").mkdir()
+    (laboratory.root / "cache" / "scratch").write_text("in the way of the folder")
+    done = laboratory.run("doctor", "--json")
+    cache = next(each for each in json.loads(done.stdout) if each["name"] == "Cache")
+    assert not cache["fine"]
+    assert "cannot write" in cache["found"]
+    assert "STACKGEN_CACHE" in cache["fix"]
+    assert done.returncode == 1
+
+
 @pytest.mark.parametrize(
     "name", ["mine", "mine:1.0", "a---b__c", "my/own.one:A_b", "localhost:5000/x/y:1", "a:80"]
 )

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import psutil
 
 from stackgen.builders.interpreters import find_interpreters
-from stackgen.errors import StackgenError
+from stackgen.errors import StackgenError, StorageError
 from stackgen.index import PackageIndex, load_config
 from stackgen.pipeline.places import Places
 from stackgen.values import Check
@@ -49,6 +49,9 @@ def _looked(look: Callable[[], Iterator[Check]], places: Places) -> Iterator[Che
         fix = f"make {places.cache} writable, or set STACKGEN_CACHE to another folder"
         found = f"{places.cache}: {error.strerror or error}"
         yield Check(name="Cache", fine=False, found=found, fix=fix, essential=True)
+    except StorageError as error:
+        found = f"{error.what}: {error.why}"
+        yield Check(name="Cache", fine=False, found=found, fix=error.fix, essential=True)
 
 
 def _python() -> Iterator[Check]:
@@ -70,10 +73,10 @@ def _interpreters() -> Iterator[Check]:
 def _engine_and_bases(places: Places) -> Callable[[], Iterator[Check]]:
     def look() -> Iterator[Check]:
         from stackgen.builders.bases import BaseBuilder
-        from stackgen.builders.engine import connect
+        from stackgen.pipeline.engines import needed_engine
 
         try:
-            engine = connect()
+            engine = needed_engine()
         except StackgenError as error:
             found = f"none answers ({error.why.splitlines()[0]}); virtualenvs are used"
             yield Check(name="Container engine", fine=False, found=found, fix=error.fix)
