@@ -3,6 +3,7 @@
 import os
 import re
 import sys
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -105,6 +106,7 @@ def images_export(
         typer.Option(metavar="DIR", help="Write a Dockerfile and hashed requirements, of a lock."),
     ] = None,
     base: BaseName = "",
+    allow_build: asking.BuildsSources = [],  # noqa: B006
     json: AsJson = False,
     index_url: asking.IndexUrl = None,
     extra_index_url: asking.ExtraIndexUrl = [],  # noqa: B006
@@ -120,13 +122,17 @@ def images_export(
     from stackgen.pipeline.places import find_places
     from stackgen.render import as_json, exported_text, open_progress
 
-    options = _options(Path(what), base, index_url, extra_index_url, find_links, no_index, offline)
+    options = replace(
+        _options(Path(what), base, index_url, extra_index_url, find_links, no_index, offline),
+        allow_build=tuple(allow_build),
+    )
     places = find_places(os.environ)
     with open_progress(sys.stderr, patience_s=1.0) as progress:
         if oci is not None and dockerfile is None:
             found = export_layout(what, oci, options, places, os.environ, progress)
         elif dockerfile is not None and oci is None:
             _refuse_image(what)
+            _refuse_building(allow_build)
             found = export_dockerfile(dockerfile, options, places, os.environ, progress)
         else:
             raise UsageError(
@@ -143,6 +149,15 @@ def _refuse_image(what: str) -> None:
             f"there is no lock {what}",
             why="a Dockerfile is made of a lock: an image does not say which index had its wheels",
             fix="give the path of the lock (stackgen images show IMAGE prints what is in one)",
+        )
+
+
+def _refuse_building(allowed: Sequence[str]) -> None:
+    if allowed:
+        raise UsageError(
+            "a Dockerfile is written for wheels alone",
+            why="what is built here from sources, no index has",
+            fix="export the image with what was built in it: --oci FOLDER in place of --dockerfile",
         )
 
 

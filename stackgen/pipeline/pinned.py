@@ -72,8 +72,7 @@ def pinned(
         raise ResolutionError(
             f"{lockfile.path} cannot be installed here",
             why="; ".join(problems[:_SHOWN]) + more,
-            fix="lock again for this base, or name the index that has it (--extra-index-url); "
-            "what has only sources is built by: stackgen images build LOCK --allow-build NAME",
+            fix=_fix([(p.name, a) for p, a in found if isinstance(a, str)]),
         )
     return Lock(artifacts=tuple(a for _, a in found if isinstance(a, Artifact)))
 
@@ -92,6 +91,17 @@ def _artifact(
     fitting = [each.found for each in offered if pin.contains(each.version)]
     why = next((each for each in fitting if isinstance(each, str)), "no index has this version")
     return _first_file(fitting) or why.partition(" (--allow-build")[0]  # the fix tells how
+
+
+def _fix(problems: Sequence[tuple[str, str]]) -> str:
+    sources = [name for name, why in problems if "only a source distribution" in why]
+    parts = ["lock again for this base, or name the index that has it (--extra-index-url)"] * (
+        len(sources) < len(problems)
+    )
+    if sources:
+        options = " ".join(f"--allow-build {name}" for name in sources[:_SHOWN])
+        parts.append(f"if you trust their authors, let sources be built here: add {options}")
+    return "; ".join(parts)
 
 
 def _first_file(found: Sequence[Artifact | str]) -> Artifact | None:

@@ -330,10 +330,16 @@ def test_a_lock_s_source_distributions_become_an_image_though_they_say_nothing(
     where = ("--base", base.name, "--no-index", "--find-links", str(path.parent))
     laboratory = Laboratory(root=tmp_path, index="")
     build = ("images", "build", str(tmp_path / "requirements.txt"), *where)
-    assert "--allow-build NAME" in laboratory.run(*build).stderr
+    assert "add --allow-build demo" in laboratory.run(*build).stderr
     ran = laboratory.run(*build, "--allow-build", "demo", "--json")
     assert ran.returncode == 0, ran.stderr
     assert "demo 1.0 was built here" in ran.stderr
+    export = ("images", "export", str(tmp_path / "requirements.txt"), *where)
+    written = laboratory.run(*export, "--allow-build", "demo", "--oci", str(tmp_path / "layout"))
+    assert written.returncode == 0, written.stderr
+    assert (tmp_path / "layout" / "oci-layout").exists()
+    refused = laboratory.run(*export, "--allow-build", "demo", "--dockerfile", str(tmp_path / "d"))
+    assert (refused.returncode, "--oci" in refused.stderr) == (2, True)
 
 
 def test_an_exploration_in_virtualenvs_builds_nothing(explored: Callable[..., str]) -> None:
