@@ -3,8 +3,10 @@
 
 def main() -> None:
     """Run the command line."""
-    from stackgen.cli import main as run
-
+    try:
+        from stackgen.cli import main as run
+    except KeyboardInterrupt:  # before there is anything that could explain it
+        raise SystemExit(130) from None
     run()
 
 

@@ -1,5 +1,6 @@
 """Which entries of a store are in somebody's hands, as all processes that share it see it."""
 
+import errno
 import hashlib
 import os
 import struct
@@ -56,6 +57,12 @@ class InUse:
         except BlockingIOError:
             yield False
             return
+        except OSError as error:
+            if error.errno != errno.EBADF:
+                raise
+            # What can only be read can be held, and not claimed.
+            denied = errno.EACCES
+            raise PermissionError(denied, os.strerror(denied), str(self._path)) from error
         try:
             yield True
         finally:

@@ -1,6 +1,7 @@
 """The command line: help, lists, and what it costs to start."""
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -50,6 +51,20 @@ def test_starting_loads_nothing_heavy() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.splitlines()[-1] == "[]"
+
+
+def test_ctrl_c_before_anything_is_loaded_is_no_traceback(tmp_path: Path) -> None:
+    (tmp_path / "typer.py").write_text(
+        "import os, signal, time\nos.kill(os.getpid(), signal.SIGINT)\ntime.sleep(9)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", "from stackgen.__main__ import main; main()"],
+        env={"PYTHONPATH": f"{tmp_path}{os.pathsep}{Path(__file__).parents[1]}"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (130, "")
 
 
 def test_the_version_is_told(laboratory: Laboratory) -> None:

@@ -172,3 +172,9 @@ def test_room_that_another_process_needs_is_not_promised_twice(tmp_path: Path) -
         with staging.folder(work, most):  # what it left does not count
             pass
     assert len(staging.sweep()) == 1
+
+
+def test_a_store_that_can_only_be_read_is_said_to_be_so(tmp_path: Path) -> None:
+    (tmp_path / "in-use").mkdir()  # opened for reading alone, whoever asks: also by root
+    with pytest.raises(PermissionError, match="Permission denied"), InUse(tmp_path).claimed("a"):
+        pass
