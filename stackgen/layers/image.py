@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from stackgen.values import Lock, Stack, StackId
 from stackgen.values.sources import BUILT_HERE
 
-LAYOUT = "1"  # of the layers and of the skeleton; a change makes every layer anew
+LAYOUT = "2"  # of the layers and of the skeleton; a change makes every layer anew
 PREFIX = "/opt/stack"
 STACK_PYTHON = f"{PREFIX}/bin/python"
 STACK_LABEL = "stackgen.stack"
