@@ -1,7 +1,6 @@
 """Inspections in the interpreter that runs the tests: everything but the packages is real."""
 
 import os
-import platform
 import re
 import signal
 import socket
@@ -78,7 +77,7 @@ class TestVirtualenvExecutor(ExecutorContract):
         self, inspect: Inspect, script: Script, tmp_path: Path
     ) -> None:
         scratch = tmp_path / "scratch"
-        killed = scratch / f"stackgen-{platform.node()}+999999999+1+0123"
+        killed = scratch / f"stackgen-{owner().rsplit(':', 2)[0]}+999999999+1+0123"
         living = scratch / f"stackgen-{owner().replace(':', '+')}+0123"
         for folder in (killed, living):
             folder.mkdir(parents=True)
@@ -179,6 +178,16 @@ class TestVirtualenvExecutor(ExecutorContract):
         assert kept is not None
         os.killpg(kept._process.pid, signal.SIGKILL)
         assert inspect(script("pass")).outcome is Outcome.OK
+
+    def test_memory_is_not_limited_beside_gpus_and_that_is_said(
+        self, inspect: Inspect, script: Script
+    ) -> None:
+        body = "import resource; raise harness.Unsupported(repr(resource.getrlimit(2)))"
+        limited = inspect(script(body), memory_bytes=1 << 30)
+        beside = inspect(script(body), memory_bytes=1 << 30, gpus="0")
+        assert (str(1 << 30) in limited.log) != ("memory limit" in limited.unenforced)
+        assert "memory limit" in beside.unenforced
+        assert str(1 << 30) not in beside.log
 
     @pytest.mark.parametrize(("asked", "seen_as"), [("0,2", "'0,2'"), ("all", "None")])
     def test_gpus_that_were_asked_for_are_seen(

@@ -1,7 +1,6 @@
 """A container is locked down, and however it ends, that is an inspection."""
 
 import os
-import platform
 import signal
 import socket
 import threading
@@ -19,6 +18,7 @@ from stackgen.executors import Executor, ExecutorUnavailableError
 from stackgen.executors.containers import gpu_requests
 from stackgen.executors.docker import CAMPAIGN_LABEL, DockerExecutor
 from stackgen.executors.supervised import Reply, Request, Supervised
+from stackgen.owners import owner
 from stackgen.resources import folder
 from stackgen.values import (
     Base,
@@ -257,12 +257,12 @@ def test_an_interrupted_inspection_leaves_no_container(
     assert containers(engine) == []
 
 
-@pytest.mark.parametrize("owner", ["", "{node}:999999999:1", "{node}:{pid}:1"])
+@pytest.mark.parametrize("maker", ["", "{host}:999999999:1", "{host}:{pid}:1"])
 def test_containers_of_killed_runs_are_removed_at_the_next_start(
-    engine: Engine, base: Base, tmp_path: Path, owner: str
+    engine: Engine, base: Base, tmp_path: Path, maker: str
 ) -> None:
-    owner = owner.format(node=platform.node(), pid=os.getpid())
-    labels = {CAMPAIGN_LABEL: CAMPAIGN, "stackgen.owner": owner}
+    maker = maker.format(host=owner().rsplit(":", 2)[0], pid=os.getpid())
+    labels = {CAMPAIGN_LABEL: CAMPAIGN, "stackgen.owner": maker}
     left = engine.api.create_container(base.reference, command=["true"], labels=labels)["Id"]
     assert containers(engine) == [left]
     assert inspect(engine, plan_of(base, written(tmp_path, "tell()"))).outcome is Outcome.OK

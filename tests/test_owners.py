@@ -1,0 +1,33 @@
+"""What is left behind is judged by who made it, and only where that can be told."""
+
+import subprocess
+import sys
+
+from stackgen.owners import lives, owner
+
+SAY = "from stackgen.owners import owner; print(owner(), flush=True); input()"
+
+
+def test_we_live_and_so_does_another_process_until_it_ends() -> None:
+    command = [sys.executable, "-c", SAY]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True) as process:
+        assert process.stdout is not None
+        other = process.stdout.readline().strip()
+        assert lives(owner())
+        assert lives(other)
+        process.communicate("\n")
+    assert not lives(other)
+
+
+def test_a_process_of_another_host_or_container_is_not_judged() -> None:
+    host, _, began = owner().rsplit(":", 2)
+    gone = 2**22 + 1  # beyond the largest number of a process
+    assert not lives(f"{host}:{gone}:{began}")
+    number, _, node = host.partition("@")
+    assert lives(f"{number}0@{node}:{gone}:{began}")
+    assert lives(f"{number}@{node}-2:{gone}:{began}")
+
+
+def test_what_nobody_wrote_is_nobodys() -> None:
+    assert not lives("")
