@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from stackgen.database import open_database
+from stackgen.executors.machine import this_machine
 from stackgen.values import Outcome
 from tests.laboratory import INDICATOR, WORK, Laboratory
 from tests.local_index import Published, publish
@@ -76,6 +77,12 @@ def test_where_nothing_runs_the_reason_is_told(laboratory: Laboratory) -> None:
     assert done.returncode == 5
     assert "hopeless" in done.stderr
     assert "Traceback (most" not in done.stderr.splitlines()[0]
+
+
+def test_gpus_that_are_not_there_are_not_passed_over(laboratory: Laboratory) -> None:
+    there = any(name.startswith("gpu0") for name, _ in this_machine().identity)
+    done = laboratory.explore("speedy>=4", "--gpus", "all", "--budget", "30s")
+    assert ("No GPU was found here" in done.stderr) is not there
 
 
 def test_a_plan_builds_nothing(laboratory: Laboratory) -> None:

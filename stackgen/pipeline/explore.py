@@ -43,6 +43,7 @@ from stackgen.values import (
     ExploreReport,
     FailedStack,
     IndicatorCall,
+    Kind,
     Outcome,
     Place,
     Ranked,
@@ -109,7 +110,7 @@ def explore(
         if options.dry_run:
             return work.plan
         _refuse_one_stack(work.plan)
-        _tell_unseen_gpus(work)
+        _tell_of_gpus(work)
         refuse_without_room(work.plan.estimate, places)
         with open_database(places.knowledge) as database:
             return _explore(work, database)
@@ -147,12 +148,15 @@ def _plan(
     )
 
 
-def _tell_unseen_gpus(work: _Work) -> None:
+def _tell_of_gpus(work: _Work) -> None:
     name = dict(work.workshop.machine.identity).get("gpu0")
     if name and not work.options.gpus:
         work.progress.note(
             f"Stacks are measured without this machine's {name}: --gpus all shows it."
         )
+    # An engine refuses what it cannot pass on; in a virtualenv nobody would notice.
+    if work.options.gpus and not name and work.workshop.base.kind is not Kind.DOCKER:
+        work.progress.note("No GPU was found here: stacks run as they would without --gpus.")
 
 
 def _refuse_one_stack(plan: ExplorePlan) -> None:
