@@ -2,10 +2,11 @@
 
 from dataclasses import replace
 
+import psutil
 import pytest
 
 from stackgen.errors import UsageError
-from stackgen.pipeline.measures import CONTROL, indicator_calls
+from stackgen.pipeline.measures import CONTROL, indicator_calls, limits
 from stackgen.pipeline.options import ExploreOptions
 from stackgen.resolve import Request
 
@@ -22,3 +23,9 @@ def test_other_work_of_the_controls_kind_can_be_compared() -> None:
     (call,), control = indicator_calls(options, (), frozenset())
     assert call.indicator == control.indicator
     assert call.id != control.id
+
+
+def test_what_is_measured_may_not_take_the_memory_that_everybody_else_needs() -> None:
+    memory, most = psutil.virtual_memory().total, limits(0).memory_bytes
+    assert most is not None
+    assert memory / 2 < most < memory

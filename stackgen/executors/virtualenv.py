@@ -185,7 +185,7 @@ def _request(plan: InspectionPlan, supervisor: HostSupervisor) -> Request:
 
 def _resource_limits(limits: Limits, ready: Ready) -> dict[str, int]:
     found = {"CORE": 0, "FSIZE": _MOST_WRITTEN_BYTES}
-    if limits.memory_bytes is not None and sys.platform.startswith("linux"):
+    if limits.memory_bytes is not None and _limits_memory(limits):
         # DATA, not AS: frameworks reserve address space that they never touch.
         found["DATA"] = limits.memory_bytes
     if ready.counts_processes:
@@ -201,6 +201,12 @@ def _unenforced(limits: Limits, supervisor: HostSupervisor, ended: Reply) -> tup
         ("process limit", not ready.counts_processes),
         ("end of all child processes", not ready.reaps),
         ("cpu affinity", bool(limits.cpus) and not hasattr(os, "sched_setaffinity")),
-        ("memory limit", limits.memory_bytes is not None and not sys.platform.startswith("linux")),
+        ("memory limit", limits.memory_bytes is not None and not _limits_memory(limits)),
     )
     return tuple(name for name, missing in wanted if missing)
+
+
+def _limits_memory(limits: Limits) -> bool:
+    """Return whether a process is held to its memory here."""
+    # What drivers of GPUs set aside may count though it is no memory of this machine's.
+    return sys.platform.startswith("linux") and not limits.gpus

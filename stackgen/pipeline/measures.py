@@ -14,6 +14,7 @@ from stackgen.values import Indicator, IndicatorCall, Limits
 
 CONTROL = "python/pure"
 DEFAULT = "matmul"
+_LEFT_TO_OTHERS = 8  # one part in so many of the memory
 
 
 def shipped_indicators() -> tuple[Indicator, ...]:
@@ -82,12 +83,20 @@ def component_of(varied: tuple[str, ...], packages: frozenset[str]) -> str:
 def limits(threads: int, gpus: str = "") -> Limits:
     """Return what every inspection may use: by default all cores but one, the last ones, no GPU.
 
+    Of the memory, what the system and stackgen need is left, lest the kernel ends those instead.
+
     Source: MEASUREMENT.md, point 4 (contention changes rankings) and 5 (cpusets, no quotas).
     """
     process = psutil.Process()
     cpus = sorted(process.cpu_affinity()) if hasattr(process, "cpu_affinity") else []
     count = threads or max(1, (len(cpus) or psutil.cpu_count() or 1) - 1)
-    return Limits(threads=count, cpus=tuple(cpus[-count:]), gpus=gpus)
+    memory = psutil.virtual_memory().total
+    return Limits(
+        threads=count,
+        cpus=tuple(cpus[-count:]),
+        memory_bytes=memory - memory // _LEFT_TO_OTHERS,
+        gpus=gpus,
+    )
 
 
 def _given(indicator: Indicator, options: ExploreOptions, threads: int) -> dict[str, str]:
