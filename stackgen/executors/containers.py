@@ -28,7 +28,7 @@ from stackgen.values import Limits
 CAMPAIGN_LABEL = "stackgen.campaign"
 _OWNER_LABEL = "stackgen.owner"
 SCRATCH = "/tmp"  # noqa: S108 # the container's own, in memory
-_MOST_KEPT = 8
+_MOST_KEPT = 32  # each takes some 20 MB of memory while it waits
 _LAST_WORDS_BYTES = 4096
 _START_S = 60.0
 _END_S = 10.0
