@@ -1,6 +1,7 @@
 """Explore from a requirement to a ranking, on real virtualenvs and an index in a folder."""
 
 import json
+import shlex
 import signal
 import subprocess
 import time
@@ -77,6 +78,16 @@ def test_where_nothing_runs_the_reason_is_told(laboratory: Laboratory) -> None:
     assert done.returncode == 5
     assert "hopeless" in done.stderr
     assert "Traceback (most" not in done.stderr.splitlines()[0]
+    assert "see: stackgen kb failures;" in done.stderr
+    other = laboratory.root / "an other.db"
+    done = laboratory.explore("speedy==5", "speedy", "--kb", str(other), "--stacks", "2",
+                              "--set", "GEAR=1,2", "--budget", "20s")  # fmt: skip
+    command = shlex.split(done.stderr.partition("see: ")[2].partition(";")[0])
+    assert command[1:3] == ["kb", "failures"]
+    told = laboratory.run(*command[1:]).stdout
+    assert "hopeless" in told
+    command = shlex.split(told.partition("all of its versions: ")[2].splitlines()[0])
+    assert "speedy" in laboratory.run(*command[1:]).stdout
 
 
 def test_gpus_that_are_not_there_are_not_passed_over(laboratory: Laboratory) -> None:

@@ -251,8 +251,9 @@ def kb_failures(kb: Kb = None, json: AsJson = False) -> None:
     from stackgen.pipeline.places import find_places
     from stackgen.render import as_json, failures_text
 
-    found = failures(find_places(os.environ, kb=kb))
-    typer.echo(as_json(found) if json else failures_text(found))
+    places = find_places(os.environ, kb=kb)
+    found = failures(places)
+    typer.echo(as_json(found) if json else failures_text(found, kb_option=places.kb_option))
 
 
 @kb_app.command("query", epilog="Example: stackgen kb query seen name=tensorflow")

@@ -187,7 +187,7 @@ def _explore(work: _Work, database: Database) -> ExploreReport:
     try:
         _prepare(work, preparer, runner, ready)
         if not ready:
-            raise _nothing_runs(preparer)
+            raise _nothing_runs(preparer, work.places)
         design = _design(work, runner, ready, calls, control)
         stopped = runner.measure(design, _labels(ready))
     except KeyboardInterrupt:
@@ -280,7 +280,7 @@ def _tell_estimate(work: _Work) -> None:
         )
 
 
-def _nothing_runs(preparer: Preparer) -> StackgenError:
+def _nothing_runs(preparer: Preparer, places: Places) -> StackgenError:
     """Explain that no stack works, by what most of them ended with."""
     what = "none of the stacks that were tried runs"
     if not preparer.failures:
@@ -296,7 +296,8 @@ def _nothing_runs(preparer: Preparer) -> StackgenError:
     if common in (Outcome.INVALID_OUTPUT, Outcome.TIMEOUT, Outcome.UNSUPPORTED, Outcome.CRASHED):
         fix = "run the indicator by hand (stackgen pis shows its path), or choose another with --pi"
         return MeasurementError(what, why=why, fix=fix)
-    return BuildError(what, why=why, fix="see stackgen kb failures, or name older versions")
+    fix = f"see: stackgen kb failures{places.kb_option}; or name older versions"
+    return BuildError(what, why=why, fix=fix)
 
 
 def _design(

@@ -1,5 +1,6 @@
 """Where stackgen keeps things: caches that may be deleted, and knowledge that may not."""
 
+import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,10 +16,12 @@ class Places:
 
     cache: wheels, layers, virtualenvs, index pages: all can be made again.
     knowledge: the knowledge base.
+    kb_option: what a command that we propose needs to find it, "" where it does so by itself.
     """
 
     cache: Path
     knowledge: Path
+    kb_option: str = ""
 
 
 def find_places(environ: Mapping[str, str], *, kb: Path | None = None) -> Places:
@@ -39,4 +42,5 @@ def find_places(environ: Mapping[str, str], *, kb: Path | None = None) -> Places
                 why=error.strerror or str(error),
                 fix="name other places with STACKGEN_CACHE and STACKGEN_KB (or --kb)",
             ) from error
-    return Places(cache=cache.absolute(), knowledge=knowledge.absolute())
+    option = f" --kb {shlex.quote(str(kb))}" if kb else ""
+    return Places(cache=cache.absolute(), knowledge=knowledge.absolute(), kb_option=option)

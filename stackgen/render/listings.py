@@ -41,8 +41,13 @@ def nightly_text(report: NightlyReport) -> str:
 _MOST_SHOWN = 6
 
 
-def failures_text(groups: Sequence[FailureGroup]) -> str:
-    """Return each group of failures, what its members share, and what to do next."""
+def failures_text(groups: Sequence[FailureGroup], *, kb_option: str = "") -> str:
+    """Return each group of failures, what its members share, and what to do next.
+
+    Args:
+        groups: of stacks that failed alike.
+        kb_option: what the proposed command needs to find the same knowledge base.
+    """
     if not groups:
         return "Nothing failed."
     machines = {each.machine_id for each in groups}
@@ -53,7 +58,8 @@ def failures_text(groups: Sequence[FailureGroup]) -> str:
         lines += [f"  {each}" for each in _reasons(group)]
         log = [each for each in group.log.splitlines() if each.strip() != group.reason]
         lines += ["  the end of the latest log:"] * bool(log) + [f"    {each}" for each in log]
-        lines += [f"  all of its versions: stackgen kb query pins stack={group.stacks[0][:12]}", ""]
+        query = f"stackgen kb query pins stack={group.stacks[0][:12]}{kb_option}"
+        lines += [f"  all of its versions: {query}", ""]
     return "\n".join(lines).rstrip()
 
 
