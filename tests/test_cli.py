@@ -182,3 +182,18 @@ def test_gpus_are_read(text: str, gpus: str) -> None:
 def test_gpus_that_nobody_can_mean_are_refused(text: str) -> None:
     with pytest.raises(UsageError, match="cannot read the GPUs"):
         parse_gpus(text)
+
+
+@pytest.mark.parametrize(
+    "command",
+    [["kb", "stats"], ["kb", "failures"], ["kb", "query", "pins"], ["advise", __file__]],
+    ids=" ".join,
+)
+def test_a_knowledge_base_that_is_not_there_is_not_made_to_be_read(
+    laboratory: Laboratory, tmp_path: Path, command: list[str]
+) -> None:
+    missing = tmp_path / "none" / "mistyped.db"
+    done = laboratory.run(*command, "--kb", str(missing))
+    assert done.returncode == 2
+    assert f"there is no knowledge base {missing}" in done.stderr
+    assert not missing.parent.exists()

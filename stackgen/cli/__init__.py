@@ -202,7 +202,7 @@ def advise(
     from stackgen.pipeline.places import find_places
     from stackgen.render import advice_text, as_json
 
-    report = run(lock, find_places(os.environ, kb=kb))
+    report = run(lock, find_places(os.environ, kb=kb, reading=True))
     typer.echo(as_json(report) if json else advice_text(report))
     if report.advice.lock is None:
         raise typer.Exit(3)
@@ -238,7 +238,7 @@ def kb_stats(kb: Kb = None, json: AsJson = False) -> None:
     from stackgen.pipeline.places import find_places
     from stackgen.render import as_json, columns
 
-    places = find_places(os.environ, kb=kb)
+    places = find_places(os.environ, kb=kb, reading=True)
     found = stats(places)
     rows = [("file", str(places.knowledge)), *stats_rows(found)]
     typer.echo(as_json(found) if json else "\n".join(columns(rows, indent="")))
@@ -251,7 +251,7 @@ def kb_failures(kb: Kb = None, json: AsJson = False) -> None:
     from stackgen.pipeline.places import find_places
     from stackgen.render import as_json, failures_text
 
-    places = find_places(os.environ, kb=kb)
+    places = find_places(os.environ, kb=kb, reading=True)
     found = failures(places)
     typer.echo(as_json(found) if json else failures_text(found, kb_option=places.kb_option))
 
@@ -274,7 +274,7 @@ def kb_query(
         typer.echo("\n".join(columns(query_names(), indent="")))
         return
     given = dict(parse_pair(each, "the parameter") for each in values or ())
-    found = query(find_places(os.environ, kb=kb), name, given)
+    found = query(find_places(os.environ, kb=kb, reading=True), name, given)
     rows = [found.columns, *(["" if c is None else str(c) for c in row] for row in found.rows)]
     typer.echo(as_json(found) if json else "\n".join(columns(rows, indent="")))
 

@@ -8,6 +8,8 @@ _TEMPLATE = """\
 # {packages} of {lock}, for Python {python} ({base}).
 # Written by stackgen {version}; it needs Docker and an index, and no stackgen:
 #   docker build -t NAME .
+# Where no container registry can be reached, name an image of yours and its interpreter:
+#   docker build -t NAME --build-arg BASE=IMAGE --build-arg PYTHON=/usr/bin/python3 .
 ARG BASE={image}
 ARG PYTHON={interpreter}
 

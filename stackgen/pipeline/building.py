@@ -26,6 +26,7 @@ from stackgen.index import IndexConfig, PackageIndex
 from stackgen.index.config import DEFAULT_NAME
 from stackgen.layers.dockerfile import dockerfile, index_options
 from stackgen.locks import write_requirements
+from stackgen.pipeline.completeness import lacking
 from stackgen.pipeline.engines import base_name, needed_engine
 from stackgen.pipeline.host import Host
 from stackgen.pipeline.images import find_image, image_builder
@@ -39,6 +40,7 @@ from stackgen.pipeline.wishes import index_config
 from stackgen.resolve import Policy
 from stackgen.values import Artifact, Base, Environment, Exported, ImageBuilt, Lock, LockFile, Stack
 
+_LACKING_SHOWN = 5
 _WHEELS = "wheels"
 _VARIED = frozenset((*FRAMEWORKS, "numpy"))
 """What explorations vary lies on top here, too: so the stacks of both share what lies below."""
@@ -114,6 +116,7 @@ def build(
     with _bench(options, places, environ, progress) as bench:
         before = held_images(bench.engine)
         image_id = _image(bench)
+        _tell_lacking(bench)
         if tag:
             image_builder(bench.engine, places).tag(image_id, tag)
         held = held_images(bench.engine)
@@ -261,6 +264,18 @@ def _image(bench: _Bench) -> str:
         with Host(cache=bench.places.cache).building(bench.progress):
             found = builder.build(stack, bench.base, wheels, _VARIED)
     return found.location
+
+
+def _tell_lacking(bench: _Bench) -> None:
+    """Say what the image lacks: nothing is resolved here, and it may be meant so."""
+    store = WheelStore(bench.places.cache)
+    places = {each.sha256: store.path(each) for each in bench.lock.artifacts}
+    here = {sha256: path for sha256, path in places.items() if path is not None}
+    lines = lacking(bench.lock, bench.base.target, here)
+    for line in lines[:_LACKING_SHOWN]:
+        bench.progress.note(f"note: {line}")
+    if len(lines) > _LACKING_SHOWN:
+        bench.progress.note(f"note: and {len(lines) - _LACKING_SHOWN} requirements more")
 
 
 def _sources(bench: _Bench, images: ImageBuilder) -> Sources:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import platformdirs
 
-from stackgen.errors import StorageError
+from stackgen.errors import StorageError, UsageError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,12 +24,27 @@ class Places:
     kb_option: str = ""
 
 
-def find_places(environ: Mapping[str, str], *, kb: Path | None = None) -> Places:
+def find_places(
+    environ: Mapping[str, str], *, kb: Path | None = None, reading: bool = False
+) -> Places:
     """Return the user's places: options first, then STACKGEN_KB and STACKGEN_CACHE.
+
+    Args:
+        environ: the user's variables.
+        kb: the knowledge base that was named.
+        reading: it is only read, so that one that was named has to be there.
 
     Raises:
         StorageError: a folder cannot be made.
+        UsageError: there is no such knowledge base.
     """
+    option = f" --kb {shlex.quote(str(kb))}" if kb else ""
+    if reading and kb is not None and not kb.exists():
+        raise UsageError(
+            f"there is no knowledge base {kb}",
+            why="no such file",
+            fix=f"check the path, or measure something: stackgen explore ...{option}",
+        )
     cache = Path(environ.get("STACKGEN_CACHE") or platformdirs.user_cache_dir("stackgen"))
     default = Path(platformdirs.user_data_dir("stackgen")) / "stackgen.db"
     knowledge = kb or Path(environ.get("STACKGEN_KB") or default)
@@ -42,5 +57,4 @@ def find_places(environ: Mapping[str, str], *, kb: Path | None = None) -> Places
                 why=error.strerror or str(error),
                 fix="name other places with STACKGEN_CACHE and STACKGEN_KB (or --kb)",
             ) from error
-    option = f" --kb {shlex.quote(str(kb))}" if kb else ""
     return Places(cache=cache.absolute(), knowledge=knowledge.absolute(), kb_option=option)
