@@ -212,12 +212,12 @@ def test_the_command_removes_nothing_unasked(tmp_path: Path) -> None:
     assert "--keep 20GB" in done.stderr
 
 
-def test_images_that_containers_use_are_told_apart() -> None:
+def test_images_that_stay_are_told_apart() -> None:
     image = ImageState(
         image_id="sha256:0123456789abcdef", packages="a==1", size=10**9, used_at="2026-01-01"
     )
     told = pruned_text(Pruned(store=None, images=(), images_in_use=(image,), dry_run=False))
     assert told.splitlines()[:2] == [
         "Removed 0 images.",
-        "1 image stayed: the engine does not remove them.",
+        "1 image stayed: in use, or with a name of your own.",
     ]

@@ -67,10 +67,18 @@ class ImageStore:
 
     def drop(self, item: StoreItem, *, dry_run: bool = False) -> bool:
         """Remove an image that no container and nobody else uses; return whether it is gone."""
-        image = self.engine.image(item.path)
+        return self.remove(item.path, dry_run=dry_run)
+
+    def remove(self, image_id: str, *, dry_run: bool = False) -> bool:
+        """Remove an image of a stack, whoever made it; return whether it is (or would be) gone.
+
+        It stays where a container or another process uses it, or where it has a name of somebody's.
+        """
+        image = self.engine.image(image_id)
         if image is None:
             return True
-        stack_id = image.labels[STACK_LABEL]
+        if _is_named(image):
+            return False
         with self._free(image) as free:
             if not free or dry_run:
                 return free
@@ -79,7 +87,7 @@ class ImageStore:
                     self.engine.api.remove_image(image.id, force=True)
             except EngineError:
                 return False
-            self.known.forget(stack_id)
+            self.known.forget(image.labels[STACK_LABEL])
             return True
 
     def _stays_longest(self, image: EngineImage) -> tuple[bool, float]:
@@ -109,9 +117,13 @@ class ImageStore:
 
 
 def _is_ours(image: EngineImage, known: Collection[str]) -> bool:
-    stack_id = image.labels.get(STACK_LABEL, "")
-    named = (tag for tag in image.tags if tag.rpartition("/")[2] != image_tag(StackId(stack_id)))
-    return stack_id in known and not any(named)
+    return image.labels.get(STACK_LABEL, "") in known and not _is_named(image)
+
+
+def _is_named(image: EngineImage) -> bool:
+    """Return whether somebody gave an image a name of his own."""
+    own = image_tag(StackId(image.labels.get(STACK_LABEL, "")))
+    return any(tag.rpartition("/")[2] != own for tag in image.tags)
 
 
 def _used_at(image: EngineImage) -> float:

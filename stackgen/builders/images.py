@@ -50,22 +50,6 @@ class LayerSource(Protocol):
         """Note that the layers of these wheels are used, where they exist."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StackImage:
-    """A stack's image in the engine.
-
-    size: bytes of all its layers, shared ones included.
-    used_at: ISO 8601, when it was last built or reused.
-    """
-
-    id: str
-    stack_id: StackId
-    tags: tuple[str, ...]
-    size: int
-    used_at: str
-    packages: str
-
-
 @dataclass(slots=True)
 class ImageBuilder:
     """Builds stacks as images of one engine.
@@ -136,28 +120,6 @@ class ImageBuilder:
             repository, _, tag = name.rpartition(":")
         with explained(f"the engine does not give an image the name {name}"):
             self.engine.api.tag(image_id, repository, tag or "latest")
-
-    def list_images(self) -> tuple[StackImage, ...]:
-        """Return the images of stacks, the latest used first."""
-        found = (self.engine.image(id_) for id_ in self.engine.images(STACK_LABEL))
-        images = [_stack_image(image) for image in found if image is not None]
-        return tuple(sorted(images, key=lambda image: image.used_at, reverse=True))
-
-    def remove(self, image_id: str) -> None:
-        """Remove one image; layers that others share stay.
-
-        Raises:
-            EngineError: the engine refused, such as while a container uses the image.
-        """
-        with explained(f"the engine keeps the image {image_id[:19]}"):
-            self.engine.api.remove_image(image_id, force=True)
-
-    def prune(self, *, keep: int) -> tuple[StackImage, ...]:
-        """Remove all but the ``keep`` latest used images; return those that were removed."""
-        surplus = self.list_images()[keep:]
-        for image in surplus:
-            self.remove(image.id)
-        return surplus
 
     def _touch(self, stack_id: StackId, image: EngineImage) -> None:
         """Tag an image once more: the engine notes when, and the latest used are kept longest."""
@@ -322,14 +284,3 @@ def _sized(artifact: Artifact, wheels: Mapping[str, Path]) -> Artifact:
 
 def _environment(stack: Stack, image: EngineImage) -> Environment:
     return Environment(stack=stack, kind=Kind.DOCKER, location=image.id, python=layers.STACK_PYTHON)
-
-
-def _stack_image(image: EngineImage) -> StackImage:
-    return StackImage(
-        id=image.id,
-        stack_id=StackId(image.labels[STACK_LABEL]),
-        tags=image.tags,
-        size=image.size,
-        used_at=image.tagged_at,
-        packages=image.labels.get("org.opencontainers.image.description", ""),
-    )

@@ -8,8 +8,8 @@ from stackgen.artifacts.layers import LayerStore
 from stackgen.artifacts.wheels import WheelStore
 from stackgen.builders import virtualenv_check
 from stackgen.builders.engine import Engine
+from stackgen.builders.held import held_images
 from stackgen.builders.image_store import ImageStore
-from stackgen.builders.images import ImageBuilder
 from stackgen.builders.virtualenv_store import VirtualenvStore
 from stackgen.errors import EngineError, StorageError
 from stackgen.pipeline.engines import needed_engine
@@ -26,8 +26,8 @@ def prune(
         places: where the store is.
         keep_bytes: how much stays of wheels, layers, virtualenvs, what these share, and our images
             in the engine (where one answers), all in one order; None leaves them alone.
-        keep_images: how many of the latest used images stay, whoever made them; None leaves the
-            rest alone.
+        keep_images: how many of the latest used images stay, whoever made them, beside those in
+            use and those that somebody gave a name; None leaves the rest alone.
         dry_run: say what would go, and remove nothing.
 
     Raises:
@@ -95,25 +95,14 @@ def _virtualenvs(places: Places) -> VirtualenvStore:
 def _pruned_images(
     engine: Engine, places: Places, *, keep: int, dry_run: bool
 ) -> tuple[tuple[ImageState, ...], tuple[ImageState, ...]]:
-    """Return the images that are (or would be) gone, and those that a container uses."""
-    builder = ImageBuilder(
-        engine=engine,
-        store=LayerStore(places.cache / "layers"),
-        memory=places.cache / "whole-archives.json",
+    """Return the images that are (or would be) gone, and those that stay nevertheless."""
+    images = ImageStore(engine=engine, known=LayerStore(places.cache / "layers"))
+    surplus = held_images(engine).states()[keep:]
+    gone = {each.image_id for each in surplus if images.remove(each.image_id, dry_run=dry_run)}
+    return (
+        tuple(each for each in surplus if each.image_id in gone),
+        tuple(each for each in surplus if each.image_id not in gone),
     )
-    removed: list[ImageState] = []
-    used: list[ImageState] = []
-    for each in builder.list_images()[keep:]:
-        image = ImageState(
-            image_id=each.id, packages=each.packages, size=each.size, used_at=each.used_at
-        )
-        try:
-            if not dry_run:
-                builder.remove(image.image_id)
-            removed.append(image)
-        except EngineError:
-            used.append(image)
-    return tuple(removed), tuple(used)
 
 
 @contextmanager

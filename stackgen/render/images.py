@@ -126,7 +126,7 @@ def pruned_text(pruned: Pruned) -> str:
         lines += _image_rows(pruned.images)
     if pruned.images_in_use:
         used = _counted(len(pruned.images_in_use), "image")
-        lines += [f"{used} stayed: the engine does not remove them."]
+        lines += [f"{used} stayed: in use, or with a name of your own."]
         lines += _image_rows(pruned.images_in_use)
     return "\n".join(lines)
 

@@ -53,7 +53,7 @@ class Pruned:
     """What ``stackgen images prune`` removed, or would remove.
 
     store: None where the store was not to be touched.
-    images, images_in_use: of the engine; containers use the latter, so they stay.
+    images, images_in_use: of the engine; the latter are in use or have a name of the user's own.
     no_engine: why the images in the engine were not looked at; "" where they were, or need not be.
     """
 

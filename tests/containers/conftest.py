@@ -2,11 +2,13 @@
 
 import os
 from collections.abc import Iterator
+from http import HTTPStatus
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import platformdirs
 import pytest
+from docker import errors as docker_errors
 
 from stackgen.artifacts.layers import LayerStore
 from stackgen.builders.bases import BaseBuilder
@@ -49,7 +51,9 @@ def store(tmp_path: Path) -> LayerStore:
 class TidyBuilder(ImageBuilder):
     """Knows what it built: other people's images in the engine are not ours to remove."""
 
-    built: ClassVar[set[str]] = set()
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        self.built: set[str] = set()
 
     def build(self, *args: Any, **options: Any) -> Environment:
         environment = super().build(*args, **options)
@@ -62,6 +66,20 @@ def builder(engine: Engine, store: LayerStore, tmp_path: Path) -> Iterator[Image
     """Return a builder whose images are gone after the test."""
     builder = TidyBuilder(engine, store, tmp_path / "engines.json")
     yield builder
-    for image in builder.list_images():
-        if image.id in builder.built:
-            builder.remove(image.id)
+    left, builder.built = builder.built, set()
+    while left:  # an image that another one was made from goes after it
+        kept = {image_id for image_id in left if not _removed(engine, image_id)}
+        assert kept < left, f"the engine does not remove {kept}"
+        left = kept
+
+
+def _removed(engine: Engine, image_id: str) -> bool:
+    try:
+        engine.api.remove_image(image_id, force=True)
+    except docker_errors.ImageNotFound:
+        return True
+    except docker_errors.APIError as error:
+        if error.status_code != HTTPStatus.CONFLICT:
+            raise
+        return False
+    return True

@@ -112,3 +112,20 @@ def test_what_somebody_named_and_what_others_built_are_not_ours(
         engine.api.remove_image("stackgen-test-named:mine")
     assert len(list(shelf(engine, shop).items())) == 1
     assert list(ImageStore(engine=engine, known=LayerStore(tmp_path / "another")).items()) == []
+
+
+def test_of_those_that_are_to_go_by_number_what_is_used_or_named_stays(
+    engine: Engine, shop: Shop
+) -> None:
+    one = shop.build("common", "one").location
+    assert not shelf(engine, shop).remove(one)  # the shop has it in hand
+    shop.ended()
+    engine.api.tag(one, "stackgen-test-named", "mine")
+    try:
+        assert not shelf(engine, shop).remove(one)
+    finally:
+        engine.api.remove_image("stackgen-test-named:mine")
+    assert shelf(engine, shop).remove(one, dry_run=True)
+    assert engine.image(one) is not None
+    assert shelf(engine, shop).remove(one)
+    assert engine.image(one) is None

@@ -2,11 +2,14 @@
 
 import base64
 import hashlib
+import uuid
 import zipfile
 from pathlib import Path
 
 from stackgen.values import Artifact, Base, BaseFacts, Kind, Lock, Stack, Target
 
+# No two runs make the same wheels: an engine may still hold the images of a run that was killed.
+HEAD = f"Metadata-Version: 2.1\nSummary: made by run {uuid.uuid4().hex}\n"
 PURE = "Wheel-Version: 1.0\nGenerator: tests\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
 
 
@@ -24,7 +27,7 @@ def make_wheel(
     info = f"{name}-{version}.dist-info"
     contents = {
         f"{name}.py": f"VERSION = {version!r}\n",
-        f"{info}/METADATA": f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n",
+        f"{info}/METADATA": f"{HEAD}Name: {name}\nVersion: {version}\n",
         f"{info}/WHEEL": PURE,
         **(files or {}),
     }
