@@ -4,8 +4,8 @@ An indicator is a script that declares ``INDICATOR``, writes ``setup(parameters)
 ``harness.main(INDICATOR, setup)``. The clock, the warm-up, the repetition and the output are here,
 the same for all of them. Standard library alone, Python 3.6 and newer.
 
-Exit codes: 0 a document was printed (outcome ok, unsupported or import_failed), 64 a wrong
-parameter, 1 an exception (its traceback is on standard error).
+Exit codes: 0 a document was printed (outcome ok, unsupported, import_failed or invalid_output),
+64 a wrong parameter, 1 an exception (its traceback is on standard error).
 """
 
 import argparse
@@ -19,6 +19,7 @@ import os
 import platform
 import re
 import statistics
+import subprocess
 import sys
 import time
 import traceback
@@ -42,6 +43,40 @@ THREAD_VARIABLES = (
     "NUMEXPR_NUM_THREADS",
     "TF_NUM_INTRAOP_THREADS",
 )
+# Parameters that many indicators share: each names those that it takes, with its own defaults
+# (``"common": {"dtype": "float32"}``), and they mean the same everywhere.
+COMMON = {
+    "dtype": {
+        "type": "str",
+        "allowed": ["float32", "float64", "float16", "bfloat16"],
+        "help": "type of the numbers",
+    },
+    "device": {"type": "str", "allowed": ["auto", "cpu", "gpu"], "help": "auto: a GPU if seen"},
+    "batch": {"type": "int", "help": "samples that are processed together"},
+    "mode": {
+        "type": "str",
+        "allowed": ["eager", "graph", "compiled"],
+        "help": "operation by operation; as a graph (tf.function, a session, TorchScript); or "
+        "compiled (XLA, inductor)",
+    },
+    "layout": {
+        "type": "str",
+        "allowed": ["channels_last", "channels_first"],
+        "help": "order of an image's axes",
+    },
+    "autocast": {
+        "type": "str",
+        "allowed": ["off", "float16", "bfloat16"],
+        "help": "mixed precision: what the framework itself casts to",
+    },
+    "passes": {
+        "type": "str",
+        "allowed": ["forward", "both"],
+        "help": "both: with the gradients of every input",
+    },
+}
+# How far checksums of one operation may be apart, as a ratio, where INDICATOR gives no "tolerance".
+TOLERANCES = {"float64": 1e-9, "float32": 1e-4, "float16": 1e-2, "bfloat16": 3e-2}
 RECORDED_VARIABLES = THREAD_VARIABLES + ("PYTHONHASHSEED", "GLIBC_TUNABLES", "LD_PRELOAD")
 
 # This folder has folders named like the frameworks: on the path, they would stand in for them.
@@ -57,21 +92,53 @@ class ImportFailed(Exception):
     """The framework cannot be imported; the traceback is the message."""
 
 
+class Impossible(Exception):
+    """What was measured is faster than this device can be: the measurement is wrong."""
+
+
 class Operation:
     """What is measured.
 
     run: does the operation once.
     wait: returns when everything that ``run`` started is done; it is part of every sample, so
         that a launch alone cannot be timed. None where ``run`` returns only when it is done.
-    work: FLOP or bytes of one run, or None.
-    checksum: returns a number that depends on the whole result of the last run, or None.
+    work: FLOP or bytes of one run (``INDICATOR["unit"]`` says which), or None.
+    checksum: returns a number that depends on the whole result, the same in every process however
+        often ``run`` was called before (of training: the loss of the first step), or None.
+    items: samples (images, sentences) that one run processes, or None.
+    facts: further numbers by name that belong to the result (``parameters``, ``macs``).
+    peak: the most FLOP or bytes per second that the device can do; None for that of the CPUs.
+    device_memory: returns the most bytes that were in use on the device, or None.
+    gpu: whether it runs on a GPU.
+    trace: writes one profiler trace into a folder, or None.
+    figure: returns what the last run was worth, above zero, where that is not its time.
     """
 
-    def __init__(self, run, wait=None, work=None, checksum=None):
+    def __init__(
+        self,
+        run,
+        wait=None,
+        work=None,
+        checksum=None,
+        items=None,
+        facts=None,
+        peak=None,
+        device_memory=None,
+        gpu=False,
+        trace=None,
+        figure=None,
+    ):
         self.run = run
         self.wait = wait or (lambda: None)
         self.work = work
         self.checksum = checksum or (lambda: None)
+        self.items = items
+        self.facts = facts or {}
+        self.peak = peak
+        self.device_memory = device_memory
+        self.gpu = gpu
+        self.trace = trace
+        self.figure = figure
 
 
 def load(name):
@@ -98,6 +165,8 @@ def main(indicator, setup):
         document.update(outcome="import_failed", reason=str(error))
     except Unsupported as error:
         document.update(outcome="unsupported", reason=str(error))
+    except Impossible as error:
+        document.update(outcome="invalid_output", reason=str(error))
     document["loaded"] = loaded_distributions()
     document["component_version"] = component_version(indicator["component"])
     publish(document, options.output)
@@ -138,7 +207,8 @@ def read_arguments(indicator, arguments):
     """Return the harness's options and the indicator's parameters (with ``threads``)."""
     parser = Parser(description=indicator["summary"], allow_abbrev=False)
     readers = {"int": positive(int), "float": positive(float), "str": str}
-    for name, declared in indicator["parameters"].items():
+    takes = parameters_of(indicator)
+    for name, declared in takes.items():
         read = readers[declared["type"]]
         parser.add_argument(
             "--" + name,
@@ -151,9 +221,18 @@ def read_arguments(indicator, arguments):
     parser.add_argument("--samples", type=positive(int), default=30, help="how many to keep")
     parser.add_argument("--loops", type=positive(int), help="operations per sample")
     parser.add_argument("--output", help="write the document into this file, too")
+    parser.add_argument("--trace", help="keep one profiler trace in this folder")
     options = parser.parse_args(arguments)
-    names = list(indicator["parameters"]) + ["threads"]
+    names = list(takes) + ["threads"]
     return options, {name: getattr(options, name) for name in names}
+
+
+def parameters_of(indicator):
+    """Return what an indicator takes: its own parameters, and those of COMMON that it names."""
+    takes = dict(indicator.get("parameters", {}))
+    for name, default in indicator.get("common", {}).items():
+        takes[name] = dict(COMMON[name], default=default)
+    return takes
 
 
 def sample(operation, loops):
@@ -174,22 +253,105 @@ def measure(indicator, setup, options, parameters):
     loops, steady = 1, True
     if not indicator.get("one_shot"):
         warm_up(operation)
-        loops = options.loops or calibrate(operation)
+        loops = options.loops or (1 if indicator.get("latency") else calibrate(operation))
         steady = settle(operation, loops)
     samples = 1 if indicator.get("one_shot") else options.samples
+    states = [gpu_state()] if operation.gpu else []
     before = counters()
-    values = [sample(operation, loops) for _ in range(samples)]
+    values = [valued(operation, indicator, sample(operation, loops)) for _ in range(samples)]
     after = counters()
+    states += [gpu_state()] if operation.gpu else []
     gc.enable()
-    return {
+    refuse_impossible(indicator, operation, values)
+    found = {
         "values_s": values,
         "loops": loops,
         "work": operation.work,
         "steady": steady,
         "checksum": finite(operation.checksum()),
         "peak_memory_bytes": peak_memory_bytes(),
-        "circumstances": circumstances(before, after),
+        "circumstances": dict(circumstances(before, after), **facts(operation, states)),
     }
+    found["circumstances"]["checksum_tolerance"] = tolerance(indicator, parameters)
+    if options.trace:
+        keep_trace(operation, options.trace)
+    return found
+
+
+def tolerance(indicator, parameters):
+    """Return how far the checksums of two stacks may be apart, as a ratio, and still be equal."""
+    if "tolerance" in indicator:
+        return indicator["tolerance"]
+    autocast = parameters.get("autocast", "off")
+    return TOLERANCES[parameters.get("dtype", "float64") if autocast == "off" else autocast]
+
+
+def valued(operation, indicator, seconds):
+    """Return what a sample was worth, lower being better: its time, or a figure of its own."""
+    if operation.figure is None:
+        return seconds
+    figure = float(operation.figure())
+    if not 0 < figure < math.inf:
+        raise ValueError("a figure must be above zero, not {!r}".format(figure))
+    return 1 / figure if indicator.get("better") == "higher" else figure
+
+
+def refuse_impossible(indicator, operation, values):
+    """Refuse a rate above what the device can do: something was not waited for, or miscounted."""
+    if not operation.work or operation.figure is not None:
+        return
+    peak = operation.peak or cpu_peak(indicator.get("unit"))
+    rate = operation.work / min(values)
+    if rate > peak:
+        message = "{:.3g} {}/s is more than this device can do ({:.3g} at most)"
+        raise Impossible(message.format(rate, indicator.get("unit"), peak))
+
+
+def cpu_peak(unit):
+    """Return what no CPU of our days exceeds: FLOP/s, or bytes/s from its nearest cache.
+
+    Two multiply-adds of 512 bits a cycle are 64 FLOP in float32, matrix units (AMX) do 2,048 in
+    bfloat16; two loads and a store of 64 bytes a cycle are 192 bytes.
+    """
+    cycles = 6e9 * len(usable_cpus())
+    return cycles * (2048 if unit == "FLOP" else 192)
+
+
+def keep_trace(operation, folder):
+    """Write one trace, after all samples were taken."""
+    if operation.trace is None:
+        raise Unsupported("this indicator keeps no trace")
+    os.makedirs(folder, exist_ok=True)
+    operation.trace(folder)
+
+
+def facts(operation, states):
+    """Return what an operation says of itself, and what its GPU was doing, as circumstances."""
+    found = dict(operation.facts)
+    if operation.items:
+        found["items"] = operation.items
+    if operation.device_memory is not None:
+        found["device_memory_bytes"] = operation.device_memory()
+    for place, state in zip(("before", "after"), states):
+        for name, value in state.items():
+            found["gpu {} {}".format(name, place)] = value
+    return found
+
+
+def gpu_state():
+    """Return clocks (MHz), temperature (C), power (W), use (%) and throttling of the first GPU."""
+    query = (
+        "clocks.sm,clocks.mem,temperature.gpu,power.draw,utilization.gpu,memory.used,"
+        "clocks_throttle_reasons.active"
+    )
+    first = os.environ.get("CUDA_VISIBLE_DEVICES", "0").split(",")[0] or "0"
+    command = ["nvidia-smi", "-i", first, "--query-gpu=" + query, "--format=csv,noheader,nounits"]
+    try:
+        said = subprocess.check_output(command, stderr=subprocess.DEVNULL, timeout=20)
+    except (OSError, subprocess.SubprocessError):
+        return {}
+    cells = [cell.strip() for cell in said.decode("utf-8", "replace").split("\n")[0].split(",")]
+    return dict(zip(query.split(","), cells)) if len(cells) == len(query.split(",")) else {}
 
 
 def warm_up(operation):

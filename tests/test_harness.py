@@ -106,7 +106,7 @@ def test_what_is_launched_is_waited_for_within_the_sample(
 def test_what_happens_only_once_is_timed_at_once_and_once(
     harness: ModuleType, clock: Clock
 ) -> None:
-    options = Namespace(samples=30, loops=7)
+    options = Namespace(samples=30, loops=7, trace=None)
     indicator = {"one_shot": True}
     setup = lambda _: harness.Operation(clock.takes(2.0))  # noqa: E731
     measured = harness.measure(indicator, setup, options, {})
@@ -116,7 +116,7 @@ def test_what_happens_only_once_is_timed_at_once_and_once(
 def test_given_loops_are_kept_and_values_are_per_operation(
     harness: ModuleType, clock: Clock
 ) -> None:
-    options = Namespace(samples=3, loops=7)
+    options = Namespace(samples=3, loops=7, trace=None)
     setup = lambda _: harness.Operation(clock.takes(0.5))  # noqa: E731
     measured = harness.measure({}, setup, options, {})
     assert (measured["values_s"], measured["loops"]) == ([0.5] * 3, 7)

@@ -1,6 +1,8 @@
 """Read indicators from disk."""
 
+import re
 from collections.abc import Iterable
+from functools import cache
 from pathlib import Path
 
 from stackgen.errors import UsageError
@@ -8,6 +10,7 @@ from stackgen.indicators import parse_indicator
 from stackgen.values import Indicator
 
 HARNESS = "harness.py"
+_SHARED = re.compile(r"^import (framework_\w+)", re.MULTILINE)
 
 
 def load_indicators(folder: Path, extra: Iterable[Path] = ()) -> tuple[Indicator, ...]:
@@ -20,15 +23,26 @@ def load_indicators(folder: Path, extra: Iterable[Path] = ()) -> tuple[Indicator
     Raises:
         UsageError: a file cannot be read, or is not an indicator.
     """
-    harness = _text(folder / HARNESS)
     shipped = {
         path.relative_to(folder).with_suffix("").as_posix(): path for path in folder.glob("*/*.py")
     }
     own = {path.stem: path for path in extra}
+    read = cache(_text)
     return tuple(
-        parse_indicator(_text(path), name=name, path=str(path.resolve()), harness_source=harness)
+        parse_indicator(
+            _text(path),
+            name=name,
+            path=str(path.resolve()),
+            harness_source="\n".join(read(each) for each in _runs_with(folder, path)),
+        )
         for name, path in sorted({**shipped, **own}.items())
     )
+
+
+def _runs_with(folder: Path, script: Path) -> list[Path]:
+    """Return the files that a script runs with, the harness first."""
+    shared = [folder / f"{name}.py" for name in sorted(set(_SHARED.findall(_text(script))))]
+    return [folder / HARNESS, *shared]
 
 
 def _text(path: Path) -> str:

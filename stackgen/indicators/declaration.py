@@ -4,6 +4,7 @@ import ast
 import hashlib
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
 
 from stackgen.errors import UsageError
 from stackgen.values import Indicator, IndicatorCall, Parameter
@@ -12,9 +13,13 @@ from stackgen.values import Indicator, IndicatorCall, Parameter
 THREADS = Parameter(
     name="threads", type="int", default="auto", help="threads of OpenMP, BLAS and the framework"
 )
-_RESERVED = {"threads", "samples", "loops", "output", "help"}
+_RESERVED = {"threads", "samples", "loops", "output", "trace", "help"}
 _TYPES = {"int": int, "float": float, "str": str}
-_KEYS = {"summary", "component", "unit", "one_shot", "timeout_s", "parameters"}
+_KEYS = {
+    "summary", "component", "unit", "better", "one_shot", "latency", "timeout_s", "tolerance",
+    "common", "parameters",
+}  # fmt: skip
+_BETTER = ("lower", "higher")
 _PARAMETER_KEYS = {"type", "default", "allowed", "help"}
 
 
@@ -23,12 +28,20 @@ def parse_indicator(source: str, *, name: str, path: str, harness_source: str) -
 
     The digest covers script and harness: what measures differently is a different indicator.
 
+    Args:
+        source: of the script.
+        name: such as ``numpy/matmul``.
+        path: of the script, on this machine.
+        harness_source: of all that the script runs with; the harness first, whose literal COMMON
+            holds the parameters that indicators share.
+
     Raises:
         UsageError: it is missing, is not a literal, or declares nonsense.
     """
     try:
-        declared = _literal(source)
-        parameters = tuple(_parameter(*row) for row in _mapping(declared, "parameters").items())
+        declared = _indicator(source)
+        own = _mapping(declared, "parameters") | _shared(declared, harness_source)
+        parameters = tuple(_parameter(*row) for row in own.items())
         return Indicator(
             name=name,
             component=_text(declared, "component"),
@@ -48,22 +61,54 @@ def parse_indicator(source: str, *, name: str, path: str, harness_source: str) -
         ) from error
 
 
-def _literal(source: str) -> dict[str, object]:
-    """Return the value of the module's INDICATOR, checked for keys that nobody reads."""
+def _indicator(source: str) -> dict[str, object]:
+    """Return the value of the module's INDICATOR, checked for what nobody reads or allows."""
+    value = _literal(source, "INDICATOR")
+    if value is None:
+        raise ValueError("it has no INDICATOR = {...} at its top level")
+    declared = _known_keys(value, _KEYS, "INDICATOR")
+    if declared.get("better", "lower") not in _BETTER:
+        raise ValueError(f"better must be lower or higher, not {declared['better']!r}")
+    tolerance = declared.get("tolerance", 0)
+    if isinstance(tolerance, bool) or not isinstance(tolerance, int | float) or tolerance < 0:
+        raise ValueError(f"tolerance must be a ratio such as 1e-4, not {tolerance!r}")
+    return declared
+
+
+def _literal(source: str, name: str) -> object:
+    """Return the value that a module gives a name at its top level, None where it does not."""
     for statement in ast.parse(source).body:
         if isinstance(statement, ast.Assign) and any(
-            isinstance(target, ast.Name) and target.id == "INDICATOR"
-            for target in statement.targets
+            isinstance(target, ast.Name) and target.id == name for target in statement.targets
         ):
-            return _known_keys(_evaluate(statement.value), _KEYS, "INDICATOR")
-    raise ValueError("it has no INDICATOR = {...} at its top level")
+            return _evaluate(statement.value, name)
+    return None
 
 
-def _evaluate(node: ast.expr) -> object:
+def _shared(declared: Mapping[str, object], harness_source: str) -> dict[str, object]:
+    """Return the common parameters that an indicator names, each with its own default."""
+    wanted = _mapping(declared, "common")
+    if not wanted:
+        return {}
+    common = _common(harness_source)
+    if unknown := sorted(wanted.keys() - common.keys()):
+        raise ValueError(f"there is no common parameter {unknown[0]!r}")
+    return {name: {**common[name], "default": default} for name, default in wanted.items()}
+
+
+@lru_cache(maxsize=4)  # hardly anybody has more harnesses than one, and it is long
+def _common(harness_source: str) -> dict[str, dict[str, object]]:
+    common = _literal(harness_source, "COMMON")
+    if not isinstance(common, dict):
+        raise ValueError("the harness declares no common parameters")
+    return common
+
+
+def _evaluate(node: ast.expr, name: str) -> object:
     try:
         value: object = ast.literal_eval(node)
     except ValueError:
-        raise ValueError("INDICATOR must be a literal, it is read without being run") from None
+        raise ValueError(f"{name} must be a literal, it is read without being run") from None
     return value
 
 

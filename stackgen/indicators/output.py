@@ -15,6 +15,7 @@ _TOLD = {
     "ok": Outcome.OK,
     "unsupported": Outcome.UNSUPPORTED,
     "import_failed": Outcome.IMPORT_FAILED,
+    "invalid_output": Outcome.INVALID_OUTPUT,
 }
 
 
