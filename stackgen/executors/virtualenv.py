@@ -35,6 +35,10 @@ def _utc_now() -> datetime:
     return datetime.now(timezone.utc)
 
 
+def _as_asked(_: InspectionPlan, request: Request) -> Request:
+    return request
+
+
 @dataclass(slots=True, kw_only=True)
 class VirtualenvExecutor:
     """Runs each plan as a process of its virtualenv's interpreter.
@@ -46,12 +50,14 @@ class VirtualenvExecutor:
     machine: where it runs.
     scratch: a folder for the working directories, each emptied after its inspection.
     isolations: command prefixes to confine by, the first that works is taken.
+    adapt: returns what is asked of the supervisor in place of what we would ask (``here``).
     now, monotonic: the clocks.
     """
 
     machine: Machine
     scratch: Path
     isolations: tuple[tuple[str, ...], ...] = ISOLATIONS
+    adapt: Callable[[InspectionPlan, Request], Request] = _as_asked
     now: Callable[[], datetime] = _utc_now
     monotonic: Callable[[], float] = time.monotonic
     _kept: HostSupervisor | None = None
@@ -128,7 +134,7 @@ class VirtualenvExecutor:
     ) -> tuple[Reply, tuple[str, ...]]:
         clean = False
         try:
-            ended = supervisor.ask(_request(plan, supervisor))
+            ended = supervisor.ask(self.adapt(plan, _request(plan, supervisor)))
             clean = ended.clean and ended.exit_code == 0
         finally:  # also when we are interrupted: nothing of it may disturb the next one
             if not clean:

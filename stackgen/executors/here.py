@@ -1,0 +1,99 @@
+"""Run inspections in an interpreter as it is, on this host as it is: as on a prepared GPU machine.
+
+Nothing is confined, and what the user has set for GPUs and numeric libraries holds. What a process
+started ends with it, and time and memory are limited, as in virtualenvs.
+"""
+
+import os
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from stackgen.executors.supervised import Request
+from stackgen.executors.virtualenv import VirtualenvExecutor
+from stackgen.values import IndicatorCall, Inspection, InspectionPlan, Machine
+
+# What drivers, frameworks and numeric libraries read. Nothing else of the user's gets in.
+_KEPT = re.compile(
+    r"(CUDA|NVIDIA|NCCL|CUDNN|CUBLAS|NVTE|TF|XLA|TORCH|PYTORCH|TRITON|ROCR|HIP|HSA|MIOPEN|AMD"
+    r"|ONEAPI|SYCL|ZE|OMP|KMP|GOMP|MKL|OPENBLAS|BLIS|ONEDNN|DNNL|NUMEXPR|MALLOC)_\w+"
+    r"|TORCHINDUCTOR_\w+|LD_LIBRARY_PATH|LD_PRELOAD|DYLD_LIBRARY_PATH|GLIBC_TUNABLES"
+    r"|PYTHONPATH|PYTHONUSERBASE"
+)
+_HOME = "HOME"
+_USER_SITE = "-s"  # keeps the user's own packages out, which a prepared machine may rely on
+
+
+def kept_variables(environ: Mapping[str, str]) -> dict[str, str]:
+    """Return what of the user's variables an inspection sees here."""
+    return {name: value for name, value in sorted(environ.items()) if _KEPT.fullmatch(name)}
+
+
+def trace_folder(root: Path, call: IndicatorCall) -> Path:
+    """Return where a call's trace is kept: each call has a folder of its own."""
+    arguments = ",".join(f"{name}={value}" for name, value in call.arguments)
+    return root / call.indicator.name.replace("/", "-") / re.sub(r"[^\w.,=+-]", "_", arguments)
+
+
+@dataclass(slots=True, kw_only=True)
+class HereExecutor:
+    """Runs each plan as a process of its environment's interpreter, without namespaces.
+
+    Close it when done (``contextlib.closing`` does).
+
+    machine: where it runs.
+    scratch: a folder for the working directories.
+    environ: the user's variables; ``kept_variables`` says which of them are seen. Which GPUs are
+        seen is the user's to say where a plan's limits allow all of them.
+    trace: a folder for profiler traces, one of each call's first block; None keeps none.
+    """
+
+    machine: Machine
+    scratch: Path
+    environ: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))
+    trace: Path | None = None
+    _within: VirtualenvExecutor | None = None
+
+    def close(self) -> None:
+        """End what is kept running between inspections."""
+        within, self._within = self._within, None
+        if within is not None:
+            within.close()
+
+    def inspect(self, plans: Iterable[InspectionPlan]) -> Iterator[Inspection]:
+        """Yield one inspection per plan, in order.
+
+        Raises:
+            ExecutorUnavailableError: this system has no processes as we need them.
+            StorageError: the scratch folder cannot be written.
+        """
+        if self._within is None:
+            self._within = VirtualenvExecutor(
+                machine=self.machine, scratch=self.scratch, isolations=(), adapt=self._adapted
+            )
+        yield from self._within.inspect(plans)
+
+    def _adapted(self, plan: InspectionPlan, request: Request) -> Request:
+        """Return what is asked of the supervisor, with what holds here alone."""
+        environment = {**kept_variables(self.environ), **request.environment}
+        environment.pop("PYTHONNOUSERSITE", None)
+        environment.update(self._python_paths(request.environment))
+        environment["PATH"] = self.environ.get("PATH") or request.environment["PATH"]
+        return replace(request, command=self._command(plan, request), environment=environment)
+
+    def _python_paths(self, given: Mapping[str, str]) -> dict[str, str]:
+        """Return the user's folders of packages; home is another one while an inspection runs."""
+        paths = [given.get("PYTHONPATH", ""), self.environ.get("PYTHONPATH", "")]
+        found = {"PYTHONPATH": os.pathsep.join(filter(None, paths))}
+        if "PYTHONUSERBASE" not in self.environ and self.environ.get(_HOME):
+            found["PYTHONUSERBASE"] = str(Path(self.environ[_HOME]) / ".local")
+        return {name: value for name, value in found.items() if value}
+
+    def _command(self, plan: InspectionPlan, request: Request) -> tuple[str, ...]:
+        python, *rest = request.command
+        if _USER_SITE in rest:
+            rest.remove(_USER_SITE)
+        if self.trace is not None and not plan.block:
+            rest += ["--trace", str(trace_folder(self.trace, plan.call).absolute())]
+        return (python, *rest)

@@ -1,0 +1,100 @@
+"""Inspections in an interpreter as it is: nothing is confined, and that is said."""
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from stackgen.executors import Executor
+from stackgen.executors.here import HereExecutor, kept_variables, trace_folder
+from stackgen.values import BaseFacts, Environment, Kind, Lock, Machine, Outcome, Stack
+from tests.executor_contract import ExecutorContract, Inspect, Plan, Script
+
+SeenWith = Callable[..., str]
+FACTS = BaseFacts(python="CPython", python_build="", libc="", distribution="")
+TRACED = """
+import os, sys
+import harness
+INDICATOR = {"summary": "s", "component": "python", "parameters": {}}
+def setup(parameters):
+    def trace(folder):
+        open(os.path.join(folder, "trace.json"), "w").close()
+    return harness.Operation(lambda: None, trace=trace)
+harness.main(INDICATOR, setup)
+"""
+
+
+class TestHereExecutor(ExecutorContract):
+    @pytest.fixture
+    def executor(self, tmp_path: Path) -> Iterator[Executor]:
+        made = HereExecutor(machine=Machine(identity=()), scratch=tmp_path / "scratch")
+        with closing(made) as executor:
+            yield executor
+
+    @pytest.fixture
+    def environment(self) -> Environment:
+        stack = Stack(lock=Lock(artifacts=()), facts=FACTS)
+        return Environment(
+            stack=stack, kind=Kind.VIRTUALENV, location=sys.prefix, python=sys.executable
+        )
+
+    @pytest.fixture
+    def seen_with(self, tmp_path: Path, plan: Plan, script: Script) -> SeenWith:
+        def seen_with(name: str, environ: dict[str, str], **limits: str) -> str:
+            made = HereExecutor(
+                machine=Machine(identity=()), scratch=tmp_path / "scratch", environ=environ
+            )
+            body = f"raise harness.Unsupported(repr(os.environ.get({name!r})))"
+            with closing(made) as executor:
+                (seen,) = executor.inspect([plan(script(body), **limits)])
+            return seen.log
+
+        return seen_with
+
+    def test_nothing_is_confined_and_that_is_said(self, inspect: Inspect, script: Script) -> None:
+        seen = inspect(script("pass"))
+        assert {"network isolation", "read-only stack"} <= set(seen.unenforced)
+
+    @pytest.mark.parametrize(
+        "name", ["LD_LIBRARY_PATH", "XLA_FLAGS", "TF_XLA_FLAGS", "NCCL_DEBUG", "PYTHONPATH"]
+    )
+    def test_what_libraries_read_is_kept(self, seen_with: SeenWith, name: str) -> None:
+        assert "/mine" in seen_with(name, {name: "/mine"})
+
+    def test_the_user_says_which_gpus_are_seen(self, seen_with: SeenWith) -> None:
+        mine = {"CUDA_VISIBLE_DEVICES": "3"}
+        assert "'3'" in seen_with("CUDA_VISIBLE_DEVICES", mine, gpus="all")
+        assert "'0,1'" in seen_with("CUDA_VISIBLE_DEVICES", mine, gpus="0,1")
+        assert "''" in seen_with("CUDA_VISIBLE_DEVICES", mine)
+
+    def test_threads_are_ours_to_say(self, seen_with: SeenWith) -> None:
+        assert "'1'" in seen_with("OMP_NUM_THREADS", {"OMP_NUM_THREADS": "64"})
+
+    def test_packages_of_the_user_are_found_though_home_is_another_one(
+        self, seen_with: SeenWith
+    ) -> None:
+        assert "/home/me/.local" in seen_with("PYTHONUSERBASE", {"HOME": "/home/me"})
+        assert "None" in seen_with("PYTHONNOUSERSITE", {})
+
+    def test_a_trace_is_kept_of_the_first_block_in_a_folder_of_the_call(
+        self, tmp_path: Path, plan: Plan, script: Script
+    ) -> None:
+        planned = plan(script("", TRACED))
+        made = HereExecutor(
+            machine=Machine(identity=()), scratch=tmp_path / "scratch", trace=tmp_path / "traces"
+        )
+        kept = trace_folder(tmp_path / "traces", planned.call) / "trace.json"
+        with closing(made) as executor:
+            (later,) = executor.inspect([replace(planned, block=1)])
+            assert later.outcome is Outcome.OK, later.log
+            assert not kept.exists()
+            (first,) = executor.inspect([planned])
+        assert first.outcome is Outcome.OK, first.log
+        assert kept.exists()
+
+
+def test_secrets_are_not_kept() -> None:
+    assert kept_variables({"AWS_SECRET_ACCESS_KEY": "x", "HF_TOKEN": "x", "HOME": "/root"}) == {}
