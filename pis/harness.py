@@ -8,6 +8,18 @@ Exit codes: 0 a document was printed (outcome ok, unsupported, import_failed or 
 64 a wrong parameter, 1 an exception (its traceback is on standard error).
 """
 
+import os
+import sys
+
+# This folder has folders named like the frameworks, and those have files named like modules of the
+# standard library (copy): on the path, they would stand in for them, so this comes first.
+HERE = os.path.realpath(os.path.dirname(os.path.abspath(__file__)))
+sys.path[:] = [
+    folder
+    for folder in sys.path
+    if not os.path.join(os.path.realpath(folder or "."), "").startswith(os.path.join(HERE, ""))
+]
+
 import argparse
 import gc
 import glob
@@ -15,12 +27,10 @@ import importlib
 import itertools
 import json
 import math
-import os
 import platform
 import re
 import statistics
 import subprocess
-import sys
 import time
 import traceback
 
@@ -78,10 +88,6 @@ COMMON = {
 # How far checksums of one operation may be apart, as a ratio, where INDICATOR gives no "tolerance".
 TOLERANCES = {"float64": 1e-9, "float32": 1e-4, "float16": 1e-2, "bfloat16": 3e-2}
 RECORDED_VARIABLES = THREAD_VARIABLES + ("PYTHONHASHSEED", "GLIBC_TUNABLES", "LD_PRELOAD")
-
-# This folder has folders named like the frameworks: on the path, they would stand in for them.
-HERE = os.path.realpath(os.path.dirname(os.path.abspath(__file__)))
-sys.path[:] = [folder for folder in sys.path if os.path.realpath(folder or ".") != HERE]
 
 
 class Unsupported(Exception):
