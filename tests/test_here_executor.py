@@ -15,16 +15,10 @@ from tests.executor_contract import ExecutorContract, Inspect, Plan, Script
 
 SeenWith = Callable[..., str]
 FACTS = BaseFacts(python="CPython", python_build="", libc="", distribution="")
-TRACED = """
-import os, sys
-import harness
-INDICATOR = {"summary": "s", "component": "python", "parameters": {}}
-def setup(parameters):
-    def trace(folder):
-        open(os.path.join(folder, "trace.json"), "w").close()
-    return harness.Operation(lambda: None, trace=trace)
-harness.main(INDICATOR, setup)
-"""
+TRACED = (
+    "return harness.Operation(lambda: None, "
+    "trace=lambda folder: open(os.path.join(folder, 'trace.json'), 'w').close())"
+)
 
 
 class TestHereExecutor(ExecutorContract):
@@ -82,7 +76,7 @@ class TestHereExecutor(ExecutorContract):
     def test_a_trace_is_kept_of_the_first_block_in_a_folder_of_the_call(
         self, tmp_path: Path, plan: Plan, script: Script
     ) -> None:
-        planned = plan(script("", TRACED))
+        planned = plan(script(TRACED))
         made = HereExecutor(
             machine=Machine(identity=()), scratch=tmp_path / "scratch", trace=tmp_path / "traces"
         )

@@ -11,7 +11,9 @@ from pathlib import Path
 
 import psutil
 
+from stackgen.executors.gpus import find_gpus
 from stackgen.values import Machine
+from stackgen.values.here import HereHost
 
 # Of the CPU's flags, those that numeric code chooses its kernels by. The others come and go with
 # kernels, microcode and mitigations.
@@ -34,31 +36,64 @@ _SYSCTL = {
     "cache_l2": "hw.l2cachesize",
     "virtualised": "kern.hv_vmm_present",
 }
-_CACHES = Path("/sys/devices/system/cpu/cpu0/cache")
 _CPU0 = Path("/sys/devices/system/cpu/cpu0")
+_CACHES = _CPU0 / "cache"
+_NODES = Path("/sys/devices/system/node")
+_GROUPS = Path("/sys/fs/cgroup")
+# What tells the maker of a virtual machine, in this order.
+_MAKERS = (Path("/sys/hypervisor/type"), Path("/sys/class/dmi/id/sys_vendor"))
+_NO_LIMIT_BYTES = 1 << 60  # version 1 of control groups writes a limit that nothing reaches
 
 
 def this_machine() -> Machine:
     """Return the machine that we run on; the same from run to run."""
-    gpus, driver = _gpus()
+    gpus = find_gpus()
+    cpuinfo = _read("/proc/cpuinfo")
     identity = {
         "system": platform.system(),
         "architecture": platform.machine(),
         "cores": str(psutil.cpu_count(logical=False) or 0),
         "cpus": str(psutil.cpu_count() or 0),
-        **(_macos() if sys.platform == "darwin" else _linux()),
-        **{f"gpu{number}": name for number, name in enumerate(gpus)},
+        **(_macos() if sys.platform == "darwin" else _linux(cpuinfo)),
+        **{f"gpu{number}": name for number, name in enumerate(gpus.models)},
     }
     circumstances = {
         "kernel": platform.release(),
+        "libc": " ".join(platform.libc_ver()).strip(),
         "memory_bytes": str(psutil.virtual_memory().total),
         "host": hashlib.sha256(platform.node().encode()).hexdigest()[:16],
-        "microcode": cpu_fields(_read("/proc/cpuinfo")).get("microcode", ""),
-        "governor": _read(str(_CPU0 / "cpufreq/scaling_governor")).strip(),
-        "gpu_driver": driver,
+        "microcode": cpu_fields(cpuinfo).get("microcode", ""),
+        "governor": _read(_CPU0 / "cpufreq/scaling_governor").strip(),
+        "cpu_mhz_max": _most_mhz(cpuinfo),
+        "cpu_flags": cpu_flags(cpuinfo),
+        "numa_nodes": numa_nodes(_NODES),
+        "virtual_machine": _virtual_machine(),
+        "gpu_driver": gpus.driver,
+        "gpu_cuda": gpus.cuda,
         "usable_cpus": _usable_cpus(),
+        **group_limits(_GROUPS, _read("/proc/self/cgroup")),
     }
     return Machine(identity=_pairs(identity), circumstances=_pairs(circumstances))
+
+
+def this_host() -> HereHost:
+    """Return what people call this host, and how much of its memory is in use."""
+    release = platform.uname()
+    memory = psutil.virtual_memory()
+    return HereHost(
+        name=release.node,
+        os_release=_pairs(os_release(_read("/etc/os-release") or _read("/usr/lib/os-release"))),
+        platform=_pairs({name: getattr(release, name) for name in (*release._fields, "processor")}),
+        memory_total_bytes=memory.total,
+        memory_available_bytes=memory.available,
+        memory_used_bytes=memory.used,
+    )
+
+
+def os_release(text: str) -> dict[str, str]:
+    """Return the fields of ``/etc/os-release``, their names in lower case."""
+    rows = (line.split("=", 1) for line in text.splitlines() if "=" in line)
+    return {name.strip().lower(): value.strip().strip("\"'") for name, value in rows}
 
 
 def cpu_fields(cpuinfo: str) -> dict[str, str]:
@@ -68,10 +103,16 @@ def cpu_fields(cpuinfo: str) -> dict[str, str]:
     return {key.strip(): value.strip() for key, _, value in rows}
 
 
+def cpu_flags(cpuinfo: str) -> str:
+    """Return all flags of the first CPU, sorted, with blanks between them."""
+    fields = cpu_fields(cpuinfo)
+    return " ".join(sorted(f"{fields.get('flags', '')} {fields.get('Features', '')}".split()))
+
+
 def cpu_identity(cpuinfo: str) -> dict[str, str]:
     """Return what the text of ``/proc/cpuinfo`` says of a CPU that can change a timing."""
     fields = cpu_fields(cpuinfo)
-    flags = set(f"{fields.get('flags', '')} {fields.get('Features', '')}".split())
+    flags = set(cpu_flags(cpuinfo).split())
     found = {
         ours: next((fields[theirs] for theirs in names if theirs in fields), "")
         for ours, names in _CPU_FIELDS.items()
@@ -85,9 +126,63 @@ def cpu_identity(cpuinfo: str) -> dict[str, str]:
     }
 
 
-def _linux() -> dict[str, str]:
+def numa_nodes(folder: Path) -> str:
+    """Return which CPUs belong to which node of memory, such as ``0:0-15 1:16-31``."""
+    found = [
+        (int(each.name.removeprefix("node")), _read(each / "cpulist").strip())
+        for each in folder.glob("node[0-9]*")
+    ]
+    return " ".join(f"{number}:{cpus}" for number, cpus in sorted(found))
+
+
+def group_limits(root: Path, groups: str) -> dict[str, str]:
+    """Return what our control group limits: ``cpu_quota`` (CPUs), ``cpuset``, ``memory_limit``.
+
+    Args:
+        root: where control groups are mounted.
+        groups: the text of ``/proc/self/cgroup``, of version 1, 2, or both.
+
+    In a container the group's own path leads nowhere, its files lie at the top.
+    """
+    quota = _group_file(root, groups, "cpu", "cpu.max").split()
+    if not quota:
+        names = ("cpu.cfs_quota_us", "cpu.cfs_period_us")
+        quota = [_group_file(root, groups, "cpu", name).strip() for name in names]
+    memory = _group_file(root, groups, "memory", "memory.max") or _group_file(
+        root, groups, "memory", "memory.limit_in_bytes"
+    )
+    cpuset = _group_file(root, groups, "cpuset", "cpuset.cpus.effective") or _group_file(
+        root, groups, "cpuset", "cpuset.effective_cpus"
+    )
+    limit = int(memory) if memory.strip().isdigit() else _NO_LIMIT_BYTES
     return {
-        **cpu_identity(_read("/proc/cpuinfo")),
+        "cpu_quota": f"{int(quota[0]) / int(quota[1]):g}"
+        if len(quota) == 2 and all(part.isdigit() for part in quota)
+        else "",
+        "cpuset": cpuset.strip(),
+        "memory_limit_bytes": str(limit) if limit < _NO_LIMIT_BYTES else "",
+    }
+
+
+def _group_file(root: Path, groups: str, controller: str, name: str) -> str:
+    """Return a file of our control group; "" where it has none."""
+    for line in groups.splitlines():
+        number, controllers, path = line.split(":", 2)
+        if number == "0":
+            mount = root
+        elif controller in controllers.split(","):
+            mount = root / controllers if (root / controllers).is_dir() else root / controller
+        else:
+            continue
+        found = _read(mount / path.lstrip("/") / name) or _read(mount / name)
+        if found:
+            return found
+    return ""
+
+
+def _linux(cpuinfo: str) -> dict[str, str]:
+    return {
+        **cpu_identity(cpuinfo),
         **dict(_caches()),
         "smt": _read("/sys/devices/system/cpu/smt/active").strip(),
     }
@@ -95,7 +190,7 @@ def _linux() -> dict[str, str]:
 
 def _caches() -> Iterator[tuple[str, str]]:
     for index in sorted(_CACHES.glob("index*")):
-        level, kind, size = (_read(str(index / name)).strip() for name in ("level", "type", "size"))
+        level, kind, size = (_read(index / name).strip() for name in ("level", "type", "size"))
         suffix = {"Data": "d", "Instruction": "i"}.get(kind, "")
         yield f"cache_l{level}{suffix}", size
 
@@ -104,15 +199,19 @@ def _macos() -> dict[str, str]:
     return {ours: _output("sysctl", "-n", name).strip() for ours, name in _SYSCTL.items()}
 
 
-def _gpus() -> tuple[tuple[str, ...], str]:
-    """Return the models of the GPUs with their memory, and the driver's version."""
-    query = "--query-gpu=name,memory.total,driver_version"
-    rows = [
-        [cell.strip() for cell in line.split(",")]
-        for line in _output("nvidia-smi", query, "--format=csv,noheader").splitlines()
-    ]
-    found = [row for row in rows if len(row) == 3]
-    return tuple(f"{name} {memory}" for name, memory, _ in found), found[0][2] if found else ""
+def _most_mhz(cpuinfo: str) -> str:
+    """Return the highest frequency of a CPU in MHz: the system's own, or what its name tells."""
+    khz = _read(_CPU0 / "cpufreq/cpuinfo_max_freq").strip()
+    if khz.isdigit():
+        return str(int(khz) // 1000)
+    named = re.search(r"@ ([\d.]+)GHz", cpuinfo)
+    return f"{float(named[1]) * 1000:.0f}" if named else ""
+
+
+def _virtual_machine() -> str:
+    product = _read("/sys/class/dmi/id/product_name").strip()
+    maker = next(filter(None, (_read(path).strip() for path in _MAKERS)), "")
+    return f"{maker} {product}".strip()
 
 
 def _usable_cpus() -> str:
@@ -125,7 +224,7 @@ def _pairs(values: dict[str, str]) -> tuple[tuple[str, str], ...]:
     return tuple(sorted((name, value) for name, value in values.items() if value))
 
 
-def _read(path: str) -> str:
+def _read(path: str | Path) -> str:
     try:
         return Path(path).read_text(encoding="utf-8", errors="replace")
     except OSError:
