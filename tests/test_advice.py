@@ -1,6 +1,7 @@
 """Advice: recommended from evidence of the same blocks, or refused."""
 
 import random
+from collections.abc import Iterable
 from dataclasses import replace
 
 import pytest
@@ -189,3 +190,56 @@ def test_another_python_is_a_caveat() -> None:
     assert any("3.9" in each for each in found.caveats)
     same = ask(blocks({OWN: 1.0, FAST: 0.8}), replace(LOCK, requires_python="==3.11.*"))
     assert not any("Python" in each for each in same.caveats)
+
+
+def computing(where: Environment, checksum: float, seen: Iterable[Inspection]) -> list[Inspection]:
+    """Return inspections of which those of one stack had another result."""
+    return [
+        replace(each, observation=replace(each.observation, checksum=checksum))
+        if each.observation is not None and each.stack_id == where.stack.id
+        else each
+        for each in seen
+    ]
+
+
+def computed_right(times: dict[Environment, float], *, machine: Machine = HERE) -> list[Inspection]:
+    found = blocks(times, machine=machine)
+    for where in times:
+        found = computing(where, 1.0, found)
+    return found
+
+
+def test_a_stack_that_computes_something_else_is_not_recommended_and_that_is_said() -> None:
+    seen = computed_right({OWN: 1.0, FAST: 0.5, SAME: 0.8})
+    assert ask(seen).lock == FAST.stack.lock
+    found = ask(computing(FAST, 1.01, seen))
+    assert found.lock == SAME.stack.lock
+    assert any("compute something else" in caveat for caveat in found.caveats)
+
+
+def test_where_only_that_was_measured_nothing_is_recommended_nor_praised() -> None:
+    found = ask(computing(FAST, 1.01, computed_right({OWN: 1.0, FAST: 0.5})))
+    assert (found.lock, found.effects) == (None, ())
+
+
+def test_what_it_computed_on_another_machine_or_in_a_campaign_that_is_not_trusted_counts() -> None:
+    here = computed_right({OWN: 1.0, FAST: 0.5})
+    there = computing(FAST, 1.01, computed_right({OWN: 1.0, FAST: 0.5}, machine=OTHER))
+    doubtful = [replace(each, campaign_id=CampaignId("doubtful")) for each in there]
+    assert ask(here + doubtful).lock is None
+
+
+def test_what_it_computed_beside_another_reference_elsewhere_counts_too() -> None:
+    here = blocks({OWN: 1.0, FAST: 0.5})  # by an earlier version of an indicator, without checksums
+    there = computing(FAST, 1.01, computed_right({SAME: 1.0, FAST: 0.5}, machine=OTHER))
+    merged = [
+        replace(each, role=Role.REFERENCE) if each.stack_id == SAME.stack.id else each
+        for each in there
+    ]
+    assert ask(here + merged).lock is None
+    assert ask(here).lock == FAST.stack.lock
+
+
+def test_a_lock_that_computes_something_else_each_time_judges_nobody() -> None:
+    seen = computed_right({OWN: 1.0, FAST: 0.5})
+    assert ask([*computing(OWN, 2.0, seen[:2]), *seen[2:]]).lock == FAST.stack.lock

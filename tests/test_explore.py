@@ -174,3 +174,42 @@ def test_an_unquoted_requirement_is_noticed_before_anything_happens(
     assert done.returncode == 2
     assert "quotes" in done.stderr
     assert redirected.read_text() == ""
+
+
+def test_a_stack_that_is_fast_because_it_computes_something_else_is_told_and_never_recommended(
+    tmp_path: Path,
+) -> None:
+    total = sum(i * i for i in range(10_000))
+    half = f"def work():\n    return {total} + sum(i * i for i in range(10_000, 20_000))\n"
+    index = publish(
+        tmp_path,
+        {
+            "speedy": {
+                "1.0": Published(source=half),
+                "2.0": Published(source=WORK.format(size=5_000)),  # a quarter, and wrong
+                "3.0": Published(source=WORK.format(size=20_000)),
+            }
+        },
+    )
+    (tmp_path / "work.py").write_text(INDICATOR.replace("lambda: 1.0", "speedy.work"))
+    (tmp_path / "requirements.txt").write_text("speedy==3.0\n")
+    laboratory = Laboratory(root=tmp_path, index=index)
+    asked = ("speedy", "--stacks", "3", "--budget", "90s")
+
+    report = json.loads(laboratory.explore(*asked, "--json").stdout)
+    rows = {row["label"]: row for row in report["ranking"]}
+    (found,) = rows["speedy 2.0"]["deviations"]
+    assert found["kind"] == "numerically different"
+    assert found["checksum"] == sum(i * i for i in range(5_000))
+    assert found["expected"] == sum(i * i for i in range(20_000))
+    assert rows["speedy 2.0"]["effects"][0]["ratio"] > rows["speedy 1.0"]["effects"][0]["ratio"] > 1
+    assert not rows["speedy 2.0"]["best"]
+    assert rows["speedy 1.0"]["deviations"] == rows["speedy 3.0"]["deviations"] == []
+
+    told = laboratory.explore(*asked).stdout
+    assert "speedy 2.0 on work threads=" in told
+    assert "Fastest: speedy 2.0" not in told
+    advice = json.loads(laboratory.run("advise", "requirements.txt", "--json").stdout)
+    locked = advice["advice"]["lock"]
+    assert locked is None or [each["version"] for each in locked["artifacts"]] == ["1.0"]
+    assert any("compute something else" in each for each in advice["advice"]["caveats"])

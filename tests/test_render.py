@@ -30,6 +30,8 @@ from stackgen.values import (
     Check,
     ChosenStack,
     Control,
+    Deviation,
+    Difference,
     Estimate,
     ExplorePlan,
     ExploreReport,
@@ -114,6 +116,26 @@ def report(contrasts: list[float], *, failed: bool = False) -> ExploreReport:
 SLOWER = [-0.2 + 0.01 * (i % 3) for i in range(10)]
 FASTER = [0.2 + 0.01 * (i % 3) for i in range(10)]
 UNDECIDED = [0.2 * (-1) ** i for i in range(10)]
+
+
+def deviating(kind: Difference, *, at: int = 0, apart: float = 0.024) -> ExploreReport:
+    """Return a report in which one row (by default the fastest) computes something else."""
+    found = report(FASTER)
+    deviation = Deviation(
+        indicator_id=MATMUL.id,
+        kind=kind,
+        checksum=None if kind is Difference.TEXT else 0.5123,
+        expected=None if kind is Difference.TEXT else 0.5,
+        difference=apart,
+        tolerance=1e-4,
+    )
+    rows = list(found.ranking)
+    rows[at] = replace(rows[at], deviations=(deviation,), best=rows[at].is_reference)
+    if not rows[at].is_reference:
+        rows = [replace(rows[1], best=True), rows[0]]
+    return replace(found, ranking=tuple(rows))
+
+
 ADVICE = AdviceReport(
     lockfile=LockFile(path="Pipfile.lock", format="pipfile", packages=()),
     advice=Advice(
@@ -204,6 +226,10 @@ TEXTS = {
     "report-undecided": report_text(report(UNDECIDED)),
     "report-slower": report_text(report(SLOWER)),
     "report-too-few": report_text(report(FASTER[:3])),
+    "report-numerically-different": report_text(deviating(Difference.NUMBERS)),
+    "report-different-result": report_text(deviating(Difference.TEXT, apart=math.inf)),
+    "report-not-repeatable": report_text(deviating(Difference.NOT_REPEATABLE)),
+    "report-reference-not-repeatable": report_text(deviating(Difference.NOT_REPEATABLE, at=1)),
     "report-controls-failed": report_text(report(FASTER, failed=True)),
     "advice": advice_text(ADVICE),
     "advice-nothing-faster": advice_text(NOTHING),
@@ -236,6 +262,30 @@ def test_json_holds_every_field_and_no_infinity() -> None:
     assert effect_document["verdict"] == "inconclusive"
     assert document["plan"]["count"] == 4 * 10**55
     assert math.isfinite(document["seconds"])
+
+
+def test_json_tells_what_a_stack_computes_and_what_it_should() -> None:
+    document = json.loads(as_json(deviating(Difference.NUMBERS)))
+    (row,) = (row for row in document["ranking"] if row["deviations"])
+    assert row["best"] is False
+    assert row["deviations"] == [
+        {
+            "indicator_id": MATMUL.id,
+            "kind": "numerically different",
+            "checksum": 0.5123,
+            "expected": 0.5,
+            "difference": 0.024,
+            "tolerance": 1e-4,
+        }
+    ]
+
+
+def test_where_all_agree_but_the_reference_that_is_said() -> None:
+    found = deviating(Difference.NUMBERS)
+    reference, odd = found.ranking
+    text = report_text(replace(found, ranking=(reference, odd, replace(odd, label="numpy 1.25.2"))))
+    assert "All of them agree with each other" in text
+    assert "All of them agree" not in report_text(found)
 
 
 def test_a_log_tells_each_activity_once_and_then_now_and_then() -> None:

@@ -8,7 +8,7 @@ from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
 
 from stackgen.locks import in_target
-from stackgen.measure import block_times
+from stackgen.measure import Seen, block_times, by_place, deviation, not_repeatable
 from stackgen.values import (
     BaseFacts,
     CampaignId,
@@ -18,6 +18,7 @@ from stackgen.values import (
     LockFile,
     Machine,
     MachineId,
+    Role,
     Stack,
     StackId,
     Target,
@@ -48,6 +49,8 @@ class Evidence:
     calls: the indicators that were measured on a stack that stands for the lock.
     current: per indicator, the stacks that stand for the lock. A lock that agrees with a stack on
         what NumPy's indicator loads need not agree with it on what TensorFlow's does.
+    computed: what stacks computed, by machine: on any one, in any campaign, in blocks or not.
+    references: the stacks that others were compared with.
     """
 
     machine: Machine
@@ -58,6 +61,8 @@ class Evidence:
     inspections: Sequence[Inspection]
     calls: Sequence[IndicatorCall]
     current: Mapping[IndicatorId, tuple[StackId, ...]]
+    computed: Sequence[Seen] = ()
+    references: frozenset[StackId] = frozenset()
 
     @property
     def python(self) -> str:
@@ -82,6 +87,31 @@ class Evidence:
         """Return the fastest sample in each block of a stack, in seconds."""
         return block_times(self.inspections, indicator=indicator, stack=stack)
 
+    def computes_otherwise(self, stack: StackId) -> bool:
+        """Return whether a stack was ever seen to compute something else than the lock's own.
+
+        It is compared within each machine, with what stands for the lock; on an indicator where
+        nothing does, or never beside it, with what others were compared with.
+        """
+        indicators = {what for seen in self.computed for what, other in seen if other == stack}
+        return any(self._otherwise(stack, indicator) for indicator in indicators)
+
+    def _otherwise(self, stack: StackId, indicator: IndicatorId) -> bool:
+        for right in (self.current.get(indicator, ()), sorted(self.references)):
+            beside = [
+                (theirs, expected)
+                for seen in self.computed
+                if (theirs := seen.get((indicator, stack)))
+                and (expected := [e for one in right for e in seen.get((indicator, one), ())])
+            ]
+            if beside and stack not in right:
+                return any(
+                    not_repeatable(expected, indicator) is None
+                    and deviation(theirs, expected, indicator) is not None
+                    for theirs, expected in beside
+                )
+        return False
+
 
 def gather(
     lockfile: LockFile,
@@ -99,6 +129,7 @@ def gather(
     asks for, then what was measured most. Only campaigns whose controls hold count. What knows
     nothing of the lock is left out.
     """
+    inspections = list(inspections)
     known = {c.id: c for c in calls if c.indicator.component != CONTROL_COMPONENT}
     by_id = {stack.id: stack for stack in stacks}
     places = {place.id: place for place in (machine, *machines)}
@@ -108,6 +139,8 @@ def gather(
         counts = each.campaign_id in trusted and each.block > 0 and each.indicator_id in known
         if counts and stack is not None and each.machine_id in places:
             groups.setdefault((each.machine_id, stack.facts, stack.settings), []).append(each)
+    computed = _computed(inspections, known)
+    references = frozenset(e.stack_id for e in inspections if e.role is Role.REFERENCE)
     found = [
         Evidence(
             machine=places[where],
@@ -118,6 +151,8 @@ def gather(
             inspections=own,
             calls=tuple(known[i] for i in sorted({each.indicator_id for each in own})),
             current=_current(own, by_id, known, _locked(lockfile, facts)),
+            computed=computed,
+            references=references,
         )
         for (where, facts, settings), own in groups.items()
     ]
@@ -166,6 +201,17 @@ def _current(
         if names & brings and _agree(stacks[stack], names, locked):
             current.setdefault(indicator, []).append(stack)
     return {indicator: tuple(standing) for indicator, standing in current.items()}
+
+
+def _computed(
+    inspections: Iterable[Inspection], calls: Mapping[IndicatorId, IndicatorCall]
+) -> tuple[Seen, ...]:
+    """Return what stacks computed, by machine; timings that are not trusted compute right, too."""
+    machines: dict[MachineId, list[Inspection]] = {}
+    for each in inspections:
+        if each.indicator_id in calls:
+            machines.setdefault(each.machine_id, []).append(each)
+    return tuple(by_place(own) for own in machines.values())
 
 
 def _brings(call: IndicatorCall) -> frozenset[str]:

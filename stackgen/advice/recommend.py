@@ -44,7 +44,8 @@ def advise(
     """Recommend the fastest versions for a lock.
 
     A stack is recommended if it is shown to be faster on at least one indicator and slower on
-    none, and never failed in a block, on the same base and with the same settings. Each of k
+    none, never failed in a block, and was never seen, on any machine, to compute something else
+    than the lock's own versions, on the same base and with the same settings. Each of k
     comparisons (challengers times indicators) is judged at alpha / k (Bonferroni), so that the
     chance to recommend any that is not faster stays at alpha, and the interval of the chosen one
     holds although it was chosen. Whether it is slower anywhere is judged at alpha itself: there,
@@ -100,12 +101,10 @@ def _advice(lockfile: LockFile, evidence: Evidence, judged: Judged) -> Advice:
         for stack in judged
         if count_failures(evidence.inspections, stack=stack, calls=evidence.calls)
     }
+    otherwise = {stack for stack in judged if evidence.computes_otherwise(stack)}
+    considered = judged.keys() - failing - otherwise
     faster = sorted(
-        (
-            stack
-            for stack, effects in judged.items()
-            if _is_better(effects) and stack not in failing
-        ),
+        (stack for stack in considered if _is_better(judged[stack])),
         key=lambda stack: (-_score(judged[stack]), stack),
     )
     broken = {stack: _forbidden(lockfile, evidence, evidence.stacks[stack]) for stack in faster}
@@ -116,13 +115,18 @@ def _advice(lockfile: LockFile, evidence: Evidence, judged: Judged) -> Advice:
         caveats.append(f"something faster was measured, but {lines} forbids it")
     if failing:
         caveats.append(f"{len(failing)} measured stacks failed at times and are not considered")
+    if otherwise:
+        caveats.append(
+            "not considered, because they compute something else than this lock's versions: "
+            f"{len(otherwise)} of the measured stacks"
+        )
     if best is not None:
         caveats += _unmeasured(lockfile, evidence.stacks[best])
-    shown = best or max(judged, key=lambda stack: (_score(judged[stack]), stack))
+    shown = best or max(considered, key=lambda stack: (_score(judged[stack]), stack), default=None)
     return Advice(
         lock=evidence.stacks[best].lock if best else None,
         changes=_changes(lockfile, evidence, best) if best else (),
-        effects=judged[shown],
+        effects=judged[shown] if shown else (),
         caveats=tuple(caveats),
         same_machine=evidence.same_machine,
     )

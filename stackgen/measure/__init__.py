@@ -18,6 +18,7 @@ from stackgen.measure.ranking import (
     fewest_blocks,
     rank,
 )
+from stackgen.measure.results import Seen, by_place, deviation, deviations, not_repeatable
 
 __all__ = [
     "ALPHA",
@@ -25,14 +26,19 @@ __all__ = [
     "MARGIN",
     "SAMPLES",
     "Design",
+    "Seen",
     "block_contrasts",
     "block_times",
+    "by_place",
     "calibration_plan",
     "controls",
     "count_failures",
     "decided",
+    "deviation",
+    "deviations",
     "effect",
     "fewest_blocks",
+    "not_repeatable",
     "p_value",
     "plan_block",
     "rank",

@@ -4,6 +4,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 
 from stackgen.measure.effects import ALPHA, LOOKS, MARGIN, block_contrasts, effect, p_value
+from stackgen.measure.results import deviations
 from stackgen.values import (
     CampaignId,
     Control,
@@ -112,7 +113,8 @@ def rank(
     A ranking of k stacks on m indicators is (k - 1) m comparisons, each at ALPHA / ((k - 1) m):
     the chance that any stack is wrongly called faster stays at ALPHA (Bonferroni). ``best`` marks
     every stack that the fastest is not shown to beat. A stack that failed in a block, or lacks an
-    indicator, is neither: what is left of its runs is what survived. Such stacks come last.
+    indicator, is neither: what is left of its runs is what survived. Nor is one that computes
+    something else than the reference. Such stacks come last, with their effects.
     """
     others = [stack for stack in labels if stack != reference]
     alpha = ALPHA / max(1, len(others) * len(calls))
@@ -120,10 +122,11 @@ def rank(
     rows = {
         stack: _compare_all(inspections, stack, reference, calls, margin, alpha) for stack in others
     }
+    wrong = deviations(inspections, reference=reference, stacks=labels, calls=calls)
     scores = {reference: 0.0} | {
         stack: _score(effects)
         for stack, effects in rows.items()
-        if len(effects) == len(calls) and not failures[stack]
+        if len(effects) == len(calls) and not failures[stack] and stack not in wrong
     }
     leader = max(scores, key=lambda stack: scores[stack])
     order = sorted(scores, key=lambda stack: (-scores[stack], labels[stack]))
@@ -137,6 +140,7 @@ def rank(
             best=stack in scores
             and (stack == leader or not _beats(inspections, leader, stack, calls, margin, alpha)),
             failures=failures[stack],
+            deviations=wrong.get(stack, ()),
         )
         for stack in order
     )

@@ -218,15 +218,26 @@ def _leader(database: Database, inspections: Sequence[Inspection]) -> StackId | 
     return reference
 
 
-def _differences(report: ExploreReport) -> dict[tuple[StackId, Verdict], str]:
-    if any(control.failed for control in report.controls):
-        return {}
+def _differences(report: ExploreReport) -> dict[tuple[StackId, str], str]:
+    """Return what is told apart; what computes something else does so however noisy it is."""
     reference = next((row.label for row in report.ranking if row.is_reference), "")
-    return {
-        (row.stack_id, effect.verdict): f"{row.label} is {effect.verdict.value} than {reference}: "
+    otherwise: dict[tuple[StackId, str], str] = {
+        (row.stack_id, each.kind.value): f"{row.label} computes something else than {reference}: "
+        f"{each.kind.value} ({each.difference:.2g} apart, {each.tolerance:.2g} is allowed)"
+        for row in report.ranking
+        if not row.is_reference
+        for each in row.deviations
+    }
+    if any(control.failed for control in report.controls):
+        return otherwise
+    return otherwise | {
+        (
+            row.stack_id,
+            effect.verdict.value,
+        ): f"{row.label} is {effect.verdict.value} than {reference}: "
         f"{effect.ratio:.3f} times as fast ({effect.low:.3f} to {effect.high:.3f})"
         for row in report.ranking
-        if not row.failures
+        if row.counts
         for effect in row.effects
         if effect.verdict in (Verdict.FASTER, Verdict.SLOWER)
     }

@@ -16,7 +16,9 @@ def advice_text(report: AdviceReport) -> str:
     locked = {each.name: each.version for each in report.lockfile.packages}
     current = [f"{name} {locked[name]}" for name in TOLD if name in locked]
     lines += [f"Current: {', '.join(current)}"] if current else []
-    if advice.lock is None and all(effect.low <= 0 for effect in advice.effects):
+    if advice.lock is None and not advice.effects:
+        lines += ["Nothing that was measured beside this lock can be recommended (see the notes)."]
+    elif advice.lock is None and all(effect.low <= 0 for effect in advice.effects):
         lines += ["Not decided yet: too few blocks were measured for an answer."]
     elif advice.lock is None:
         lines += ["No measurable difference: nothing that was measured is faster than this lock."]

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from stackgen.measure import LOOKS
+from stackgen.render.results import results_text
 from stackgen.render.tables import big, columns, span
 from stackgen.values import Control, Effect, ExplorePlan, ExploreReport, Ranked, Verdict
 
@@ -33,6 +34,7 @@ def report_text(report: ExploreReport) -> str:
         lines += _table(report.ranking, indicator)
         lines += [""]
     lines += [*_conclusion(report), ""]
+    lines += results_text(report.ranking, names)
     lines += _changes(report)
     lines += _left_out(report)
     lines += _controls(report.controls)
@@ -71,12 +73,14 @@ def _table(ranking: Sequence[Ranked], indicator: str) -> list[str]:
     for row in ranking:
         mark = "*" if row.best else ""
         effect = next((e for e in row.effects if e.indicator_id == indicator), None)
+        other = next((d for d in row.deviations if d.indicator_id == indicator), None)
         if row.is_reference:
             rows.append((mark, row.label, "1.000", "", "reference"))
         elif row.failures:
             rows.append((mark, row.label, "", "", f"failed in {row.failures} of its runs"))
         elif effect is not None:
-            rows.append((mark, row.label, f"{effect.ratio:.3f}", interval(effect), verdict(effect)))
+            said = verdict(effect) if other is None else other.kind.value
+            rows.append((mark, row.label, f"{effect.ratio:.3f}", interval(effect), said))
         else:
             rows.append((mark, row.label, "", "", "not measured"))
     return [
@@ -127,8 +131,12 @@ def _conclusion(report: ExploreReport) -> list[str]:
         found = f"{interval(effect)[1:-1]}; {_blocks(effect.blocks)}"
         name = f"{faster[0].label}, {effect.ratio:.2f} times as fast as {reference}{several}"
         return [f"Fastest: {name} ({found})."]
-    if len(best) == 1 and best[0].is_reference and len(report.ranking) > 1:
-        return [f"Fastest: {reference}, the reference; all others are shown to be slower."]
+    others = [row for row in report.ranking if not row.is_reference]
+    if len(best) == 1 and best[0].is_reference and any(row.counts for row in others):
+        same = "" if all(row.counts for row in others) else " that work and compute the same"
+        return [f"Fastest: {reference}, the reference; all others{same} are shown to be slower."]
+    if others and all(row.deviations for row in others):
+        return [f"Nothing to compare: all others compute something else than {reference}."]
     return [f"No measurable difference: nothing is shown to be faster than {reference}."]
 
 

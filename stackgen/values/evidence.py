@@ -71,6 +71,32 @@ class Control:
     failed: bool
 
 
+class Difference(str, Enum):
+    """In what a stack's result differs from what it should be."""
+
+    NUMBERS = "numerically different"
+    TEXT = "different result"
+    NOT_REPEATABLE = "not repeatable"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Deviation:
+    """That a stack does not compute what the reference computes, on one indicator.
+
+    checksum, expected: of the stack and of the reference (medians); of what is not repeatable, the
+        stack's own farthest and median. None where the result has no numbers.
+    difference: of the two, as a ratio of the larger one; infinite where even the text differs.
+    tolerance: up to which results count as the same.
+    """
+
+    indicator_id: IndicatorId
+    kind: Difference
+    checksum: float | None
+    expected: float | None
+    difference: float
+    tolerance: float
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ranked:
     """One row of a ranking.
@@ -78,6 +104,8 @@ class Ranked:
     effects: against the reference, one per indicator; empty for the reference itself.
     best: whether the fastest stack is not shown to beat this one.
     failures: how many of its runs in blocks failed; such a stack is never the best.
+    deviations: where it computes something else than the reference; such a stack is never the
+        best either. The reference's own: where it does not compute the same twice.
     """
 
     stack_id: StackId
@@ -86,6 +114,12 @@ class Ranked:
     is_reference: bool = False
     best: bool = False
     failures: int = 0
+    deviations: tuple[Deviation, ...] = ()
+
+    @property
+    def counts(self) -> bool:
+        """Return whether its speed is that of a stack which works and computes what it should."""
+        return not self.failures and (self.is_reference or not self.deviations)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,6 +136,8 @@ class Advice:
     """A recommended lock with its evidence, or a plain "no measurable difference".
 
     lock: what is recommended; None where nothing is measurably faster.
+    effects: of what is recommended, or of the fastest that might have been; empty where nothing
+        that was measured may be recommended at all.
     same_machine: whether the evidence was measured on the machine that asks.
     """
 

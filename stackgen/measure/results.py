@@ -1,0 +1,170 @@
+"""Whether stacks compute the same: what runs faster and computes something else is no answer."""
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from stackgen.values import (
+    Deviation,
+    Difference,
+    IndicatorCall,
+    IndicatorId,
+    Inspection,
+    Observation,
+    StackId,
+)
+
+TOLERANCE = 1e-4
+"""How far checksums may be apart, as a ratio, where an observation does not say it."""
+_TOLERANCE, _FILE, _TEXT = "checksum_tolerance", "check", "check_text"  # circumstances
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Result:
+    """What one inspection computed.
+
+    checksum: of the numbers, or None.
+    file: digest of the file that a program was to write; "" where none was asked for.
+    text: digest of that file without its numbers.
+    """
+
+    checksum: float | None
+    file: str = ""
+    text: str = ""
+
+    @property
+    def tells(self) -> bool:
+        """Return whether there is anything to compare."""
+        return self.checksum is not None or bool(self.file)
+
+
+def distance(one: Result, other: Result) -> float:
+    """Return how far two results are apart, as a ratio of the larger one.
+
+    Equal files are 0 apart, and files with another text infinitely far.
+    """
+    if one.file and one.file == other.file:
+        return 0.0
+    if one.text != other.text or bool(one.file) != bool(other.file):
+        return math.inf
+    if one.checksum is None or other.checksum is None:
+        return 0.0 if one == other else math.inf
+    larger = max(abs(one.checksum), abs(other.checksum))
+    return abs(one.checksum / larger - other.checksum / larger) if larger else 0.0
+
+
+def deviations(
+    inspections: Iterable[Inspection],
+    *,
+    reference: StackId,
+    stacks: Iterable[StackId],
+    calls: Sequence[IndicatorCall],
+) -> Mapping[StackId, tuple[Deviation, ...]]:
+    """Return where stacks do not compute what the reference computes; by stack, in order of calls.
+
+    Every inspection counts, those outside of blocks, too. Where the reference itself does not give
+    the same twice, that alone is told, and nothing is judged by this indicator.
+    """
+    seen = by_place(inspections)
+    found: dict[StackId, list[Deviation]] = {}
+    for call in calls:
+        expected = seen.get((call.id, reference), ())
+        if (own := not_repeatable(expected, call.id)) is not None:
+            found.setdefault(reference, []).append(own)
+            continue
+        for stack in stacks:
+            theirs = seen.get((call.id, stack), ())
+            if stack != reference and (one := deviation(theirs, expected, call.id)) is not None:
+                found.setdefault(stack, []).append(one)
+    return {stack: tuple(each) for stack, each in found.items()}
+
+
+Seen = Mapping[tuple[IndicatorId, StackId], Sequence[Observation]]
+
+
+def by_place(inspections: Iterable[Inspection]) -> Seen:
+    """Return the observations of each stack on each indicator that hold a result."""
+    found: dict[tuple[IndicatorId, StackId], list[Observation]] = {}
+    for each in inspections:
+        if each.observation is not None and result_of(each.observation).tells:
+            found.setdefault((each.indicator_id, each.stack_id), []).append(each.observation)
+    return found
+
+
+def deviation(
+    theirs: Sequence[Observation], expected: Sequence[Observation], indicator: IndicatorId
+) -> Deviation | None:
+    """Return how what was computed differs from what was expected; None where it does not.
+
+    Both are represented by their median. The tolerance is that of the expected ones: a stack that
+    is judged has no say in it.
+    """
+    if not theirs or not expected:
+        return None
+    tolerance = _tolerance(expected)
+    unstable = not_repeatable(theirs, indicator, tolerance=tolerance)
+    if unstable is not None:
+        return unstable
+    own, right = _median(theirs), _median(expected)
+    apart = distance(own, right)
+    if apart <= tolerance:
+        return None
+    return Deviation(
+        indicator_id=indicator,
+        kind=Difference.NUMBERS if math.isfinite(apart) else Difference.TEXT,
+        checksum=own.checksum,
+        expected=right.checksum,
+        difference=apart,
+        tolerance=tolerance,
+    )
+
+
+def not_repeatable(
+    observed: Sequence[Observation], indicator: IndicatorId, *, tolerance: float | None = None
+) -> Deviation | None:
+    """Return how far results of one stack are apart, where that is more than they may be."""
+    if not observed:
+        return None
+    allowed = _tolerance(observed) if tolerance is None else tolerance
+    middle = _median(observed)
+    farthest = max((result_of(each) for each in observed), key=lambda r: distance(r, middle))
+    apart = distance(farthest, middle)
+    if apart <= allowed:
+        return None
+    return Deviation(
+        indicator_id=indicator,
+        kind=Difference.NOT_REPEATABLE,
+        checksum=farthest.checksum,
+        expected=middle.checksum,
+        difference=apart,
+        tolerance=allowed,
+    )
+
+
+def result_of(observation: Observation) -> Result:
+    """Return what an observation says of what was computed."""
+    told = dict(observation.circumstances)
+    return Result(checksum=observation.checksum, file=told.get(_FILE, ""), text=told.get(_TEXT, ""))
+
+
+def _median(observed: Sequence[Observation]) -> Result:
+    """Return the middle result, the same one in whatever order they came."""
+    ordered = sorted(
+        (result_of(each) for each in observed),
+        key=lambda r: (r.text, r.checksum is None, r.checksum or 0.0, r.file),
+    )
+    return ordered[(len(ordered) - 1) // 2]
+
+
+def _tolerance(observed: Sequence[Observation]) -> float:
+    """Return the widest tolerance that is told; a text that is no number tells nothing."""
+    told = (dict(each.circumstances).get(_TOLERANCE, "") for each in observed)
+    return max((value for text in told if (value := _ratio(text)) is not None), default=TOLERANCE)
+
+
+def _ratio(text: str) -> float | None:
+    try:
+        value = float(text)
+    except ValueError:
+        return None
+    return value if 0 <= value < math.inf else None
