@@ -43,7 +43,8 @@ SCHEMA = 1
 WRONG_USAGE = 64
 WARM_UP_CALLS, WARM_UP_S = 3, 0.1
 SAMPLE_S = (0.001, 0.002, 0.003)  # a sample takes at least, about, and at most so long
-STEADY_WITHIN, EXTENSIONS = 0.02, 3
+# Halves agree within so much, or are extended so often, unless that has taken so many seconds.
+STEADY_WITHIN, EXTENSIONS, SETTLE_S = 0.02, 3, 10.0
 THREAD_VARIABLES = (
     "OMP_NUM_THREADS",
     "OPENBLAS_NUM_THREADS",
@@ -87,6 +88,19 @@ COMMON = {
 }
 # How far checksums of one operation may be apart, as a ratio, where INDICATOR gives no "tolerance".
 TOLERANCES = {"float64": 1e-9, "float32": 1e-4, "float16": 1e-2, "bfloat16": 3e-2}
+WRONG_COMMON = "{} is not an indicator: the common parameter {!r} {}"
+CONTROL_GROUPS = "/sys/fs/cgroup"
+UNLIMITED_BYTES = 1 << 60  # version 1 says "no limit" with a number around the largest there is
+GPU_STATE = [
+    "clocks.sm",
+    "clocks.mem",
+    "temperature.gpu",
+    "power.draw",
+    "utilization.gpu",
+    "memory.used",
+    "clocks_throttle_reasons.active",
+]
+GPU_PEAK = {"FLOP": 5e16, "byte": 2e14}  # per second, more than any GPU of our days does
 RECORDED_VARIABLES = THREAD_VARIABLES + ("PYTHONHASHSEED", "GLIBC_TUNABLES", "LD_PRELOAD")
 
 
@@ -98,8 +112,8 @@ class ImportFailed(Exception):
     """The framework cannot be imported; the traceback is the message."""
 
 
-class Impossible(Exception):
-    """What was measured is faster than this device can be: the measurement is wrong."""
+class Invalid(ValueError):
+    """What came out is no measurement: a result that is no number, a rate that cannot be."""
 
 
 class Operation:
@@ -108,15 +122,16 @@ class Operation:
     run: does the operation once.
     wait: returns when everything that ``run`` started is done; it is part of every sample, so
         that a launch alone cannot be timed. None where ``run`` returns only when it is done.
-    work: FLOP or bytes of one run (``INDICATOR["unit"]`` says which), or None.
+    work: FLOP or bytes of one run (``INDICATOR["unit"]`` says which), above zero, or None.
     checksum: returns a number that depends on the whole result, the same in every process however
         often ``run`` was called before (of training: the loss of the first step), or None.
     items: samples (images, sentences) that one run processes, or None.
     facts: further numbers by name that belong to the result (``parameters``, ``macs``).
-    peak: the most FLOP or bytes per second that the device can do; None for that of the CPUs.
+    peak: the most FLOP or bytes per second that the device can do; None for what no CPU (on a GPU:
+        no GPU) of our days exceeds.
     device_memory: returns the most bytes that were in use on the device, or None.
     gpu: whether it runs on a GPU.
-    trace: writes one profiler trace into a folder, or None.
+    trace: writes one profiler trace into a folder that exists, or None.
     figure: returns what the last run was worth, above zero, where that is not its time.
     """
 
@@ -136,7 +151,7 @@ class Operation:
     ):
         self.run = run
         self.wait = wait or (lambda: None)
-        self.work = work
+        self.work = None if work is None else float(work)
         self.checksum = checksum or (lambda: None)
         self.items = items
         self.facts = facts or {}
@@ -171,10 +186,12 @@ def main(indicator, setup):
         document.update(outcome="import_failed", reason=str(error))
     except Unsupported as error:
         document.update(outcome="unsupported", reason=str(error))
-    except Impossible as error:
+    except Invalid as error:
         document.update(outcome="invalid_output", reason=str(error))
     document["loaded"] = loaded_distributions()
     document["component_version"] = component_version(indicator["component"])
+    if "circumstances" in document:
+        document["circumstances"].update(blas())
     publish(document, options.output)
 
 
@@ -186,24 +203,33 @@ class Parser(argparse.ArgumentParser):
         raise SystemExit(WRONG_USAGE)
 
 
-def positive(kind):
-    """Return a reader of numbers above zero."""
+def positive(kind, zero=False):
+    """Return a reader of numbers above zero, or of zero as well."""
 
     def read(text):
         value = kind(text)
-        if not 0 < value < math.inf:
-            raise argparse.ArgumentTypeError("{} is not above zero".format(text))
+        if not (0 < value < math.inf or (zero and value == 0)):
+            short = "below" if zero else "not above"
+            raise argparse.ArgumentTypeError("{} is {} zero".format(text, short))
         return value
 
     read.__name__ = "positive " + kind.__name__
     return read
 
 
+def reader(declared):
+    """Return what reads a parameter; zero is taken where default or allowed values have it."""
+    zero = 0 in [declared["default"]] + declared.get("allowed", [])
+    return {"int": positive(int, zero), "float": positive(float, zero), "str": str}[
+        declared["type"]
+    ]
+
+
 def threads_or_auto(text):
-    """Read a number of threads; by default all CPUs that we may use but one."""
+    """Read a number of threads; by default all CPUs that we may use but one, within the quota."""
     if text != "auto":
         return positive(int)(text)
-    return max(1, len(usable_cpus()) - 1)
+    return max(1, int(min(len(usable_cpus()) - 1, container_limits().get("cpu_quota", math.inf))))
 
 
 threads_or_auto.__name__ = "number of threads"
@@ -211,24 +237,27 @@ threads_or_auto.__name__ = "number of threads"
 
 def read_arguments(indicator, arguments):
     """Return the harness's options and the indicator's parameters (with ``threads``)."""
-    parser = Parser(description=indicator["summary"], allow_abbrev=False)
-    readers = {"int": positive(int), "float": positive(float), "str": str}
+    parser = Parser(description=indicator["summary"].replace("%", "%%"), allow_abbrev=False)
     takes = parameters_of(indicator)
     for name, declared in takes.items():
-        read = readers[declared["type"]]
+        words = "{} (default: {})".format(declared.get("help", ""), declared["default"])
         parser.add_argument(
             "--" + name,
-            type=read,
+            type=reader(declared),
             default=declared["default"],
             choices=declared.get("allowed"),
-            help="{} (default: {})".format(declared.get("help", ""), declared["default"]),
+            help=words.replace("%", "%%"),
         )
     parser.add_argument("--threads", type=threads_or_auto, default="auto", help="default: auto")
-    parser.add_argument("--samples", type=positive(int), default=30, help="how many to keep")
+    parser.add_argument(
+        "--samples", type=positive(int), default=30, help="how many to keep (one of a one_shot)"
+    )
     parser.add_argument("--loops", type=positive(int), help="operations per sample")
     parser.add_argument("--output", help="write the document into this file, too")
     parser.add_argument("--trace", help="keep one profiler trace in this folder")
     options = parser.parse_args(arguments)
+    if (options.loops or 1) > 1 and (indicator.get("latency") or indicator.get("one_shot")):
+        parser.error("argument --loops: each sample of this indicator is one operation")
     names = list(takes) + ["threads"]
     return options, {name: getattr(options, name) for name in names}
 
@@ -237,7 +266,13 @@ def parameters_of(indicator):
     """Return what an indicator takes: its own parameters, and those of COMMON that it names."""
     takes = dict(indicator.get("parameters", {}))
     for name, default in indicator.get("common", {}).items():
+        if name not in COMMON or name in takes:
+            problem = "is its own as well" if name in takes else "does not exist"
+            raise SystemExit(WRONG_COMMON.format(sys.argv[0], name, problem))
         takes[name] = dict(COMMON[name], default=default)
+        if default not in COMMON[name].get("allowed", [default]):
+            problem = "does not take {!r}".format(default)
+            raise SystemExit(WRONG_COMMON.format(sys.argv[0], name, problem))
     return takes
 
 
@@ -254,18 +289,20 @@ def sample(operation, loops):
 def measure(indicator, setup, options, parameters):
     """Return the measured part of the document."""
     operation = setup(parameters)
+    if options.trace:
+        prepare_trace(operation, options.trace)
+    states = [gpu_state()] if operation.gpu else []  # now, since asking leaves the GPU idle
+    resident = memory_bytes("VmRSS")
+    loops, samples, steady = 1, 1, True
     gc.collect()
-    gc.disable()  # a collection in the middle of a sample is nobody's speed
-    loops, steady = 1, True
-    if not indicator.get("one_shot"):
-        warm_up(operation)
-        loops = options.loops or (1 if indicator.get("latency") else calibrate(operation))
-        steady = settle(operation, loops)
-    samples = 1 if indicator.get("one_shot") else options.samples
-    states = [gpu_state()] if operation.gpu else []
+    if not indicator.get("one_shot"):  # what happens once is timed as it would happen
+        gc.disable()  # a collection in the middle of a sample is nobody's speed
+        loops, steady = prepare(operation, options.loops or (1 if indicator.get("latency") else 0))
+        samples = options.samples
     before = counters()
     values = [valued(operation, indicator, sample(operation, loops)) for _ in range(samples)]
     after = counters()
+    peak = peak_memory_bytes()  # now, since checksums need memory of their own
     states += [gpu_state()] if operation.gpu else []
     gc.enable()
     refuse_impossible(indicator, operation, values)
@@ -274,14 +311,28 @@ def measure(indicator, setup, options, parameters):
         "loops": loops,
         "work": operation.work,
         "steady": steady,
-        "checksum": finite(operation.checksum()),
-        "peak_memory_bytes": peak_memory_bytes(),
+        "peak_memory_bytes": peak,
         "circumstances": dict(circumstances(before, after), **facts(operation, states)),
     }
-    found["circumstances"]["checksum_tolerance"] = tolerance(indicator, parameters)
+    told = found["circumstances"]
+    told["checksum_tolerance"] = tolerance(indicator, parameters)
+    if resident:
+        told["memory_before_bytes"] = resident
+    if operation.figure is not None:
+        told["figure"] = indicator.get("better", "lower")
+    found["checksum"] = finite(operation.checksum())
     if options.trace:
-        keep_trace(operation, options.trace)
+        operation.trace(options.trace)
     return found
+
+
+def prepare(operation, loops):
+    """Warm up; return the operations per sample (found, where loops is 0) and steadiness."""
+    fastest = warm_up(operation)
+    if not loops:
+        # What is a sample by itself needs no search, which could take minutes.
+        loops = 1 if fastest >= SAMPLE_S[0] else calibrate(operation)
+    return loops, settle(operation, loops)
 
 
 def tolerance(indicator, parameters):
@@ -289,7 +340,8 @@ def tolerance(indicator, parameters):
     if "tolerance" in indicator:
         return indicator["tolerance"]
     autocast = parameters.get("autocast", "off")
-    return TOLERANCES[parameters.get("dtype", "float64") if autocast == "off" else autocast]
+    kind = parameters.get("dtype") if autocast == "off" else autocast
+    return TOLERANCES.get(kind, TOLERANCES["float64"])
 
 
 def valued(operation, indicator, seconds):
@@ -298,19 +350,20 @@ def valued(operation, indicator, seconds):
         return seconds
     figure = float(operation.figure())
     if not 0 < figure < math.inf:
-        raise ValueError("a figure must be above zero, not {!r}".format(figure))
+        raise Invalid("a figure must be above zero, not {!r}".format(figure))
     return 1 / figure if indicator.get("better") == "higher" else figure
 
 
 def refuse_impossible(indicator, operation, values):
     """Refuse a rate above what the device can do: something was not waited for, or miscounted."""
-    if not operation.work or operation.figure is not None:
+    unit = indicator.get("unit")
+    if not operation.work or operation.figure is not None or unit not in GPU_PEAK:
         return
-    peak = operation.peak or cpu_peak(indicator.get("unit"))
+    peak = operation.peak or (GPU_PEAK[unit] if operation.gpu else cpu_peak(unit))
     rate = operation.work / min(values)
     if rate > peak:
         message = "{:.3g} {}/s is more than this device can do ({:.3g} at most)"
-        raise Impossible(message.format(rate, indicator.get("unit"), peak))
+        raise Invalid(message.format(rate, unit, peak))
 
 
 def cpu_peak(unit):
@@ -323,12 +376,11 @@ def cpu_peak(unit):
     return cycles * (2048 if unit == "FLOP" else 192)
 
 
-def keep_trace(operation, folder):
-    """Write one trace, after all samples were taken."""
+def prepare_trace(operation, folder):
+    """Refuse what cannot be traced before anything is measured."""
     if operation.trace is None:
         raise Unsupported("this indicator keeps no trace")
     os.makedirs(folder, exist_ok=True)
-    operation.trace(folder)
 
 
 def facts(operation, states):
@@ -341,31 +393,36 @@ def facts(operation, states):
     for place, state in zip(("before", "after"), states):
         for name, value in state.items():
             found["gpu {} {}".format(name, place)] = value
-    return found
+    return {name: value for name, value in found.items() if value is not None}
 
 
 def gpu_state():
     """Return clocks (MHz), temperature (C), power (W), use (%) and throttling of the first GPU."""
-    query = (
-        "clocks.sm,clocks.mem,temperature.gpu,power.draw,utilization.gpu,memory.used,"
-        "clocks_throttle_reasons.active"
-    )
     first = os.environ.get("CUDA_VISIBLE_DEVICES", "0").split(",")[0] or "0"
-    command = ["nvidia-smi", "-i", first, "--query-gpu=" + query, "--format=csv,noheader,nounits"]
-    try:
-        said = subprocess.check_output(command, stderr=subprocess.DEVNULL, timeout=20)
-    except (OSError, subprocess.SubprocessError):
-        return {}
-    cells = [cell.strip() for cell in said.decode("utf-8", "replace").split("\n")[0].split(",")]
-    return dict(zip(query.split(","), cells)) if len(cells) == len(query.split(",")) else {}
+    for reasons in ("clocks_event_reasons.active", "clocks_throttle_reasons.active"):  # new, old
+        asked = ",".join(GPU_STATE[:-1] + [reasons])
+        query = ["-i", first, "--query-gpu=" + asked, "--format=csv,noheader,nounits"]
+        try:
+            said = subprocess.check_output(
+                ["nvidia-smi"] + query, stderr=subprocess.DEVNULL, timeout=20
+            )
+        except subprocess.CalledProcessError:
+            continue
+        except (OSError, subprocess.SubprocessError):
+            break
+        cells = [cell.strip() for cell in said.decode("utf-8", "replace").split("\n")[0].split(",")]
+        if len(cells) == len(GPU_STATE):  # [N/A] and the like: what this GPU does not tell
+            return {name: cell for name, cell in zip(GPU_STATE, cells) if cell and cell[0] != "["}
+    return {}
 
 
 def warm_up(operation):
-    """Run at least three times and for at least 100 ms."""
-    start, calls = time.perf_counter(), 0
+    """Run at least three times and for at least 100 ms; return the seconds of the fastest run."""
+    start, calls, fastest = time.perf_counter(), 0, math.inf
     while calls < WARM_UP_CALLS or time.perf_counter() - start < WARM_UP_S:
-        sample(operation, 1)
+        fastest = min(fastest, sample(operation, 1))
         calls += 1
+    return fastest
 
 
 def calibrate(operation):
@@ -382,8 +439,11 @@ def calibrate(operation):
 
 def settle(operation, loops):
     """Go on warming up until two halves agree within 2 %; say whether they ever did."""
-    for _ in range(1 + EXTENSIONS):
+    began = time.perf_counter()
+    for extension in range(1 + EXTENSIONS):
         start, values = time.perf_counter(), []
+        if extension and start - began > SETTLE_S:
+            break
         while len(values) < 4 or time.perf_counter() - start < WARM_UP_S:
             values.append(sample(operation, loops))
         half = len(values) // 2
@@ -396,8 +456,8 @@ def settle(operation, loops):
 def finite(checksum):
     """Refuse a result that is not a number: it was not computed right."""
     if checksum is not None and not math.isfinite(checksum):
-        raise ValueError("the operation's result is wrong: its checksum is {}".format(checksum))
-    return checksum
+        raise Invalid("the operation's result is wrong: its checksum is {}".format(checksum))
+    return None if checksum is None else float(checksum)
 
 
 def read(path):
@@ -432,20 +492,46 @@ def counters():
 
 def throttling():
     """Return how often and how long a CPU quota stopped this control group."""
-    groups = dict(line.split(":", 2)[1:] for line in read("/proc/self/cgroup").splitlines())
-    places = [
-        "/sys/fs/cgroup" + groups.get("", "") + "/cpu.stat",
-        "/sys/fs/cgroup/cpu" + groups.get("cpu,cpuacct", groups.get("cpu", "")) + "/cpu.stat",
-        "/sys/fs/cgroup/cpu/cpu.stat",
-        "/sys/fs/cgroup/cpu.stat",
-    ]
-    text = next(filter(None, map(read, places)), "")
+    text = next(filter(None, control_group("cpu", "cpu.stat")), "")
     rows = dict(line.split() for line in text.splitlines())
     found = {}
     if "nr_throttled" in rows:
         found["throttled_times"] = int(rows["nr_throttled"])
         micro, nano = int(rows.get("throttled_usec", 0)), int(rows.get("throttled_time", 0))
         found["throttled_s"] = micro / 1e6 + nano / 1e9
+    return found
+
+
+def control_group(controller, name):
+    """Yield the text of a file of this process's control group, then of those above it."""
+    for line in read("/proc/self/cgroup").splitlines():
+        _, controllers, path = line.split(":", 2)
+        if controller in controllers.split(","):
+            root = CONTROL_GROUPS + "/" + controller
+        elif not controllers:
+            root = CONTROL_GROUPS
+        else:
+            continue
+        while path:
+            yield read(root + path.rstrip("/") + "/" + name)
+            path = path.rpartition("/")[0] or ("/" if path != "/" else "")
+
+
+def container_limits():
+    """Return the CPUs' worth of time and the bytes that control groups leave us, where limited."""
+    quotas, limits = [], []
+    for text in control_group("cpu", "cpu.max"):
+        quota, _, period = text.strip().partition(" ")
+        quotas += [int(quota) / int(period)] if quota.isdigit() else []
+    periods = control_group("cpu", "cpu.cfs_period_us")
+    for quota, period in zip(control_group("cpu", "cpu.cfs_quota_us"), periods):
+        quotas += [int(quota) / int(period)] if quota.strip().isdigit() else []
+    for name in ("memory.max", "memory.limit_in_bytes"):
+        texts = map(str.strip, control_group("memory", name))
+        limits += [int(text) for text in texts if text.isdigit()]
+    found = {"cpu_quota": min(quotas)} if quotas else {}
+    if limits and min(limits) < UNLIMITED_BYTES:
+        found["memory_limit_bytes"] = min(limits)
     return found
 
 
@@ -474,6 +560,7 @@ def circumstances(before, after):
     found["governor"] = read("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor").strip()
     found["python"] = platform.python_implementation() + " " + platform.python_version()
     found["cpus"] = ",".join(map(str, usable_cpus()))
+    found.update(container_limits())
     for name, value in os.environ.items():
         if name in RECORDED_VARIABLES or name.startswith("MALLOC_"):
             found["env " + name] = value
@@ -481,14 +568,18 @@ def circumstances(before, after):
     return {name: value for name, value in found.items() if value not in (None, "")}
 
 
+def memory_bytes(name):
+    """Return what the system says of this process's memory: VmRSS, VmHWM (the most it was)."""
+    said = re.search(name + r":\s*(\d+) kB", read("/proc/self/status"))
+    return int(said.group(1)) * 1024 if said else None
+
+
 def peak_memory_bytes():
     """Return the most memory that was resident, or None."""
     # Not getrusage first: what it says includes the parent's size at the time of the fork.
-    peak = re.search(r"VmHWM:\s*(\d+) kB", read("/proc/self/status"))
-    if peak:
-        return int(peak.group(1)) * 1024
-    if not resource:
-        return None
+    peak = memory_bytes("VmHWM")
+    if peak or not resource:
+        return peak
     unit = 1 if sys.platform == "darwin" else 1024
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
 
@@ -525,6 +616,107 @@ def mapped_libraries():
         files = [getattr(module, "__file__", None) for module in list(sys.modules.values())]
         paths = [file for file in files if isinstance(file, str) and file.endswith((".so", ".pyd"))]
     return {tidy(path) for path in paths}
+
+
+def blas():
+    """Return the BLAS libraries of this process, each with its version and the kernels it chose.
+
+    Called last: asking may import threadpoolctl, which then counts as loaded.
+    """
+    try:
+        import threadpoolctl
+
+        found = threadpoolctl.threadpool_info()
+    except Exception:  # not there, too old, or at odds with a library: we can ask ourselves
+        found = mapped_blas()
+    keys = ("internal_api", "version", "architecture", "threading_layer")
+    words = set()
+    for row in found:
+        if row.get("user_api", "blas") == "blas":
+            parts = [str(row[key]) for key in keys if row.get(key)]
+            words.add(" ".join(parts) + ", threads: {}".format(row.get("num_threads")))
+    return {"blas": "; ".join(sorted(words))} if words else {}
+
+
+def mapped_blas():
+    """Return what threadpoolctl would say of the OpenBLAS, MKL and BLIS that are mapped here."""
+    try:
+        import ctypes
+    except ImportError:
+        return []
+    found = []
+    for path in sorted(mapped_libraries()):
+        if re.search("openblas|mkl|blis", path):
+            try:
+                library = ctypes.CDLL(path, mode=getattr(os, "RTLD_NOLOAD", 0))
+            except OSError:
+                continue
+            found += filter(None, (openblas(library), mkl(library), blis(library)))
+    return found
+
+
+def number_from(library, name):
+    """Return the number that a C function of a library returns, None where it has none such."""
+    function = getattr(library, name, None)
+    return None if function is None else int(function())
+
+
+def text_from(library, name, *arguments):
+    """Return the text that a C function of a library returns, "" where it has none such."""
+    import ctypes
+
+    function = getattr(library, name, None)
+    if function is None:
+        return ""
+    function.restype = ctypes.c_char_p
+    return (function(*arguments) or b"").decode("utf-8", "replace")
+
+
+def openblas(library):
+    """Ask an OpenBLAS, whose names have a prefix or a suffix where it was built for one package."""
+    for prefix, suffix in itertools.product(("", "scipy_"), ("", "64_", "_64", "_64_")):
+        name = prefix + "openblas_{}" + suffix
+        config = text_from(library, name.format("get_config"))
+        if config:
+            layers = ("single-threaded", "pthreads", "openmp")
+            parallel = number_from(library, name.format("get_parallel"))
+            return {
+                "internal_api": "openblas",
+                "version": config.split()[1] if config.startswith("OpenBLAS ") else "",
+                "architecture": text_from(library, name.format("get_corename")),
+                "threading_layer": layers[parallel] if parallel in (0, 1, 2) else "",
+                "num_threads": number_from(library, name.format("get_num_threads")),
+            }
+    return None
+
+
+def mkl(library):
+    """Ask an MKL."""
+    import ctypes
+
+    if not hasattr(library, "MKL_Get_Version_String"):
+        return None
+    text = ctypes.create_string_buffer(200)
+    library.MKL_Get_Version_String(text, 200)
+    version = re.search(r"Version (\S+)", text.value.decode("utf-8", "replace"))
+    return {
+        "internal_api": "mkl",
+        "version": version.group(1) if version else "",
+        "num_threads": number_from(library, "MKL_Get_Max_Threads"),
+    }
+
+
+def blis(library):
+    """Ask a BLIS."""
+    if not hasattr(library, "bli_info_get_version_str"):
+        return None
+    kernels = number_from(library, "bli_arch_query_id")
+    return {
+        "internal_api": "blis",
+        "version": text_from(library, "bli_info_get_version_str"),
+        "architecture": text_from(library, "bli_arch_string", kernels),
+        "num_threads": number_from(library, "bli_thread_get_num_threads"),
+    }
 
 
 def name_and_version(metadata):

@@ -1,10 +1,12 @@
 """The harness, on a clock that only the operations move, and in every interpreter found here."""
 
+import gc
 import importlib.metadata
 import importlib.util
 import json
 import subprocess
 import sys
+import time
 from argparse import Namespace
 from pathlib import Path
 from types import ModuleType
@@ -22,7 +24,7 @@ PIS = resources.folder("pis")
 
 
 def run(
-    script: str, *options: str, python: str = sys.executable
+    script: "str | Path", *options: str, python: str = sys.executable
 ) -> "subprocess.CompletedProcess[str]":
     command = [python, "-s", "-B", str(PIS / script), "--samples", "3", *options]
     return subprocess.run(command, capture_output=True, text=True, check=False)
@@ -86,6 +88,21 @@ def test_warming_up_takes_three_calls_and_a_tenth_of_a_second(
     assert clock.calls == calls
 
 
+def test_the_fastest_run_of_the_warm_up_says_whether_one_is_a_sample(
+    harness: ModuleType, clock: Clock
+) -> None:
+    assert harness.prepare(harness.Operation(clock.takes(5.0)), loops=0) == (1, True)
+    # Three to warm up, four to see that it is steady, and none to look for a number of loops.
+    assert clock.calls == 7
+
+
+def test_what_never_gets_steady_is_warmed_up_for_ten_seconds_and_a_round(
+    harness: ModuleType, clock: Clock
+) -> None:
+    assert not harness.settle(harness.Operation(clock.takes(2.0, growth=1.05)), 1)
+    assert 10 < clock.now < 25
+
+
 def test_an_operation_that_keeps_its_speed_is_steady(harness: ModuleType, clock: Clock) -> None:
     assert harness.settle(harness.Operation(clock.takes(0.01)), 1)
 
@@ -122,9 +139,137 @@ def test_given_loops_are_kept_and_values_are_per_operation(
     assert (measured["values_s"], measured["loops"]) == ([0.5] * 3, 7)
 
 
+def test_a_latency_is_that_of_one_operation_however_short(
+    harness: ModuleType, clock: Clock
+) -> None:
+    options = Namespace(samples=4, loops=None, trace=None)
+    setup = lambda _: harness.Operation(clock.takes(1e-6))  # noqa: E731
+    measured = harness.measure({"latency": True}, setup, options, {})
+    assert (len(measured["values_s"]), measured["loops"]) == (4, 1)
+
+
+def test_no_collection_falls_into_a_sample_but_into_what_happens_only_once(
+    harness: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    options = Namespace(samples=2, loops=1, trace=None)
+    seen: list[bool] = []
+    setup = lambda _: harness.Operation(lambda: seen.append(gc.isenabled()))  # noqa: E731
+    monkeypatch.setattr(harness, "time", time)
+    harness.measure({}, setup, options, {})
+    assert not any(seen)
+    assert gc.isenabled()
+    seen.clear()
+    harness.measure({"one_shot": True}, setup, options, {})
+    assert seen == [True]
+
+
+@pytest.mark.parametrize(
+    ("better", "figure", "value"), [("higher", 250.0, 0.004), ("lower", 250.0, 250.0)]
+)
+def test_a_figure_takes_the_place_of_the_time_and_lower_stays_better(
+    harness: ModuleType, clock: Clock, better: str, figure: float, value: float
+) -> None:
+    options = Namespace(samples=2, loops=1, trace=None)
+    setup = lambda _: harness.Operation(  # noqa: E731
+        clock.takes(1.0), figure=lambda: figure, work=1e40
+    )
+    measured = harness.measure({"better": better, "unit": "FLOP"}, setup, options, {})
+    assert measured["values_s"] == [value] * 2
+    assert measured["circumstances"]["figure"] == better
+
+
+@pytest.mark.parametrize("figure", [0.0, -1.0, float("nan"), float("inf")])
+def test_a_figure_that_is_no_number_above_zero_is_refused(
+    harness: ModuleType, clock: Clock, figure: float
+) -> None:
+    operation = harness.Operation(clock.takes(1.0), figure=lambda: figure)
+    with pytest.raises(harness.Invalid, match="a figure must be above zero"):
+        harness.valued(operation, {}, 1.0)
+
+
+@pytest.mark.parametrize(
+    ("rate", "unit", "more"),
+    [
+        (1e19, "FLOP", {}),
+        (1e17, "byte", {}),
+        (1.1e12, "FLOP", {"peak": 1e12}),
+        (1e17, "FLOP", {"gpu": True}),
+        (2e12, "byte", {"gpu": True, "peak": 1e12}),
+    ],
+)
+def test_a_rate_that_the_device_cannot_reach_is_refused(
+    harness: ModuleType, rate: float, unit: str, more: dict[str, Any]
+) -> None:
+    operation = harness.Operation(lambda: None, work=rate, **more)
+    with pytest.raises(harness.Invalid, match=f"{unit}/s is more than this device can do"):
+        harness.refuse_impossible({"unit": unit}, operation, [2.0, 1.0])
+
+
+@pytest.mark.parametrize(
+    ("rate", "unit", "more"),
+    [
+        (1e11, "FLOP", {}),
+        (1e10, "byte", {}),
+        (0.9e12, "FLOP", {"peak": 1e12}),
+        # More than any CPU does, and on a GPU that nobody knows the peak of it is possible.
+        (3e15, "FLOP", {"gpu": True}),
+        (1e30, "image", {}),
+    ],
+)
+def test_a_rate_that_can_be_is_believed(
+    harness: ModuleType, rate: float, unit: str, more: dict[str, Any]
+) -> None:
+    operation = harness.Operation(lambda: None, work=rate, **more)
+    harness.refuse_impossible({"unit": unit}, operation, [2.0, 1.0])
+
+
+@pytest.mark.parametrize(
+    ("indicator", "parameters", "ratio"),
+    [
+        ({}, {"dtype": "float32"}, 1e-4),
+        ({}, {"dtype": "float32", "autocast": "bfloat16"}, 3e-2),
+        ({}, {"dtype": "float64", "autocast": "off"}, 1e-9),
+        ({}, {}, 1e-9),
+        ({}, {"dtype": "int8"}, 1e-9),
+        ({"tolerance": 0.5}, {"dtype": "float64"}, 0.5),
+    ],
+)
+def test_how_far_checksums_may_be_apart_is_a_matter_of_the_numbers_type(
+    harness: ModuleType, indicator: dict[str, Any], parameters: dict[str, Any], ratio: float
+) -> None:
+    assert harness.tolerance(indicator, parameters) == ratio
+
+
+def test_what_cannot_be_traced_is_refused_before_anything_is_measured(
+    harness: ModuleType, clock: Clock, tmp_path: Path
+) -> None:
+    options = Namespace(samples=2, loops=1, trace=str(tmp_path / "trace"))
+    setup = lambda _: harness.Operation(clock.takes(1.0))  # noqa: E731
+    with pytest.raises(harness.Unsupported, match="keeps no trace"):
+        harness.measure({}, setup, options, {})
+    assert (clock.calls, list(tmp_path.iterdir())) == (0, [])
+
+
+def test_a_trace_is_kept_in_a_folder_that_exists_after_the_last_sample(
+    harness: ModuleType, clock: Clock, tmp_path: Path
+) -> None:
+    calls: list[int] = []
+
+    def trace(folder: str) -> None:
+        calls.append(clock.calls)
+        Path(folder, "trace.json").write_text("{}")
+
+    options = Namespace(samples=2, loops=1, trace=str(tmp_path / "new" / "trace"))
+    setup = lambda _: harness.Operation(clock.takes(1.0), trace=trace)  # noqa: E731
+    measured = harness.measure({}, setup, options, {})
+    assert measured["values_s"] == [1.0, 1.0]
+    assert calls == [clock.calls]
+    assert (tmp_path / "new" / "trace" / "trace.json").exists()
+
+
 @pytest.mark.parametrize("checksum", [float("nan"), float("inf")])
 def test_a_result_that_is_no_number_is_a_failure(harness: ModuleType, checksum: float) -> None:
-    with pytest.raises(ValueError, match="the operation's result is wrong"):
+    with pytest.raises(harness.Invalid, match="the operation's result is wrong"):
         harness.finite(checksum)
 
 
@@ -158,6 +303,7 @@ def test_every_indicator_compiles_on_every_python(python: str) -> None:
         (("--dtype", "int8"), "--dtype: invalid choice: 'int8'"),
         (("--threads", "-1"), "--threads"),
         (("--colour", "red"), "unrecognized arguments: --colour red"),
+        (("--loops", "0"), "--loops: 0 is not above zero"),
     ],
 )
 def test_a_wrong_parameter_is_refused_in_one_sentence(option: tuple[str, ...], words: str) -> None:

@@ -62,6 +62,71 @@ def test_a_file_that_is_no_indicator_is_refused_with_the_reason(
         parse_indicator(source, name="mine", path="mine.py", harness_source="")
 
 
+COMMON = 'COMMON = {"dtype": {"type": "str", "allowed": ["a", "b"]}, "batch": {"type": "int"}}'
+
+
+@pytest.mark.parametrize(
+    ("declared", "complaint"),
+    [
+        ("'common': {'dtype': 'c'}", "default of parameter 'dtype', c, is not among"),
+        ("'common': {'batch': 'many'}", "parameter 'batch' takes a whole number, not 'many'"),
+        ("'common': {'size': 1}", "no common parameter 'size'; there are batch, dtype"),
+        ("'common': ['dtype']", "common must be a dictionary"),
+        (
+            "'common': {'batch': 1}, 'parameters': {'batch': {'type': 'int', 'default': 1}}",
+            "the parameter 'batch' is declared both as common and as its own",
+        ),
+        ("'better': 'faster'", "better must be lower or higher"),
+        ("'one_shot': 1", "one_shot must be True or False"),
+        ("'latency': 'yes'", "latency must be True or False"),
+        ("'tolerance': -1", "tolerance must be a ratio"),
+        ("'tolerance': 1e999", "tolerance must be a ratio"),
+        ("'tolerance': True", "tolerance must be a number"),
+    ],
+)
+def test_a_declaration_that_cannot_be_meant_so_is_refused_naming_the_file(
+    declared: str, complaint: str
+) -> None:
+    source = f"INDICATOR = {{'summary': 's', 'component': 'c', {declared}}}"
+    with pytest.raises(UsageError, match=re.escape(complaint)) as refused:
+        parse_indicator(source, name="mine", path="mine.py", harness_source=COMMON)
+    assert "mine.py is not an indicator" in str(refused.value)
+
+
+def test_common_parameters_have_the_harnesss_values_and_the_indicators_default() -> None:
+    source = "INDICATOR = {'summary': 's', 'component': 'c', 'common': {'dtype': 'b'}}"
+    mine = parse_indicator(source, name="mine", path="mine.py", harness_source=COMMON)
+    assert [(each.name, each.default) for each in mine.parameters] == [
+        ("dtype", "b"),
+        ("threads", "auto"),
+    ]
+    assert mine.parameters[0].allowed == ("a", "b")
+
+
+@pytest.mark.parametrize("declared", [{"default": 0}, {"default": 2, "allowed": [0, 2]}])
+def test_zero_is_taken_by_parameters_that_name_it(declared: dict[str, object]) -> None:
+    source = f"INDICATOR = {small(repr({'type': 'int', **declared}))}"
+    mine = parse_indicator(source, name="mine", path="mine.py", harness_source="")
+    assert dict(bind(mine, {"size": "00"}).arguments)["size"] == "0"
+    with pytest.raises(UsageError, match="from zero on, not '-1'"):
+        bind(mine, {"size": "-1"})
+
+
+def test_the_frameworks_shared_file_belongs_to_the_indicator(tmp_path: Path) -> None:
+    def digest(shared: str) -> str:
+        (tmp_path / "framework_mine.py").write_text(shared)
+        return load_indicators(tmp_path)[0].sha256
+
+    (tmp_path / "harness.py").write_text(COMMON)
+    (tmp_path / "c").mkdir()
+    own = "INDICATOR = {'summary': 's', 'component': 'c', 'common': {'dtype': 'b'}}"
+    script = tmp_path / "c" / "mine.py"
+    script.write_text(f"import framework_mine as framework\n{own}")
+    assert digest("a = 1") != digest("a = 2")
+    script.write_text(own)
+    assert digest("a = 1") == digest("a = 2")
+
+
 def test_a_change_of_script_or_harness_is_another_indicator() -> None:
     source = f"INDICATOR = {small(repr({'type': 'int', 'default': 3}))}"
     digests = {

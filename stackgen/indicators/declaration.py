@@ -4,7 +4,7 @@ import ast
 import hashlib
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 
 from stackgen.errors import UsageError
 from stackgen.values import Indicator, IndicatorCall, Parameter
@@ -49,7 +49,7 @@ def parse_indicator(source: str, *, name: str, path: str, harness_source: str) -
             sha256=hashlib.sha256(f"{source}\0{harness_source}".encode()).hexdigest(),
             path=path,
             unit=_text({"unit": "", **declared}, "unit"),
-            one_shot=declared.get("one_shot", False) is True,
+            one_shot=declared.get("one_shot") is True,
             timeout_s=_seconds(declared.get("timeout_s", 300.0)),
             parameters=(*parameters, THREADS),
         )
@@ -69,8 +69,13 @@ def _indicator(source: str) -> dict[str, object]:
     declared = _known_keys(value, _KEYS, "INDICATOR")
     if declared.get("better", "lower") not in _BETTER:
         raise ValueError(f"better must be lower or higher, not {declared['better']!r}")
+    for key in ("one_shot", "latency"):
+        if not isinstance(declared.get(key, False), bool):
+            raise ValueError(f"{key} must be True or False, not {declared[key]!r}")
     tolerance = declared.get("tolerance", 0)
-    if isinstance(tolerance, bool) or not isinstance(tolerance, int | float) or tolerance < 0:
+    if isinstance(tolerance, bool) or not isinstance(tolerance, int | float):
+        raise ValueError(f"tolerance must be a number, not {tolerance!r}")
+    if not 0 <= tolerance < math.inf:
         raise ValueError(f"tolerance must be a ratio such as 1e-4, not {tolerance!r}")
     return declared
 
@@ -92,7 +97,11 @@ def _shared(declared: Mapping[str, object], harness_source: str) -> dict[str, ob
         return {}
     common = _common(harness_source)
     if unknown := sorted(wanted.keys() - common.keys()):
-        raise ValueError(f"there is no common parameter {unknown[0]!r}")
+        raise ValueError(
+            f"there is no common parameter {unknown[0]!r}; there are {', '.join(sorted(common))}"
+        )
+    if twice := sorted(wanted.keys() & _mapping(declared, "parameters").keys()):
+        raise ValueError(f"the parameter {twice[0]!r} is declared both as common and as its own")
     return {name: {**common[name], "default": default} for name, default in wanted.items()}
 
 
@@ -148,19 +157,22 @@ def _parameter(name: str, declared: object) -> Parameter:
     kind, allowed = fields.get("type"), fields.get("allowed", [])
     if kind not in _TYPES or "default" not in fields or not isinstance(allowed, list):
         raise ValueError(f"{what} needs a type (int, float or str), a default, allowed as a list")
+    # Zero means something to few parameters: those that name it.
+    plain = partial(_plain, str(kind), what=what, zero=0 in (fields["default"], *allowed))
     parameter = Parameter(
         name=name,
         type=str(kind),
-        default=_plain(str(kind), str(fields["default"]), what),
-        allowed=tuple(_plain(str(kind), str(value), what) for value in allowed),
+        default=plain(str(fields["default"])),
+        allowed=tuple(plain(str(value)) for value in allowed),
         help=str(fields.get("help", "")),
     )
     if parameter.allowed and parameter.default not in parameter.allowed:
-        raise ValueError(f"the default of {what} is not among its allowed values")
+        default, among = parameter.default, ", ".join(parameter.allowed)
+        raise ValueError(f"the default of {what}, {default}, is not among its allowed values: {among}")
     return parameter
 
 
-def _plain(kind: str, text: str, what: str) -> str:
+def _plain(kind: str, text: str, *, what: str, zero: bool) -> str:
     """Return the one way to write a value, so that equal values give equal ids."""
     if kind == "str":
         return text
@@ -168,8 +180,11 @@ def _plain(kind: str, text: str, what: str) -> str:
         value = _TYPES[kind](text)
     except ValueError:
         raise ValueError(f"{what} takes {_articles[kind]}, not {text!r}") from None
+    if zero and value == 0:
+        return str(abs(value))
     if not 0 < value < math.inf:
-        raise ValueError(f"{what} takes {_articles[kind]} above zero, not {text!r}")
+        least = "from zero on" if zero else "above zero"
+        raise ValueError(f"{what} takes {_articles[kind]} {least}, not {text!r}")
     return str(value)
 
 
@@ -197,7 +212,9 @@ def _value(indicator: Indicator, parameter: Parameter, text: str | None) -> str:
     if text is None or text == parameter.default:
         return parameter.default
     try:
-        value = _plain(parameter.type, text, f"parameter {parameter.name!r}")
+        what = f"parameter {parameter.name!r}"
+        zero = not {"0", "0.0"}.isdisjoint((parameter.default, *parameter.allowed))
+        value = _plain(parameter.type, text, what=what, zero=zero)
         if parameter.allowed and value not in parameter.allowed:
             raise ValueError(f"it takes {', '.join(parameter.allowed)}")
     except ValueError as error:
