@@ -14,7 +14,7 @@ from pathlib import Path
 
 from scipy import stats
 
-from stackgen.measure import ALPHA, LOOKS, effect
+from stackgen.measure import ALPHA, LOOKS, effect, level_of_a_look
 from stackgen.values import IndicatorId, StackId, Verdict
 
 RECORDED = Path(__file__).parent.parent / "tests" / "recorded"
@@ -35,13 +35,13 @@ def ours(a: Sequence[float], b: Sequence[float]) -> bool:
 def plain(a: Sequence[float], b: Sequence[float]) -> bool:
     """Return whether a paired t test calls them different."""
     p = stats.ttest_rel(a, b).pvalue
-    return bool(p < ALPHA / len(LOOKS))
+    return bool(p < level_of_a_look(ALPHA))
 
 
 def welch(a: Sequence[float], b: Sequence[float]) -> bool:
     """Return whether Welch's t, which ignores the blocks, calls them different."""
     p = stats.ttest_ind(a, b, equal_var=False).pvalue
-    return bool(p < ALPHA / len(LOOKS))
+    return bool(p < level_of_a_look(ALPHA))
 
 
 def blocks_until_different(

@@ -4,15 +4,23 @@ import gzip
 import json
 import math
 import random
-from itertools import combinations
+from itertools import accumulate, combinations
 from pathlib import Path
+from statistics import NormalDist
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from stackgen.errors import EvidenceError
-from stackgen.measure import LOOKS, block_contrasts, effect, p_value, verdict
+from stackgen.measure import (
+    LOOKS,
+    block_contrasts,
+    effect,
+    level_of_a_look,
+    p_value,
+    verdict,
+)
 from stackgen.measure.effects import trimmed_centre
 from stackgen.values import Effect, IndicatorId, StackId, Verdict
 
@@ -80,6 +88,30 @@ def test_the_trimmed_centre_matches_a_case_worked_out_by_hand() -> None:
     assert centre.mean == pytest.approx(4.5)
     assert centre.freedom == 3
     assert centre.error == pytest.approx(math.sqrt(14 / 12))
+
+
+def test_many_contrasts_are_trimmed_by_a_third_at_each_end() -> None:
+    # int(.34 * 16) = 5 are cut at each end; the six in the middle are 6 to 11.
+    centre = trimmed_centre([float(value) for value in range(1, 16)] + [900.0])
+    assert (centre.mean, centre.freedom) == (pytest.approx(8.5), 5)
+
+
+@pytest.mark.parametrize("alpha", [0.05, 0.01])
+def test_all_looks_together_raise_as_many_alarms_as_agreed(alpha: float) -> None:
+    boundary = NormalDist().inv_cdf(1 - level_of_a_look(alpha) / 2)
+    noise, crossed, walks = random.Random(3), 0, 20_000
+    for _ in range(walks):
+        sums = list(accumulate(noise.gauss(0, 1) for _ in range(LOOKS[-1])))
+        crossed += any(abs(sums[look - 1]) > boundary * math.sqrt(look) for look in LOOKS)
+    spread = math.sqrt(alpha * (1 - alpha) / walks)
+    assert crossed / walks == pytest.approx(alpha, abs=4 * spread)
+
+
+def test_a_look_spends_less_than_everything_and_more_than_its_even_part() -> None:
+    levels = [level_of_a_look(alpha) for alpha in (0.001, 0.01, 0.05, 0.2)]
+    assert levels == sorted(levels)
+    for alpha, level in zip((0.001, 0.01, 0.05, 0.2), levels, strict=True):
+        assert alpha / len(LOOKS) < level < alpha
 
 
 def test_too_few_blocks_say_nothing() -> None:
@@ -163,9 +195,9 @@ def test_planted_slowdowns_are_found_where_the_spread_allows_it(
 
 def test_the_smallest_detectable_effect_is_found_nearly_always() -> None:
     """State it on normal noise, plant exactly that, and count how often it is found."""
-    noise, found, trials = random.Random(7), 0, 300
+    noise, found, trials = random.Random(7), 0, 600
     stated = [
-        judged([noise.gauss(0, 0.05) for _ in range(26)]).smallest_detectable for _ in range(50)
+        judged([noise.gauss(0, 0.05) for _ in range(26)]).smallest_detectable for _ in range(400)
     ]
     planted = math.log(sum(stated) / len(stated))
     for _ in range(trials):

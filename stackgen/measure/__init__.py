@@ -3,13 +3,13 @@
 from stackgen.measure.blocks import SAMPLES, Design, calibration_plan, plan_block
 from stackgen.measure.effects import (
     ALPHA,
-    LOOKS,
     MARGIN,
     block_contrasts,
     effect,
     p_value,
     verdict,
 )
+from stackgen.measure.looks import LOOKS, level_of_a_look
 from stackgen.measure.ranking import (
     block_times,
     controls,
@@ -38,6 +38,7 @@ __all__ = [
     "deviations",
     "effect",
     "fewest_blocks",
+    "level_of_a_look",
     "not_repeatable",
     "p_value",
     "plan_block",

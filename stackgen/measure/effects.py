@@ -1,30 +1,30 @@
 """Paired effects from within-block contrasts, with intervals that a look after look keeps honest.
 
 The block is the statistical unit (MEASUREMENT.md): drift lasts longer than a block, so only
-differences within one may be compared. The statistic is the interquartile mean of the contrasts
-with Yuen's trimmed t, because recorded contrasts have heavy tails; docs/adr/0002 has the figures.
+differences within one may be compared. The statistic is a trimmed mean of the contrasts with Yuen's
+t, because recorded contrasts have heavy tails; docs/adr/0002 and 0017 have the figures.
 """
 
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TypeVar
 
 from stackgen.errors import EvidenceError
+from stackgen.measure.looks import LOOKS, level_of_a_look
 from stackgen.values import CampaignId, Effect, IndicatorId, StackId, Verdict
 
 Block = TypeVar("Block", int, tuple[CampaignId, int])
 
-LOOKS = (6, 10, 16, 26, 42, 60)
-"""After how many blocks verdicts are looked at; each look spends ALPHA / len(LOOKS)."""
 ALPHA = 0.05
 """The share of false alarms that one comparison may raise over all its looks."""
 MARGIN = 0.02
 """Stacks whose ratio lies certainly within this margin are called equivalent."""
 POWER = 0.95
 """The power at which the smallest detectable effect is stated."""
-TRIM = 0.25
-"""The share of contrasts that is set aside at each end."""
+TRIM, MANY, TRIM_OF_MANY = 0.25, 16, 0.34
+"""The share of contrasts that is set aside at each end; a larger one from so many blocks on."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,7 +66,7 @@ def trimmed_centre(contrasts: Sequence[float]) -> Centre:
         one-sample form takes the winsorised sum of squares over h(h-1), h kept values.
     """
     ordered = sorted(contrasts)
-    cut = int(TRIM * len(ordered))
+    cut = int((TRIM if len(ordered) < MANY else TRIM_OF_MANY) * len(ordered))
     kept = ordered[cut : len(ordered) - cut]
     winsorised = [kept[0]] * cut + kept + [kept[-1]] * cut
     middle = math.fsum(winsorised) / len(winsorised)
@@ -118,7 +118,7 @@ def effect(
     reached = [look for look in LOOKS if look <= len(contrasts)]
     if reached:
         contrasts = contrasts[: reached[-1]]
-        middle, low, high, detectable = _interval(contrasts, alpha / len(LOOKS))
+        middle, low, high, detectable = _interval(contrasts, level_of_a_look(alpha))
     else:
         middle = sorted(contrasts)[len(contrasts) // 2]
         low, high, detectable = 0.0, math.inf, math.inf
@@ -135,15 +135,28 @@ def effect(
     )
 
 
-def _interval(contrasts: Sequence[float], alpha: float) -> tuple[float, float, float, float]:
+def _interval(contrasts: Sequence[float], level: float) -> tuple[float, float, float, float]:
     """Return the centre (log), the bounds (ratios), and the smallest detectable ratio."""
-    from scipy.stats import t
-
     centre = trimmed_centre(contrasts)
-    reach = float(t.ppf(1 - alpha / 2, centre.freedom)) * centre.error
-    needed = reach + float(t.ppf(POWER, centre.freedom)) * centre.error
+    boundary, needed = _errors(centre.freedom, level)
+    reach = boundary * centre.error
     bounds = math.exp(centre.mean - reach), math.exp(centre.mean + reach)
-    return centre.mean, *bounds, math.exp(needed)
+    return centre.mean, *bounds, math.exp(needed * centre.error)
+
+
+@lru_cache(maxsize=256)
+def _errors(freedom: int, level: float) -> tuple[float, float]:
+    """Return half the width of an interval, and what is found with POWER, in standard errors.
+
+    The error is an estimate, too: what is found follows the noncentral t.
+    """
+    from scipy.optimize import brentq
+    from scipy.stats import nct, t
+
+    boundary = float(t.isf(level / 2, freedom))
+    most = 4 * boundary + 10  # freedom 1, the least there is, needs 2.9 times the boundary
+    needed = brentq(lambda shift: nct.sf(boundary, freedom, shift) - POWER, 0, most, xtol=1e-4)
+    return boundary, float(needed)
 
 
 def verdict(low: float, high: float, margin: float) -> Verdict:
