@@ -1,12 +1,15 @@
 """Make everything read-only but one folder, give up every privilege, and become a command.
 
 The text of this file runs as a script in namespaces that ``unshare`` has just made, never in those
-of the host: ``python confine.py FOLDER BYTES COMMAND...``. Standard library alone, no import of
-ours. What it cannot do it leaves: whoever runs there looks for himself what holds.
+of the host: ``python confine.py FOLDER BYTES NETWORK COMMAND...``. Standard library alone, no
+import of ours. What it cannot do it leaves: whoever runs there looks for himself what holds.
 
 FOLDER, and shared memory, become empty file systems in memory of at most BYTES each, that go with
 the namespaces; where they cannot, nothing runs, because they are emptied after each command. Not
 the stack alone becomes read-only: its files are hard links into a cache, and into other stacks.
+
+NETWORK is ``own-network`` where the network is not the host's: processes in it can then talk to
+each other on the loopback interface, as they can in containers.
 
 The file ``sockets`` in FOLDER names sockets that are hidden, each followed by a zero byte: they can
 be connected to whatever is read-only, from any network, and lead to programs that are not confined.
@@ -15,10 +18,14 @@ be connected to whatever is read-only, from any network, and lead to programs th
 # Paths are strings here, as in supervisor.py.
 # ruff: noqa: PTH112, PTH116, PTH118, PTH123
 
+import contextlib
 import ctypes
+import fcntl
 import os
 import re
+import socket
 import stat
+import struct
 import sys
 
 # From <sys/mount.h>
@@ -35,6 +42,7 @@ KEPT = {
 STRICTATIME = 1 << 24
 # From <linux/prctl.h>
 CAPBSET_DROP, SET_NO_NEW_PRIVS = 24, 38
+SET_INTERFACE_FLAGS, UP = 0x8914, 1  # from <linux/sockios.h> and <linux/if.h>
 CAPABILITY_VERSION = 0x20080522  # the third, of <linux/capability.h>
 SHARED_MEMORY = "/dev/shm"  # noqa: S108 # a fresh one is mounted there
 
@@ -90,6 +98,12 @@ def sockets_in(folder: str) -> "list[str]":
         return []
 
 
+def raise_loopback() -> None:
+    """Let processes in here talk to each other; the way leads nowhere else."""
+    with contextlib.suppress(OSError), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_one:
+        fcntl.ioctl(any_one, SET_INTERFACE_FLAGS, struct.pack("16sh22x", b"lo", UP))
+
+
 def give_up_privileges() -> None:
     """See to it that the command gets none, whoever it runs as."""
     for capability in range(64):
@@ -99,7 +113,7 @@ def give_up_privileges() -> None:
     LIBC.prctl(SET_NO_NEW_PRIVS, 1, 0, 0, 0)
 
 
-def main(folder: str, most_bytes: str, command: "list[str]") -> None:
+def main(folder: str, most_bytes: str, network: str, command: "list[str]") -> None:
     """Do it."""
     size = ",size=" + most_bytes
     sockets = sockets_in(folder)
@@ -115,9 +129,11 @@ def main(folder: str, most_bytes: str, command: "list[str]") -> None:
     for path, flags in mount_points():
         if path not in own:
             mount("", path, "", REMOUNT | BIND | RDONLY | flags)
+    if network == "own-network":
+        raise_loopback()
     give_up_privileges()
     os.execv(command[0], command)  # noqa: S606 # becoming the command is the point
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], sys.argv[2], sys.argv[3:])
+    main(sys.argv[1], sys.argv[2], sys.argv[3], sys.argv[4:])

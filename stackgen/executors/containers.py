@@ -6,6 +6,7 @@ twelfth, a request to a supervisor a few milliseconds beyond the process itself.
 
 import contextlib
 import json
+import re
 import socket
 import struct
 import time
@@ -28,6 +29,7 @@ from stackgen.values import Limits
 CAMPAIGN_LABEL = "stackgen.campaign"
 _OWNER_LABEL = "stackgen.owner"
 SCRATCH = "/tmp"  # noqa: S108 # the container's own, in memory
+_SCRATCH_BYTES = 256 << 20
 _MOST_KEPT = 32  # each takes some 20 MB of memory while it waits
 _LAST_WORDS_BYTES = 4096
 _START_S = 60.0
@@ -51,12 +53,18 @@ class Place:
 
     image: its id. python: the interpreter in it. user: ``uid:gid``.
     limits: those of the container; its time and threads are each inspection's own.
+    folders: (source, target) pairs of the user's folders that are seen, and cannot be written.
+    network: whether the engine's default network can be used.
+    scratch_bytes: what may be written, in memory.
     """
 
     image: str
     python: str
     user: str
     limits: Limits
+    folders: tuple[tuple[str, str], ...] = ()
+    network: bool = False
+    scratch_bytes: int = _SCRATCH_BYTES
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -245,24 +253,27 @@ class Containers:
                 **({} if place.limits.gpus else {"NVIDIA_VISIBLE_DEVICES": "void"}),
             },
             labels={CAMPAIGN_LABEL: campaign, _OWNER_LABEL: owner()},
-            host_config=self._host_config(place.limits, [*mounts, *self.scripts.values()]),
+            host_config=self._host_config(place, [*mounts, *self.scripts.values()]),
         )
         return str(made["Id"])
 
-    def _host_config(self, limits: Limits, mounts: list[Mount]) -> Any:
-        can = self.abilities()
+    def _host_config(self, place: Place, mounts: list[Mount]) -> Any:
+        can, limits = self.abilities(), place.limits
+        mounts += [
+            Mount(target, source, type="bind", read_only=True) for source, target in place.folders
+        ]
         memory = limits.memory_bytes if can.memory else None
         cpus = ",".join(str(cpu) for cpu in limits.cpus) if can.cpuset else ""
         # No CPU quota: its scheduling period fakes differences between stacks (MEASUREMENT.md, 5).
         return self.api.create_host_config(
-            network_mode="none",
+            network_mode="default" if place.network else "none",
             ipc_mode="private",
             cap_drop=["ALL"],
             security_opt=["no-new-privileges"],
             read_only=True,
             init=False,  # the supervisor is the first process, and takes in what is orphaned
             # exec: what compiles models puts there what it loads; as in a virtualenv's scratch.
-            tmpfs={SCRATCH: "rw,exec,nosuid,nodev,size=256m,mode=1777"},
+            tmpfs={SCRATCH: f"rw,exec,nosuid,nodev,size={place.scratch_bytes},mode=1777"},
             mounts=mounts,
             cpuset_cpus=cpus or None,
             mem_limit=memory,
@@ -334,6 +345,13 @@ def _refusals(place: Place) -> Iterator[None]:
         words = engine_words(error)
         if place.limits.gpus and any(word in words.lower() for word in ("device", "gpu", "nvidia")):
             raise _without_gpus(place, words) from error
+        if place.network and re.search(r"network|endpoint", words.lower()):
+            raise ExecutorUnavailableError(
+                "the container engine cannot give a program its network",
+                why=words,
+                fix="look at: docker network inspect bridge; or measure in virtualenvs: "
+                "--executor virtualenv",
+            ) from error
         told = isinstance(error, docker_errors.APIError)
         if told and place.python in words:
             raise CannotRun(words) from error

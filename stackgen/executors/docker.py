@@ -2,9 +2,8 @@
 
 import hashlib
 import signal
-import stat
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 from pathlib import Path
@@ -12,7 +11,7 @@ from pathlib import Path
 import docker
 from docker.types import Mount
 
-from stackgen.executors import ExecutorUnavailableError
+from stackgen.executors import ExecutorUnavailableError, programs
 from stackgen.executors.containers import (
     CAMPAIGN_LABEL,
     ENGINE_FAULTS,
@@ -36,6 +35,7 @@ from stackgen.resources import folder
 from stackgen.values import Inspection, InspectionPlan, Limits, Machine, Outcome
 
 _PIS = "/stackgen/pis"
+_PROJECT = "/stackgen/project"
 _OWN_SCRIPTS = "/stackgen/own"
 _NOBODY = "65534:65534"
 _RETRY_PAUSES_S = (1.0, 3.0)
@@ -57,6 +57,7 @@ class DockerExecutor:
     api: docker.APIClient
     machine: Machine
     _containers: Containers = field(init=False)
+    _users: dict[tuple[Path, ...], tuple[str, str]] = field(default_factory=dict)
     _lost: bool = False
     _tidied: bool = False
 
@@ -103,7 +104,7 @@ class DockerExecutor:
         try:
             self._containers.abilities()  # finds out whether the engine answers
             script, mounts = self._mounted(plan)
-            user, reason = _user([folder("pis") / "harness.py", Path(plan.call.indicator.path)])
+            user, reason = self._user(plan)
             place = _place(plan, user)
             kept = self._containers.take(place, script, mounts, campaign=plan.campaign_id)
             ended = self._ask(plan, place, kept, script)
@@ -144,6 +145,14 @@ class DockerExecutor:
             if not fine:
                 self._containers.drop(place)
         return ended
+
+    def _user(self, plan: InspectionPlan) -> tuple[str, str]:
+        """Return who runs a plan, as ``_user`` does; a large project is looked at once."""
+        files = (folder("pis") / "harness.py", Path(plan.call.indicator.path))
+        places = (*files, *map(Path, programs.guarded(plan.call.program)))
+        if places not in self._users:
+            self._users[places] = _user(places)
+        return self._users[places]
 
     def _mounted(self, plan: InspectionPlan) -> tuple[str, tuple[Mount, ...]]:
         """Return the script's path in a container, and what every container needs mounted."""
@@ -194,7 +203,9 @@ def _request(plan: InspectionPlan, script: str, ready: Ready) -> Request:
     if plan.limits.memory_bytes is not None and not _memory_is_limited(plan.limits, ready):
         memory = {"DATA": plan.limits.memory_bytes}
     return Request(
-        command=indicator_command(plan, python=python, script_path=script),
+        command=indicator_command(
+            plan, python=python, script_path=script, folder=SCRATCH, project=_PROJECT
+        ),
         environment={**seen, **environment},
         folder=SCRATCH,
         timeout_s=plan.limits.timeout_s,
@@ -205,33 +216,42 @@ def _request(plan: InspectionPlan, script: str, ready: Ready) -> Request:
 
 
 def _place(plan: InspectionPlan, user: str) -> Place:
-    return Place(
+    place = Place(
         image=plan.environment.location,
         python=plan.environment.python,
         user=user,
         limits=replace(plan.limits, threads=1, timeout_s=1.0),
     )
+    program = plan.call.program
+    if program is None:
+        return place
+    return replace(
+        place,
+        folders=programs.mounted(program, _PROJECT),
+        network=program.network,
+        scratch_bytes=programs.SCRATCH_BYTES,
+    )
 
 
-def _user(mounted: Iterable[Path]) -> tuple[str, str]:
+def _user(places: Sequence[Path]) -> tuple[str, str]:
     """Return who runs the indicator, and what that leaves open.
 
     Raises:
-        ExecutorUnavailableError: only root may read the indicator.
+        ExecutorUnavailableError: only root may read the indicator, or a folder that it sees.
     """
-    closed = [path for path in mounted if not path.stat().st_mode & stat.S_IROTH]
-    if not closed:
+    closed = programs.owner_of_closed(places)
+    if closed is None:
         return _NOBODY, ""
-    owner = closed[0].stat()
+    path, owner = closed
     if owner.st_uid == 0:
         raise ExecutorUnavailableError(
-            f"a container cannot read {closed[0]}",
+            f"a container cannot read {path}",
             why="only root may read it, and indicators do not run as root",
-            fix=f"chmod -R a+rX {closed[0]}",
+            fix=f"chmod -R a+rX {path}",
         )
     return (
         f"{owner.st_uid}:{owner.st_gid}",
-        "unprivileged user (only their owner may read the indicators)",
+        "unprivileged user (only their owner may read the indicators, or the project)",
     )
 
 

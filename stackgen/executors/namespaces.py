@@ -21,7 +21,7 @@ _CONFINE = Path(__file__).with_name("confine.py")
 _OURS = "stackgen-"
 _PART = "+"  # between the parts of a folder's name, which may end up in lists of folders
 _SHARED_MEMORY = "/dev/shm"  # noqa: S108 # of the namespaces
-_MOST_BYTES = 256 << 20  # of what a command may write, as in containers
+MOST_BYTES = 256 << 20  # of what a command may write, as in containers
 _LAST_WORDS_BYTES = 4096
 _END_S = 20.0
 
@@ -69,19 +69,22 @@ class _Pipes:
 class HostSupervisor:
     """A supervisor that runs on this host, kept for one inspection after another."""
 
-    def __init__(self, scratch: Path, isolation: tuple[str, ...]) -> None:
+    def __init__(
+        self, scratch: Path, isolation: tuple[str, ...], *, most_bytes: int = MOST_BYTES
+    ) -> None:
         """Start one.
 
         Args:
             scratch: takes the folder that commands start in; see ``folder``.
             isolation: a command prefix of ``ISOLATIONS``, or ().
+            most_bytes: what commands may write into their folder, where that is in memory.
 
         Raises:
             Lost: it does not come up, as where the host does not allow these namespaces.
             StorageError: the scratch folder cannot be written.
         """
         self.folder = _folder(scratch, _sockets() if "--mount" in isolation else None)
-        self._process = self._started(isolation)
+        self._process = self._started(isolation, most_bytes)
         self._supervised: Supervised | None = None
         try:
             self._supervised = Supervised(_Pipes(self._process))
@@ -116,10 +119,12 @@ class HostSupervisor:
             stream.close()  # type: ignore[union-attr] # they are pipes
         shutil.rmtree(self.folder, ignore_errors=True)
 
-    def _started(self, isolation: tuple[str, ...]) -> "subprocess.Popen[bytes]":
+    def _started(self, isolation: tuple[str, ...], most_bytes: int) -> "subprocess.Popen[bytes]":
         python = (sys.executable, "-I", "-S")
         confined = "--mount" in isolation
-        confine = (*python, str(_CONFINE), str(self.folder), str(_MOST_BYTES)) if confined else ()
+        network = "own-network" if "--net" in isolation else "network-of-the-host"
+        own = (str(self.folder), str(most_bytes), network)
+        confine = (*python, str(_CONFINE), *own) if confined else ()
         emptied = [str(self.folder), *([_SHARED_MEMORY] if confined else [])]
         options = json.dumps({"emptied": emptied, "own_ipc": "--ipc" in isolation})
         try:
@@ -137,8 +142,14 @@ class HostSupervisor:
             raise Lost(str(error)) from error
 
 
+def with_network(isolations: Iterable[tuple[str, ...]]) -> tuple[tuple[str, ...], ...]:
+    """Return prefixes that leave the host's network; those are left out that do nothing else."""
+    found = (tuple(word for word in each if word != "--net") for each in isolations)
+    return tuple(dict.fromkeys(each for each in found if "--mount" in each))
+
+
 def most_confined(
-    scratch: Path, isolations: Iterable[tuple[str, ...]]
+    scratch: Path, isolations: Iterable[tuple[str, ...]], *, most_bytes: int = MOST_BYTES
 ) -> tuple[HostSupervisor, tuple[str, ...]]:
     """Start a supervisor by the first of these prefixes that works here, or by none.
 
@@ -148,7 +159,7 @@ def most_confined(
     """
     for isolation in isolations:
         try:
-            return HostSupervisor(scratch, isolation), isolation
+            return HostSupervisor(scratch, isolation, most_bytes=most_bytes), isolation
         except Lost:
             continue
     return HostSupervisor(scratch, ()), ()

@@ -6,6 +6,12 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from stackgen.errors import MeasurementError
+from stackgen.executors.programs import (
+    failed_to_import,
+    program_command,
+    program_variables,
+    without_secrets,
+)
 from stackgen.indicators.output import Parsed, parse_output, without_document
 from stackgen.values import Inspection, InspectionPlan, MachineId, Observation, Outcome
 
@@ -36,13 +42,24 @@ def thread_count(plan: InspectionPlan) -> int:
     return plan.limits.threads if asked == "auto" else int(asked)
 
 
-def indicator_command(plan: InspectionPlan, *, python: str, script_path: str) -> tuple[str, ...]:
+def indicator_command(
+    plan: InspectionPlan, *, python: str, script_path: str, folder: str = "", project: str = ""
+) -> tuple[str, ...]:
     """Return the command that runs a plan's indicator.
 
-    ``python`` (the interpreter that sees the stack's packages) and ``script_path`` are given as the
-    process will see them. The environment is fixed already, so Python needs no ``-I``, which would
-    drop the hash seed.
+    ``python`` (the interpreter that sees the stack's packages), ``script_path``, the ``folder``
+    that may be written and a program's ``project`` are given as the process will see them. The
+    environment is fixed already, so Python needs no ``-I``, which would drop the hash seed.
     """
+    program = plan.call.program
+    if program is not None:
+        return program_command(
+            program,
+            python=python,
+            script_path=script_path,
+            project=project or program.project,
+            folder=folder,
+        )
     arguments = {**dict(plan.call.arguments), "threads": str(thread_count(plan))}
     options = [part for name in sorted(arguments) for part in (f"--{name}", arguments[name])]
     loops = [] if plan.loops is None else ["--loops", str(plan.loops)]
@@ -63,6 +80,7 @@ def process_environment(
     what the user varies wins over a default of ours.
     """
     threads = str(thread_count(plan))
+    settings, program = plan.environment.stack.settings, plan.call.program
     return {
         "PATH": path,
         "HOME": home,
@@ -74,7 +92,8 @@ def process_environment(
         **({"PYTHONPATH": harness_folder} if harness_folder else {}),
         **_MALLOC,
         **dict.fromkeys(THREAD_VARIABLES, threads),
-        **dict(plan.environment.stack.settings),
+        **(program_variables(program, settings) if program else {}),
+        **dict(settings),
     }
 
 
@@ -107,6 +126,8 @@ def interpret(
     """
     verdict = _verdict(plan, exit_code, timed_out=timed_out, oom=oom, stdout=stdout, stderr=stderr)
     log = "\n".join(part for part in (stderr, without_document(stdout), verdict.reason) if part)
+    if plan.call.program is not None:
+        log = without_secrets(log, plan.call.program)
     return inspection(
         plan,
         machine_id,
@@ -172,6 +193,10 @@ def _verdict(
         return Parsed(outcome=Outcome.ENGINE_LOST, reason="the process was lost")
     if oom or (exit_code and _NO_MEMORY.search(stderr[-LOG_BYTES:])):
         return Parsed(outcome=Outcome.OUT_OF_MEMORY, reason=f"out of memory ({_ending(exit_code)})")
+    if exit_code and plan.call.program is not None:
+        importing = exit_code > 0 and failed_to_import(stderr)
+        outcome = Outcome.IMPORT_FAILED if importing else Outcome.CRASHED
+        return Parsed(outcome=outcome, reason=_ending(exit_code))
     if exit_code == WRONG_USAGE:
         return Parsed(outcome=Outcome.UNSUPPORTED, reason="the indicator refused its parameters")
     if exit_code:

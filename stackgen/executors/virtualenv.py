@@ -10,12 +10,14 @@ from datetime import datetime, timezone
 from pathlib import Path
 
 from stackgen import resources
-from stackgen.executors import ExecutorUnavailableError
+from stackgen.executors import ExecutorUnavailableError, programs
 from stackgen.executors.namespaces import (
     ISOLATIONS,
+    MOST_BYTES,
     HostSupervisor,
     most_confined,
     remove_leftovers,
+    with_network,
 )
 from stackgen.executors.process import (
     gpu_environment,
@@ -28,6 +30,7 @@ from stackgen.executors.process import (
 from stackgen.executors.supervised import MOST_PROCESSES, Lost, Ready, Reply, Request, Unexecutable
 from stackgen.values import Inspection, InspectionPlan, Limits, Machine, Outcome
 
+_NO_NETWORK = "network isolation"
 _MOST_WRITTEN_BYTES = 1 << 30  # into any one file: a process that floods its log fills no disk
 
 
@@ -43,7 +46,8 @@ def _as_asked(_: InspectionPlan, request: Request) -> Request:
 class VirtualenvExecutor:
     """Runs each plan as a process of its virtualenv's interpreter.
 
-    One supervisor is kept for them, in namespaces where everything but its own folder is read-only.
+    One supervisor is kept for them, in namespaces where everything but its own folder is read-only;
+    a program that may use the network, or write more, gets another one in its place.
     Close the executor when done (``contextlib.closing`` does): the supervisor ends then, or with
     this process.
 
@@ -61,6 +65,7 @@ class VirtualenvExecutor:
     now: Callable[[], datetime] = _utc_now
     monotonic: Callable[[], float] = time.monotonic
     _kept: HostSupervisor | None = None
+    _kept_for: "_Surroundings | None" = None
     _tidied: bool = False
 
     def close(self) -> None:
@@ -122,12 +127,15 @@ class VirtualenvExecutor:
 
     def _run(self, plan: InspectionPlan) -> tuple[Reply, tuple[str, ...]]:
         """Run a plan in the supervisor that is kept, or in a new one where that was lost."""
+        wanted = _surroundings(plan)
+        if self._kept_for != wanted:
+            self.close()
         if self._kept is not None:
             try:
                 return self._ask(plan, self._kept)
             except Lost:
                 pass  # it was killed meanwhile, for which no stack can be blamed
-        return self._ask(plan, self._start())
+        return self._ask(plan, self._start(wanted))
 
     def _ask(
         self, plan: InspectionPlan, supervisor: HostSupervisor
@@ -139,12 +147,32 @@ class VirtualenvExecutor:
         finally:  # also when we are interrupted: nothing of it may disturb the next one
             if not clean:
                 self.close()
-        return ended, _unenforced(plan.limits, supervisor, ended)
+        return ended, _unenforced(plan, supervisor, ended)
 
-    def _start(self) -> HostSupervisor:
-        self._kept, isolation = most_confined(self.scratch, self.isolations)
-        self.isolations = (isolation,)  # what works once works again
+    def _start(self, wanted: "_Surroundings") -> HostSupervisor:
+        isolations = with_network(self.isolations) if wanted.network else self.isolations
+        self._kept, isolation = most_confined(
+            self.scratch, isolations, most_bytes=wanted.most_bytes
+        )
+        self._kept_for = wanted
+        if not wanted.network:
+            self.isolations = (isolation,)  # what works once works again
         return self._kept
+
+
+@dataclass(frozen=True, slots=True)
+class _Surroundings:
+    """What a supervisor is made for: another one gives other things."""
+
+    network: bool
+    most_bytes: int
+
+
+def _surroundings(plan: InspectionPlan) -> _Surroundings:
+    program = plan.call.program
+    if program is None:
+        return _Surroundings(network=False, most_bytes=MOST_BYTES)
+    return _Surroundings(network=program.network, most_bytes=programs.SCRATCH_BYTES)
 
 
 def _not_run(python: str, error: Exception) -> tuple[Outcome, str]:
@@ -170,7 +198,7 @@ def unenforced_here(scratch: Path) -> tuple[str, ...]:
         guarded=(sys.prefix,),
     )
     with contextlib.closing(supervisor):
-        return _unenforced(Limits(threads=1), supervisor, supervisor.ask(nothing))
+        return _missing(Limits(threads=1), supervisor, supervisor.ask(nothing))
 
 
 def _request(plan: InspectionPlan, supervisor: HostSupervisor) -> Request:
@@ -179,13 +207,15 @@ def _request(plan: InspectionPlan, supervisor: HostSupervisor) -> Request:
     folder = str(supervisor.folder)
     environment = process_environment(plan, harness_folder=harness, home=folder)
     return Request(
-        command=indicator_command(plan, python=plan.environment.python, script_path=script),
+        command=indicator_command(
+            plan, python=plan.environment.python, script_path=script, folder=folder
+        ),
         environment={**gpu_environment(plan.limits.gpus), **environment},
         folder=folder,
         timeout_s=plan.limits.timeout_s,
         cpus=plan.limits.cpus,
         limits=_resource_limits(plan.limits, supervisor.ready),
-        guarded=(plan.environment.location,),
+        guarded=(plan.environment.location, *programs.guarded(plan.call.program)),
     )
 
 
@@ -199,10 +229,19 @@ def _resource_limits(limits: Limits, ready: Ready) -> dict[str, int]:
     return found
 
 
-def _unenforced(limits: Limits, supervisor: HostSupervisor, ended: Reply) -> tuple[str, ...]:
+def _unenforced(plan: InspectionPlan, supervisor: HostSupervisor, ended: Reply) -> tuple[str, ...]:
+    missing = _missing(plan.limits, supervisor, ended)
+    program = plan.call.program
+    if program is not None and program.network:
+        missing = tuple(each for each in missing if each != _NO_NETWORK)
+    return (*missing, *programs.writable(program, ended.writable))
+
+
+def _missing(limits: Limits, supervisor: HostSupervisor, ended: Reply) -> tuple[str, ...]:
+    """Return what does not hold here of what holds wherever it can."""
     ready = supervisor.ready
     wanted = (
-        ("network isolation", not supervisor.network_is_out_of_reach),
+        (_NO_NETWORK, not supervisor.network_is_out_of_reach),
         ("read-only stack", bool(ended.writable)),
         ("process limit", not ready.counts_processes),
         ("end of all child processes", not ready.reaps),

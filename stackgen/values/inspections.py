@@ -1,8 +1,8 @@
 """One process that ran one indicator on one stack, from its plan to its result."""
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields
 from enum import Enum
 
 from stackgen.errors import MeasurementError
@@ -14,6 +14,7 @@ from stackgen.values.identity import (
     StackId,
     content_id,
 )
+from stackgen.values.programs import PROGRAM, Program
 from stackgen.values.stacks import Environment
 
 
@@ -81,10 +82,12 @@ class IndicatorCall:
     """An indicator with a value for each of its parameters.
 
     arguments: sorted (parameter, value) pairs, all of them, defaults included.
+    program: the user's command where that is measured; the arguments say what tells it from others.
     """
 
     indicator: Indicator
     arguments: tuple[tuple[str, str], ...] = ()
+    program: Program | None = field(default=None, compare=False, repr=False)
 
     @property
     def id(self) -> IndicatorId:
@@ -96,8 +99,16 @@ class IndicatorCall:
 
     @property
     def label(self) -> str:
-        """Return what a person calls it: ``tensorflow/matmul size=512``."""
+        """Return what a person calls it: ``tensorflow/matmul size=512``, ``python train.py``."""
+        if self.indicator.component == PROGRAM:
+            return _command_label(dict(self.arguments))
         return " ".join([self.indicator.name, *(f"{k}={v}" for k, v in self.arguments)])
+
+
+def _command_label(arguments: Mapping[str, str]) -> str:
+    told = [arguments["figure"]] if arguments.get("figure") else []
+    told += [f"threads={arguments['threads']}"] if "threads" in arguments else []
+    return arguments.get("command", PROGRAM) + (f" ({', '.join(told)})" if told else "")
 
 
 class Role(str, Enum):
@@ -234,4 +245,4 @@ def _plain(value: object) -> object:
         return value
     if isinstance(value, Sequence):
         return [_plain(item) for item in value]
-    return [_plain(getattr(value, field.name)) for field in fields(value)]  # type: ignore[arg-type]
+    return [_plain(getattr(value, each.name)) for each in fields(value)]  # type: ignore[arg-type]
