@@ -13,7 +13,18 @@ from stackgen.cli.stack_images import refuse_tag
 from stackgen.errors import UsageError
 from tests.laboratory import Laboratory
 
-COMMANDS = ["explore", "resolve", "verify", "advise", "nightly", "doctor", "pis", "kb", "images"]
+COMMANDS = [
+    "explore",
+    "resolve",
+    "verify",
+    "advise",
+    "nightly",
+    "doctor",
+    "pis",
+    "pi",
+    "kb",
+    "images",
+]
 
 
 @pytest.fixture
@@ -71,10 +82,8 @@ def test_the_version_is_told(laboratory: Laboratory) -> None:
     assert laboratory.run("--version").stdout.startswith("stackgen ")
 
 
-def test_indicators_are_listed_with_their_parameters(laboratory: Laboratory) -> None:
-    text = laboratory.run("pis").stdout
-    assert "tensorflow/matmul" in text
-    assert "--param size=512" in text
+def test_indicators_are_listed(laboratory: Laboratory) -> None:
+    assert "tensorflow/matmul" in laboratory.run("pis").stdout
     names = {each["name"] for each in json.loads(laboratory.run("pis", "--json").stdout)}
     assert {"numpy/matmul", "torch/import", "python/pure"} <= names
 

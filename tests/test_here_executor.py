@@ -90,5 +90,9 @@ class TestHereExecutor(ExecutorContract):
         assert kept.exists()
 
 
-def test_secrets_are_not_kept() -> None:
-    assert kept_variables({"AWS_SECRET_ACCESS_KEY": "x", "HF_TOKEN": "x", "HOME": "/root"}) == {}
+@pytest.mark.parametrize(
+    "name",
+    ["AWS_SECRET_ACCESS_KEY", "HF_TOKEN", "TF_VAR_password", "NVIDIA_API_KEY", "CUDA_TOKEN"],
+)
+def test_secrets_are_not_kept(name: str) -> None:
+    assert kept_variables({name: "x", "HOME": "/root"}) == {}

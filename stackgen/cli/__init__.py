@@ -11,6 +11,7 @@ import typer
 from stackgen import __version__
 from stackgen.cli import asking
 from stackgen.cli.images import images_app
+from stackgen.cli.indicators import pi_app, pis
 from stackgen.cli.options import (
     AsJson,
     BaseName,
@@ -54,6 +55,8 @@ app = typer.Typer(
 kb_app = typer.Typer(help="Look into the knowledge base.", no_args_is_help=True)
 app.add_typer(kb_app, name="kb")
 app.add_typer(images_app, name="images", invoke_without_command=True)
+app.add_typer(pi_app, name="pi")
+app.command(epilog="Example: stackgen pis numpy/matmul")(pis)
 app.command(
     epilog='Examples: stackgen resolve "tensorflow>=2.7" numpy --count | '
     'stackgen resolve "tensorflow==2.12.*" --one --format requirements --hashes | '
@@ -219,16 +222,6 @@ def doctor(kb: Kb = None, json: AsJson = False) -> None:
     typer.echo(as_json(checks) if json else checks_text(checks))
     if any(check.essential and not check.fine for check in checks):
         raise typer.Exit(1)
-
-
-@app.command()
-def pis(json: AsJson = False) -> None:
-    """List the performance indicators with their parameters."""
-    from stackgen.pipeline.measures import shipped_indicators
-    from stackgen.render import as_json, indicators_text
-
-    found = shipped_indicators()
-    typer.echo(as_json(found) if json else indicators_text(found))
 
 
 @kb_app.command("stats")

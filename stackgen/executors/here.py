@@ -14,20 +14,27 @@ from stackgen.executors.supervised import Request
 from stackgen.executors.virtualenv import VirtualenvExecutor
 from stackgen.values import IndicatorCall, Inspection, InspectionPlan, Machine
 
-# What drivers, frameworks and numeric libraries read. Nothing else of the user's gets in.
+# What drivers, frameworks and numeric libraries read. Nothing else of the user's gets in: other
+# programs share beginnings with these (TF_VAR_... is Terraform's, NVIDIA_API_KEY a secret).
 _KEPT = re.compile(
-    r"(CUDA|NVIDIA|NCCL|CUDNN|CUBLAS|NVTE|TF|XLA|TORCH|PYTORCH|TRITON|ROCR|HIP|HSA|MIOPEN|AMD"
-    r"|ONEAPI|SYCL|ZE|OMP|KMP|GOMP|MKL|OPENBLAS|BLIS|ONEDNN|DNNL|NUMEXPR|MALLOC)_\w+"
-    r"|TORCHINDUCTOR_\w+|LD_LIBRARY_PATH|LD_PRELOAD|DYLD_LIBRARY_PATH|GLIBC_TUNABLES"
-    r"|PYTHONPATH|PYTHONUSERBASE"
+    r"(CUDA|NCCL|CUDNN|CUBLAS|XLA|TORCH|PYTORCH|TORCHINDUCTOR|TRITON|ROCR|HIP|HSA|MIOPEN|SYCL|ZE"
+    r"|OMP|KMP|GOMP|MKL|OPENBLAS|BLIS|ONEDNN|DNNL|NUMEXPR|MALLOC)_\w+"
+    r"|TF_(ENABLE|DISABLE|USE|FORCE|XLA|CPP|GPU|CUDA|CUDNN|CUBLAS|NUM|DETERMINISTIC|MKL|ONEDNN"
+    r"|FP16|AUTO|LAYOUT|THREAD)_?\w*|NVIDIA_(VISIBLE_DEVICES|TF32_OVERRIDE|DRIVER_CAPABILITIES)"
+    r"|LD_LIBRARY_PATH|LD_PRELOAD|DYLD_LIBRARY_PATH|GLIBC_TUNABLES|PYTHONPATH|PYTHONUSERBASE"
 )
+_SECRET = re.compile(r"KEY|TOKEN|SECRET|PASSW", re.IGNORECASE)
 _HOME = "HOME"
 _USER_SITE = "-s"  # keeps the user's own packages out, which a prepared machine may rely on
 
 
 def kept_variables(environ: Mapping[str, str]) -> dict[str, str]:
     """Return what of the user's variables an inspection sees here."""
-    return {name: value for name, value in sorted(environ.items()) if _KEPT.fullmatch(name)}
+    return {
+        name: value
+        for name, value in sorted(environ.items())
+        if _KEPT.fullmatch(name) and not _SECRET.search(name)
+    }
 
 
 def trace_folder(root: Path, call: IndicatorCall) -> Path:

@@ -3,6 +3,7 @@
 from stackgen.render.advice import advice_text
 from stackgen.render.bases import bases_text
 from stackgen.render.explore import plan_text, report_text
+from stackgen.render.here import here_text
 from stackgen.render.images import (
     built_text,
     check_text,
@@ -12,11 +13,8 @@ from stackgen.render.images import (
     images_text,
     pruned_text,
 )
-from stackgen.render.listings import (
-    failures_text,
-    indicators_text,
-    nightly_text,
-)
+from stackgen.render.indicators import indicator_text, indicators_text
+from stackgen.render.listings import failures_text, nightly_text
 from stackgen.render.machine import as_json
 from stackgen.render.resolve import count_text, resolution_text, stack_text
 from stackgen.render.tables import checks_text, columns
@@ -34,9 +32,11 @@ __all__ = [
     "count_text",
     "exported_text",
     "failures_text",
+    "here_text",
     "image_list_text",
     "image_text",
     "images_text",
+    "indicator_text",
     "indicators_text",
     "nightly_text",
     "open_progress",

@@ -4,24 +4,7 @@ from collections.abc import Sequence
 
 from stackgen.knowledge import FailureGroup, Trait
 from stackgen.render.explore import report_text
-from stackgen.render.tables import columns
-from stackgen.values import Indicator, NightlyReport
-
-
-def indicators_text(indicators: Sequence[Indicator]) -> str:
-    """Return each indicator with its parameters, and where its script lies."""
-    lines: list[str] = []
-    for each in indicators:
-        lines += [each.name, f"  {each.summary}", f"  {each.path}"]
-        rows = [
-            (f"--param {p.name}={p.default}", p.help + _allowed(p.allowed)) for p in each.parameters
-        ]
-        lines += [*columns(rows, indent="    "), ""]
-    return "\n".join(lines).rstrip()
-
-
-def _allowed(values: Sequence[str]) -> str:
-    return f" ({', '.join(values)})" if values else ""
+from stackgen.values import NightlyReport
 
 
 def nightly_text(report: NightlyReport) -> str:
