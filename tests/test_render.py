@@ -30,6 +30,7 @@ from stackgen.values import (
     Check,
     ChosenStack,
     Control,
+    Cost,
     Deviation,
     Difference,
     Estimate,
@@ -41,6 +42,7 @@ from stackgen.values import (
     Outcome,
     Place,
     Ranked,
+    Scaled,
 )
 from tests.base_reports import BASE_REPORTS
 from tests.samples import MACHINE, call, environment
@@ -136,6 +138,40 @@ def deviating(kind: Difference, *, at: int = 0, apart: float = 0.024) -> Explore
     return replace(found, ranking=tuple(rows))
 
 
+PRICED = replace(
+    report(FASTER),
+    costs=tuple(
+        Cost(
+            stack_id=each.stack.id,
+            indicator_id=MATMUL.id,
+            seconds=seconds,
+            items=32,
+            per_hour=0.42,
+            per_million=seconds / 32 / 3600 * 0.42 * 1e6,
+            per_unit=3600 * 32 / seconds / 0.42,
+        )
+        for each, seconds in ((OLD, 0.0041), (NEW, 0.00505))
+    ),
+    currency="EUR",
+    scaled=tuple(
+        Scaled(
+            stack_id=each.stack.id,
+            indicator="numpy/matmul size=512",
+            cpus=cpus,
+            time=time,
+            low=low,
+            high=high,
+            blocks=10,
+            cost=time * cpus,
+        )
+        for each, cpus, time, low, high in (
+            (OLD, 1, 0.812, 0.8, 0.83),
+            (OLD, 2, 0.5, 0.0, math.inf),
+            (NEW, 1, 1.0, 1.0, 1.0),
+            (NEW, 2, 0.55, 0.52, 0.58),
+        )
+    ),
+)
 ADVICE = AdviceReport(
     lockfile=LockFile(path="Pipfile.lock", format="pipfile", packages=()),
     advice=Advice(
@@ -230,6 +266,8 @@ TEXTS = {
     "report-different-result": report_text(deviating(Difference.TEXT, apart=math.inf)),
     "report-not-repeatable": report_text(deviating(Difference.NOT_REPEATABLE)),
     "report-reference-not-repeatable": report_text(deviating(Difference.NOT_REPEATABLE, at=1)),
+    "report-priced": report_text(PRICED),
+    "report-on-several-cpus": report_text(replace(PRICED, costs=())),
     "report-controls-failed": report_text(report(FASTER, failed=True)),
     "advice": advice_text(ADVICE),
     "advice-nothing-faster": advice_text(NOTHING),

@@ -1,5 +1,6 @@
 """Options of the command line, and how their text is read."""
 
+import math
 import re
 from enum import Enum
 from pathlib import Path
@@ -55,6 +56,22 @@ Gpus = Annotated[
         metavar="IDS", help="GPUs that stacks see: all, or numbers like 0,1. By default none."
     ),
 ]
+Cpus = Annotated[
+    str,
+    typer.Option(
+        "--cpus", metavar="N,N", help="Measure everything on so many CPUs each, as in 1,2,4."
+    ),
+]
+PricePerHour = Annotated[
+    float | None,
+    typer.Option(
+        "--price-per-hour", metavar="PRICE", help="Of this machine: tells what work costs."
+    ),
+]
+PriceFile = Annotated[
+    Path | None,
+    typer.Option("--prices", metavar="FILE", help="TOML: prices per hour by number of CPUs."),
+]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Print count and plan; build nothing.")]
 
 
@@ -107,6 +124,34 @@ def parse_gpus(text: str) -> str:
             fix="give them as in: --gpus all, or: --gpus 0,1",
         )
     return ",".join(parts)
+
+
+def parse_cpus(text: str) -> tuple[int, ...]:
+    """Return numbers of CPUs, each once, the fewest first; none of an empty text."""
+    parts = [part.strip() for part in text.split(",")] if text.strip() else []
+    if any(not part.isascii() or not part.isdigit() or int(part) < 1 for part in parts):
+        raise UsageError(
+            f"cannot read the numbers of CPUs {text!r}",
+            why="they are whole numbers above zero with commas between them",
+            fix="give them as in: --cpus 1,2,4",
+        )
+    return tuple(sorted({int(part) for part in parts}))
+
+
+def check_prices(per_hour: float | None, file: Path | None) -> None:
+    """Refuse a price that is none, and two kinds of prices."""
+    if per_hour is not None and not 0 < per_hour < math.inf:
+        raise UsageError(
+            f"cannot calculate with a price of {per_hour:g} per hour",
+            why="a price is a number above zero",
+            fix="give it as in: --price-per-hour 0.42",
+        )
+    if per_hour is not None and file is not None:
+        raise UsageError(
+            "there are two kinds of prices",
+            why="--price-per-hour is that of the whole machine, --prices has one by number of CPUs",
+            fix="give one of them",
+        )
 
 
 def parse_settings(given: list[str]) -> tuple[tuple[str, tuple[str, ...]], ...]:

@@ -2,7 +2,7 @@
 
 import random
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from stackgen.values import (
     CampaignId,
@@ -26,6 +26,7 @@ class Design:
     calls: what users want to know; each is one round of the block.
     control: the pure-Python indicator, run on the reference and on the first challenger.
     loops: operations per sample of each indicator, found once on the reference.
+    own_limits: of the calls that do not run under ``limits``.
     """
 
     campaign_id: CampaignId
@@ -36,6 +37,7 @@ class Design:
     control: IndicatorCall
     loops: Mapping[IndicatorId, int]
     limits: Limits
+    own_limits: Mapping[IndicatorId, Limits] = field(default_factory=dict)
 
 
 def calibration_plan(
@@ -83,11 +85,12 @@ def _plan(
     design: Design, call: IndicatorCall, arm: tuple[Role, Environment], block: int
 ) -> InspectionPlan:
     role, environment = arm
+    limits = design.own_limits.get(call.id, design.limits)
     return InspectionPlan(
         environment=environment,
         call=call,
         campaign_id=design.campaign_id,
-        limits=replace(design.limits, timeout_s=call.indicator.timeout_s),
+        limits=replace(limits, timeout_s=call.indicator.timeout_s),
         block=block,
         role=role,
         loops=design.loops.get(call.id),

@@ -5,7 +5,7 @@ was interrupted, even killed, goes on where it was.
 """
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from stackgen.database import Database
@@ -83,6 +83,7 @@ class Stopped:
 class Runner:
     """Runs inspections of one campaign and records each before the next one starts.
 
+    own_limits: of the calls that do not run under ``limits``.
     build: makes (again) the environment of a stack, which a label names for the user.
     deadline: on ``clock``, when the budget is spent; what was waited for others comes on top.
     rebuild: what failed to be built in earlier runs is built again.
@@ -100,6 +101,7 @@ class Runner:
     deadline: float
     clock: Clock = time.monotonic
     rebuild: bool = False
+    own_limits: Mapping[IndicatorId, Limits] = field(default_factory=dict)
     added: int = 0
     _past: list[Inspection] = field(default_factory=list)
     _own: set[InspectionId] = field(default_factory=set)
@@ -186,8 +188,9 @@ class Runner:
                 past = self.known(environment.stack.id, call)
                 if past is not None:
                     return past
+                limits = self.own_limits.get(call.id, self.limits)
                 plan = calibration_plan(
-                    environment, call, campaign_id=self.campaign.id, limits=self.limits
+                    environment, call, campaign_id=self.campaign.id, limits=limits
                 )
                 (ran,) = self.executor.inspect([plan])
                 self.record(ran)

@@ -2,7 +2,6 @@
 
 import random
 import time
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
@@ -14,23 +13,23 @@ from stackgen.artifacts.built import BuiltWheels
 from stackgen.artifacts.wheels import WheelStore
 from stackgen.database import Database, open_database
 from stackgen.errors import (
-    BuildError,
     EngineError,
     EvidenceError,
-    IndexUnavailableError,
     MeasurementError,
-    StackgenError,
     StorageError,
 )
 from stackgen.index import PackageIndex
 from stackgen.measure import Design, controls, rank
-from stackgen.pipeline.campaign import Runner, Stopped, telling_line
+from stackgen.measure.costs import costs, scaled
+from stackgen.pipeline.campaign import Runner, Stopped
 from stackgen.pipeline.environments import Builder, Preparer, Ready, estimate, refuse_without_room
+from stackgen.pipeline.failing import failed_in_blocks, nothing_runs
 from stackgen.pipeline.host import Host
-from stackgen.pipeline.measures import indicator_calls, limits
+from stackgen.pipeline.measures import indicator_calls, limits, usable_cpus
 from stackgen.pipeline.options import ExploreOptions
 from stackgen.pipeline.patience import Patience, allowance_s
 from stackgen.pipeline.places import Places
+from stackgen.pipeline.prices import Metered, metered
 from stackgen.pipeline.progress import Progress
 from stackgen.pipeline.selection import Selection, select
 from stackgen.pipeline.sources import Sources, refuse_unbuildable
@@ -41,10 +40,8 @@ from stackgen.values import (
     Control,
     ExplorePlan,
     ExploreReport,
-    FailedStack,
     IndicatorCall,
     Kind,
-    Outcome,
     Place,
     Ranked,
     StackId,
@@ -70,6 +67,7 @@ class _Work:
     plan: ExplorePlan
     calls: tuple[IndicatorCall, ...]
     control: IndicatorCall
+    metered: Metered
     start: float
 
 
@@ -93,6 +91,7 @@ def explore(
         selection = select(index, options, workshop.base.target, progress)
         packages = frozenset(selection.space.packages)
         calls, control = indicator_calls(options, selection.varied, packages)
+        cpus = metered(options, calls, limits(options.threads, options.gpus), usable_cpus())
         store = WheelStore(places.cache)
         work = _Work(
             options=options,
@@ -103,8 +102,9 @@ def explore(
             workshop=workshop,
             selection=selection,
             plan=_plan(options, workshop, selection, index, store, places),
-            calls=calls,
+            calls=cpus.calls,
             control=control,
+            metered=cpus,
             start=start,
         )
         if options.dry_run:
@@ -187,7 +187,7 @@ def _explore(work: _Work, database: Database) -> ExploreReport:
     try:
         _prepare(work, preparer, runner, ready)
         if not ready:
-            raise _nothing_runs(preparer, work.places)
+            raise nothing_runs(preparer.failures, work.places)
         design = _design(work, runner, ready, calls, control)
         stopped = runner.measure(design, _labels(ready))
     except KeyboardInterrupt:
@@ -243,6 +243,7 @@ def _runner(work: _Work, database: Database) -> Runner:
         progress=work.progress,
         deadline=work.start + work.options.budget_s,
         rebuild=work.options.rebuild,
+        own_limits=work.metered.limits,
     )
 
 
@@ -280,26 +281,6 @@ def _tell_estimate(work: _Work) -> None:
         )
 
 
-def _nothing_runs(preparer: Preparer, places: Places) -> StackgenError:
-    """Explain that no stack works, by what most of them ended with."""
-    what = "none of the stacks that were tried runs"
-    if not preparer.failures:
-        fix = "give more time with --budget; what was built and downloaded is kept"
-        return BuildError(what, why="the budget was spent before one was ready", fix=fix)
-    outcomes = Counter(each.outcome for each in preparer.failures)
-    common = outcomes.most_common(1)[0][0]
-    first = next(each for each in preparer.failures if each.outcome is common)
-    why = f"{first.label}: {first.outcome.value}: {first.reason}"
-    if common is Outcome.DOWNLOAD_FAILED:
-        fix = "look at the network with stackgen doctor, then run the same command again"
-        return IndexUnavailableError(what, why=why, fix=fix)
-    if common in (Outcome.INVALID_OUTPUT, Outcome.TIMEOUT, Outcome.UNSUPPORTED, Outcome.CRASHED):
-        fix = "run the indicator by hand (stackgen pis shows its path), or choose another with --pi"
-        return MeasurementError(what, why=why, fix=fix)
-    fix = f"see: stackgen kb failures{places.kb_option}; or name older versions"
-    return BuildError(what, why=why, fix=fix)
-
-
 def _design(
     work: _Work,
     runner: Runner,
@@ -317,6 +298,7 @@ def _design(
         control=control,
         loops=runner.calibrate(reference, (*calls, control)),
         limits=runner.limits,
+        own_limits=runner.own_limits,
     )
 
 
@@ -343,7 +325,7 @@ def _report(
     return ExploreReport(
         plan=work.plan,
         stacks=tuple(each.chosen for each in ready),
-        failed=(*preparer.failures, *_failed_in_blocks(runner, ready, calls)),
+        failed=(*preparer.failures, *failed_in_blocks(runner, _labels(ready), calls)),
         ranking=ranking,
         controls=checked,
         indicators=tuple((call.id, call.label) for call in (*calls, control)),
@@ -355,21 +337,9 @@ def _report(
         interrupted=stopped.interrupted,
         exit_code=_exit_code(stopped, ranking, checked),
         knowledge_base=str(work.places.knowledge),
-    )
-
-
-def _failed_in_blocks(
-    runner: Runner, ready: list[Ready], calls: tuple[IndicatorCall, ...]
-) -> tuple[FailedStack, ...]:
-    labels = _labels(ready)
-    return tuple(
-        FailedStack(
-            label=f"{labels[each.stack_id]} (in block {each.block})",
-            outcome=each.outcome,
-            reason=telling_line(each.log),
-        )
-        for each in runner.failed_in_blocks(calls)
-        if each.stack_id in labels
+        costs=costs(seen, ranking=ranking, calls=calls, per_hour=work.metered.per_hour),
+        currency=work.metered.currency,
+        scaled=scaled(seen, ranking=ranking, counts=work.metered.counts),
     )
 
 

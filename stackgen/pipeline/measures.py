@@ -87,16 +87,26 @@ def limits(threads: int, gpus: str = "") -> Limits:
 
     Source: MEASUREMENT.md, point 4 (contention changes rankings) and 5 (cpusets, no quotas).
     """
-    process = psutil.Process()
-    cpus = sorted(process.cpu_affinity()) if hasattr(process, "cpu_affinity") else []
-    count = threads or max(1, (len(cpus) or psutil.cpu_count() or 1) - 1)
+    cpus = usable_cpus()
+    count = threads or max(1, len(cpus) - 1)
     memory = psutil.virtual_memory().total
     return Limits(
         threads=count,
-        cpus=tuple(cpus[-count:]),
+        cpus=tuple(cpus[-count:]) if _can_be_bound() else (),
         memory_bytes=memory - memory // _LEFT_TO_OTHERS,
         gpus=gpus,
     )
+
+
+def usable_cpus() -> list[int]:
+    """Return the numbers of the CPUs that this machine has for us."""
+    if _can_be_bound():
+        return sorted(psutil.Process().cpu_affinity())
+    return list(range(psutil.cpu_count() or 1))
+
+
+def _can_be_bound() -> bool:
+    return hasattr(psutil.Process, "cpu_affinity")
 
 
 def _given(indicator: Indicator, options: ExploreOptions, threads: int) -> dict[str, str]:

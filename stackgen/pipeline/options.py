@@ -49,6 +49,9 @@ class ExploreOptions:
     threads: 0 chooses max(1, cores - 1).
     gpus: numbers or ids with commas between them, or "all"; "" shows none to what is measured.
     rebuild: try source distributions again that failed to build.
+    cpus: numbers of CPUs that everything is measured on; empty means one number, by ``threads``.
+    price_per_hour: of this machine, all of its CPUs; None where nobody said it.
+    prices: a file with prices by number of CPUs.
     """
 
     asked: Request
@@ -71,6 +74,9 @@ class ExploreOptions:
     completion: Completion = Completion.NEWEST_WORKING
     dry_run: bool = False
     rebuild: bool = False
+    cpus: tuple[int, ...] = ()
+    price_per_hour: float | None = None
+    prices: Path | None = None
     index: IndexOptions = field(default_factory=IndexOptions)
 
     def request(self, executor: str, facts: BaseFacts, *, where: str) -> str:
@@ -83,7 +89,7 @@ class ExploreOptions:
 
         How much is measured (stacks, budget) is no part of it: a rerun with more goes on.
         """
-        asked = {
+        asked: dict[str, object] = {
             "executor": executor,
             "where": where,
             "base": facts.content,
@@ -101,4 +107,6 @@ class ExploreOptions:
         }
         if self.gpus:  # left out where there is none: campaigns of earlier versions go on
             asked["gpus"] = self.gpus
+        if self.cpus:
+            asked["cpus"] = list(self.cpus)
         return json.dumps(asked, sort_keys=True, separators=(",", ":"))

@@ -49,6 +49,7 @@ from stackgen.values.inspections import (
     Role,
 )
 from stackgen.values.machine import Machine
+from stackgen.values.money import Cost, Prices, Scaled
 from stackgen.values.packages import (
     Artifact,
     Exclusion,
@@ -100,6 +101,7 @@ __all__ = [
     "Check",
     "ChosenStack",
     "Control",
+    "Cost",
     "Deviation",
     "Difference",
     "Effect",
@@ -145,6 +147,7 @@ __all__ = [
     "PackageVersions",
     "Parameter",
     "Place",
+    "Prices",
     "Pruned",
     "Ranked",
     "Readiness",
@@ -152,6 +155,7 @@ __all__ = [
     "Resolution",
     "Role",
     "Ruling",
+    "Scaled",
     "Stack",
     "StackId",
     "StoreCheck",

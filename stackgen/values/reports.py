@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from stackgen.values.evidence import Advice, Control, Ranked
 from stackgen.values.identity import StackId
 from stackgen.values.inspections import Outcome
+from stackgen.values.money import Cost, Scaled
 from stackgen.values.packages import Lock, LockFile
 
 
@@ -91,6 +92,8 @@ class ExploreReport:
     untried: feasible choices that were not measured.
     stopped: why measuring ended, in words.
     exit_code: of the command that prints this report.
+    costs: of each indicator's work on each stack, in ``currency``, where prices were given.
+    scaled: of each stack on several numbers of CPUs, where these were asked for.
     """
 
     plan: ExplorePlan
@@ -107,6 +110,9 @@ class ExploreReport:
     interrupted: bool
     exit_code: int
     knowledge_base: str
+    costs: tuple[Cost, ...] = ()
+    currency: str = ""
+    scaled: tuple[Scaled, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

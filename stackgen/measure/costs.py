@@ -1,0 +1,167 @@
+"""What work costs on each stack, and what more CPUs bring for their price."""
+
+import statistics
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from stackgen.measure.effects import ALPHA, block_contrasts, effect
+from stackgen.measure.ranking import Times, block_times
+from stackgen.values import (
+    Cost,
+    IndicatorCall,
+    IndicatorId,
+    Inspection,
+    Observation,
+    Ranked,
+    Role,
+    Scaled,
+    StackId,
+)
+
+_ITEMS, _FIGURE = "items", "figure"  # circumstances
+_MILLION, _HOUR_S = 1e6, 3600.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AtCount:
+    """An indicator's call with so many CPUs.
+
+    indicator: its label, the number of CPUs apart; what has equal ones is compared.
+    price: of so many CPUs per hour, or anything in proportion to it.
+    """
+
+    call: IndicatorCall
+    indicator: str
+    cpus: int
+    price: float
+
+
+def costs(
+    inspections: Sequence[Inspection],
+    *,
+    ranking: Sequence[Ranked],
+    calls: Sequence[IndicatorCall],
+    per_hour: Mapping[IndicatorId, float],
+) -> tuple[Cost, ...]:
+    """Return what each indicator's work costs on each stack, cheapest first, call by call.
+
+    Stacks that fail or compute something else are left out, and indicators that give a figure of
+    their own in place of a time. Times of others are the reference's by the ratio of their effect,
+    so that what costs less is never what the ranking calls slower.
+    """
+    found: list[Cost] = []
+    for call in calls:
+        seen = _of_reference(inspections, call.id)
+        if not seen or call.id not in per_hour or any(_told(each, _FIGURE) for each in seen):
+            continue
+        base_s = statistics.median(statistics.median(each.values_s) for each in seen)
+        items = _whole(_told(seen[-1], _ITEMS))
+        own = [
+            _cost(row.stack_id, call.id, base_s / ratio, items, per_hour[call.id])
+            for row in ranking
+            if row.counts and (ratio := _ratio(row, call.id)) is not None
+        ]
+        found += sorted(own, key=lambda each: each.per_million)
+    return tuple(found)
+
+
+def _of_reference(inspections: Iterable[Inspection], call: IndicatorId) -> list[Observation]:
+    return [
+        each.observation
+        for each in inspections
+        if each.observation is not None
+        and each.indicator_id == call
+        and each.role is Role.REFERENCE
+        and each.block > 0
+    ]
+
+
+def _ratio(row: Ranked, call: IndicatorId) -> float | None:
+    if row.is_reference:
+        return 1.0
+    return next((each.ratio for each in row.effects if each.indicator_id == call), None)
+
+
+def _cost(
+    stack: StackId, call: IndicatorId, seconds: float, items: int | None, per_hour: float
+) -> Cost:
+    each = seconds / (items or 1) / _HOUR_S * per_hour
+    return Cost(
+        stack_id=stack,
+        indicator_id=call,
+        seconds=seconds,
+        items=items,
+        per_hour=per_hour,
+        per_million=each * _MILLION,
+        per_unit=1 / each,
+    )
+
+
+def scaled(
+    inspections: Sequence[Inspection],
+    *,
+    ranking: Sequence[Ranked],
+    counts: Sequence[AtCount],
+) -> tuple[Scaled, ...]:
+    """Return time and cost of each stack on each number of CPUs, as ratios.
+
+    They are to the reference on the fewest CPUs, from blocks that hold both. All intervals of one
+    indicator hold together (Bonferroni).
+    """
+    groups: dict[str, list[AtCount]] = {}
+    for each in sorted(counts, key=lambda one: one.cpus):
+        groups.setdefault(each.indicator, []).append(each)
+    stacks = [row.stack_id for row in ranking if row.counts]
+    reference = next((row.stack_id for row in ranking if row.is_reference), None)
+    found: list[Scaled] = []
+    for group in groups.values():
+        if reference is not None:
+            base = block_times(inspections, indicator=group[0].call.id, stack=reference)
+            alpha = ALPHA / max(1, len(stacks) * len(group) - 1)
+            rows = (_scaled(inspections, s, reference, at, group[0], base, alpha)
+                    for s in stacks for at in group)  # fmt: skip
+            found += [row for row in rows if row is not None]
+    return tuple(found)
+
+
+def _scaled(
+    inspections: Sequence[Inspection],
+    stack: StackId,
+    reference: StackId,
+    at: AtCount,
+    fewest: AtCount,
+    base: Times,
+    alpha: float,
+) -> Scaled | None:
+    times = block_times(inspections, indicator=at.call.id, stack=stack)
+    if not times.keys() & base.keys():
+        return None
+    same = (stack, at) == (reference, fewest)
+    found = effect(
+        a=stack,
+        b=reference,
+        indicator_id=at.call.id,
+        contrasts=block_contrasts(a_s=times, b_s=base),
+        alpha=alpha,
+    )
+    seen = (e.observation for e in inspections if e.indicator_id == at.call.id and e.observation)
+    is_time = not any(_told(each, _FIGURE) for each in seen)
+    return Scaled(
+        stack_id=stack,
+        indicator=at.indicator,
+        cpus=at.cpus,
+        time=1 / found.ratio,
+        low=1.0 if same else 1 / found.high,
+        high=1.0 if same else (1 / found.low if found.low else float("inf")),
+        blocks=found.blocks,
+        cost=at.price / fewest.price / found.ratio if is_time else None,
+    )
+
+
+def _told(observation: Observation, name: str) -> str:
+    return dict(observation.circumstances).get(name, "")
+
+
+def _whole(text: str) -> int | None:
+    """Return a number of items; what a process printed may be anything."""
+    return int(text) if text.isascii() and text.isdigit() and 0 < int(text) < 1 << 63 else None

@@ -1,0 +1,51 @@
+"""Stacks that do not run, in the words of a report."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+
+from stackgen.errors import BuildError, IndexUnavailableError, MeasurementError, StackgenError
+from stackgen.pipeline.campaign import Runner, telling_line
+from stackgen.pipeline.places import Places
+from stackgen.values import FailedStack, IndicatorCall, Outcome, StackId
+
+_OF_THE_INDICATOR = (
+    Outcome.INVALID_OUTPUT,
+    Outcome.TIMEOUT,
+    Outcome.UNSUPPORTED,
+    Outcome.CRASHED,
+)
+
+
+def nothing_runs(failures: Sequence[FailedStack], places: Places) -> StackgenError:
+    """Explain that no stack works, by what most of them ended with."""
+    what = "none of the stacks that were tried runs"
+    if not failures:
+        fix = "give more time with --budget; what was built and downloaded is kept"
+        return BuildError(what, why="the budget was spent before one was ready", fix=fix)
+    outcomes = Counter(each.outcome for each in failures)
+    common = outcomes.most_common(1)[0][0]
+    first = next(each for each in failures if each.outcome is common)
+    why = f"{first.label}: {first.outcome.value}: {first.reason}"
+    if common is Outcome.DOWNLOAD_FAILED:
+        fix = "look at the network with stackgen doctor, then run the same command again"
+        return IndexUnavailableError(what, why=why, fix=fix)
+    if common in _OF_THE_INDICATOR:
+        fix = "run the indicator by hand (stackgen pis shows its path), or choose another with --pi"
+        return MeasurementError(what, why=why, fix=fix)
+    fix = f"see: stackgen kb failures{places.kb_option}; or name older versions"
+    return BuildError(what, why=why, fix=fix)
+
+
+def failed_in_blocks(
+    runner: Runner, labels: Mapping[StackId, str], calls: Sequence[IndicatorCall]
+) -> tuple[FailedStack, ...]:
+    """Return the stacks that failed while they were measured, each with its first failure."""
+    return tuple(
+        FailedStack(
+            label=f"{labels[each.stack_id]} (in block {each.block})",
+            outcome=each.outcome,
+            reason=telling_line(each.log),
+        )
+        for each in runner.failed_in_blocks(calls)
+        if each.stack_id in labels
+    )
