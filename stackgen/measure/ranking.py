@@ -3,7 +3,8 @@
 import math
 from collections.abc import Iterable, Mapping, Sequence
 
-from stackgen.measure.effects import ALPHA, LOOKS, MARGIN, block_contrasts, effect, p_value
+from stackgen.measure.effects import ALPHA, MARGIN, block_contrasts, effect, p_value
+from stackgen.measure.looks import LOOKS
 from stackgen.measure.results import deviations
 from stackgen.values import (
     CampaignId,
