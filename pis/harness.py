@@ -560,6 +560,8 @@ def circumstances(before, after):
     found["governor"] = read("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor").strip()
     found["python"] = platform.python_implementation() + " " + platform.python_version()
     found["cpus"] = ",".join(map(str, usable_cpus()))
+    if resource:  # all that the system counted of this process, in the order of getrusage
+        found["rusage"] = " ".join(map(str, resource.getrusage(resource.RUSAGE_SELF)))
     found.update(container_limits())
     for name, value in os.environ.items():
         if name in RECORDED_VARIABLES or name.startswith("MALLOC_"):
