@@ -14,7 +14,7 @@ _Column = tuple[str, Callable[[Figures], str]]
 
 def here_text(report: HereReport) -> str:
     """Return times, rates and marks of each combination, and the logs of what failed."""
-    lines = [*_head(report), "", *_table(report, _times(report)), ""]
+    lines = [*_head(report), "", *_table(report, report.results, _times(report)), ""]
     lines += _latencies(report)
     lines += _facts(report)
     lines += _failures(report)
@@ -75,9 +75,11 @@ def _times(report: HereReport) -> list[_Column]:
     return [column for wanted, column in shown if wanted]
 
 
-def _table(report: HereReport, wanted: Sequence[_Column]) -> list[str]:
+def _table(
+    report: HereReport, results: Sequence[HereResult], wanted: Sequence[_Column]
+) -> list[str]:
     head = [*report.varied, *(name for name, _ in wanted), ""]
-    return columns([head, *(_row(report, each, wanted) for each in report.results)], indent="")
+    return columns([head, *(_row(report, each, wanted) for each in results)], indent="")
 
 
 def _row(report: HereReport, result: HereResult, wanted: Sequence[_Column]) -> list[str]:
@@ -120,7 +122,8 @@ def _megabytes(size: int | None) -> str:
 
 def _latencies(report: HereReport) -> list[str]:
     """Return how the time of one batch scatters, of indicators that process samples."""
-    seen = [each.figures for each in report.results if each.figures and each.figures.items]
+    with_items = [each for each in report.results if each.figures and each.figures.items]
+    seen = [each.figures for each in with_items if each.figures]
     if not seen:
         return []
     wanted: list[_Column] = [
@@ -134,7 +137,7 @@ def _latencies(report: HereReport) -> list[str]:
     of_what = "one operation" if loops == 1 else f"means of up to {loops} operations"
     few = f"; 99 % needs {_ENOUGH}: --samples {_ENOUGH}" if samples < _ENOUGH else ""
     title = f"Latency of {of_what}, {samples} samples a process{few}"
-    return [title, *_table(report, wanted), ""]
+    return [title, *_table(report, with_items, wanted), ""]
 
 
 def _facts(report: HereReport) -> list[str]:

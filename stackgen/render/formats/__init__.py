@@ -1,17 +1,32 @@
-"""Results in the formats of other tools, field for field."""
+"""Results in the formats of other tools, field for field.
 
-from stackgen.errors import UsageError
+What they leave open is told in each module. What stackgen does not record is null, never a guess.
+"""
+
+import json
+from collections.abc import Callable, Mapping
+
+from stackgen.render.formats import perfzero, pyperf, pytorch_benchmark, thoth
 from stackgen.values.here import HereReport
+
+_WRITERS: Mapping[str, Callable[[HereReport], str]] = {
+    "perfzero": lambda report: _documents(perfzero.summaries(report)),
+    "pyperf": lambda report: json.dumps(pyperf.suite(report), sort_keys=True, indent=1),
+    "pytorch-benchmark": pytorch_benchmark.document,
+    "thoth": lambda report: _documents(thoth.inspection_results(report)),
+}
 
 
 def formatted(report: HereReport, name: str) -> str:
     """Return a report as another tool would write it.
 
+    PerfZero and Thoth write a document for each run: several of them become a list.
+
     Raises:
         UsageError: that format cannot hold it.
     """
-    raise UsageError(
-        f"{report.indicator.name} cannot be written as {name}",
-        why="this version does not write that format",
-        fix="use --json",
-    )
+    return _WRITERS[name](report)
+
+
+def _documents(found: list[dict[str, object]]) -> str:
+    return json.dumps(found[0] if len(found) == 1 else found, indent=2)
