@@ -313,16 +313,6 @@ def test_a_wrong_parameter_is_refused_in_one_sentence(option: tuple[str, ...], w
     assert done.stderr.count("\n") == 1
 
 
-def test_a_product_of_matrices_is_counted_and_computed() -> None:
-    told = document("numpy/matmul.py", "--size", "3", "--dtype", "float64")
-    # By hand: 9 results of 3 multiplications and 3 additions each.
-    assert told["work"] == 54
-    a = [[(3 * i + j) / 31 - 0.5 for j in range(3)] for i in range(3)]
-    b = [[(3 * i + j) / 29 - 0.5 for j in range(3)] for i in range(3)]
-    product = [sum(a[i][k] * b[k][j] for k in range(3)) for i in range(3) for j in range(3)]
-    assert told["checksum"] == pytest.approx(sum(map(abs, product)) / 9)
-
-
 def test_what_was_loaded_is_told_with_its_compiled_code() -> None:
     loaded = {row["name"]: row for row in document("numpy/import.py")["loaded"]}
     version = importlib.metadata.version("numpy")

@@ -9,36 +9,26 @@ import os
 import sys
 
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+import framework_numpy as framework
 import harness
 
 INDICATOR = {
     "summary": "Product of two square matrices",
     "component": "numpy",
     "unit": "FLOP",
-    "one_shot": False,
     "timeout_s": 300,
+    "common": {"dtype": "float32"},
     "parameters": {
         "size": {"type": "int", "default": 512, "help": "rows and columns of each matrix"},
-        "dtype": {"type": "str", "default": "float32", "allowed": ["float32", "float64"]},
     },
 }
 
 
 def setup(parameters):
-    np = harness.load("numpy")
+    here = framework.start(parameters)
     size = parameters["size"]
-    numbers = np.arange(size * size).reshape(size, size)
-    a = ((numbers % 31) / 31.0 - 0.5).astype(parameters["dtype"])
-    b = ((numbers % 29) / 29.0 - 0.5).astype(parameters["dtype"])
-    last = [None]
-
-    def run():
-        last[0] = np.matmul(a, b)
-
-    def checksum():
-        return float(np.abs(last[0].astype("float64")).mean())
-
-    return harness.Operation(run, work=2 * size**3, checksum=checksum)
+    a, b = here.numbers((size, size), seed=1), here.numbers((size, size), seed=2)
+    return here.operation(lambda: here.np.matmul(a, b), work=2 * size**3)
 
 
 if __name__ == "__main__":
