@@ -30,10 +30,10 @@ import harness
 COPIED_BYTES, COPIED_IN_ALL = 1 << 20, 64 << 20  # a larger file is a link to the original
 SEARCHED_BYTES = 1 << 20  # of each stream, from its end
 READ_BYTES = 64 << 20  # a larger result is compared by its digest alone
-LEFT_OUT = frozenset(
-    (".git", ".hg", ".svn", "__pycache__", ".tox", ".nox", ".mypy_cache", ".pytest_cache")
-    + (".ruff_cache", ".ipynb_checkpoints", "node_modules")
-)
+LEFT_OUT = {
+    ".git", ".hg", ".svn", "__pycache__", ".tox", ".nox", ".mypy_cache", ".pytest_cache",
+    ".ruff_cache", ".ipynb_checkpoints", "node_modules",
+}  # fmt: skip
 # Variables of the command alone begin so: they should not change this process.
 VARIABLE = "STACKGEN_ENV_"
 NUMBER = re.compile(r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?")

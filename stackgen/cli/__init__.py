@@ -9,7 +9,7 @@ from typing import Annotated, NoReturn
 import typer
 
 from stackgen import __version__
-from stackgen.cli import asking
+from stackgen.cli import asking, program
 from stackgen.cli.images import images_app
 from stackgen.cli.indicators import pi_app, pis
 from stackgen.cli.options import (
@@ -109,6 +109,15 @@ def explore(
     lock: From = None,
     pi: Indicators = [],  # noqa: B006
     param: Parameters = [],  # noqa: B006
+    pi_command: program.PiCommand = "",
+    project: program.Project = None,
+    data: program.Data = [],  # noqa: B006
+    env: program.Env = [],  # noqa: B006
+    network: program.Network = False,
+    figure: program.Figure = "",
+    better: program.Better = None,
+    check: program.Check = "",
+    time_limit: program.TimeLimit = "",
     base: BaseName = "",
     executor: Annotated[ExecutorName, typer.Option(help="Where stacks run.")] = ExecutorName.auto,
     budget: Budget = "30m",
@@ -161,6 +170,7 @@ def explore(
             overrides=override,
             excluded=exclude,
             allow_build=tuple(allow_build),
+            around=lock,
             prereleases=pre,
             exclude_newer=exclude_newer,
             index_url=index_url,
@@ -172,14 +182,30 @@ def explore(
         ),
         os.environ,
     )
+    places = find_places(os.environ, kb=kb)
     options = ExploreOptions(
         asked=wanted.request,
         vary=tuple(vary),
         fixed=tuple(fix),
         settings=parse_settings(settings),
-        lock=lock,
+        lock=wanted.lock,
+        project=wanted.project,
         indicators=tuple(pi),
         parameters=tuple(parse_pair(each, "--param") for each in param),
+        program=program.program_call(
+            pi_command,
+            project=project,
+            data=data,
+            env=env,
+            network=network,
+            figure=figure,
+            better=better,
+            check=check,
+            timeout_s=parse_span(time_limit, "--time-limit") if time_limit else None,
+            budget_s=parse_span(budget),
+            places=places,
+            dry_run=dry_run,
+        ),
         base=base,
         executor=ExecutorChoice(executor.value),
         budget_s=parse_span(budget),
@@ -199,7 +225,7 @@ def explore(
     with open_progress(sys.stderr) as progress:
         for note in wanted.left_out:
             progress.note(f"left out: {note}")
-        found = run(options, find_places(os.environ, kb=kb), os.environ, progress)
+        found = run(options, places, os.environ, progress)
     _print_exploration(found, as_json=json)
 
 

@@ -100,6 +100,7 @@ def wishes(
     no_index: bool,
     offline: bool,
     allow_build: tuple[str, ...] = (),
+    around: Path | None = None,
 ) -> "Wishes":
     """Return what the options say, as one value."""
     from stackgen.pipeline.options import IndexOptions
@@ -108,6 +109,7 @@ def wishes(
     return Wishes(
         requirements=tuple(requirements or ()),
         files=tuple(files),
+        around=around,
         extras=tuple(extras),
         groups=tuple(groups),
         constraints=tuple(constraints),

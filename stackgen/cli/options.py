@@ -31,7 +31,12 @@ Settings = Annotated[
 ]
 From = Annotated[
     Path | None,
-    typer.Option("--from", metavar="LOCK", help="Explore around this lock; it is the reference."),
+    typer.Option(
+        "--from",
+        metavar="FILE",
+        help="Explore around this lock, which is the reference; or what your project requires "
+        "(requirements.txt, pyproject.toml, Pipfile): it is in every stack.",
+    ),
 ]
 Indicators = Annotated[
     list[str],
@@ -99,15 +104,15 @@ Completion = Annotated[
 ]
 
 
-def parse_span(text: str) -> float:
+def parse_span(text: str, option: str = "--budget") -> float:
     """Return seconds: ``90s``, ``30m``, ``2h``; a bare number is seconds."""
     match = re.fullmatch(r"(\d+(?:\.\d+)?)([smh]?)", text.strip())
     seconds = float(match[1]) * {"": 1, "s": 1, "m": 60, "h": 3600}[match[2]] if match else 0.0
     if seconds <= 0:
         raise UsageError(
-            f"cannot read the budget {text!r}",
+            f"cannot read the {option.strip('-').replace('-', ' ')} {text!r}",
             why="it is a number of seconds, or one that ends in s, m or h",
-            fix="give it as in: --budget 30m",
+            fix=f"give it as in: {option} 30m",
         )
     return seconds
 

@@ -1,5 +1,6 @@
 """Which indicators a campaign runs, and under which limits."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import psutil
@@ -38,19 +39,19 @@ def indicator_calls(
         UsageError: there is no such indicator or parameter, or a value is not allowed.
     """
     component = component_of(varied, packages)
-    if component == "python" and not options.indicators:
+    if component == "python" and not options.indicators and options.program is None:
         raise UsageError(
             "there is no indicator for these packages",
             why=f"stackgen measures {', '.join(FRAMEWORKS)} and numpy by itself",
             fix="say what to measure with --pi (stackgen pis lists them, or give your own file)",
         )
-    wanted = options.indicators or (DEFAULT,)
+    wanted = options.indicators or ((DEFAULT,) if options.program is None else ())
     own = {Path(each).stem: Path(each) for each in wanted if each.endswith(".py")}
     known = load_indicators(folder("pis"), own.values())
     here = {"torch" if each == "torch" else "tensorflow" for each in packages & set(FRAMEWORKS)}
     here |= packages & {"numpy"}
     threads = limits(options.threads).threads
-    calls = []
+    calls = [] if options.program is None else [_on(options.program, threads)]
     for name in wanted:
         indicator = find(known, Path(name).stem if name.endswith(".py") else name, component)
         if indicator.component in {"tensorflow", "torch", "numpy"} - here:
@@ -115,6 +116,10 @@ def _given(indicator: Indicator, options: ExploreOptions, threads: int) -> dict[
     alone = len(options.indicators) <= 1
     given = {name: value for name, value in options.parameters if alone or name in names}
     return _threads_of(indicator, threads) | given
+
+
+def _on(program: IndicatorCall, threads: int) -> IndicatorCall:
+    return replace(program, arguments=(*program.arguments, ("threads", str(threads))))
 
 
 def _threads_of(indicator: Indicator, threads: int) -> dict[str, str]:

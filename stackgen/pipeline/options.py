@@ -6,7 +6,7 @@ from enum import Enum
 from pathlib import Path
 
 from stackgen.resolve import Completion, Granularity, Request
-from stackgen.values import BaseFacts, Lock, content_id
+from stackgen.values import BaseFacts, IndicatorCall, Lock, content_id
 
 
 class ExecutorChoice(str, Enum):
@@ -43,6 +43,8 @@ class ExploreOptions:
     completion: how the packages that are not varied are chosen.
     indicators: names, or paths of the user's own files; empty means the framework's matmul.
     parameters: values for their parameters, by name.
+    program: a command of the user's that is measured, before the indicators.
+    project: packages that the user's project asks for: they are in every stack, and do not vary.
     base: a base's name, an image, or an interpreter; "" chooses.
     budget_s: seconds for building and measuring together.
     stacks: how many are measured, settings included.
@@ -63,6 +65,8 @@ class ExploreOptions:
     kind: str = "explore"
     indicators: tuple[str, ...] = ()
     parameters: tuple[tuple[str, str], ...] = ()
+    program: IndicatorCall | None = None
+    project: tuple[str, ...] = ()
     base: str = ""
     executor: ExecutorChoice = ExecutorChoice.AUTO
     budget_s: float = 1800.0
@@ -107,6 +111,10 @@ class ExploreOptions:
         }
         if self.gpus:  # left out where there is none: campaigns of earlier versions go on
             asked["gpus"] = self.gpus
+        if self.program:
+            asked["program"] = self.program.arguments
+        if self.project:
+            asked["project"] = sorted(self.project)
         if self.cpus:
             asked["cpus"] = list(self.cpus)
         return json.dumps(asked, sort_keys=True, separators=(",", ":"))

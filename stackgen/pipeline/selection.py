@@ -184,8 +184,9 @@ def _selection(
     if not varied:
         raise UsageError(
             "nothing is left to vary",
-            why="what was asked for is held by --fix, or does not apply to this Python",
-            fix="take away a --fix, or name another package",
+            why="what was asked for is held by --fix, comes from the project's own file, or does "
+            "not apply to this Python",
+            fix="take away a --fix, or name a package that may vary: stackgen explore NAME ...",
         )
     return Selection(
         space=space,
@@ -201,9 +202,9 @@ def _selection(
 
 def _varied(space: Space, options: ExploreOptions, locked: Mapping[str, str]) -> tuple[str, ...]:
     """Return what varies: what the user named, and numpy where it is part of the closure."""
-    named: Sequence[str] = options.asked.names
+    named = [name for name in options.asked.names if name not in options.project]
     if not named:
-        named = [name for name in FRAMEWORKS if name in locked]
+        named = [name for name in FRAMEWORKS if name in {*locked, *options.project}]
     added = [str(canonicalize_name(each)) for each in options.vary]
     fixed = {canonicalize_name(each) for each in options.fixed}
     wanted = dict.fromkeys([*named, *added, "numpy"])

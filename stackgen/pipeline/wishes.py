@@ -1,14 +1,15 @@
 """From what the command line says, and the files that it names, to a request."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from stackgen.errors import UsageError
 from stackgen.index import IndexConfig, load_config
-from stackgen.locks import constraints_in, from_place, read_asked
+from stackgen.locks import constraints_in, from_place, read_asked, read_lock
 from stackgen.locks.fields import MalformedError
 from stackgen.pipeline.options import IndexOptions
 from stackgen.resolve import Policy, Request, asked, moment, parse_requirement
@@ -23,6 +24,7 @@ class Wishes:
 
     requirements: PEP 508 lines, alternatives (``a|b>=1``), or paths of wheels.
     files: requirements files, pyproject.toml, Pipfile.
+    around: a lock, or such a file of a project whose packages are in every stack.
     extras, groups: of these files, to be added.
     constraints: files of constraints.
     exclude_newer: a date or a moment, ISO 8601.
@@ -30,6 +32,7 @@ class Wishes:
 
     requirements: tuple[str, ...] = ()
     files: tuple[Path, ...] = ()
+    around: Path | None = None
     extras: tuple[str, ...] = ()
     groups: tuple[str, ...] = ()
     constraints: tuple[Path, ...] = ()
@@ -46,6 +49,8 @@ class Understood:
     """What is asked for.
 
     index: where to look, files included.
+    lock: the file of ``Wishes.around`` where that is a lock.
+    project: the packages that come from it where it is none.
     requires_python: a specifier, or "".
     left_out: what of the files no index can be asked for, in words.
     """
@@ -54,6 +59,8 @@ class Understood:
     index: IndexOptions
     requires_python: str = ""
     left_out: tuple[str, ...] = ()
+    lock: Path | None = None
+    project: tuple[str, ...] = ()
 
 
 def understood(wishes: Wishes, environ: Mapping[str, str]) -> Understood:
@@ -62,6 +69,9 @@ def understood(wishes: Wishes, environ: Mapping[str, str]) -> Understood:
     Raises:
         UsageError: a file or a requirement cannot be read.
     """
+    lock = wishes.around if wishes.around and _is_lock(wishes.around) else None
+    if wishes.around and not lock:
+        wishes = replace(wishes, files=(*wishes.files, wishes.around))
     if (wishes.extras or wishes.groups) and not wishes.files:
         raise UsageError(
             "--extra and --group belong to a file",
@@ -70,13 +80,15 @@ def understood(wishes: Wishes, environ: Mapping[str, str]) -> Understood:
         )
     files = [_file(path, wishes, environ) for path in wishes.files]
     given = asked(*(_line(each) for each in wishes.requirements))
-    lines = [line for each in files for line in each.requirements]
+    own = files[:-1] if wishes.around and not lock else files
+    lines = [line for each in own for line in each.requirements]
+    project = _beside(given, files[len(own) :])
     limits = [line for each in files for line in each.constraints]
     for path in wishes.constraints:
         limits += _limits(path, environ)
     request = replace(
         given,
-        requirements=(*given.requirements, *map(parse_requirement, lines)),
+        requirements=(*given.requirements, *map(parse_requirement, lines), *project),
         constraints=tuple(map(parse_requirement, limits)),
         overrides=tuple(map(parse_requirement, wishes.overrides)),
         excluded=wishes.excluded,
@@ -87,7 +99,44 @@ def understood(wishes: Wishes, environ: Mapping[str, str]) -> Understood:
         index=_index(wishes.index, files),
         requires_python=",".join(filter(None, (each.requires_python for each in files))),
         left_out=tuple(note for each in files for note in each.skipped),
+        lock=lock,
+        project=_names(project, without=given.names),
     )
+
+
+def _is_lock(path: Path) -> bool:
+    """Return whether a file says all versions; what may not is read as what a project asks for.
+
+    Raises:
+        UsageError: it cannot be read, or is a lock that is broken.
+    """
+    if path.name in ("pyproject.toml", "Pipfile"):
+        return False
+    text = _text(str(path))
+    try:
+        read_lock(text, path=str(path))
+    except UsageError:
+        if path.suffix not in (".txt", ".in"):
+            raise
+        return False
+    return True
+
+
+def _beside(given: Request, files: Sequence[Asked]) -> tuple[Requirement, ...]:
+    """Return what a project requires; for what is named besides, that alone says the versions."""
+    asked_for = (parse_requirement(line) for file in files for line in file.requirements)
+    found = []
+    for each in asked_for:
+        if str(canonicalize_name(each.name)) not in given.names:
+            found.append(each)
+        elif each.extras:
+            found.append(parse_requirement(f"{each.name}[{','.join(sorted(each.extras))}]"))
+    return tuple(found)
+
+
+def _names(requirements: Iterable[Requirement], *, without: Iterable[str]) -> tuple[str, ...]:
+    names = (str(canonicalize_name(each.name)) for each in requirements)
+    return tuple(dict.fromkeys(name for name in names if name not in set(without)))
 
 
 def index_config(given: IndexOptions, environ: Mapping[str, str]) -> IndexConfig:

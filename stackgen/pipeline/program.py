@@ -1,0 +1,270 @@
+"""A command of the user's as something to be measured: what is run, and what tells it from others.
+
+A script that was changed is another indicator: what was measured before is never mixed with what is
+measured after. The same command on the same files goes on with its campaign.
+"""
+
+import contextlib
+import hashlib
+import os
+import re
+import secrets
+import shlex
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from stackgen.errors import StorageError, UsageError
+from stackgen.indicators import THREADS
+from stackgen.pipeline.project_files import data_digest, project_digest
+from stackgen.resources import folder
+from stackgen.values import Indicator, IndicatorCall
+from stackgen.values.programs import PROGRAM, Program
+
+_KEY_BYTES = 32
+_NAME = re.compile(r"[A-Za-z_]\w*", re.ASCII)
+_OURS = re.compile(r"PATH|HOME|TMPDIR|STACKGEN_\w*")
+# Folders of the system: one of the user's in their place would hide what a stack needs.
+_SYSTEM = ("bin", "boot", "dev", "etc", "lib", "lib32", "lib64", "libx32", "proc", "run", "sbin")
+_SYSTEM_TREES = tuple(Path("/", name) for name in (*_SYSTEM, "stackgen", "sys", "usr"))
+_SYSTEM_ROOTS = tuple(map(Path, ("/", "/home", "/mnt", "/opt", "/root", "/srv", "/tmp", "/var")))  # noqa: S108
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProgramWishes:
+    """What the command line says of a command to be measured.
+
+    command: as one text, in the manner of a shell.
+    project: the folder that it runs in a copy of. data: folders that it reads.
+    variables: ``NAME``, taken from the user's own environment, or ``NAME=VALUE``.
+    figure, better, check, network: as ``Program`` has them.
+    timeout_s: seconds that one run may take.
+    """
+
+    command: str
+    project: Path
+    timeout_s: float
+    data: tuple[Path, ...] = ()
+    variables: tuple[str, ...] = ()
+    figure: str = ""
+    better: str = "lower"
+    check: str = ""
+    network: bool = False
+
+
+def program_call(
+    wishes: ProgramWishes, environ: Mapping[str, str], *, key: Callable[[], bytes]
+) -> IndicatorCall:
+    """Return what is measured, with everything in its arguments that may change what it does.
+
+    Args:
+        wishes: what was asked for.
+        environ: the user's variables.
+        key: returns the secret that values of variables are digested with; it is asked only where
+            there are any.
+
+    Raises:
+        UsageError: there is no such command, folder or variable, or the figure is no regex with
+            one group.
+    """
+    project = _project(wishes.project)
+    program = Program(
+        command=_words(wishes.command, project),
+        project=str(project),
+        data=tuple(str(_data_folder(each)) for each in wishes.data),
+        variables=_variables(wishes.variables, environ),
+        figure=_figure(wishes.figure),
+        better=wishes.better,
+        check=_check(wishes.check),
+        network=wishes.network,
+    )
+    arguments = {
+        "command": shlex.join(program.command),
+        "project": project_digest(project, besides=program.check),
+        "figure": program.figure,
+        "better": program.better if program.figure else "",
+        "check": program.check,
+        "data": ",".join(f"{each}:{data_digest(Path(each))}" for each in sorted(program.data)),
+        "env": _digested(program.variables, key),
+        "network": "yes" if program.network else "",
+    }
+    told = tuple(sorted((name, value) for name, value in arguments.items() if value))
+    indicator = replace(_indicator(), timeout_s=wishes.timeout_s)
+    return IndicatorCall(indicator=indicator, arguments=told, program=program)
+
+
+def kept_key(path: Path, *, dry_run: bool) -> bytes:
+    """Return the key beside a knowledge base, made where there is none; a dry run keeps none.
+
+    Raises:
+        StorageError: it cannot be read or written.
+    """
+    try:
+        with contextlib.suppress(FileNotFoundError):
+            return path.read_bytes()
+        key = secrets.token_bytes(_KEY_BYTES)
+        if dry_run:
+            return key
+        mine = path.with_name(f"{path.name}.{secrets.token_hex(4)}")
+        mine.touch(0o600, exist_ok=False)
+        mine.write_bytes(key)
+        try:
+            os.link(mine, path)  # of two that make one at once, the first one's counts
+        except FileExistsError:
+            key = path.read_bytes()
+        finally:
+            mine.unlink()
+    except OSError as error:
+        raise StorageError(
+            f"cannot keep a key in {path}",
+            why=error.strerror or str(error),
+            fix="make the folder writable, name another one with --kb, or leave out --env",
+        ) from error
+    return key
+
+
+def key_path(knowledge: Path) -> Path:
+    """Return where the key of a knowledge base is kept."""
+    return knowledge.with_name(f"{knowledge.name}.key")
+
+
+def _indicator() -> Indicator:
+    """Return what runs programs; its digest changes with the way in which they are measured."""
+    pis = folder("pis")
+    text = "\0".join((pis / name).read_text("utf-8") for name in ("program.py", "harness.py"))
+    return Indicator(
+        name=PROGRAM,
+        component=PROGRAM,
+        summary="a command of the user's own",
+        sha256=hashlib.sha256(text.encode()).hexdigest(),
+        path=str(pis / "program.py"),
+        one_shot=True,
+        parameters=(THREADS,),
+    )
+
+
+def _words(command: str, project: Path) -> tuple[str, ...]:
+    try:
+        words = tuple(shlex.split(command))
+    except ValueError as error:
+        raise _refused(f"cannot read the command {command!r}", f"it has {error}") from error
+    if not words or not words[0]:
+        raise _refused("there is no command to measure", "--pi-command is empty")
+    script = next(_scripts(words), "")
+    if script and not (project / script).is_file():
+        raise UsageError(
+            f"there is no {script} in {project}",
+            why="the command runs in a copy of the project's folder",
+            fix=f"name the folder that has it: --project DIR{_pipes(words)}",
+        )
+    return words
+
+
+def _scripts(words: Sequence[str]) -> Iterator[str]:
+    """Yield the file of the project that a command starts, where that is plain to see."""
+    if "/" in words[0] and not words[0].startswith("/"):
+        yield words[0]
+    interpreted = re.fullmatch(r"python[\d.]*|sh|bash", words[0])
+    if interpreted and len(words) > 1 and re.fullmatch(r"[^-/].*\.(py|sh)", words[1]):
+        yield words[1]
+
+
+def _pipes(words: Sequence[str]) -> str:
+    several = any(word in ("|", "&&", ";", ">", "||") for word in words)
+    return "; what needs a shell is written as in: --pi-command \"sh -c '...'\"" * several
+
+
+def _project(given: Path) -> Path:
+    found = given.absolute()
+    if not found.is_dir():
+        why = "it is a file" if found.exists() else "there is no such folder"
+        raise UsageError(
+            f"cannot take {given} for the project", why=why, fix="name a folder: --project DIR"
+        )
+    return found.resolve()
+
+
+def _data_folder(given: Path) -> Path:
+    # Not resolved: programs find it by the name that the user gave it.
+    found = Path(os.path.normpath(given.absolute()))
+    if not found.is_dir():
+        raise UsageError(
+            f"there is no folder {given}",
+            why="--data names folders that the command reads",
+            fix="check the path",
+        )
+    for each in (found, found.resolve()):
+        below = any(each.is_relative_to(tree) for tree in _SYSTEM_TREES)
+        if below or each in _SYSTEM_ROOTS:
+            raise UsageError(
+                f"{given} is a folder of the system",
+                why="in a container it would hide what the stack itself needs there",
+                fix="name a folder with your data alone",
+            )
+    return found
+
+
+def _variables(given: Sequence[str], environ: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
+    found: dict[str, str] = {}
+    for text in given:
+        name, separator, value = text.partition("=")
+        if not _NAME.fullmatch(name):
+            raise _refused(f"cannot read --env {name}", "it does not begin with a variable's name")
+        if _OURS.fullmatch(name):
+            raise UsageError(
+                f"{name} cannot be given to a command",
+                why="stackgen sets it: each run has folders and a python of its own",
+                fix=f"leave out --env {name}, or set it in the command: sh -c '{name}=... ...'",
+            )
+        if not separator and name not in environ:
+            raise UsageError(
+                f"there is no variable {name}",
+                why="--env NAME takes it from your own environment, where it is not set",
+                fix=f"set it first, or give it as in: --env {name}=VALUE",
+            )
+        found[name] = value if separator else environ[name]
+    return tuple(sorted(found.items()))
+
+
+def _figure(regex: str) -> str:
+    if not regex:
+        return ""
+    example = "as in: --figure 'accuracy: ([0-9.]+)'"
+    try:
+        groups = re.compile(regex).groups
+    except re.error as error:
+        raise UsageError(
+            f"--figure {regex!r} is no regular expression",
+            why=str(error),
+            fix=f"write it {example}",
+        ) from error
+    if groups != 1:
+        raise UsageError(
+            f"--figure {regex!r} has {groups} groups",
+            why="one pair of parentheses says where the number is; (?:...) groups nothing",
+            fix=f"write it {example}",
+        )
+    return regex
+
+
+def _check(name: str) -> str:
+    if name and (Path(name).is_absolute() or ".." in Path(name).parts):
+        raise _refused(
+            f"cannot check {name}", "a result is written into the copy of the project, by its name"
+        )
+    return name
+
+
+def _digested(variables: Sequence[tuple[str, str]], key: Callable[[], bytes]) -> str:
+    """Return names with a digest of each value that nobody can try values against."""
+    if not variables:
+        return ""
+    secret = key()
+    return ",".join(
+        f"{name}:{hashlib.blake2b(value.encode(), key=secret, digest_size=8).hexdigest()}"
+        for name, value in variables
+    )
+
+
+def _refused(what: str, why: str) -> UsageError:
+    return UsageError(what, why=why, fix='as in: --pi-command "python train.py --epochs 1"')
