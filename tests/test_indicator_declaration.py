@@ -114,7 +114,8 @@ def test_zero_is_taken_by_parameters_that_name_it(declared: dict[str, object]) -
 
 def test_the_frameworks_shared_file_belongs_to_the_indicator(tmp_path: Path) -> None:
     def digest(shared: str) -> str:
-        (tmp_path / "framework_mine.py").write_text(shared)
+        (tmp_path / "framework_mine.py").write_text("from framework_more import b")
+        (tmp_path / "framework_more.py").write_text(shared)
         return load_indicators(tmp_path)[0].sha256
 
     (tmp_path / "harness.py").write_text(COMMON)
@@ -122,9 +123,9 @@ def test_the_frameworks_shared_file_belongs_to_the_indicator(tmp_path: Path) -> 
     own = "INDICATOR = {'summary': 's', 'component': 'c', 'common': {'dtype': 'b'}}"
     script = tmp_path / "c" / "mine.py"
     script.write_text(f"import framework_mine as framework\n{own}")
-    assert digest("a = 1") != digest("a = 2")
-    script.write_text(own)
-    assert digest("a = 1") == digest("a = 2")
+    assert digest("b = 1") != digest("b = 2")
+    script.write_text(f"import framework_elsewhere\n{own}")
+    assert digest("b = 1") == digest("b = 2")
 
 
 def test_a_change_of_script_or_harness_is_another_indicator() -> None:

@@ -10,7 +10,7 @@ from stackgen.indicators import parse_indicator
 from stackgen.values import Indicator
 
 HARNESS = "harness.py"
-_SHARED = re.compile(r"^import (framework_\w+)", re.MULTILINE)
+_SHARED = re.compile(r"^(?:import|from) (framework_\w+)", re.MULTILINE)
 
 
 def load_indicators(folder: Path, extra: Iterable[Path] = ()) -> tuple[Indicator, ...]:
@@ -40,9 +40,15 @@ def load_indicators(folder: Path, extra: Iterable[Path] = ()) -> tuple[Indicator
 
 
 def _runs_with(folder: Path, script: Path) -> list[Path]:
-    """Return the files that a script runs with, the harness first."""
-    shared = [folder / f"{name}.py" for name in sorted(set(_SHARED.findall(_text(script))))]
-    return [folder / HARNESS, *shared]
+    """Return the files of the folder that a script runs with, the harness first."""
+    shared: set[Path] = set()
+    waiting = [script]
+    while waiting:
+        names = _SHARED.findall(_text(waiting.pop()))
+        found = {path for name in names if (path := folder / f"{name}.py").is_file()} - shared
+        shared |= found
+        waiting += found
+    return [folder / HARNESS, *sorted(shared)]
 
 
 def _text(path: Path) -> str:
