@@ -14,7 +14,7 @@ from uv import find_uv_bin
 from stackgen import __version__
 from stackgen.errors import MeasurementError, UsageError
 from stackgen.render import here_text
-from stackgen.render.formats import fields, formatted
+from stackgen.render.formats import fields, formatted, refuse_unfit
 from stackgen.render.formats.pytorch_benchmark import bytes_text, count_text, time_text, yaml_lines
 from stackgen.render.formats.thoth import USAGE
 from stackgen.render.here import duration
@@ -163,10 +163,12 @@ def test_pyperf_knows_no_empty_suite() -> None:
 
 
 def test_pytorch_benchmark_tells_batches_apart_and_nothing_else() -> None:
+    refuse_unfit("pytorch-benchmark", [("batch", ("1", "8")), ("threads", ("1",))])
+    refuse_unfit("thoth", [("threads", ("1", "2"))])
     with pytest.raises(UsageError, match="several values of threads"):
-        formatted(report(result(ran(1.0)), varied=("batch", "threads")), "pytorch-benchmark")
+        refuse_unfit("pytorch-benchmark", [("batch", ("1", "8")), ("threads", ("1", "2"))])
     with pytest.raises(UsageError, match="a training step"):
-        formatted(report(result(ran(1.0), step="training")), "pytorch-benchmark")
+        refuse_unfit("pytorch-benchmark", [("step", ("training",))])
 
 
 def test_pytorch_benchmark_gets_multiply_accumulates_of_one_sample() -> None:

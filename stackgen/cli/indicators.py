@@ -102,16 +102,19 @@ def run(
     from stackgen.pipeline.here import HereOptions, find_indicator, measure_here
     from stackgen.pipeline.places import find_places
     from stackgen.render import as_json, here_text, indicator_text, open_progress
-    from stackgen.render.formats import formatted
+    from stackgen.render.formats import formatted, refuse_unfit
 
     if wants_help:
         typer.echo(context.get_help())
         typer.echo(f"\n{indicator_text(find_indicator(name))}" if name else "", nl=bool(name))
         return
     _refuse_nonsense(name, json=json, form=form, output=output)
+    parameters = parse_parameters([*_spelled_out(param), *context.args])
+    if form:
+        refuse_unfit(form.value, parameters)
     options = HereOptions(
         indicator=name,
-        parameters=parse_parameters([*_spelled_out(param), *context.args]),
+        parameters=parameters,
         python=python,
         samples=samples,
         repeats=repeats,
@@ -121,10 +124,16 @@ def run(
     )
     with open_progress(sys.stderr) as progress:
         report = measure_here(options, find_places(os.environ), os.environ, progress)
-    text = formatted(report, form.value) if form else as_json(report) if json else ""
-    if output is not None:
-        _write(output, text)
-    typer.echo(text if text and output is None else here_text(report))
+    printed = not (json or form) or output is not None
+    failed = any(each.failure for each in report.results)
+    if printed or failed:  # formats may not tell of failures
+        typer.echo(here_text(report), err=not printed)
+    if json or form:
+        text = formatted(report, form.value) if form else as_json(report)
+        if output is None:
+            typer.echo(text)
+        else:
+            _write(output, text)
     raise typer.Exit(report.exit_code)
 
 
@@ -176,6 +185,10 @@ def _refuse_nonsense(
             "--output needs --json or --format",
             why="the table is printed",
             fix=f"add one of them, as in: --json --output {output}",
+        )
+    if output is not None and not output.absolute().parent.is_dir():
+        raise UsageError(
+            f"cannot write {output}", why="its folder does not exist", fix="make the folder first"
         )
 
 

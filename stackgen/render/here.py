@@ -6,7 +6,7 @@ from stackgen.render.tables import columns
 from stackgen.values import Inspection
 from stackgen.values.here import Figures, HereReport, HereResult
 
-_LOG_LINES = 10
+_LOG_LINES = 15
 _ENOUGH = 100  # samples: with fewer, one of a hundred is nobody's
 _UNITS = {"FLOP": "GFLOP/s", "byte": "GB/s"}
 _Column = tuple[str, Callable[[Figures], str]]
@@ -105,9 +105,10 @@ def _outcome(failure: Inspection) -> str:
 
 
 def _reason(failure: Inspection) -> str:
-    """Return the line of a log that tells most: the last one that says anything."""
+    """Return the line of a log that tells most: the last one, but for an exit code's number."""
     lines = [line.strip() for line in failure.log.splitlines() if line.strip()]
-    return lines[-1] if lines else "it said nothing"
+    told = [line for line in lines if not line.startswith("exit code ")] or lines
+    return told[-1] if told else "it said nothing"
 
 
 def _rate(found: Figures, unit: str) -> str:

@@ -4,7 +4,7 @@ What they leave open is told in each module. What stackgen does not record is nu
 """
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from stackgen.render.formats import perfzero, pyperf, pytorch_benchmark, thoth
 from stackgen.values.here import HereReport
@@ -17,13 +17,29 @@ _WRITERS: Mapping[str, Callable[[HereReport], str]] = {
 }
 
 
+def refuse_unfit(name: str, parameters: Sequence[tuple[str, tuple[str, ...]]]) -> None:
+    """Refuse, before anything is measured, what a format cannot hold.
+
+    Args:
+        name: of the format.
+        parameters: names with the values of each.
+
+    Raises:
+        UsageError: it cannot hold results of all these.
+    """
+    if name == "pytorch-benchmark":
+        given = dict(parameters)
+        varied = [each for each, values in parameters if len(set(values)) > 1]
+        pytorch_benchmark.refuse(varied, given.get("step", ()))
+
+
 def formatted(report: HereReport, name: str) -> str:
     """Return a report as another tool would write it.
 
     PerfZero and Thoth write a document for each run: several of them become a list.
 
     Raises:
-        UsageError: that format cannot hold it.
+        MeasurementError: nothing was measured, and the format cannot say so.
     """
     return _WRITERS[name](report)
 

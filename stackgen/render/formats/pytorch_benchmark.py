@@ -14,7 +14,7 @@ Where theirs is open, we write:
 import json
 import math
 import statistics
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 from stackgen.errors import UsageError
 from stackgen.render.formats import fields
@@ -23,13 +23,33 @@ from stackgen.values.here import HereReport, HereResult
 _KILO, _KIBI = 1000.0, 1024.0
 
 
-def document(report: HereReport) -> str:
-    """Return the YAML text.
+def refuse(varied: Collection[str], steps: Collection[str]) -> None:
+    """Refuse what the format cannot hold, before anything is measured.
+
+    Args:
+        varied: the parameters with several values.
+        steps: the values of ``step``, where an indicator has it.
 
     Raises:
         UsageError: something else than the batch varies, or it is no inference.
     """
-    _refuse(report)
+    others = [name for name in varied if name != "batch"]
+    if others:
+        raise UsageError(
+            f"several values of {others[0]} cannot be written as pytorch-benchmark",
+            why="its format tells batch sizes apart, and nothing else",
+            fix="give one value, or use --json",
+        )
+    if "training" in steps:
+        raise UsageError(
+            "a training step cannot be written as pytorch-benchmark",
+            why="its format knows inference alone",
+            fix="measure --step inference, or use --json",
+        )
+
+
+def document(report: HereReport) -> str:
+    """Return the YAML text of a report that is not refused."""
     measured = [each for each in report.results if each.observations]
     seen = measured[0].observations[0] if measured else None
     told: dict[str, object] = {
@@ -51,22 +71,6 @@ def document(report: HereReport) -> str:
         told["memory"] = memory
     remark = "# flops are multiply-accumulates of one sample\n"
     return remark + "\n".join(yaml_lines(told)) + "\n"
-
-
-def _refuse(report: HereReport) -> None:
-    others = [name for name in report.varied if name != "batch"]
-    if others:
-        raise UsageError(
-            f"results of several values of {others[0]} cannot be written as pytorch-benchmark",
-            why="its format tells batch sizes apart, and nothing else",
-            fix="give one value, or use --json",
-        )
-    if any(dict(each.arguments).get("step") == "training" for each in report.results):
-        raise UsageError(
-            "a training step cannot be written as pytorch-benchmark",
-            why="its format knows inference alone",
-            fix="measure --step inference, or use --json",
-        )
 
 
 def _batch(result: HereResult) -> int:
