@@ -21,6 +21,7 @@ from stackgen.errors import (
 from stackgen.index import PackageIndex
 from stackgen.measure import Design, controls, rank
 from stackgen.measure.costs import costs, scaled
+from stackgen.measure.memory import peak_memory
 from stackgen.pipeline.campaign import Runner, Stopped
 from stackgen.pipeline.environments import Builder, Preparer, Ready, estimate, refuse_without_room
 from stackgen.pipeline.failing import failed_in_blocks, nothing_runs
@@ -187,7 +188,7 @@ def _explore(work: _Work, database: Database) -> ExploreReport:
     try:
         _prepare(work, preparer, runner, ready)
         if not ready:
-            raise nothing_runs(preparer.failures, work.places)
+            raise nothing_runs(preparer.failures, work.places, calls[0].program)
         design = _design(work, runner, ready, calls, control)
         stopped = runner.measure(design, _labels(ready))
     except KeyboardInterrupt:
@@ -324,6 +325,7 @@ def _report(
         checked = controls(seen, reference=reference, calls=calls, pure=control)
     return ExploreReport(
         plan=work.plan,
+        memory=peak_memory(seen, (call.id for call in calls)),
         stacks=tuple(each.chosen for each in ready),
         failed=(*preparer.failures, *failed_in_blocks(runner, _labels(ready), calls)),
         ranking=ranking,

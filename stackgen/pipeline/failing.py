@@ -1,5 +1,6 @@
 """Stacks that do not run, in the words of a report."""
 
+import shlex
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
@@ -7,6 +8,7 @@ from stackgen.errors import BuildError, IndexUnavailableError, MeasurementError,
 from stackgen.pipeline.campaign import Runner, telling_line
 from stackgen.pipeline.places import Places
 from stackgen.values import FailedStack, IndicatorCall, Outcome, StackId
+from stackgen.values.programs import Program
 
 _OF_THE_INDICATOR = (
     Outcome.INVALID_OUTPUT,
@@ -16,8 +18,10 @@ _OF_THE_INDICATOR = (
 )
 
 
-def nothing_runs(failures: Sequence[FailedStack], places: Places) -> StackgenError:
-    """Explain that no stack works, by what most of them ended with."""
+def nothing_runs(
+    failures: Sequence[FailedStack], places: Places, program: Program | None = None
+) -> StackgenError:
+    """Explain that no stack works, by what most of them ended with, running a program or not."""
     what = "none of the stacks that were tried runs"
     if not failures:
         fix = "give more time with --budget; what was built and downloaded is kept"
@@ -31,6 +35,9 @@ def nothing_runs(failures: Sequence[FailedStack], places: Places) -> StackgenErr
         return IndexUnavailableError(what, why=why, fix=fix)
     if common in _OF_THE_INDICATOR:
         fix = "run the indicator by hand (stackgen pis shows its path), or choose another with --pi"
+        if program is not None:
+            fix = f"run it by hand in {program.project}: {shlex.join(program.command)}; see also: "
+            fix += f"stackgen kb failures{places.kb_option}"
         return MeasurementError(what, why=why, fix=fix)
     fix = f"see: stackgen kb failures{places.kb_option}; or name older versions"
     return BuildError(what, why=why, fix=fix)

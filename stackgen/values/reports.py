@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from stackgen.values.evidence import Advice, Control, Ranked
-from stackgen.values.identity import StackId
+from stackgen.values.identity import IndicatorId, StackId
 from stackgen.values.inspections import Outcome
 from stackgen.values.money import Cost, Scaled
 from stackgen.values.packages import Lock, LockFile
@@ -84,6 +84,18 @@ class ExplorePlan:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PeakMemory:
+    """The most memory that an indicator's process had at once on a stack.
+
+    Of a program, the largest of its processes counts.
+    """
+
+    stack_id: StackId
+    indicator_id: IndicatorId
+    peak_bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ExploreReport:
     """What an exploration found.
 
@@ -94,6 +106,7 @@ class ExploreReport:
     exit_code: of the command that prints this report.
     costs: of each indicator's work on each stack, in ``currency``, where prices were given.
     scaled: of each stack on several numbers of CPUs, where these were asked for.
+    memory: of each indicator on each stack.
     """
 
     plan: ExplorePlan
@@ -113,6 +126,7 @@ class ExploreReport:
     costs: tuple[Cost, ...] = ()
     currency: str = ""
     scaled: tuple[Scaled, ...] = ()
+    memory: tuple[PeakMemory, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
