@@ -33,7 +33,8 @@ test-slow: $(ready)
 	$(bin)/python -m pytest -m "slow and not gpu"
 
 golden: $(ready)
-	STACKGEN_GOLDEN=write $(bin)/python -m pytest -q tests/test_render.py tests/test_formats.py
+	STACKGEN_GOLDEN=write $(bin)/python -m pytest -q tests/test_render.py tests/test_formats.py \
+		tests/test_indicator_guide.py
 
 bench: $(ready)
 	for each in benchmarks/*.py; do $(bin)/python $$each || exit 1; done
