@@ -88,6 +88,15 @@ def test_indicators_are_listed(laboratory: Laboratory) -> None:
     assert {"numpy/matmul", "torch/import", "python/pure"} <= names
 
 
+def test_the_machine_is_shown_with_what_makes_its_identity(laboratory: Laboratory) -> None:
+    told = json.loads(laboratory.run("machine", "--json").stdout)
+    text = laboratory.run("machine").stdout
+    assert f"machine {told['id']}\n" in text
+    names = [name for name, _ in [*told["identity"], *told["circumstances"]]]
+    assert {"cores", "kernel", "libc"} <= set(names)
+    assert all(f"  {name} " in text for name in names)
+
+
 def test_bases_are_listed_with_or_without_an_engine(laboratory: Laboratory) -> None:
     bases = json.loads(laboratory.run("images", "--json").stdout)["bases"]
     assert {"bullseye-py39", "bookworm-py311", "trixie-py313"} <= {each["name"] for each in bases}

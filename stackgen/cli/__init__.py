@@ -11,7 +11,7 @@ import typer
 from stackgen import __version__
 from stackgen.cli import asking, program
 from stackgen.cli.images import images_app
-from stackgen.cli.indicators import pi_app, pis
+from stackgen.cli.indicators import machine, pi_app, pis
 from stackgen.cli.options import (
     AsJson,
     BaseName,
@@ -62,6 +62,7 @@ app.add_typer(kb_app, name="kb")
 app.add_typer(images_app, name="images", invoke_without_command=True)
 app.add_typer(pi_app, name="pi")
 app.command(epilog="Example: stackgen pis numpy/matmul")(pis)
+app.command()(machine)
 app.command(
     epilog='Examples: stackgen resolve "tensorflow>=2.7" numpy --count | '
     'stackgen resolve "tensorflow==2.12.*" --one --format requirements --hashes | '

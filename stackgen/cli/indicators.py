@@ -1,4 +1,4 @@
-"""Commands about performance indicators: list them, and measure one here and now."""
+"""Commands about performance indicators and the machine: list, show, measure here and now."""
 
 import os
 import sys
@@ -43,6 +43,17 @@ def pis(
         return
     every = shipped_indicators()
     typer.echo(as_json(every) if json else indicators_text(every))
+
+
+def machine(json: AsJson = False) -> None:
+    """Show what is recorded of this machine, and what makes its identity."""
+    from stackgen.pipeline.machine import machine_record
+    from stackgen.render import as_json
+    from stackgen.render.hardware import machine_text
+
+    found = machine_record()
+    told = {"id": found.id, "identity": found.identity, "circumstances": found.circumstances}
+    typer.echo(as_json(told) if json else machine_text(found))
 
 
 @pi_app.command(
