@@ -47,5 +47,11 @@ def test_one_process_that_was_not_steady_marks_all() -> None:
     assert not found.steady
 
 
+def test_nothing_is_done_per_second_of_what_is_no_time() -> None:
+    found = figures([seen(0.5, work=10.0, circumstances=(("figure", "higher"), ("items", "8")))])
+    assert found is not None
+    assert (found.figure, found.rate, found.items_per_s) == ("higher", None, None)
+
+
 def test_nothing_seen_is_nothing_told() -> None:
     assert figures([]) is None

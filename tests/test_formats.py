@@ -12,6 +12,7 @@ import pytest
 from uv import find_uv_bin
 
 from stackgen import __version__
+from stackgen.cli.indicators import FormatName
 from stackgen.errors import MeasurementError, UsageError
 from stackgen.render import here_text
 from stackgen.render.formats import fields, formatted, refuse_unfit
@@ -27,7 +28,9 @@ GPU = report(
     machine=WITH_GPU,
 )
 NOTHING = report(result(ran(outcome=Outcome.IMPORT_FAILED, log="No module named 'torch'")))
+FIGURE = report(result(ran(1 / 0.9, 1 / 0.875, told={"figure": "higher"})))
 TEXTS = {
+    "here-figure.txt": here_text(FIGURE),
     "here-one.txt": here_text(ONE),
     "here-batches.txt": here_text(BATCHES),
     "here-failed.txt": here_text(FAILED),
@@ -155,6 +158,12 @@ def test_thoth_is_told_how_a_process_failed() -> None:
     found = read(formatted(FAILED, "thoth"))[1]
     assert (found["exit_code"], found["stdout"]) == (1, "")
     assert "SIGSEGV" in found["stderr"]
+
+
+@pytest.mark.parametrize("name", [each.value for each in FormatName])
+def test_a_figure_that_is_no_time_is_written_as_none(name: str) -> None:
+    with pytest.raises(MeasurementError, match="a figure of its own"):
+        formatted(FIGURE, name)
 
 
 def test_pyperf_knows_no_empty_suite() -> None:

@@ -136,8 +136,8 @@ def run(
     with open_progress(sys.stderr) as progress:
         report = measure_here(options, find_places(os.environ), os.environ, progress)
     printed = not (json or form) or output is not None
-    failed = any(each.failure for each in report.results)
-    if printed or failed:  # formats may not tell of failures
+    odd = any(each.failure or (each.figures and each.figures.figure) for each in report.results)
+    if printed or odd:  # which formats may not be able to tell
         typer.echo(here_text(report), err=not printed)
     if json or form:
         text = formatted(report, form.value) if form else as_json(report)

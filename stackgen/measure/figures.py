@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from stackgen.values import Observation
 from stackgen.values.here import Figures
 
-_ITEMS, _DEVICE_MEMORY = "items", "device_memory_bytes"
+_ITEMS, _DEVICE_MEMORY, _FIGURE = "items", "device_memory_bytes", "figure"
 # What operations tell of themselves that belongs to the result; the harness records it among the
 # circumstances.
 _FACTS = ("parameters", "macs", "flops")
@@ -25,6 +25,8 @@ def figures(observations: Sequence[Observation]) -> Figures | None:
     medians = [statistics.median(each.values_s) for each in observations]
     median = statistics.median(medians)
     work, items = observations[0].work, whole(told.get(_ITEMS))
+    if told.get(_FIGURE):  # it is no time, so nothing is done per second of it
+        work = items = None
     return Figures(
         processes=len(observations),
         samples=min(len(each.values_s) for each in observations),
@@ -45,6 +47,7 @@ def figures(observations: Sequence[Observation]) -> Figures | None:
         ),
         steady=all(each.steady for each in observations),
         facts=tuple((name, told[name]) for name in sorted(_FACTS) if name in told),
+        figure=told.get(_FIGURE, ""),
     )
 
 

@@ -54,9 +54,9 @@ def _times(report: HereReport) -> list[_Column]:
     """Return the columns that have anything to tell."""
     unit, seen = report.indicator.unit, [each.figures for each in report.results if each.figures]
     shown: list[tuple[bool, _Column]] = [
-        (True, ("best", lambda found: duration(found.best_s))),
-        (True, ("median", lambda found: duration(found.median_s))),
-        (True, ("90 %", lambda found: duration(found.p90_s))),
+        (True, ("best", lambda found: _worth(found, found.best_s))),
+        (True, ("median", lambda found: _worth(found, found.median_s))),
+        (True, ("90 %", lambda found: _worth(found, found.p90_s))),
         (any(each.rate for each in seen), ("rate", lambda found: _rate(found, unit))),
         (
             any(each.items_per_s for each in seen),
@@ -115,6 +115,13 @@ def _rate(found: Figures, unit: str) -> str:
     if not found.rate:
         return ""
     return f"{_number(found.rate / 1e9)} {_UNITS.get(unit, f'G{unit}/s')}"
+
+
+def _worth(found: Figures, value: float) -> str:
+    """Return a time, or the figure that an indicator tells in its place."""
+    if not found.figure:
+        return duration(value)
+    return _number(1 / value if found.figure == "higher" else value)
 
 
 def _megabytes(size: int | None) -> str:
@@ -187,6 +194,9 @@ def _remarks(report: HereReport) -> list[str]:
             f"Each time is the median over up to {count} processes; spread is how far their "
             "medians are apart."
         )
+    better = next((each.figure for each in seen if each.figure), "")
+    if better:
+        lines.append(f"These are no times but what the indicator tells: {better} is better.")
     if not seen:
         lines.append(
             "Nothing was measured. To measure in another interpreter: --python ~/envs/mine"

@@ -21,6 +21,8 @@ class Figures:
     items_per_s: samples (images, sentences) per second, at the median time.
     peak_memory_bytes, device_memory_bytes: the most of any process.
     facts: sorted (name, value) pairs that the indicator tells of its operation.
+    figure: ``lower`` or ``higher``, the better ones, where an indicator tells a figure of its own
+        in place of a time; what is called seconds is then that figure, or one over it (higher).
     """
 
     processes: int
@@ -40,6 +42,7 @@ class Figures:
     device_memory_bytes: int | None = None
     steady: bool = True
     facts: tuple[tuple[str, str], ...] = ()
+    figure: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

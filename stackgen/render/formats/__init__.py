@@ -6,6 +6,7 @@ What they leave open is told in each module. What stackgen does not record is nu
 import json
 from collections.abc import Callable, Mapping, Sequence
 
+from stackgen.errors import MeasurementError
 from stackgen.render.formats import perfzero, pyperf, pytorch_benchmark, thoth
 from stackgen.values.here import HereReport
 
@@ -39,8 +40,14 @@ def formatted(report: HereReport, name: str) -> str:
     PerfZero and Thoth write a document for each run: several of them become a list.
 
     Raises:
-        MeasurementError: nothing was measured, and the format cannot say so.
+        MeasurementError: nothing was measured, or no time, and the format cannot say so.
     """
+    if any(each.figures and each.figures.figure for each in report.results):
+        raise MeasurementError(
+            f"{report.indicator.name} cannot be written as {name}",
+            why="it tells a figure of its own, and that format holds times",
+            fix="use --json",
+        )
     return _WRITERS[name](report)
 
 
