@@ -5,6 +5,7 @@
 # dependencies = ["numpy"]
 # ///
 
+import functools
 import os
 import sys
 
@@ -40,7 +41,8 @@ def setup(parameters):
     arrays = [here.numbers(size, seed, shift=0.75) for seed in range(1, function.nin + 1)]
     out = here.np.empty(size, dtype=here.dtype)  # so that no memory is asked for
     moved = (function.nin + 1) * size * here.dtype.itemsize
-    return here.operation(lambda: function(*arrays, out=out), work=moved)
+    # By position, and no function of ours around it: a small array takes 0.4 us in all.
+    return here.operation(functools.partial(function, *(arrays + [out])), work=moved)
 
 
 if __name__ == "__main__":
