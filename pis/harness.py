@@ -625,35 +625,37 @@ def blas():
 
     Called last: asking may import threadpoolctl, which then counts as loaded.
     """
+    found = mapped_blas()
     try:
         import threadpoolctl
 
-        found = threadpoolctl.threadpool_info()
-    except Exception:  # not there, too old, or at odds with a library: we can ask ourselves
-        found = mapped_blas()
+        found += threadpoolctl.threadpool_info()  # it knows further libraries
+    except Exception:  # not there, too old, or at odds with a library
+        pass
     keys = ("internal_api", "version", "architecture", "threading_layer")
     words = set()
     for row in found:
         if row.get("user_api", "blas") == "blas":
-            parts = [str(row[key]) for key in keys if row.get(key)]
+            told = keys[:3] if row["internal_api"] == "mkl" else keys
+            parts = [str(row[key]) for key in told if row.get(key)]
             words.add(" ".join(parts) + ", threads: {}".format(row.get("num_threads")))
     return {"blas": "; ".join(sorted(words))} if words else {}
 
 
 def mapped_blas():
-    """Return what threadpoolctl would say of the OpenBLAS, MKL and BLIS that are mapped here."""
+    """Return what threadpoolctl would say of the OpenBLAS and MKL here, also within PyTorch."""
     try:
         import ctypes
     except ImportError:
         return []
     found = []
     for path in sorted(mapped_libraries()):
-        if re.search("openblas|mkl|blis", path):
+        if re.search("openblas|mkl|libtorch_cpu", path):
             try:
                 library = ctypes.CDLL(path, mode=getattr(os, "RTLD_NOLOAD", 0))
             except OSError:
                 continue
-            found += filter(None, (openblas(library), mkl(library), blis(library)))
+            found += filter(None, (openblas(library), mkl(library)))
     return found
 
 
@@ -705,19 +707,6 @@ def mkl(library):
         "internal_api": "mkl",
         "version": version.group(1) if version else "",
         "num_threads": number_from(library, "MKL_Get_Max_Threads"),
-    }
-
-
-def blis(library):
-    """Ask a BLIS."""
-    if not hasattr(library, "bli_info_get_version_str"):
-        return None
-    kernels = number_from(library, "bli_arch_query_id")
-    return {
-        "internal_api": "blis",
-        "version": text_from(library, "bli_info_get_version_str"),
-        "architecture": text_from(library, "bli_arch_string", kernels),
-        "num_threads": number_from(library, "bli_thread_get_num_threads"),
     }
 
 
