@@ -4,10 +4,10 @@ python benchmarks/indicators.py [--python PATH] [--blocks N] [--only numpy|torch
 
 Times of an operation by our indicators beside those of what a person would write, by ``timeit``
 (NumPy) and ``torch.utils.benchmark`` (PyTorch): in turns, in random order, each in a process of
-its own that is like the others (inside/peers.py), on one core with one thread. A block's ratio is of the
-fastest samples, as stackgen compares stacks; the median of the ratios comes with an interval that
-holds it in 95 of 100 cases, whatever their distribution, and beside it the ratio of medians. PATH
-is an interpreter with NumPy and PyTorch.
+its own that is like the others (inside/peers.py), on one core with one thread. A block's ratio is
+of the fastest samples, as stackgen compares stacks; the median of the ratios comes with an interval
+that holds it in 95 of 100 cases, whatever their distribution, and beside it the ratio of medians.
+PATH is an interpreter with NumPy and PyTorch.
 """
 
 import argparse

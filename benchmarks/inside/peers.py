@@ -1,4 +1,4 @@
-"""One block of ``benchmarks/indicators.py``: times operations by our harness and by peers, in turns.
+"""One block of ``benchmarks/indicators.py``: times operations by our harness and by peers.
 
 Standalone: it runs in any interpreter that has NumPy or PyTorch, and reads its jobs from standard
 input. The library is imported once; each job is a fork of that process, so that all of them are
