@@ -11,7 +11,7 @@ import typer
 from stackgen import __version__
 from stackgen.cli import asking, program
 from stackgen.cli.images import images_app
-from stackgen.cli.indicators import machine, pi_app, pis
+from stackgen.cli.indicators import kb_export, machine, pi_app, pis
 from stackgen.cli.options import (
     AsJson,
     BaseName,
@@ -59,6 +59,9 @@ app = typer.Typer(
 )
 kb_app = typer.Typer(help="Look into the knowledge base.", no_args_is_help=True)
 app.add_typer(kb_app, name="kb")
+kb_app.command(
+    "export", epilog="Example: stackgen kb export 3f2a --pi numpy/matmul --format pyperf"
+)(kb_export)
 app.add_typer(images_app, name="images", invoke_without_command=True)
 app.add_typer(pi_app, name="pi")
 app.command(epilog="Example: stackgen pis numpy/matmul")(pis)

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from stackgen.cli.options import AsJson, Parameters, Seed, parse_gpus, parse_pair
+from stackgen.cli.options import AsJson, Kb, Parameters, Seed, parse_gpus, parse_pair
 from stackgen.errors import StorageError, UsageError
 
 pi_app = typer.Typer(help="Measure one performance indicator by itself.", no_args_is_help=True)
@@ -148,6 +148,34 @@ def run(
     raise typer.Exit(report.exit_code)
 
 
+def kb_export(
+    stack: Annotated[str, typer.Argument(metavar="STACK", help="Beginning of its id.")],
+    pi: Annotated[str, typer.Option("--pi", metavar="NAME", help="Indicator that was measured.")],
+    form: Annotated[FormatName, typer.Option("--format", help="The tool that shall read it.")],
+    machine_id: Annotated[
+        str, typer.Option("--machine", metavar="ID", help="Beginning of its id, if several.")
+    ] = "",
+    output: Annotated[Path | None, typer.Option(metavar="FILE", help="Write it there.")] = None,
+    kb: Kb = None,
+) -> None:
+    """Write what was measured of a stack in the format of another tool."""
+    from stackgen.pipeline.export import export
+    from stackgen.pipeline.places import find_places
+    from stackgen.render.formats import formatted, refuse_unfit
+
+    places = find_places(os.environ, kb=kb, reading=True)
+    report = export(places, stack, indicator=pi, machine=machine_id)
+    given: dict[str, list[str]] = {}
+    for name, value in (pair for each in report.results for pair in each.arguments):
+        given.setdefault(name, []).append(value)
+    refuse_unfit(form.value, [(name, tuple(values)) for name, values in given.items()])
+    text = formatted(report, form.value)
+    if output is None:
+        typer.echo(text)
+    else:
+        _write(output, text)
+
+
 def parse_parameters(words: list[str]) -> tuple[tuple[str, tuple[str, ...]], ...]:
     """Return parameters with their values: ``--size 64,128 --size=256 --dtype float32``."""
     found: dict[str, list[str]] = {}
@@ -210,5 +238,5 @@ def _write(path: Path, text: str) -> None:
         raise StorageError(
             f"cannot write {path}",
             why=error.strerror or str(error),
-            fix="name another file with --output; nothing of this run was kept",
+            fix="name another file with --output",
         ) from error

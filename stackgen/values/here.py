@@ -90,10 +90,11 @@ class HereHost:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HereReport:
-    """What ``stackgen pi run`` found.
+    """What ``stackgen pi run`` found, or what a knowledge base holds of one stack.
 
-    python: the interpreter, as it was named. python_version: such as ``CPython 3.11.2``.
-    script_sha256: of the indicator's file alone.
+    python: the interpreter, as it was named; "" where it is not known.
+    python_version: such as ``CPython 3.11.2``.
+    script_sha256: of the indicator's file alone; "" where that is not known.
     varied: the parameters that were given several values, in the order given.
     kept: names of the user's variables that the processes saw.
     traces: the folder where traces were kept, or "".

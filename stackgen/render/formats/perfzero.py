@@ -107,7 +107,7 @@ def _system_info(report: HereReport) -> dict[str, object]:
         "physical_cpu_count": fields.whole(machine.get("cores", "")),
         "logical_cpu_count": fields.whole(machine.get("cpus", "")),
         "cpu_socket_count": fields.whole(machine.get("sockets", "")),
-        "hostname": report.host.name,
+        "hostname": report.host.name or None,
     }
 
 

@@ -148,6 +148,10 @@ def _scaled(value: float, step: float) -> str:
     return f"{value:.2f} P"
 
 
+def _known(size: int) -> str | None:
+    return bytes_text(size) if size else None
+
+
 def _memory(most: int) -> dict[str, object]:
     return {
         "pre_inference": None,
@@ -178,9 +182,9 @@ def _machine_info(report: HereReport) -> dict[str, object]:
         },
         "gpus": gpus or None,
         "memory": {
-            "available": bytes_text(host.memory_available_bytes),
-            "total": bytes_text(host.memory_total_bytes),
-            "used": bytes_text(host.memory_used_bytes),
+            "available": _known(host.memory_available_bytes),
+            "total": _known(host.memory_total_bytes),
+            "used": _known(host.memory_used_bytes),
         },
         "system": {name: platform.get(name) for name in ("node", "release", "system")},
     }

@@ -1,0 +1,120 @@
+"""What a knowledge base holds of one stack, as a report that other tools' formats can hold."""
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import TypeVar
+
+from stackgen.database import open_database
+from stackgen.errors import EvidenceError, UsageError
+from stackgen.measure.figures import figures
+from stackgen.pipeline.places import Places
+from stackgen.values import IndicatorCall, Inspection, Machine, Role, Stack
+from stackgen.values.here import HereHost, HereReport, HereResult
+
+_T = TypeVar("_T")
+
+
+def export(places: Places, stack: str, *, indicator: str, machine: str = "") -> HereReport:
+    """Return every inspection of a stack that took part in comparisons, by arguments.
+
+    Of an indicator whose script has changed, the latest state counts.
+
+    Args:
+        places: which knowledge base.
+        stack: the beginning of a stack's id.
+        indicator: its name.
+        machine: the beginning of a machine's id; "" where there is but one.
+
+    Raises:
+        UsageError: what was named is not there, or there is more than one.
+        EvidenceError: the indicator was not measured on that stack.
+    """
+    with open_database(places.knowledge) as database:
+        chosen = _one(database.stacks(), stack, _stack_id, "stack", "stackgen kb query stacks")
+        calls = [each for each in database.calls() if each.indicator.name == indicator]
+        found = [
+            each
+            for call in calls
+            for each in database.inspections(indicator=call.id)
+            if each.stack_id == chosen.id and each.role is not Role.CALIBRATION
+        ]
+        ids = {each.machine_id for each in found}
+        machines = [each for each in database.machines() if each.id in ids]
+    if not found:
+        raise EvidenceError(
+            f"{indicator} was not measured on stack {chosen.id[:12]}",
+            why="no comparison holds both",
+            fix=f"see what was measured: stackgen kb query timings indicator={indicator}"
+            f"{places.kb_option}",
+        )
+    where = _one(machines, machine, _machine_id, "machine", "stackgen kb query machines")
+    return _report(chosen, where, calls, [each for each in found if each.machine_id == where.id])
+
+
+def _stack_id(stack: Stack) -> str:
+    return stack.id
+
+
+def _machine_id(machine: Machine) -> str:
+    return machine.id
+
+
+def _one(
+    known: Sequence[_T], begins: str, name: Callable[[_T], str], kind: str, command: str
+) -> _T:
+    found = [each for each in known if name(each).startswith(begins)]
+    if len(found) == 1:
+        return found[0]
+    raise UsageError(
+        f"{'several are' if found else 'none is'} the {kind} {begins!r}",
+        why=f"there are {', '.join(name(each)[:12] for each in known) or 'none at all'}",
+        fix=f"give the beginning of one id; this lists them: {command}",
+    )
+
+
+def _report(
+    stack: Stack, machine: Machine, calls: Iterable[IndicatorCall], found: Sequence[Inspection]
+) -> HereReport:
+    measured = {each.indicator_id for each in found}
+    latest = max(found, key=lambda each: each.started_at).indicator_id
+    present = [each for each in calls if each.id in measured]
+    state = next(each.indicator for each in present if each.id == latest)
+    same = [each for each in present if each.indicator.sha256 == state.sha256]
+    release = stack.facts.distribution.partition(" ")
+    identity, around = dict(machine.identity), dict(machine.circumstances)
+    platform = {
+        "machine": identity.get("architecture", ""),
+        "release": around.get("kernel", ""),
+        "system": identity.get("system", ""),
+    }
+    memory = around.get("memory_bytes", "")
+    return HereReport(
+        indicator=state,
+        script_sha256="",
+        python="",
+        python_version=stack.facts.python,
+        machine=machine,
+        host=HereHost(
+            name="",
+            os_release=(("id", release[0]), ("version_id", release[2])),
+            platform=tuple(sorted(platform.items())),
+            memory_total_bytes=int(memory) if memory.isdigit() else 0,
+        ),
+        results=tuple(
+            _result(call, [each for each in found if each.indicator_id == call.id]) for call in same
+        ),
+        varied=_varied(same),
+        began_at=min(each.started_at for each in found),
+    )
+
+
+def _result(call: IndicatorCall, ran: Sequence[Inspection]) -> HereResult:
+    seen = [each.observation for each in ran if each.observation is not None]
+    return HereResult(arguments=call.arguments, figures=figures(seen), inspections=tuple(ran))
+
+
+def _varied(calls: Sequence[IndicatorCall]) -> tuple[str, ...]:
+    values: dict[str, set[str]] = {}
+    for call in calls:
+        for name, value in call.arguments:
+            values.setdefault(name, set()).add(value)
+    return tuple(name for name, given in values.items() if len(given) > 1)
