@@ -41,6 +41,14 @@ def test_a_slow_process_among_several_moves_the_spread_and_not_the_times() -> No
     assert found.spread == 8.0
 
 
+def test_processes_of_one_sample_each_are_the_samples() -> None:
+    found = figures([seen(3.0), seen(1.0), seen(2.0)])
+    assert found is not None
+    assert (found.best_s, found.median_s, found.mean_s, found.std_s) == (1.0, 2.0, 2.0, 1.0)
+    assert found.p90_s == pytest.approx(2.8)
+    assert found.spread == 1.0
+
+
 def test_one_process_that_was_not_steady_marks_all() -> None:
     found = figures([seen(1.0), seen(1.0, steady=False)])
     assert found is not None

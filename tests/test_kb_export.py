@@ -54,9 +54,9 @@ def test_pyperf_is_told_of_the_processes_that_ended_well(places: Places) -> None
 
 
 def test_a_stack_has_to_be_named(places: Places) -> None:
-    with pytest.raises(UsageError, match="several are the stack ''"):
+    with pytest.raises(UsageError, match="several stacks begin with ''"):
         export(places, "", indicator="numpy/matmul")
-    with pytest.raises(UsageError, match="none is the stack 'no such'"):
+    with pytest.raises(UsageError, match="no stack begins with 'no such'"):
         export(places, "no such", indicator="numpy/matmul")
 
 
@@ -70,7 +70,7 @@ def test_machines_are_not_mixed(places: Places) -> None:
     with open_database(places.knowledge) as database:
         database.add_machine(elsewhere)
         database.add_inspection(replace(inspection(3), machine_id=elsewhere.id))
-    with pytest.raises(UsageError, match="several are the machine ''"):
+    with pytest.raises(UsageError, match="several machines begin with ''"):
         export(places, STACK.id, indicator="numpy/matmul")
     found = export(places, STACK.id, indicator="numpy/matmul", machine=elsewhere.id[:9])
     assert [len(each.inspections) for each in found.results] == [1]

@@ -17,11 +17,13 @@ def figures(observations: Sequence[Observation]) -> Figures | None:
     """Return what several processes of one call say together; None where there is none.
 
     Each time is the median over the processes: a process's own samples depend on each other, so
-    pooling them would make a slow process count as many (MEASUREMENT.md).
+    pooling them would make a slow process count as many (MEASUREMENT.md). Where each process has
+    but one (an import), they are the samples.
     """
     if not observations:
         return None
     told = dict(observations[0].circumstances)
+    groups = _groups(observations)
     medians = [statistics.median(each.values_s) for each in observations]
     median = statistics.median(medians)
     work, items = observations[0].work, whole(told.get(_ITEMS))
@@ -31,12 +33,12 @@ def figures(observations: Sequence[Observation]) -> Figures | None:
         processes=len(observations),
         samples=min(len(each.values_s) for each in observations),
         loops=max(each.loops for each in observations),
-        best_s=_middle([each.best_s for each in observations]),
-        mean_s=_middle([statistics.fmean(each.values_s) for each in observations]),
-        std_s=_middle([_std(each.values_s) for each in observations]),
+        best_s=_middle([min(each) for each in groups]),
+        mean_s=_middle([statistics.fmean(each) for each in groups]),
+        std_s=_middle([_std(each) for each in groups]),
         median_s=median,
-        p90_s=_middle([quantile(each.values_s, 0.9) for each in observations]),
-        p99_s=_middle([quantile(each.values_s, 0.99) for each in observations]),
+        p90_s=_middle([quantile(each, 0.9) for each in groups]),
+        p99_s=_middle([quantile(each, 0.99) for each in groups]),
         spread=(max(medians) - min(medians)) / median if len(medians) > 1 else None,
         rate=work / median if work else None,
         items=items,
@@ -49,6 +51,13 @@ def figures(observations: Sequence[Observation]) -> Figures | None:
         facts=tuple((name, told[name]) for name in sorted(_FACTS) if name in told),
         figure=told.get(_FIGURE, ""),
     )
+
+
+def _groups(observations: Sequence[Observation]) -> list[tuple[float, ...]]:
+    """Return the samples of each process; where each has but one, those of all together."""
+    if all(len(each.values_s) == 1 for each in observations):
+        return [tuple(each.values_s[0] for each in observations)]
+    return [each.values_s for each in observations]
 
 
 def quantile(values: Sequence[float], share: float) -> float:

@@ -29,7 +29,8 @@ def export(places: Places, stack: str, *, indicator: str, machine: str = "") -> 
         EvidenceError: the indicator was not measured on that stack.
     """
     with open_database(places.knowledge) as database:
-        chosen = _one(database.stacks(), stack, _stack_id, "stack", "stackgen kb query stacks")
+        listing = f"stackgen kb query stacks{places.kb_option}"
+        chosen = _one(database.stacks(), stack, _stack_id, "stack", listing)
         calls = [each for each in database.calls() if each.indicator.name == indicator]
         found = [
             each
@@ -46,7 +47,8 @@ def export(places: Places, stack: str, *, indicator: str, machine: str = "") -> 
             fix=f"see what was measured: stackgen kb query timings indicator={indicator}"
             f"{places.kb_option}",
         )
-    where = _one(machines, machine, _machine_id, "machine", "stackgen kb query machines")
+    listing = f"stackgen kb query machines{places.kb_option}"
+    where = _one(machines, machine, _machine_id, "machine", listing)
     return _report(chosen, where, calls, [each for each in found if each.machine_id == where.id])
 
 
@@ -65,7 +67,7 @@ def _one(
     if len(found) == 1:
         return found[0]
     raise UsageError(
-        f"{'several are' if found else 'none is'} the {kind} {begins!r}",
+        f"several {kind}s begin with {begins!r}" if found else f"no {kind} begins with {begins!r}",
         why=f"there are {', '.join(name(each)[:12] for each in known) or 'none at all'}",
         fix=f"give the beginning of one id; this lists them: {command}",
     )

@@ -13,7 +13,7 @@ class Figures:
     """What the processes of one call say together.
 
     Each time is that of one operation, in seconds: the median over the processes of what each
-    process's samples give.
+    process's samples give; where each process has but one sample, what these give together.
 
     spread: the largest less the smallest of the processes' medians, as a ratio of their median;
         None for one process.
