@@ -9,6 +9,8 @@ from stackgen.errors import UsageError
 from stackgen.pipeline.measures import CONTROL, indicator_calls, limits
 from stackgen.pipeline.options import ExploreOptions
 from stackgen.resolve import Request
+from stackgen.values import Indicator, IndicatorCall
+from stackgen.values.programs import PROGRAM
 
 OPTIONS = ExploreOptions(asked=Request(requirements=()), indicators=(CONTROL,))
 
@@ -29,3 +31,17 @@ def test_what_is_measured_may_not_take_the_memory_that_everybody_else_needs() ->
     memory, most = psutil.virtual_memory().total, limits(0).memory_bytes
     assert most is not None
     assert memory / 2 < most < memory
+
+
+def test_a_command_is_measured_alone_or_before_the_indicators_that_are_named() -> None:
+    runner = Indicator(name=PROGRAM, component=PROGRAM, summary="", sha256="0", path="p")
+    told = (("command", "python train.py"), ("project", "d"))
+    program = IndicatorCall(indicator=runner, arguments=told)
+    options = ExploreOptions(asked=Request(requirements=()), threads=2, program=program)
+    (alone,), _ = indicator_calls(options, ("torch",), frozenset({"torch"}))
+    assert alone.label == "python train.py (threads=2)"
+    both = replace(options, indicators=("matmul",))
+    calls, _ = indicator_calls(both, ("torch",), frozenset({"torch"}))
+    assert [call.indicator.name for call in calls] == [PROGRAM, "torch/matmul"]
+    (without_framework,), _ = indicator_calls(options, ("speedy",), frozenset({"speedy"}))
+    assert without_framework.id == alone.id

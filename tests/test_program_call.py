@@ -9,10 +9,12 @@ from pathlib import Path
 import pytest
 
 from stackgen import resources
-from stackgen.errors import UsageError
+from stackgen.errors import MeasurementError, UsageError
+from stackgen.executors.fake import FakeExecutor
 from stackgen.pipeline import project_files
-from stackgen.pipeline.program import ProgramWishes, kept_key, key_path, program_call
-from stackgen.values import IndicatorCall
+from stackgen.pipeline.program import ProgramWishes, Watching, kept_key, key_path, program_call
+from stackgen.values import CampaignId, IndicatorCall, Inspection, InspectionPlan, Limits
+from tests.samples import environment, inspection
 
 Called = Callable[..., IndicatorCall]
 KEY = b"k" * 32
@@ -112,6 +114,30 @@ def test_the_key_is_made_once_and_read_by_its_owner_alone(tmp_path: Path) -> Non
     assert len(key) == 32
     assert path.stat().st_mode & 0o777 == 0o600
     assert [each.name for each in tmp_path.iterdir()] == ["kb.db.key"]
+
+
+def test_a_project_that_is_changed_meanwhile_is_measured_no_more(
+    called: Called, project: Path
+) -> None:
+    plan = InspectionPlan(
+        environment=environment("1.0"),
+        call=called(check="out.txt"),
+        campaign_id=CampaignId("c"),
+        limits=Limits(threads=1),
+    )
+    run = []
+
+    def answer(planned: InspectionPlan) -> Inspection:
+        run.append(planned)
+        return inspection(planned.environment, planned.call, 1, 1.0)
+
+    watching = Watching(FakeExecutor(answer=answer))
+    (project / "out.txt").write_text("a result")
+    assert len(list(watching.inspect([plan, plan]))) == 2
+    (project / "train.py").write_text("print(2)")
+    with pytest.raises(MeasurementError, match="was changed while it was measured"):
+        list(watching.inspect([plan]))
+    assert len(run) == 2
 
 
 @pytest.mark.parametrize(

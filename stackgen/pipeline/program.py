@@ -10,15 +10,16 @@ import os
 import re
 import secrets
 import shlex
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from stackgen.errors import StorageError, UsageError
+from stackgen.errors import MeasurementError, StorageError, UsageError
+from stackgen.executors import Executor
 from stackgen.indicators import THREADS
 from stackgen.pipeline.project_files import data_digest, project_digest
 from stackgen.resources import folder
-from stackgen.values import Indicator, IndicatorCall
+from stackgen.values import Indicator, IndicatorCall, Inspection, InspectionPlan
 from stackgen.values.programs import PROGRAM, Program
 
 _KEY_BYTES = 32
@@ -84,13 +85,38 @@ def program_call(
         "figure": program.figure,
         "better": program.better if program.figure else "",
         "check": program.check,
-        "data": ",".join(f"{each}:{data_digest(Path(each))}" for each in sorted(program.data)),
+        "data": ",".join(map(_digested_data, sorted(program.data))),
         "env": _digested(program.variables, key),
         "network": "yes" if program.network else "",
     }
     told = tuple(sorted((name, value) for name, value in arguments.items() if value))
     indicator = replace(_indicator(), timeout_s=wishes.timeout_s)
     return IndicatorCall(indicator=indicator, arguments=told, program=program)
+
+
+@dataclass(frozen=True, slots=True)
+class Watching:
+    """An executor that runs no command whose files are no longer those that are being measured."""
+
+    executor: Executor
+
+    def inspect(self, plans: Iterable[InspectionPlan]) -> Iterator[Inspection]:
+        """Yield what the executor yields.
+
+        Raises:
+            MeasurementError: somebody has changed the project meanwhile.
+        """
+        for plan in plans:
+            program = plan.call.program
+            if program is not None:
+                begun = dict(plan.call.arguments)["project"]
+                if project_digest(Path(program.project), besides=program.check) != begun:
+                    raise MeasurementError(
+                        f"{program.project} was changed while it was measured",
+                        why="what is measured before and after a change must not be mixed",
+                        fix="run the same command again: it measures the project as it is now",
+                    )
+            yield from self.executor.inspect([plan])
 
 
 def kept_key(path: Path, *, dry_run: bool) -> bytes:
@@ -253,6 +279,11 @@ def _check(name: str) -> str:
             f"cannot check {name}", "a result is written into the copy of the project, by its name"
         )
     return name
+
+
+def _digested_data(path: str) -> str:
+    """Return a folder's name with a digest; where it lies is nobody else's business."""
+    return f"{Path(path).name}:{data_digest(Path(path))}"
 
 
 def _digested(variables: Sequence[tuple[str, str]], key: Callable[[], bytes]) -> str:

@@ -1,0 +1,58 @@
+"""What ``--from`` takes: a lock, or what a project requires."""
+
+from pathlib import Path
+
+import pytest
+
+from stackgen.errors import UsageError
+from stackgen.pipeline.wishes import Understood, Wishes, understood
+
+
+def read(path: Path, *requirements: str, **options: object) -> Understood:
+    return understood(Wishes(requirements=requirements, around=path, **options), {})  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("requirements.txt", "numpy>=1.24\ntqdm<5\n"),
+        ("requirements.in", "numpy>=1.24\ntqdm<5\n"),
+        ("pyproject.toml", '[project]\nname="x"\ndependencies=["numpy>=1.24", "tqdm<5"]\n'),
+        ("Pipfile", '[packages]\nnumpy = ">=1.24"\ntqdm = "<5"\n'),
+    ],
+)
+def test_what_a_project_requires_is_in_every_stack(tmp_path: Path, name: str, text: str) -> None:
+    (tmp_path / name).write_text(text)
+    found = read(tmp_path / name)
+    assert found.request.texts == ("numpy>=1.24", "tqdm<5")
+    assert found.project == ("numpy", "tqdm")
+    assert found.lock is None
+
+
+def test_a_lock_is_still_a_lock(tmp_path: Path) -> None:
+    lock = tmp_path / "requirements.txt"
+    lock.write_text("numpy==1.26.4\ntqdm==4.66.0\n")
+    found = read(lock)
+    assert found.lock == lock
+    assert found.project == found.request.texts == ()
+
+
+def test_what_is_named_besides_says_its_versions_alone(tmp_path: Path) -> None:
+    (tmp_path / "requirements.txt").write_text("Torch[opt]==2.1\nnumpy==1.26.4\ntqdm\n")
+    found = read(tmp_path / "requirements.txt", "torch>=2", "numpy")
+    assert found.request.texts == ("torch>=2", "numpy", "Torch[opt]", "tqdm")
+    assert found.project == ("tqdm",)
+
+
+def test_extras_of_a_projects_file_can_be_asked_for(tmp_path: Path) -> None:
+    (tmp_path / "pyproject.toml").write_text(
+        '[project]\nname="x"\ndependencies=["a"]\n[project.optional-dependencies]\nfast=["b"]\n'
+    )
+    found = read(tmp_path / "pyproject.toml", extras=("fast",))
+    assert found.project == ("a", "b")
+
+
+def test_a_broken_lock_is_not_taken_for_something_else(tmp_path: Path) -> None:
+    (tmp_path / "poetry.lock").write_text("[[package]]\n")
+    with pytest.raises(UsageError, match=r"poetry\.lock"):
+        read(tmp_path / "poetry.lock")
