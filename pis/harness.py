@@ -20,19 +20,14 @@ sys.path[:] = [
     if not os.path.join(os.path.realpath(folder or "."), "").startswith(os.path.join(HERE, ""))
 ]
 
+# Few, and the others late: what is loaded here costs an import that is measured no time any more.
 import argparse
 import gc
-import glob
 import importlib
 import itertools
-import json
 import math
-import platform
 import re
-import statistics
-import subprocess
 import time
-import traceback
 
 try:
     import resource
@@ -164,6 +159,8 @@ class Operation:
 
 def load(name):
     """Import a framework, within ``setup`` or as the operation itself."""
+    import traceback
+
     try:
         return importlib.import_module(name)
     except MemoryError:
@@ -398,6 +395,8 @@ def facts(operation, states):
 
 def gpu_state():
     """Return clocks (MHz), temperature (C), power (W), use (%) and throttling of the first GPU."""
+    import subprocess
+
     first = os.environ.get("CUDA_VISIBLE_DEVICES", "0").split(",")[0] or "0"
     for reasons in ("clocks_event_reasons.active", "clocks_throttle_reasons.active"):  # new, old
         asked = ",".join(GPU_STATE[:-1] + [reasons])
@@ -439,6 +438,8 @@ def calibrate(operation):
 
 def settle(operation, loops):
     """Go on warming up until two halves agree within 2 %; say whether they ever did."""
+    import statistics
+
     began = time.perf_counter()
     for extension in range(1 + EXTENSIONS):
         start, values = time.perf_counter(), []
@@ -544,6 +545,9 @@ def usable_cpus():
 
 def cpu_mhz():
     """Return the mean frequency of the CPUs at this moment, or None."""
+    import glob
+    import statistics
+
     files = glob.glob("/sys/devices/system/cpu/cpu[0-9]*/cpufreq/scaling_cur_freq")
     values = [int(text) / 1000.0 for text in map(read, files) if text.strip().isdigit()]
     values = values or [
@@ -554,6 +558,8 @@ def cpu_mhz():
 
 def circumstances(before, after):
     """Return everything around the samples that may explain a timing."""
+    import platform
+
     found = {name: round(after[name] - before[name], 6) for name in after if name in before}
     found["load"] = " ".join(read("/proc/loadavg").split()[:3])
     found["cpu_mhz"] = cpu_mhz()
@@ -588,6 +594,8 @@ def peak_memory_bytes():
 
 def loaded_distributions():
     """Return name, version and ``compiled`` of each distribution that this process has loaded."""
+    import glob
+
     libraries = mapped_libraries()
     modules = set()
     for module in list(sys.modules.values()):
@@ -731,6 +739,8 @@ def recorded_files(info):
 
 def component_version(component):
     """Return what the measured component calls its version, "" where it was never loaded."""
+    import platform
+
     if component == "python":
         return platform.python_version()
     return str(getattr(sys.modules.get(component), "__version__", ""))
@@ -738,6 +748,8 @@ def component_version(component):
 
 def publish(document, path):
     """Print the document on a line of its own, after everything that was printed so far."""
+    import json
+
     text = json.dumps(document, allow_nan=False)
     if path:
         with open(path, "w") as file:

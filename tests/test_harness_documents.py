@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from stackgen import resources
+from stackgen.builders.interpreters import find_interpreters
 from stackgen.executors.process import WRONG_USAGE
 from stackgen.indicators import parse_output
 from stackgen.values import Outcome
@@ -39,13 +40,15 @@ class Script:
         self.path.write_text(SCRIPT.format(setup=setup, declared=declared))
         return self
 
-    def run(self, *options: str, **variables: str) -> "subprocess.CompletedProcess[str]":
-        command = [sys.executable, "-s", "-B", str(self.path), "--samples", "2", *options]
+    def run(
+        self, *options: str, python: str = sys.executable, **variables: str
+    ) -> "subprocess.CompletedProcess[str]":
+        command = [python, "-s", "-B", str(self.path), "--samples", "2", *options]
         environment = {**os.environ, "PYTHONPATH": str(PIS), **variables}
         return subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
 
-    def told(self, *options: str, **variables: str) -> dict[str, Any]:
-        done = self.run(*options, **variables)
+    def told(self, *options: str, python: str = sys.executable, **variables: str) -> dict[str, Any]:
+        done = self.run(*options, python=python, **variables)
         assert done.returncode == 0, done.stderr
         told: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
         return told
@@ -164,6 +167,38 @@ def test_the_parents_memory_is_not_the_indicators(script: Script) -> None:
     assert script.write().told()["peak_memory_bytes"] < 100_000_000 < len(ballast)
 
 
+EVERYTHING = """
+    def trace(folder):
+        with open(folder + "/trace.json", "w") as file:
+            file.write("{}")
+
+    def run():
+        time.sleep(0.001)
+
+    return harness.Operation(
+        run, wait=lambda: None, work=2.0, checksum=lambda: 5, items=parameters["batch"],
+        facts={"macs": 7, "nothing": None}, peak=1e12, device_memory=lambda: 9, gpu=True,
+        trace=trace, figure=lambda: 4.0,
+    )
+"""
+
+
+@pytest.mark.parametrize("python", find_interpreters())
+def test_every_part_of_the_harness_works_on_every_python(
+    script: Script, tmp_path: Path, python: str
+) -> None:
+    setup = "    import time\n" + EVERYTHING
+    declared = '"unit": "byte", "better": "higher", "common": {"batch": 8}, "latency": True'
+    told = script.write(setup, declared).told(
+        "--trace", str(tmp_path / "trace"), python=python, PATH=str(tmp_path)
+    )
+    assert (told["outcome"], told["values_s"], told["checksum"]) == ("ok", [0.25, 0.25], 5)
+    expected = {"items": 8, "macs": 7, "device_memory_bytes": 9, "figure": "higher"}
+    assert expected.items() <= told["circumstances"].items()
+    assert "nothing" not in told["circumstances"]
+    assert (tmp_path / "trace" / "trace.json").exists()
+
+
 SMI = """#!/bin/sh
 echo "$@" >> {log}
 case "$*" in *{refused}*) echo "Field is not a valid field to query."; exit 2;; esac
@@ -262,3 +297,11 @@ def test_the_blas_in_use_is_told_with_the_kernels_that_it_chose() -> None:
 
 def test_an_indicator_without_a_blas_tells_of_none(script: Script) -> None:
     assert "blas" not in script.write().told()["circumstances"]
+
+
+def test_little_is_loaded_before_what_is_measured(script: Script) -> None:
+    # An import finds what is there already, and takes less time than it would by itself.
+    script.write("    import sys\n    facts = {'loaded': ' '.join(sys.modules)}\n"
+        "    return harness.Operation(lambda: None, facts=facts)", '"one_shot": True')  # fmt: skip
+    loaded = set(script.told()["circumstances"]["loaded"].split())
+    assert not loaded & {"json", "subprocess", "statistics", "random", "platform", "glob"}
