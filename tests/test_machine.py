@@ -5,7 +5,7 @@ from types import ModuleType, SimpleNamespace
 
 import pytest
 
-from stackgen.executors.gpus import Gpus, find_gpus, from_library
+from stackgen.executors.gpus import Gpus, any_gpu, find_gpus, from_library
 from stackgen.executors.machine import (
     cpu_identity,
     group_limits,
@@ -181,6 +181,12 @@ def test_a_driver_that_is_broken_has_no_gpus(
     command(tmp_path, text)
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
     assert find_gpus() == Gpus()
+
+
+def test_a_gpu_of_any_maker_is_noticed(tmp_path: Path) -> None:
+    assert not any_gpu(Gpus(), write(tmp_path, {"null": "", "nvidiactl": ""}))
+    assert any_gpu(BOTH, tmp_path)
+    assert any_gpu(Gpus(), write(tmp_path, {"kfd": ""}))
 
 
 class Nvml(ModuleType):

@@ -13,7 +13,7 @@ import pytest
 
 from stackgen.cli.indicators import parse_parameters
 from stackgen.errors import UsageError
-from stackgen.pipeline.here import MOST_CALLS, calls_of, find_indicator
+from stackgen.pipeline.here import MOST_CALLS, calls_of, find_indicator, gpus_seen
 from stackgen.pipeline.host import Host
 from stackgen.pipeline.progress import Silent
 from tests.laboratory import Laboratory
@@ -26,7 +26,9 @@ INDICATOR = {
     "summary": "mine", "component": "python", "unit": "byte",
     "parameters": {
         "size": {"type": "int", "default": 1, "help": "how much"},
-        "way": {"type": "str", "default": "fine", "allowed": ["fine", "crash", "none", "slow"]},
+        "way": {
+            "type": "str", "default": "fine", "allowed": ["fine", "crash", "none", "slow", "gpus"],
+        },
     },
 }
 
@@ -38,8 +40,8 @@ def setup(parameters):
         raise harness.Unsupported("there is no such way here")
     if parameters["way"] == "slow":
         time.sleep(600)
-    if os.environ.get("CUDA_VISIBLE_DEVICES") == "":
-        raise harness.Unsupported("no GPU is to be seen")
+    if parameters["way"] == "gpus":
+        raise harness.Unsupported("GPUs: " + repr(os.environ.get("CUDA_VISIBLE_DEVICES")))
     def run():
         return sum(range(200 * parameters["size"]))
     return harness.Operation(run, work=8.0, items=4, facts={"parameters": 12})
@@ -120,7 +122,9 @@ def test_a_file_of_ones_own_may_be_named_like_an_indicator(laboratory: Laborator
 
 
 def test_gpus_are_hidden_when_asked_for(laboratory: Laboratory) -> None:
-    assert measured(laboratory, "mine.py", "--gpus", "none", exit_code=6)["kept"] == []
+    done = laboratory.run("pi", "run", "mine.py", "--way", "gpus", "--gpus", "none")
+    assert "unsupported: GPUs: ''" in done.stdout
+    assert [gpus_seen("all", present=each) for each in (True, False)] == ["all", ""]
 
 
 def test_an_interpreter_is_named_by_its_virtualenv(laboratory: Laboratory) -> None:
@@ -153,7 +157,7 @@ def test_a_format_goes_into_a_file_and_the_table_is_printed(laboratory: Laborato
     ("given", "words"),
     [
         (("--shape", "4"), "it takes size, threads, way"),
-        (("--way", "wrong"), "it takes fine, crash, none, slow"),
+        (("--way", "wrong"), "it takes fine, crash, none, slow, gpus"),
         (("--size", "0"), "above zero"),
         (("--size",), "--size has no value"),
         (("--size", "1,,2"), "--size has no value"),
@@ -195,7 +199,7 @@ def test_help_tells_what_an_indicator_takes(laboratory: Laboratory) -> None:
     told = laboratory.run("pi", "run", "mine.py", "--help").stdout
     assert "--repeats" in told
     assert "--way" in told
-    assert "fine, crash, none, slow" in told
+    assert "fine, crash, none, slow, gpus" in told
     assert laboratory.run("pis", "mine.py").stdout in told
 
 

@@ -8,10 +8,13 @@ import importlib
 import re
 import subprocess
 from dataclasses import dataclass
+from pathlib import Path
 from types import ModuleType
 
 _TIMEOUT_S = 20
 _MIB = 1 << 20
+_DEVICES = Path("/dev")
+_DEVICE = re.compile(r"nvidia\d+|kfd|dri|dxg")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,6 +36,13 @@ def find_gpus() -> Gpus:
         return from_library(importlib.import_module("pynvml"))
     except Exception:  # noqa: BLE001 # not installed, no driver, or a driver that it does not know
         return from_command()
+
+
+def any_gpu(gpus: Gpus, devices: Path = _DEVICES) -> bool:
+    """Return whether there is a GPU of any maker, also where only its device tells of it."""
+    return bool(gpus.models) or any(
+        _DEVICE.fullmatch(each.name) for each in (devices.iterdir() if devices.is_dir() else ())
+    )
 
 
 def from_library(nvml: ModuleType) -> Gpus:

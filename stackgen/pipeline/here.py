@@ -16,6 +16,7 @@ from pathlib import Path
 from stackgen.builders.interpreters import ask
 from stackgen.builders.targets import Probe, facts_from_probe
 from stackgen.errors import UsageError
+from stackgen.executors.gpus import any_gpu, find_gpus
 from stackgen.executors.here import HereExecutor, kept_variables
 from stackgen.executors.indicator_files import load_indicators
 from stackgen.executors.machine import this_host, this_machine
@@ -84,6 +85,7 @@ def measure_here(
     python = _interpreter(options.python, environ)
     told = ask(python)
     machine = this_machine()
+    options = replace(options, gpus=gpus_seen(options.gpus, present=any_gpu(find_gpus())))
     report = HereReport(
         indicator=indicator,
         script_sha256=hashlib.sha256(Path(indicator.path).read_bytes()).hexdigest(),
@@ -159,6 +161,11 @@ def calls_of(
     chosen = (dict(zip(names, each, strict=True)) for each in itertools.product(*values))
     threads = {"threads": automatic["threads"]["auto"]}
     return tuple(bind(indicator, threads | each) for each in chosen)
+
+
+def gpus_seen(asked: str, *, present: bool) -> str:
+    """Return which GPUs processes see: where there is none, a limit of memory holds as well."""
+    return "" if asked == "all" and not present else asked
 
 
 def _interpreter(asked: str, environ: Mapping[str, str]) -> str:

@@ -203,6 +203,11 @@ def _remarks(report: HereReport) -> list[str]:
         )
     if report.kept:
         lines.append(f"Your own variables that held: {', '.join(report.kept)}.")
+    unenforced = {
+        each for result in report.results for ran in result.inspections for each in ran.unenforced
+    }
+    if unenforced:
+        lines.append(f"Not enforced here: {', '.join(sorted(unenforced))}.")
     if report.traces:
         lines.append(f"Traces lie below {report.traces}.")
     if report.interrupted:
