@@ -47,6 +47,7 @@ class Here:
 
     def operation(self, compute, work=None, result=None):
         """Return the operation that computes so; ``result`` of it is what must not differ."""
+
         def checksum():
             found = compute()  # again: who kept the last result would keep its memory in use, too
             return self.checksum(found if result is None else result(found))

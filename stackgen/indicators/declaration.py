@@ -168,7 +168,9 @@ def _parameter(name: str, declared: object) -> Parameter:
     )
     if parameter.allowed and parameter.default not in parameter.allowed:
         default, among = parameter.default, ", ".join(parameter.allowed)
-        raise ValueError(f"the default of {what}, {default}, is not among its allowed values: {among}")
+        raise ValueError(
+            f"the default of {what}, {default}, is not among its allowed values: {among}"
+        )
     return parameter
 
 
