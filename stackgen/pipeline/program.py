@@ -17,6 +17,7 @@ from pathlib import Path
 from stackgen.errors import MeasurementError, StorageError, UsageError
 from stackgen.executors import Executor
 from stackgen.indicators import THREADS
+from stackgen.layers.image import PREFIX
 from stackgen.pipeline.project_files import data_digest, project_digest
 from stackgen.resources import folder
 from stackgen.values import Indicator, IndicatorCall, Inspection, InspectionPlan
@@ -27,7 +28,7 @@ _NAME = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 _OURS = re.compile(r"PATH|HOME|TMPDIR|STACKGEN_\w*")
 # Folders of the system: one of the user's in their place would hide what a stack needs.
 _SYSTEM = ("bin", "boot", "dev", "etc", "lib", "lib32", "lib64", "libx32", "proc", "run", "sbin")
-_SYSTEM_TREES = tuple(Path("/", name) for name in (*_SYSTEM, "stackgen", "sys", "usr"))
+_SYSTEM_TREES = tuple(Path("/", name) for name in (*_SYSTEM, "stackgen", "sys", "usr", PREFIX))
 _SYSTEM_ROOTS = tuple(map(Path, ("/", "/home", "/mnt", "/opt", "/root", "/srv", "/tmp", "/var")))  # noqa: S108
 
 
