@@ -1,6 +1,7 @@
 """Which indicators a campaign runs."""
 
 from dataclasses import replace
+from pathlib import Path
 
 import psutil
 import pytest
@@ -45,3 +46,18 @@ def test_a_command_is_measured_alone_or_before_the_indicators_that_are_named() -
     assert [call.indicator.name for call in calls] == [PROGRAM, "torch/matmul"]
     (without_framework,), _ = indicator_calls(options, ("speedy",), frozenset({"speedy"}))
     assert without_framework.id == alone.id
+
+
+def test_a_file_of_ones_own_is_meant_though_an_indicator_of_ours_is_called_alike(
+    tmp_path: Path,
+) -> None:
+    own, other = tmp_path / "matmul.py", tmp_path / "other" / "matmul.py"
+    other.parent.mkdir()
+    for path in (own, other):
+        path.write_text('INDICATOR = {"summary": "mine", "component": "torch"}\n')
+    options = ExploreOptions(asked=Request(requirements=()), indicators=(str(own),))
+    (call,), _ = indicator_calls(options, ("torch",), frozenset({"torch"}))
+    assert call.indicator.summary == "mine"
+    both = replace(options, indicators=(str(own), str(other)))
+    with pytest.raises(UsageError, match="several files are called"):
+        indicator_calls(both, ("torch",), frozenset({"torch"}))

@@ -1,5 +1,6 @@
 """Which indicators a campaign runs, and under which limits."""
 
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
@@ -53,7 +54,7 @@ def indicator_calls(
     threads = limits(options.threads).threads
     calls = [] if options.program is None else [_on(options.program, threads)]
     for name in wanted:
-        indicator = find(known, Path(name).stem if name.endswith(".py") else name, component)
+        indicator = _named(known, name, component)
         if indicator.component in {"tensorflow", "torch", "numpy"} - here:
             raise UsageError(
                 f"{indicator.name} cannot run in these stacks",
@@ -71,6 +72,21 @@ def indicator_calls(
             f"--pi {CONTROL} --param rounds=NUMBER",
         )
     return tuple(calls), control
+
+
+def _named(known: Iterable[Indicator], name: str, component: str) -> Indicator:
+    """Return an indicator; a file of the user's own may be called like one of ours."""
+    if not name.endswith(".py"):
+        return find(known, name, component)
+    own = str(Path(name).resolve())
+    found = next((each for each in known if each.path == own), None)
+    if found is None:  # indicators are known by their files' names
+        raise UsageError(
+            f"several files are called {Path(name).name}",
+            why="an indicator of your own is known by its file's name",
+            fix="give one of them another name",
+        )
+    return found
 
 
 def component_of(varied: tuple[str, ...], packages: frozenset[str]) -> str:

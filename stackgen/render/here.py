@@ -191,7 +191,9 @@ def _remarks(report: HereReport) -> list[str]:
     if any(each.spread is not None for each in seen):
         count = max(each.processes for each in seen)
         lines.append(
-            f"Each time is the median over up to {count} processes; spread is how far their "
+            f"Over {count} processes; spread is how far they are apart."
+            if report.indicator.one_shot
+            else f"Each time is the median over up to {count} processes; spread is how far their "
             "medians are apart."
         )
     better = next((each.figure for each in seen if each.figure), "")
