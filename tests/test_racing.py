@@ -1,0 +1,171 @@
+"""The model behind races, and races: laws, and winners on small simulated truths."""
+
+import math
+from collections.abc import Sequence
+from itertools import product
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from stackgen.measure.model import Measured, Model, Versions
+from stackgen.measure.racing import BLOCK, Race, Runner
+
+GRID: tuple[Versions, ...] = tuple(
+    (("numpy", n), ("torch", t)) for t, n in product("123", ("1", "2"))
+)
+
+
+def exact(
+    log_s: Sequence[float], blocks: Sequence[tuple[int, ...]], drift: float = 0.0
+) -> list[Measured]:
+    """Measure without noise; each block is slower than the one before it."""
+    return [
+        Measured(number, place, log_s[place] + drift * number)
+        for number, block in enumerate(blocks, start=1)
+        for place in block
+    ]
+
+
+def additive(effects: dict[str, float]) -> list[float]:
+    return [sum(effects[f"{name}{v}"] for name, v in versions) for versions in GRID]
+
+
+TRUTH = additive({"numpy1": 0.0, "numpy2": 0.1, "torch1": 0.3, "torch2": 0.0, "torch3": 0.15})
+
+
+def race(run_s: float = 1.0, build_s: float = 0.0, seed: int = 1) -> Race:
+    runners = [Runner(versions=each, run_s=run_s, build_s=build_s) for each in GRID]
+    return Race(runners, Model(GRID), seed)
+
+
+def test_a_stack_that_nobody_measured_is_predicted_from_its_versions() -> None:
+    seen = exact(TRUTH, [(0, 1, 2, 4), (0, 1, 2, 4), (4, 2, 1, 0)] * 4)
+    found = Model(GRID).predict(seen)
+    for place in (3, 5):  # torch 2 and 3 with numpy 2
+        low, high = found.interval(0, place)
+        assert low < TRUTH[place] - TRUTH[0] < high
+        assert high - low < 0.3
+        measured_low, measured_high = found.interval(0, 2)
+        assert high - low > measured_high - measured_low
+
+
+@given(st.floats(-3, 3), st.floats(-1, 1))
+@settings(deadline=None, max_examples=20)
+def test_neither_drift_nor_the_unit_of_time_matters(shift: float, drift: float) -> None:
+    blocks = [(0, 1, 2, 3), (2, 3, 4, 5), (0, 5, 1, 4)]
+    one = Model(GRID).predict(exact(TRUTH, blocks))
+    two = Model(GRID).predict(exact([each + shift for each in TRUTH], blocks, drift))
+    assert one.mean - one.mean[0] == pytest.approx(two.mean - two.mean[0], abs=1e-6)
+
+
+def test_before_anything_was_measured_all_stacks_are_alike() -> None:
+    found = Model(GRID).predict([Measured(1, 0, 0.5)])
+    assert found.mean == pytest.approx(np.zeros(len(GRID)))
+    low, high = found.interval(0, 5)
+    assert low == pytest.approx(-high)
+    assert high > 0.01
+
+
+def test_one_wild_inspection_does_not_turn_the_order_around() -> None:
+    blocks = [(0, 1, 2, 3), (2, 3, 4, 5), (0, 5, 1, 4)] * 5
+    seen = exact(TRUTH, blocks)
+    spoilt = [Measured(seen[2].block, seen[2].stack, seen[2].log_s + 2.0), *seen[:2], *seen[3:]]
+    found = Model(GRID).predict(spoilt).mean
+    assert int(np.argmin(found)) == int(np.argmin(TRUTH)) == 2
+
+
+def test_intervals_hold_what_they_promise_on_noisy_blocks() -> None:
+    dice, held, asked = np.random.default_rng(5), 0, 0
+    for _ in range(30):
+        truth = dice.normal(0, 0.05, len(GRID))
+        seen = [
+            Measured(block, int(place), float(truth[place] + dice.normal(0, 0.04)))
+            for block in range(8)
+            for place in dice.permutation(len(GRID))[:BLOCK]
+        ]
+        found = Model(GRID).predict(seen)
+        for place in range(1, len(GRID)):
+            low, high = found.interval(0, place)
+            held += low <= truth[place] - truth[0] <= high
+            asked += 1
+    assert held / asked >= 0.9
+
+
+def test_the_first_blocks_cover_every_version_and_are_linked() -> None:
+    running, seen = race(), list[Measured]()
+    blocks: list[tuple[int, ...]] = []
+    versions = {each for stack in GRID for each in stack}
+    while versions - {each for block in blocks for place in block for each in GRID[place]}:
+        block = running.next_block(seen, frozenset())
+        assert len(set(block)) == len(block) <= BLOCK
+        assert not blocks or set(block) & {place for each in blocks for place in each}
+        blocks.append(block)
+        seen = exact(TRUTH, blocks)
+    assert len(blocks) <= 3
+
+
+def test_the_same_race_goes_on_in_the_same_way() -> None:
+    seen = exact(TRUTH, [(0, 1, 2, 3), (2, 3, 4, 5)])
+    assert race().next_block(seen, frozenset()) == race().next_block(list(seen), frozenset())
+
+
+def test_what_failed_is_neither_measured_nor_the_leader() -> None:
+    blocks = [(0, 1, 2, 3), (2, 3, 4, 5)] * 4
+    gone = frozenset({2, 5})
+    for seed in range(10):
+        assert not set(race(seed=seed).next_block(exact(TRUTH, blocks), gone)) & gone
+    standing = race().standing(exact(TRUTH, blocks), gone)
+    assert standing.leader == 3
+    assert not {standing.leader, standing.runner_up} & gone
+
+
+def test_a_stack_that_was_only_predicted_never_leads() -> None:
+    seen = exact(TRUTH, [(0, 1, 3, 4), (0, 1, 3, 5), (4, 5, 3, 0)] * 3)
+    predicted = Model(GRID).predict(seen).mean
+    assert int(np.argmin(predicted)) == 2
+    assert race().standing(seen, frozenset()).leader == 3
+
+
+def test_two_stacks_make_a_race() -> None:
+    pair = [Runner(versions=each, run_s=1.0) for each in GRID[:2]]
+    small = Race(pair, Model(GRID[:2]), 3)
+    assert set(small.next_block([], frozenset())) == {0, 1}
+    standing = small.standing(exact([0.0, 0.5], [(0, 1)] * 4), frozenset())
+    assert (standing.leader, standing.runner_up) == (0, 1)
+    assert standing.confidence > 0.95
+
+
+def test_what_must_be_built_first_is_asked_less_often() -> None:
+    """Two stacks are as promising; one takes a hundred times as long to have."""
+    log_s = additive({"numpy1": 0.0, "numpy2": 0.0, "torch1": 0.0, "torch2": 0.02, "torch3": 0.02})
+    seen = exact(log_s, [(0, 1, 2, 4), (0, 1, 2, 4)])
+    dear = [
+        Runner(versions=each, run_s=1.0, build_s=100.0 if place == 3 else 0.0)
+        for place, each in enumerate(GRID)
+    ]
+    counts = {3: 0, 5: 0}
+    for seed in range(60):
+        block = Race(dear, Model(GRID), seed).next_block(seen, frozenset())
+        for place in counts:
+            counts[place] += place in block
+    assert counts[3] < counts[5]
+
+
+def test_a_race_ends_with_a_fast_stack() -> None:
+    dice, good = np.random.default_rng(11), 0
+    for seed in range(10):
+        truth = dice.normal(0, 0.06, len(GRID))
+        running, seen, block = race(seed=seed), list[Measured](), 0
+        while True:
+            block += 1
+            seen += [
+                Measured(block, place, float(truth[place] + dice.normal(0, 0.03)))
+                for place in running.next_block(seen, frozenset())
+            ]
+            standing = running.standing(seen, frozenset())
+            if standing.confidence >= 0.95 or block == 60:
+                break
+        good += bool(truth[standing.leader] - truth.min() <= math.log(1.02))
+    assert good >= 8
