@@ -46,15 +46,17 @@ def costs(
     """Return what each indicator's work costs on each stack, cheapest first, call by call.
 
     Stacks that fail or compute something else are left out, and indicators that give a figure of
-    their own in place of a time. Times of others are the reference's by the ratio of their effect,
-    so that what costs less is never what the ranking calls slower.
+    their own in place of a time. The reference's time is the median of its blocks' fastest samples,
+    which is what stacks are compared by: neighbours on a busy machine make nothing dearer. Times of
+    others are that by the ratio of their effect, so that what costs less is never what the ranking
+    calls slower.
     """
     found: list[Cost] = []
     for call in calls:
         seen = _of_reference(inspections, call.id)
         if not seen or call.id not in per_hour or any(_told(each, _FIGURE) for each in seen):
             continue
-        base_s = statistics.median(statistics.median(each.values_s) for each in seen)
+        base_s = statistics.median(each.best_s for each in seen)
         items = _whole(_told(seen[-1], _ITEMS))
         own = [
             _cost(row.stack_id, call.id, base_s / ratio, items, per_hour[call.id])

@@ -23,9 +23,9 @@ def _costs(report: ExploreReport, labels: Mapping[StackId, str]) -> list[str]:
         lines += [
             f"Costs of {names.get(call, call)} at {price} an hour, the cheapest first:",
             *columns([_cost_head(rows[0], report.currency), *(_cost(e, labels) for e in rows)]),
-            "",
         ]
-    return lines
+    told = "  times are those of the fastest samples: what a busy machine adds to them costs extra"
+    return [*lines, told, ""] if lines else []
 
 
 def _cost_head(cost: Cost, currency: str) -> tuple[str, ...]:

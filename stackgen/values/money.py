@@ -34,7 +34,8 @@ class Prices:
 class Cost:
     """What an indicator's work costs on a stack.
 
-    seconds: per operation: the reference's median in blocks; of others, that by their speed.
+    seconds: per operation: the reference's, by the fastest samples of its blocks; of others, that
+        by their speed.
     items: samples that an operation processes; None where it counts as one.
     per_hour: price of the CPUs that count, in the currency of the prices.
     per_million: price of a million samples (of operations, where there are no samples).
