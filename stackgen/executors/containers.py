@@ -234,7 +234,11 @@ class Containers:
         return Kept(container, frozenset(self.scripts), stream, supervised)
 
     def _create(self, place: Place, mounts: tuple[Mount, ...], campaign: str) -> str:
-        options = json.dumps({"emptied": [SCRATCH, "/dev/shm", "/dev/mqueue"], "own_ipc": True})  # noqa: S108
+        emptied = [SCRATCH, "/dev/shm", "/dev/mqueue"]  # noqa: S108
+        # What is mounted in there lies in folders that the engine made, for root alone to write.
+        below = [target for _, target in place.folders if target.startswith(f"{SCRATCH}/")]
+        mounted = [f"{SCRATCH}/{target.split('/')[2]}" for target in below]
+        options = json.dumps({"emptied": emptied, "own_ipc": True, "mounted": mounted})
         text = SUPERVISOR.read_text(encoding="utf-8")
         made = self.api.create_container(
             place.image,

@@ -126,7 +126,8 @@ class HostSupervisor:
         own = (str(self.folder), str(most_bytes), network)
         confine = (*python, str(_CONFINE), *own) if confined else ()
         emptied = [str(self.folder), *([_SHARED_MEMORY] if confined else [])]
-        options = json.dumps({"emptied": emptied, "own_ipc": "--ipc" in isolation})
+        own_ipc = "--ipc" in isolation
+        options = json.dumps({"emptied": emptied, "own_ipc": own_ipc, "mounted": []})
         try:
             return subprocess.Popen(
                 [*isolation, *confine, *python, str(SUPERVISOR), options],

@@ -92,11 +92,12 @@ class Supervisor:
 
     emptied: folders that are emptied after each command.
     own_ipc: whether shared memory and queues of System V are this supervisor's alone.
+    mounted: what in these folders is no command's to write, and stays.
     """
 
-    def __init__(self, emptied: "list[str]", own_ipc: bool) -> None:
+    def __init__(self, emptied: "list[str]", own_ipc: bool, mounted: "list[str]") -> None:
         self.emptied = [os.path.realpath(folder) for folder in emptied]
-        self.own_ipc = own_ipc
+        self.own_ipc, self.mounted = own_ipc, set(mounted)
         self.requests = Requests(0)
         self.woken, wake = os.pipe()
         for end in (self.woken, wake):
@@ -224,8 +225,9 @@ class Supervisor:
         try:
             links = [each for each in self.emptied if os.path.islink(each)]  # made meanwhile
             for folder in filter(os.path.isdir, () if links else self.emptied):
-                for name in os.listdir(folder):
-                    remove(os.path.join(folder, name))
+                found = {os.path.join(folder, name) for name in os.listdir(folder)}
+                for path in found - self.mounted:
+                    remove(path)
             return not (links or (self.own_ipc and ipc_left()))
         except (OSError, RecursionError):
             return False
@@ -395,5 +397,4 @@ def text(path: str) -> str:
 
 
 if __name__ == "__main__":
-    OPTIONS = json.loads(sys.argv[1])
-    Supervisor(OPTIONS["emptied"], OPTIONS["own_ipc"]).serve()
+    Supervisor(**json.loads(sys.argv[1])).serve()

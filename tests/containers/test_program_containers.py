@@ -39,6 +39,17 @@ class TestProgramsInContainers(ProgramContract):
         seen = measure(f"import os; print(os.path.exists('{tmp_path}/of somebody else'))")
         assert seen.log == "False"
 
+    def test_what_is_written_beside_data_in_the_folder_of_temporary_files_is_removed(
+        self, measure: Measure, executor: DockerExecutor, tmp_path: Path
+    ) -> None:
+        if not tmp_path.is_relative_to("/tmp"):
+            pytest.skip("temporary files of this machine are not in /tmp")
+        leaving = "import os; print(sorted(os.listdir('/tmp'))); open('/tmp/left', 'w').close()"
+        first, again = (measure(leaving, data=(str(tmp_path),)).log for _ in range(2))
+        assert first == again
+        assert tmp_path.parts[2] in first
+        assert executor._containers._kept  # the container was good enough for more
+
     def test_a_network_leads_out_or_the_engine_says_that_it_has_none(
         self, measure: Measure
     ) -> None:
