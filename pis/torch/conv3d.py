@@ -1,0 +1,61 @@
+"""Convolve volumes with PyTorch: same padding, no bias."""
+
+# /// script
+# requires-python = ">=3.7"
+# dependencies = ["torch"]
+# ///
+
+import os
+import sys
+
+sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+import framework_torch as framework
+import harness
+
+INDICATOR = {
+    "summary": "Convolution over three axes",
+    "component": "torch",
+    "unit": "FLOP",
+    "timeout_s": 300,
+    "common": {
+        "dtype": "float32",
+        "device": "auto",
+        "mode": "eager",
+        "autocast": "off",
+        "passes": "forward",
+        "batch": 2,
+        "layout": "channels_first",
+    },
+    "parameters": {
+        "size": {"type": "int", "default": 16, "help": "length of each of the three axes"},
+        "channels": {"type": "int", "default": 16, "help": "numbers at each place of the input"},
+        "filters": {"type": "int", "default": 16, "help": "numbers at each place of the result"},
+        "kernel": {"type": "int", "default": 3, "help": "length of each axis of a filter, odd"},
+    },
+}
+
+
+def work(batch, outputs, channels, filters, kernel):
+    """Return FLOP; outputs and kernel are sizes, each of one axis."""
+    return 2 * batch * filters * outputs**3 * channels * kernel**3
+
+
+def setup(parameters):
+    here = framework.start(INDICATOR, parameters)
+    batch, size, kernel = parameters["batch"], parameters["size"], parameters["kernel"]
+    channels, filters = parameters["channels"], parameters["filters"]
+    padding = framework.same_padding(kernel)
+
+    def compute(images, weights):
+        return here.torch.nn.functional.conv3d(images, weights, padding=padding)
+
+    images = here.images((batch, channels, size, size, size), 1)
+    weights = here.images((filters, channels, kernel, kernel, kernel), 2)
+    outputs = size
+    return here.operation(
+        compute, [images, weights], work(batch, outputs, channels, filters, kernel)
+    )
+
+
+if __name__ == "__main__":
+    harness.main(INDICATOR, setup)

@@ -1,0 +1,333 @@
+"""PyTorch's indicators: what they count, what they compute, and what they refuse.
+
+They run by the harness as ever, at tiny sizes, each in a fork of one process (see torch_parts.py).
+"""
+
+import json
+import platform
+import runpy
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from stackgen.executors.indicator_files import load_indicators
+from tests.torch_parts import PIS, Job, Told, driven, environment
+
+INDICATORS = {
+    each.name.partition("/")[2]: each for each in load_indicators(PIS) if each.component == "torch"
+}
+
+# Tiny sizes, with sides that differ: what is swapped is seen.
+OPERATIONS = (
+    "matmul --size 24",
+    "batched_matmul --size 12 --batch 3",
+    "conv1d --length 30 --channels 3 --filters 5 --batch 2",
+    "conv1d --length 31 --channels 3 --filters 5 --batch 2 --stride 2 --kernel 5",
+    "conv2d --size 10 --channels 3 --filters 5 --batch 2",
+    "conv2d --size 11 --channels 3 --filters 5 --batch 2 --stride 2 --layout channels_last",
+    "conv3d --size 6 --channels 2 --filters 3 --batch 2",
+    "conv3d --size 6 --channels 2 --filters 3 --batch 2 --layout channels_last",
+    "depthwise --size 10 --channels 6 --batch 2",
+    "pooling --size 10 --channels 3 --batch 2",
+    "pooling --size 10 --channels 3 --batch 2 --kind average --layout channels_last",
+    "activation --size 200",
+    "activation --size 200 --kind gelu",
+    "activation --size 200 --kind sigmoid",
+    "activation --size 200 --kind tanh",
+    "activation --size 200 --kind swish",
+    "softmax --size 20 --batch 3",
+    "layer_norm --size 20 --batch 3",
+    "batch_norm --size 5 --channels 3 --batch 4",
+    "elementwise --size 200",
+    "elementwise --size 200 --kind multiply",
+    "elementwise --size 200 --kind exp",
+    "elementwise --size 200 --kind sqrt",
+    "reduction --size 20",
+    "reduction --size 20 --kind mean",
+    "reduction --size 20 --kind max",
+    "transpose --size 20",
+    "rnn --steps 4 --inputs 6 --hidden 5 --batch 2",
+    "gru --steps 4 --inputs 6 --hidden 5 --batch 2",
+    "lstm --steps 4 --inputs 6 --hidden 5 --batch 2",
+    "attention --heads 2 --length 12 --width 8 --batch 2",
+    "attention --heads 2 --length 12 --width 8 --batch 2 --causal yes",
+    "embedding --rows 50 --width 6 --length 9 --batch 2",
+)
+# Parameters and multiplications with additions of one sample, by hand.
+MODELS = {
+    "mlp": (669_706, 784 * 512 + 512 * 512 + 512 * 10),
+    "cnn": (421_642, 225_792 + 3_612_672 + 401_408 + 1_280),
+    "deep_cnn": (551_466, 884_736 + 3 * 9_437_184 + 2 * 4_718_592 + 263_424),
+    "text_classifier": (2_000_202, 200),
+    "bilstm": (2_560_000 + 99_328 + 258, 2 * 128 * 4 * 64 * 192 + 256),
+    "char_lstm": (4_096 + 329_728 + 526_336 + 16_448, 64 * (4 * 256 * (320 + 512) + 16_384)),
+    "transformer": (2_048_000 + 32_768 + 4 * 789_760 + 514, 4 * 109_051_904 + 512),
+    "efficientnet_b0": (5_288_548, 401_669_732),
+}
+
+
+def defined(name: str) -> dict[str, Any]:
+    """Return what a script defines, without PyTorch."""
+    path = list(sys.path)
+    try:
+        return runpy.run_path(str(PIS / "torch" / f"{name}.py"), run_name="defined")
+    finally:
+        sys.path[:] = path
+
+
+@pytest.fixture(scope="module")
+def shared() -> Any:
+    defined("matmul")
+    return sys.modules["framework_torch"]
+
+
+@pytest.mark.parametrize(
+    ("name", "function", "arguments", "by_hand"),
+    [
+        ("matmul", "work", (3,), 9 * (3 + 3)),
+        ("batched_matmul", "work", (5, 3), 5 * 9 * (3 + 3)),
+        # Two rows of four places: each of 2 x 4 x 6 results takes 3 x 5 terms.
+        ("conv1d", "work", (2, 4, 5, 6, 3), 2 * 4 * 6 * 3 * 5 * 2),
+        ("conv2d", "work", (2, 4, 5, 6, 3), 2 * 16 * 6 * 9 * 5 * 2),
+        ("conv3d", "work", (2, 4, 5, 6, 3), 2 * 64 * 6 * 27 * 5 * 2),
+        # One channel each: 2 x 4 x 4 x 5 results of 9 terms.
+        ("depthwise", "work", (2, 4, 5, 3), 2 * 16 * 5 * 9 * 2),
+        # 2 x 3 images of 25 numbers become 4 numbers each; the odd edge is read by nobody's count.
+        ("pooling", "elements", (2, 3, 4, 2), 6 * 16 + 6 * 4),
+        ("activation", "elements", (10,), 10 + 10),
+        ("softmax", "elements", (2, 5), 10 + 10),
+        ("layer_norm", "elements", (2, 5), 10 + 5 + 5 + 10),
+        ("batch_norm", "elements", (2, 4, 3), 96 + 3 + 3 + 96),
+        ("elementwise", "elements", (10, 2), 10 + 10 + 10),
+        ("elementwise", "elements", (10, 1), 10 + 10),
+        ("reduction", "elements", (5,), 25 + 5),
+        ("transpose", "elements", (5,), 25 + 25),
+        # Each of 3 steps of 2 sequences: 5 results of 4 + 5 terms, for each gate.
+        ("rnn", "work", (2, 3, 4, 5), 3 * 2 * 5 * 9 * 2),
+        ("gru", "work", (2, 3, 4, 5), 3 * 2 * 5 * 9 * 2 * 3),
+        ("lstm", "work", (2, 3, 4, 5), 3 * 2 * 5 * 9 * 2 * 4),
+        # 2 x 3 heads: 4 x 4 scores of 5 terms, then 4 x 5 results of 4 terms.
+        ("attention", "work", (2, 3, 4, 5, False), 6 * (16 * 5 + 20 * 4) * 2),
+        ("attention", "work", (2, 3, 4, 5, True), 6 * (16 * 5 + 20 * 4)),
+        # 6 words: a number of 8 bytes, a row of 5 numbers of 4 bytes in, and the same out.
+        ("embedding", "moved", (2, 3, 5, 4), 6 * (8 + 20 + 20)),
+        # Half of each of 10 sums is another's, so 40 bytes go and 40 come.
+        ("all_reduce", "moved", (10, 4), 40 + 40),
+    ],
+)
+def test_work_is_what_a_person_counts(
+    name: str, function: str, arguments: Sequence[int], by_hand: int
+) -> None:
+    assert defined(name)[function](*arguments) == by_hand
+
+
+def test_efficientnets_macs_are_those_of_its_products_and_what_is_usually_added() -> None:
+    products, macs = defined("efficientnet_b0")["counts"]()
+    # Of its 80 convolutions and one dense layer; then 10,340 biases, 6,737,696 normalised numbers
+    # at two each, and 2,369,248 that are averaged.
+    assert products == 384_534_752 + 1_280_000
+    assert macs == products + 10_340 + 2 * 6_737_696 + 2_369_248 == 401_669_732
+
+
+def test_same_padding_gives_a_result_for_every_place_that_the_stride_meets(shared: Any) -> None:
+    for size in range(1, 12):
+        for kernel in (1, 3, 5):
+            for stride in (1, 2, 3):
+                padded = size + 2 * shared.same_padding(kernel)
+                places = range(0, padded - kernel + 1, stride)
+                assert shared.same_outputs(size, stride) == len(places)
+    with pytest.raises(sys.modules["harness"].Unsupported, match="give an odd one"):
+        shared.same_padding(4)
+
+
+@pytest.mark.parametrize(
+    ("device", "family", "multiprocessors", "gigahertz", "numbers", "published_tera"),
+    [
+        ("V100", 7, 80, 1.53, "float16", 125),
+        ("T4", 7, 40, 1.59, "float16", 65),
+        ("A100", 8, 108, 1.41, "bfloat16", 312),
+        ("A100", 8, 108, 1.41, "float32", 156),  # as TF32
+        ("A100", 8, 108, 1.41, "float64", 19.5),
+        ("L40S", 8, 142, 2.52, "float16", 362),
+        ("H100", 9, 132, 1.83, "float16", 989),
+        ("H100", 9, 132, 1.98, "float64", 67),
+    ],
+)
+def test_no_published_peak_is_above_ours_nor_far_below(
+    shared: Any, device: str, family: int, multiprocessors: int, gigahertz: float, numbers: str,
+    published_tera: float,
+) -> None:  # fmt: skip
+    flop = shared.flop_per_cycle(shared.TENSOR_FLOP[family], numbers)
+    ours = 1.1 * flop * multiprocessors * gigahertz / 1e3
+    assert published_tera < ours < 2.5 * published_tera, device
+
+
+def test_the_catalogue_is_complete() -> None:
+    operations = {job.split()[0] for job in OPERATIONS}
+    others = {"import", "first_call", "compile", "dispatch", "copy", "all_reduce", "input"}
+    assert {name for name in INDICATORS if name in operations | others | MODELS.keys()} == (
+        operations | others | MODELS.keys()
+    )
+    for name in operations:
+        takes = {each.name: each.default for each in INDICATORS[name].parameters}
+        assert takes["dtype"] == "float32"
+        assert takes.items() >= {
+            "device": "auto", "mode": "eager", "autocast": "off", "passes": "forward"
+        }.items()  # fmt: skip
+    for name in MODELS:
+        takes = {each.name: each.default for each in INDICATORS[name].parameters}
+        assert takes.items() >= {"step": "inference", "batch": "8", "mode": "eager"}.items()
+
+
+@pytest.fixture(scope="module")
+def cpu_torch(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """Return an interpreter with PyTorch's CPU wheel, and without NumPy."""
+    if (sys.platform, platform.machine()) != ("linux", "x86_64"):
+        pytest.skip(f"the CPU wheel is for Linux on x86_64, this is {platform.platform()}")
+    return environment(tmp_path_factory.mktemp("torch") / "cpu", "3.11", "torch==2.13.0+cpu")
+
+
+def agree(told: Told, other: Told) -> bool:
+    """Whether two results are equal within the tolerance of the first."""
+    tolerance: float = told["circumstances"]["checksum_tolerance"]
+    same: bool = told["checksum"] == pytest.approx(other["checksum"], rel=tolerance, abs=0)
+    return same and told["work"] == other["work"]
+
+
+def assert_all_ok(told: Mapping[Job, Told], lacking: Mapping[str, str] | None = None) -> None:
+    """All went right, but for those that lack what is told, by a part of the job."""
+    for job, each in told.items():
+        reasons = [reason for part, reason in (lacking or {}).items() if part in job]
+        if reasons and each["outcome"] == "unsupported":
+            assert any(reason in each["reason"] for reason in reasons), (job, each["reason"])
+        else:
+            assert each["outcome"] == "ok", (job, each["reason"])
+
+
+@pytest.mark.network
+def test_every_indicator_computes_the_same_in_every_mode(cpu_torch: str, tmp_path: Path) -> None:
+    modes = ("", " --mode graph", " --passes both")
+    jobs = [job + mode for job in OPERATIONS for mode in modes]
+    jobs += [job + " --passes both --mode graph" for job in OPERATIONS if "--kind" not in job]
+    steps = (" --batch 2", " --batch 2 --mode graph", " --batch 2 --step training")
+    few = [name for name in MODELS if name not in ("efficientnet_b0", "transformer")]
+    small = [name + step for name in few for step in steps]
+    large = ["transformer --batch 1", "efficientnet_b0 --batch 1",
+             "efficientnet_b0 --batch 1 --layout channels_last --mode graph"]  # fmt: skip
+    others = ["first_call --size 20", "compile --mode graph", "dispatch", "dispatch --mode graph",
+              "input --batch 8", "input --batch 8 --cached yes",
+              "input --batch 8 --workers 1 --prefetch 1", "all_reduce --size 100",
+              f"matmul --size 24 --trace {tmp_path}"]  # fmt: skip
+    told = driven(cpu_torch, "run", [*jobs, *small, *large, *others, "copy", "compile --mode eager",
+                                     "input --workers 1"])  # fmt: skip
+    refused = {job: each["reason"] for job, each in told.items() if each["outcome"] != "ok"}
+    assert refused == {
+        "copy": "PyTorch sees no GPU here, so there is nowhere to copy to",
+        "compile --mode eager": "mode=eager makes nothing ready: give graph or compiled",
+        "input --workers 1": "a DataLoader reads ahead in workers, and then always: "
+        "give both or none",
+    }
+    for job in [*jobs, *small]:
+        assert agree(told[job], told[job.replace(" --mode graph", "")]), job
+    for job in OPERATIONS:
+        assert told[f"{job} --passes both"]["work"] == 3 * told[job]["work"]
+        assert told[f"{job} --passes both"]["checksum"] != told[job]["checksum"]
+    for name, (parameters, macs) in MODELS.items():
+        seen = told[f"{name} --batch {1 if f'{name} --batch 1' in told else 2}"]
+        facts = seen["circumstances"]
+        assert (facts["parameters"], facts["macs"]) == (parameters, macs), name
+        assert seen["work"] == 2 * macs * facts["items"]
+    assert agree(told[large[1]], told[large[2]])
+    assert agree(told[others[4]], told[others[5]])
+    assert agree(told[others[4]], told[others[6]])
+    assert json.loads((tmp_path / "torch.pt.trace.json").read_text())["traceEvents"]
+    assert {each["component_version"] for each in told.values()} == {"2.13.0+cpu"}
+
+
+@pytest.mark.network
+def test_our_flop_are_those_of_pytorchs_own_counter(cpu_torch: str) -> None:
+    counted = [job for job in OPERATIONS if INDICATORS[job.split()[0]].unit == "FLOP"]
+    models = [f"{name} --batch 1" for name in MODELS]
+    # It takes causal attention for whole, and the gradients of grouped convolutions for those of
+    # whole ones; recurrent layers cannot be counted backwards.
+    passes = ("matmul", "batched_matmul", "conv", "attention")
+    both = [f"{job} --passes both" for job in counted if job.startswith(passes)]
+    for job, told in driven(cpu_torch, "count", [*counted, *both, *models]).items():
+        ours = told["work"] * (2 if "causal yes" in job else 1)
+        if job.startswith("efficientnet"):
+            ours = 2 * 385_814_752  # of its products alone
+        assert ours == told["counted"], job
+
+
+@pytest.mark.network
+def test_a_checksum_depends_on_every_number_its_sign_and_its_place(cpu_torch: str) -> None:
+    code = """
+import sys, runpy
+script = runpy.run_path(sys.argv[1], run_name="defined")
+here = sys.modules["framework_torch"].start({}, {"threads": 1, "dtype": "float64"})
+right = here.numbers((600, 700), 3)
+truth = here.digest(right)
+assert here.digest(right.t().contiguous().t()) == truth
+wrongs = [right.t(), right.flip(0), right.clone(), right.clone(), right.clone()]
+wrongs[2][599, 699] *= 1.01
+wrongs[3][5, 7] *= -1
+wrongs[4][[3, 200]] = wrongs[4][[200, 3]]
+for wrong in wrongs:
+    assert abs(here.digest(wrong) / truth - 1) > 1e-9
+assert abs(right.mean()) < 1e-3 and abs(right.var() * 12 - 1) < 1e-2
+assert here.integers((50, 40), 7).unique().tolist() == list(range(7))
+"""
+    path = str(PIS / "torch" / "matmul.py")
+    subprocess.run([cpu_torch, "-W", "ignore", "-c", code, path], check=True)
+
+
+def children(process: int) -> list[int]:
+    text = Path(f"/proc/{process}/task/{process}/children").read_text()
+    return [int(each) for each in text.split()]
+
+
+def waited(condition: Any, seconds: float) -> bool:
+    """Whether something came true in time."""
+    end = time.monotonic() + seconds
+    while not condition() and time.monotonic() < end:
+        time.sleep(0.05)
+    return bool(condition())
+
+
+@pytest.fixture
+def averaging(cpu_torch: str) -> "Iterator[subprocess.Popen[bytes]]":
+    """Start an all-reduce that takes a while."""
+    script = str(PIS / "torch" / "all_reduce.py")
+    command = [cpu_torch, "-s", "-B", script, "--threads", "1", "--samples", "1000000"]
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
+        yield process
+        process.kill()
+
+
+@pytest.mark.network
+def test_the_other_process_of_an_all_reduce_ends_with_the_first(
+    averaging: "subprocess.Popen[bytes]",
+) -> None:
+    assert waited(lambda: children(averaging.pid), 60)
+    (other,) = children(averaging.pid)
+    averaging.send_signal(signal.SIGKILL)
+    assert waited(lambda: not Path(f"/proc/{other}").exists(), 30)
+
+
+@pytest.mark.network
+def test_an_all_reduce_without_loopback_is_unsupported(cpu_torch: str) -> None:
+    apart = ["unshare", "--user", "--map-root-user", "--net"]
+    tried = subprocess.run([*apart, "true"], capture_output=True, text=True, check=False)
+    if tried.returncode:
+        pytest.skip(f"no network namespace can be made here: {tried.stderr.strip()}")
+    script = str(PIS / "torch" / "all_reduce.py")
+    done = subprocess.run([*apart, cpu_torch, "-s", "-B", script], capture_output=True, check=True)
+    told = json.loads(done.stdout.splitlines()[-1])
+    assert told["outcome"] == "unsupported"
+    assert told["reason"].startswith("two processes need the loopback network to meet")

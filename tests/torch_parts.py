@@ -1,0 +1,142 @@
+"""What the tests of PyTorch's indicators share: environments, and many indicators in one run."""
+
+import json
+import os
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from uv import find_uv_bin
+
+from stackgen import resources
+from stackgen.builders.interpreters import ask, find_interpreters
+from stackgen.index.config import load_config
+
+PIS = resources.folder("pis")
+Told = dict[str, Any]
+Job = str  # an indicator and its options, as on a command line
+# Does jobs as from the command line, each in a process of its own: a fork of one that has imported
+# PyTorch, which takes seconds. "count" asks PyTorch's own counter for the FLOP of one operation, in
+# place of measuring it. Python 3.8 and newer.
+DRIVER = '''
+import atexit
+import gc
+import json
+import os
+import runpy
+import shutil
+import sys
+import tempfile
+import traceback
+import warnings
+
+warnings.simplefilter("ignore")
+import torch
+
+if hasattr(torch, "compile"):
+    import torch._dynamo
+
+
+def script(folder, name):
+    """Return what a script defines, with the harness in a hurry."""
+    path = os.path.join(folder, name + ".py")
+    defined = runpy.run_path(path, run_name="driven")
+    import harness
+
+    harness.WARM_UP_S = 0.0
+    harness.loaded_distributions = list  # a fifth of a second for each job
+    return harness, defined["INDICATOR"], defined["setup"]
+
+
+def run(folder, name, options, output):
+    """Measure, as the script's own last line does."""
+    harness, indicator, setup = script(folder, name)
+    sys.argv = [name, "--threads", "1", "--samples", "2", "--output", output, *options]
+    harness.main(indicator, setup)
+
+
+def count(folder, name, options, output):
+    """Write FLOP of one operation: ours, and those that PyTorch counts."""
+    from torch.nn.attention import SDPBackend, sdpa_kernel
+    from torch.utils.flop_counter import FlopCounterMode
+
+    harness, indicator, setup = script(folder, name)
+    _, parameters = harness.read_arguments(indicator, ["--threads", "1", *options])
+    operation = setup(parameters)
+    # What is fused is not counted: in parts, it is.
+    torch.backends.mha.set_fastpath_enabled(False)
+    parts = torch.backends.mkldnn.flags(enabled=False)
+    with sdpa_kernel(SDPBackend.MATH), parts, FlopCounterMode(display=False) as counter:
+        operation.run()
+    with open(output, "w") as file:
+        json.dump({"work": operation.work, "counted": counter.get_total_flops()}, file)
+
+
+def forked(what, folder, name, options):
+    """Return what a job wrote, or how it ended."""
+    place = tempfile.mkdtemp()
+    output, log = os.path.join(place, "output"), os.path.join(place, "log")
+    child = os.fork()
+    if child == 0:
+        status = 1
+        with open(log, "w") as file:
+            os.dup2(file.fileno(), 1)
+            os.dup2(file.fileno(), 2)
+            try:
+                what(folder, name, options, output)
+                status = 0
+            except BaseException:
+                traceback.print_exc(file=file)
+            atexit._run_exitfuncs()
+            file.flush()
+        os._exit(status)
+    _, status = os.waitpid(child, 0)
+    with open(output if status == 0 else log) as file:
+        said = file.read()
+    shutil.rmtree(place)
+    return {"outcome": "crashed", "reason": said[-3000:]} if status else json.loads(said)
+
+
+def main():
+    """Do all jobs, one after the other."""
+    what = {"run": run, "count": count}[sys.argv[1]]
+    jobs = json.load(sys.stdin)
+    gc.freeze()  # PyTorch's objects, through which each job would have to look
+    json.dump([forked(what, sys.argv[2], name, options) for name, *options in jobs], sys.stdout)
+
+
+if __name__ == "__main__":
+    main()
+'''
+
+
+def environment(folder: Path, minor: str, *wanted: str) -> str:
+    """Return the Python of a new virtualenv with these packages, where they can be had."""
+    minors = {ask(path).version.rpartition(".")[0]: path for path in find_interpreters()}
+    if minor not in minors:
+        pytest.skip(f"no Python {minor} here for {wanted[0]}")
+    uv, python = find_uv_bin(), str(folder / "bin" / "python")
+    subprocess.run([uv, "--quiet", "venv", "--python", minors[minor], folder], check=True)
+    links = [each.url for each in load_config(environ=os.environ).find_links]
+    found = [option for link in links for option in ("--find-links", link)]
+    command = [uv, "--quiet", "pip", "install", "--python", python, "--only-binary", ":all:"]
+    done = subprocess.run([*command, *found, *wanted], capture_output=True, text=True, check=False)
+    if "No solution found" in done.stderr:
+        pytest.skip(f"no {wanted[0]} here (PIP_FIND_LINKS may name its folder)")
+    assert done.returncode == 0, done.stderr
+    return python
+
+
+def driven(python: str, what: str, jobs: Sequence[Job]) -> dict[Job, Told]:
+    """Return what each job told."""
+    done = subprocess.run(
+        [python, "-s", "-B", "-c", DRIVER, what, str(PIS / "torch")],
+        input=json.dumps([job.split() for job in jobs]),
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        stdout=subprocess.PIPE,
+        text=True,
+        check=True,
+    )
+    return dict(zip(jobs, json.loads(done.stdout), strict=True))
