@@ -5,9 +5,18 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stackgen.knowledge import Apart, Trait, build_graph, explain_failures, signature
+from stackgen.knowledge import (
+    Apart,
+    Trait,
+    build_graph,
+    explain_failures,
+    explain_results,
+    signature,
+)
 from stackgen.measure import effect
 from stackgen.values import (
+    CampaignId,
+    Difference,
     Environment,
     IndicatorId,
     Inspection,
@@ -15,6 +24,7 @@ from stackgen.values import (
     MachineId,
     Observation,
     Outcome,
+    Role,
     Stack,
 )
 from tests.samples import FACTS, call, environment, inspection
@@ -236,3 +246,29 @@ def test_the_graph_binds_stacks_to_releases_runs_failures_and_effects() -> None:
     assert graph.has_edge(bad, "outcome:crashed")
     (edge,) = graph.get_edge_data(bad, good).values()
     assert edge["verdict"] == "faster"
+
+
+def computed(where: Environment, checksum: float, block: int = 1) -> Inspection:
+    role = Role.REFERENCE if where is GOOD else Role.CHALLENGER
+    made = inspection(where, MATMUL, block, 1.0, role=role)
+    return replace(
+        made, observation=Observation(values_s=(1.0,), loops=1, checksum=checksum), log="warning"
+    )
+
+
+def test_stacks_that_compute_something_else_are_told_with_what_they_share() -> None:
+    stacks = [each.stack for each in (GOOD, BAD, WORSE)]
+    seen = [computed(GOOD, 1.0), computed(BAD, 1.1), computed(BAD, 1.1, 2), computed(WORSE, 1.0)]
+    (group,) = explain_results(stacks, seen, [MATMUL])
+    assert (group.outcome, group.reason) == (Difference.NUMBERS, "numpy/matmul")
+    assert (group.stacks, group.runs, group.running) == ((BAD.stack.id,), 2, 2)
+    assert group.shared == (Trait(kind="package", name="numpy", value="2.0.0"),)
+    assert group.log == ""
+    assert explain_results(stacks, [seen[0], seen[-1]], [MATMUL]) == ()
+
+
+def test_results_are_compared_within_a_campaign_on_one_machine() -> None:
+    elsewhere = replace(computed(BAD, 1.1), machine_id=MachineId("another"))
+    before = replace(computed(WORSE, 1.1), campaign_id=CampaignId("earlier"))
+    seen = [computed(GOOD, 1.0), elsewhere, before]
+    assert explain_results([each.stack for each in (GOOD, BAD, WORSE)], seen, [MATMUL]) == ()

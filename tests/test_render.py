@@ -251,6 +251,24 @@ GROUPS = (
         log="stopped after its time limit of 300 s",
         sometimes=True,
     ),
+    FailureGroup(
+        outcome=Difference.NUMBERS,
+        reason="numpy/matmul size=512",
+        machine_id=MACHINE,
+        stacks=(OLD.stack.id,),
+        runs=12,
+        running=2,
+        shared=(Trait(kind="package", name="numpy", value="1.26.4"),),
+    ),
+    FailureGroup(
+        outcome=Difference.NOT_REPEATABLE,
+        reason="numpy/matmul size=512",
+        machine_id=MACHINE,
+        stacks=(NEW.stack.id,),
+        runs=12,
+        running=0,
+        shared=(Trait(kind="package", name="numpy", value="2.4.0"),),
+    ),
 )
 NIGHT = NightlyReport(
     new=(("numpy", ("2.4.0",)), ("torch", ())), explored=(), findings=(), noted=("jax",)

@@ -2,5 +2,14 @@
 
 from stackgen.knowledge.failures import Apart, FailureGroup, Trait, explain_failures, signature
 from stackgen.knowledge.graph import build_graph
+from stackgen.knowledge.results import explain_results
 
-__all__ = ["Apart", "FailureGroup", "Trait", "build_graph", "explain_failures", "signature"]
+__all__ = [
+    "Apart",
+    "FailureGroup",
+    "Trait",
+    "build_graph",
+    "explain_failures",
+    "explain_results",
+    "signature",
+]

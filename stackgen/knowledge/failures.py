@@ -6,7 +6,15 @@ from dataclasses import dataclass
 from itertools import combinations
 
 from stackgen.resolve import parsed_version
-from stackgen.values import IndicatorId, Inspection, MachineId, Outcome, Stack, StackId
+from stackgen.values import (
+    Difference,
+    IndicatorId,
+    Inspection,
+    MachineId,
+    Outcome,
+    Stack,
+    StackId,
+)
 
 _LOG_LINES = 5
 
@@ -39,9 +47,11 @@ class Apart:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FailureGroup:
-    """Stacks that fail in the same way on the same machine.
+    """Stacks that fail in the same way on the same machine, or compute something else.
 
-    reason: the telling line of their logs, numbers and paths left out.
+    outcome: how they failed, or in what their result differs; then those that compute the same
+        are what is called running.
+    reason: the telling line of their logs, numbers and paths left out; of results, the indicator.
     stacks: those that never ran what they failed at; with ``sometimes``, those that also did.
     runs: how many inspections ended so.
     running: how many stacks ran, on this machine, what these failed at.
@@ -51,7 +61,7 @@ class FailureGroup:
     log: the end of the latest log.
     """
 
-    outcome: Outcome
+    outcome: Outcome | Difference
     reason: str
     machine_id: MachineId
     stacks: tuple[StackId, ...]
@@ -65,7 +75,7 @@ class FailureGroup:
 
 
 Place = tuple[MachineId, IndicatorId, StackId]
-Kind = tuple[MachineId, Outcome, str, bool]
+Kind = tuple[MachineId, Outcome | Difference, str, bool]
 Traits = frozenset[Trait]
 
 
@@ -87,7 +97,7 @@ def explain_failures(
             also_ran = _place(each) in ran
             kind = (each.machine_id, each.outcome, signature(each.log), also_ran)
             kinds.setdefault(kind, []).append(each)
-    groups = [_group(kind, failed, ran, traits) for kind, failed in kinds.items()]
+    groups = [group_of(kind, failed, ran, traits) for kind, failed in kinds.items()]
     return tuple(
         sorted(groups, key=lambda g: (g.sometimes, -len(g.stacks), g.reason, g.machine_id))
     )
@@ -126,12 +136,13 @@ def _place(inspection: Inspection) -> Place:
     return inspection.machine_id, inspection.indicator_id, inspection.stack_id
 
 
-def _group(
+def group_of(
     kind: Kind,
     failed: Sequence[Inspection],
     ran: Iterable[Place],
     traits: Mapping[StackId, Traits],
 ) -> FailureGroup:
+    """Return a group with what its members share, and none of those that ran the same has."""
     machine, outcome, reason, sometimes = kind
     members = sorted({each.stack_id for each in failed})
     indicators = {each.indicator_id for each in failed}

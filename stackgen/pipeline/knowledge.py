@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from stackgen.database import KnowledgeStats, QueryResult, named_queries, open_database
-from stackgen.knowledge import FailureGroup, explain_failures
+from stackgen.knowledge import FailureGroup, explain_failures, explain_results
 from stackgen.pipeline.places import Places
 
 
@@ -28,9 +28,11 @@ def stats_rows(found: KnowledgeStats) -> tuple[tuple[str, str], ...]:
 
 
 def failures(places: Places) -> tuple[FailureGroup, ...]:
-    """Return the failing stacks in groups, each with what its members share."""
+    """Return what fails, and then what computes something else, in groups that share a reason."""
     with open_database(places.knowledge) as database:
-        return explain_failures(database.stacks(), database.inspections())
+        stacks, inspections = database.stacks(), database.inspections()
+        wrong = explain_results(stacks, inspections, database.calls())
+        return (*explain_failures(stacks, inspections), *wrong)
 
 
 def query_names() -> tuple[tuple[str, str], ...]:

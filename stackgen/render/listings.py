@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from stackgen.knowledge import FailureGroup, Trait
 from stackgen.render.explore import report_text
-from stackgen.values import NightlyReport
+from stackgen.values import NightlyReport, Outcome
 
 
 def nightly_text(report: NightlyReport) -> str:
@@ -59,25 +59,31 @@ def _reasons(group: FailureGroup) -> list[str]:
     """Return what may be to blame, in sentences."""
     if group.sometimes:
         return ["now and then only: the same stacks also ran, so their versions are not to blame"]
-    one = len(group.stacks) == 1
+    one, did = len(group.stacks) == 1, _did(group)
     whose = "it has" if one else "all of them have"
     if not group.running:
-        return [f"no stack ran this here, so nothing can be ruled out: {whose} {_some(group)}"]
-    others = f"none of the {_number(group.running, 'stack')} that ran"
+        none = "no stack ran this here" if did == "ran" else "no stack is known to compute it right"
+        return [f"{none}, so nothing can be ruled out: {whose} {_some(group)}"]
+    others = f"none of the {_number(group.running, 'stack')} that {did}"
     lines = [f"{whose}, and {others} has: {_some(group)}"] if group.shared else []
     if group.pairs:
         told = [f"{_trait(a)} with {_trait(b)}" for a, b in group.pairs[:_MOST_SHOWN]]
         lines.append(f"{whose} together, and {others} has: {_listed(told, len(group.pairs))}")
     lines += [
         f"{f'with {_trait(each.given)}, ' if each.given else ''}{each.name} is "
-        f"{', '.join(each.failing)} here, and {', '.join(each.running)} in those that ran"
+        f"{', '.join(each.failing)} here, and {', '.join(each.running)} in those that {did}"
         for each in group.apart[:_MOST_SHOWN]
     ]
     packages = [each for each in group.shared if each.kind == "package"]
     if len(packages) == 1 and len(group.shared) == 1:
         only = packages[0]
         lines.append(f'to leave it out: stackgen explore ... "{only.name}!={only.value}"')
-    return lines or [f"nothing tells them from the {_number(group.running, 'stack')} that ran here"]
+    others = f"the {_number(group.running, 'stack')} that {did} here"
+    return lines or [f"nothing tells them from {others}"]
+
+
+def _did(group: FailureGroup) -> str:
+    return "ran" if isinstance(group.outcome, Outcome) else "computed the same"
 
 
 def _some(group: FailureGroup) -> str:
