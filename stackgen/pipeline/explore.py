@@ -25,6 +25,7 @@ from stackgen.measure.memory import peak_memory
 from stackgen.pipeline.campaign import Runner, Stopped
 from stackgen.pipeline.environments import Builder, Preparer, Ready, estimate, refuse_without_room
 from stackgen.pipeline.failing import failed_in_blocks, nothing_runs
+from stackgen.pipeline.foresight import too_short
 from stackgen.pipeline.host import Host
 from stackgen.pipeline.measures import indicator_calls, limits, usable_cpus
 from stackgen.pipeline.options import ExploreOptions
@@ -191,6 +192,8 @@ def _explore(work: _Work, database: Database) -> ExploreReport:
         if not ready:
             raise nothing_runs(preparer.failures, work.places, calls[0].program)
         design = _design(work, runner, ready, calls, control)
+        if calls[0].program and (note := too_short(design, runner.inspections, runner.left_s)):
+            work.progress.note(note)
         stopped = runner.measure(design, _labels(ready))
     except KeyboardInterrupt:
         work.progress.note("Interrupted; everything measured so far is kept.")

@@ -44,7 +44,8 @@ def indicator_calls(
         raise UsageError(
             "there is no indicator for these packages",
             why=f"stackgen measures {', '.join(FRAMEWORKS)} and numpy by itself",
-            fix="say what to measure with --pi (stackgen pis lists them, or give your own file)",
+            fix="say what to measure: --pi (stackgen pis lists them, or give your own file), or a "
+            'command of yours: --pi-command "python train.py"',
         )
     wanted = options.indicators or ((DEFAULT,) if options.program is None else ())
     own = {Path(each).stem: Path(each) for each in wanted if each.endswith(".py")}

@@ -1,0 +1,39 @@
+"""How long measuring takes, as far as the first runs tell."""
+
+from collections.abc import Sequence
+
+from stackgen.measure import LOOKS, Design
+from stackgen.values import Inspection, Outcome
+
+_TWINS = 2  # the reference is measured twice in each block, and so is the control
+
+
+def first_answers_s(design: Design, inspections: Sequence[Inspection]) -> float:
+    """Return the seconds until the first answers, from the longest run of each call so far."""
+    longest: dict[str, float] = {}
+    for each in inspections:
+        if each.outcome is Outcome.OK:
+            known = longest.get(each.indicator_id, 0.0)
+            longest[each.indicator_id] = max(known, each.duration_s)
+    stacks = len(design.challengers) + _TWINS
+    block_s = sum(longest.get(call.id, 0.0) * stacks for call in design.calls)
+    block_s += longest.get(design.control.id, 0.0) * _TWINS
+    done = max((each.block for each in inspections), default=0)
+    return block_s * max(0, LOOKS[0] - done)
+
+
+def too_short(design: Design, inspections: Sequence[Inspection], left_s: float) -> str:
+    """Return what to tell a user whose budget ends before the first answers, "" otherwise."""
+    needed_s = first_answers_s(design, inspections)
+    if needed_s <= left_s:
+        return ""
+    return (
+        f"The first answers need {LOOKS[0]} blocks, about {_minutes(needed_s)}; "
+        f"{_minutes(left_s)} of the budget are left. "
+        "Give more with --budget, or measure less: fewer --stacks, a shorter run."
+    )
+
+
+def _minutes(seconds: float) -> str:
+    minutes = max(0.0, seconds) / 60
+    return f"{minutes / 60:.1f} h" if minutes >= 90 else f"{minutes:.0f} min"

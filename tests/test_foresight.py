@@ -1,0 +1,40 @@
+"""A budget that is too short for any answer is told before it is spent."""
+
+from dataclasses import replace
+
+from stackgen.measure import Design
+from stackgen.pipeline.foresight import first_answers_s, too_short
+from stackgen.values import CampaignId, Limits, Outcome
+from tests.samples import call, environment, inspection
+
+OWN, CONTROL = call("program"), call("python/pure")
+DESIGN = Design(
+    campaign_id=CampaignId("c"),
+    seed=0,
+    reference=environment("3.0"),
+    challengers=(environment("2.0"), environment("1.0")),
+    calls=(OWN,),
+    control=CONTROL,
+    loops={},
+    limits=Limits(threads=1),
+)
+RUN = replace(inspection(environment("3.0"), OWN, 0, 1.0), duration_s=300.0)
+SEEN = [RUN, replace(RUN, indicator_id=CONTROL.id, duration_s=3.0)]
+
+
+def test_six_blocks_of_every_stack_and_of_the_reference_twice() -> None:
+    assert first_answers_s(DESIGN, SEEN) == 6 * (4 * 300 + 2 * 3)
+    assert first_answers_s(DESIGN, [*SEEN, replace(RUN, block=5)]) == 4 * 300 + 2 * 3
+    assert first_answers_s(DESIGN, [*SEEN, replace(RUN, block=9)]) == 0
+
+
+def test_what_failed_says_nothing_about_time() -> None:
+    failed = replace(RUN, outcome=Outcome.TIMEOUT, observation=None, duration_s=9000.0)
+    assert first_answers_s(DESIGN, [*SEEN, failed]) == first_answers_s(DESIGN, SEEN)
+
+
+def test_a_user_is_told_what_helps() -> None:
+    told = too_short(DESIGN, SEEN, 1500.0)
+    assert "about 2.0 h; 25 min of the budget are left" in told
+    assert "--budget" in told
+    assert too_short(DESIGN, SEEN, 8000.0) == ""
