@@ -67,10 +67,14 @@ class TestHereExecutor(ExecutorContract):
     def test_threads_are_ours_to_say(self, seen_with: SeenWith) -> None:
         assert "'1'" in seen_with("OMP_NUM_THREADS", {"OMP_NUM_THREADS": "64"})
 
-    def test_packages_of_the_user_are_found_though_home_is_another_one(
+    def test_what_lies_in_the_users_home_is_found_though_home_is_another_one(
         self, seen_with: SeenWith
     ) -> None:
+        assert "/home/me" not in seen_with("HOME", {"HOME": "/home/me"})
         assert "/home/me/.local" in seen_with("PYTHONUSERBASE", {"HOME": "/home/me"})
+        assert "/home/me/.nv/" in seen_with("CUDA_CACHE_PATH", {"HOME": "/home/me"})
+        own = {"HOME": "/home/me", "CUDA_CACHE_PATH": "/fast"}
+        assert "'/fast'" in seen_with("CUDA_CACHE_PATH", own)
         assert "None" in seen_with("PYTHONNOUSERSITE", {})
 
     def test_a_trace_is_kept_of_the_first_block_in_a_folder_of_the_call(

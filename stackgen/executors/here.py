@@ -24,7 +24,9 @@ _KEPT = re.compile(
     r"|LD_LIBRARY_PATH|LD_PRELOAD|DYLD_LIBRARY_PATH|GLIBC_TUNABLES|PYTHONPATH|PYTHONUSERBASE"
 )
 _SECRET = re.compile(r"KEY|TOKEN|SECRET|PASSW", re.IGNORECASE)
-_HOME = "HOME"
+# The user's packages; and what drivers compiled for a GPU that a package was not built for, which
+# can take minutes.
+_IN_HOME = (("PYTHONUSERBASE", ".local"), ("CUDA_CACHE_PATH", ".nv/ComputeCache"))
 _USER_SITE = "-s"  # keeps the user's own packages out, which a prepared machine may rely on
 
 
@@ -85,17 +87,19 @@ class HereExecutor:
         """Return what is asked of the supervisor, with what holds here alone."""
         environment = {**kept_variables(self.environ), **request.environment}
         environment.pop("PYTHONNOUSERSITE", None)
-        environment.update(self._python_paths(request.environment))
+        environment.update(self._paths(request.environment))
         environment["PATH"] = self.environ.get("PATH") or request.environment["PATH"]
         return replace(request, command=self._command(plan, request), environment=environment)
 
-    def _python_paths(self, given: Mapping[str, str]) -> dict[str, str]:
-        """Return the user's folders of packages; home is another one while an inspection runs."""
-        paths = [given.get("PYTHONPATH", ""), self.environ.get("PYTHONPATH", "")]
-        found = {"PYTHONPATH": os.pathsep.join(filter(None, paths))}
-        if "PYTHONUSERBASE" not in self.environ and self.environ.get(_HOME):
-            found["PYTHONUSERBASE"] = str(Path(self.environ[_HOME]) / ".local")
-        return {name: value for name, value in found.items() if value}
+    def _paths(self, given: Mapping[str, str]) -> dict[str, str]:
+        """Return folders of the user's, also those in a home, which is another one meanwhile."""
+        named = (given.get("PYTHONPATH", ""), self.environ.get("PYTHONPATH", ""))
+        paths = os.pathsep.join(filter(None, named))
+        found = {"PYTHONPATH": paths} if paths else {}
+        home = self.environ.get("HOME")
+        for name, place in _IN_HOME if home else ():
+            found[name] = self.environ.get(name) or str(Path(str(home)) / place)
+        return found
 
     def _command(self, plan: InspectionPlan, request: Request) -> tuple[str, ...]:
         python, *rest = request.command
