@@ -296,7 +296,8 @@ class Framework:
     def described(self, run, finish, checksum, trace, facts=None, **more):
         """Return the harness's operation, with what this device adds to it."""
         # On a CPU, operations and graphs return when they are done; what XLA compiled may not.
-        wait = finish if self.gpu or self.mode == "compiled" else None
+        wait = finish or (lambda: None)  # what gives none waits by itself
+        wait = wait if self.gpu or self.mode == "compiled" else None
         if self.gpu:
             more.update(peak=self.peak(), device_memory=self.device_memory())
         return harness.Operation(

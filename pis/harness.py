@@ -116,7 +116,8 @@ class Operation:
 
     run: does the operation once.
     wait: returns when everything that ``run`` started is done; it is part of every sample, so
-        that a launch alone cannot be timed. None where ``run`` returns only when it is done.
+        that a launch alone cannot be timed. None where ``run`` returns only when it is done; on a
+        GPU there has to be one.
     work: FLOP or bytes of one run (``INDICATOR["unit"]`` says which), above zero, or None.
     checksum: returns a number that depends on the whole result, the same in every process however
         often ``run`` was called before (of training: the loss of the first step), or None.
@@ -144,6 +145,8 @@ class Operation:
         trace=None,
         figure=None,
     ):
+        if gpu and wait is None:
+            raise TypeError("on a GPU, an operation needs a wait that returns when all is done")
         self.run = run
         self.wait = wait or (lambda: None)
         self.work = None if work is None else float(work)
@@ -286,6 +289,8 @@ def sample(operation, loops):
 def measure(indicator, setup, options, parameters):
     """Return the measured part of the document."""
     operation = setup(parameters)
+    if not hasattr(operation, "run"):
+        raise TypeError("setup must return a harness.Operation, not {!r}".format(operation))
     if options.trace:
         prepare_trace(operation, options.trace)
     states = [gpu_state()] if operation.gpu else []  # now, since asking leaves the GPU idle
@@ -354,6 +359,8 @@ def valued(operation, indicator, seconds):
 def refuse_impossible(indicator, operation, values):
     """Refuse a rate above what the device can do: something was not waited for, or miscounted."""
     unit = indicator.get("unit")
+    if min(values) <= 0:
+        raise Invalid("a sample took no time by this clock: give more --loops")
     if not operation.work or operation.figure is not None or unit not in GPU_PEAK:
         return
     peak = operation.peak or (GPU_PEAK[unit] if operation.gpu else cpu_peak(unit))

@@ -200,7 +200,7 @@ def test_a_figure_that_is_no_number_above_zero_is_refused(
 def test_a_rate_that_the_device_cannot_reach_is_refused(
     harness: ModuleType, rate: float, unit: str, more: dict[str, Any]
 ) -> None:
-    operation = harness.Operation(lambda: None, work=rate, **more)
+    operation = harness.Operation(lambda: None, wait=lambda: None, work=rate, **more)
     with pytest.raises(harness.Invalid, match=f"{unit}/s is more than this device can do"):
         harness.refuse_impossible({"unit": unit}, operation, [2.0, 1.0])
 
@@ -219,8 +219,18 @@ def test_a_rate_that_the_device_cannot_reach_is_refused(
 def test_a_rate_that_can_be_is_believed(
     harness: ModuleType, rate: float, unit: str, more: dict[str, Any]
 ) -> None:
-    operation = harness.Operation(lambda: None, work=rate, **more)
+    operation = harness.Operation(lambda: None, wait=lambda: None, work=rate, **more)
     harness.refuse_impossible({"unit": unit}, operation, [2.0, 1.0])
+
+
+def test_a_launch_alone_cannot_be_timed_on_a_gpu(harness: ModuleType) -> None:
+    with pytest.raises(TypeError, match="needs a wait"):
+        harness.Operation(lambda: None, gpu=True)
+
+
+def test_what_took_no_time_is_no_measurement(harness: ModuleType) -> None:
+    with pytest.raises(harness.Invalid, match="give more --loops"):
+        harness.refuse_impossible({}, harness.Operation(lambda: None), [1.0, 0.0])
 
 
 @pytest.mark.parametrize(

@@ -96,6 +96,12 @@ def test_what_is_no_measurement_is_told_with_its_reason(
     assert words in parsed.reason
 
 
+def test_a_setup_that_returns_nothing_is_told_so(script: Script) -> None:
+    done = script.write("    harness.Operation(lambda: None)").run()
+    assert done.returncode == 1
+    assert "setup must return a harness.Operation, not None" in done.stderr
+
+
 def test_common_parameters_have_the_indicators_defaults_and_everybodys_values(
     script: Script,
 ) -> None:
@@ -214,7 +220,9 @@ def test_a_gpus_state_is_told_before_and_after_whatever_its_driver_calls_it(
     smi = tmp_path / "nvidia-smi"
     smi.write_text(SMI.format(log=log, refused=refused))
     smi.chmod(0o755)
-    script.write("    return harness.Operation(lambda: None, gpu=True, device_memory=lambda: 7)")
+    script.write(
+        "    return harness.Operation(lambda: None, print, gpu=True, device_memory=lambda: 7)"
+    )
     path = f"{tmp_path}:{os.environ['PATH']}"
     told = script.told(PATH=path, CUDA_VISIBLE_DEVICES="3,1")["circumstances"]
     seen = {name: value for name, value in told.items() if name.startswith("gpu ")}
@@ -230,7 +238,7 @@ def test_a_gpus_state_is_told_before_and_after_whatever_its_driver_calls_it(
 def test_without_nvidia_smi_a_gpus_state_is_unknown_and_no_failure(
     script: Script, tmp_path: Path
 ) -> None:
-    script.write("    return harness.Operation(lambda: None, gpu=True)")
+    script.write("    return harness.Operation(lambda: None, print, gpu=True)")
     told = script.told(PATH=str(tmp_path))
     assert told["outcome"] == "ok"
     assert not [name for name in told["circumstances"] if name.startswith("gpu")]
