@@ -11,7 +11,7 @@ import re
 import secrets
 import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from stackgen.errors import MeasurementError, StorageError, UsageError
@@ -47,7 +47,7 @@ class ProgramWishes:
     project: Path
     timeout_s: float
     data: tuple[Path, ...] = ()
-    variables: tuple[str, ...] = ()
+    variables: tuple[str, ...] = field(default=(), repr=False)
     figure: str = ""
     better: str = "lower"
     check: str = ""
@@ -293,7 +293,7 @@ def _digested(variables: Sequence[tuple[str, str]], key: Callable[[], bytes]) ->
         return ""
     secret = key()
     return ",".join(
-        f"{name}:{hashlib.blake2b(value.encode(), key=secret, digest_size=8).hexdigest()}"
+        f"{name}:{hashlib.blake2b(os.fsencode(value), key=secret, digest_size=8).hexdigest()}"
         for name, value in variables
     )
 
