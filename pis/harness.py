@@ -527,13 +527,10 @@ def control_group(controller, name):
 
 def container_limits():
     """Return the CPUs' worth of time and the bytes that control groups leave us, where limited."""
-    quotas, limits = [], []
-    for text in control_group("cpu", "cpu.max"):
-        quota, _, period = text.strip().partition(" ")
-        quotas += [int(quota) / int(period)] if quota.isdigit() else []
-    periods = control_group("cpu", "cpu.cfs_period_us")
-    for quota, period in zip(control_group("cpu", "cpu.cfs_quota_us"), periods):
-        quotas += [int(quota) / int(period)] if quota.strip().isdigit() else []
+    old = [control_group("cpu", "cpu.cfs_" + name) for name in ("quota_us", "period_us")]
+    texts = list(control_group("cpu", "cpu.max")) + list(map(" ".join, zip(*old)))
+    told = [re.match(r"(\d+)\s+([1-9]\d*)\s*$", text) for text in texts]
+    quotas, limits = [int(each.group(1)) / int(each.group(2)) for each in told if each], []
     for name in ("memory.max", "memory.limit_in_bytes"):
         texts = map(str.strip, control_group("memory", name))
         limits += [int(text) for text in texts if text.isdigit()]

@@ -341,6 +341,29 @@ def test_threads_reach_the_variables_unless_they_are_set() -> None:
     assert circumstances["env OMP_NUM_THREADS"] == "3"
 
 
+@pytest.mark.parametrize(
+    ("cpus", "quota", "threads"),
+    [(64, "", 63), (64, "250000 100000", 2), (64, "50000 100000", 1), (2, "max 100000", 1)],
+)
+def test_threads_are_all_cpus_but_one_within_the_quota(
+    harness: ModuleType,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    cpus: int,
+    quota: str,
+    threads: int,
+) -> None:
+    (tmp_path / "cpu").mkdir()
+    old = zip(("quota_us", "period_us"), quota.replace("max", "-1").split(), strict=False)
+    for name, number in old:
+        (tmp_path / "cpu" / f"cpu.cfs_{name}").write_text(number + "\n")
+    (tmp_path / "cpu.max").write_text(quota + "\n")
+    monkeypatch.setattr(harness, "CONTROL_GROUPS", str(tmp_path))
+    monkeypatch.setattr(harness, "usable_cpus", lambda: list(range(cpus)))
+    assert harness.threads_or_auto("auto") == threads
+    assert harness.threads_or_auto("7") == 7
+
+
 def test_the_document_goes_into_a_file_too(tmp_path: Path) -> None:
     file = tmp_path / "document.json"
     done = run("python/pure.py", "--rounds", "5", "--output", str(file))

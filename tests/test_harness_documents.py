@@ -221,7 +221,7 @@ def test_a_gpus_state_is_told_before_and_after_whatever_its_driver_calls_it(
     smi.write_text(SMI.format(log=log, refused=refused))
     smi.chmod(0o755)
     script.write(
-        "    return harness.Operation(lambda: None, print, gpu=True, device_memory=lambda: 7)"
+        "    return harness.Operation(lambda: None, int, gpu=True, device_memory=lambda: 7)"
     )
     path = f"{tmp_path}:{os.environ['PATH']}"
     told = script.told(PATH=path, CUDA_VISIBLE_DEVICES="3,1")["circumstances"]
@@ -238,7 +238,7 @@ def test_a_gpus_state_is_told_before_and_after_whatever_its_driver_calls_it(
 def test_without_nvidia_smi_a_gpus_state_is_unknown_and_no_failure(
     script: Script, tmp_path: Path
 ) -> None:
-    script.write("    return harness.Operation(lambda: None, print, gpu=True)")
+    script.write("    return harness.Operation(lambda: None, int, gpu=True)")
     told = script.told(PATH=str(tmp_path))
     assert told["outcome"] == "ok"
     assert not [name for name in told["circumstances"] if name.startswith("gpu")]
@@ -278,6 +278,17 @@ def test_what_a_container_may_use_is_told_from_within(
     script.write(LIMITED.format(folder=str(tmp_path / "groups")))
     told = script.told()["circumstances"]
     assert (told.get("cpu_quota"), told.get("memory_limit_bytes")) == expected
+
+
+def test_on_the_cpu_no_gpu_is_seen(script: Script) -> None:
+    script.write(
+        "    import os\n"
+        "    facts = {'seen': os.environ.get('CUDA_VISIBLE_DEVICES', 'all')}\n"
+        "    return harness.Operation(lambda: None, facts=facts)",
+        '"common": {"device": "auto"}',
+    )
+    assert script.told("--device", "cpu")["circumstances"]["seen"] == "-1"
+    assert script.told(CUDA_VISIBLE_DEVICES="1")["circumstances"]["seen"] == "1"
 
 
 def test_the_blas_in_use_is_told_with_the_kernels_that_it_chose() -> None:
