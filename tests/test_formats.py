@@ -24,7 +24,13 @@ from tests.formats import BATCHES, FAILED, MODEL, ONE, RUSAGE, WITH_GPU, ran, re
 
 GOLDEN = Path(__file__).parent / "golden" / "formats"
 GPU = report(
-    result(ran(0.001, 0.002, told={"device_memory_bytes": "900000000"})),
+    result(
+        ran(
+            0.001,
+            0.002,
+            told={"device_memory_bytes": "900000000", "gpu utilization.gpu after": "97"},
+        )
+    ),
     machine=WITH_GPU,
 )
 NOTHING = report(result(ran(outcome=Outcome.IMPORT_FAILED, log="No module named 'torch'")))
@@ -35,6 +41,7 @@ TEXTS = {
     "here-batches.txt": here_text(BATCHES),
     "here-failed.txt": here_text(FAILED),
     "here-nothing.txt": here_text(NOTHING),
+    "here-gpu.txt": here_text(GPU),
     "perfzero.json": re.sub(
         r'(?<="trial_id": )".*"',
         '"DIGEST"',

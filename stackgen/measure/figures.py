@@ -8,6 +8,7 @@ from stackgen.values import Observation
 from stackgen.values.here import Figures
 
 _ITEMS, _DEVICE_MEMORY, _FIGURE = "items", "device_memory_bytes", "figure"
+_GPU_USE = "gpu utilization.gpu after"  # in percent, as the driver says right after the samples
 # What operations tell of themselves that belongs to the result; the harness records it among the
 # circumstances.
 _FACTS = ("parameters", "macs", "flops")
@@ -47,6 +48,7 @@ def figures(observations: Sequence[Observation]) -> Figures | None:
         device_memory_bytes=_most(
             [whole(dict(each.circumstances).get(_DEVICE_MEMORY)) for each in observations]
         ),
+        gpu_percent=_most([whole(dict(each.circumstances).get(_GPU_USE)) for each in observations]),
         steady=all(each.steady for each in observations),
         facts=tuple((name, told[name]) for name in sorted(_FACTS) if name in told),
         figure=told.get(_FIGURE, ""),

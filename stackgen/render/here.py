@@ -68,6 +68,13 @@ def _times(report: HereReport) -> list[_Column]:
             ("GPU memory", lambda found: _megabytes(found.device_memory_bytes)),
         ),
         (
+            any(each.gpu_percent is not None for each in seen),
+            (
+                "GPU use",
+                lambda found: "" if found.gpu_percent is None else f"{found.gpu_percent} %",
+            ),
+        ),
+        (
             any(each.spread is not None for each in seen),
             ("spread", lambda found: "" if found.spread is None else f"{found.spread:.1%}"),
         ),

@@ -20,6 +20,7 @@ class Figures:
     rate: FLOP or bytes (the indicator's unit) per second, at the median time.
     items_per_s: samples (images, sentences) per second, at the median time.
     peak_memory_bytes, device_memory_bytes: the most of any process.
+    gpu_percent: how busy the GPU was, by its driver: the most of any process.
     facts: sorted (name, value) pairs that the indicator tells of its operation.
     figure: ``lower`` or ``higher``, the better ones, where an indicator tells a figure of its own
         in place of a time; what is called seconds is then that figure, or one over it (higher).
@@ -40,6 +41,7 @@ class Figures:
     items_per_s: float | None = None
     peak_memory_bytes: int | None = None
     device_memory_bytes: int | None = None
+    gpu_percent: int | None = None
     steady: bool = True
     facts: tuple[tuple[str, str], ...] = ()
     figure: str = ""
