@@ -1,5 +1,6 @@
 """Stacks that do not run, in the words of a report."""
 
+import re
 import shlex
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -15,6 +16,12 @@ _OF_THE_INDICATOR = (
     Outcome.TIMEOUT,
     Outcome.UNSUPPORTED,
     Outcome.CRASHED,
+)
+_NO_NETWORK = "it had no network: add --network"
+_HINTS = (
+    (r"ModuleNotFoundError", "name what it imports: --from requirements.txt, or as a requirement"),
+    (r"FileNotFoundError", "name what it reads outside of the project: --data DIR"),
+    (r"unreachable|refused|[Nn]ame resolution|Name or service|getaddrinfo", _NO_NETWORK),
 )
 
 
@@ -33,14 +40,22 @@ def nothing_runs(
     if common is Outcome.DOWNLOAD_FAILED:
         fix = "look at the network with stackgen doctor, then run the same command again"
         return IndexUnavailableError(what, why=why, fix=fix)
+    if program is not None and common in (*_OF_THE_INDICATOR, Outcome.IMPORT_FAILED):
+        return MeasurementError(what, why=why, fix=_helps(program, first.reason, places))
     if common in _OF_THE_INDICATOR:
         fix = "run the indicator by hand (stackgen pis shows its path), or choose another with --pi"
-        if program is not None:
-            fix = f"run it by hand in {program.project}: {shlex.join(program.command)}; see also: "
-            fix += f"stackgen kb failures{places.kb_option}"
         return MeasurementError(what, why=why, fix=fix)
     fix = f"see: stackgen kb failures{places.kb_option}; or name older versions"
     return BuildError(what, why=why, fix=fix)
+
+
+def _helps(program: Program, reason: str, places: Places) -> str:
+    """Return what a program may lack, by what it said, and how to look at it."""
+    hints = [hint for words, hint in _HINTS if re.search(words, reason)]
+    if program.network:
+        hints = [hint for hint in hints if hint != _NO_NETWORK]
+    by_hand = f"run it by hand in {program.project}: {shlex.join(program.command)}"
+    return "; ".join((*hints, by_hand, f"see also: stackgen kb failures{places.kb_option}"))
 
 
 def failed_in_blocks(
