@@ -177,6 +177,15 @@ def test_what_cannot_be_done_is_refused_before_anything_runs(
     assert "measuring" not in done.stderr
 
 
+def test_a_parameter_that_is_called_like_an_option_is_named_by_param(
+    laboratory: Laboratory,
+) -> None:
+    path = laboratory.root / "mine.py"
+    path.write_text(path.read_text().replace("size", "seed"))
+    told = measured(laboratory, "mine.py", "--param", "seed=3,4", "--seed", "5")
+    assert [dict(each["arguments"])["seed"] for each in told["results"]] == ["3", "4"]
+
+
 def test_more_combinations_than_anybody_waits_for_are_refused() -> None:
     values = tuple(str(each) for each in range(1, MOST_CALLS + 2))
     with pytest.raises(UsageError, match=f"{MOST_CALLS + 1} combinations are too many"):

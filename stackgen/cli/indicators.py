@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from stackgen.cli.options import AsJson, Kb, Parameters, Seed, parse_gpus, parse_pair
+from stackgen.cli.options import AsJson, Kb, Seed, parse_gpus, parse_pair
 from stackgen.errors import StorageError, UsageError
 
 pi_app = typer.Typer(help="Measure one performance indicator by itself.", no_args_is_help=True)
@@ -73,7 +73,12 @@ def run(
     name: Annotated[
         str, typer.Argument(metavar="NAME", help="Indicator, or your own .py file.")
     ] = "",
-    param: Parameters = [],  # noqa: B006 # typer copies it
+    param: Annotated[
+        list[str],
+        typer.Option(
+            metavar="NAME=VALUES", help="A parameter, also one that is called like an option here."
+        ),
+    ] = [],  # noqa: B006 # typer copies it
     python: Annotated[
         str, typer.Option(metavar="PATH", help="Interpreter or virtualenv. [default: our own]")
     ] = "",
