@@ -4,6 +4,7 @@ Each is run by the harness as ever, many of them in one process, at tiny sizes a
 operation a sample, since it is results and not times that are looked at.
 """
 
+import functools
 import importlib.util
 import json
 import os
@@ -247,14 +248,20 @@ def test_inputs_are_without_order_and_take_no_memory_beside_them(framework: Any)
 
 
 VERSIONS = {"1.16.6": "3.7", "1.21.6": "3.9", "1.26.4": "3.11", "2.0.2": "3.11", "": "3.13"}
-MINORS = {ask(path).version.rpartition(".")[0]: path for path in reversed(find_interpreters())}
+
+
+@functools.cache
+def bases() -> Mapping[str, str]:
+    """Return an interpreter of each minor version that is here."""
+    found = reversed(find_interpreters())
+    return {ask(path).version.rpartition(".")[0]: path for path in found}
 
 
 @pytest.fixture(params=VERSIONS, ids=lambda version: version or "newest")
 def interpreter(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[str, str]:
     """Return an interpreter with a version of NumPy."""
     version = str(request.param)
-    base = MINORS.get(VERSIONS[version])
+    base = bases().get(VERSIONS[version])
     if base is None:
         pytest.skip(f"no Python {VERSIONS[version]} here for NumPy {version or 'newest'}")
     uv, folder = find_uv_bin(), tmp_path / "numpy"
