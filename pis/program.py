@@ -32,8 +32,9 @@ SEARCHED_BYTES = 1 << 20  # of each stream, from its end
 READ_BYTES = 64 << 20  # a larger result is compared by its digest alone
 LEFT_OUT = {
     ".git", ".hg", ".svn", "__pycache__", ".tox", ".nox", ".mypy_cache", ".pytest_cache",
-    ".ruff_cache", ".ipynb_checkpoints", "node_modules",
+    ".ruff_cache", ".ipynb_checkpoints", "node_modules", ".idea", ".vscode", ".DS_Store",
 }  # fmt: skip
+LEFT_OUT_ENDS = (".pyc", ".swp", "~")
 # Variables of the command alone begin so: they should not change this process.
 VARIABLE = "STACKGEN_ENV_"
 NUMBER = re.compile(r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?")
@@ -194,6 +195,8 @@ def overlay(project, work):
         names[:] = [name for name in sorted(names) if belongs(folder, name)]
         for name in names + sorted(files):
             path, copy = os.path.join(folder, name), os.path.join(there, name)
+            if not os.path.lexists(path):  # somebody works on the project meanwhile
+                continue
             kind = os.lstat(path).st_mode
             if stat.S_ISLNK(kind):
                 os.symlink(link_target(path, project), copy)
@@ -209,7 +212,7 @@ def overlay(project, work):
 
 def belongs(folder, name):
     """Return whether something of a project's folder is of its making."""
-    made = name in LEFT_OUT or name.endswith(".pyc")
+    made = name in LEFT_OUT or name.endswith(LEFT_OUT_ENDS)
     return not (made or os.path.exists(os.path.join(folder, name, "pyvenv.cfg")))
 
 

@@ -12,7 +12,14 @@ from stackgen import resources
 from stackgen.errors import MeasurementError, UsageError
 from stackgen.executors.fake import FakeExecutor
 from stackgen.pipeline import project_files
-from stackgen.pipeline.program import ProgramWishes, Watching, kept_key, key_path, program_call
+from stackgen.pipeline.program import (
+    ProgramWishes,
+    Watching,
+    kept_key,
+    key_path,
+    own_files,
+    program_call,
+)
 from stackgen.values import CampaignId, IndicatorCall, Inspection, InspectionPlan, Limits
 from tests.samples import environment, inspection
 
@@ -91,6 +98,32 @@ def test_the_result_of_an_earlier_run_does_not_count(called: Called, project: Pa
     assert called().id != called(check="out.txt").id
 
 
+def test_what_stackgen_itself_writes_is_no_part_of_a_project(project: Path) -> None:
+    knowledge, cache = project / "kb.db", project / "cache"
+    wishes = ProgramWishes(command="true", project=project, timeout_s=1)
+
+    def digest() -> str:
+        besides = own_files(knowledge, cache)
+        return program_call(wishes, {}, key=lambda: KEY, besides=besides).id
+
+    before = digest()
+    cache.mkdir()
+    for name in ("kb.db", "kb.db-wal", "kb.db.key", "cache/wheel"):
+        (project / name).write_text("grows")
+    assert digest() == before
+    (project / "kb.db2").touch()
+    assert digest() != before
+
+
+def test_what_editors_leave_for_a_moment_is_no_part_of_a_project(
+    called: Called, project: Path
+) -> None:
+    before = called()
+    for name in (".train.py.swp", "train.py~"):
+        (project / name).touch()
+    assert called().id == before.id
+
+
 def test_no_value_of_a_variable_is_in_what_is_stored_or_shown(called: Called) -> None:
     call = called(variables=("TOKEN",))
     assert call.program is not None
@@ -135,8 +168,9 @@ def test_a_project_that_is_changed_meanwhile_is_measured_no_more(
     (project / "out.txt").write_text("a result")
     assert len(list(watching.inspect([plan, plan]))) == 2
     (project / "train.py").write_text("print(2)")
-    with pytest.raises(MeasurementError, match="was changed while it was measured"):
+    with pytest.raises(MeasurementError, match=r"was changed while it was measured") as refused:
         list(watching.inspect([plan]))
+    assert "(train.py)" in str(refused.value)
     assert len(run) == 2
 
 
@@ -182,9 +216,12 @@ def test_a_folder_with_too_many_files_is_refused(
 
 def test_the_digest_and_the_copy_leave_out_the_same() -> None:
     driver = (resources.folder("pis") / "program.py").read_text(encoding="utf-8")
-    (found,) = (
-        ast.literal_eval(each.value)
+    found = {
+        ast.unparse(each.targets[0]): ast.literal_eval(each.value)
         for each in ast.parse(driver).body
-        if isinstance(each, ast.Assign) and ast.unparse(each.targets[0]) == "LEFT_OUT"
-    )
-    assert found == project_files.LEFT_OUT
+        if isinstance(each, ast.Assign) and ast.unparse(each.targets[0]).startswith("LEFT_OUT")
+    }
+    assert found == {
+        "LEFT_OUT": project_files.LEFT_OUT,
+        "LEFT_OUT_ENDS": project_files.LEFT_OUT_ENDS,
+    }

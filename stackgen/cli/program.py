@@ -114,5 +114,8 @@ def program_call(
     )
     path = program.key_path(places.knowledge)
     return program.program_call(
-        wishes, os.environ, key=lambda: program.kept_key(path, dry_run=dry_run)
+        wishes,
+        os.environ,
+        key=lambda: program.kept_key(path, dry_run=dry_run),
+        besides=program.own_files(places.knowledge, places.cache),
     )

@@ -32,7 +32,7 @@ from stackgen.pipeline.options import ExploreOptions
 from stackgen.pipeline.patience import Patience, allowance_s
 from stackgen.pipeline.places import Places
 from stackgen.pipeline.prices import Metered, metered
-from stackgen.pipeline.program import Watching
+from stackgen.pipeline.program import Watching, own_files
 from stackgen.pipeline.progress import Progress
 from stackgen.pipeline.selection import Selection, select
 from stackgen.pipeline.sources import Sources, refuse_unbuildable
@@ -227,7 +227,9 @@ def _runner(work: _Work, database: Database) -> Runner:
     host = Host(cache=work.places.cache)
     return Runner(
         database=database,
-        executor=Watching(work.workshop.executor),
+        executor=Watching(
+            work.workshop.executor, own_files(work.places.knowledge, work.places.cache)
+        ),
         campaign=campaign,
         limits=limits(work.options.threads, work.options.gpus),
         host=host,

@@ -10,7 +10,7 @@ import os
 import re
 import secrets
 import shlex
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -18,7 +18,7 @@ from stackgen.errors import MeasurementError, StorageError, UsageError
 from stackgen.executors import Executor
 from stackgen.indicators import THREADS
 from stackgen.layers.image import PREFIX
-from stackgen.pipeline.project_files import data_digest, project_digest
+from stackgen.pipeline.project_files import data_digest, manifest, project_digest
 from stackgen.resources import folder
 from stackgen.values import Indicator, IndicatorCall, Inspection, InspectionPlan
 from stackgen.values.programs import PROGRAM, Program
@@ -55,7 +55,11 @@ class ProgramWishes:
 
 
 def program_call(
-    wishes: ProgramWishes, environ: Mapping[str, str], *, key: Callable[[], bytes]
+    wishes: ProgramWishes,
+    environ: Mapping[str, str],
+    *,
+    key: Callable[[], bytes],
+    besides: Collection[Path] = (),
 ) -> IndicatorCall:
     """Return what is measured, with everything in its arguments that may change what it does.
 
@@ -64,6 +68,7 @@ def program_call(
         environ: the user's variables.
         key: returns the secret that values of variables are digested with; it is asked only where
             there are any.
+        besides: what is no part of a project, wherever it lies; see ``own_files``.
 
     Raises:
         UsageError: there is no such command, folder or variable, or the figure is no regex with
@@ -82,7 +87,7 @@ def program_call(
     )
     arguments = {
         "command": shlex.join(program.command),
-        "project": project_digest(project, besides=program.check),
+        "project": project_digest(_manifest(program, besides)),
         "figure": program.figure,
         "better": program.better if program.figure else "",
         "check": program.check,
@@ -95,11 +100,29 @@ def program_call(
     return IndicatorCall(indicator=indicator, arguments=told, program=program)
 
 
-@dataclass(frozen=True, slots=True)
+def own_files(knowledge: Path, cache: Path) -> tuple[Path, ...]:
+    """Return what stackgen itself writes while it measures, for where that is in a project.
+
+    Our own output is often sent into a file there; the system knows which one.
+    """
+    ends = ("", "-wal", "-shm", "-journal", ".key")
+    found = [cache, *(knowledge.with_name(knowledge.name + end) for end in ends)]
+    for stream in (1, 2):
+        with contextlib.suppress(OSError):
+            found.append(Path(f"/proc/self/fd/{stream}").resolve(strict=True))
+    return tuple(path.resolve() for path in found)
+
+
+@dataclass(slots=True)
 class Watching:
-    """An executor that runs no command whose files are no longer those that are being measured."""
+    """An executor that runs no command whose files are no longer those that are being measured.
+
+    besides: as of ``program_call``.
+    """
 
     executor: Executor
+    besides: Collection[Path] = ()
+    _begun: Mapping[str, str] | None = None
 
     def inspect(self, plans: Iterable[InspectionPlan]) -> Iterator[Inspection]:
         """Yield what the executor yields.
@@ -108,16 +131,25 @@ class Watching:
             MeasurementError: somebody has changed the project meanwhile.
         """
         for plan in plans:
-            program = plan.call.program
-            if program is not None:
-                begun = dict(plan.call.arguments)["project"]
-                if project_digest(Path(program.project), besides=program.check) != begun:
-                    raise MeasurementError(
-                        f"{program.project} was changed while it was measured",
-                        why="what is measured before and after a change must not be mixed",
-                        fix="run the same command again: it measures the project as it is now",
-                    )
+            if plan.call.program is not None:
+                self._refuse_changed(plan.call.program, dict(plan.call.arguments)["project"])
             yield from self.executor.inspect([plan])
+
+    def _refuse_changed(self, program: Program, digest: str) -> None:
+        now = _manifest(program, self.besides)
+        if project_digest(now) == digest:
+            self._begun = now
+            return
+        before = now if self._begun is None else self._begun
+        changed = sorted({name for name, _ in set(now.items()) ^ set(before.items())})
+        raise MeasurementError(
+            f"{program.project} was changed while it was measured",
+            why=f"what is measured before and after must not be mixed ({', '.join(changed[:3])})"
+            if changed
+            else "what is measured before and after must not be mixed",
+            fix="run the same command again: it measures the project as it is now; what is written "
+            "meanwhile belongs into another folder",
+        )
 
 
 def kept_key(path: Path, *, dry_run: bool) -> bytes:
@@ -168,6 +200,12 @@ def _indicator() -> Indicator:
         one_shot=True,
         parameters=(THREADS,),
     )
+
+
+def _manifest(program: Program, besides: Collection[Path]) -> dict[str, str]:
+    project = Path(program.project)
+    result = [project / program.check] if program.check else []
+    return manifest(project, (*besides, *result))
 
 
 def _words(command: str, project: Path) -> tuple[str, ...]:

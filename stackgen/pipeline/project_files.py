@@ -1,8 +1,9 @@
 """Digests of the files that a user's command meets: those of its project, and data beside it."""
 
+import contextlib
 import hashlib
 import os
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 
 from stackgen.errors import UsageError
@@ -10,41 +11,50 @@ from stackgen.errors import UsageError
 # As in pis/program.py: what tools make again, and what is only linked to.
 LEFT_OUT = {
     ".git", ".hg", ".svn", "__pycache__", ".tox", ".nox", ".mypy_cache", ".pytest_cache",
-    ".ruff_cache", ".ipynb_checkpoints", "node_modules",
+    ".ruff_cache", ".ipynb_checkpoints", "node_modules", ".idea", ".vscode", ".DS_Store",
 }  # fmt: skip
+LEFT_OUT_ENDS = (".pyc", ".swp", "~")
 READ_BYTES = 1 << 20
 MOST_FILES = 20_000
 _DIGITS = 16
 
 
-def project_digest(project: Path, *, besides: str = "") -> str:
-    """Return a digest of a project's files: of small ones all, of large ones size and time.
+def manifest(project: Path, besides: Collection[Path] = ()) -> dict[str, str]:
+    """Return what tells each file of a project from another one, by its path in there.
+
+    Of small files that is all they hold, of large ones size and time.
 
     Args:
         project: its folder.
-        besides: a file that is left out, as the one with the results.
+        besides: files and folders that are no part of it, wherever they lie.
 
     Raises:
         UsageError: there are too many of them to be copied for each run, or one cannot be read.
     """
-    digest = hashlib.sha256()
+    found: dict[str, str] = {}
     try:
-        for count, name in enumerate(_files(project), start=1):
-            if count > MOST_FILES:
+        for path in _files(project, frozenset(besides)):
+            if len(found) == MOST_FILES:
                 raise UsageError(
                     f"{project} is too large for a project",
                     why=f"it has more than {MOST_FILES:,} files, and each run gets a copy",
                     fix="name the folder with the code alone (--project DIR), others with --data",
                 )
-            if name != os.path.normpath(besides):
-                digest.update(os.fsencode(f"{name}\0{_content(project / name)}\0"))
+            with contextlib.suppress(FileNotFoundError):  # gone meanwhile
+                found[str(path.relative_to(project))] = _content(path)
     except OSError as error:
         raise UsageError(
             f"cannot read the project {project}",
             why=str(error),
             fix="make its files readable, or name another folder: --project DIR",
         ) from error
-    return digest.hexdigest()[:_DIGITS]
+    return found
+
+
+def project_digest(files: Mapping[str, str]) -> str:
+    """Return a digest of a project's manifest."""
+    rows = (os.fsencode(f"{name}\0{content}\0") for name, content in sorted(files.items()))
+    return hashlib.sha256(b"".join(rows)).hexdigest()[:_DIGITS]
 
 
 def data_digest(data: Path) -> str:
@@ -58,18 +68,19 @@ def data_digest(data: Path) -> str:
     return digest.hexdigest()[:_DIGITS]
 
 
-def _files(project: Path) -> Iterator[str]:
-    """Yield what belongs to a project, by the path from its folder on; links are not followed."""
+def _files(project: Path, besides: Collection[Path]) -> Iterator[Path]:
+    """Yield what belongs to a project; links are not followed."""
     for folder, names, files in os.walk(project):
-        names[:] = [name for name in sorted(names) if _belongs(Path(folder, name))]
-        links = [name for name in names if Path(folder, name).is_symlink()]
-        for name in sorted(links + files):
-            if _belongs(Path(folder, name)):
-                yield os.path.relpath(Path(folder, name), project)
+        paths = {name: Path(folder, name) for name in (*names, *files)}
+        kept = [name for name, path in paths.items() if _belongs(path) and path not in besides]
+        names[:] = [name for name in names if name in kept]
+        for name in kept:
+            if name in files or paths[name].is_symlink():
+                yield paths[name]
 
 
 def _belongs(path: Path) -> bool:
-    made = path.name in LEFT_OUT or path.suffix == ".pyc"
+    made = path.name in LEFT_OUT or path.name.endswith(LEFT_OUT_ENDS)
     return not (made or (path / "pyvenv.cfg").exists())
 
 
