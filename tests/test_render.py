@@ -191,6 +191,17 @@ NOTHING = replace(
         ADVICE.advice, lock=None, changes=(), effects=report(UNDECIDED).ranking[0].effects
     ),
 )
+REFUSED = replace(
+    NOTHING,
+    advice=replace(
+        NOTHING.advice,
+        effects=(),
+        caveats=(
+            "not considered, because they compute something else than this lock's versions: "
+            "2 of the measured stacks",
+        ),
+    ),
+)
 EARLY = replace(
     NOTHING, advice=replace(NOTHING.advice, effects=report(FASTER[:3]).ranking[0].effects)
 )
@@ -289,6 +300,7 @@ TEXTS = {
     "report-controls-failed": report_text(report(FASTER, failed=True)),
     "advice": advice_text(ADVICE),
     "advice-nothing-faster": advice_text(NOTHING),
+    "advice-nothing-considered": advice_text(REFUSED),
     "advice-too-few": advice_text(EARLY),
     "doctor": checks_text(CHECKS),
     "failures": failures_text(GROUPS),
