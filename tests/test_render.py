@@ -297,6 +297,9 @@ TEXTS = {
     "report-reference-not-repeatable": report_text(deviating(Difference.NOT_REPEATABLE, at=1)),
     "report-priced": report_text(PRICED),
     "report-on-several-cpus": report_text(replace(PRICED, costs=())),
+    "report-figure-on-several-cpus": report_text(
+        replace(PRICED, costs=(), scaled=tuple(replace(e, cost=None) for e in PRICED.scaled))
+    ),
     "report-controls-failed": report_text(report(FASTER, failed=True)),
     "advice": advice_text(ADVICE),
     "advice-nothing-faster": advice_text(NOTHING),

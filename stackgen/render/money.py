@@ -23,9 +23,10 @@ def _costs(report: ExploreReport, labels: Mapping[StackId, str]) -> list[str]:
         lines += [
             f"Costs of {names.get(call, call)} at {price} an hour, the cheapest first:",
             *columns([_cost_head(rows[0], report.currency), *(_cost(e, labels) for e in rows)]),
+            "",
         ]
     told = "  times are those of the fastest samples: what a busy machine adds to them costs extra"
-    return [*lines, told, ""] if lines else []
+    return [*lines[:-1], told, ""] if lines else []
 
 
 def _cost_head(cost: Cost, currency: str) -> tuple[str, ...]:
@@ -47,17 +48,20 @@ def _scaled(report: ExploreReport, labels: Mapping[StackId, str]) -> list[str]:
         lines += [f"{indicator} on several numbers of CPUs:", *_table(rows, labels)]
     reference = next((row.label for row in report.ranking if row.is_reference), "the reference")
     fewest = min(each.cpus for each in report.scaled)
-    prices = "those above" if report.costs else "in proportion to the number of CPUs"
-    return [
-        *lines,
-        f"  time and cost of {reference} on {_cpus(fewest)} are 1, less is better; cost is time by",
-        f"  price, prices are {prices}; all intervals of a table hold with 95 % confidence",
-        "",
+    notes = [
+        f"  {reference} on {_cpus(fewest)} is 1, less is better; all intervals of a table hold"
     ]
+    if any(each.cost is not None for each in report.scaled):
+        prices = "those above" if report.costs else "in proportion to the number of CPUs"
+        notes += [f"  with 95 % confidence; cost is time by price, prices are {prices}"]
+    else:
+        notes += ["  with 95 % confidence; a figure is no time, and has no cost"]
+    return [*lines, *notes, ""]
 
 
 def _table(scaled: Sequence[Scaled], labels: Mapping[StackId, str]) -> list[str]:
-    rows = [("", "stack", "CPUs", "time", "interval", "cost")]
+    what = "figure" if all(each.cost is None for each in scaled) else "time"
+    rows = [("", "stack", "CPUs", what, "interval", "cost")]
     for each in scaled:
         within = f"({each.low:.3f} to {each.high:.3f})"
         if each.low == each.high:
