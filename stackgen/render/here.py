@@ -203,6 +203,8 @@ def _remarks(report: HereReport) -> list[str]:
             else f"Each time is the median over up to {count} processes; spread is how far their "
             "medians are apart."
         )
+    if any(each.rate or each.items_per_s for each in seen):
+        lines.append("Rates are those of the median time.")
     better = next((each.figure for each in seen if each.figure), "")
     if better:
         lines.append(f"These are no times but what the indicator tells: {better} is better.")
