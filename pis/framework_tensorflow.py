@@ -35,6 +35,7 @@ LACKING = (
     "not supported",
     "not implemented",
     "does not support",
+    "meaningless when eager execution is enabled",  # tf.nn.swish of 1.13
 )
 # FLOP per cycle and multiprocessor in float16, by the first number of the compute capability: the
 # most of each family (NVIDIA's white papers; 9 is 132 x 1.83 GHz x 4096 = 989 TFLOP/s on an H100).
@@ -312,7 +313,13 @@ class Framework:
 
     def attempt(self, action):
         """Do something for the first time; what TensorFlow lacks is unsupported."""
-        errors = (self.tf.errors.OpError, TypeError, ValueError, NotImplementedError)
+        errors = (
+            self.tf.errors.OpError,
+            AttributeError,
+            TypeError,
+            ValueError,
+            NotImplementedError,
+        )
         try:
             return action()
         except errors as error:

@@ -66,13 +66,16 @@ class Network:
             self.trainable.append(made)
         return made
 
-    def dense(self, given, units):
-        """Return what each of so many units says of the numbers on the last axis."""
+    def dense(self, given, units, gain=1.0):
+        """Return what each of so many units says of the numbers on the last axis.
+
+        gain: by what the weights are larger than usual.
+        """
         shape = [int(size) for size in given.shape]
 
         def make():
             self.macs += size_of(shape[1:]) * units
-            scale = 2 * (6.0 / shape[-1]) ** 0.5
+            scale = 2 * gain * (6.0 / shape[-1]) ** 0.5
             return self.weights([shape[-1], units], scale), self.weights([units], 0.2)
 
         weights, bias = [self.here.cast(self.read(each)) for each in self.next(make)]
@@ -152,13 +155,13 @@ class Network:
 
     def look_up(self, places, rows, width):
         """Return rows of a table that is learnt, by their numbers."""
-        table = self.next(lambda: self.weights([rows, width], 2.0))
+        table = self.next(lambda: self.weights([rows, width], 2 * (6.0 / width) ** 0.5))
         return self.tf.nn.embedding_lookup(table, places)
 
     def add_places(self, rows):
         """Return rows plus what is learnt of their places."""
         shape = [int(size) for size in rows.shape[1:]]
-        table = self.next(lambda: self.weights(shape, 2.0))
+        table = self.next(lambda: self.weights(shape, 2 * (6.0 / shape[-1]) ** 0.5))
         return rows + self.tf.cast(self.read(table), rows.dtype)
 
     def recurrent(self, kind, given, hidden, gates, **options):

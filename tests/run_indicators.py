@@ -1,55 +1,95 @@
-"""Run many indicators in one process, each through the harness; for tests that save imports.
+"""Run TensorFlow's indicators, each by the harness in a fork of one process that imported it.
 
-It runs inside stacks, on Python 3.6 and newer: ``run_indicators.py PIS < cases > documents``. Cases
-are a list of (path below PIS, arguments); documents are the harness's own, in the same order; those
-of indicators that failed are {"outcome": "crashed", "reason": the traceback}.
+It runs inside stacks, on Python 3.7 and newer: ``run_indicators.py measure|count PIS < jobs``. A
+job is a list: an indicator's name, then options as on a command line. What is printed is a list:
+of the documents, those of indicators that failed being {"outcome": "crashed", "reason": the
+traceback}; or, by ``count``, of our work beside the FLOP that TensorFlow's own profiler counts.
 """
 
-import importlib.util
+import atexit
+import importlib
 import json
 import os
+import runpy
 import sys
 import tempfile
 import traceback
-from typing import Any, List  # noqa: UP035 - for Python 3.6
+import warnings
+from typing import Any, List  # noqa: UP035 - for old Pythons
 
-FOLDER = os.path.abspath(sys.argv[1])  # noqa: PTH100
+
+def measure(path: str, options: List[str], output: str) -> None:  # noqa: UP006
+    """Measure as the script's own last line does, in no hurry to be exact."""
+    defined = runpy.run_path(path, run_name="driven")
+    harness = defined["harness"]
+    harness.WARM_UP_S = 0.0
+    sys.argv = [path, "--threads", "1", "--samples", "2", "--output", output, *options]
+    harness.main(defined["INDICATOR"], defined["setup"])
 
 
-def document(number: int, script: str, arguments: List[str]) -> Any:  # noqa: UP006
-    """Run one indicator as its command line would, and return what it printed."""
-    path = os.path.join(FOLDER, script)  # noqa: PTH118
-    handle, output = tempfile.mkstemp(suffix=".json")
-    os.close(handle)
-    kept = sys.path[:]
-    sys.argv = [path, *arguments, "--output", output]
-    try:
-        spec = importlib.util.spec_from_file_location("indicator_{}".format(number), path)  # noqa: UP032
-        assert spec is not None
-        assert spec.loader is not None
-        module = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(module)
-        # The harness takes its folder off the path when it is imported, which happens but once.
-        sys.path[:] = [folder for folder in kept if os.path.realpath(folder) != FOLDER]
-        module.harness.main(module.INDICATOR, module.setup)
-        with open(output) as file:  # noqa: PTH123
-            return json.load(file)
-    except (Exception, SystemExit):  # noqa: BLE001 - whatever happens belongs to this one alone
-        return {"outcome": "crashed", "reason": traceback.format_exc()}
-    finally:
-        os.unlink(output)  # noqa: PTH108
+def count(path: str, options: List[str], output: str) -> None:  # noqa: UP006
+    """Write our work and what the profiler counts in the same graph."""
+    tf: Any = importlib.import_module("tensorflow")
+    constants: Any = importlib.import_module("tensorflow.python.framework.convert_to_constants")
+    defined = runpy.run_path(path, run_name="driven")
+    _, parameters = defined["harness"].read_arguments(defined["INDICATOR"], options)
+    framework, kept = defined["framework"].Framework, []
+    described = framework.measured
+
+    def measured(here: Any, function: Any, inputs: Any, **more: Any) -> Any:
+        kept.append((function, inputs))
+        return described(here, function, inputs, **more)
+
+    framework.measured = measured
+    operation = defined["setup"](parameters)
+    function, inputs = kept[0]
+    made = tf.function(function, autograph=False).get_concrete_function(*inputs)
+    frozen = constants.convert_variables_to_constants_v2(made)
+    with tf.Graph().as_default() as graph:
+        tf.graph_util.import_graph_def(frozen.graph.as_graph_def(), name="")
+        wanted = tf.compat.v1.profiler.ProfileOptionBuilder.float_operation()
+        wanted["output"] = "none"
+        seen = tf.compat.v1.profiler.profile(graph, cmd="op", options=wanted)
+    with open(output, "w") as file:  # noqa: PTH123
+        json.dump({"work": operation.work, "counted": seen.total_float_ops}, file)
+
+
+def forked(what: Any, path: str, options: List[str]) -> Any:  # noqa: UP006
+    """Return what a job wrote, or how it ended."""
+    output, log = tempfile.NamedTemporaryFile(), tempfile.NamedTemporaryFile()  # noqa: SIM115
+    child = os.fork()
+    if child == 0:
+        status = 1
+        for descriptor in (1, 2):
+            os.dup2(log.fileno(), descriptor)
+        try:
+            what(path, options, output.name)
+            status = 0
+        except BaseException:  # noqa: BLE001 - whatever happens belongs to this job alone
+            traceback.print_exc()
+        sys.stdout.flush()
+        sys.stderr.flush()
+        getattr(atexit, "_run_exitfuncs")()  # noqa: B009 - _exit leaves them out
+        os._exit(status)
+    _, status = os.waitpid(child, 0)
+    with open(log.name if status else output.name, errors="replace") as file:  # noqa: PTH123
+        said = file.read()
+    failed = {"outcome": "crashed", "reason": f"{status}: {said[-3000:]}"}
+    return failed if status else json.loads(said)
 
 
 def main() -> None:
-    """Answer the cases."""
-    cases, answer = json.load(sys.stdin), os.dup(1)
-    os.dup2(2, 1)  # what indicators print is not the answer
-    found = [
-        document(number, script, arguments) for number, (script, arguments) in enumerate(cases)
-    ]
-    sys.stdout.flush()
-    with os.fdopen(answer, "w") as file:
-        json.dump(found, file)
+    """Do all jobs, one after the other."""
+    warnings.simplefilter("ignore")
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+    os.environ.setdefault("KERAS_BACKEND", "tensorflow")
+    tf: Any = importlib.import_module("tensorflow")
+    getattr(getattr(tf, "keras", None), "layers", None)  # newer ones import Keras late
+    what = {"measure": measure, "count": count}[sys.argv[1]]
+    folder = os.path.join(sys.argv[2], "tensorflow")  # noqa: PTH118
+    jobs = json.load(sys.stdin)
+    found = [forked(what, os.path.join(folder, job[0] + ".py"), job[1:]) for job in jobs]  # noqa: PTH118
+    json.dump(found, sys.stdout)
 
 
 if __name__ == "__main__":

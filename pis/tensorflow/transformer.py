@@ -38,6 +38,7 @@ INDICATOR = {
 
 
 WORDS, WIDTH, HEADS, INNER, LAYERS, LENGTH, CLASSES = 8000, 256, 4, 1024, 4, 128, 2
+GAIN = (2 * LAYERS) ** -0.5  # of what is added: else, the sums of all layers grow
 
 
 def attend(network, rows):
@@ -47,7 +48,7 @@ def attend(network, rows):
     queries, keys, values = tf.unstack(tf.transpose(parts, [2, 0, 3, 1, 4]))
     likeness = tf.nn.softmax(tf.matmul(queries, keys, transpose_b=True) * (WIDTH // HEADS) ** -0.5)
     taken = tf.transpose(tf.matmul(likeness, values), [0, 2, 1, 3])
-    return network.dense(tf.reshape(taken, [batch, LENGTH, WIDTH]), WIDTH)
+    return network.dense(tf.reshape(taken, [batch, LENGTH, WIDTH]), WIDTH, GAIN)
 
 
 def bend(network, rows):
@@ -63,8 +64,8 @@ def scores(network, texts):
     for _ in range(LAYERS):
         rows += network.tf.cast(attend(network, network.row_norm(rows)), rows.dtype)
         inner = bend(network, network.dense(network.row_norm(rows), INNER))
-        rows += network.tf.cast(network.dense(inner, WIDTH), rows.dtype)
-    return network.dense(network.tf.reduce_mean(rows, 1), CLASSES)
+        rows += network.tf.cast(network.dense(inner, WIDTH, GAIN), rows.dtype)
+    return network.dense(network.tf.reduce_mean(rows, 1), CLASSES, 0.1)
 
 
 def macs():

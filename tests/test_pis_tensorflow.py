@@ -1,0 +1,336 @@
+"""TensorFlow's indicators: what they count, what they compute, and what they refuse.
+
+They run by the harness as ever, at tiny sizes, each in a fork of one process (run_indicators.py).
+"""
+
+import json
+import math
+import os
+import platform
+import runpy
+import subprocess
+import sys
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from stackgen.executors.indicator_files import load_indicators
+from tests.torch_parts import PIS, Job, Told, environment
+
+DRIVER = Path(__file__).parent / "run_indicators.py"
+INDICATORS = {
+    each.name.partition("/")[2]: each
+    for each in load_indicators(PIS)
+    if each.name.startswith("tensorflow/")
+}
+# What the oldest and the newest need beside TensorFlow itself: their own requirements are too lax.
+VERSIONS = {
+    "1.13": ("3.7", "tensorflow==1.13.1", "protobuf<3.21", "numpy<1.19"),
+    "1.15": ("3.7", "tensorflow==1.15.5", "protobuf<3.21", "numpy<1.19"),
+    "2.1": ("3.7", "tensorflow-cpu==2.1.*", "protobuf<3.21", "numpy<1.19"),
+    "2.8": ("3.9", "tensorflow-cpu==2.8.*", "protobuf<3.21", "numpy<1.24"),
+    "2.12": ("3.11", "tensorflow-cpu==2.12.*"),
+    "2.16": ("3.11", "tensorflow-cpu==2.16.*"),
+    "newest": ("3.13", "tensorflow-cpu"),
+}
+# Tiny sizes, with sides that differ: what is swapped is seen.
+OPERATIONS = (
+    "matmul --size 24",
+    "batched_matmul --size 12 --batch 3",
+    "conv1d --length 31 --channels 3 --filters 5 --batch 2 --stride 2 --kernel 5",
+    "conv2d --size 11 --channels 3 --filters 5 --batch 2 --stride 2",
+    "conv3d --size 6 --channels 2 --filters 3 --batch 2",
+    "depthwise --size 10 --channels 6 --batch 2",
+    "pooling --size 10 --channels 3 --batch 2",
+    "pooling --size 10 --channels 3 --batch 2 --kind average",
+    "activation --size 200",
+    "activation --size 200 --kind gelu",
+    "activation --size 200 --kind sigmoid",
+    "activation --size 200 --kind tanh",
+    "activation --size 200 --kind swish",
+    "softmax --size 20 --batch 3",
+    "layer_norm --size 20 --batch 3",
+    "batch_norm --size 5 --channels 3 --batch 4",
+    "elementwise --size 200",
+    "elementwise --size 200 --kind multiply",
+    "elementwise --size 200 --kind exp",
+    "elementwise --size 200 --kind sqrt",
+    "reduction --size 20",
+    "reduction --size 20 --kind mean",
+    "reduction --size 20 --kind max",
+    "transpose --size 20",
+    "rnn --steps 4 --inputs 6 --hidden 5 --batch 2",
+    "gru --steps 4 --inputs 6 --hidden 5 --batch 2",
+    "lstm --steps 4 --inputs 6 --hidden 5 --batch 2",
+    "attention --heads 2 --length 12 --width 8 --batch 2",
+    "attention --heads 2 --length 12 --width 8 --batch 2 --causal yes",
+    "embedding --rows 50 --width 6 --length 9 --batch 2",
+)
+# Parameters and multiplications with additions of one sample, by hand.
+MODELS = {
+    "mlp": (669_706, 784 * 512 + 512 * 512 + 512 * 10),
+    "cnn": (421_642, 225_792 + 3_612_672 + 401_408 + 1_280),
+    "deep_cnn": (551_466, 884_736 + 3 * 9_437_184 + 2 * 4_718_592 + 263_424),
+    "text_classifier": (2_000_202, 200),
+    "bilstm": (2_560_000 + 2 * 49_408 + 258, 2 * 128 * 4 * 64 * 192 + 256),
+    "char_lstm": (4_096 + 328_704 + 525_312 + 16_448, 64 * (4 * 256 * (320 + 512) + 16_384)),
+    "transformer": (2_048_000 + 32_768 + 4 * 789_760 + 514, 4 * 109_051_904 + 512),
+    "efficientnet_b0": (5_288_548, 401_669_732),
+}
+OTHERS = (
+    "import",
+    "first_call --size 16",
+    "compile",
+    "compile --mode compiled",
+    "dispatch",
+    "dispatch --mode graph",
+    "copy --size 1",
+    "all_reduce --size 1000",
+    "input --batch 4",
+    "input --batch 4 --workers 2 --prefetch 2",
+    "input --batch 4 --cached yes --prefetch 1",
+)
+# Types of numbers, casts and orders of axes that not every version or device has.
+VARIANTS = (
+    "matmul --size 24 --dtype float64",
+    "matmul --size 24 --dtype float16",
+    "matmul --size 24 --dtype bfloat16",
+    "matmul --size 24 --autocast bfloat16 --passes both",
+    "matmul --size 24 --autocast float16 --mode graph",
+    "softmax --size 20 --batch 3 --autocast float16",
+    "conv2d --size 11 --channels 3 --filters 5 --batch 2 --autocast float16",
+    "conv2d --size 11 --channels 3 --filters 5 --batch 2 --layout channels_first",
+    "pooling --size 10 --channels 3 --batch 2 --layout channels_first",
+    "lstm --steps 4 --inputs 6 --hidden 5 --batch 2 --autocast float16",
+    "mlp --batch 2 --autocast bfloat16 --step training",
+    "mlp --batch 2 --dtype float64",
+    "cnn --batch 1 --autocast float16",
+    "deep_cnn --batch 1 --dtype float64",
+)
+
+
+def with_options(jobs: Iterable[Job], *options: str) -> list[Job]:
+    """Return jobs with further options."""
+    return [" ".join((job, *options)) for job in jobs]
+
+
+def in_modes(jobs: Iterable[Job]) -> list[Job]:
+    """Return jobs in each mode."""
+    modes = ("eager", "graph", "compiled")
+    return [job for mode in modes for job in with_options(jobs, "--mode", mode)]
+
+
+def driven(python: str, what: str, jobs: Iterable[Job]) -> dict[Job, Told]:
+    """Return what each job told."""
+    wanted = list(jobs)
+    done = subprocess.run(
+        [python, "-s", "-B", DRIVER, what, PIS],
+        input=json.dumps([job.split() for job in wanted]),
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        stdout=subprocess.PIPE,
+        text=True,
+        check=True,
+    )
+    return dict(zip(wanted, json.loads(done.stdout), strict=True))
+
+
+def failed(told: Mapping[Job, Told]) -> dict[Job, str]:
+    """Return why jobs failed that neither ran nor were refused for a reason."""
+    return {
+        job: each["reason"]
+        for job, each in told.items()
+        if not (each["outcome"] == "ok" or (each["outcome"] == "unsupported" and each["reason"]))
+    }
+
+
+def checksums(told: Mapping[Job, Told]) -> dict[Job, float]:
+    """Return the checksum of each job that ran."""
+    return {
+        job: each["checksum"]
+        for job, each in told.items()
+        if each["outcome"] == "ok" and each["checksum"] is not None
+    }
+
+
+def disagreeing(told: Mapping[Job, Told], tolerance: float = 1e-4) -> dict[Job, list[float]]:
+    """Return the checksums of operations that differ from mode to mode."""
+    found: dict[Job, list[float]] = {}
+    for job, checksum in checksums(told).items():
+        words = job.split()
+        place = words.index("--mode")
+        found.setdefault(" ".join(words[:place] + words[place + 2 :]), []).append(checksum)
+    return {job: all_ for job, all_ in found.items() if max(all_) > min(all_) * (1 + tolerance)}
+
+
+def defined(name: str) -> dict[str, Any]:
+    """Return what a script defines, without TensorFlow."""
+    path = list(sys.path)
+    try:
+        return runpy.run_path(str(PIS / "tensorflow" / f"{name}.py"), run_name="defined")
+    finally:
+        sys.path[:] = path
+
+
+def test_matrix_products_count_two_flop_for_each_term() -> None:
+    assert defined("matmul")["work"](3) == 2 * 27
+    assert defined("batched_matmul")["work"](5, 3) == 5 * 2 * 27
+
+
+def test_convolutions_count_by_the_size_of_their_results() -> None:
+    # 7 places at stride 2 give 4 results.
+    assert defined("conv1d")["work"](1, 7, 3, 5, 3, 2) == 2 * (4 * 5) * (3 * 3)
+    assert defined("conv2d")["work"](2, 7, 3, 5, 3, 2) == 2 * (2 * 16 * 5) * (3 * 9)
+    assert defined("conv3d")["work"](1, 4, 2, 3, 3) == 2 * (64 * 3) * (2 * 27)
+    assert defined("depthwise")["work"](2, 4, 6, 3) == 2 * (2 * 16 * 6) * 9
+
+
+@pytest.mark.parametrize(("name", "gates"), [("rnn", 1), ("gru", 3), ("lstm", 4)])
+def test_recurrent_layers_count_each_gate_at_each_step(name: str, gates: int) -> None:
+    assert defined(name)["work"](2, 3, 5, 7) == 2 * 3 * gates * (2 * 5 * 7 + 2 * 7 * 7)
+
+
+def test_attention_counts_both_products_and_half_of_them_when_causal() -> None:
+    work = defined("attention")["work"]
+    assert work(2, 3, 4, 5, False) == 2 * 3 * (2 * 4 * 4 * 5 + 2 * 4 * 4 * 5)
+    assert work(2, 3, 4, 5, True) == work(2, 3, 4, 5, False) / 2
+
+
+def test_what_moves_numbers_counts_those_read_and_those_written() -> None:
+    assert defined("pooling")["elements"](2, 3, 4, 2) == 2 * 3 * (16 + 4)
+    assert defined("activation")["elements"](10) == 20
+    assert defined("softmax")["elements"](2, 10) == 40
+    assert defined("layer_norm")["elements"](2, 10) == 40 + 20
+    assert defined("batch_norm")["elements"](2, 3, 5) == 2 * (2 * 9 * 5) + 10
+    assert defined("elementwise")["elements"]("add", 10) == 30
+    assert defined("elementwise")["elements"]("exp", 10) == 20
+    assert defined("reduction")["elements"](4) == 16 + 4
+    assert defined("transpose")["elements"](4) == 32
+    assert defined("embedding")["moved"](2, 3, 5, 4) == 6 * (5 * 4 + 5 * 4 + 4)
+    assert defined("all_reduce")["moved"](10, 4) == 2 * 40
+
+
+def test_efficientnet_counts_as_others_do_and_by_its_products_alone() -> None:
+    assert defined("efficientnet_b0")["counts"]() == (385_814_752, 401_669_732)
+
+
+def test_each_indicator_is_run_by_these_tests() -> None:
+    run = {job.split()[0] for job in (*OPERATIONS, *MODELS, *OTHERS)}
+    assert run == set(INDICATORS)
+
+
+def test_matmul_keeps_its_parameters_and_runs_eagerly_by_default() -> None:
+    parameters = {each.name: each.default for each in INDICATORS["matmul"].parameters}
+    assert {**parameters, "size": "512", "dtype": "float32", "device": "auto"} == parameters
+    assert parameters["mode"] == "eager"
+    assert "threads" in parameters
+
+
+@pytest.fixture(scope="module")
+def python(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """Return the Python of a virtualenv with TensorFlow 2.16."""
+    if (sys.platform, platform.machine()) != ("linux", "x86_64"):
+        pytest.skip(f"tensorflow-cpu has no wheels for {sys.platform} {platform.machine()}")
+    return environment(tmp_path_factory.mktemp("tensorflow") / "venv", *VERSIONS["2.16"])
+
+
+@pytest.mark.network
+def test_operations_give_the_same_in_all_modes(python: str) -> None:
+    jobs = [
+        *with_options(OPERATIONS, "--mode", "eager"),
+        *with_options(OPERATIONS, "--mode", "graph"),
+        *with_options(OPERATIONS, "--mode", "eager", "--passes", "both"),
+        *with_options(OPERATIONS, "--mode", "compiled", "--passes", "both"),
+    ]
+    told = driven(python, "measure", jobs)
+    assert failed(told) == {}
+    assert [job for job in jobs if told[job]["outcome"] != "ok"] == []
+    assert disagreeing(told) == {}
+    works = [
+        (told[job]["work"], told[f"{job} --passes both"]["work"])
+        for job in with_options(OPERATIONS, "--mode", "eager")
+    ]
+    assert [pair for pair in works if pair[1] != 3 * pair[0]] == []
+
+
+@pytest.mark.network
+def test_what_is_no_plain_operation_runs_too_or_says_why_not(python: str) -> None:
+    told = driven(python, "measure", [*OTHERS, *VARIANTS])
+    assert failed(told) == {}
+    refused = {job for job, each in told.items() if each["outcome"] == "unsupported"}
+    # Channels first are done on a CPU where oneDNN is used, which depends on the CPU.
+    assert {job for job in refused if "channels_first" not in job} == {
+        "copy --size 1",  # no GPU
+        "softmax --size 20 --batch 3 --autocast float16",  # nothing is cast
+        "deep_cnn --batch 1 --dtype float64",  # no fused batch norm
+    }
+    values = checksums(told)
+    assert all(math.isfinite(value) for value in values.values())
+    # The same batch, whoever reads it.
+    assert len({values[job] for job in OTHERS if job.startswith("input")}) == 1
+
+
+@pytest.mark.network
+def test_models_have_the_parameters_and_products_that_are_published(python: str) -> None:
+    jobs = with_options(MODELS, "--batch", "2", "--samples", "1")
+    told = driven(python, "measure", jobs)
+    assert failed(told) == {}
+    found = {job.split()[0]: each["circumstances"] for job, each in told.items()}
+    counted = {name: (each["parameters"], each["macs"]) for name, each in found.items()}
+    assert counted == MODELS
+    assert [each["work"] for each in told.values()] == [2 * 2 * MODELS[name][1] for name in MODELS]
+    assert {each["items"] for each in found.values()} == {2}
+    trained = driven(python, "measure", with_options(jobs[:2], "--step", "training"))
+    assert [each["work"] for each in trained.values()] == [
+        3 * told[job]["work"] for job in jobs[:2]
+    ]
+
+
+@pytest.mark.network
+def test_work_agrees_with_tensorflows_own_profiler(python: str) -> None:
+    exact = [job for job in OPERATIONS if INDICATORS[job.split()[0]].unit == "FLOP"]
+    exact = [job for job in exact if job.split()[0] not in ("rnn", "gru", "lstm", "attention")]
+    more = ["attention --heads 2 --length 64 --width 64 --batch 1", "cnn", "transformer --batch 1"]
+    told = driven(python, "count", [*exact, *more])
+    assert {job: told[job]["work"] for job in exact} == {job: told[job]["counted"] for job in exact}
+    # The profiler counts what is added, normalised and bent as well.
+    for job in more:
+        assert told[job]["work"] <= told[job]["counted"] <= 1.03 * told[job]["work"]
+
+
+@pytest.mark.network
+@pytest.mark.parametrize("mode", ["eager", "graph"])
+def test_a_trace_is_kept_when_it_is_asked_for(python: str, mode: str, tmp_path: Path) -> None:
+    job = f"matmul --size 24 --mode {mode} --trace {tmp_path}"
+    assert driven(python, "measure", [job])[job]["outcome"] == "ok"
+    assert [each for each in tmp_path.rglob("*") if each.is_file() and each.stat().st_size > 100]
+
+
+@pytest.mark.network
+@pytest.mark.slow
+@pytest.mark.parametrize("version", list(VERSIONS))
+def test_every_version_runs_every_indicator_or_says_why_not(version: str, tmp_path: Path) -> None:
+    if (sys.platform, platform.machine()) != ("linux", "x86_64"):
+        pytest.skip(f"tensorflow-cpu has no wheels for {sys.platform} {platform.machine()}")
+    python = environment(tmp_path / "venv", *VERSIONS[version])
+    plain, both = in_modes(OPERATIONS), in_modes(with_options(OPERATIONS, "--passes", "both"))
+    models = with_options(MODELS, "--batch", "1", "--samples", "1")
+    models = [*in_modes(models), *in_modes(with_options(models, "--step", "training"))]
+    told = driven(python, "measure", [*plain, *both, *models, *OTHERS, *VARIANTS])
+    sys.stdout.write(summary(version, told))
+    assert failed(told) == {}
+    assert disagreeing({job: told[job] for job in (*plain, *both)}) == {}
+    assert disagreeing({job: told[job] for job in models}, 1e-3) == {}
+
+
+def summary(version: str, told: Mapping[Job, Told]) -> str:
+    """Return how many jobs ran, and which were refused, by reason."""
+    refused: dict[str, list[Job]] = {}
+    for job, each in told.items():
+        if each["outcome"] == "unsupported":
+            refused.setdefault(each["reason"][:120], []).append(job)
+    ran = sum(each["outcome"] == "ok" for each in told.values())
+    lines = [f"TensorFlow {version}: {ran} of {len(told)} ran"]
+    lines += [f"  {len(jobs)} refused: {why} ({jobs[0]})" for why, jobs in refused.items()]
+    return "\n".join(lines)
