@@ -187,3 +187,10 @@ def test_a_users_own_file_is_an_indicator_named_after_it(tmp_path: Path) -> None
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"gone\.py"):
         load_indicators(resources.folder("pis"), [tmp_path / "gone.py"])
+
+
+def test_a_call_is_called_by_what_is_not_as_usual() -> None:
+    matmul = find(PIS, "torch/matmul")
+    assert bind(matmul, {"threads": "2"}).label == "torch/matmul size=512 threads=2"
+    other = bind(matmul, {"threads": "2", "dtype": "float64", "device": "cpu"})
+    assert other.label == "torch/matmul device=cpu dtype=float64 size=512 threads=2"

@@ -77,6 +77,9 @@ class Indicator:
     parameters: tuple[Parameter, ...] = ()
 
 
+_USUAL = frozenset({"autocast", "device", "dtype", "layout", "mode", "passes"})
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IndicatorCall:
     """An indicator with a value for each of its parameters.
@@ -99,10 +102,15 @@ class IndicatorCall:
 
     @property
     def label(self) -> str:
-        """Return what a person calls it: ``tensorflow/matmul size=512``, ``python train.py``."""
+        """Return what a person calls it: ``tensorflow/matmul size=512``, ``python train.py``.
+
+        What nearly every indicator takes (its dtype, its device) is told where it is not as usual.
+        """
         if self.indicator.component == PROGRAM:
             return _command_label(dict(self.arguments))
-        return " ".join([self.indicator.name, *(f"{k}={v}" for k, v in self.arguments)])
+        usual = {each.name: each.default for each in self.indicator.parameters}
+        told = [f"{k}={v}" for k, v in self.arguments if k not in _USUAL or usual.get(k) != v]
+        return " ".join([self.indicator.name, *told])
 
 
 def _command_label(arguments: Mapping[str, str]) -> str:
