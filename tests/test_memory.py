@@ -3,8 +3,17 @@
 from dataclasses import replace
 
 from stackgen.measure.memory import peak_memory
-from stackgen.values import IndicatorCall, Inspection, Observation, Outcome
+from stackgen.render.memory import memory_text
+from stackgen.values import (
+    IndicatorCall,
+    IndicatorId,
+    Inspection,
+    Observation,
+    Outcome,
+)
+from stackgen.values.reports import PeakMemory
 from tests.samples import call, environment, inspection
+from tests.test_render import report
 
 OWN, OTHER = call(), call("numpy/import")
 
@@ -25,3 +34,23 @@ def test_the_largest_peak_of_each_stack_is_told_and_failures_tell_none() -> None
     ]
     found = {each.stack_id: each.peak_bytes for each in peak_memory(inspections, [OWN.id])}
     assert found == {environment("1.0").stack.id: 7, environment("2.0").stack.id: 6}
+
+
+def test_a_report_tells_where_stacks_differ_in_memory_and_only_there() -> None:
+    given = report([0.1] * 6)
+    first, second, *_ = given.ranking
+    (indicator, name), *_ = given.indicators
+
+    def told(*peaks: int) -> list[str]:
+        rows = tuple(
+            PeakMemory(stack_id=row.stack_id, indicator_id=IndicatorId(indicator), peak_bytes=peak)
+            for row, peak in zip((first, second), peaks, strict=True)
+        )
+        return memory_text(replace(given, memory=rows))
+
+    heading, *rows, end = told(500_000_000, 410_000_000)
+    assert heading == f"Peak memory of {name}:"
+    assert [row.split("  ")[-1].strip() for row in rows] == ["410 MB", "500 MB"]
+    assert second.label in rows[0]
+    assert end == ""
+    assert told(41_000_000, 40_000_000) == []

@@ -45,7 +45,7 @@ from stackgen.cli.options import (
 )
 from stackgen.cli.resolve import resolve
 from stackgen.cli.verify import verify
-from stackgen.errors import StackgenError, StorageError, UsageError
+from stackgen.errors import StackgenError, StorageError
 
 # Plain help starts in half the time of the rich one.
 app = typer.Typer(
@@ -93,7 +93,8 @@ def _options(
 @app.command(
     epilog='Examples: stackgen explore "tensorflow>=2.7" | '
     'stackgen explore "torch==2.13.0+cpu" | '
-    "stackgen explore --from Pipfile.lock --budget 30m"
+    "stackgen explore --from Pipfile.lock --budget 30m | "
+    'stackgen explore torch --from requirements.txt --pi-command "python train.py"'
 )
 def explore(
     requirements: asking.Requirements = None,
@@ -157,12 +158,7 @@ def explore(
     from stackgen.render import open_progress
     from stackgen.resolve import choose
 
-    if not requirements and not file and lock is None:
-        raise UsageError(
-            "there is nothing to explore",
-            why="neither a requirement nor a file was given",
-            fix='name one, as in: stackgen explore "tensorflow>=2.7"',
-        )
+    asking.refuse_nothing(requirements, file, lock)
     check_prices(price_per_hour, prices)
     wanted = understood(
         asking.wishes(

@@ -129,6 +129,16 @@ def wishes(
     )
 
 
+def refuse_nothing(requirements: list[str] | None, files: list[Path], around: Path | None) -> None:
+    """Stop where nothing was named that stacks could be made of."""
+    if not requirements and not files and around is None:
+        raise UsageError(
+            "there is nothing to explore",
+            why="neither a requirement nor a file was given",
+            fix='name one, as in: stackgen explore "tensorflow>=2.7"',
+        )
+
+
 def refuse_redirected_requirement() -> None:
     """Stop where the shell took an unquoted ``>=`` for a redirection of our output."""
     try:

@@ -48,7 +48,9 @@ Figure = Annotated[
         help="Compare a number that COMMAND prints, not its time: 'loss: ([0-9.]+)'; the last one.",
     ),
 ]
-Better = Annotated[BetterName | None, typer.Option(help="Which figures are better. [lower]")]
+Better = Annotated[
+    BetterName | None, typer.Option(help="Which figures are better. [default: lower]")
+]
 Check = Annotated[
     str,
     typer.Option(metavar="FILE", help="File that COMMAND writes: is it the same in every stack?"),

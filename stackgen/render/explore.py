@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from stackgen.measure import LOOKS
+from stackgen.render.memory import memory_text
 from stackgen.render.money import money_text
 from stackgen.render.results import results_text
 from stackgen.render.tables import big, columns, span
@@ -37,6 +38,7 @@ def report_text(report: ExploreReport) -> str:
     lines += [*_conclusion(report), ""]
     lines += results_text(report.ranking, names)
     lines += money_text(report)
+    lines += memory_text(report)
     lines += _changes(report)
     lines += _left_out(report)
     lines += _controls(report.controls)
