@@ -202,7 +202,7 @@ def test_a_stack_that_is_fast_because_it_computes_something_else_is_told_and_nev
     assert found["kind"] == "numerically different"
     assert found["checksum"] == sum(i * i for i in range(5_000))
     assert found["expected"] == sum(i * i for i in range(20_000))
-    assert rows["speedy 2.0"]["effects"][0]["ratio"] > rows["speedy 1.0"]["effects"][0]["ratio"] > 1
+    assert rows["speedy 2.0"]["effects"][0]["ratio"] > 1
     assert not rows["speedy 2.0"]["best"]
     assert rows["speedy 1.0"]["deviations"] == rows["speedy 3.0"]["deviations"] == []
 
