@@ -54,7 +54,7 @@ def costs(
     found: list[Cost] = []
     for call in calls:
         seen = _of_reference(inspections, call.id)
-        if not seen or call.id not in per_hour or any(_told(each, _FIGURE) for each in seen):
+        if not seen or call.id not in per_hour or gives_figure(inspections, call.id):
             continue
         base_s = statistics.median(each.best_s for each in seen)
         items = _whole(_told(seen[-1], _ITEMS))
@@ -65,6 +65,12 @@ def costs(
         ]
         found += sorted(own, key=lambda each: each.per_million)
     return tuple(found)
+
+
+def gives_figure(inspections: Iterable[Inspection], call: IndicatorId) -> bool:
+    """Return whether what an indicator gives is a figure of its own, in place of a time."""
+    seen = (e.observation for e in inspections if e.indicator_id == call and e.observation)
+    return any(_told(each, _FIGURE) for each in seen)
 
 
 def _of_reference(inspections: Iterable[Inspection], call: IndicatorId) -> list[Observation]:
@@ -146,8 +152,7 @@ def _scaled(
         contrasts=block_contrasts(a_s=times, b_s=base),
         alpha=alpha,
     )
-    seen = (e.observation for e in inspections if e.indicator_id == at.call.id and e.observation)
-    is_time = not any(_told(each, _FIGURE) for each in seen)
+    is_time = not gives_figure(inspections, at.call.id)
     return Scaled(
         stack_id=stack,
         indicator=at.indicator,

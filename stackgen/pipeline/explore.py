@@ -20,7 +20,7 @@ from stackgen.errors import (
 )
 from stackgen.index import PackageIndex
 from stackgen.measure import Design, controls, rank
-from stackgen.measure.costs import costs, scaled
+from stackgen.measure.costs import costs, gives_figure, scaled
 from stackgen.measure.memory import peak_memory
 from stackgen.pipeline.campaign import Runner, Stopped
 from stackgen.pipeline.environments import Builder, Preparer, Ready, estimate, refuse_without_room
@@ -329,6 +329,9 @@ def _report(
         reference = ready[0].chosen.stack_id
         ranking = rank(seen, labels=_labels(ready), reference=reference, calls=calls)
         checked = controls(seen, reference=reference, calls=calls, pure=control)
+    for call in calls:
+        if call.id in work.metered.per_hour and gives_figure(seen, call.id):
+            work.progress.note(f"{call.label} has no cost: it gives a figure in place of a time.")
     return ExploreReport(
         plan=work.plan,
         memory=peak_memory(seen, (call.id for call in calls)),
