@@ -7,9 +7,8 @@ times the work of the forward pass. Nothing is random: see ``numbers``.
 
 import atexit
 import contextlib
-import functools
+import importlib.util
 import math
-import operator
 import os
 import shutil
 import subprocess
@@ -23,10 +22,12 @@ SLICE = 1 << 18  # elements that are made or summed up at once: little beside wh
 # What PyTorch says where it has no kernel for this type of numbers, or not on this device.
 LACKING = (
     "not implemented for",
-    "not supported for",
+    "not supported on Python",
+    "not yet supported for torch.compile",
+    "to have one of the following scalar types",
+    "expected scalar type BFloat16 but found Float",
     "could not create a primitive",
-    "unsupported data type",
-    "Unsupported data type",
+    "CUBLAS_STATUS_NOT_SUPPORTED",
 )
 # FLOP per cycle and multiprocessor in float16, by the first number of the compute capability: the
 # most of each family (NVIDIA's white papers; 9 is 132 x 1.83 GHz x 4096 = 989 TFLOP/s on an H100).
@@ -78,7 +79,7 @@ class Framework:
     def numbers(self, shape, seed=1, scale=1.0, shift=0.0, dtype=None):
         """Return numbers from -0.5 to 0.5 (then scaled and shifted), equal on every machine."""
         torch = self.torch
-        count = product(shape)
+        count = torch.Size(shape).numel()
         flat = torch.empty(count, dtype=dtype or self.dtype, device=self.device)
         for first in range(0, count, SLICE):
             last = min(first + SLICE, count)
@@ -95,7 +96,7 @@ class Framework:
 
     def integers(self, shape, below, seed=1):
         """Return whole numbers from 0 on, below ``below``, equal on every machine."""
-        fractions = self.fractions(0, product(shape), seed) + 0.5
+        fractions = self.fractions(0, self.torch.Size(shape).numel(), seed) + 0.5
         return (fractions * below).long().reshape(shape)
 
     def images(self, shape, seed=1):
@@ -194,10 +195,10 @@ class Framework:
         torch, call = self.torch, compute
         if self.mode == "graph":
             with self.casting():
-                call = torch.jit.trace(compute, tuple(inputs), check_trace=False)
+                call = self.attempt(torch.jit.trace, compute, tuple(inputs), check_trace=False)
         elif self.mode == "compiled":
             # One graph or none: parts of it that stay eager would be measured as if compiled.
-            call = torch.compile(compute, fullgraph=True, dynamic=False)
+            call = self.attempt(torch.compile, compute, fullgraph=True, dynamic=False)
         if self.parameters.get("autocast", "off") == "off":
             return call
 
@@ -248,16 +249,16 @@ class Framework:
 
         return run, checksum
 
-    def attempt(self, run):
+    def attempt(self, run, *given, **options):
         """Run for the first time; what PyTorch lacks is unsupported."""
         try:
-            run()
+            return run(*given, **options)
         except (RuntimeError, NotImplementedError) as error:
-            lines = str(error).strip().split("\n")
+            first = str(error).strip().split("\n")[0]
+            if type(error).__name__ == "Unsupported":  # of torch._dynamo
+                raise harness.Unsupported("torch.compile makes no whole graph of it: " + first)
             if any(words in str(error) for words in LACKING):
-                raise harness.Unsupported(lines[0])
-            if type(error).__name__ == "Unsupported":  # of torch._dynamo: no whole graph of this
-                raise harness.Unsupported("torch.compile makes no whole graph of it: " + lines[0])
+                raise harness.Unsupported(first)
             raise
 
     def digest(self, tensor):
@@ -365,27 +366,24 @@ def own_compiler_cache():
 
 def require_compiler(torch, gpu):
     """Refuse mode=compiled where torch.compile cannot work."""
-    reason = ""
-    compiler = os.environ.get("CXX") or "g++"
-    header = os.path.join(sysconfig.get_paths()["include"], "Python.h")
+    needs = "torch.compile needs {}, and there is none here"
+    compiler = os.environ.get("CC", "gcc") if gpu else os.environ.get("CXX", "g++")
     if not hasattr(torch, "compile"):
         reason = "PyTorch {} has no torch.compile, it came with 2.0".format(torch.__version__)
-    elif not gpu and not shutil.which(compiler):
-        reason = "torch.compile needs a C++ compiler, and there is no {} here".format(compiler)
-    elif not gpu and not os.path.exists(header):
-        reason = "torch.compile needs Python's headers, and there is no {}".format(header)
-    if reason:
-        raise harness.Unsupported(reason)
+    elif gpu and importlib.util.find_spec("triton") is None:
+        reason = needs.format("Triton")
+    elif not shutil.which(compiler):
+        reason = needs.format("a compiler ({})".format(compiler))
+    elif not os.path.exists(os.path.join(sysconfig.get_paths()["include"], "Python.h")):
+        reason = needs.format("Python.h of this Python")
+    else:
+        return
+    raise harness.Unsupported(reason)
 
 
 def leading(result):
     """Return the first tensor of what an operation returned."""
     return result[0] if isinstance(result, (tuple, list)) else result
-
-
-def product(shape):
-    """Return how many elements a shape has."""
-    return functools.reduce(operator.mul, shape, 1)
 
 
 def same_padding(kernel):
