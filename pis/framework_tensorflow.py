@@ -25,6 +25,7 @@ LACKING = (
     "No OpKernel was registered",
     "Could not find device for node",
     "Could not find valid device",
+    "no supported kernel",
     "not in list of allowed values",
     "not in the list of allowed values",
     "NHWC",
