@@ -52,7 +52,7 @@ def setup(parameters):
         "swish": torch.nn.functional.silu,
     }
     compute, inputs = functions[parameters["kind"]], [here.numbers((size,), scale=8)]
-    return here.operation(lambda given: compute(given), inputs, here.bytes_of(elements(size)))
+    return here.operation(compute, inputs, here.bytes_of(elements(size)))
 
 
 if __name__ == "__main__":

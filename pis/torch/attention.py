@@ -51,11 +51,13 @@ def setup(parameters):
     length, width = parameters["length"], parameters["width"]
     causal = parameters["causal"] == "yes"
     fused = getattr(torch.nn.functional, "scaled_dot_product_attention", None)  # PyTorch 2.0
-    later = torch.full((length, length), float("-inf"), dtype=here.dtype, device=here.device)
-    later = later.triu(1)
 
     def whole(q, k, v):
         return fused(q, k, v, is_causal=causal)
+
+    later = None
+    if causal and not fused:
+        later = torch.full((length, length), float("-inf")).triu(1).to(here.device, here.dtype)
 
     def by_parts(q, k, v):
         scores = torch.matmul(q, k.transpose(-2, -1)) / width**0.5

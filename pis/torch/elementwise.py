@@ -51,9 +51,7 @@ def setup(parameters):
         "sqrt": (torch.sqrt, 1),
     }[parameters["kind"]]
     inputs = [here.numbers((size,), seed, shift=1) for seed in range(1, count + 1)]
-    # The function of PyTorch alone: a graph is traced of ours.
-    wrapped = (lambda a, b: compute(a, b)) if count == 2 else (lambda a: compute(a))
-    return here.operation(wrapped, inputs, here.bytes_of(elements(size, count)))
+    return here.operation(compute, inputs, here.bytes_of(elements(size, count)))
 
 
 if __name__ == "__main__":
