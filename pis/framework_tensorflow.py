@@ -293,7 +293,7 @@ class Framework:
 
         first = run()
         # A session's run ends when its devices have ended: there is nothing more to wait for.
-        return self.described(run, None, checksum, self.trace_session(corners), **more)
+        return self.described(run, lambda: None, checksum, self.trace_session(corners), **more)
 
     def described(self, run, finish, checksum, trace, facts=None, **more):
         """Return the harness's operation, with what this device adds to it."""

@@ -34,10 +34,14 @@ def setup(parameters):
     def run():
         # With all that TensorFlow does before: devices, threads, copies of the numbers.
         last[0] = here.tf.matmul(*[here.tensor(values, here.dtype) for values in arrays])
-        here.finish(last[0])
 
-    # It waits by itself, and is run but once: a kernel that is lacking shows only then.
-    return here.described(lambda: here.attempt(run), None, lambda: here.digest(last[0]), trace=None)
+    # It is run but once: a kernel that is lacking shows only then.
+    return here.described(
+        lambda: here.attempt(run),
+        lambda: here.finish(last[0]),
+        lambda: here.digest(last[0]),
+        trace=None,
+    )
 
 
 if __name__ == "__main__":
