@@ -109,7 +109,8 @@ def test_a_matmul_on_a_gpu_reaches_85_percent_of_a_plain_loop_with_device_events
     python = os.environ.get("STACKGEN_GPU_PYTHON", sys.executable)
     loop = subprocess.run([python, "-c", LOOP], capture_output=True, text=True, check=False)
     if loop.returncode:
-        pytest.skip(f"no PyTorch with a GPU (STACKGEN_GPU_PYTHON names it): {loop.stderr[-200:]}")
+        why = (loop.stderr.strip().splitlines() or ["it does not say why"])[-1]
+        pytest.skip(f"no PyTorch with a GPU in {python} (STACKGEN_GPU_PYTHON names one): {why}")
     script = [str(PIS / "torch" / "matmul.py"), "--size", "8192", "--dtype", "bfloat16"]
     done = subprocess.run([python, "-s", "-B", *script], capture_output=True, check=True)
     told = json.loads(done.stdout.splitlines()[-1])
