@@ -4,6 +4,7 @@ They run by the harness as ever, at tiny sizes, each in a fork of one process (s
 """
 
 import json
+import os
 import runpy
 import signal
 import subprocess
@@ -239,11 +240,13 @@ def waited(condition: Any, seconds: float) -> bool:
 
 
 @pytest.fixture
-def averaging(cpu_torch: str) -> "Iterator[subprocess.Popen[bytes]]":
+def averaging(cpu_torch: str, tmp_path: Path) -> "Iterator[subprocess.Popen[bytes]]":
     """Start an all-reduce that takes a while."""
+    environ = {**os.environ, "TMPDIR": str(tmp_path)}
     script = str(PIS / "torch" / "all_reduce.py")
     command = [cpu_torch, "-s", "-B", script, "--threads", "1", "--samples", "1000000"]
-    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
+    quiet = subprocess.DEVNULL
+    with subprocess.Popen(command, env=environ, stdout=quiet, stderr=quiet) as process:
         yield process
         process.kill()
 
