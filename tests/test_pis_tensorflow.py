@@ -26,10 +26,11 @@ INDICATORS = {
     if each.name.startswith("tensorflow/")
 }
 # What the oldest and the newest need beside TensorFlow itself: their own requirements are too lax.
+# gast 0.2.2 has no wheel, and is plain Python.
 VERSIONS = {
     "1.13": ("3.7", "tensorflow==1.13.1", "protobuf<3.21", "numpy<1.19"),
-    "1.15": ("3.7", "tensorflow==1.15.5", "protobuf<3.21", "numpy<1.19"),
-    "2.1": ("3.7", "tensorflow-cpu==2.1.*", "protobuf<3.21", "numpy<1.19"),
+    "1.15": ("3.7", "tensorflow==1.15.5", "protobuf<3.21", "numpy<1.19", "--no-binary", "gast"),
+    "2.1": ("3.7", "tensorflow-cpu==2.1.*", "protobuf<3.21", "numpy<1.19", "--no-binary", "gast"),
     "2.8": ("3.9", "tensorflow-cpu==2.8.*", "protobuf<3.21", "numpy<1.24"),
     "2.12": ("3.11", "tensorflow-cpu==2.12.*"),
     "2.16": ("3.11", "tensorflow-cpu==2.16.*"),
