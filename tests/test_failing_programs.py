@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from stackgen.pipeline.campaign import telling_line
 from stackgen.pipeline.failing import nothing_runs
 from stackgen.pipeline.places import Places
 from stackgen.values import FailedStack, Outcome
@@ -20,6 +21,7 @@ PROGRAM = Program(command=("python", "my train.py"), project="/p")
         (Outcome.CRASHED, "FileNotFoundError: [Errno 2] ...: '/data/x'", "--data DIR"),
         (Outcome.CRASHED, "OSError: [Errno 101] Network is unreachable", "--network"),
         (Outcome.CRASHED, "socket.gaierror: Temporary failure in name resolution", "--network"),
+        (Outcome.CRASHED, "OSError: [Errno 28] No space left on device", "write 1 GiB"),
         (Outcome.CRASHED, "ValueError: x", "run it by hand in /p: python 'my train.py'"),
     ],
 )
@@ -29,3 +31,17 @@ def test_what_it_may_lack_is_proposed(outcome: Outcome, reason: str, hint: str) 
     assert hint in told
     assert "stackgen kb failures --kb /k" in told
     assert ("--network" in told) == (hint == "--network")
+
+
+@pytest.mark.parametrize(
+    ("log", "line"),
+    [
+        ("epoch 1\nno config\nexit code 1", "exit code 1: no config"),
+        ("exit code 1", "exit code 1"),
+        ("KeyError: 'a'\nbye\nexit code 1", "KeyError: 'a'"),
+        ("epoch 1\nkilled by SIGABRT", "killed by SIGABRT"),
+        ("\n", "it printed nothing"),
+    ],
+)
+def test_an_exit_code_is_told_with_the_last_thing_that_was_said(log: str, line: str) -> None:
+    assert telling_line(log) == line

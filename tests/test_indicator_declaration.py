@@ -177,6 +177,15 @@ def test_a_name_that_fits_no_single_indicator_lists_those_there_are(wanted: str)
         find(PIS, wanted)
 
 
+def test_only_what_is_called_alike_is_listed() -> None:
+    with pytest.raises(UsageError) as refused:
+        find(PIS, "torch/matmull")
+    assert "torch/matmul" in str(refused.value)
+    assert "numpy/sort" not in str(refused.value)
+    with pytest.raises(UsageError, match=r"see what there is: stackgen pis"):
+        find(PIS, "zzz")
+
+
 def test_a_users_own_file_is_an_indicator_named_after_it(tmp_path: Path) -> None:
     mine = tmp_path / "mine.py"
     mine.write_text(f"INDICATOR = {small(repr({'type': 'int', 'default': 3}))}")

@@ -85,6 +85,7 @@ def test_what_goes_wrong_is_told_in_the_words_of_the_command(laboratory: Laborat
     [
         (("--figure", "(x)"), "--figure belongs to a command"),
         (("--network",), "--network belongs to a command"),
+        (("--pi-command", ""), "there is no command to measure"),
         (("--pi-command", "true", "--better", "higher"), "there is no figure"),
         (("--pi-command", "true", "--time-limit", "soon"), "time limit"),
     ],

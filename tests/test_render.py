@@ -172,6 +172,18 @@ PRICED = replace(
         )
     ),
 )
+
+
+def of_figure(contrasts: list[float]) -> ExploreReport:
+    """Return a report on a command that prints a figure and writes a result."""
+    return replace(
+        report(contrasts),
+        indicators=((MATMUL.id, "python train.py (loss: ([0-9.]+), threads=1)"),),
+        figures=(MATMUL.id,),
+        checks=((MATMUL.id, "result.json"),),
+    )
+
+
 ADVICE = AdviceReport(
     lockfile=LockFile(path="Pipfile.lock", format="pipfile", packages=()),
     advice=Advice(
@@ -300,6 +312,9 @@ TEXTS = {
     "report-figure-on-several-cpus": report_text(
         replace(PRICED, costs=(), scaled=tuple(replace(e, cost=None) for e in PRICED.scaled))
     ),
+    "report-figure-better": report_text(of_figure(FASTER)),
+    "report-figure-worse": report_text(of_figure(SLOWER)),
+    "report-figure-undecided": report_text(of_figure(UNDECIDED)),
     "report-controls-failed": report_text(report(FASTER, failed=True)),
     "advice": advice_text(ADVICE),
     "advice-nothing-faster": advice_text(NOTHING),
@@ -349,6 +364,35 @@ def test_json_tells_what_a_stack_computes_and_what_it_should() -> None:
             "tolerance": 1e-4,
         }
     ]
+
+
+@pytest.mark.parametrize("kind", [Difference.NUMBERS, Difference.TEXT, Difference.NOT_REPEATABLE])
+def test_a_file_is_called_the_same_only_where_it_is(kind: Difference) -> None:
+    checks = ((MATMUL.id, "result.json"),)
+    said = "result.json is the same in every stack that was compared"
+    assert said in report_text(replace(report(FASTER), checks=checks))
+    assert said not in report_text(replace(deviating(kind), checks=checks))
+    unmeasured = [replace(row, effects=()) for row in report(FASTER).ranking]
+    assert said not in report_text(
+        replace(report(FASTER), checks=checks, ranking=tuple(unmeasured))
+    )
+
+
+@pytest.mark.parametrize("contrasts", [FASTER, SLOWER, UNDECIDED])
+def test_a_figure_is_never_called_fast(contrasts: list[float]) -> None:
+    text = report_text(of_figure(contrasts)).lower()
+    assert not any(word in text for word in ("speed", "fast", "slow"))
+
+
+def test_of_several_indicators_the_star_is_for_all_of_them_together() -> None:
+    found = report(FASTER)
+    second = replace(found.ranking[0].effects[0], indicator_id=call("numpy/sort").id)
+    rows = (
+        replace(found.ranking[0], effects=(*found.ranking[0].effects, second)),
+        found.ranking[1],
+    )
+    assert "all indicators taken together" in report_text(replace(found, ranking=rows))
+    assert "all indicators taken together" not in report_text(found)
 
 
 def test_where_all_agree_but_the_reference_that_is_said() -> None:

@@ -114,7 +114,7 @@ def explore(
     lock: From = None,
     pi: Indicators = [],  # noqa: B006
     param: Parameters = [],  # noqa: B006
-    pi_command: program.PiCommand = "",
+    pi_command: program.PiCommand = None,
     project: program.Project = None,
     data: program.Data = [],  # noqa: B006
     env: program.Env = [],  # noqa: B006

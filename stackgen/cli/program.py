@@ -22,7 +22,7 @@ class BetterName(str, Enum):
 
 
 PiCommand = Annotated[
-    str,
+    str | None,
     typer.Option(
         "--pi-command",
         metavar="COMMAND",
@@ -64,7 +64,7 @@ TimeLimit = Annotated[
 
 
 def program_call(
-    command: str,
+    command: str | None,
     *,
     project: Path | None,
     data: list[Path],
@@ -87,7 +87,7 @@ def program_call(
         "--project": project, "--data": data, "--env": env, "--network": network,
         "--figure": figure, "--better": better, "--check": check, "--time-limit": timeout_s,
     }  # fmt: skip
-    if not command:
+    if command is None:
         for option in (name for name, value in given.items() if value):
             raise UsageError(
                 f"{option} belongs to a command of yours",

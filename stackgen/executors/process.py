@@ -125,7 +125,10 @@ def interpret(
     ISO 8601 in UTC; ``unenforced`` names the limits that could not be set.
     """
     verdict = _verdict(plan, exit_code, timed_out=timed_out, oom=oom, stdout=stdout, stderr=stderr)
-    log = "\n".join(part for part in (stderr, without_document(stdout), verdict.reason) if part)
+    said = (stderr, without_document(stdout))
+    if plan.call.program is not None:  # why a command ended is the last thing that it tells
+        said = (without_document(stdout), stderr)
+    log = "\n".join(part for part in (*said, verdict.reason) if part)
     if plan.call.program is not None:
         log = without_secrets(log, plan.call.program)
     return inspection(

@@ -4,6 +4,7 @@ import ast
 import hashlib
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from difflib import get_close_matches
 from functools import lru_cache, partial
 
 from stackgen.errors import UsageError
@@ -240,12 +241,16 @@ def find(indicators: Iterable[Indicator], wanted: str, component: str | None = N
         return known[f"{component}/{wanted}"]
     if len(names) == 1:
         return known[names[0]]
-    raise UsageError(
-        f"{'several indicators are' if names else 'no indicator is'} called {wanted!r}",
-        why=f"there are {_listed(names or sorted(known))}",
-        fix="give one of these names; stackgen pis says what each one measures",
-    )
+    ends = {name: name.rpartition("/")[2] for name in known}
+    near = get_close_matches(wanted, sorted({*ends, *ends.values()}), n=3)
+    if alike := names or [name for name in known if name in near or ends[name] in near]:
+        why = f"there are {_listed(alike)}"
+        fix = "give one of these names; stackgen pis says what each one measures"
+    else:
+        why, fix = f"there are {len(known)} others", "see what there is: stackgen pis"
+    what = "several indicators are" if names else "no indicator is"
+    raise UsageError(f"{what} called {wanted!r}", why=why, fix=fix)
 
 
 def _listed(names: Sequence[str]) -> str:
-    return ", ".join(sorted(names)) or "none at all"
+    return ", ".join(sorted(names))

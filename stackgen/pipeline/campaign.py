@@ -4,6 +4,7 @@ Everything is written to the knowledge base as it happens, and read back from it
 was interrupted, even killed, goes on where it was.
 """
 
+import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -66,6 +67,7 @@ DOUBTFUL = (
 
 Seen twice, it is the stack's own. Nothing but infrastructure faults is tried twice in one run.
 """
+_EXIT_CODE = re.compile(r"exit code \d+")
 _KILLED = "killed by SIGKILL"  # not by itself: by somebody, mostly by a kernel without memory
 
 
@@ -376,6 +378,8 @@ def telling_line(log: str) -> str:
     """Return the last line of a log that says something, for a report."""
     lines = [line.strip() for line in log.splitlines() if line.strip()]
     errors = [line for line in lines if "Error" in line]
+    if not errors and len(lines) > 1 and _EXIT_CODE.fullmatch(lines[-1]):
+        return f"{lines[-1]}: {lines[-2]}"[:200]
     return (errors or lines or ["it printed nothing"])[-1][:200]
 
 

@@ -335,6 +335,10 @@ def _report(
     return ExploreReport(
         plan=work.plan,
         memory=peak_memory(seen, (call.id for call in calls)),
+        figures=tuple(call.id for call in calls if gives_figure(seen, call.id)),
+        checks=tuple(
+            (call.id, call.program.check) for call in calls if call.program and call.program.check
+        ),
         stacks=tuple(each.chosen for each in ready),
         failed=(*preparer.failures, *failed_in_blocks(runner, _labels(ready), calls)),
         ranking=ranking,

@@ -21,6 +21,7 @@ _NO_NETWORK = "it had no network: add --network"
 _HINTS = (
     (r"ModuleNotFoundError", "name what it imports: --from requirements.txt, or as a requirement"),
     (r"FileNotFoundError", "name what it reads outside of the project: --data DIR"),
+    (r"No space left", "a run may write 1 GiB, its copy of the project included: write less"),
     (r"unreachable|refused|[Nn]ame resolution|Name or service|getaddrinfo", _NO_NETWORK),
 )
 

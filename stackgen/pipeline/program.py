@@ -29,6 +29,7 @@ _OURS = re.compile(r"PATH|HOME|TMPDIR|STACKGEN_\w*")
 # Folders of the system: one of the user's in their place would hide what a stack needs.
 _SYSTEM = ("bin", "boot", "dev", "etc", "lib", "lib32", "lib64", "libx32", "proc", "run", "sbin")
 _SYSTEM_TREES = tuple(Path("/", name) for name in (*_SYSTEM, "stackgen", "sys", "usr", PREFIX))
+_KERNELS = tuple(Path("/", name) for name in ("dev", "proc", "sys"))  # reading these may never end
 _SYSTEM_ROOTS = tuple(map(Path, ("/", "/home", "/mnt", "/opt", "/root", "/srv", "/tmp", "/var")))  # noqa: S108
 
 
@@ -212,7 +213,8 @@ def _words(command: str, project: Path) -> tuple[str, ...]:
     try:
         words = tuple(shlex.split(command))
     except ValueError as error:
-        raise _refused(f"cannot read the command {command!r}", f"it has {error}") from error
+        why = f"in the manner of a shell, it has {str(error).lower()}"
+        raise _refused(f"cannot read the command {command!r}", why) from error
     if not words or not words[0]:
         raise _refused("there is no command to measure", "--pi-command is empty")
     script = next(_scripts(words), "")
@@ -240,13 +242,17 @@ def _pipes(words: Sequence[str]) -> str:
 
 
 def _project(given: Path) -> Path:
-    found = given.absolute()
+    found = given.resolve()
+    why = ""
     if not found.is_dir():
         why = "it is a file" if found.exists() else "there is no such folder"
+    elif found == Path("/") or any(found.is_relative_to(tree) for tree in _KERNELS):
+        why = "it is a folder of the system, and each run gets a copy"
+    if why:
         raise UsageError(
             f"cannot take {given} for the project", why=why, fix="name a folder: --project DIR"
         )
-    return found.resolve()
+    return found
 
 
 def _data_folder(given: Path) -> Path:
@@ -274,7 +280,11 @@ def _variables(given: Sequence[str], environ: Mapping[str, str]) -> tuple[tuple[
     for text in given:
         name, separator, value = text.partition("=")
         if not _NAME.fullmatch(name):
-            raise _refused(f"cannot read --env {name}", "it does not begin with a variable's name")
+            raise UsageError(
+                f"cannot read --env {name}",
+                why="it does not begin with a variable's name",
+                fix="give it as in: --env NAME, or --env NAME=VALUE",
+            )
         if _OURS.fullmatch(name):
             raise UsageError(
                 f"{name} cannot be given to a command",
@@ -314,8 +324,10 @@ def _figure(regex: str) -> str:
 
 def _check(name: str) -> str:
     if name and (Path(name).is_absolute() or ".." in Path(name).parts):
-        raise _refused(
-            f"cannot check {name}", "a result is written into the copy of the project, by its name"
+        raise UsageError(
+            f"cannot check {name}",
+            why="a result is written into the copy of the project",
+            fix="name it from the project's folder on, as in: --check result.json",
         )
     return name
 

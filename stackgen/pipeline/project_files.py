@@ -4,6 +4,7 @@ import contextlib
 import hashlib
 import os
 from collections.abc import Collection, Iterator, Mapping
+from itertools import islice
 from pathlib import Path
 
 from stackgen.errors import UsageError
@@ -33,13 +34,15 @@ def manifest(project: Path, besides: Collection[Path] = ()) -> dict[str, str]:
     """
     found: dict[str, str] = {}
     try:
-        for path in _files(project, frozenset(besides)):
-            if len(found) == MOST_FILES:
-                raise UsageError(
-                    f"{project} is too large for a project",
-                    why=f"it has more than {MOST_FILES:,} files, and each run gets a copy",
-                    fix="name the folder with the code alone (--project DIR), others with --data",
-                )
+        # Counted before any is read: in a home folder, reading takes long.
+        paths = list(islice(_files(project, frozenset(besides)), MOST_FILES + 1))
+        if len(paths) > MOST_FILES:
+            raise UsageError(
+                f"{project} is too large for a project",
+                why=f"it has more than {MOST_FILES:,} files, and each run gets a copy",
+                fix="name the folder with the code alone (--project DIR), others with --data",
+            )
+        for path in paths:
             with contextlib.suppress(FileNotFoundError):  # gone meanwhile
                 found[str(path.relative_to(project))] = _content(path)
     except OSError as error:

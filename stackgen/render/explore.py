@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from stackgen.measure import LOOKS
 from stackgen.render.memory import memory_text
 from stackgen.render.money import money_text
-from stackgen.render.results import results_text
+from stackgen.render.results import checks_text, results_text
 from stackgen.render.tables import big, columns, span
 from stackgen.values import Control, Effect, ExplorePlan, ExploreReport, Ranked, Verdict
 
@@ -31,12 +31,15 @@ def report_text(report: ExploreReport) -> str:
     """Return the ranking, what it rests on, and what was left out."""
     lines = [*_head(report.plan, "Measured"), ""]
     names = dict(report.indicators)
-    for indicator in _measured(report):
+    measured = _measured(report)
+    for indicator in measured:
         lines += [f"{names.get(indicator, indicator)}: {_blocks(_compared(report, indicator))}"]
-        lines += _table(report.ranking, indicator)
+        lines += _table(report.ranking, indicator, figure=indicator in report.figures)
+        lines += _legend(figure=indicator in report.figures, several=len(measured) > 1)
         lines += [""]
     lines += [*_conclusion(report), ""]
     lines += results_text(report.ranking, names)
+    lines += checks_text(report)
     lines += money_text(report)
     lines += memory_text(report)
     lines += _changes(report)
@@ -72,8 +75,8 @@ def _compared(report: ExploreReport, indicator: str) -> int:
     return max((e.blocks for e in effects if e.indicator_id == indicator), default=0)
 
 
-def _table(ranking: Sequence[Ranked], indicator: str) -> list[str]:
-    rows = [("", "stack", "speed", "interval", "verdict")]
+def _table(ranking: Sequence[Ranked], indicator: str, *, figure: bool) -> list[str]:
+    rows = [("", "stack", "ratio" if figure else "speed", "interval", "verdict")]
     for row in ranking:
         mark = "*" if row.best else ""
         effect = next((e for e in row.effects if e.indicator_id == indicator), None)
@@ -83,13 +86,23 @@ def _table(ranking: Sequence[Ranked], indicator: str) -> list[str]:
         elif row.failures:
             rows.append((mark, row.label, "", "", f"failed in {row.failures} of its runs"))
         elif effect is not None:
-            said = verdict(effect) if other is None else other.kind.value
+            said = verdict(effect, figure=figure) if other is None else other.kind.value
             rows.append((mark, row.label, f"{effect.ratio:.3f}", interval(effect), said))
         else:
             rows.append((mark, row.label, "", "", "not measured"))
+    return columns(rows)
+
+
+def _legend(*, figure: bool, several: bool) -> list[str]:
+    best = "the best, all indicators taken together" if several else "the best"
+    above = "ratio above 1 = a better figure than" if figure else "speed above 1 = faster than"
+    if several:
+        return [
+            f"  * = indistinguishable from {best};",
+            f"  {above} the reference; all intervals together hold with 95 % confidence",
+        ]
     return [
-        *columns(rows),
-        "  * = indistinguishable from the best; speed above 1 = faster than the reference;",
+        f"  * = indistinguishable from {best}; {above} the reference;",
         "  all intervals together hold with 95 % confidence",
     ]
 
@@ -101,14 +114,16 @@ def interval(effect: Effect) -> str:
     return f"({effect.low:.3f} to {effect.high:.3f})"
 
 
-def verdict(effect: Effect) -> str:
-    """Return what an effect means, in words."""
+def verdict(effect: Effect, *, figure: bool = False) -> str:
+    """Return what an effect means, in words; a figure of the user's own is no speed."""
     if effect.verdict is Verdict.EQUIVALENT:
         return "the same"
     if effect.verdict is Verdict.INCONCLUSIVE:
         if effect.low <= 0:
             return "not decided yet"
         return f"no measurable difference (one of {effect.smallest_detectable:.2f} would show)"
+    if figure:
+        return "better" if effect.verdict is Verdict.FASTER else "worse"
     return str(effect.verdict.value)
 
 
@@ -129,19 +144,29 @@ def _conclusion(report: ExploreReport) -> list[str]:
     best = [row for row in report.ranking if row.best]
     faster = [row for row in best if _is_faster(row)]
     if faster:
-        effect = next(e for e in faster[0].effects if e.verdict is Verdict.FASTER)
-        on = dict(report.indicators).get(effect.indicator_id, "")
-        several = f" on {on}" if len(faster[0].effects) > 1 else ""
-        found = f"{interval(effect)[1:-1]}; {_blocks(effect.blocks)}"
-        name = f"{faster[0].label}, {effect.ratio:.2f} times as fast as {reference}{several}"
-        return [f"Fastest: {name} ({found})."]
+        return [_fastest(report, faster[0], reference)]
+    figures = all(indicator in report.figures for indicator in _measured(report))
     others = [row for row in report.ranking if not row.is_reference]
     if len(best) == 1 and best[0].is_reference and any(row.counts for row in others):
         same = "" if all(row.counts for row in others) else " that work and compute the same"
-        return [f"Fastest: {reference}, the reference; all others{same} are shown to be slower."]
+        first, second = ("Best", "worse") if figures else ("Fastest", "slower")
+        return [f"{first}: {reference}, the reference; all others{same} are shown to be {second}."]
     if others and all(row.deviations for row in others):
         return [f"Nothing to compare: all others compute something else than {reference}."]
-    return [f"No measurable difference: nothing is shown to be faster than {reference}."]
+    word = "better" if figures else "faster"
+    return [f"No measurable difference: nothing is shown to be {word} than {reference}."]
+
+
+def _fastest(report: ExploreReport, row: Ranked, reference: str) -> str:
+    effect = next(e for e in row.effects if e.verdict is Verdict.FASTER)
+    on = dict(report.indicators).get(effect.indicator_id, "")
+    several = f" on {on}" if len(row.effects) > 1 else ""
+    found = f"{interval(effect)[1:-1]}; {_blocks(effect.blocks)}"
+    if effect.indicator_id in report.figures:
+        how = f"Best: {row.label}, its figure is {effect.ratio:.2f} times as good as that of"
+    else:
+        how = f"Fastest: {row.label}, {effect.ratio:.2f} times as fast as"
+    return f"{how} {reference}{several} ({found})."
 
 
 def _is_faster(row: Ranked) -> bool:

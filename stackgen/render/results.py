@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 
-from stackgen.values import Deviation, Difference, Ranked
+from stackgen.values import Deviation, Difference, ExploreReport, Ranked
 
 Named = tuple[Ranked, Deviation]
 
@@ -25,6 +25,20 @@ def results_text(ranking: Sequence[Ranked], names: Mapping[str, str]) -> list[st
         if _agree(ranking, others):
             lines.append(
                 "  All of them agree with each other: it may be the reference that computes wrong."
+            )
+    return [*lines, ""] if lines else []
+
+
+def checks_text(report: ExploreReport) -> list[str]:
+    """Return which files were found to be the same in every stack that was compared."""
+    lines = []
+    for indicator, file in report.checks:
+        compared = any(e.indicator_id == indicator for row in report.ranking for e in row.effects)
+        apart = any(e.indicator_id == indicator for row in report.ranking for e in row.deviations)
+        if compared and not apart:
+            lines.append(
+                f"{file} is the same in every stack that was compared, "
+                "but for rounding of its numbers."
             )
     return [*lines, ""] if lines else []
 

@@ -107,6 +107,8 @@ class ExploreReport:
     costs: of each indicator's work on each stack, in ``currency``, where prices were given.
     scaled: of each stack on several numbers of CPUs, where these were asked for.
     memory: of each indicator on each stack.
+    figures: ids of the indicators that give a figure of their own, in place of a time.
+    checks: (id, file) pairs of those whose result was written into a file and compared.
     """
 
     plan: ExplorePlan
@@ -127,6 +129,8 @@ class ExploreReport:
     currency: str = ""
     scaled: tuple[Scaled, ...] = ()
     memory: tuple[PeakMemory, ...] = ()
+    figures: tuple[IndicatorId, ...] = ()
+    checks: tuple[tuple[IndicatorId, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
