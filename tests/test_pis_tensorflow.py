@@ -284,6 +284,31 @@ def test_operations_and_their_gradients_are_the_same_in_all_modes(
     assert len(checksums(found)) == len(found)
 
 
+def fraction(place: int, seed: int) -> float:
+    """Return an input from -0.5 to 0.5, as PyTorch's indicators make it too."""
+    return (place + 1000003 * seed) ** 2 % 2**31 * 2654435761 % 2**32 / 2**32 - 0.5
+
+
+@pytest.mark.network
+def test_a_product_of_matrices_is_the_one_that_plain_python_finds(told: Mapping[Job, Told]) -> None:
+    size = 24
+    a, b = ([fraction(place, seed) for place in range(size**2)] for seed in (1, 2))
+
+    def checksum(a: list[float], b: list[float]) -> float:
+        total = 0.0
+        for place in range(size**2):
+            row, column = divmod(place, size)
+            value = sum(a[row * size + k] * b[k * size + column] for k in range(size))
+            total += (0.75 * abs(value) + 0.25 * value) * (fraction(place, 7) + 1)
+        return total / size**2
+
+    found = told[PLAIN[0]]["checksum"]
+    assert found == pytest.approx(checksum(a, b), rel=1e-6)
+    # The same matrix twice, or one before the other, is another result by more than is forgiven.
+    for wrong in (checksum(b, a), checksum(a, a), checksum(b, b)):
+        assert abs(wrong / found - 1) > 1e-2
+
+
 @pytest.mark.network
 def test_both_passes_count_three_times_the_work_of_one(told: Mapping[Job, Told]) -> None:
     graphs = [job.replace("eager", "graph") + " --passes both" for job in PLAIN]

@@ -39,7 +39,7 @@ INDICATOR = {
 
 
 SIZE, CLASSES = 224, 1000
-GAIN = 1.5  # the scale of all norms: else, swish and gates leave nothing of the image at the end
+GAIN = 1.2  # the scale of all norms: else, swish and gates leave nothing of the image at the end
 # How much wider inside, kernel, stride, channels, how often: table 1 of the paper.
 BLOCKS = (
     (1, 3, 1, 16, 1),

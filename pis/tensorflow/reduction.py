@@ -45,7 +45,7 @@ def setup(parameters):
     here = framework.start(INDICATOR, parameters)
     size, kind = parameters["size"], parameters["kind"]
     reduce = getattr(here.tf, "reduce_" + kind)
-    matrix = here.numbers([size, size])
+    matrix = here.numbers([size, size], shift=1)
     moved = here.bytes_of(elements(size))
     return here.operation(lambda matrix: reduce(matrix, axis=-1), [matrix], moved)
 
