@@ -161,7 +161,8 @@ class Framework:
 
         def run():
             optimizer.zero_grad()
-            scores = forward(given).float().flatten(0, -2)
+            scores = forward(given)
+            scores = (scores if scores.dtype == torch.float64 else scores.float()).flatten(0, -2)
             loss = torch.nn.functional.cross_entropy(scores, answers)
             loss.backward()
             optimizer.step()

@@ -7,6 +7,7 @@ import json
 import os
 import runpy
 import signal
+import struct
 import subprocess
 import sys
 import time
@@ -187,6 +188,13 @@ def test_every_indicator_computes_the_same_in_every_mode(cpu_torch: str, tmp_pat
     assert agree(told[others[4]], told[others[6]])
     assert json.loads((tmp_path / "torch.pt.trace.json").read_text())["traceEvents"]
     assert {each["component_version"] for each in told.values()} == {"2.13.0+cpu"}
+
+
+@pytest.mark.network
+def test_the_loss_of_float64_is_told_as_finely_as_its_tolerance(cpu_torch: str) -> None:
+    job = "mlp --batch 2 --step training --dtype float64"
+    loss = driven(cpu_torch, "run", [job])[job]["checksum"]
+    assert struct.unpack("f", struct.pack("f", loss))[0] != loss
 
 
 @pytest.mark.network
