@@ -45,3 +45,16 @@ def test_what_it_may_lack_is_proposed(outcome: Outcome, reason: str, hint: str) 
 )
 def test_an_exit_code_is_told_with_the_last_thing_that_was_said(log: str, line: str) -> None:
     assert telling_line(log) == line
+
+
+def test_a_module_of_the_project_is_found_in_its_folder(tmp_path: Path) -> None:
+    (tmp_path / "src" / "mine").mkdir(parents=True)
+    (tmp_path / "lib").mkdir()
+    (tmp_path / "lib" / "helper.py").touch()
+    program = Program(command=("python", "train.py"), project=str(tmp_path))
+    for name, folder in (("mine", "src"), ("helper", "lib"), ("pandas", "")):
+        reason = f"ModuleNotFoundError: No module named '{name}'"
+        failure = FailedStack(label="numpy 1.0", outcome=Outcome.IMPORT_FAILED, reason=reason)
+        told = str(nothing_runs([failure], PLACES, program))
+        assert (f"--env PYTHONPATH={folder};" in told) == bool(folder)
+        assert ("--from requirements.txt" in told) == (not folder)

@@ -4,6 +4,7 @@ import re
 import shlex
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 from stackgen.errors import BuildError, IndexUnavailableError, MeasurementError, StackgenError
 from stackgen.pipeline.campaign import Runner, telling_line
@@ -53,10 +54,22 @@ def nothing_runs(
 def _helps(program: Program, reason: str, places: Places) -> str:
     """Return what a program may lack, by what it said, and how to look at it."""
     hints = [hint for words, hint in _HINTS if re.search(words, reason)]
+    if below := _own_module(Path(program.project), reason):
+        hints = [f"that lies in its folder {below}: add --env PYTHONPATH={below}"]
     if program.network:
         hints = [hint for hint in hints if hint != _NO_NETWORK]
     by_hand = f"run it by hand in {program.project}: {shlex.join(program.command)}"
     return "; ".join((*hints, by_hand, f"see also: stackgen kb failures{places.kb_option}"))
+
+
+def _own_module(project: Path, reason: str) -> str:
+    """Return the folder just below the project that has the module which was not found, or ""."""
+    found = re.search(r"No module named '(\w+)", reason)
+    if found is None:
+        return ""
+    names = (found[1], f"{found[1]}.py")
+    paths = (path for name in names for path in project.glob(f"*/{name}"))
+    return min((path.parent.name for path in paths), default="")
 
 
 def failed_in_blocks(
