@@ -268,8 +268,24 @@ def last_figure(regex, said):
     for text in said:
         matches = list(re.finditer(regex, text, re.MULTILINE))
         if matches:
+            refuse_part(matches[-1])
             return number_above_zero(matches[-1].group(1))
     raise Invalid("it ended well, but nothing that it printed matches {!r}".format(regex))
+
+
+def refuse_part(match):
+    """Refuse what is but the beginning of a number (1e-05, 1,000) or the end of one (-1)."""
+    found, text = match.group(1) or "", match.string
+    sign = re.search(r"(?:^|[\s=:(\[])-$", text[: match.start(1)]) if found[:1].isdigit() else None
+    exponent = re.match(r"[eE][-+]?\d+", text[match.end(1) :]) if found[-1:].isdigit() else None
+    if exponent is None and re.match(r"\d{1,3}$", found):
+        exponent = re.match(r"(?:,\d{3})+(?:\.\d+)?(?!\d)", text[match.end(1) :])
+    if sign or exponent:
+        whole = "-" * bool(sign) + found + (exponent.group() if exponent else "")
+        raise Invalid(
+            "it printed {!r}, of which --figure takes {!r} alone: write the group as in "
+            "([0-9.e+-]+), and print numbers without commas".format(whole, found)
+        )
 
 
 def number_above_zero(text):

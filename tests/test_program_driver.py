@@ -41,6 +41,40 @@ def test_it_runs_by_hand_and_leaves_nothing(python: str, tmp_path: Path) -> None
     assert sorted(each.name for each in tmp_path.iterdir()) == ["out.txt", "train.py"]
 
 
+@pytest.mark.parametrize("python", PYTHONS)
+@pytest.mark.parametrize(
+    ("printed", "taken", "whole"),
+    [
+        ("loss: 3.1e-05", "loss: ([0-9.]+)", "3.1e-05"),
+        ("images/s: 1,234.5", "images/s: ([0-9.]+)", "1,234.5"),
+        ("reward: -0.5", "reward: -([0-9.]+)", "-0.5"),
+    ],
+)
+def test_a_part_of_a_number_is_no_figure(
+    python: str, printed: str, taken: str, whole: str, tmp_path: Path
+) -> None:
+    found = by_hand(python, tmp_path, "--figure", taken, "--", "echo", printed)
+    assert found["outcome"] == "invalid_output"
+    assert f"it printed '{whole}', of which" in str(found["reason"])
+
+
+@pytest.mark.parametrize(
+    ("printed", "regex", "figure"),
+    [
+        ("loss: 3.1e-05, done", "loss: ([0-9.e-]+)", 3.1e-05),
+        ("loss: 0.512,0.634", "loss: ([0-9.]+)", 0.512),
+        ("took 12-13 s", "-([0-9]+)", 13.0),
+        ("12.3 exact", "([0-9.]+) e", 12.3),
+        ("loss=0.123456", r"loss=(\d\.\d\d)", 0.12),
+    ],
+)
+def test_a_whole_number_is_a_figure(
+    printed: str, regex: str, figure: float, tmp_path: Path
+) -> None:
+    found = by_hand(sys.executable, tmp_path, f"--figure={regex}", "--", "echo", printed)
+    assert found["values_s"] == [figure]
+
+
 def test_what_tools_make_again_is_no_part_of_the_copy(tmp_path: Path) -> None:
     for made in (".git/config", "env/pyvenv.cfg", "env/bin/python", "src/__pycache__/a.pyc"):
         (tmp_path / made).parent.mkdir(parents=True, exist_ok=True)

@@ -45,7 +45,8 @@ Figure = Annotated[
     str,
     typer.Option(
         metavar="REGEX",
-        help="Compare a number that COMMAND prints, not its time: 'loss: ([0-9.]+)'; the last one.",
+        help="Compare a number that COMMAND prints, not its time: 'loss: ([0-9.e-]+)'; the last "
+        "one.",
     ),
 ]
 Better = Annotated[
@@ -99,7 +100,7 @@ def program_call(
         raise UsageError(
             "--better says which figures are better, and there is no figure",
             why="without --figure the time is compared, of which less is better",
-            fix="add it as in: --figure 'accuracy: ([0-9.]+)'",
+            fix="add it as in: --figure 'accuracy: ([0-9.e-]+)'",
         )
     from stackgen.pipeline import program
 

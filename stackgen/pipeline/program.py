@@ -304,7 +304,7 @@ def _variables(given: Sequence[str], environ: Mapping[str, str]) -> tuple[tuple[
 def _figure(regex: str) -> str:
     if not regex:
         return ""
-    example = "as in: --figure 'accuracy: ([0-9.]+)'"
+    example = "as in: --figure 'accuracy: ([0-9.e-]+)'"
     try:
         groups = re.compile(regex).groups
     except re.error as error:
