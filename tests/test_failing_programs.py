@@ -22,6 +22,7 @@ PROGRAM = Program(command=("python", "my train.py"), project="/p")
         (Outcome.CRASHED, "OSError: [Errno 101] Network is unreachable", "--network"),
         (Outcome.CRASHED, "socket.gaierror: Temporary failure in name resolution", "--network"),
         (Outcome.CRASHED, "OSError: [Errno 28] No space left on device", "write 1 GiB"),
+        (Outcome.CRASHED, "can't open file '/p/train.py'", "from the project's folder on"),
         (Outcome.CRASHED, "ValueError: x", "run it by hand in /p: python 'my train.py'"),
     ],
 )

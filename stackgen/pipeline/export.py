@@ -1,5 +1,6 @@
 """What a knowledge base holds of one stack, as a report that other tools' formats can hold."""
 
+import shlex
 from collections.abc import Callable, Iterable, Sequence
 from typing import TypeVar
 
@@ -44,8 +45,9 @@ def export(places: Places, stack: str, *, indicator: str, machine: str = "") -> 
         raise EvidenceError(
             f"{indicator} was not measured on stack {chosen.id[:12]}",
             why="no comparison holds both",
-            fix=f"see what was measured: stackgen kb query timings indicator={indicator}"
-            f"{places.kb_option}",
+            fix="see what was measured: stackgen kb query timings "
+            f"{shlex.quote(f'indicator={indicator}')}{places.kb_option}; a command of yours is "
+            "called program",
         )
     listing = f"stackgen kb query machines{places.kb_option}"
     where = _one(machines, machine, _machine_id, "machine", listing)

@@ -56,6 +56,8 @@ def _helps(program: Program, reason: str, places: Places) -> str:
     hints = [hint for words, hint in _HINTS if re.search(words, reason)]
     if below := _own_module(Path(program.project), reason):
         hints = [f"that lies in its folder {below}: add --env PYTHONPATH={below}"]
+    if program.project in reason:
+        hints.insert(0, "it runs in a copy: name files from the project's folder on")
     if program.network:
         hints = [hint for hint in hints if hint != _NO_NETWORK]
     by_hand = f"run it by hand in {program.project}: {shlex.join(program.command)}"
