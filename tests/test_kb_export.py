@@ -63,7 +63,7 @@ def test_a_stack_has_to_be_named(places: Places) -> None:
 def test_what_was_not_measured_is_not_there(places: Places) -> None:
     with pytest.raises(EvidenceError, match="torch/matmul was not measured"):
         export(places, STACK.id, indicator="torch/matmul")
-    with pytest.raises(EvidenceError, match="timings 'indicator=python train.py'"):
+    with pytest.raises(EvidenceError, match=r"timings 'indicator=python train\.py'"):
         export(places, STACK.id, indicator="python train.py")
 
 

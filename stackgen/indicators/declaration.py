@@ -57,7 +57,9 @@ def parse_indicator(source: str, *, name: str, path: str, harness_source: str) -
     except (ValueError, SyntaxError) as error:
         raise UsageError(
             f"{path} is not an indicator",
-            why=str(error),
+            why=f"{error.msg} (line {error.lineno})"
+            if isinstance(error, SyntaxError)
+            else str(error),
             fix="declare INDICATOR = {...} as pis/numpy/matmul.py does",
         ) from error
 

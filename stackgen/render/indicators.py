@@ -1,5 +1,6 @@
 """The indicators: all of them a line each, or one with everything that it takes."""
 
+import shlex
 from collections.abc import Sequence
 from itertools import groupby
 
@@ -56,10 +57,14 @@ def _examples(indicator: Indicator) -> list[str]:
     """Return commands that can be typed as they stand."""
     shown = indicator.parameters[0]
     values = _values(shown)
-    lines = [f"stackgen pi run {indicator.name} --{shown.name} {','.join(values)}"]
+    own = "/" not in indicator.name  # a file of the user's is known by its path
+    name = shlex.quote(indicator.path) if own else indicator.name
+    lines = [f"stackgen pi run {name} --{shown.name} {','.join(values)}"]
     if indicator.component != "python":
         given = "" if shown.name == "threads" else f" --param {shown.name}={values[-1]}"
-        lines.append(f"stackgen explore {indicator.component} --pi {indicator.name}{given}")
+        lines.append(f"stackgen explore {indicator.component} --pi {name}{given}")
+    if own:  # by hand it would have to find the harness
+        return lines
     return [*lines, f"python {indicator.path} --{shown.name} {values[-1]}"]
 
 
