@@ -165,11 +165,15 @@ def test_every_indicator_computes_the_same_in_every_mode(cpu_torch: str, tmp_pat
               "input --batch 8 --workers 1 --prefetch 1", "all_reduce --size 100",
               f"matmul --size 24 --trace {tmp_path}"]  # fmt: skip
     told = driven(cpu_torch, "run", [*jobs, *small, *large, *others, "copy", "compile --mode eager",
-                                     "input --workers 1"])  # fmt: skip
+                                     "input --workers 1", "pooling --size 3 --window 4",
+                                     "batch_norm --batch 1 --size 1"])  # fmt: skip
     refused = {job: each["reason"] for job, each in told.items() if each["outcome"] != "ok"}
     assert refused == {
         "copy": "PyTorch sees no GPU here, so there is nowhere to copy to",
         "compile --mode eager": "mode=eager makes nothing ready: give graph or compiled",
+        "pooling --size 3 --window 4": "a window of 4 is larger than the image",
+        "batch_norm --batch 1 --size 1": "one number of each channel has no variance: "
+        "give a larger batch",
         "input --workers 1": "a DataLoader reads ahead in workers, and then always: "
         "give both or none",
     }
@@ -228,6 +232,9 @@ wrongs[4][[3, 200]] = wrongs[4][[200, 3]]
 for wrong in wrongs:
     assert abs(here.digest(wrong) / truth - 1) > 1e-9
 assert abs(right.mean()) < 1e-3 and abs(right.var() * 12 - 1) < 1e-2
+images = here.numbers((8, 64, 20, 20), 3)
+for wrong in (images.flip(1), images.permute(0, 2, 3, 1), images.flip(2), images.transpose(2, 3)):
+    assert abs(here.digest(wrong) / here.digest(images) - 1) > 1e-3
 assert here.integers((50, 40), 7).unique().tolist() == list(range(7))
 """
     path = str(PIS / "torch" / "matmul.py")

@@ -53,6 +53,8 @@ def setup(parameters):
     here = framework.start(INDICATOR, parameters)
     batch, channels = parameters["batch"], parameters["channels"]
     size, window = parameters["size"], parameters["window"]
+    if window > size:
+        raise harness.Unsupported("a window of {} is larger than the image".format(window))
     pool = {"max": here.tf.nn.max_pool, "average": here.tf.nn.avg_pool}[parameters["kind"]]
     images, windows = here.images(batch, [size, size], channels), here.windows(window, window)
 

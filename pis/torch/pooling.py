@@ -53,6 +53,8 @@ def setup(parameters):
     here = framework.start(INDICATOR, parameters)
     batch, channels = parameters["batch"], parameters["channels"]
     size, window = parameters["size"], parameters["window"]
+    if window > size:
+        raise harness.Unsupported("a window of {} is larger than the image".format(window))
     functional = here.torch.nn.functional
     pool = {"max": functional.max_pool2d, "average": functional.avg_pool2d}[parameters["kind"]]
     images = here.images((batch, channels, size, size))
