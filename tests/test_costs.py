@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from stackgen.cli.options import check_prices, parse_cpus
 from stackgen.errors import UsageError
 from stackgen.measure import rank
-from stackgen.measure.costs import AtCount, costs, scaled
+from stackgen.measure.costs import AtCount, costs, reference_times, scaled
 from stackgen.pipeline.measures import limits, usable_cpus
 from stackgen.pipeline.options import ExploreOptions
 from stackgen.pipeline.prices import metered
@@ -93,6 +93,15 @@ def test_a_cost_worked_out_by_hand() -> None:
     assert cost.seconds == pytest.approx(0.1 * drift)
     assert cost.per_million == pytest.approx(1e-5 * drift / 32 * 1e6)
     assert cost.per_unit == pytest.approx(3.2e6 / drift)
+
+
+def test_the_reference_s_time_is_the_middle_of_its_blocks_and_figures_have_none() -> None:
+    seconds = {(NEW, MATMUL): 0.1, (OLD, MATMUL): 0.05}
+    ((call, told),) = reference_times(campaign(seconds, blocks=3, noise=0), [MATMUL])
+    assert call == MATMUL.id
+    assert told == pytest.approx(0.1 * (1 + 2 / 32))
+    assert reference_times(campaign(seconds, figure="higher"), [MATMUL]) == ()
+    assert reference_times([], [MATMUL]) == ()
 
 
 @pytest.mark.parametrize("items", ["", "0", "-1", "many", "1e3", "9" * 30])

@@ -18,7 +18,7 @@ from stackgen.render import here_text
 from stackgen.render.formats import fields, formatted, refuse_unfit
 from stackgen.render.formats.pytorch_benchmark import bytes_text, count_text, time_text, yaml_lines
 from stackgen.render.formats.thoth import USAGE
-from stackgen.render.here import duration
+from stackgen.render.tables import duration
 from stackgen.values import Outcome
 from tests.formats import BATCHES, FAILED, MODEL, ONE, RUSAGE, WITH_GPU, ran, report, result
 

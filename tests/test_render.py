@@ -112,6 +112,7 @@ def report(contrasts: list[float], *, failed: bool = False) -> ExploreReport:
         interrupted=False,
         exit_code=0,
         knowledge_base="stackgen.db",
+        reference_s=((MATMUL.id, 0.00321),),
     )
 
 
@@ -180,6 +181,7 @@ def of_figure(contrasts: list[float]) -> ExploreReport:
         report(contrasts),
         indicators=((MATMUL.id, "python train.py (loss: ([0-9.]+), threads=1)"),),
         figures=(MATMUL.id,),
+        reference_s=(),
         checks=((MATMUL.id, "result.json"),),
     )
 

@@ -52,19 +52,32 @@ def costs(
     calls slower.
     """
     found: list[Cost] = []
-    for call in calls:
-        seen = _of_reference(inspections, call.id)
-        if not seen or call.id not in per_hour or gives_figure(inspections, call.id):
+    for call_id, base_s in reference_times(inspections, calls):
+        if call_id not in per_hour:
             continue
-        base_s = statistics.median(each.best_s for each in seen)
-        items = _whole(_told(seen[-1], _ITEMS))
+        items = _whole(_told(_of_reference(inspections, call_id)[-1], _ITEMS))
         own = [
-            _cost(row.stack_id, call.id, base_s / ratio, items, per_hour[call.id])
+            _cost(row.stack_id, call_id, base_s / ratio, items, per_hour[call_id])
             for row in ranking
-            if row.counts and (ratio := _ratio(row, call.id)) is not None
+            if row.counts and (ratio := _ratio(row, call_id)) is not None
         ]
         found += sorted(own, key=lambda each: each.per_million)
     return tuple(found)
+
+
+def reference_times(
+    inspections: Sequence[Inspection], calls: Iterable[IndicatorCall]
+) -> tuple[tuple[IndicatorId, float], ...]:
+    """Return the seconds of one operation on the reference, of each indicator that gives a time.
+
+    It is the median of its blocks' fastest samples.
+    """
+    seen = {call.id: _of_reference(inspections, call.id) for call in calls}
+    return tuple(
+        (call, statistics.median(each.best_s for each in found))
+        for call, found in seen.items()
+        if found and not gives_figure(inspections, call)
+    )
 
 
 def gives_figure(inspections: Iterable[Inspection], call: IndicatorId) -> bool:

@@ -20,7 +20,7 @@ from stackgen.errors import (
 )
 from stackgen.index import PackageIndex
 from stackgen.measure import Design, controls, rank
-from stackgen.measure.costs import costs, gives_figure, scaled
+from stackgen.measure.costs import costs, gives_figure, reference_times, scaled
 from stackgen.measure.memory import peak_memory
 from stackgen.pipeline.campaign import Runner, Stopped
 from stackgen.pipeline.environments import Builder, Preparer, Ready, estimate, refuse_without_room
@@ -336,6 +336,7 @@ def _report(
         plan=work.plan,
         memory=peak_memory(seen, (call.id for call in calls)),
         figures=tuple(call.id for call in calls if gives_figure(seen, call.id)),
+        reference_s=reference_times(seen, calls),
         checks=tuple(
             (call.id, call.program.check) for call in calls if call.program and call.program.check
         ),

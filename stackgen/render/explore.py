@@ -6,7 +6,7 @@ from stackgen.measure import LOOKS
 from stackgen.render.memory import memory_text
 from stackgen.render.money import money_text
 from stackgen.render.results import checks_text, results_text
-from stackgen.render.tables import big, columns, span
+from stackgen.render.tables import big, columns, duration, span
 from stackgen.values import Control, Effect, ExplorePlan, ExploreReport, Ranked, Verdict
 
 
@@ -33,7 +33,7 @@ def report_text(report: ExploreReport) -> str:
     names = dict(report.indicators)
     measured = _measured(report)
     for indicator in measured:
-        lines += [f"{names.get(indicator, indicator)}: {_blocks(_compared(report, indicator))}"]
+        lines += [f"{names.get(indicator, indicator)}: {_basis(report, indicator)}"]
         lines += _table(report.ranking, indicator, figure=indicator in report.figures)
         lines += _legend(figure=indicator in report.figures, several=len(measured) > 1)
         lines += [""]
@@ -67,6 +67,13 @@ def _head(plan: ExplorePlan, measured: str) -> list[str]:
 def _measured(report: ExploreReport) -> list[str]:
     found = {e.indicator_id: None for row in report.ranking for e in row.effects}
     return [str(each) for each in found]
+
+
+def _basis(report: ExploreReport, indicator: str) -> str:
+    """Return how many blocks a table rests on, and what its ratios are ratios of."""
+    times = {str(each): duration(seconds) for each, seconds in report.reference_s}
+    told = f", {times[indicator]} on the reference" if indicator in times else ""
+    return _blocks(_compared(report, indicator)) + told
 
 
 def _compared(report: ExploreReport, indicator: str) -> int:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 
-from stackgen.render.tables import columns
+from stackgen.render.tables import columns, duration, short
 from stackgen.values import Inspection
 from stackgen.values.here import Figures, HereReport, HereResult
 
@@ -20,18 +20,6 @@ def here_text(report: HereReport) -> str:
     lines += _failures(report)
     lines += _remarks(report)
     return "\n".join(lines).rstrip()
-
-
-def duration(seconds: float) -> str:
-    """Return a time of an operation with its unit: ``43.93 us``."""
-    for unit, scale in (("s", 1.0), ("ms", 1e-3), ("us", 1e-6)):
-        if seconds >= scale:
-            return f"{_number(seconds / scale)} {unit}"
-    return f"{_number(seconds * 1e9)} ns"
-
-
-def _number(value: float) -> str:
-    return f"{value:,.0f}" if value >= 1000 else f"{value:.4g}"
 
 
 def _head(report: HereReport) -> list[str]:
@@ -60,7 +48,7 @@ def _times(report: HereReport) -> list[_Column]:
         (any(each.rate for each in seen), ("rate", lambda found: _rate(found, unit))),
         (
             any(each.items_per_s for each in seen),
-            ("samples/s", lambda found: _number(found.items_per_s or 0)),
+            ("samples/s", lambda found: short(found.items_per_s or 0)),
         ),
         (True, ("memory", lambda found: _megabytes(found.peak_memory_bytes))),
         (
@@ -121,14 +109,14 @@ def _reason(failure: Inspection) -> str:
 def _rate(found: Figures, unit: str) -> str:
     if not found.rate:
         return ""
-    return f"{_number(found.rate / 1e9)} {_UNITS.get(unit, f'G{unit}/s')}"
+    return f"{short(found.rate / 1e9)} {_UNITS.get(unit, f'G{unit}/s')}"
 
 
 def _worth(found: Figures, value: float) -> str:
     """Return a time, or the figure that an indicator tells in its place."""
     if not found.figure:
         return duration(value)
-    return _number(1 / value if found.figure == "higher" else value)
+    return short(1 / value if found.figure == "higher" else value)
 
 
 def _megabytes(size: int | None) -> str:

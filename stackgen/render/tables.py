@@ -42,3 +42,16 @@ def span(seconds: float) -> str:
 def big(number: int) -> str:
     """Return a count exactly while it can be read, and its magnitude beyond."""
     return f"{number:,}" if number < 10**9 else f"{number:.1e}".replace("e+", "e")
+
+
+def duration(seconds: float) -> str:
+    """Return a time of an operation with its unit: ``43.93 us``."""
+    for unit, scale in (("s", 1.0), ("ms", 1e-3), ("us", 1e-6)):
+        if seconds >= scale:
+            return f"{short(seconds / scale)} {unit}"
+    return f"{short(seconds * 1e9)} ns"
+
+
+def short(value: float) -> str:
+    """Return a number with the digits that tell something."""
+    return f"{value:,.0f}" if value >= 1000 else f"{value:.4g}"

@@ -108,6 +108,7 @@ class ExploreReport:
     scaled: of each stack on several numbers of CPUs, where these were asked for.
     memory: of each indicator on each stack.
     figures: ids of the indicators that give a figure of their own, in place of a time.
+    reference_s: seconds of one operation on the reference, by id of those that give a time.
     checks: (id, file) pairs of those whose result was written into a file and compared.
     """
 
@@ -130,6 +131,7 @@ class ExploreReport:
     scaled: tuple[Scaled, ...] = ()
     memory: tuple[PeakMemory, ...] = ()
     figures: tuple[IndicatorId, ...] = ()
+    reference_s: tuple[tuple[IndicatorId, float], ...] = ()
     checks: tuple[tuple[IndicatorId, str], ...] = ()
 
 
