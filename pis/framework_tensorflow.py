@@ -42,6 +42,7 @@ LACKING = (
 # FLOP per cycle and multiprocessor in float16, by the first number of the compute capability: the
 # most of each family (NVIDIA's white papers; 9 is 132 x 1.83 GHz x 4096 = 989 TFLOP/s on an H100).
 TENSOR_FLOP = {5: 256, 6: 256, 7: 1024, 8: 2048, 9: 4096, 10: 8192, 11: 8192, 12: 2048}
+TRACED_RUNS = 3
 CACHE_BYTES = 192  # a cycle and multiprocessor: two loads and a store of 64 bytes, from its caches
 PROCESSORS, KILOHERTZ, CAPABILITY = 16, 13, 75  # cuDeviceGetAttribute's numbers
 
@@ -359,15 +360,19 @@ class Framework:
         return total
 
     def trace(self, run, finish):
-        """Return what writes one run as TensorBoard shows it."""
+        """Return what writes a few runs as TensorBoard shows them.
+
+        What ran last may be missing: its result is there before its thread has noted its end.
+        """
 
         def write(folder):
             profiler = getattr(self.tf.profiler, "experimental", None)
             if not hasattr(profiler, "start"):
                 raise harness.Unsupported("TensorFlow keeps traces from 2.2 on, 1.x in mode=graph")
             profiler.start(folder)
-            run()
-            finish()
+            for _ in range(TRACED_RUNS):
+                run()
+                finish()
             profiler.stop()
 
         return write
