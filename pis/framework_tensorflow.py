@@ -39,11 +39,6 @@ LACKING = (
     "does not support",
     "meaningless when eager execution is enabled",  # tf.nn.swish of 1.13
 )
-# FLOP per cycle and multiprocessor in float16, by the first number of the compute capability: the
-# most of each family (NVIDIA's white papers; 9 is 132 x 1.83 GHz x 4096 = 989 TFLOP/s on an H100).
-TENSOR_FLOP = {5: 256, 6: 256, 7: 1024, 8: 2048, 9: 4096, 10: 8192, 11: 8192, 12: 2048}
-TRACED_RUNS = 3
-CACHE_BYTES = 192  # a cycle and multiprocessor: two loads and a store of 64 bytes, from its caches
 PROCESSORS, KILOHERTZ, CAPABILITY = 16, 13, 75  # cuDeviceGetAttribute's numbers
 
 
@@ -360,9 +355,9 @@ class Framework:
         return total
 
     def trace(self, run, finish):
-        """Return what writes a few runs as TensorBoard shows them.
+        """Return what writes one run as TensorBoard shows it.
 
-        What ran last may be missing: its result is there before its thread has noted its end.
+        Of a graph, TensorFlow lists no operations that take a few microseconds.
         """
 
         def write(folder):
@@ -370,9 +365,8 @@ class Framework:
             if not hasattr(profiler, "start"):
                 raise harness.Unsupported("TensorFlow keeps traces from 2.2 on, 1.x in mode=graph")
             profiler.start(folder)
-            for _ in range(TRACED_RUNS):
-                run()
-                finish()
+            run()
+            finish()
             profiler.stop()
 
         return write
@@ -411,16 +405,11 @@ class Framework:
 
     def peak(self):
         """Return the most FLOP or bytes per second that this GPU can do, None where unknown."""
-        wanted = [gpu_attribute(each) for each in (PROCESSORS, KILOHERTZ, CAPABILITY)]
-        if None in wanted or wanted[2] not in TENSOR_FLOP:
+        count, kilohertz, family = map(gpu_attribute, (PROCESSORS, KILOHERTZ, CAPABILITY))
+        if None in (count, kilohertz, family):
             return None
-        cycles = 1.1 * wanted[0] * wanted[1] * 1000
-        if self.unit != "FLOP":
-            return cycles * CACHE_BYTES
-        numbers = self.parameters.get("autocast", "off")
-        if numbers == "off":
-            numbers = self.parameters.get("dtype", "float32")
-        return cycles * flop_per_cycle(TENSOR_FLOP[wanted[2]], numbers)
+        numbers = harness.precision(self.parameters)
+        return harness.gpu_peak(self.unit, numbers, count, kilohertz * 1e3, family)
 
     @staticmethod
     def plain(variable):
@@ -477,15 +466,6 @@ def product(shape):
 def same_outputs(size, stride=1):
     """Return how many results an axis has where its edges are filled up (padding SAME)."""
     return (size - 1) // stride + 1
-
-
-def flop_per_cycle(half, numbers):
-    """Return the most FLOP per cycle and multiprocessor, given that of float16.
-
-    float32: as TF32, half of it; without, 256, of which Winograd's convolutions make 2.25 times as
-    many. float64: an eighth, where tensor cores do it.
-    """
-    return {"float32": max(half // 2, 640), "float64": max(half // 8, 128)}.get(numbers, half)
 
 
 def gpu_attribute(number):

@@ -30,11 +30,7 @@ LACKING = (
     "could not create a primitive",
     "CUBLAS_STATUS_NOT_SUPPORTED",
 )
-# FLOP per cycle and multiprocessor in float16, by the first number of the compute capability: the
-# most of each family (NVIDIA's white papers; 9 is 132 x 1.83 GHz x 4096 = 989 TFLOP/s on an H100).
-TENSOR_FLOP = {5: 256, 6: 256, 7: 1024, 8: 2048, 9: 4096, 10: 8192, 11: 8192, 12: 2048}
-UNKNOWN_TENSOR_FLOP, UNKNOWN_HERTZ = 16384, 4e9
-CACHE_BYTES = 192  # a cycle and multiprocessor: two loads and a store of 64 bytes, from its caches
+UNKNOWN_HERTZ = 4e9
 
 
 def start(indicator, parameters):
@@ -317,25 +313,11 @@ class Framework:
         }
 
     def peak(self):
-        """Return the most FLOP or bytes per second that this GPU can do, generous by a tenth."""
-        properties = self.torch.cuda.get_device_properties(self.device)
-        cycles = 1.1 * properties.multi_processor_count * highest_hertz()
-        if self.unit != "FLOP":
-            return cycles * CACHE_BYTES
-        known = {} if self.torch.version.hip else TENSOR_FLOP
-        numbers = self.parameters.get("autocast", "off")
-        if numbers == "off":
-            numbers = self.parameters.get("dtype", "float32")
-        return cycles * flop_per_cycle(known.get(properties.major, UNKNOWN_TENSOR_FLOP), numbers)
-
-
-def flop_per_cycle(half, numbers):
-    """Return the most FLOP per cycle and multiprocessor, given that of float16.
-
-    float32: as TF32, half of it; without, 256, of which Winograd's convolutions make 2.25 times as
-    many. float64: a sixteenth, or an eighth where float16's units stand in.
-    """
-    return {"float32": max(half // 2, 640), "float64": max(half // 8, 128)}.get(numbers, half)
+        """Return the most FLOP or bytes per second that this GPU can do, None where unknown."""
+        seen = self.torch.cuda.get_device_properties(self.device)
+        family = None if self.torch.version.hip else seen.major
+        numbers, count = harness.precision(self.parameters), seen.multi_processor_count
+        return harness.gpu_peak(self.unit, numbers, count, highest_hertz(), family)
 
 
 def highest_hertz():

@@ -96,6 +96,10 @@ GPU_STATE = [
     "clocks_throttle_reasons.active",
 ]
 GPU_PEAK = {"FLOP": 5e16, "byte": 2e14}  # per second, more than any GPU of our days does
+# FLOP per cycle and multiprocessor in float16, by the first number of the compute capability: the
+# most of each family (NVIDIA's white papers; 9 is 132 x 1.83 GHz x 4096 = 989 TFLOP/s on an H100).
+TENSOR_FLOP = {5: 256, 6: 256, 7: 1024, 8: 2048, 9: 4096, 10: 8192, 11: 8192, 12: 2048}
+CACHE_BYTES = 192  # a cycle, of a core or a multiprocessor: two loads and a store of 64 bytes
 RECORDED_VARIABLES = THREAD_VARIABLES + ("PYTHONHASHSEED", "GLIBC_TUNABLES", "LD_PRELOAD")
 
 
@@ -374,10 +378,29 @@ def cpu_peak(unit):
     """Return what no CPU of our days exceeds: FLOP/s, or bytes/s from its nearest cache.
 
     Two multiply-adds of 512 bits a cycle are 64 FLOP in float32, matrix units (AMX) do 2,048 in
-    bfloat16; two loads and a store of 64 bytes a cycle are 192 bytes.
+    bfloat16.
     """
     cycles = 6e9 * len(usable_cpus())
-    return cycles * (2048 if unit == "FLOP" else 192)
+    return cycles * (2048 if unit == "FLOP" else CACHE_BYTES)
+
+
+def gpu_peak(unit, numbers, multiprocessors, hertz, family):
+    """Return the most FLOP or bytes per second of a GPU, generous by a tenth, or None.
+
+    numbers: their type. family: the first number of its compute capability, None where it has none.
+
+    float32: as TF32, half of float16; without, 256 a cycle, of which Winograd's convolutions make
+    2.25 times as many. float64: an eighth, where tensor cores do it.
+    """
+    cycles = 1.1 * multiprocessors * hertz
+    if unit != "FLOP":
+        return cycles * CACHE_BYTES
+    if family not in TENSOR_FLOP:
+        return None
+    half = TENSOR_FLOP[family]
+    return cycles * {"float32": max(half // 2, 640), "float64": max(half // 8, 128)}.get(
+        numbers, half
+    )
 
 
 def prepare_trace(operation, folder):

@@ -123,9 +123,8 @@ def test_no_published_peak_is_above_ours_nor_far_below(
     shared: Any, device: str, family: int, multiprocessors: int, gigahertz: float, numbers: str,
     published_tera: float,
 ) -> None:  # fmt: skip
-    flop = shared.flop_per_cycle(shared.TENSOR_FLOP[family], numbers)
-    ours = 1.1 * flop * multiprocessors * gigahertz / 1e3
-    assert published_tera < ours < 2.5 * published_tera, device
+    peak = shared.harness.gpu_peak("FLOP", numbers, multiprocessors, gigahertz * 1e9, family)
+    assert published_tera < peak / 1e12 < 2.5 * published_tera, device
 
 
 def test_the_catalogue_is_complete() -> None:

@@ -15,6 +15,7 @@ from uv import find_uv_bin
 from stackgen import resources
 from stackgen.builders.interpreters import ask, find_interpreters
 from stackgen.index.config import load_config
+from tests import indicator_jobs
 
 PIS = resources.folder("pis")
 Told = dict[str, Any]
@@ -22,50 +23,18 @@ CPU_TORCH = "torch==2.13.0+cpu"
 Job = str  # an indicator and its options, as on a command line
 # Tiny sizes, with sides that differ: what is swapped is seen.
 OPERATIONS = (
-    "matmul --size 24",
-    "batched_matmul --size 12 --batch 3",
+    *indicator_jobs.OPERATIONS,
     "conv1d --length 30 --channels 3 --filters 5 --batch 2",
-    "conv1d --length 31 --channels 3 --filters 5 --batch 2 --stride 2 --kernel 5",
     "conv2d --size 10 --channels 3 --filters 5 --batch 2",
     "conv2d --size 11 --channels 3 --filters 5 --batch 2 --stride 2 --layout channels_last",
-    "conv3d --size 6 --channels 2 --filters 3 --batch 2",
     "conv3d --size 6 --channels 2 --filters 3 --batch 2 --layout channels_last",
-    "depthwise --size 10 --channels 6 --batch 2",
-    "pooling --size 10 --channels 3 --batch 2",
     "pooling --size 10 --channels 3 --batch 2 --kind average --layout channels_last",
-    "activation --size 200",
-    "activation --size 200 --kind gelu",
-    "activation --size 200 --kind sigmoid",
-    "activation --size 200 --kind tanh",
-    "activation --size 200 --kind swish",
-    "softmax --size 20 --batch 3",
-    "layer_norm --size 20 --batch 3",
-    "batch_norm --size 5 --channels 3 --batch 4",
-    "elementwise --size 200",
-    "elementwise --size 200 --kind multiply",
-    "elementwise --size 200 --kind exp",
-    "elementwise --size 200 --kind sqrt",
-    "reduction --size 20",
-    "reduction --size 20 --kind mean",
-    "reduction --size 20 --kind max",
-    "transpose --size 20",
-    "rnn --steps 4 --inputs 6 --hidden 5 --batch 2",
-    "gru --steps 4 --inputs 6 --hidden 5 --batch 2",
-    "lstm --steps 4 --inputs 6 --hidden 5 --batch 2",
-    "attention --heads 2 --length 12 --width 8 --batch 2",
-    "attention --heads 2 --length 12 --width 8 --batch 2 --causal yes",
-    "embedding --rows 50 --width 6 --length 9 --batch 2",
 )
-# Parameters and multiplications with additions of one sample, by hand.
+# LSTMs of PyTorch have two biases for each gate: 4 * 64 more a direction, 4 * 256 more a layer.
+_SECOND_BIASES = {"bilstm": 2 * 4 * 64, "char_lstm": 2 * 4 * 256}
 MODELS = {
-    "mlp": (669_706, 784 * 512 + 512 * 512 + 512 * 10),
-    "cnn": (421_642, 225_792 + 3_612_672 + 401_408 + 1_280),
-    "deep_cnn": (551_466, 884_736 + 3 * 9_437_184 + 2 * 4_718_592 + 263_424),
-    "text_classifier": (2_000_202, 200),
-    "bilstm": (2_560_000 + 99_328 + 258, 2 * 128 * 4 * 64 * 192 + 256),
-    "char_lstm": (4_096 + 329_728 + 526_336 + 16_448, 64 * (4 * 256 * (320 + 512) + 16_384)),
-    "transformer": (2_048_000 + 32_768 + 4 * 789_760 + 514, 4 * 109_051_904 + 512),
-    "efficientnet_b0": (5_288_548, 401_669_732),
+    name: (parameters + _SECOND_BIASES.get(name, 0), macs)
+    for name, (parameters, macs) in indicator_jobs.MODELS.items()
 }
 # Does jobs as from the command line, each in a process of its own: a fork of one that has imported
 # PyTorch, which takes seconds. "count" asks PyTorch's own counter for the FLOP of one operation, in

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from stackgen.measure import LOOKS
 from stackgen.render.memory import memory_text
 from stackgen.render.money import money_text
-from stackgen.render.results import checks_text, results_text
+from stackgen.render.results import checked_files, results_text
 from stackgen.render.tables import big, columns, duration, span
 from stackgen.values import Control, Effect, ExplorePlan, ExploreReport, Ranked, Verdict
 
@@ -39,7 +39,7 @@ def report_text(report: ExploreReport) -> str:
         lines += [""]
     lines += [*_conclusion(report), ""]
     lines += results_text(report.ranking, names)
-    lines += checks_text(report)
+    lines += checked_files(report)
     lines += money_text(report)
     lines += memory_text(report)
     lines += _changes(report)

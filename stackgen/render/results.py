@@ -29,13 +29,14 @@ def results_text(ranking: Sequence[Ranked], names: Mapping[str, str]) -> list[st
     return [*lines, ""] if lines else []
 
 
-def checks_text(report: ExploreReport) -> list[str]:
+def checked_files(report: ExploreReport) -> list[str]:
     """Return which files were found to be the same in every stack that was compared."""
+    compared = {each.indicator_id for row in report.ranking for each in row.effects}
+    apart = {each.indicator_id for row in report.ranking for each in row.deviations}
     lines = []
-    for indicator, file in report.checks:
-        compared = any(e.indicator_id == indicator for row in report.ranking for e in row.effects)
-        apart = any(e.indicator_id == indicator for row in report.ranking for e in row.deviations)
-        if compared and not apart:
+    for file in dict.fromkeys(file for _, file in report.checks):
+        calls = {call for call, checked in report.checks if checked == file}
+        if calls & compared and not calls & apart:
             lines.append(
                 f"{file} is the same in every stack that was compared, "
                 "but for rounding of its numbers."
