@@ -55,7 +55,7 @@ def test_the_stack_that_does_half_the_work_is_found_to_be_faster(laboratory: Lab
     (effect,) = slower["effects"]
     assert slower["label"] == "speedy 1.0"
     assert effect["verdict"] == "slower"
-    assert 0.4 < effect["ratio"] < 0.6
+    assert 0.25 < effect["ratio"] < 0.75  # half the work, on a machine that may be busy
 
 
 def test_older_dependencies_are_found_where_the_newest_do_not_run(laboratory: Laboratory) -> None:

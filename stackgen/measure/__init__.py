@@ -1,6 +1,6 @@
 """Blocks, effects and controls: what may be said from observations."""
 
-from stackgen.measure.blocks import SAMPLES, Design, calibration_plan, plan_block
+from stackgen.measure.blocks import SAMPLES, Design, calibration_plan, plan_block, plan_search
 from stackgen.measure.effects import (
     ALPHA,
     MARGIN,
@@ -42,6 +42,7 @@ __all__ = [
     "not_repeatable",
     "p_value",
     "plan_block",
+    "plan_search",
     "rank",
     "verdict",
 ]

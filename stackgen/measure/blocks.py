@@ -3,6 +3,7 @@
 import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import TypeAlias
 
 from stackgen.values import (
     CampaignId,
@@ -13,6 +14,8 @@ from stackgen.values import (
     Limits,
     Role,
 )
+
+Arm: TypeAlias = tuple[Role, Environment]
 
 SAMPLES = 30
 """Samples kept per inspection; the minimum depends on their number, so it never changes."""
@@ -60,16 +63,34 @@ def plan_block(design: Design, block: int) -> tuple[InspectionPlan, ...]:
     The order depends on campaign, seed and block number alone, so an interrupted campaign goes on
     as it would have gone on.
     """
+    calls = (*design.calls, design.control)
+    return _rounds(design, block, [(call, _arms(design, call)) for call in calls])
+
+
+def plan_search(
+    design: Design, block: int, environments: Sequence[Environment]
+) -> tuple[InspectionPlan, ...]:
+    """Return the plans of one block of a search: of these stacks alone, without controls.
+
+    What it finds helps to choose, and never takes part in an effect.
+    """
+    arms = [(Role.SEARCH, each) for each in environments]
+    return _rounds(design, block, [(call, arms) for call in design.calls])
+
+
+def _rounds(
+    design: Design, block: int, rounds: Sequence[tuple[IndicatorCall, Sequence[Arm]]]
+) -> tuple[InspectionPlan, ...]:
     order = random.Random(f"{design.campaign_id}/{design.seed}/{block}")  # noqa: S311
     plans: list[InspectionPlan] = []
-    for call in (*design.calls, design.control):
-        arms = list(_arms(design, call))
-        order.shuffle(arms)
-        plans += [_plan(design, call, arm, block) for arm in arms]
+    for call, arms in rounds:
+        shuffled = list(arms)
+        order.shuffle(shuffled)
+        plans += [_plan(design, call, arm, block) for arm in shuffled]
     return tuple(replace(plan, position=place) for place, plan in enumerate(plans))
 
 
-def _arms(design: Design, call: IndicatorCall) -> Sequence[tuple[Role, Environment]]:
+def _arms(design: Design, call: IndicatorCall) -> Sequence[Arm]:
     reference = (Role.REFERENCE, design.reference)
     challengers = [(Role.CHALLENGER, each) for each in design.challengers]
     if call.id == design.control.id:
@@ -77,13 +98,11 @@ def _arms(design: Design, call: IndicatorCall) -> Sequence[tuple[Role, Environme
     return [reference, _twin(design), *challengers]
 
 
-def _twin(design: Design) -> tuple[Role, Environment]:
+def _twin(design: Design) -> Arm:
     return Role.TWIN, design.reference
 
 
-def _plan(
-    design: Design, call: IndicatorCall, arm: tuple[Role, Environment], block: int
-) -> InspectionPlan:
+def _plan(design: Design, call: IndicatorCall, arm: Arm, block: int) -> InspectionPlan:
     role, environment = arm
     limits = design.own_limits.get(call.id, design.limits)
     return InspectionPlan(

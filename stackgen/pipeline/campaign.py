@@ -1,4 +1,4 @@
-"""Run a campaign: try stacks, calibrate, then measure block after block within a budget.
+"""The inspections of a campaign: stacks are tried, indicators calibrated, blocks run.
 
 Everything is written to the knowledge base as it happens, and read back from it: a campaign that
 was interrupted, even killed, goes on where it was.
@@ -7,7 +7,7 @@ was interrupted, even killed, goes on where it was.
 import re
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from stackgen.database import Database
 from stackgen.errors import (
@@ -15,18 +15,9 @@ from stackgen.errors import (
     IndexRefusalError,
     IndexUnavailableError,
     MeasurementError,
-    StackgenError,
 )
 from stackgen.executors import Executor
-from stackgen.measure import (
-    LOOKS,
-    Design,
-    calibration_plan,
-    decided,
-    fewest_blocks,
-    plan_block,
-    rank,
-)
+from stackgen.measure import calibration_plan
 from stackgen.pipeline.host import Host
 from stackgen.pipeline.patience import Patience
 from stackgen.pipeline.progress import Progress
@@ -37,10 +28,10 @@ from stackgen.values import (
     IndicatorId,
     Inspection,
     InspectionId,
+    InspectionPlan,
     Kind,
     Limits,
     Outcome,
-    Ranked,
     Role,
     Stack,
     StackId,
@@ -48,6 +39,7 @@ from stackgen.values import (
 
 Clock = Callable[[], float]
 Build = Callable[[Stack, str], Environment]
+PlanBlock = Callable[[int, Sequence[Environment]], Sequence[InspectionPlan]]
 
 LASTING = (
     Outcome.OK,
@@ -69,16 +61,6 @@ Seen twice, it is the stack's own. Nothing but infrastructure faults is tried tw
 """
 _EXIT_CODE = re.compile(r"exit code \d+")
 _KILLED = "killed by SIGKILL"  # not by itself: by somebody, mostly by a kernel without memory
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Stopped:
-    """Why measuring ended, and how many blocks there are now."""
-
-    blocks: int
-    why: str
-    interrupted: bool = False
-    error: StackgenError | None = None
 
 
 @dataclass(slots=True, kw_only=True)
@@ -222,51 +204,6 @@ class Runner:
             loops[call.id] = ran.observation.loops
         return loops
 
-    def measure(self, design: Design, labels: dict[StackId, str]) -> Stopped:
-        """Run blocks until every comparison is decided, the budget is spent, or Ctrl-C.
-
-        A stack that failed in a block takes part in no further one. What stops it all is
-        returned, never raised: everything recorded until then can be reported.
-        """
-        if not design.challengers:
-            return self._stopped(
-                "only one stack runs here, and there is nothing to compare it with"
-            )
-        longest = 0.0
-        while True:
-            ranking = self.ranking(design, labels)
-            try:
-                design = self._without_failed(design, ranking)
-            except MeasurementError as error:
-                return self._stopped(error.what, error=error)
-            if not design.challengers:
-                return self._stopped("every other stack failed while it was measured")
-            if decided(ranking, design.calls):
-                return self._stopped("every comparison is decided")
-            if fewest_blocks(ranking, design.calls) >= LOOKS[-1]:
-                return self._stopped(f"{LOOKS[-1]} blocks are the most ever taken")
-            # One block is always run: with none, all that was built would show nothing.
-            if self.left_s <= longest and any(each.block for each in self._past):
-                return self._stopped("the budget is spent")
-            try:
-                design, took_s = self._next_block(design)
-                longest = max(longest, took_s)
-            except KeyboardInterrupt:
-                return self._stopped("you interrupted it", interrupted=True)
-            except StackgenError as error:
-                return self._stopped(error.what, error=error)
-
-    def _stopped(
-        self, why: str, *, interrupted: bool = False, error: StackgenError | None = None
-    ) -> Stopped:
-        blocks = max((each.block for each in self._past), default=0)
-        return Stopped(blocks=blocks, why=why, interrupted=interrupted, error=error)
-
-    def ranking(self, design: Design, labels: dict[StackId, str]) -> tuple[Ranked, ...]:
-        """Return the ranking that the evidence allows now."""
-        reference = design.reference.stack.id
-        return rank(self._past, labels=labels, reference=reference, calls=design.calls)
-
     def failed_in_blocks(self, calls: Sequence[IndicatorCall]) -> tuple[Inspection, ...]:
         """Return the first failure of each stack that failed while it was measured."""
         ids = {call.id for call in calls}
@@ -277,42 +214,27 @@ class Runner:
                 found.setdefault(each.stack_id, each)
         return tuple(found.values())
 
-    def _without_failed(self, design: Design, ranking: Sequence[Ranked]) -> Design:
-        """Leave out what failed in a block: it is out of the ranking for good.
+    def run_block(
+        self, environments: Sequence[Environment], plan: PlanBlock
+    ) -> tuple[tuple[Environment, ...], float]:
+        """Run a block; return its environments for the next one, and how many seconds it took.
 
-        Raises:
-            MeasurementError: the reference is among them, and nothing can be compared with it.
-        """
-        failed = {row.stack_id for row in ranking if row.failures}
-        if design.reference.stack.id in failed:
-            first = next(
-                each
-                for each in self.failed_in_blocks(design.calls)
-                if each.stack_id == design.reference.stack.id
-            )
-            raise MeasurementError(
-                "the stack that all others are compared with failed while it was measured",
-                why=f"{first.outcome.value} in block {first.block}: {telling_line(first.log)}",
-                fix="leave out its versions (as in NAME!=VERSION); stackgen kb failures has more",
-            )
-        left = tuple(each for each in design.challengers if each.stack.id not in failed)
-        return replace(design, challengers=left)
+        An engine that was lost, or an environment that was removed, is had again first; the block
+        then counts as one that took no time.
 
-    def _next_block(self, design: Design) -> tuple[Design, float]:
-        """Run a block; return the design for the next one, and how many seconds it took.
-
-        An engine that was lost, or an environment that was removed, is had again first.
+        Args:
+            environments: what the block needs.
+            plan: from its number and the environments to its inspections.
 
         Raises:
             EngineError: the engine went away, and did not come back.
         """
         try:
-            return design, self._run_block(design)
+            return tuple(environments), self._run_block(environments, plan)
         except EngineError as error:
-            reference, *others = self._restored((design.reference, *design.challengers), error)
-            return replace(design, reference=reference, challengers=tuple(others)), 0.0
+            return self._restored(environments, error), 0.0
 
-    def _run_block(self, design: Design) -> float:
+    def _run_block(self, environments: Sequence[Environment], plan: PlanBlock) -> float:
         """Run the next block; return how many seconds it took, waiting for others left out.
 
         Raises:
@@ -322,9 +244,9 @@ class Runner:
             start = self.clock()
             self._catch_up()
             block = self.database.last_block(self.campaign.id) + 1
-            plans = plan_block(design, block)
+            plans = plan(block, environments)
             results = zip(plans, self.executor.inspect(plans), strict=True)
-            for done, (plan, inspection) in enumerate(results, start=1):
+            for done, (each, inspection) in enumerate(results, start=1):
                 self.record(inspection)
                 self.progress.doing(
                     f"measuring block {block}, {_minutes(self.left_s)} of the budget left",
@@ -332,7 +254,7 @@ class Runner:
                     total=len(plans),
                 )
                 if inspection.outcome is Outcome.ENGINE_LOST:
-                    raise _lost(plan.environment, inspection)
+                    raise _lost(each.environment, inspection)
             return self.clock() - start
 
     def _restored(

@@ -15,7 +15,7 @@ from stackgen.measure import LOOKS, rank
 from stackgen.pipeline.advise import trusted_campaigns
 from stackgen.pipeline.explore import explore
 from stackgen.pipeline.measures import CONTROL
-from stackgen.pipeline.options import ExecutorChoice, ExploreOptions
+from stackgen.pipeline.options import ExecutorChoice, ExploreOptions, Strategy
 from stackgen.pipeline.places import Places
 from stackgen.pipeline.progress import Progress, Silent
 from stackgen.pipeline.workshop import open_workshop
@@ -62,6 +62,7 @@ def nightly(
         budget_s=budget_s,
         seed=seed,
         stacks=2,
+        strategy=Strategy.NEWEST,
     )
     wanted = [str(canonicalize_name(name)) for name in names]
     new = {name: _unseen(name, places, environ) for name in wanted}

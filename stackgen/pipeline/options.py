@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
 
+from stackgen.measure import MARGIN
 from stackgen.resolve import Completion, Granularity, Request
 from stackgen.values import BaseFacts, IndicatorCall, Lock, content_id
 
@@ -15,6 +16,21 @@ class ExecutorChoice(str, Enum):
     AUTO = "auto"
     VIRTUALENV = "virtualenv"
     DOCKER = "docker"
+
+
+class Strategy(str, Enum):
+    """Which stacks are measured in which block.
+
+    RACING, RANDOM, PAIRWISE: a few stacks in each block, chosen by what is known, at random, or so
+    that all pairs of versions are seen; the best ones are then compared in blocks of their own.
+    EXHAUSTIVE, NEWEST: all of them in every block, or the newest ones alone.
+    """
+
+    RACING = "racing"
+    EXHAUSTIVE = "exhaustive"
+    RANDOM = "random"
+    PAIRWISE = "pairwise"
+    NEWEST = "newest"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,6 +70,10 @@ class ExploreOptions:
     cpus: numbers of CPUs that everything is measured on; empty means one number, by ``threads``.
     price_per_hour: of this machine, all of its CPUs; None where nobody said it.
     prices: a file with prices by number of CPUs.
+    strategy: which stacks are measured in which block.
+    confidence: at which a search ends: of the leader being within ``margin`` of the best.
+    margin: a relative difference that nobody cares about.
+    weights: of indicators, by their names; 1 where none is given.
     """
 
     asked: Request
@@ -81,6 +101,10 @@ class ExploreOptions:
     cpus: tuple[int, ...] = ()
     price_per_hour: float | None = None
     prices: Path | None = None
+    strategy: Strategy = Strategy.RACING
+    confidence: float = 0.95
+    margin: float = MARGIN
+    weights: tuple[tuple[str, float], ...] = ()
     index: IndexOptions = field(default_factory=IndexOptions)
 
     def request(self, executor: str, facts: BaseFacts, *, where: str) -> str:
@@ -117,4 +141,6 @@ class ExploreOptions:
             asked["project"] = sorted(self.project)
         if self.cpus:
             asked["cpus"] = list(self.cpus)
+        if self.strategy is not Strategy.NEWEST:
+            asked["strategy"] = self.strategy.value
         return json.dumps(asked, sort_keys=True, separators=(",", ":"))

@@ -73,6 +73,8 @@ from stackgen.values.reports import (
     ImageState,
     NightlyReport,
     Place,
+    Predicted,
+    Search,
 )
 from stackgen.values.resolution import (
     Explained,
@@ -147,6 +149,7 @@ __all__ = [
     "PackageVersions",
     "Parameter",
     "Place",
+    "Predicted",
     "Prices",
     "Pruned",
     "Ranked",
@@ -156,6 +159,7 @@ __all__ = [
     "Role",
     "Ruling",
     "Scaled",
+    "Search",
     "Stack",
     "StackId",
     "StoreCheck",

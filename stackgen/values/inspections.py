@@ -126,6 +126,7 @@ class Role(str, Enum):
     TWIN = "twin"  # the reference once more: the A/A control
     CHALLENGER = "challenger"
     CALIBRATION = "calibration"  # outside of blocks: finds the number of loops, or tries an import
+    SEARCH = "search"  # helped to choose what was compared afterwards, in blocks of their own
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -96,6 +96,53 @@ class PeakMemory:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Predicted:
+    """What a search believes of a stack, measured or not.
+
+    ratio: time of the reference over the stack's own, so above 1 means faster.
+    low, high: the interval that holds it with 95 % probability.
+    within: the probability that the stack is within the margin of the best.
+    measured: in how many blocks of the search it was.
+    """
+
+    label: str
+    ratio: float
+    low: float
+    high: float
+    within: float
+    measured: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Search:
+    """How the stacks that were compared in the end had been chosen.
+
+    strategy: by which they were measured until then.
+    confidence: the probability, in the end, that the leader is within ``margin`` of the best;
+        what was asked for is ``wanted``.
+    blocks, inspections: of the search; without those that tried or calibrated.
+    machine_s: what these took.
+    uniform_inspections: roughly how many it would have taken to be as certain with every stack in
+        every block; None where nobody can tell. uniform_s: what they would have taken.
+    predictions: of all stacks that take part, the best one first.
+    foretold: how many of so many measurements fell within the intervals (90 %) that were predicted
+        before they were made.
+    """
+
+    strategy: str
+    confidence: float
+    wanted: float
+    margin: float
+    blocks: int
+    inspections: int
+    machine_s: float
+    uniform_inspections: int | None
+    uniform_s: float | None
+    predictions: tuple[Predicted, ...]
+    foretold: tuple[int, int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ExploreReport:
     """What an exploration found.
 
@@ -110,6 +157,7 @@ class ExploreReport:
     figures: ids of the indicators that give a figure of their own, in place of a time.
     reference_s: seconds of one operation on the reference, by id of those that give a time.
     checks: (id, file) pairs of those whose result was written into a file and compared.
+    search: how the stacks in the ranking were chosen; None where all of them were measured alike.
     """
 
     plan: ExplorePlan
@@ -133,6 +181,7 @@ class ExploreReport:
     figures: tuple[IndicatorId, ...] = ()
     reference_s: tuple[tuple[IndicatorId, float], ...] = ()
     checks: tuple[tuple[IndicatorId, str], ...] = ()
+    search: Search | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
