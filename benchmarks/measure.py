@@ -63,7 +63,7 @@ def race(world: Truth, seed: int) -> tuple[int, int]:
     block = 0
     while True:
         block += 1
-        places = held.next_block(measured, frozenset())
+        places = held.next_block(measured, frozenset(), block)
         values = world.block(places)
         measured += [Measured(block, p, v) for p, v in zip(places, values, strict=True)]
         standing = held.standing(measured, frozenset())

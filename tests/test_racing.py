@@ -2,15 +2,16 @@
 
 import math
 from collections.abc import Sequence
-from itertools import product
+from itertools import combinations, product
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from stackgen.errors import EvidenceError
 from stackgen.measure.model import Measured, Model, Versions
-from stackgen.measure.racing import BLOCK, Race, Runner
+from stackgen.measure.racing import BLOCK, STRATEGIES, Race, Runner, chooser
 
 GRID: tuple[Versions, ...] = tuple(
     (("numpy", n), ("torch", t)) for t, n in product("123", ("1", "2"))
@@ -98,7 +99,7 @@ def test_the_first_blocks_cover_every_version_and_are_linked() -> None:
     blocks: list[tuple[int, ...]] = []
     versions = {each for stack in GRID for each in stack}
     while versions - {each for block in blocks for place in block for each in GRID[place]}:
-        block = running.next_block(seen, frozenset())
+        block = running.next_block(seen, frozenset(), len(blocks) + 1)
         assert len(set(block)) == len(block) <= BLOCK
         assert not blocks or set(block) & {place for each in blocks for place in each}
         blocks.append(block)
@@ -108,14 +109,14 @@ def test_the_first_blocks_cover_every_version_and_are_linked() -> None:
 
 def test_the_same_race_goes_on_in_the_same_way() -> None:
     seen = exact(TRUTH, [(0, 1, 2, 3), (2, 3, 4, 5)])
-    assert race().next_block(seen, frozenset()) == race().next_block(list(seen), frozenset())
+    assert race().next_block(seen, frozenset(), 1) == race().next_block(list(seen), frozenset(), 1)
 
 
 def test_what_failed_is_neither_measured_nor_the_leader() -> None:
     blocks = [(0, 1, 2, 3), (2, 3, 4, 5)] * 4
     gone = frozenset({2, 5})
     for seed in range(10):
-        assert not set(race(seed=seed).next_block(exact(TRUTH, blocks), gone)) & gone
+        assert not set(race(seed=seed).next_block(exact(TRUTH, blocks), gone, 9)) & gone
     standing = race().standing(exact(TRUTH, blocks), gone)
     assert standing.leader == 3
     assert not {standing.leader, standing.runner_up} & gone
@@ -131,10 +132,83 @@ def test_a_stack_that_was_only_predicted_never_leads() -> None:
 def test_two_stacks_make_a_race() -> None:
     pair = [Runner(versions=each, run_s=1.0) for each in GRID[:2]]
     small = Race(pair, Model(GRID[:2]), 3)
-    assert set(small.next_block([], frozenset())) == {0, 1}
+    assert set(small.next_block([], frozenset(), 1)) == {0, 1}
     standing = small.standing(exact([0.0, 0.5], [(0, 1)] * 4), frozenset())
     assert (standing.leader, standing.runner_up) == (0, 1)
     assert standing.confidence > 0.95
+
+
+def runners(**costs: float) -> list[Runner]:
+    return [Runner(versions=each, run_s=1.0, **costs) for each in GRID]
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_every_strategy_gives_blocks_of_four_that_are_decided_by_seed_and_number(
+    strategy: str,
+) -> None:
+    seen = list[Measured]()
+    for number in range(1, 12):
+        block = chooser(strategy, runners(), seed=5).next_block(seen, frozenset({1}), number)
+        again = chooser(strategy, runners(), seed=5).next_block(seen, frozenset({1}), number)
+        assert block == again
+        assert len(set(block)) == len(block) == BLOCK
+        assert 1 not in block
+        seen += exact(TRUTH, [block])
+    standing = chooser(strategy, runners(), seed=5).standing(seen, frozenset({1}))
+    assert standing.order[:2] == (standing.leader, standing.runner_up)
+    assert set(standing.order) == {0, 2, 3, 4, 5}
+    assert standing.leader == 2
+
+
+def test_another_number_of_the_block_is_another_roll_of_the_dice() -> None:
+    ways = {
+        chooser("random", runners(), seed=5).next_block([], frozenset(), number)
+        for number in range(1, 20)
+    }
+    assert len(ways) > 10
+
+
+def test_a_block_that_failed_whole_is_followed_by_another_one() -> None:
+    seen = exact(TRUTH, [(0, 1, 2, 3), (2, 3, 4, 5)])
+    ways = {race().next_block(seen, frozenset(), number) for number in range(3, 30)}
+    assert len(ways) > 1
+
+
+def test_pairwise_measures_every_pair_of_versions_before_anything_is_repeated() -> None:
+    stacks: list[Versions] = [
+        (("a", x), ("b", y), ("c", z)) for x, y, z in product("123", "123", "123")
+    ]
+    racers = [Runner(versions=each, run_s=1.0) for each in stacks]
+    wanted = {pair for each in stacks for pair in combinations(each, 2)}
+    seen, covered, number = list[Measured](), set[object](), 0
+    while covered < wanted:
+        number += 1
+        block = chooser("pairwise", racers, seed=3).next_block(seen, frozenset(), number)
+        assert not set(block) & {each.stack for each in seen}
+        seen += [Measured(number, place, 0.0) for place in block]
+        covered |= {pair for place in block for pair in combinations(stacks[place], 2)}
+    assert 9 <= len(seen) < len(stacks)
+
+
+def test_covering_takes_ready_stacks_first_and_cheap_ones_next() -> None:
+    ready = {1, 2}
+    costs = [
+        Runner(versions=each, run_s=1.0, build_s=0.0 if place in ready else 10.0 + place)
+        for place, each in enumerate(GRID)
+    ]
+    block = chooser("racing", costs, seed=1).next_block([], frozenset(), 1)
+    assert block[:3] == (1, 2, 4)  # 4 is the cheaper one of those with the third torch
+
+
+def test_when_all_failed_nobody_leads() -> None:
+    with pytest.raises(EvidenceError, match="no stack is left"):
+        race().standing([], frozenset(range(len(GRID))))
+    assert race().next_block([], frozenset(range(len(GRID))), 1) == ()
+
+
+def test_an_unknown_strategy_is_refused_with_those_that_are_known() -> None:
+    with pytest.raises(EvidenceError, match="racing, random, pairwise"):
+        chooser("fastest", runners(), seed=1)
 
 
 def test_what_must_be_built_first_is_asked_less_often() -> None:
@@ -147,7 +221,7 @@ def test_what_must_be_built_first_is_asked_less_often() -> None:
     ]
     counts = {3: 0, 5: 0}
     for seed in range(60):
-        block = Race(dear, Model(GRID), seed).next_block(seen, frozenset())
+        block = Race(dear, Model(GRID), seed).next_block(seen, frozenset(), 1)
         for place in counts:
             counts[place] += place in block
     assert counts[3] < counts[5]
@@ -162,7 +236,7 @@ def test_a_race_ends_with_a_fast_stack() -> None:
             block += 1
             seen += [
                 Measured(block, place, float(truth[place] + dice.normal(0, 0.03)))
-                for place in running.next_block(seen, frozenset())
+                for place in running.next_block(seen, frozenset(), block)
             ]
             standing = running.standing(seen, frozenset())
             if standing.confidence >= 0.95 or block == 60:

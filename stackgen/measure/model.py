@@ -2,9 +2,10 @@
 
 log y = block + one effect for each package version + one for each pair of versions + noise. The
 effects are normal around zero, those of pairs more tightly, so that a stack nobody has measured is
-predicted from its versions, with the uncertainty that this deserves. Blocks are taken out by
-centring. In closed form: Gelman et al. (2013), Bayesian Data Analysis, chapter 14; the scales of
-effects and noise are those with the highest marginal likelihood on a grid.
+predicted from its versions, with the uncertainty that this deserves. In closed form: Gelman et al.
+(2013), Bayesian Data Analysis, chapter 14; the scales of effects are weighed by their marginal
+likelihood on a grid. Tails of the noise are drawn in by Huber's pseudo-values (1973, Robust
+regression), which keep the stated uncertainty true.
 
 Predictions choose what is measured next. What is reported never rests on them (DESIGN.md, 5).
 """
@@ -12,33 +13,28 @@ Predictions choose what is measured next. What is reported never rests on them (
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import combinations, product
+from itertools import combinations
 from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
+from stackgen.measure.contrasts import Contrasts, Measured, contrasts
+
+__all__ = ["Array", "Belief", "Measured", "Model", "Prediction", "Versions"]
+
 Versions: TypeAlias = tuple[tuple[str, str], ...]
 """Sorted (package, version) pairs of what varies in a stack."""
 Array: TypeAlias = NDArray[np.float64]
 
-_MAIN = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0)
-_PAIRS = (0.05, 0.25, 0.5, 1.0, 2.0)
+_MAIN = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0)
+_PAIRS = (0.05, 0.25, 0.5, 1.0, 2.0, 4.0)
 """Candidates for the standard deviations of effects, in those of the noise."""
-_FURTHEST = 4.0
-"""Residuals beyond so many deviations of their middle half are drawn in: noise has tails."""
-_TINY, _UNLIKELY = 1e-12, 0.02
+_UNLIKELY = 0.02
 _BELIEVED = 3
 """How many contrasts the belief counts for that noise is about 3 %."""
-
-
-@dataclass(frozen=True, slots=True)
-class Measured:
-    """One inspection that ended well: the block that held it, the stack (its place), log time."""
-
-    block: int
-    stack: int
-    log_s: float
+_NOISE = 0.03
+_JITTER = 1e-9
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,9 +54,10 @@ class Belief:
 
     def draws(self, count: int, dice: np.random.Generator) -> Array:
         """Return so many guesses of all log times, shape (count, stacks)."""
-        values, vectors = np.linalg.eigh(self.covariance)
-        spread = vectors * np.sqrt(np.maximum(values, 0.0))
-        guesses = dice.standard_normal((count, len(values))) @ spread.T
+        size = len(self.mean)
+        little = _JITTER * (float(np.trace(self.covariance)) / size + self.noise**2)
+        root = _root(self.covariance + little * np.eye(size))
+        guesses = dice.standard_normal((count, size)) @ root.T
         tails = np.sqrt(self.freedom / dice.chisquare(self.freedom, size=(count, 1)))
         found: Array = self.mean + tails * guesses
         return found
@@ -68,36 +65,26 @@ class Belief:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prediction:
-    """What is believed of the log time of each stack, over all likely scales of effects."""
+    """What is believed of the log time of each stack, over all likely scales of effects.
+
+    mean: the expected log time of each stack, shape (stacks,). covariance: of the log times, shape
+    (stacks, stacks). noise: the standard deviation of one inspection.
+    """
 
     beliefs: tuple[Belief, ...]
+    mean: Array
+    covariance: Array
+    noise: float
 
     @property
-    def mean(self) -> Array:
-        """Return the expected log time of each stack, shape (stacks,)."""
-        found: Array = np.sum([each.weight * each.mean for each in self.beliefs], axis=0)
-        return found
-
-    @property
-    def covariance(self) -> Array:
-        """Return the covariance of the log times, shape (stacks, stacks)."""
-        centre = self.mean
-        parts = [
-            each.weight * (each.covariance + np.outer(each.mean - centre, each.mean - centre))
-            for each in self.beliefs
-        ]
-        found: Array = np.sum(parts, axis=0)
-        return found
-
-    @property
-    def noise(self) -> float:
-        """Return the standard deviation of one inspection."""
-        return math.sqrt(sum(each.weight * each.noise**2 for each in self.beliefs))
+    def freedom(self) -> int:
+        """Return how well the noise is known: degrees of freedom of a t distribution."""
+        return self.beliefs[0].freedom
 
     def interval(self, a: int, b: int, reach: float = 1.96) -> tuple[float, float]:
         """Return bounds of the log ratio of the time of ``b`` to that of ``a``."""
-        means, each = self.mean, self.covariance
-        middle = means[b] - means[a]
+        each = self.covariance
+        middle = self.mean[b] - self.mean[a]
         half = reach * math.sqrt(max(0.0, each[a, a] + each[b, b] - 2 * each[a, b]))
         return float(middle - half), float(middle + half)
 
@@ -110,83 +97,132 @@ class Prediction:
 
 
 class Model:
-    """The space of one race: which versions each stack has."""
+    """The space of one race: which versions each stack has.
+
+    The work is that of matrices over the stacks, however many inspections there were: of 400
+    stacks half a second.
+    """
 
     def __init__(self, stacks: Sequence[Versions]) -> None:
-        self._versions = _indicators([{each} for each in _column(stacks)], stacks)
-        pairs = [set(each) for each in _column_of_pairs(stacks)]
-        self._pairs = _indicators(pairs, stacks)
+        versions = _indicators([{each} for each in _column(stacks)], stacks)
+        pairs = _indicators([set(each) for each in _column_of_pairs(stacks)], stacks)
+        self._versions, self._pairs = versions @ versions.T, pairs @ pairs.T
+        self._last: tuple[tuple[Measured, ...], Prediction] | None = None
+
+    @property
+    def stacks(self) -> int:
+        """Return how many stacks there are."""
+        return len(self._versions)
 
     def prior(self, main: float, pairs: float) -> Array:
         """Return the covariance of the stacks' log times before anything was measured."""
-        same = self._versions @ self._versions.T
-        return main**2 * same + pairs**2 * (self._pairs @ self._pairs.T)
+        found: Array = main**2 * self._versions + pairs**2 * self._pairs
+        return found
 
     def predict(self, measured: Sequence[Measured]) -> Prediction:
         """Return what these inspections say of all stacks.
 
         Blocks with a single inspection say nothing. Without any others, this is the prior.
         """
-        rows, values = _centred(measured, len(self._versions))
-        # A constant that all stacks share cancels in every row: nothing is lost by the centring.
-        if len(values):
-            values = self._drawn_in(rows, values)
-        scales = self._scales(rows, values)
+        key = tuple(measured)
+        if self._last is None or self._last[0] != key:
+            self._last = key, self._predict(key)
+        return self._last[1]
+
+    def _predict(self, measured: Sequence[Measured]) -> Prediction:
+        seen = contrasts(measured)
+        fit = _Fit(self, seen)
+        values, left = fit.drawn_in()
+        scales = fit.scales(values, left)
+        beliefs = tuple(fit.belief(values, left, *pair, w) for pair, w in scales.items())
+        centre: Array = np.sum([each.weight * each.mean for each in beliefs], axis=0)
+        parts = [
+            each.weight * (each.covariance + np.outer(each.mean - centre, each.mean - centre))
+            for each in beliefs
+        ]
+        noise = math.sqrt(sum(each.weight * each.noise**2 for each in beliefs))
         return Prediction(
-            beliefs=tuple(self._belief(rows, values, *pair, w) for pair, w in scales.items())
+            beliefs=beliefs, mean=centre, covariance=np.sum(parts, axis=0), noise=noise
         )
 
-    def _belief(
-        self, rows: Array, values: Array, main: float, pairs: float, weight: float
-    ) -> Belief:
-        prior = self.prior(main, pairs)
-        spread = rows @ prior @ rows.T + np.eye(len(values))
-        gain = np.linalg.solve(spread, rows @ prior).T
-        square = _square(spread, values)
-        return Belief(
-            weight=weight,
-            mean=gain @ values,
-            covariance=square * (prior - gain @ rows @ prior),
-            noise=math.sqrt(square),
-            freedom=_BELIEVED + len(values),
-        )
 
-    def _scales(self, rows: Array, values: Array) -> dict[tuple[float, float], float]:
+class _Fit:
+    """A model and the contrasts that it is to explain, with what their algebra shares."""
+
+    def __init__(self, model: Model, seen: Contrasts) -> None:
+        self._model, self._seen = model, seen
+        self._main = model.prior(1.0, 0.0)[:, seen.places] @ seen.rows.T
+        self._pair = model.prior(0.0, 1.0)[:, seen.places] @ seen.rows.T
+        self._mains = seen.rows @ self._main[seen.places]
+        self._pairs = seen.rows @ self._pair[seen.places]
+
+    def _spread(self, main: float, pairs: float) -> Array:
+        found: Array = main**2 * self._mains + pairs**2 * self._pairs
+        found[np.diag_indices_from(found)] += 1.0
+        return found
+
+    def _square(self, explained: float, left: float) -> float:
+        """Return the variance of the noise; a little is believed before anything is seen."""
+        count = _BELIEVED + self._seen.freedom
+        return (_BELIEVED * _NOISE**2 + explained + left) / count
+
+    def scales(self, values: Array, left: float) -> dict[tuple[float, float], float]:
         """Return how likely versions' and pairs' deviations are, in those of the noise."""
-        mains, pairs = rows @ self._versions, rows @ self._pairs
-        mains, pairs = mains @ mains.T, pairs @ pairs.T
         found = {}
-        for main, pair in product(_MAIN, _PAIRS):
-            if pair > main:
-                continue  # pairs are shrunken more than versions alone
-            spread = main**2 * mains + pair**2 * pairs + np.eye(len(values))
-            factor = np.linalg.cholesky(spread)
-            logs = 2 * float(np.sum(np.log(np.diag(factor))))
-            count = len(values) + _BELIEVED
-            found[main, pair] = -0.5 * (logs + count * math.log(_square(spread, values)))
+        for main in _MAIN:
+            for pair in (each for each in _PAIRS if each <= main):
+                # Pairs are shrunken more than versions alone.
+                root = _root(self._spread(main, pair))
+                logs = 2 * float(np.sum(np.log(np.diag(root))))
+                white = _forward(root, values)
+                square = self._square(float(white @ white), left)
+                count = self._seen.freedom + _BELIEVED
+                found[main, pair] = -0.5 * (logs + count * math.log(square))
         most = max(found.values())
         likely = {pair: math.exp(each - most) for pair, each in found.items()}
         likely = {pair: each for pair, each in likely.items() if each >= _UNLIKELY}
         whole = sum(likely.values())
         return {pair: each / whole for pair, each in likely.items()}
 
-    def _drawn_in(self, rows: Array, values: Array) -> Array:
-        """Return the values with those far from their prediction drawn in to what is likely."""
-        scales = self._scales(rows, values)
+    def belief(
+        self, values: Array, left: float, main: float, pairs: float, weight: float
+    ) -> Belief:
+        """Return what is believed of all stacks at these scales."""
+        root = _root(self._spread(main, pairs))
+        gain = _forward(root, (main**2 * self._main + pairs**2 * self._pair).T)
+        white = _forward(root, values)
+        square = self._square(float(white @ white), left)
+        return Belief(
+            weight=weight,
+            mean=gain.T @ white,
+            covariance=square * (self._model.prior(main, pairs) - gain.T @ gain),
+            noise=math.sqrt(square),
+            freedom=_BELIEVED + self._seen.freedom,
+        )
+
+    def drawn_in(self) -> tuple[Array, float]:
+        """Return the contrasts, and what they leave unexplained, with wild inspections drawn in."""
+        values, left = self._seen.values, self._seen.left
+        if not len(values):
+            return values, left
+        scales = self.scales(values, left)
         main, pairs = max(scales, key=lambda pair: scales[pair])
-        spread = rows @ self.prior(main, pairs) @ rows.T
-        expected = spread @ np.linalg.solve(spread + np.eye(len(values)), values)
-        residuals = values - expected
-        quarter, three = np.quantile(residuals, [0.25, 0.75])
-        reach = _FURTHEST * max((three - quarter) / 1.349, _TINY)
-        drawn: Array = expected + np.clip(residuals, -reach, reach)
-        return drawn
+        means = main**2 * self._main + pairs**2 * self._pair
+        gain = np.linalg.solve(self._spread(main, pairs), means[self._seen.places].T)
+        return self._seen.drawn_in(np.asarray(gain.T, dtype=np.float64))
 
 
-def _square(spread: Array, values: Array) -> float:
-    """Return the variance of the noise; a little is believed before anything is seen."""
-    seen = float(values @ np.linalg.solve(spread, values))
-    return (_BELIEVED * 0.03**2 + seen) / (_BELIEVED + len(values))
+def _root(square: Array) -> Array:
+    return np.asarray(np.linalg.cholesky(square), dtype=np.float64)
+
+
+def _forward(root: Array, values: Array) -> Array:
+    from scipy.linalg import solve_triangular
+
+    if not len(root):
+        return values
+    found: Array = solve_triangular(root, values, lower=True, check_finite=False)
+    return found
 
 
 def _column(stacks: Sequence[Versions]) -> list[tuple[str, str]]:
@@ -204,28 +240,3 @@ def _indicators(wanted: Sequence[set[tuple[str, str]]], stacks: Sequence[Version
     held = [set(versions) for versions in stacks]
     rows = [[float(each <= versions) for each in wanted] for versions in held]
     return np.array(rows, dtype=float).reshape(len(stacks), len(wanted))
-
-
-def _centred(measured: Sequence[Measured], stacks: int) -> tuple[Array, Array]:
-    """Return contrasts within blocks (as rows over the stacks) and their values.
-
-    A block of k inspections gives k - 1 orthonormal contrasts (Helmert's), so that what is left
-    has independent noise of the same size as one inspection.
-    """
-    blocks: dict[int, list[Measured]] = {}
-    for each in measured:
-        blocks.setdefault(each.block, []).append(each)
-    rows: list[Array] = []
-    values: list[float] = []
-    for _, held in sorted(blocks.items()):
-        for place in range(1, len(held)):
-            weights = np.array([1.0] * place + [-float(place)])
-            weights /= np.sqrt(place * (place + 1))
-            row = np.zeros(stacks)
-            for weight, each in zip(weights, held, strict=False):
-                row[each.stack] += weight
-            rows.append(row)
-            values.append(
-                float(sum(w * each.log_s for w, each in zip(weights, held, strict=False)))
-            )
-    return np.array(rows).reshape(len(rows), stacks), np.array(values)

@@ -1,24 +1,31 @@
 """What to measure next, so that the fastest stack is found in a fraction of the time.
 
 Blocks that cover every version come first, then top-two Thompson sampling (Russo 2020, Simple
-Bayesian algorithms for best-arm identification): the stack that a guess from the model calls the
-fastest, and those that further guesses call it, where what costs more is asked less often. It ends
-when the leader is within the margin of the best with the confidence that was asked for; leader,
-runner-up and reference then meet in fresh blocks, which alone give what is reported.
+Bayesian algorithms for best-arm identification): the leader, and those that guesses from the model
+call faster than it by more than anybody cares about, where what costs more is asked less often. It
+ends when the leader is within the margin of the best with the confidence that was asked for;
+leader, runner-up and reference then meet in fresh blocks, which alone give what is reported.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
+from itertools import combinations
+from typing import Protocol, TypeAlias
 
 import numpy as np
 
+from stackgen.errors import EvidenceError
+from stackgen.measure.effects import MARGIN
 from stackgen.measure.model import Array, Measured, Model, Prediction, Versions
 
 BLOCK = 4
 """Stacks in a block of a race."""
-GUESSES = 1000
+GUESSES = 2000
 """Draws from the model by which its confidence is judged."""
+STRATEGIES = ("racing", "random", "pairwise")
+"""Names of the ways to choose blocks that ``chooser`` knows."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,23 +40,91 @@ class Runner:
     run_s: float
     build_s: float = 0.0
 
+    @property
+    def cost_s(self) -> float:
+        """Return what its next inspection takes, its build included."""
+        return self.run_s + self.build_s
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Standing:
     """How a race stands.
 
-    leader: the place of the stack with the lowest predicted time. runner_up: the next one.
-    confidence: of the leader being within the margin of the best.
+    leader: the place of the stack with the lowest predicted time. runner_up: the next one, the
+    leader where nobody else is left. confidence: of the leader being within the margin of the best.
+    order: places of all that have not failed, best first; those that were measured come before
+    those that were only predicted.
     """
 
     leader: int
     runner_up: int
     confidence: float
+    order: tuple[int, ...]
+
+
+class Chooser(Protocol):
+    """A way to choose what is measured next, decided by what was measured, and its seed."""
+
+    def next_block(
+        self, measured: Sequence[Measured], failed: frozenset[int], block: int
+    ) -> tuple[int, ...]:
+        """Return which stacks the next block holds, in no order.
+
+        Args:
+            measured: everything that went well so far.
+            failed: places of stacks that cannot be measured, or are not wanted.
+            block: the number of the block, which nobody used before: the seed of its dice.
+
+        Returns:
+            As many places as are left, four at most; none where all failed.
+        """
+
+    def standing(self, measured: Sequence[Measured], failed: frozenset[int]) -> Standing:
+        """Return who leads, and how certain that is.
+
+        Raises:
+            EvidenceError: all stacks failed.
+        """
+
+
+def chooser(
+    strategy: str, runners: Sequence[Runner], *, seed: int, margin: float = MARGIN
+) -> Chooser:
+    """Return the way to choose blocks that has this name.
+
+    Ask again whenever what runners cost has changed: their model is kept.
+
+    Args:
+        strategy: one of STRATEGIES.
+        runners: at least one stack.
+        seed: of all dice.
+        margin: a relative difference that nobody cares about.
+
+    Raises:
+        EvidenceError: there is no such strategy.
+    """
+    kinds: dict[str, Callable[[Sequence[Runner], Model, int, float], Chooser]] = {
+        "racing": Race,
+        "random": AtRandom,
+        "pairwise": Pairwise,
+    }
+    if strategy not in kinds:
+        raise EvidenceError(
+            f"there is no way to choose blocks that is called {strategy!r}",
+            why=f"known are {', '.join(STRATEGIES)}",
+            fix=f"use one of these, such as --strategy {STRATEGIES[0]}",
+        )
+    return kinds[strategy](runners, _model(tuple(each.versions for each in runners)), seed, margin)
+
+
+@lru_cache(maxsize=2)
+def _model(stacks: tuple[Versions, ...]) -> Model:
+    return Model(stacks)
 
 
 @dataclass(frozen=True, slots=True)
 class Race:
-    """A race of at least two stacks, decided by what was measured, seed and number of the block.
+    """Covers every version, then asks the leader and whoever may be faster.
 
     margin: a relative difference that nobody cares about.
     """
@@ -57,90 +132,191 @@ class Race:
     runners: Sequence[Runner]
     model: Model
     seed: int
-    margin: float = 0.02
+    margin: float = MARGIN
 
-    def next_block(self, measured: Sequence[Measured], failed: frozenset[int]) -> tuple[int, ...]:
-        """Return which stacks the next block holds, in no order; as many as are left, four at most.
-
-        Args:
-            measured: everything that went well so far.
-            failed: places of stacks that cannot be measured.
-        """
-        alive = [place for place in range(len(self.runners)) if place not in failed]
-        number = max((each.block for each in measured), default=0) + 1
-        dice = np.random.default_rng([self.seed, number])
-        cover = self._cover({each.stack for each in measured}, alive, dice)
-        if cover:
-            return cover
-        prediction = self.model.predict(measured)
-        return self._thompson(prediction, alive, dice)
-
-    def standing(self, measured: Sequence[Measured], failed: frozenset[int]) -> Standing:
-        """Return who leads, and how certain that is. Of stacks that failed nobody asks."""
-        alive = [place for place in range(len(self.runners)) if place not in failed]
-        prediction = self.model.predict(measured)
-        order = sorted(alive, key=lambda place: (prediction.mean[place], place))
-        # Only what was measured can be recommended: a guess alone never leads.
-        seen = {each.stack for each in measured}
-        order.sort(key=lambda place: place not in seen)
-        draws = prediction.draws(GUESSES, np.random.default_rng([self.seed, len(measured)]))
-        best = draws[:, alive].min(axis=1)
-        within = draws[:, order[0]] - best <= math.log1p(self.margin)
-        return Standing(
-            leader=order[0], runner_up=order[1 % len(order)], confidence=float(within.mean())
-        )
-
-    def _cover(
-        self, seen: set[int], alive: Sequence[int], dice: np.random.Generator
+    def next_block(
+        self, measured: Sequence[Measured], failed: frozenset[int], block: int
     ) -> tuple[int, ...]:
-        """Return a block with versions that no measured stack has; () where all are covered."""
-        covered = {each for place in seen for each in self.runners[place].versions}
-        chosen: list[int] = []
-        order = [int(place) for place in dice.permutation(alive)]
-        while len(chosen) < BLOCK:
-            new = {
-                place: len(set(self.runners[place].versions) - covered)
-                for place in order
-                if place not in chosen
-            }
-            best = max(new, key=lambda place: new[place], default=None)
-            if best is None or not new[best]:
-                break
-            chosen.append(best)
-            covered |= set(self.runners[best].versions)
+        """Return which stacks the next block holds (see Chooser)."""
+        dice = np.random.default_rng([self.seed, block])
+        alive = _alive(self.runners, failed)
+        seen = {each.stack for each in measured}
+        wanted = [_singles(each.versions) for each in self.runners]
+        order = _cheap_first(self.runners, alive, dice)
+        chosen = _cover(wanted, order, _covered(wanted, seen))
         if not chosen:
-            return ()
+            return _challenge(self, alive, measured, dice)
         # A block joins what it holds to what was measured before, or nothing could be compared.
         links = [place for place in order if place in seen and place not in chosen]
         others = [place for place in order if place not in seen and place not in chosen]
         filled = [*chosen[: BLOCK - 1 if links else BLOCK], *links[:1], *others]
         return tuple(filled[:BLOCK])
 
-    def _thompson(
-        self, prediction: Prediction, alive: Sequence[int], dice: np.random.Generator
+    def standing(self, measured: Sequence[Measured], failed: frozenset[int]) -> Standing:
+        """Return who leads, and how certain that is (see Chooser)."""
+        return _standing(self, _alive(self.runners, failed), measured)
+
+
+@dataclass(frozen=True, slots=True)
+class AtRandom:
+    """Draws each block at random, whatever came out so far.
+
+    margin: a relative difference that nobody cares about.
+    """
+
+    runners: Sequence[Runner]
+    model: Model
+    seed: int
+    margin: float = MARGIN
+
+    def next_block(
+        self,
+        measured: Sequence[Measured],  # noqa: ARG002 - it is blind to what came out
+        failed: frozenset[int],
+        block: int,
     ) -> tuple[int, ...]:
-        draws = prediction.draws(GUESSES, dice)[:, alive]
-        votes = np.bincount(draws.argmin(axis=1), minlength=len(alive)) / GUESSES
-        leader = int(np.argmin(prediction.mean[alive]))
-        worth = votes * self._information(prediction, alive, leader) / self._costs(alive)
-        chosen = [leader]
-        while len(chosen) < min(BLOCK, len(alive)):
+        """Return which stacks the next block holds (see Chooser)."""
+        dice = np.random.default_rng([self.seed, block])
+        drawn = dice.permutation(_alive(self.runners, failed))[:BLOCK]
+        return tuple(int(place) for place in drawn)
+
+    def standing(self, measured: Sequence[Measured], failed: frozenset[int]) -> Standing:
+        """Return who leads, and how certain that is (see Chooser)."""
+        return _standing(self, _alive(self.runners, failed), measured)
+
+
+@dataclass(frozen=True, slots=True)
+class Pairwise:
+    """Measures every pair of versions once before anything is repeated, then races.
+
+    Where only one package varies, every version. margin: a relative difference that nobody cares
+    about.
+    """
+
+    runners: Sequence[Runner]
+    model: Model
+    seed: int
+    margin: float = MARGIN
+
+    def next_block(
+        self, measured: Sequence[Measured], failed: frozenset[int], block: int
+    ) -> tuple[int, ...]:
+        """Return which stacks the next block holds (see Chooser)."""
+        dice = np.random.default_rng([self.seed, block])
+        alive = _alive(self.runners, failed)
+        seen = {each.stack for each in measured}
+        wanted = [_singles(each.versions) | _pairs(each.versions) for each in self.runners]
+        order = [each for each in _cheap_first(self.runners, alive, dice) if each not in seen]
+        chosen = _cover(wanted, order, _covered(wanted, seen))
+        if not chosen:
+            return _challenge(self, alive, measured, dice)
+        others = [place for place in order if place not in chosen]
+        links = [place for place in alive if place in seen]  # only where nothing else is left
+        return tuple([*chosen, *others, *links][:BLOCK])
+
+    def standing(self, measured: Sequence[Measured], failed: frozenset[int]) -> Standing:
+        """Return who leads, and how certain that is (see Chooser)."""
+        return _standing(self, _alive(self.runners, failed), measured)
+
+
+_Field: TypeAlias = Race | AtRandom | Pairwise
+_Part: TypeAlias = tuple[tuple[str, str], ...]
+
+
+def _alive(runners: Sequence[Runner], failed: frozenset[int]) -> list[int]:
+    return [place for place in range(len(runners)) if place not in failed]
+
+
+def _singles(versions: Versions) -> set[_Part]:
+    return {(each,) for each in versions}
+
+
+def _pairs(versions: Versions) -> set[_Part]:
+    return set(combinations(sorted(versions), 2))
+
+
+def _covered(wanted: Sequence[set[_Part]], seen: set[int]) -> set[_Part]:
+    return {each for place in seen for each in wanted[place]}
+
+
+def _cheap_first(
+    runners: Sequence[Runner], alive: Sequence[int], dice: np.random.Generator
+) -> list[int]:
+    """Return places: those that are ready first, then by cost, equal ones as the dice fall."""
+    shuffled = [int(place) for place in dice.permutation(alive)]
+    return sorted(shuffled, key=lambda each: (runners[each].build_s > 0, runners[each].cost_s))
+
+
+def _cover(wanted: Sequence[set[_Part]], order: Sequence[int], covered: set[_Part]) -> list[int]:
+    """Return at most a block of stacks with what nobody covered yet; none where all is covered."""
+    chosen: list[int] = []
+    while len(chosen) < BLOCK:
+        new = {place: len(wanted[place] - covered) for place in order if place not in chosen}
+        best = max(new, key=lambda place: new[place], default=None)
+        if best is None or not new[best]:
+            break
+        chosen.append(best)
+        covered = covered | wanted[best]
+    return chosen
+
+
+def _challenge(
+    field: _Field, alive: Sequence[int], measured: Sequence[Measured], dice: np.random.Generator
+) -> tuple[int, ...]:
+    """Return the leader, and drawn ones that may be faster, by information per second."""
+    if len(alive) <= BLOCK:
+        return tuple(alive)
+    prediction = field.model.predict(measured)
+    leader = int(np.argmin(prediction.mean[alive]))
+    draws = prediction.draws(GUESSES, dice)[:, alive]
+    votes = _votes(draws, leader, math.log1p(field.margin))
+    costs = np.array([field.runners[place].cost_s for place in alive])
+    information = _information(prediction, alive, leader)
+    worth = votes * information / costs
+    chosen = [leader]
+    while len(chosen) < BLOCK:
+        worth[chosen] = 0.0
+        if worth.sum() <= 0:  # nobody else is ever the best: the most uncertain ones
+            worth = information + 1e-12
             worth[chosen] = 0.0
-            if worth.sum() <= 0:  # nobody else is ever the best: the most uncertain ones
-                worth = self._information(prediction, alive, leader) + 1e-12
-                worth[chosen] = 0.0
-            chosen.append(int(dice.choice(len(alive), p=worth / worth.sum())))
-        return tuple(alive[place] for place in chosen)
+        chosen.append(int(dice.choice(len(alive), p=worth / worth.sum())))
+    return tuple(alive[place] for place in chosen)
 
-    @staticmethod
-    def _information(prediction: Prediction, alive: Sequence[int], leader: int) -> Array:
-        """Return how much one more block would take off the variance of each against the leader."""
-        part = prediction.covariance[np.ix_(alive, alive)]
-        variance = np.diag(part) + part[leader, leader] - 2 * part[leader]
-        found: Array = variance**2 / (variance + 2 * prediction.noise**2)
-        return found
 
-    def _costs(self, alive: Sequence[int]) -> Array:
-        return np.array(
-            [self.runners[place].run_s + self.runners[place].build_s for place in alive]
+def _votes(draws: Array, leader: int, margin: float) -> Array:
+    """Return how often each stack is the best, counting where the leader is not good enough."""
+    best = draws.argmin(axis=1)
+    missed = draws[:, leader] - draws.min(axis=1) > margin
+    counted = best[missed] if missed.any() else best
+    return np.bincount(counted, minlength=draws.shape[1]) / len(draws)
+
+
+def _information(prediction: Prediction, alive: Sequence[int], leader: int) -> Array:
+    """Return how much one more block would take off the variance of each against the leader."""
+    part = prediction.covariance[np.ix_(alive, alive)]
+    variance = np.diag(part) + part[leader, leader] - 2 * part[leader]
+    found: Array = variance**2 / (variance + 2 * prediction.noise**2)
+    return found
+
+
+def _standing(field: _Field, alive: Sequence[int], measured: Sequence[Measured]) -> Standing:
+    if not alive:
+        raise EvidenceError(
+            "no stack is left in the race",
+            why=f"all {len(field.runners)} failed",
+            fix="see why: stackgen kb failures",
         )
+    prediction = field.model.predict(measured)
+    order = sorted(alive, key=lambda place: (prediction.mean[place], place))
+    # Only what was measured can be recommended: a guess alone never leads.
+    seen = {each.stack for each in measured}
+    order.sort(key=lambda place: place not in seen)
+    dice = np.random.default_rng([field.seed, len(measured)])
+    draws = prediction.draws(GUESSES, dice)[:, order]
+    within = draws[:, 0] - draws.min(axis=1) <= math.log1p(field.margin)
+    return Standing(
+        leader=order[0],
+        runner_up=order[1 % len(order)],
+        confidence=float(within.mean()),
+        order=tuple(order),
+    )
