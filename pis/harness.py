@@ -517,8 +517,24 @@ def counters():
         found["page_faults"] = usage.ru_minflt
         found["cpu_time_s"] = usage.ru_utime + usage.ru_stime
     found.update(throttling())
+    asleep = suspended()
+    if asleep is not None:
+        found["suspended_s"] = asleep
     found["wall_s"] = time.perf_counter()
     return found
+
+
+def suspended():
+    """Return for how many seconds the machine has been suspended since it was started, or None.
+
+    Of Linux's clocks, one goes on meanwhile (CLOCK_BOOTTIME, 7; Python knows its name since 3.7).
+    """
+    if not (sys.platform.startswith("linux") and hasattr(time, "clock_gettime")):
+        return None
+    try:
+        return max(0.0, time.clock_gettime(7) - time.clock_gettime(time.CLOCK_MONOTONIC))
+    except OSError:
+        return None
 
 
 def throttling():
@@ -588,7 +604,10 @@ def circumstances(before, after):
     import platform
 
     found = {name: round(after[name] - before[name], 6) for name in after if name in before}
+    if "suspended_s" in after:
+        found["suspended_since_boot_s"] = round(after["suspended_s"], 6)
     found["load"] = " ".join(read("/proc/loadavg").split()[:3])
+    found["cpu_count"] = os.cpu_count()
     found["cpu_mhz"] = cpu_mhz()
     found["governor"] = read("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor").strip()
     found["python"] = platform.python_implementation() + " " + platform.python_version()

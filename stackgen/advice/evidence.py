@@ -8,7 +8,15 @@ from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
 
 from stackgen.locks import in_target
-from stackgen.measure import Seen, block_times, by_place, deviation, not_repeatable
+from stackgen.measure import (
+    BlockKey,
+    Seen,
+    block_times,
+    by_place,
+    deviation,
+    not_repeatable,
+    set_aside,
+)
 from stackgen.values import (
     BaseFacts,
     CampaignId,
@@ -51,6 +59,7 @@ class Evidence:
         what NumPy's indicator loads need not agree with it on what TensorFlow's does.
     computed: what stacks computed, by machine: on any one, in any campaign, in blocks or not.
     references: the stacks that others were compared with.
+    disturbed: blocks that are set aside: their times are nobody's speed.
     """
 
     machine: Machine
@@ -63,6 +72,7 @@ class Evidence:
     current: Mapping[IndicatorId, tuple[StackId, ...]]
     computed: Sequence[Seen] = ()
     references: frozenset[StackId] = frozenset()
+    disturbed: frozenset[BlockKey] = frozenset()
 
     @property
     def python(self) -> str:
@@ -85,7 +95,7 @@ class Evidence:
 
     def times(self, indicator: IndicatorId, stack: StackId) -> Times:
         """Return the fastest sample in each block of a stack, in seconds."""
-        return block_times(self.inspections, indicator=indicator, stack=stack)
+        return block_times(self.inspections, indicator=indicator, stack=stack, aside=self.disturbed)
 
     def computes_otherwise(self, stack: StackId) -> bool:
         """Return whether a stack was ever seen to compute something else than the lock's own.
@@ -141,6 +151,7 @@ def gather(
             groups.setdefault((each.machine_id, stack.facts, stack.settings), []).append(each)
     computed = _computed(inspections, known)
     references = frozenset(e.stack_id for e in inspections if e.role is Role.REFERENCE)
+    disturbed = frozenset(set_aside(inspections).blocks)
     found = [
         Evidence(
             machine=places[where],
@@ -153,6 +164,7 @@ def gather(
             current=_current(own, by_id, known, _locked(lockfile, facts)),
             computed=computed,
             references=references,
+            disturbed=disturbed,
         )
         for (where, facts, settings), own in groups.items()
     ]

@@ -10,6 +10,7 @@ from stackgen.measure.effects import (
     verdict,
 )
 from stackgen.measure.looks import LOOKS, level_of_a_look
+from stackgen.measure.pressure import Aside, BlockKey, set_aside
 from stackgen.measure.ranking import (
     block_times,
     controls,
@@ -25,6 +26,8 @@ __all__ = [
     "LOOKS",
     "MARGIN",
     "SAMPLES",
+    "Aside",
+    "BlockKey",
     "Design",
     "Seen",
     "block_contrasts",
@@ -44,5 +47,6 @@ __all__ = [
     "plan_block",
     "plan_search",
     "rank",
+    "set_aside",
     "verdict",
 ]

@@ -56,11 +56,18 @@ def block_contrasts(*, a_s: Mapping[Block, float], b_s: Mapping[Block, float]) -
             why=f"{len(a_s)} and {len(b_s)} blocks, none in common",
             fix="run stackgen explore with both in its space, so that they share blocks",
         )
-    return tuple(math.log(b_s[block] / a_s[block]) for block in shared)
+    return tuple(log_ratio(b_s[block], a_s[block]) for block in shared)
+
+
+def log_ratio(one: float, other: float) -> float:
+    """Return log(one / other) of numbers above 0, finite where their ratio would not be."""
+    return math.log(one) - math.log(other)
 
 
 def trimmed_centre(contrasts: Sequence[float]) -> Centre:
     """Return the trimmed mean of at least two contrasts, with its standard error.
+
+    The error is 0 exactly where those that are kept are all equal.
 
     Source: Yuen (1974), The two-sample trimmed t for unequal population variances; the
         one-sample form takes the winsorised sum of squares over h(h-1), h kept values.
@@ -71,6 +78,8 @@ def trimmed_centre(contrasts: Sequence[float]) -> Centre:
     winsorised = [kept[0]] * cut + kept + [kept[-1]] * cut
     middle = math.fsum(winsorised) / len(winsorised)
     squares = math.fsum((value - middle) ** 2 for value in winsorised)
+    if kept[0] == kept[-1]:  # what is left of the squares is rounding
+        return Centre(mean=kept[0], error=0.0, freedom=len(kept) - 1)
     return Centre(
         mean=math.fsum(kept) / len(kept),
         error=math.sqrt(squares / (len(kept) * (len(kept) - 1))),
@@ -86,8 +95,16 @@ def p_value(contrasts: Sequence[float]) -> float | None:
         return None
     centre = trimmed_centre(contrasts)
     if centre.error == 0:
-        return 1.0 if centre.mean == 0 else 0.0
+        return _sign_test(contrasts)
     return float(2 * t.sf(abs(centre.mean) / centre.error, centre.freedom))
+
+
+def _sign_test(contrasts: Sequence[float]) -> float:
+    """Return the p-value of "above 0 as often as below", which no lack of spread makes certain."""
+    from scipy.stats import binom
+
+    above, below = sum(c > 0 for c in contrasts), sum(c < 0 for c in contrasts)
+    return min(1.0, 2 * float(binom.cdf(min(above, below), above + below, 0.5)))
 
 
 def effect(
@@ -113,7 +130,8 @@ def effect(
     Returns:
         An effect of the contrasts up to the last look that they reach: whoever asks again and
         again gets no more than LOOKS answers. Before the first look its interval is infinite and
-        its verdict inconclusive.
+        its verdict inconclusive. Where contrasts have no spread (a figure that is the same in each
+        run, a clock that is coarse) the interval is that of their median, by counting alone.
     """
     reached = [look for look in LOOKS if look <= len(contrasts)]
     if reached:
@@ -126,7 +144,7 @@ def effect(
         a=a,
         b=b,
         indicator_id=indicator_id,
-        ratio=math.exp(middle),
+        ratio=_exp(middle),
         low=low,
         high=high,
         blocks=len(contrasts),
@@ -138,10 +156,37 @@ def effect(
 def _interval(contrasts: Sequence[float], level: float) -> tuple[float, float, float, float]:
     """Return the centre (log), the bounds (ratios), and the smallest detectable ratio."""
     centre = trimmed_centre(contrasts)
+    if centre.error == 0:
+        return centre.mean, *_counted(sorted(contrasts), level)
     boundary, needed = _errors(centre.freedom, level)
     reach = boundary * centre.error
-    bounds = math.exp(centre.mean - reach), math.exp(centre.mean + reach)
-    return centre.mean, *bounds, math.exp(needed * centre.error)
+    bounds = _exp(centre.mean - reach), _exp(centre.mean + reach)
+    return centre.mean, *bounds, _exp(needed * centre.error)
+
+
+def _counted(ordered: Sequence[float], level: float) -> tuple[float, float, float]:
+    """Return bounds of the median (ratios) and the smallest ratio that leaves them; no t is used.
+
+    As many blocks on one side of the median are less likely than ``level``; none where even all
+    of them would not be.
+
+    Source: Conover, Practical Nonparametric Statistics, 3.2: the interval of a quantile.
+    """
+    from scipy.stats import binom
+
+    place = int(binom.ppf(level / 2, len(ordered), 0.5))
+    if place == 0:
+        return 0.0, math.inf, math.inf
+    low, high = ordered[place - 1], ordered[-place]
+    return _exp(low), _exp(high), _exp(high - low)
+
+
+def _exp(value: float) -> float:
+    """Return the ratio of a logarithm, infinite where a float is too small for it."""
+    try:
+        return math.exp(value)
+    except OverflowError:
+        return math.inf
 
 
 @lru_cache(maxsize=256)

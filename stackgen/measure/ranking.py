@@ -1,13 +1,21 @@
 """From a campaign's inspections to its ranking and to what its controls say."""
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 
-from stackgen.measure.effects import ALPHA, MARGIN, block_contrasts, effect, p_value
+from stackgen.measure.effects import (
+    ALPHA,
+    MARGIN,
+    block_contrasts,
+    effect,
+    log_ratio,
+    p_value,
+)
 from stackgen.measure.looks import LOOKS
+from stackgen.measure.pressure import BlockKey, set_aside
 from stackgen.measure.results import deviations
 from stackgen.values import (
-    CampaignId,
     Control,
     Effect,
     IndicatorCall,
@@ -22,34 +30,51 @@ from stackgen.values import (
 )
 
 CONTROL_ALPHA = 0.01
-BlockKey = tuple[CampaignId, int]
 Times = Mapping[BlockKey, float]
+"""A number per block: seconds, or the log of a ratio of seconds."""
+Arm = tuple[IndicatorId, StackId, bool]
 
 
 def block_times(
-    inspections: Iterable[Inspection], *, indicator: IndicatorId, stack: StackId, twin: bool = False
+    inspections: Iterable[Inspection],
+    *,
+    indicator: IndicatorId,
+    stack: StackId,
+    twin: bool = False,
+    aside: Collection[BlockKey] | None = None,
 ) -> Times:
     """Return the fastest sample of each block, in seconds, in block order.
 
     A block that holds the same thing twice is left out: it is two blocks under one number, as
-    when knowledge bases were merged that had gone on separately, and pairs nothing.
+    when knowledge bases were merged that had gone on separately, and pairs nothing. So is what a
+    search ran: it chose by these times, and what is chosen for being fast looks too fast.
 
     Args:
         inspections: of any stacks, indicators and campaigns; only those in blocks count.
         indicator: which indicator.
         stack: which stack.
         twin: take the second run of the reference (the A/A control) instead of the first.
+        aside: blocks that are left out; by default those that something disturbed.
     """
-    found: dict[BlockKey, list[float]] = {}
+    seen = list(inspections)
+    left_out = set_aside(seen).blocks if aside is None else aside
+    own = [each for each in seen if (each.indicator_id, each.stack_id) == (indicator, stack)]
+    return _arms(own, left_out).get((indicator, stack, twin), {})
+
+
+def _arms(inspections: Iterable[Inspection], aside: Collection[BlockKey]) -> Mapping[Arm, Times]:
+    """Return the times of each stack on each indicator, twins apart."""
+    found: dict[Arm, dict[BlockKey, list[float]]] = {}
     for each in inspections:
-        if (
-            each.observation is not None
-            and each.block > 0
-            and (each.indicator_id, each.stack_id) == (indicator, stack)
-            and (each.role is Role.TWIN) is twin
-        ):
-            found.setdefault((each.campaign_id, each.block), []).append(each.observation.best_s)
-    return {block: times[0] for block, times in sorted(found.items()) if len(times) == 1}
+        block = (each.campaign_id, each.block)
+        fresh = each.block > 0 and each.role is not Role.SEARCH and block not in aside
+        if fresh and each.observation is not None:
+            arm = each.indicator_id, each.stack_id, each.role is Role.TWIN
+            found.setdefault(arm, {}).setdefault(block, []).append(each.observation.best_s)
+    return {
+        arm: {block: times[0] for block, times in sorted(blocks.items()) if len(times) == 1}
+        for arm, blocks in found.items()
+    }
 
 
 def count_failures(
@@ -75,15 +100,20 @@ def controls(
     pure: IndicatorCall,
 ) -> tuple[Control, ...]:
     """Judge the A/A pair of each indicator and the pure-Python pair, each at 1 %."""
+    arms = _arms(inspections, set_aside(inspections).blocks)
     found = []
     for call in calls:
-        one = block_times(inspections, indicator=call.id, stack=reference)
-        two = block_times(inspections, indicator=call.id, stack=reference, twin=True)
-        found.append(_control(f"same stack twice: {call.label}", one, two))
-    one = block_times(inspections, indicator=pure.id, stack=reference)
-    others = {e.stack_id for e in inspections if e.indicator_id == pure.id and e.block > 0}
+        twins = arms.get((call.id, reference, True), {})
+        times = arms.get((call.id, reference, False), {})
+        found.append(_control(f"same stack twice: {call.label}", times, twins))
+    one = arms.get((pure.id, reference, False), {})
+    others = {
+        e.stack_id
+        for e in inspections
+        if e.indicator_id == pure.id and e.block > 0 and e.role is not Role.SEARCH
+    }
     for other in sorted(others - {reference}):
-        two = block_times(inspections, indicator=pure.id, stack=other)
+        two = arms.get((pure.id, other, False), {})
         found.append(_control(f"pure Python on equal Pythons: {pure.label}", one, two))
     return tuple(found)
 
@@ -101,6 +131,59 @@ def _control(name: str, one: Times, two: Times) -> Control:
     )
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Judge:
+    """Compares stacks by their times in blocks.
+
+    alpha: false alarms allowed of one comparison.
+    """
+
+    arms: Mapping[Arm, Times]
+    calls: Sequence[IndicatorCall]
+    weights: Mapping[IndicatorId, float]
+    margin: float
+    alpha: float
+
+    def effects(self, a: StackId, b: StackId) -> tuple[Effect, ...]:
+        """Return how much faster A is than B, of the indicators that have both."""
+        found = ((call.id, self._contrasts(call.id, a, b)) for call in self.calls)
+        return tuple(self._effect(a, b, what, each) for what, each in found if each)
+
+    def together(self, a: StackId, b: StackId) -> Effect | None:
+        """Return how much faster A is than B over all indicators; None where no block has all."""
+        per_call = [self._contrasts(call.id, a, b) for call in self.calls]
+        shared = set.intersection(*(set(each) for each in per_call)) if per_call else set()
+        if not shared:
+            return None
+        weights = [self.weights.get(call.id, 1.0) for call in self.calls]
+        total = math.fsum(weights)
+        mean = {
+            block: math.fsum(
+                weight / total * each[block] for weight, each in zip(weights, per_call, strict=True)
+            )
+            for block in shared
+        }
+        pairs = [[call.id, weight] for call, weight in zip(self.calls, weights, strict=True)]
+        return self._effect(a, b, IndicatorId(content_id("indicators", pairs)), mean)
+
+    def _contrasts(
+        self, indicator: IndicatorId, a: StackId, b: StackId
+    ) -> Mapping[BlockKey, float]:
+        a_s = self.arms.get((indicator, a, False), {})
+        b_s = self.arms.get((indicator, b, False), {})
+        return {block: log_ratio(b_s[block], a_s[block]) for block in a_s if block in b_s}
+
+    def _effect(self, a: StackId, b: StackId, indicator: IndicatorId, contrasts: Times) -> Effect:
+        return effect(
+            a=a,
+            b=b,
+            indicator_id=indicator,
+            contrasts=[contrasts[block] for block in sorted(contrasts)],
+            margin=self.margin,
+            alpha=self.alpha,
+        )
+
+
 def rank(
     inspections: Sequence[Inspection],
     *,
@@ -108,26 +191,45 @@ def rank(
     reference: StackId,
     calls: Sequence[IndicatorCall],
     margin: float = MARGIN,
+    weights: Mapping[IndicatorId, float] | None = None,
 ) -> tuple[Ranked, ...]:
-    """Order the stacks, fastest first, by the geometric mean of their ratios over indicators.
+    """Order the stacks, fastest first, by the weighted geometric mean of their indicators' ratios.
 
-    A ranking of k stacks on m indicators is (k - 1) m comparisons, each at ALPHA / ((k - 1) m):
-    the chance that any stack is wrongly called faster stays at ALPHA (Bonferroni). ``best`` marks
+    A ranking of k stacks on m indicators is k - 1 comparisons on each indicator and, where there
+    are several, k - 1 on all of them together. Each is made at ALPHA divided by their number: the
+    chance that any stack is wrongly called faster stays at ALPHA (Bonferroni). ``best`` marks
     every stack that the fastest is not shown to beat. A stack that failed in a block, or lacks an
     indicator, is neither: what is left of its runs is what survived. Nor is one that computes
-    something else than the reference. Such stacks come last, with their effects.
+    something else than the reference. Such stacks come last, with their effects. Blocks that
+    something disturbed, and what a search ran, take no part.
+
+    Args:
+        inspections: of the campaign, calibrations included.
+        labels: of the stacks that are ranked, the reference among them.
+        reference: what all others are compared with.
+        calls: the indicators.
+        margin: relative difference that nobody cares about.
+        weights: of indicators, above 0; 1 where none is given.
     """
     others = [stack for stack in labels if stack != reference]
-    alpha = ALPHA / max(1, len(others) * len(calls))
+    each_alone = len(calls) + 1 if len(calls) > 1 else 1
+    judge = _Judge(
+        arms=_arms(inspections, set_aside(inspections).blocks),
+        calls=calls,
+        weights=weights or {},
+        margin=margin,
+        alpha=ALPHA / max(1, len(others) * each_alone),
+    )
     failures = {stack: count_failures(inspections, stack=stack, calls=calls) for stack in labels}
-    rows = {
-        stack: _compare_all(inspections, stack, reference, calls, margin, alpha) for stack in others
+    rows = {stack: judge.effects(stack, reference) for stack in others}
+    overall = {
+        stack: judge.together(stack, reference) if len(calls) > 1 else None for stack in others
     }
     wrong = deviations(inspections, reference=reference, stacks=labels, calls=calls)
     scores = {reference: 0.0} | {
-        stack: _score(effects)
-        for stack, effects in rows.items()
-        if len(effects) == len(calls) and not failures[stack] and stack not in wrong
+        stack: _score(rows[stack], overall[stack], judge.weights)
+        for stack in others
+        if len(rows[stack]) == len(calls) and not failures[stack] and stack not in wrong
     }
     leader = max(scores, key=lambda stack: scores[stack])
     order = sorted(scores, key=lambda stack: (-scores[stack], labels[stack]))
@@ -138,84 +240,37 @@ def rank(
             label=labels[stack],
             effects=rows.get(stack, ()),
             is_reference=stack == reference,
-            best=stack in scores
-            and (stack == leader or not _beats(inspections, leader, stack, calls, margin, alpha)),
+            best=stack in scores and (stack == leader or not _beats(judge, leader, stack)),
             failures=failures[stack],
             deviations=wrong.get(stack, ()),
+            overall=overall.get(stack),
         )
         for stack in order
     )
 
 
-def _score(effects: Sequence[Effect]) -> float:
-    return math.fsum(math.log(each.ratio) for each in effects) / len(effects)
+def _score(
+    effects: Sequence[Effect], overall: Effect | None, weights: Mapping[IndicatorId, float]
+) -> float:
+    """Return the log of a stack's ratio over all indicators."""
+    if overall is not None:
+        return math.log(overall.ratio)
+    own = [weights.get(each.indicator_id, 1.0) for each in effects]
+    logs = (weight * math.log(e.ratio) for weight, e in zip(own, effects, strict=True))
+    return math.fsum(logs) / math.fsum(own)
 
 
-def _compare_all(
-    inspections: Sequence[Inspection],
-    stack: StackId,
-    reference: StackId,
-    calls: Sequence[IndicatorCall],
-    margin: float,
-    alpha: float,
-) -> tuple[Effect, ...]:
-    """Return the effects of a stack against the reference, of the indicators that have both."""
-    effects = (_compare(inspections, stack, reference, call.id, margin, alpha) for call in calls)
-    return tuple(each for each in effects if each is not None)
-
-
-def _compare(
-    inspections: Sequence[Inspection],
-    a: StackId,
-    b: StackId,
-    indicator: IndicatorId,
-    margin: float,
-    alpha: float,
-) -> Effect | None:
-    a_s = block_times(inspections, indicator=indicator, stack=a)
-    b_s = block_times(inspections, indicator=indicator, stack=b)
-    if not a_s.keys() & b_s.keys():
-        return None
-    return effect(
-        a=a,
-        b=b,
-        indicator_id=indicator,
-        contrasts=block_contrasts(a_s=a_s, b_s=b_s),
-        margin=margin,
-        alpha=alpha,
-    )
-
-
-def _beats(
-    inspections: Sequence[Inspection],
-    leader: StackId,
-    other: StackId,
-    calls: Sequence[IndicatorCall],
-    margin: float,
-    alpha: float,
-) -> bool:
+def _beats(judge: _Judge, leader: StackId, other: StackId) -> bool:
     """Return whether the leader is shown to be faster, over all indicators together."""
-    per_call = []
-    for call in calls:
-        a_s = block_times(inspections, indicator=call.id, stack=leader)
-        b_s = block_times(inspections, indicator=call.id, stack=other)
-        per_call.append({k: math.log(b_s[k] / a_s[k]) for k in a_s if k in b_s})
-    shared = set.intersection(*(set(each) for each in per_call)) if per_call else set()
-    if not shared:
-        return False
-    combined = [math.fsum(each[k] for each in per_call) / len(calls) for k in sorted(shared)]
-    together = IndicatorId(content_id("indicators", [call.id for call in calls]))
-    found = effect(
-        a=leader, b=other, indicator_id=together, contrasts=combined, margin=margin, alpha=alpha
-    )
-    return found.verdict is Verdict.FASTER
+    found = judge.together(leader, other)
+    return found is not None and found.verdict is Verdict.FASTER
 
 
 def decided(ranking: Sequence[Ranked], calls: Sequence[IndicatorCall]) -> bool:
     """Return whether every comparison has its answer, so that more blocks would add nothing."""
     return all(
-        len(row.effects) == len(calls)
-        and all(each.verdict is not Verdict.INCONCLUSIVE for each in row.effects)
+        _is_complete(row, calls)
+        and all(each.verdict is not Verdict.INCONCLUSIVE for each in _answers(row))
         for row in ranking
         if not row.is_reference and not row.failures
     )
@@ -225,11 +280,18 @@ def fewest_blocks(ranking: Sequence[Ranked], calls: Sequence[IndicatorCall]) -> 
     """Return the blocks of the comparison that has the fewest, 0 where one was never made."""
     return min(
         (
-            min((each.blocks for each in row.effects), default=0)
-            if len(row.effects) == len(calls)
-            else 0
+            min(each.blocks for each in _answers(row)) if _is_complete(row, calls) else 0
             for row in ranking
             if not row.is_reference and not row.failures
         ),
         default=LOOKS[-1],
     )
+
+
+def _is_complete(row: Ranked, calls: Sequence[IndicatorCall]) -> bool:
+    """Return whether a stack was compared on every indicator, and on all of them together."""
+    return len(row.effects) == len(calls) and (len(calls) == 1 or row.overall is not None)
+
+
+def _answers(row: Ranked) -> tuple[Effect, ...]:
+    return row.effects if row.overall is None else (*row.effects, row.overall)

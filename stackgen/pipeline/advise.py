@@ -53,8 +53,7 @@ def trusted_campaigns(
     """Return the campaigns whose controls were judged and hold; no others feed advice."""
     by_campaign: dict[CampaignId, list[Inspection]] = {}
     for each in inspections:
-        if each.block > 0:
-            by_campaign.setdefault(each.campaign_id, []).append(each)
+        by_campaign.setdefault(each.campaign_id, []).append(each)
     return frozenset(
         campaign.id
         for campaign in database.campaigns()

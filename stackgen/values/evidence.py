@@ -106,6 +106,8 @@ class Ranked:
     failures: how many of its runs in blocks failed; such a stack is never the best.
     deviations: where it computes something else than the reference; such a stack is never the
         best either. The reference's own: where it does not compute the same twice.
+    overall: against the reference, over all indicators together (the weighted geometric mean of
+        each block's ratios); None for the reference, and where there is one indicator alone.
     """
 
     stack_id: StackId
@@ -115,6 +117,7 @@ class Ranked:
     best: bool = False
     failures: int = 0
     deviations: tuple[Deviation, ...] = ()
+    overall: Effect | None = None
 
     @property
     def counts(self) -> bool:
