@@ -10,8 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stackgen.errors import EvidenceError
+from stackgen.measure.calibration import calibration
 from stackgen.measure.model import Measured, Model, Versions
 from stackgen.measure.racing import BLOCK, STRATEGIES, Race, Runner, chooser
+from stackgen.measure.uniform import uniform_blocks
 
 GRID: tuple[Versions, ...] = tuple(
     (("numpy", n), ("torch", t)) for t, n in product("123", ("1", "2"))
@@ -243,3 +245,63 @@ def test_a_race_ends_with_a_fast_stack() -> None:
                 break
         good += bool(truth[standing.leader] - truth.min() <= math.log(1.02))
     assert good >= 8
+
+
+def simulated(truth: Sequence[float], noise: float, blocks: int, seed: int) -> list[Measured]:
+    """Measure what the race asks for, with normal noise and drift."""
+    dice, running, seen = np.random.default_rng(seed), race(seed=seed), list[Measured]()
+    for block in range(1, blocks + 1):
+        drift = dice.normal(0, 0.1)
+        seen += [
+            Measured(block, place, float(truth[place] + drift + dice.normal(0, noise)))
+            for place in running.next_block(seen, frozenset(), block)
+        ]
+    return seen
+
+
+def test_predictions_of_the_next_block_hold_what_they_promise() -> None:
+    inside = total = 0
+    for seed in range(8):
+        found = calibration(Model(GRID), simulated(TRUTH, 0.05, 15, seed))
+        assert found.level == 0.9
+        inside, total = inside + found.inside, total + found.total
+    assert total == 8 * 14 * BLOCK
+    assert 0.86 <= inside / total <= 0.94
+
+
+def test_a_machine_that_changes_its_mind_shows_in_the_calibration() -> None:
+    calm = simulated(TRUTH, 0.01, 10, 3)
+    worse = [
+        Measured(20 + n, each.stack, each.log_s + each.stack * 0.5) for n, each in enumerate(calm)
+    ]
+    blocks = [Measured(20 + n // 4, each.stack, each.log_s) for n, each in enumerate(worse)]
+    found = calibration(Model(GRID), [*calm, *blocks[:8]])
+    assert found.inside / found.total < 0.9
+
+
+def test_a_single_block_cannot_be_judged() -> None:
+    found = calibration(Model(GRID), exact(TRUTH, [(0, 1, 2, 3)]))
+    assert (found.inside, found.total) == (0, 0)
+
+
+def test_uniform_repetition_costs_more_where_stacks_are_close_or_noise_is_large() -> None:
+    def needed(truth: Sequence[float], noise: float) -> int:
+        prediction = Model(GRID).predict(simulated(truth, noise, 25, 2))
+        return uniform_blocks(prediction, range(6), margin=0.02, confidence=0.95, seed=4)
+
+    far = [5 * each for each in TRUTH]
+    assert needed(far, 0.05) <= needed(TRUTH, 0.05) < needed(TRUTH, 0.2)
+    assert needed([0.0] * 6, 0.001) == 3
+
+
+def test_uniform_repetition_is_counted_as_it_would_have_gone() -> None:
+    """Two stacks that differ by 3 %: the error of a mean of n is noise / sqrt(n)."""
+    pair = Model(GRID[:2])
+    seen = [
+        Measured(block, place, 0.03 * place + (0.1 if (block + place) % 2 else -0.1))
+        for block in range(4000)
+        for place in (0, 1)
+    ]
+    found = uniform_blocks(pair.predict(seen), [0, 1], margin=0.02, confidence=0.95, seed=1)
+    sequential_upper = 2 * (0.142 * 1.645 / 0.05) ** 2
+    assert 3 <= found <= sequential_upper

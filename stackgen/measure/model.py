@@ -11,7 +11,7 @@ Predictions choose what is measured next. What is reported never rests on them (
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from typing import TypeAlias
@@ -31,9 +31,8 @@ _MAIN = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0)
 _PAIRS = (0.05, 0.25, 0.5, 1.0, 2.0, 4.0)
 """Candidates for the standard deviations of effects, in those of the noise."""
 _UNLIKELY = 0.02
-_BELIEVED = 3
-"""How many contrasts the belief counts for that noise is about 3 %."""
-_NOISE = 0.03
+_BELIEVED, _NOISE = 1, 0.05
+"""How many contrasts the belief counts for that noise is about so large."""
 _JITTER = 1e-9
 
 
@@ -68,13 +67,15 @@ class Prediction:
     """What is believed of the log time of each stack, over all likely scales of effects.
 
     mean: the expected log time of each stack, shape (stacks,). covariance: of the log times, shape
-    (stacks, stacks). noise: the standard deviation of one inspection.
+    (stacks, stacks). noise: the standard deviation of one inspection, as far as it blurs the means.
+    scatter: the same with what is far out, as the next inspection will show it.
     """
 
     beliefs: tuple[Belief, ...]
     mean: Array
     covariance: Array
     noise: float
+    scatter: float
 
     @property
     def freedom(self) -> int:
@@ -140,9 +141,12 @@ class Model:
             each.weight * (each.covariance + np.outer(each.mean - centre, each.mean - centre))
             for each in beliefs
         ]
-        noise = math.sqrt(sum(each.weight * each.noise**2 for each in beliefs))
         return Prediction(
-            beliefs=beliefs, mean=centre, covariance=np.sum(parts, axis=0), noise=noise
+            beliefs=beliefs,
+            mean=centre,
+            covariance=np.sum(parts, axis=0),
+            noise=math.sqrt(sum(each.weight * each.noise**2 for each in beliefs)),
+            scatter=fit.scatter(scales),
         )
 
 
@@ -199,6 +203,12 @@ class _Fit:
             noise=math.sqrt(square),
             freedom=_BELIEVED + self._seen.freedom,
         )
+
+    def scatter(self, scales: Mapping[tuple[float, float], float]) -> float:
+        """Return the standard deviation of an inspection, wild ones as they were."""
+        main, pairs = max(scales, key=lambda pair: scales[pair])
+        white = _forward(_root(self._spread(main, pairs)), self._seen.values)
+        return math.sqrt(self._square(float(white @ white), self._seen.left))
 
     def drawn_in(self) -> tuple[Array, float]:
         """Return the contrasts, and what they leave unexplained, with wild inspections drawn in."""
