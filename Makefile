@@ -34,7 +34,7 @@ test-slow: $(ready)
 
 golden: $(ready)
 	STACKGEN_GOLDEN=write $(bin)/python -m pytest -q tests/test_render.py tests/test_formats.py \
-		tests/test_indicator_guide.py
+		tests/test_indicator_guide.py tests/test_noise.py
 
 bench: $(ready)
 	for each in benchmarks/*.py; do $(bin)/python $$each || exit 1; done

@@ -12,6 +12,7 @@ from stackgen.pipeline.measures import CONTROL
 from stackgen.pipeline.places import Places
 from stackgen.pipeline.selection import read_lock_file
 from stackgen.values import AdviceReport, CampaignId, IndicatorCall, Inspection, Role
+from stackgen.values.noise import NOISE
 
 
 def advise(path: Path, places: Places) -> AdviceReport:
@@ -50,14 +51,17 @@ def trusted_campaigns(
     inspections: tuple[Inspection, ...],
     calls: tuple[IndicatorCall, ...],
 ) -> frozenset[CampaignId]:
-    """Return the campaigns whose controls were judged and hold; no others feed advice."""
+    """Return the campaigns whose controls were judged and hold; no others feed advice.
+
+    Nor do those that measured one stack against itself: it is not known to be better than others.
+    """
     by_campaign: dict[CampaignId, list[Inspection]] = {}
     for each in inspections:
         by_campaign.setdefault(each.campaign_id, []).append(each)
     return frozenset(
         campaign.id
         for campaign in database.campaigns()
-        if _holds(by_campaign.get(campaign.id, []), calls)
+        if campaign.kind != NOISE and _holds(by_campaign.get(campaign.id, []), calls)
     )
 
 

@@ -1,0 +1,337 @@
+"""Noise: one stack measured against itself, and what this machine can show in spite of that."""
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import islice
+
+import psutil
+
+from stackgen.artifacts.wheels import WheelStore
+from stackgen.database import Database, open_database
+from stackgen.errors import EvidenceError, MeasurementError, StackgenError, UsageError
+from stackgen.index import PackageIndex
+from stackgen.indicators import bind, find
+from stackgen.measure import LOOKS, Design, block_times, plan_block
+from stackgen.measure.noise import disturbance, indicator_noise, run_s
+from stackgen.measure.pressure import set_aside
+from stackgen.pipeline.campaign import PlanBlock, Runner, telling_line
+from stackgen.pipeline.environments import Preparer, Ready, estimate, refuse_without_room
+from stackgen.pipeline.failing import nothing_runs
+from stackgen.pipeline.measures import (
+    CONTROL,
+    component_of,
+    indicator_calls,
+    limits,
+    shipped_indicators,
+    usable_cpus,
+)
+from stackgen.pipeline.options import ExploreOptions
+from stackgen.pipeline.places import Places
+from stackgen.pipeline.prices import metered
+from stackgen.pipeline.progress import Progress
+from stackgen.pipeline.reporting import INTERRUPTED
+from stackgen.pipeline.selection import Selection, select
+from stackgen.pipeline.sources import refuse_unbuildable
+from stackgen.pipeline.wishes import beside_compared, index_config
+from stackgen.pipeline.work import Work, open_runner
+from stackgen.pipeline.workshop import Workshop, open_workshop
+from stackgen.values import (
+    Environment,
+    ExplorePlan,
+    IndicatorCall,
+    Inspection,
+    InspectionPlan,
+    Place,
+)
+from stackgen.values.noise import NOISE, IndicatorNoise, NoiseReport
+
+MOST_S = 600.0
+"""The longest budget: what ten minutes do not tell of a machine, more of them hardly do."""
+MOST_BLOCKS = LOOKS[-1]
+DEFAULTS = {
+    "numpy": ("numpy/matmul", "numpy/sort", "numpy/ufunc"),
+    "tensorflow": ("tensorflow/matmul",),
+    "torch": ("torch/matmul",),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Ended:
+    """Why measuring ended."""
+
+    why: str
+    interrupted: bool = False
+    error: StackgenError | None = None
+
+
+def noise(
+    options: ExploreOptions, places: Places, environ: Mapping[str, str], progress: Progress
+) -> NoiseReport:
+    """Measure one stack, the newest that works, against itself.
+
+    Args:
+        options: as of an exploration; of the stacks that satisfy what is asked, one is measured.
+        places: where things are kept.
+        environ: the user's variables.
+        progress: who is told.
+
+    Raises:
+        StackgenError: one of its kinds for whatever stops it; what was measured is kept.
+    """
+    start = time.monotonic()
+    _refuse_long(options.budget_s)
+    config = index_config(options.index, environ)
+    options = replace(options, kind=NOISE, asked=beside_compared(options.asked, config), stacks=1)
+    with (
+        open_workshop(options.executor, options.base, places, progress) as workshop,
+        PackageIndex(config, places.cache) as index,
+    ):
+        selection = select(index, options, workshop.base.target, progress)
+        options = _with_indicators(options, selection)
+        store = WheelStore(places.cache)
+        calls = _calls(options, selection)
+        work = Work(
+            options=options,
+            places=places,
+            progress=progress,
+            index=index,
+            store=store,
+            workshop=workshop,
+            selection=selection,
+            plan=_plan(options, workshop, selection, index, store, places),
+            calls=calls,
+            control=_control(options),
+            metered=metered(options, calls, limits(options.threads, options.gpus), usable_cpus()),
+            start=start,
+        )
+        refuse_without_room(work.plan.estimate, places)
+        with open_database(places.knowledge) as database:
+            return _against_itself(work, database)
+
+
+def _refuse_long(budget_s: float) -> None:
+    if budget_s > MOST_S:
+        raise UsageError(
+            f"a budget of {budget_s:g} s is more than this takes",
+            why="ten minutes show how much a machine scatters; the rest is for comparing stacks",
+            fix="give --budget 10m or less; the same command given again goes on from there",
+        )
+
+
+def _with_indicators(options: ExploreOptions, selection: Selection) -> ExploreOptions:
+    """Return options that name their indicators, so that defaults given by name are the same."""
+    if options.indicators:
+        return options
+    component = component_of(selection.varied, frozenset(selection.space.packages))
+    if component not in DEFAULTS:
+        raise UsageError(
+            "there is no indicator for these packages",
+            why="stackgen measures NumPy, TensorFlow and PyTorch by itself",
+            fix="say what to measure: --pi (stackgen pis lists them, or give your own file)",
+        )
+    return replace(options, indicators=(CONTROL, *DEFAULTS[component]))
+
+
+def _calls(options: ExploreOptions, selection: Selection) -> tuple[IndicatorCall, ...]:
+    """Return what is measured besides the control, which always is."""
+    names = tuple(each for each in options.indicators if each != CONTROL)
+    if not names:
+        return ()
+    packages = frozenset(selection.space.packages)
+    calls, _ = indicator_calls(replace(options, indicators=names), selection.varied, packages)
+    return calls
+
+
+def _control(options: ExploreOptions) -> IndicatorCall:
+    threads = limits(options.threads).threads
+    return bind(find(shipped_indicators(), CONTROL), {"threads": str(threads)})
+
+
+def _plan(
+    options: ExploreOptions,
+    workshop: Workshop,
+    selection: Selection,
+    index: PackageIndex,
+    store: WheelStore,
+    places: Places,
+) -> ExplorePlan:
+    first = list(islice(selection.candidates(), 1))
+    refuse_unbuildable((a for each in first for a in each.lock.artifacts), workshop.sdists)
+    locks = [each.lock for each in first]
+    return ExplorePlan(
+        requirements=options.asked.texts,
+        varied=selection.varied,
+        place=Place(
+            executor=workshop.base.kind.value,
+            base=workshop.base.name,
+            python=workshop.base.target.python,
+            machine=dict(workshop.machine.identity).get("cpu_name", "this machine"),
+        ),
+        count=selection.space.count,
+        choices=len(selection.choices),
+        chosen=tuple((each.label, 1) for each in first),
+        estimate=estimate(locks, workshop.base, index=index, store=store, places=places),
+        budget_s=options.budget_s,
+        seed=options.seed,
+    )
+
+
+def _against_itself(work: Work, database: Database) -> NoiseReport:
+    runner = open_runner(work, database)
+    for call in (*work.calls, work.control):
+        database.add_indicator(call)
+    ready = _ready(work, runner)
+    try:
+        design = Design(
+            campaign_id=runner.campaign.id,
+            seed=work.options.seed,
+            reference=ready.environment,
+            challengers=(),
+            calls=work.calls,
+            control=work.control,
+            loops=runner.calibrate(ready.environment, (*work.calls, work.control)),
+            limits=runner.limits,
+            own_limits=runner.own_limits,
+        )
+        ended = _measure(runner, design)
+    except KeyboardInterrupt:
+        ended = _Ended(why="you interrupted it", interrupted=True)
+    if ended.error is not None:
+        work.progress.note(f"error: {ended.error}")
+    return _report(work, runner, ready, ended)
+
+
+def _ready(work: Work, runner: Runner) -> Ready:
+    """Return the newest stack that works; having one may take as long again as the budget.
+
+    Raises:
+        StackgenError: none does.
+    """
+    preparer = Preparer(
+        facts=work.workshop.base.facts,
+        selection=work.selection,
+        runner=runner,
+        call=(*work.calls, work.control)[0],
+        progress=work.progress,
+    )
+    for ready in preparer.prepare(1, until=lambda _: runner.left_s < -work.options.budget_s):
+        return ready
+    raise nothing_runs(preparer.failures, work.places)
+
+
+def _measure(runner: Runner, design: Design) -> _Ended:
+    """Run blocks until there are enough, the budget is spent, or Ctrl-C."""
+    longest = 0.0
+    while True:
+        design = _without_failed(runner, design)
+        if _fewest_pairs(runner, design) >= MOST_BLOCKS:
+            why = f"{MOST_BLOCKS} blocks tell enough (with another --seed they are measured anew)"
+            return _Ended(why=why)
+        # One block is always run: with none, all that was built would show nothing.
+        if runner.left_s <= longest and any(each.block for each in runner.inspections):
+            return _Ended(why="the budget is spent")
+        try:
+            (environment,), took_s = runner.run_block((design.reference,), _planned(design))
+        except KeyboardInterrupt:
+            return _Ended(why="you interrupted it", interrupted=True)
+        except StackgenError as error:
+            return _Ended(why=error.what, error=error)
+        design = replace(design, reference=environment)
+        longest = max(longest, took_s)
+
+
+def _planned(design: Design) -> PlanBlock:
+    def plan(block: int, environments: Sequence[Environment]) -> tuple[InspectionPlan, ...]:
+        return plan_block(replace(design, reference=environments[0]), block)
+
+    return plan
+
+
+def _fewest_pairs(runner: Runner, design: Design) -> int:
+    """Return the blocks that count of the indicator that has the fewest."""
+    stack = design.reference.stack.id
+    return min(
+        len(block_times(runner.inspections, indicator=call.id, stack=stack, twin=True))
+        for call in (*design.calls, design.control)
+    )
+
+
+def _without_failed(runner: Runner, design: Design) -> Design:
+    """Leave out indicators that failed in a block."""
+    left = tuple(c for c in design.calls if _failure(runner.inspections, c) is None)
+    return replace(design, calls=left)
+
+
+def _failure(inspections: Sequence[Inspection], call: IndicatorCall) -> Inspection | None:
+    """Return the first run of an indicator in a block that failed by itself."""
+    return next(
+        (
+            each
+            for each in inspections
+            if each.indicator_id == call.id
+            and each.block > 0
+            and each.observation is None
+            and not each.outcome.is_infrastructure
+        ),
+        None,
+    )
+
+
+def _report(work: Work, runner: Runner, ready: Ready, ended: _Ended) -> NoiseReport:
+    seen = runner.inspections
+    disturbed = set_aside(seen)
+    calls = (*work.calls, work.control)
+    rows = tuple(_row(work, seen, ready, call, len(calls)) for call in calls)
+    return NoiseReport(
+        requirements=work.plan.requirements,
+        stack=ready.chosen.label,
+        place=work.plan.place,
+        seed=work.options.seed,
+        indicators=rows,
+        disturbance=disturbance(seen, cpus=psutil.cpu_count() or 1),
+        control_s=run_s(each for each in seen if each.indicator_id == work.control.id),
+        aside=tuple((block, why) for (_, block), why in sorted(disturbed.blocks.items())),
+        tolerated=len(disturbed.tolerated),
+        new_inspections=runner.added,
+        seconds=time.monotonic() - work.start,
+        stopped=ended.why,
+        interrupted=ended.interrupted,
+        exit_code=_exit_code(ended, rows),
+        knowledge_base=str(work.places.knowledge),
+    )
+
+
+def _row(
+    work: Work, seen: Sequence[Inspection], ready: Ready, call: IndicatorCall, count: int
+) -> IndicatorNoise:
+    failure = _failure(seen, call)
+    if failure is not None:
+        why = f"failed in block {failure.block}: {failure.outcome.value}: "
+        return IndicatorNoise(
+            indicator_id=call.id,
+            label=call.label,
+            run_s=None,
+            blocks=0,
+            nothing=why + telling_line(failure.log),
+            failed=True,
+        )
+    return indicator_noise(
+        seen,
+        stack=ready.chosen.stack_id,
+        call=call,
+        control=work.control,
+        seed=work.options.seed,
+        indicators=count,
+    )
+
+
+def _exit_code(ended: _Ended, rows: Sequence[IndicatorNoise]) -> int:
+    """Return the exit code that tells a script how far to trust the report."""
+    if ended.interrupted:
+        return INTERRUPTED
+    if ended.error is not None:
+        return ended.error.exit_code
+    if any(row.failed or row.differs for row in rows):
+        return MeasurementError.exit_code
+    return 0 if all(row.shown for row in rows) else EvidenceError.exit_code

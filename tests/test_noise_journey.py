@@ -1,0 +1,84 @@
+"""One stack against itself, on a real virtualenv and an index in a folder."""
+
+import json
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from stackgen.database import open_database
+from stackgen.pipeline.advise import trusted_campaigns
+from stackgen.values import Role
+from tests.laboratory import INDICATOR, WORK, Laboratory
+from tests.local_index import Published, publish
+
+pytestmark = pytest.mark.journey
+
+FAILS = INDICATOR.replace("speedy.work, checksum", "speedy.rest, checksum")
+
+
+@pytest.fixture
+def laboratory(tmp_path: Path) -> Laboratory:
+    index = publish(tmp_path, {"speedy": {"1.0": Published(source=WORK.format(size=5000))}})
+    (tmp_path / "work.py").write_text(INDICATOR)
+    return Laboratory(root=tmp_path, index=index)
+
+
+def measured(laboratory: Laboratory, *more: str) -> subprocess.CompletedProcess[str]:
+    own = ("--pi", str(laboratory.root / "work.py"), "--executor", "virtualenv")
+    return laboratory.run("noise", "speedy", *own, *more)
+
+
+def test_the_same_command_goes_on_until_something_can_be_said(laboratory: Laboratory) -> None:
+    short = measured(laboratory, "--budget", "1s", "--threads", "1")
+    assert short.returncode == 3, short.stderr
+    assert "too few blocks: " in short.stdout
+
+    report = json.loads(measured(laboratory, "--budget", "7s", "--threads", "1", "--json").stdout)
+    blocks = [row["blocks"] for row in report["indicators"]]
+    assert blocks[0] == blocks[1]
+    labels = ["work threads=1", "python/pure rounds=1500 threads=1"]
+    assert [row["label"] for row in report["indicators"]] == labels
+    assert (report["exit_code"] == 3) is (blocks[0] < 6)
+    for row in report["indicators"]:
+        assert bool(row["shown"]) is (row["nothing"] == "")
+
+    with open_database(laboratory.kb) as database:
+        (campaign,) = database.campaigns()
+        assert campaign.kind == "noise"
+        seen = database.inspections()
+        assert trusted_campaigns(database, seen, database.calls()) == frozenset()
+    in_blocks = [each for each in seen if each.block]
+    assert len(in_blocks) >= 4 * blocks[0]
+    assert 0 < report["new_inspections"] < len(in_blocks)
+    assert {each.role for each in in_blocks} == {Role.REFERENCE, Role.TWIN}
+    assert len({each.stack_id for each in seen}) == 1
+    firsts = {each.role for each in in_blocks if each.position in (0, 2)}
+    assert firsts == {Role.REFERENCE, Role.TWIN}, "their order is random"
+
+
+def test_what_does_not_run_is_told_and_nothing_is_invented(laboratory: Laboratory) -> None:
+    (laboratory.root / "work.py").write_text(FAILS)
+    done = measured(laboratory, "--budget", "3s")
+    assert done.returncode == 6
+    assert "has no attribute 'rest'" in done.stderr
+    assert done.stdout == ""
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (("--budget", "601s"), "give --budget 10m or less"),
+        (("--budget", "soon"), "cannot read the budget"),
+        (("--pi", "numpy/matmul"), "ask for it as well"),
+        (("--pi", "matmull"), "no indicator is called"),
+        ((), "there is no indicator for these packages"),
+    ],
+)
+def test_what_cannot_be_measured_is_refused(
+    laboratory: Laboratory, arguments: tuple[str, ...], says: str
+) -> None:
+    done = laboratory.run("noise", "speedy", "--executor", "virtualenv", *arguments)
+    assert done.returncode == 2
+    assert says in done.stderr
+    assert "fix:" in done.stderr
