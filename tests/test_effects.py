@@ -122,6 +122,50 @@ def test_too_few_blocks_say_nothing() -> None:
     assert p_value([0.5] * (LOOKS[0] - 1)) is None
 
 
+def test_contrasts_without_spread_say_nothing_before_so_many_can_be_no_chance() -> None:
+    early = judged([0.4] * 6)  # a coin that falls six times on one side: once in 32
+    assert (early.low, early.high) == (0.0, math.inf)
+    assert (early.verdict, early.smallest_detectable) == (Verdict.INCONCLUSIVE, math.inf)
+    assert p_value([0.4] * 6) == pytest.approx(2 / 64)
+    later = judged([0.4] * 10)
+    assert later.low == later.ratio == later.high == pytest.approx(math.exp(0.4))
+    assert later.verdict is Verdict.FASTER
+    assert judged([0.4] * 10, alpha=0.001).verdict is Verdict.INCONCLUSIVE
+    assert p_value([0.4] * 10) == pytest.approx(2 / 1024)
+
+
+def test_a_figure_that_is_always_the_same_is_the_same() -> None:
+    assert judged([0.0] * 10).verdict is Verdict.EQUIVALENT
+    assert p_value([0.0] * 10) == 1.0
+
+
+def test_equal_contrasts_in_the_middle_do_not_hide_what_lies_around_them() -> None:
+    found = judged([0.1] * 8 + [-0.5, 0.7])
+    assert (found.low, found.high) == pytest.approx((math.exp(-0.5), math.exp(0.7)))
+    assert found.verdict is Verdict.INCONCLUSIVE
+    assert found.smallest_detectable == pytest.approx(math.exp(1.2))
+
+
+def test_a_coarse_clock_raises_no_more_false_alarms_than_a_fine_one() -> None:
+    dice, trials = random.Random(8), 300
+    ticks = [[dice.choice((-0.05, 0.05)) for _ in range(60)] for _ in range(trials)]
+    alarms = sum(sequential(each) in (Verdict.FASTER, Verdict.SLOWER) for each in ticks)
+    assert alarms <= 27  # more would happen once in 300 rules that keep to 5 %
+
+
+@given(st.lists(st.floats(1e-300, 1e300), min_size=2, max_size=2))
+def test_contrasts_of_extreme_times_are_finite(times: list[float]) -> None:
+    (contrast,) = block_contrasts(a_s={1: times[0]}, b_s={1: times[1]})
+    assert math.isfinite(contrast)
+
+
+@pytest.mark.parametrize("scale", [100.0, 1000.0])
+def test_ratios_that_no_number_holds_are_infinite_and_end_nothing(scale: float) -> None:
+    found = judged([scale * value for value in (1, 3, 5, 7, 2, 6)])
+    assert found.high == math.inf
+    assert 0 <= found.low <= found.ratio
+
+
 @pytest.mark.parametrize(
     ("low", "high", "expected"),
     [

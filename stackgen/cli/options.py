@@ -117,6 +117,48 @@ def parse_span(text: str, option: str = "--budget") -> float:
     return seconds
 
 
+def parse_margin(text: str) -> float:
+    """Return a relative difference: ``1%`` and ``0.01`` are the same.
+
+    Raises:
+        UsageError: it is no number, or none above zero and below one half.
+    """
+    match = re.fullmatch(r"(\d+(?:\.\d*)?|\.\d+)\s*(%?)", text.strip(), re.ASCII)
+    margin = float(match[1]) / (100 if match[2] else 1) if match else 0.0
+    if not 0 < margin < 0.5:
+        raise UsageError(
+            f"cannot read the margin {text!r}",
+            why="it is a difference that nobody cares about, above 0 and below 50 %",
+            fix="give it as in: --margin 1%, or: --margin 0.01",
+        )
+    return margin
+
+
+def parse_weights(given: list[str]) -> tuple[tuple[str, float], ...]:
+    """Return indicators' names, each with its weight: ``matmul=2``.
+
+    Raises:
+        UsageError: a weight is no number above zero, or an indicator has two of them.
+    """
+    found: dict[str, float] = {}
+    for name, text in (parse_pair(each, "--weight") for each in given):
+        match = re.fullmatch(r"\d+(?:\.\d*)?|\.\d+", text.strip(), re.ASCII)
+        weight = float(match[0]) if match else 0.0
+        if not 0 < weight < math.inf:
+            raise UsageError(
+                f"cannot give {name} the weight {text!r}",
+                why="a weight is a number above zero; what is to have none need not be measured",
+                fix=f"give it as in: --weight {name}=2",
+            )
+        if found.setdefault(name, weight) != weight:
+            raise UsageError(
+                f"{name} has two weights",
+                why=f"they are {found[name]:g} and {weight:g}",
+                fix="give one of them",
+            )
+    return tuple(found.items())
+
+
 def parse_gpus(text: str) -> str:
     """Return which GPUs are shown: ``all``, or numbers or ids with commas between them."""
     parts = [part.strip() for part in text.split(",")] if text.strip() else []

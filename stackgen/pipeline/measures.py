@@ -1,6 +1,6 @@
 """Which indicators a campaign runs, and under which limits."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,7 +12,7 @@ from stackgen.indicators import bind, find
 from stackgen.pipeline.options import ExploreOptions
 from stackgen.pipeline.selection import FRAMEWORKS
 from stackgen.resources import folder
-from stackgen.values import Indicator, IndicatorCall, Limits
+from stackgen.values import Indicator, IndicatorCall, IndicatorId, Limits
 
 CONTROL = "python/pure"
 DEFAULT = "matmul"
@@ -87,6 +87,36 @@ def _named(known: Iterable[Indicator], name: str, component: str) -> Indicator:
             why="an indicator of your own is known by its file's name",
             fix="give one of them another name",
         )
+    return found
+
+
+def weights_of(
+    given: Iterable[tuple[str, float]], calls: Sequence[IndicatorCall]
+) -> Mapping[IndicatorId, float]:
+    """Return the weight of each call whose indicator was given one.
+
+    Args:
+        given: weights by an indicator's name (``tensorflow/matmul``), the end of it (``matmul``),
+            or a file of the user's own.
+        calls: what is measured; all calls of one indicator share its weight.
+
+    Raises:
+        UsageError: what is given a weight is not measured, or could be several indicators.
+    """
+    found: dict[IndicatorId, float] = {}
+    measured = sorted({call.indicator.name for call in calls})
+    for name, weight in given:
+        wanted = Path(name).stem if name.endswith(".py") else name
+        meant = [each for each in measured if each == wanted]
+        meant = meant or [each for each in measured if each.rpartition("/")[2] == wanted]
+        if len(meant) != 1:
+            several = f"it could be {' or '.join(meant)}" if meant else "it is not measured here"
+            raise UsageError(
+                f"cannot give {name} a weight",
+                why=several,
+                fix=f"name one of what is measured: {', '.join(measured)}",
+            )
+        found |= {call.id: weight for call in calls if call.indicator.name == meant[0]}
     return found
 
 

@@ -58,6 +58,7 @@ def report(work: Work, runner: Runner, found: Outcome) -> ExploreReport:
             reference=reference,
             calls=calls,
             margin=work.options.margin,
+            weights=work.weights,
         )
         checked = controls(seen, reference=reference, calls=calls, pure=work.control)
     for call in calls:
@@ -88,6 +89,7 @@ def report(work: Work, runner: Runner, found: Outcome) -> ExploreReport:
         currency=work.metered.currency,
         scaled=scaled(seen, ranking=ranking, counts=work.metered.counts),
         search=found.search,
+        weights=tuple(work.weights.items()),
     )
 
 

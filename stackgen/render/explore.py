@@ -1,13 +1,21 @@
 """What an exploration plans and finds, in plain English."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from stackgen.measure import LOOKS
 from stackgen.render.memory import memory_text
 from stackgen.render.money import money_text
 from stackgen.render.results import checked_files, results_text
 from stackgen.render.tables import big, columns, duration, span
-from stackgen.values import Control, Effect, ExplorePlan, ExploreReport, Ranked, Verdict
+from stackgen.values import (
+    Control,
+    Effect,
+    ExplorePlan,
+    ExploreReport,
+    IndicatorId,
+    Ranked,
+    Verdict,
+)
 
 
 def plan_text(plan: ExplorePlan) -> str:
@@ -32,6 +40,7 @@ def report_text(report: ExploreReport) -> str:
     lines = [*_head(report.plan, "Measured"), ""]
     names = dict(report.indicators)
     measured = _measured(report)
+    lines += _together(report, names)
     for indicator in measured:
         lines += [f"{names.get(indicator, indicator)}: {_basis(report, indicator)}"]
         lines += _table(report.ranking, indicator, figure=indicator in report.figures)
@@ -82,12 +91,32 @@ def _compared(report: ExploreReport, indicator: str) -> int:
     return max((e.blocks for e in effects if e.indicator_id == indicator), default=0)
 
 
-def _table(ranking: Sequence[Ranked], indicator: str, *, figure: bool) -> list[str]:
+def _together(report: ExploreReport, names: Mapping[str, str]) -> list[str]:
+    """Return how the stacks compare on all indicators at once, where there are several."""
+    overall = [row.overall for row in report.ranking if row.overall is not None]
+    if not overall:
+        return []
+    measured, weights = _measured(report), dict(report.weights)
+    told = {each: weights.get(IndicatorId(each), 1.0) for each in measured}
+    equal = len(set(told.values())) == 1
+    weighed = "; ".join(f"{names.get(each, each)} {weight:g}" for each, weight in told.items())
+    basis = _blocks(max(each.blocks for each in overall))
+    figure = any(each in report.figures for each in measured)
+    return [
+        f"All together ({'equal weights' if equal else 'weights: ' + weighed}): {basis}",
+        *_table(report.ranking, None, figure=figure),
+        "",
+    ]
+
+
+def _table(ranking: Sequence[Ranked], indicator: str | None, *, figure: bool) -> list[str]:
+    """Return the rows on one indicator, or (None) on all of them together."""
     rows = [("", "stack", "ratio" if figure else "speed", "interval", "verdict")]
     for row in ranking:
         mark = "*" if row.best else ""
-        effect = next((e for e in row.effects if e.indicator_id == indicator), None)
-        other = next((d for d in row.deviations if d.indicator_id == indicator), None)
+        alone = next((e for e in row.effects if e.indicator_id == indicator), None)
+        effect = row.overall if indicator is None else alone
+        other = next((d for d in row.deviations if indicator in (None, d.indicator_id)), None)
         if row.is_reference:
             rows.append((mark, row.label, "1.000", "", "reference"))
         elif row.failures:
@@ -149,7 +178,7 @@ def _conclusion(report: ExploreReport) -> list[str]:
             f"Not decided yet: {_blocks(report.blocks)}; the first answers come after {LOOKS[0]}."
         ]
     best = [row for row in report.ranking if row.best]
-    faster = [row for row in best if _is_faster(row)]
+    faster = [row for row in best if row.is_faster]
     if faster:
         return [_fastest(report, faster[0], reference)]
     figures = all(indicator in report.figures for indicator in _measured(report))
@@ -165,20 +194,18 @@ def _conclusion(report: ExploreReport) -> list[str]:
 
 
 def _fastest(report: ExploreReport, row: Ranked, reference: str) -> str:
-    effect = next(e for e in row.effects if e.verdict is Verdict.FASTER)
+    effect = row.overall or next(e for e in row.effects if e.verdict is Verdict.FASTER)
     on = dict(report.indicators).get(effect.indicator_id, "")
     several = f" on {on}" if len(row.effects) > 1 else ""
+    if row.overall is not None:
+        several = ", all indicators taken together"
     found = f"{interval(effect)[1:-1]}; {_blocks(effect.blocks)}"
-    if effect.indicator_id in report.figures:
+    about = {each.indicator_id for each in (row.effects if row.overall else [effect])}
+    if about & set(report.figures):
         how = f"Best: {row.label}, its figure is {effect.ratio:.2f} times as good as that of"
     else:
         how = f"Fastest: {row.label}, {effect.ratio:.2f} times as fast as"
     return f"{how} {reference}{several} ({found})."
-
-
-def _is_faster(row: Ranked) -> bool:
-    verdicts = [effect.verdict for effect in row.effects]
-    return Verdict.FASTER in verdicts and Verdict.SLOWER not in verdicts
 
 
 def _changes(report: ExploreReport) -> list[str]:

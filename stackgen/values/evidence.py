@@ -124,6 +124,18 @@ class Ranked:
         """Return whether its speed is that of a stack which works and computes what it should."""
         return not self.failures and (self.is_reference or not self.deviations)
 
+    @property
+    def is_faster(self) -> bool:
+        """Return whether it is shown to be faster than the reference.
+
+        Of several indicators, all together say so; where nothing does, one that says it and none
+        that says the opposite.
+        """
+        if self.overall is not None:
+            return self.overall.verdict is Verdict.FASTER
+        verdicts = [each.verdict for each in self.effects]
+        return Verdict.FASTER in verdicts and Verdict.SLOWER not in verdicts
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:

@@ -158,6 +158,7 @@ class ExploreReport:
     reference_s: seconds of one operation on the reference, by id of those that give a time.
     checks: (id, file) pairs of those whose result was written into a file and compared.
     search: how the stacks in the ranking were chosen; None where all of them were measured alike.
+    weights: of indicators in what is said of all of them together; 1 where none is given.
     """
 
     plan: ExplorePlan
@@ -182,6 +183,7 @@ class ExploreReport:
     reference_s: tuple[tuple[IndicatorId, float], ...] = ()
     checks: tuple[tuple[IndicatorId, str], ...] = ()
     search: Search | None = None
+    weights: tuple[tuple[IndicatorId, float], ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
