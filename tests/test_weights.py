@@ -12,7 +12,16 @@ from stackgen.measure.effects import block_contrasts
 from stackgen.measure.ranking import block_times
 from stackgen.pipeline.measures import weights_of
 from stackgen.render import report_text
-from stackgen.values import Environment, IndicatorCall, Inspection, Outcome, Ranked, Role, Verdict
+from stackgen.values import (
+    Environment,
+    IndicatorCall,
+    IndicatorId,
+    Inspection,
+    Outcome,
+    Ranked,
+    Role,
+    Verdict,
+)
 from tests.samples import call, environment, inspection
 from tests.test_render import FASTER, report
 
@@ -211,7 +220,7 @@ def test_a_weight_for_what_is_not_measured_names_what_is(name: str, why: str) ->
     ],
 )
 def test_a_report_begins_with_all_together(
-    weights: tuple[tuple[str, float], ...], head: str
+    weights: tuple[tuple[IndicatorId, float], ...], head: str
 ) -> None:
     rows = ranking(blocks({MATMUL: 2.0, FFT: 0.9}), **{"matmul": 3.0} if weights else {})
     found = replace(

@@ -1,10 +1,11 @@
 """What work costs on each stack, and what more CPUs bring for their price."""
 
 import statistics
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from stackgen.measure.effects import ALPHA, block_contrasts, effect
+from stackgen.measure.pressure import BlockKey, set_aside
 from stackgen.measure.ranking import Times, block_times
 from stackgen.values import (
     Cost,
@@ -133,13 +134,16 @@ def scaled(
     for each in sorted(counts, key=lambda one: one.cpus):
         groups.setdefault(each.indicator, []).append(each)
     stacks = [row.stack_id for row in ranking if row.counts]
+    aside = set_aside(inspections).blocks
     reference = next((row.stack_id for row in ranking if row.is_reference), None)
     found: list[Scaled] = []
     for group in groups.values():
         if reference is not None:
-            base = block_times(inspections, indicator=group[0].call.id, stack=reference)
+            base = block_times(
+                inspections, indicator=group[0].call.id, stack=reference, aside=aside
+            )
             alpha = ALPHA / max(1, len(stacks) * len(group) - 1)
-            rows = (_scaled(inspections, s, reference, at, group[0], base, alpha)
+            rows = (_scaled(inspections, aside, s, reference, at, group[0], base, alpha)
                     for s in stacks for at in group)  # fmt: skip
             found += [row for row in rows if row is not None]
     return tuple(found)
@@ -147,6 +151,7 @@ def scaled(
 
 def _scaled(
     inspections: Sequence[Inspection],
+    aside: Collection[BlockKey],
     stack: StackId,
     reference: StackId,
     at: AtCount,
@@ -154,7 +159,7 @@ def _scaled(
     base: Times,
     alpha: float,
 ) -> Scaled | None:
-    times = block_times(inspections, indicator=at.call.id, stack=stack)
+    times = block_times(inspections, indicator=at.call.id, stack=stack, aside=aside)
     if not times.keys() & base.keys():
         return None
     same = (stack, at) == (reference, fewest)

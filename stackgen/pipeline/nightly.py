@@ -210,11 +210,10 @@ def _leader(database: Database, inspections: Sequence[Inspection]) -> StackId | 
     reference = next((e.stack_id for e in inspections if e.role is Role.REFERENCE), None)
     if reference is None or not calls:
         return None
-    labels = {each.stack_id: each.stack_id for each in inspections if each.block > 0}
+    compared = [each for each in inspections if each.block > 0 and each.role is not Role.SEARCH]
+    labels = {each.stack_id: each.stack_id for each in compared}
     for row in rank(inspections, labels=dict(labels), reference=reference, calls=calls):
-        verdicts = {each.verdict for each in row.effects}
-        faster = Verdict.FASTER in verdicts and Verdict.SLOWER not in verdicts
-        if row.is_reference or (row.best and faster):
+        if row.is_reference or (row.best and row.is_faster):
             return row.stack_id
     return reference
 
