@@ -1,0 +1,180 @@
+"""A grid measured in full, and races on it: how good are winners, and how many inspections.
+
+python -m benchmarks.live.grid --folder DIR [--exhaustive 45m] [--race 20m] [--seeds 1,2,3] [--pi X]
+
+Four TensorFlow by four NumPy versions. First ``stackgen explore --strategy exhaustive`` (every
+stack in every block), then ``--strategy racing`` with a seed and a knowledge base of its own each.
+The winner of a race is the first of its ranking; how far it is from the best is told by the blocks
+of the exhaustive run, which it did not see. Each command goes on where an earlier one with the same
+DIR was. On a machine where nothing else runs a block of 16 stacks takes about a minute, a race 5 to
+15 minutes: an hour and a half in all.
+"""
+
+import argparse
+import json
+import math
+import os
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from benchmarks.live.bench import ratio, told
+from stackgen.database import open_database
+from stackgen.measure import MARGIN, block_times
+from stackgen.values import Effect, IndicatorId, Inspection, Role, StackId
+
+ASKED = ("tensorflow-cpu>=2.14,<2.18", "numpy>=1.23.5,<2")
+STACKS, PYTHON = 16, "3.11"
+INDICATORS = ("tensorflow/mlp", "numpy/ufunc")  # both differ from version to version
+WANTED = 1 / 3  # of the inspections of the exhaustive run
+REPORTED = (0, 3, 6)  # done; no evidence of a difference; a control failed
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Explored:
+    """What one run of the command printed, and what is in its knowledge base."""
+
+    printed: Mapping[str, Any]
+    inspections: tuple[Inspection, ...]
+
+    @property
+    def winner(self) -> tuple[StackId, str]:
+        """Return the first of the ranking: its id and its label."""
+        first = self.printed["ranking"][0]
+        return StackId(first["stack_id"]), first["label"]
+
+    @property
+    def controls_failed(self) -> list[str]:
+        """Return the names of controls that failed."""
+        return [each["name"] for each in self.printed["controls"] if each["failed"]]
+
+    @property
+    def counts(self) -> Counter[str]:
+        """Return how many inspections there were: trials, of a search, in other blocks."""
+        return Counter(_kind(each) for each in self.inspections)
+
+    @property
+    def minutes(self) -> dict[str, float]:
+        """Return the machine time of each kind."""
+        found: dict[str, float] = {}
+        for each in self.inspections:
+            found[_kind(each)] = found.get(_kind(each), 0.0) + each.duration_s / 60
+        return found
+
+    def compared(self, a: StackId, b: StackId) -> Effect:
+        """Return how much faster A is than B, by the geometric mean over the indicators."""
+        logs: dict[object, list[float]] = {}
+        names = [each for each, label in self.printed["indicators"] if not _is_control(label)]
+        for name in names:
+            one, two = (
+                block_times(self.inspections, indicator=IndicatorId(name), stack=x) for x in (a, b)
+            )
+            for block in one.keys() & two.keys():
+                logs.setdefault(block, []).append(math.log(two[block] / one[block]))
+        whole = [each for each in logs.values() if len(each) == len(names)]
+        return ratio(a, b, [math.fsum(each) / len(each) for each in whole])
+
+
+def _kind(inspection: Inspection) -> str:
+    if inspection.role is Role.CALIBRATION:
+        return "trial"
+    return "search" if inspection.role is Role.SEARCH else "blocks"
+
+
+def _is_control(label: str) -> bool:
+    return label.startswith("python/pure")
+
+
+def explore(options: argparse.Namespace, strategy: str, seed: int, budget: str) -> Explored:
+    """Run the command; it goes on where it was."""
+    kb = options.folder / f"{strategy}-{seed}.db"
+    command = [sys.executable, "-m", "stackgen", "explore", *ASKED, "--json", "--kb", str(kb)]
+    command += ["--executor", "virtualenv", "--base", PYTHON, "--stacks", str(STACKS)]
+    command += ["--strategy", strategy, "--seed", str(seed), "--budget", budget]
+    command += [part for name in options.pi for part in ("--pi", name)]
+    log = kb.with_suffix(".log")
+    print(f"{strategy}, seed {seed}, at most {budget} (its words: {log.name})", flush=True)
+    with log.open("a") as words:
+        done = subprocess.run(
+            command, stdout=subprocess.PIPE, stderr=words, text=True, check=False, env=os.environ
+        )
+    if done.returncode not in REPORTED:
+        raise SystemExit(f"exit code {done.returncode}; {log} tells why")
+    kb.with_suffix(".json").write_text(done.stdout)
+    with open_database(kb) as database:
+        return Explored(printed=json.loads(done.stdout), inspections=tuple(database.inspections()))
+
+
+def standing(every: Explored) -> None:
+    """Print the whole grid."""
+    for each in every.printed["failed"]:
+        print(f"  failed: {each['label']}: {each['outcome']}: {each['reason']}")
+    reference = next(row for row in every.printed["ranking"] if row["is_reference"])
+    for row in every.printed["ranking"]:
+        found = every.compared(StackId(row["stack_id"]), StackId(reference["stack_id"]))
+        words = "reference" if row["is_reference"] else told(found)
+        print(f"  {row['label']:44} {words}")
+    print(f"  {_spent(every)}; stopped: {every.printed['stopped']}")
+
+
+def _spent(found: Explored) -> str:
+    parts = [f"{many} {kind}" for kind, many in sorted(found.counts.items())]
+    failed = "".join(f"; CONTROL FAILED: {each}" for each in found.controls_failed)
+    return f"inspections: {', '.join(parts)}; {sum(found.minutes.values()):.0f} min{failed}"
+
+
+def beside(every: Explored, race: Explored, seed: int) -> tuple[bool, float]:
+    """Print how a race ended; return whether its winner is within the margin, and its share."""
+    best, _ = every.winner
+    winner, label = race.winner
+    lost = every.compared(best, winner).ratio if winner != best else 1.0
+    share = _measured(race) / _measured(every)
+    good = math.log(lost) <= math.log1p(MARGIN)
+    interval = "the same stack" if winner == best else told(every.compared(best, winner))
+    print(f"  seed {seed}: {label}")
+    print(f"    the best beside it: {interval}: {'within' if good else 'NOT within'} {MARGIN:.0%}")
+    print(f"    {_spent(race)}; stopped: {race.printed['stopped']}")
+    print(f"    search and blocks: {share:.2f} of the exhaustive run's (wanted {WANTED:.2f})")
+    return good, share
+
+
+def _measured(found: Explored) -> int:
+    """Return the inspections without those that only tried or calibrated."""
+    return found.counts["search"] + found.counts["blocks"]
+
+
+def summary(rows: Sequence[tuple[bool, float]]) -> None:
+    """Print all races in one line."""
+    good = sum(each for each, _ in rows)
+    shares = sorted(share for _, share in rows)
+    print(
+        f"{good} of {len(rows)} winners within {MARGIN:.0%} of the best; shares of inspections "
+        + ", ".join(f"{share:.2f}" for share in shares)
+    )
+
+
+def main() -> None:
+    """Measure the grid, race on it, and print both."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--folder", type=Path, required=True, help="for knowledge bases and logs")
+    parser.add_argument("--exhaustive", default="45m", help="budget of the exhaustive run")
+    parser.add_argument("--race", default="20m", help="budget of each race")
+    parser.add_argument("--seeds", default="1,2,3", help="of the races")
+    parser.add_argument("--pi", action="append", default=[], help="indicator, may be repeated")
+    options = parser.parse_args()
+    options.pi = options.pi or list(INDICATORS)
+    options.folder.mkdir(parents=True, exist_ok=True)
+    every = explore(options, "exhaustive", 0, options.exhaustive)
+    standing(every)
+    seeds = [int(each) for each in options.seeds.split(",") if each]
+    races = [(explore(options, "racing", seed, options.race), seed) for seed in seeds]
+    print()
+    summary([beside(every, race, seed) for race, seed in races])
+
+
+if __name__ == "__main__":
+    main()
