@@ -15,8 +15,10 @@ from hypothesis import strategies as st
 from stackgen import resources
 from stackgen.indicators import parse_output
 from stackgen.measure import block_times, controls, rank, set_aside
+from stackgen.render import report_text
 from stackgen.values import Inspection, Observation, Outcome, Role
 from tests.samples import CAMPAIGN, call, environment, inspection
+from tests.test_render import FASTER, report
 
 MATMUL, PURE = call(), call("python/pure")
 NEW, OLD = environment("2.0"), environment("1.9")
@@ -228,6 +230,32 @@ def test_what_a_search_ran_takes_no_part_in_effects() -> None:
 def test_blocks_of_a_search_are_set_aside_as_well() -> None:
     seen = [replace(each, role=Role.SEARCH) for each in runs([CALM, BESIDE_ANOTHER])]
     assert list(set_aside(seen).blocks) == [(CAMPAIGN, 2)]
+
+
+@pytest.mark.parametrize(
+    ("aside", "tolerated", "expected"),
+    [
+        ((), (), []),
+        (("it slept",), (), ["1 block was set aside and took no part: it slept."]),
+        (("a", "b"), (), ["2 blocks were set aside and took no part: as when b."]),
+        (
+            ("a",) * 3,
+            ("a",) * 9,
+            [
+                "3 blocks were set aside and took no part: a.",
+                "This machine is disturbed more often than not, so that 9 blocks count all the "
+                "same: a.",
+            ],
+        ),
+    ],
+)
+def test_reports_say_what_was_set_aside_and_what_counts_though_disturbed(
+    aside: tuple[str, ...], tolerated: tuple[str, ...], expected: list[str]
+) -> None:
+    text = report_text(replace(report(FASTER), aside=aside, tolerated=tolerated))
+    assert [line for line in text.splitlines() if "all the same" in line or "aside" in line] == (
+        expected
+    )
 
 
 INDICATOR = """

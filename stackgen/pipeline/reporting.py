@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from stackgen.errors import EvidenceError, MeasurementError
-from stackgen.measure import controls, rank
+from stackgen.measure import controls, rank, set_aside
 from stackgen.measure.costs import costs, gives_figure, reference_times, scaled
 from stackgen.measure.memory import peak_memory
 from stackgen.pipeline.campaign import Runner
@@ -48,6 +48,7 @@ class Outcome:
 def report(work: Work, runner: Runner, found: Outcome) -> ExploreReport:
     """Return what an exploration found."""
     seen, calls = runner.inspections, work.calls
+    disturbed = set_aside(seen)
     ranking: tuple[Ranked, ...] = ()
     checked: tuple[Control, ...] = ()
     if found.stacks:
@@ -90,6 +91,8 @@ def report(work: Work, runner: Runner, found: Outcome) -> ExploreReport:
         scaled=scaled(seen, ranking=ranking, counts=work.metered.counts),
         search=found.search,
         weights=tuple(work.weights.items()),
+        aside=tuple(disturbed.blocks.values()),
+        tolerated=tuple(disturbed.tolerated.values()),
     )
 
 

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 from stackgen.measure import LOOKS
+from stackgen.render.disturbed import disturbed_text
 from stackgen.render.memory import memory_text
 from stackgen.render.money import money_text
 from stackgen.render.results import checked_files, results_text
@@ -54,6 +55,7 @@ def report_text(report: ExploreReport) -> str:
     lines += _changes(report)
     lines += _left_out(report)
     lines += _controls(report.controls)
+    lines += disturbed_text(report)
     lines += [
         f"Took {span(report.seconds)} for {report.new_inspections} inspections; stopped: "
         f"{report.stopped}.",

@@ -159,6 +159,8 @@ class ExploreReport:
     checks: (id, file) pairs of those whose result was written into a file and compared.
     search: how the stacks in the ranking were chosen; None where all of them were measured alike.
     weights: of indicators in what is said of all of them together; 1 where none is given.
+    aside: what disturbed each block that was set aside, in words, in their order.
+    tolerated: the same of blocks that count all the same.
     """
 
     plan: ExplorePlan
@@ -184,6 +186,8 @@ class ExploreReport:
     checks: tuple[tuple[IndicatorId, str], ...] = ()
     search: Search | None = None
     weights: tuple[tuple[IndicatorId, float], ...] = ()
+    aside: tuple[str, ...] = ()
+    tolerated: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
