@@ -77,6 +77,14 @@ PriceFile = Annotated[
     Path | None,
     typer.Option("--prices", metavar="FILE", help="TOML: prices per hour by number of CPUs."),
 ]
+LockOut = Annotated[
+    Path | None,
+    typer.Option(
+        "--lock-out",
+        metavar="DIR",
+        help="Write the best stack there, as pylock.toml and requirements.txt with hashes.",
+    ),
+]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Print count and plan; build nothing.")]
 
 

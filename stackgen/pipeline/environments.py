@@ -214,6 +214,7 @@ def _ready(candidate: Candidate, environment: Environment, newest: Lock) -> Read
         completion=candidate.completion,
         lock=candidate.lock,
         held_back=tuple((name, v) for name, v in now.items() if before.get(name, v) != v),
+        settings=candidate.settings,
     )
     return Ready(chosen=chosen, environment=environment)
 

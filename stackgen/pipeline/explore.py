@@ -11,6 +11,7 @@ from stackgen.errors import EvidenceError
 from stackgen.index import PackageIndex
 from stackgen.pipeline.competition import compete
 from stackgen.pipeline.environments import estimate, refuse_without_room
+from stackgen.pipeline.lock_out import check_folder, keep_winner
 from stackgen.pipeline.measures import indicator_calls, limits, usable_cpus
 from stackgen.pipeline.options import ExploreOptions
 from stackgen.pipeline.places import Places
@@ -33,6 +34,8 @@ def explore(
         StackgenError: one of its kinds for whatever stops it; what was measured is kept.
     """
     start = time.monotonic()
+    if options.lock_out is not None:
+        check_folder(options.lock_out, make=not options.dry_run)
     config = index_config(options.index, environ)
     options = replace(options, asked=beside_compared(options.asked, config))
     with (
@@ -66,7 +69,10 @@ def explore(
         _tell_of_gpus(work)
         refuse_without_room(work.plan.estimate, places)
         with open_database(places.knowledge) as database:
-            return compete(work, database)
+            found = compete(work, database)
+        if options.lock_out is None:
+            return found
+        return keep_winner(found, options.lock_out, workshop.base.target, progress)
 
 
 def _plan(

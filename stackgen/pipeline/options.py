@@ -70,6 +70,7 @@ class ExploreOptions:
     cpus: numbers of CPUs that everything is measured on; empty means one number, by ``threads``.
     price_per_hour: of this machine, all of its CPUs; None where nobody said it.
     prices: a file with prices by number of CPUs.
+    lock_out: a folder that the best stack is written into, as locks.
     strategy: which stacks are measured in which block.
     confidence: at which a search ends: of the leader being within ``margin`` of the best.
     margin: a relative difference that nobody cares about.
@@ -101,6 +102,7 @@ class ExploreOptions:
     cpus: tuple[int, ...] = ()
     price_per_hour: float | None = None
     prices: Path | None = None
+    lock_out: Path | None = None
     strategy: Strategy = Strategy.RACING
     confidence: float = 0.95
     margin: float = MARGIN

@@ -32,6 +32,7 @@ class ChosenStack:
     label: what tells it from the others (``tensorflow 2.12.0, numpy 1.23.5``).
     completion: ``newest``, ``newest-working`` or ``lock``.
     held_back: versions that are older than the newest ones, which do not run.
+    settings: environment variables that it is run with.
     """
 
     stack_id: StackId
@@ -39,6 +40,7 @@ class ChosenStack:
     completion: str
     lock: Lock
     held_back: tuple[tuple[str, str], ...] = ()
+    settings: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,0 +1,53 @@
+"""What an exploration comes to: which stack one should take, or why nobody can say."""
+
+from dataclasses import dataclass
+from enum import Enum
+
+from stackgen.values import ExploreReport, Ranked
+
+
+class Answer(str, Enum):
+    """What a ranking answers.
+
+    FASTER: a stack is shown to be faster than the reference.
+    NOTHING_FASTER: none is, so that the reference stays.
+    NOTHING_COMPARED: no other stack runs and computes the same, or none was measured.
+    CONTROLS_FAILED: the machine showed differences where there are none.
+    TOO_EARLY: there are too few blocks for any interval.
+    """
+
+    FASTER = "faster"
+    NOTHING_FASTER = "nothing faster"
+    NOTHING_COMPARED = "nothing compared"
+    CONTROLS_FAILED = "controls failed"
+    TOO_EARLY = "too early"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Conclusion:
+    """An answer, and the row of the stack to take; None where there is none to be named."""
+
+    answer: Answer
+    winner: Ranked | None = None
+
+
+def conclusion(report: ExploreReport) -> Conclusion:
+    """Return which stack a report shows to be the best to take.
+
+    It is the first of those that are not beaten and are shown to be faster than the reference;
+    where there are none, the reference itself.
+    """
+    if not any(row.effects for row in report.ranking):
+        return Conclusion(answer=Answer.NOTHING_COMPARED)
+    if any(control.failed for control in report.controls):
+        return Conclusion(answer=Answer.CONTROLS_FAILED)
+    if all(effect.low <= 0 for row in report.ranking for effect in row.effects):
+        return Conclusion(answer=Answer.TOO_EARLY)
+    fastest = next((row for row in report.ranking if row.best and row.is_faster), None)
+    if fastest is not None:
+        return Conclusion(answer=Answer.FASTER, winner=fastest)
+    reference = next((row for row in report.ranking if row.is_reference), None)
+    others = any(row.counts for row in report.ranking if not row.is_reference)
+    if reference is None or not reference.counts or not others:
+        return Conclusion(answer=Answer.NOTHING_COMPARED)
+    return Conclusion(answer=Answer.NOTHING_FASTER, winner=reference)
