@@ -1,7 +1,8 @@
-"""What a build in another process does to a measurement: the reason for ADR 10.
+"""What a build in another process does to a measurement: the reason for ADR 10 and ADR 23.
 
-Pairs of inspections of one stack, back to back: beside nothing, and beside what builds do
-(unpacking a wheel and byte-compiling it, with as many processes as there are CPUs), in turns.
+Pairs of inspections of one stack, back to back: beside nothing, beside what builds do (unpacking a
+wheel and byte-compiling it, with as many processes as there are CPUs), and beside the same build
+that is kept from the CPU of the measurement (``--build-cpus``), in turns.
 """
 
 import compileall
@@ -14,7 +15,7 @@ import sys
 import tempfile
 import time
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -44,11 +45,12 @@ def build_for_ever(wheel: Path, place: Path) -> None:
 
 
 @contextmanager
-def beside_a_build(place: Path) -> Iterator[None]:
-    """Let a build go on meanwhile."""
+def beside_a_build(place: Path, cpus: Iterable[int]) -> Iterator[None]:
+    """Let a build go on meanwhile, on these CPUs alone."""
+    bound = ["taskset", "-c", ",".join(map(str, cpus))]
     command = [sys.executable, "-c", "from benchmarks.disturbance import build_for_ever, Path\n"]
     command[-1] += f"build_for_ever(Path({str(place / 'w.whl')!r}), Path({str(place / 'x')!r}))"
-    with subprocess.Popen(command, start_new_session=True) as process:
+    with subprocess.Popen([*bound, *command], start_new_session=True) as process:
         try:
             time.sleep(1.5)  # it starts Python, too
             yield
@@ -66,18 +68,29 @@ def main() -> None:
                 if source.is_file() and "__pycache__" not in source.parts:
                     archive.write(source, source.relative_to(root.parent))
         for indicator, arguments in CALLS:
-            quiet, beside = [], []
-            for _ in range(PAIRS):
-                quiet += [best_s(indicator, arguments), best_s(indicator, arguments)]
-                with beside_a_build(place):
-                    beside.append(best_s(indicator, arguments))
-            ratios = [math.log(b / q) for b, q in zip(beside, quiet[::2], strict=True)]
-            twins = [math.log(b / a) for a, b in zip(quiet[::2], quiet[1::2], strict=True)]
-            for word, logs in (("quiet beside quiet", twins), ("build beside quiet", ratios)):
-                print(
-                    f"{indicator:14} {word}: ratio of times, median "
-                    f"{math.exp(statistics.median(logs)):.3f}, sd {statistics.stdev(logs):.3f}"
-                )
+            compare(place, indicator, arguments)
+
+
+def compare(place: Path, indicator: str, arguments: tuple[str, ...]) -> None:
+    """Print the ratios of an indicator's times, each against a quiet one right before it."""
+    cpus = sorted(os.sched_getaffinity(0))
+    beside = {"build anywhere": cpus, "build on other CPUs": cpus[:-1]}
+    logs: dict[str, list[float]] = {"nothing": [], **{word: [] for word in beside}}
+    for _ in range(PAIRS):
+        first = best_s(indicator, arguments)
+        logs["nothing"].append(math.log(best_s(indicator, arguments) / first))
+        for word, where in beside.items():
+            quiet = best_s(indicator, arguments)
+            with beside_a_build(place, where):
+                logs[word].append(math.log(best_s(indicator, arguments) / quiet))
+    for word, found in logs.items():
+        low, _, high = statistics.quantiles(found)
+        print(
+            f"{indicator:14} beside {word:20} ratio of times, median "
+            f"{math.exp(statistics.median(found)):.3f}, sd of its log "
+            f"{statistics.stdev(found):.3f}, half of them within {(high - low) / 2:.3f}",
+            flush=True,
+        )
 
 
 if __name__ == "__main__":
