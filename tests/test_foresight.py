@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from stackgen.measure import Design
 from stackgen.pipeline.foresight import first_answers_s, too_short
-from stackgen.values import CampaignId, Limits, Outcome
+from stackgen.values import CampaignId, Limits, Outcome, Role
 from tests.samples import call, environment, inspection
 
 OWN, CONTROL = call("program"), call("python/pure")
@@ -24,8 +24,15 @@ SEEN = [RUN, replace(RUN, indicator_id=CONTROL.id, duration_s=3.0)]
 
 def test_six_blocks_of_every_stack_and_of_the_reference_twice() -> None:
     assert first_answers_s(DESIGN, SEEN) == 6 * (4 * 300 + 2 * 3)
-    assert first_answers_s(DESIGN, [*SEEN, replace(RUN, block=5)]) == 4 * 300 + 2 * 3
-    assert first_answers_s(DESIGN, [*SEEN, replace(RUN, block=9)]) == 0
+    done = [replace(RUN, block=block) for block in range(3, 12)]
+    assert first_answers_s(DESIGN, [*SEEN, *done[:5]]) == 4 * 300 + 2 * 3
+    assert first_answers_s(DESIGN, [*SEEN, *done]) == 0
+
+
+def test_blocks_of_a_search_answer_nothing() -> None:
+    done = [replace(RUN, block=block, role=Role.SEARCH) for block in range(1, 9)]
+    assert first_answers_s(DESIGN, [*SEEN, *done]) == first_answers_s(DESIGN, SEEN)
+    assert first_answers_s(DESIGN, [*SEEN, *done], challengers=0) == 6 * (2 * 300 + 2 * 3)
 
 
 def test_what_failed_says_nothing_about_time() -> None:

@@ -12,12 +12,15 @@ from stackgen import __version__
 from stackgen.cli import asking, program
 from stackgen.cli.images import images_app
 from stackgen.cli.indicators import kb_export, machine, pi_app, pis
+from stackgen.cli.noise import noise
 from stackgen.cli.options import (
     AsJson,
     BaseName,
     Budget,
+    BuildCpus,
     Completion,
     CompletionName,
+    Confidence,
     Cpus,
     DryRun,
     ExecutorName,
@@ -29,20 +32,29 @@ from stackgen.cli.options import (
     Indicators,
     Kb,
     LockOut,
+    Margin,
+    MeasureCpus,
     Parameters,
     PriceFile,
     PricePerHour,
+    Reference,
     Seed,
     Settings,
     Stacks,
+    StrategyName,
+    StrategyOf,
     Threads,
     Vary,
+    Weights,
     check_prices,
+    parse_cpu_list,
     parse_cpus,
     parse_gpus,
+    parse_margin,
     parse_pair,
     parse_settings,
     parse_span,
+    parse_weights,
 )
 from stackgen.cli.resolve import resolve
 from stackgen.cli.verify import verify
@@ -67,6 +79,7 @@ app.add_typer(images_app, name="images", invoke_without_command=True)
 app.add_typer(pi_app, name="pi")
 app.command(epilog="Example: stackgen pis numpy/matmul")(pis)
 app.command()(machine)
+app.command(epilog="Example: stackgen noise tensorflow --budget 10m")(noise)
 app.command(
     epilog='Examples: stackgen resolve "tensorflow>=2.7" numpy --count | '
     'stackgen resolve "tensorflow==2.12.*" --one --format requirements --hashes | '
@@ -113,6 +126,7 @@ def explore(
     fix: Fix = [],  # noqa: B006
     settings: Settings = [],  # noqa: B006
     lock: From = None,
+    reference: Reference = None,
     pi: Indicators = [],  # noqa: B006
     param: Parameters = [],  # noqa: B006
     pi_command: program.PiCommand = None,
@@ -127,11 +141,17 @@ def explore(
     base: BaseName = "",
     executor: Annotated[ExecutorName, typer.Option(help="Where stacks run.")] = ExecutorName.auto,
     budget: Budget = "30m",
-    stacks: Stacks = 6,
+    stacks: Stacks = 0,
+    strategy: StrategyOf = StrategyName.racing,
+    confidence: Confidence = 0.95,
+    margin: Margin = "2%",
+    weight: Weights = [],  # noqa: B006
     seed: Seed = 0,
     threads: Threads = 0,
     gpus: Gpus = "",
     cpus: Cpus = "",
+    measure_cpus: MeasureCpus = "",
+    build_cpus: BuildCpus = "",
     price_per_hour: PricePerHour = None,
     prices: PriceFile = None,
     granularity: Granularity = GranularityName.minor,
@@ -154,7 +174,7 @@ def explore(
     """
     asking.refuse_redirected_requirement()
     from stackgen.pipeline.explore import explore as run
-    from stackgen.pipeline.options import ExecutorChoice, ExploreOptions
+    from stackgen.pipeline.options import ExecutorChoice, ExploreOptions, Strategy
     from stackgen.pipeline.places import find_places
     from stackgen.pipeline.wishes import understood
     from stackgen.render import open_progress
@@ -191,6 +211,7 @@ def explore(
         fixed=tuple(fix),
         settings=parse_settings(settings),
         lock=wanted.lock,
+        reference_file=reference,
         project=wanted.project,
         indicators=tuple(pi),
         parameters=tuple(parse_pair(each, "--param") for each in param),
@@ -212,10 +233,16 @@ def explore(
         executor=ExecutorChoice(executor.value),
         budget_s=parse_span(budget),
         stacks=stacks,
+        strategy=Strategy(strategy.value),
+        confidence=confidence,
+        margin=parse_margin(margin),
+        weights=parse_weights(weight),
         seed=seed,
         threads=threads,
         gpus=parse_gpus(gpus),
         cpus=parse_cpus(cpus),
+        measure_cpus=parse_cpu_list(measure_cpus, "--measure-cpus"),
+        build_cpus=parse_cpu_list(build_cpus, "--build-cpus"),
         price_per_hour=price_per_hour,
         prices=prices,
         granularity=choose.Granularity(granularity.value),

@@ -19,6 +19,16 @@ class ExecutorName(str, Enum):
     docker = "docker"
 
 
+class StrategyName(str, Enum):
+    """Which stacks are measured in which block."""
+
+    racing = "racing"
+    exhaustive = "exhaustive"
+    random = "random"
+    pairwise = "pairwise"
+    newest = "newest"
+
+
 Kb = Annotated[
     Path | None, typer.Option("--kb", help="Knowledge base (or STACKGEN_KB).", metavar="FILE")
 ]
@@ -38,6 +48,14 @@ From = Annotated[
         "(requirements.txt, pyproject.toml, Pipfile): it is in every stack.",
     ),
 ]
+Reference = Annotated[
+    Path | None,
+    typer.Option(
+        "--reference",
+        metavar="LOCK",
+        help="Compare every stack with this lock as it stands; it is not explored around.",
+    ),
+]
 Indicators = Annotated[
     list[str],
     typer.Option("--pi", metavar="NAME", help="Indicator, or your own .py file [default: matmul]."),
@@ -52,7 +70,39 @@ BaseName = Annotated[
 Budget = Annotated[
     str, typer.Option(metavar="TIME", help="For building and measuring, as in 90s, 30m, 2h.")
 ]
-Stacks = Annotated[int, typer.Option(min=2, help="How many stacks are measured.")]
+Stacks = Annotated[
+    int,
+    typer.Option(
+        min=2,
+        help="How many stacks take part, newest first [default: 16; newest: 6].",
+        show_default=False,
+    ),
+]
+StrategyOf = Annotated[
+    StrategyName,
+    typer.Option(
+        "--strategy",
+        help="racing: blocks of four stacks that may be the fastest; random, pairwise: of others; "
+        "the best two are then compared with the reference. exhaustive, newest: all at once.",
+    ),
+]
+Confidence = Annotated[
+    float,
+    typer.Option(
+        min=0.5, max=0.999, help="Of the leader being within the margin of the best: ends a search."
+    ),
+]
+Margin = Annotated[
+    str, typer.Option(metavar="PERCENT", help="A difference that you do not care about.")
+]
+Weights = Annotated[
+    list[str],
+    typer.Option(
+        "--weight",
+        metavar="NAME=NUMBER",
+        help="How much an indicator counts, as in matmul=2 [default: 1].",
+    ),
+]
 Seed = Annotated[int, typer.Option(help="Of the order of measurements.")]
 Threads = Annotated[int, typer.Option(min=0, help="0 takes all cores but one.")]
 Gpus = Annotated[
@@ -65,6 +115,22 @@ Cpus = Annotated[
     str,
     typer.Option(
         "--cpus", metavar="N,N", help="Measure everything on so many CPUs each, as in 1,2,4."
+    ),
+]
+MeasureCpus = Annotated[
+    str,
+    typer.Option(
+        "--measure-cpus",
+        metavar="LIST",
+        help="Measure on these CPUs and no others, as in 2-3 or 0,4-7.",
+    ),
+]
+BuildCpus = Annotated[
+    str,
+    typer.Option(
+        "--build-cpus",
+        metavar="LIST",
+        help="Do everything else on these: downloading, unpacking, compiling. With --measure-cpus.",
     ),
 ]
 PricePerHour = Annotated[
@@ -191,6 +257,22 @@ def parse_cpus(text: str) -> tuple[int, ...]:
             fix="give them as in: --cpus 1,2,4",
         )
     return tuple(sorted({int(part) for part in parts}))
+
+
+def parse_cpu_list(text: str, option: str) -> tuple[int, ...]:
+    """Return the CPUs of a list such as ``0,2-5``, in order, each once; none of an empty text."""
+    found: set[int] = set()
+    for part in text.split(",") if text.strip() else ():
+        match = re.fullmatch(r"(\d{1,5})(?:-(\d{1,5}))?", part.strip(), re.ASCII)
+        first, last = (int(match[1]), int(match[2] or match[1])) if match else (1, 0)
+        if last < first:
+            raise UsageError(
+                f"cannot read the CPUs {text!r} of {option}",
+                why="they are their numbers, from 0, and ranges of them, with commas between",
+                fix=f"give them as in: {option} 2-3, or: {option} 0,4-7",
+            )
+        found.update(range(first, last + 1))
+    return tuple(sorted(found))
 
 
 def check_prices(per_hour: float | None, file: Path | None) -> None:

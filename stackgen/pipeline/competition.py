@@ -1,19 +1,26 @@
 """Let the stacks of a selection compete: have them built, measure them, and report."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 
 from stackgen.database import Database
-from stackgen.errors import EngineError, StorageError
+from stackgen.errors import EngineError, StackgenError, StorageError
 from stackgen.measure import Design
 from stackgen.pipeline.campaign import Runner
 from stackgen.pipeline.environments import Preparer, Ready
 from stackgen.pipeline.failing import nothing_runs
+from stackgen.pipeline.field import Field
 from stackgen.pipeline.foresight import too_short
-from stackgen.pipeline.measuring import Stopped, measure
+from stackgen.pipeline.measuring import Stopped, measure, stopped_by
+from stackgen.pipeline.options import Strategy
 from stackgen.pipeline.reporting import Outcome, report
+from stackgen.pipeline.search import Search
 from stackgen.pipeline.work import Work, open_runner
 from stackgen.values import ExploreReport, StackId
 
+ALL_AT_ONCE = (Strategy.EXHAUSTIVE, Strategy.NEWEST)
+FEWEST = 4
+"""Fewer stacks are compared at once: the reference and the best two would be all of them."""
 BUILD_SHARE = 0.6
 """Once two stacks work, no further one is built when this share of the budget is spent."""
 
@@ -35,10 +42,80 @@ def compete(work: Work, database: Database) -> ExploreReport:
         call=work.calls[0],
         progress=work.progress,
     )
-    found = _all_at_once(work, runner, preparer)
+    apart = work.options.strategy not in ALL_AT_ONCE
+    if apart and min(work.options.wanted, work.plan.choices) >= FEWEST:
+        found = _search_first(work, runner, preparer)
+    else:
+        found = _all_at_once(work, runner, preparer)
     if found.stopped.error is not None:
         work.progress.note(f"error: {found.stopped.error}")
     return report(work, runner, found)
+
+
+def _search_first(work: Work, runner: Runner, preparer: Preparer) -> Outcome:
+    """Search for the best stacks; then compare the best two with the reference."""
+    field = Field(
+        preparer=preparer,
+        store=work.store,
+        index=work.index,
+        progress=work.progress,
+        varied=work.selection.varied,
+        wanted=work.options.wanted,
+    )
+    stopped = Stopped(blocks=0, why="you interrupted it", interrupted=True)
+    search: Search | None = None
+    compared: dict[StackId, str] = {}
+    try:
+        field.fill(work.selection.candidates())
+        place = field.first_ready()
+        ready = field.have_ready(place) if place is not None else None
+        if place is None or ready is None:
+            raise nothing_runs(preparer.failures, work.places, work.calls[0].program)
+        compared = _labels([ready])
+        design = calibrated(work, runner, [ready])
+        search = Search(work=work, runner=runner, competitors=field, design=design, reference=place)
+        stopped = _searched_and_compared(work, runner, search, compared)
+    except KeyboardInterrupt:
+        work.progress.note("Interrupted; everything measured so far is kept.")
+    return _outcome(work, field, preparer, search, compared, stopped)
+
+
+def _searched_and_compared(
+    work: Work, runner: Runner, search: Search, compared: dict[StackId, str]
+) -> Stopped:
+    """Search, and compare what was found in fresh blocks; fill ``compared`` with their labels."""
+    try:
+        search.run()
+        best = [search.competitors.have_ready(place) for place in search.best(2)]
+    except StackgenError as error:
+        return stopped_by(runner, error)
+    chosen = [each for each in best if each is not None]
+    compared |= _labels(chosen)
+    challengers = tuple(each.environment for each in chosen)
+    design = replace(search.design, challengers=challengers)
+    return measure(runner, design, compared, work.judging)
+
+
+def _outcome(
+    work: Work,
+    field: Field,
+    preparer: Preparer,
+    search: Search | None,
+    compared: Mapping[StackId, str],
+    stopped: Stopped,
+) -> Outcome:
+    """Return how it went; the reference comes first."""
+    ready = [each.ready for each in field.entrants if each.ready is not None]
+    seen = search.seen() if search else 0
+    return Outcome(
+        stacks=tuple(each.chosen for each in ready),
+        compared=compared,
+        labels=_labels(ready),
+        failures=tuple(preparer.failures),
+        untried=max(0, work.plan.choices - seen - len(preparer.failures)),
+        stopped=stopped,
+        search=search.report() if search else None,
+    )
 
 
 def _all_at_once(work: Work, runner: Runner, preparer: Preparer) -> Outcome:
@@ -69,7 +146,7 @@ def _all_at_once(work: Work, runner: Runner, preparer: Preparer) -> Outcome:
 def _prepare(work: Work, preparer: Preparer, runner: Runner, ready: list[Ready]) -> None:
     """Fill ``ready``; a full disk or a lost engine ends it, and those that are ready go on."""
     try:
-        for each in preparer.prepare(work.options.stacks, until=_enough(work, runner)):
+        for each in preparer.prepare(work.options.wanted, until=_enough(work, runner)):
             ready.append(each)  # noqa: PERF402 # Ctrl-C must not lose those that are ready
     except (StorageError, EngineError) as error:
         if len(ready) < 2:

@@ -15,10 +15,9 @@ from stackgen.pipeline.host import Host
 from stackgen.pipeline.places import Places
 from stackgen.pipeline.progress import Progress
 from stackgen.pipeline.room import room_for
-from stackgen.pipeline.selection import Candidate, Selection
+from stackgen.pipeline.selection import Candidate, Contenders
 from stackgen.pipeline.sources import Sources
 from stackgen.pipeline.workshop import Workshop
-from stackgen.resolve import Completion, Slice, newest_working
 from stackgen.values import (
     Artifact,
     Base,
@@ -101,7 +100,7 @@ class Preparer:
     """Has stacks built and tries them until enough of them work."""
 
     facts: BaseFacts
-    selection: Selection
+    selection: Contenders
     runner: Runner
     call: IndicatorCall
     progress: Progress
@@ -116,68 +115,71 @@ class Preparer:
         """
         given: set[StackId] = set()
         for candidate in islice(self._distinct(given), 2 * wanted):
-            if len(given) >= wanted or until(len(given)) or self._hopeless(len(given)):
+            if len(given) >= wanted or until(len(given)) or (not given and self.nothing_helps):
                 return
-            found = self._ready(candidate)
+            found = self.ready(candidate)
             if found is not None and found.chosen.stack_id not in given:
                 given.add(found.chosen.stack_id)
                 yield found
 
     def _distinct(self, given: Container[StackId]) -> Iterator[Candidate]:
         """Yield the candidates that are not the same stack as one that works already."""
-        return (each for each in self.selection.candidates() if self._stack(each).id not in given)
+        return (each for each in self.selection.candidates() if self.stack(each).id not in given)
 
-    def _stack(self, candidate: Candidate) -> Stack:
+    def stack(self, candidate: Candidate) -> Stack:
+        """Return what a candidate is on this base."""
         return Stack(lock=candidate.lock, facts=self.facts, settings=candidate.settings)
 
-    def _hopeless(self, working: int) -> bool:
+    @property
+    def nothing_helps(self) -> bool:
+        """Return whether so many failed for the same reason that others will, where none runs."""
         kinds = {(each.outcome, each.reason) for each in self.failures}
-        return not working and len(self.failures) >= ALIKE and len(kinds) == 1
+        return len(self.failures) >= ALIKE and len(kinds) == 1
 
-    def _ready(self, candidate: Candidate) -> Ready | None:
+    def ready(self, candidate: Candidate) -> Ready | None:
+        """Return a stack that was built and runs, with older dependencies where it must be.
+
+        Returns:
+            None where it does not run; that is among the failures then.
+
+        Raises:
+            StackgenError: what has nothing to do with this stack: a lost engine, a full disk.
+        """
         environment, ran = self._try(candidate)
         if environment is not None and ran.observation is not None:
             return _ready(candidate, environment, candidate.lock)
-        choice = candidate.choice
-        if ran.outcome in BROKEN and choice is not None and self._may_search(candidate):
+        if ran.outcome in BROKEN and self.selection.may_search(candidate):
             self.progress.note(
                 f"{candidate.label} with everything newest does not run "
                 f"({telling_line(ran.log)}); looking for versions that do."
             )
-            lock = self._search(candidate, choice)
-            if lock is not None:
-                again = self.selection.working(candidate, lock)
+            again = self._search(candidate)
+            if again is not None:
                 environment, ran = self._try(again)
                 if environment is not None and ran.observation is not None:
                     return _ready(again, environment, candidate.lock)
-        self.failures.append(
-            FailedStack(label=candidate.label, outcome=ran.outcome, reason=telling_line(ran.log))
+        failed = FailedStack(
+            label=candidate.label,
+            outcome=ran.outcome,
+            reason=telling_line(ran.log),
+            log=ran.log,
         )
+        self.failures.append(failed)
         return None
 
-    def _may_search(self, candidate: Candidate) -> bool:
-        wanted = self.selection.completion is Completion.NEWEST_WORKING
-        return wanted and candidate.completion == Completion.NEWEST.value
-
-    def _search(self, candidate: Candidate, choice: Slice) -> Lock | None:
+    def _search(self, candidate: Candidate) -> Candidate | None:
         """Look for versions that run, as long as the budget lasts."""
 
-        def works(lock: Lock) -> bool:
+        def works(other: Candidate) -> bool:
             if self.runner.left_s <= 0:
                 raise _SearchEndedError
-            _, ran = self._try(self.selection.working(candidate, lock))
+            _, ran = self._try(other)
             if ran.observation is None and ran.outcome not in (*BROKEN, Outcome.UNSUPPORTED):
                 raise _SearchEndedError
             return ran.observation is not None
 
         try:
-            return newest_working(
-                self.selection.space,
-                choice,
-                candidate.lock,
-                works,
-                preferred=self.selection.preferred,
-            )
+            return self.selection.search(candidate, works)
         except _SearchEndedError:
             return None
 
@@ -186,7 +188,7 @@ class Preparer:
 
         What is known to fail is neither built nor run again.
         """
-        stack = self._stack(candidate)
+        stack = self.stack(candidate)
         self.runner.database.add_stack(stack)
         known = self.runner.known(stack.id, self.call)
         if known is not None and known.observation is None:

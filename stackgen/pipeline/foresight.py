@@ -3,22 +3,31 @@
 from collections.abc import Sequence
 
 from stackgen.measure import LOOKS, Design
-from stackgen.values import Inspection, Outcome
+from stackgen.values import Inspection, Outcome, Role
 
 _TWINS = 2  # the reference is measured twice in each block, and so is the control
 
 
-def first_answers_s(design: Design, inspections: Sequence[Inspection]) -> float:
-    """Return the seconds until the first answers, from the longest run of each call so far."""
+def first_answers_s(
+    design: Design, inspections: Sequence[Inspection], *, challengers: int | None = None
+) -> float:
+    """Return the seconds until the first answers, from the longest run of each call so far.
+
+    Args:
+        design: what a block holds.
+        inspections: everything so far; blocks of a search answer nothing.
+        challengers: how many stacks there will be beside the reference; those of the design by
+            default.
+    """
     longest: dict[str, float] = {}
     for each in inspections:
         if each.outcome is Outcome.OK:
             known = longest.get(each.indicator_id, 0.0)
             longest[each.indicator_id] = max(known, each.duration_s)
-    stacks = len(design.challengers) + _TWINS
+    stacks = (len(design.challengers) if challengers is None else challengers) + _TWINS
     block_s = sum(longest.get(call.id, 0.0) * stacks for call in design.calls)
     block_s += longest.get(design.control.id, 0.0) * _TWINS
-    done = max((each.block for each in inspections), default=0)
+    done = len({each.block for each in inspections if each.block and each.role is not Role.SEARCH})
     return block_s * max(0, LOOKS[0] - done)
 
 

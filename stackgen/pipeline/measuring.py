@@ -53,7 +53,7 @@ def measure(
         try:
             design = _without_failed(runner, design, ranking)
         except MeasurementError as error:
-            return stopped(runner, error.what, error=error)
+            return stopped_by(runner, error)
         if not design.challengers:
             return stopped(runner, "every other stack failed while it was measured")
         if decided(ranking, design.calls):
@@ -69,7 +69,12 @@ def measure(
         except KeyboardInterrupt:
             return stopped(runner, "you interrupted it", interrupted=True)
         except StackgenError as error:
-            return stopped(runner, error.what, error=error)
+            return stopped_by(runner, error)
+
+
+def stopped_by(runner: Runner, error: StackgenError) -> Stopped:
+    """Return that measuring ended with an error."""
+    return stopped(runner, error.what, error=error)
 
 
 def stopped(
@@ -90,6 +95,7 @@ def ranked(
         reference=design.reference.stack.id,
         calls=design.calls,
         margin=judging.margin,
+        weights=judging.weights,
     )
 
 

@@ -9,6 +9,9 @@ from stackgen.measure import MARGIN
 from stackgen.resolve import Completion, Granularity, Request
 from stackgen.values import BaseFacts, IndicatorCall, Lock, content_id
 
+STACKS, NEWEST = 16, 6
+"""How many stacks take part where nobody says it; NEWEST: of the strategy that is called so."""
+
 
 class ExecutorChoice(str, Enum):
     """Where stacks run."""
@@ -54,7 +57,9 @@ class ExploreOptions:
     settings: environment variables, each with the values to be tried.
     lock: a user's lock to explore around; it is the reference.
     reference: a lock to compare with, where no user's lock is (the best known one, at night).
-    kind: ``explore`` or ``nightly``.
+    reference_file: the file that the user gave of it; it is read once the target is known.
+    sides: identities of the two stacks that ``compare`` measures.
+    kind: ``explore``, ``compare`` or ``nightly``.
     granularity: which versions of the varied packages are told apart.
     completion: how the packages that are not varied are chosen.
     indicators: names, or paths of the user's own files; empty means the framework's matmul.
@@ -63,11 +68,13 @@ class ExploreOptions:
     project: packages that the user's project asks for: they are in every stack, and do not vary.
     base: a base's name, an image, or an interpreter; "" chooses.
     budget_s: seconds for building and measuring together.
-    stacks: how many are measured, settings included.
+    stacks: how many take part, settings included; 0 chooses by the strategy.
     threads: 0 chooses max(1, cores - 1).
     gpus: numbers or ids with commas between them, or "all"; "" shows none to what is measured.
     rebuild: try source distributions again that failed to build.
     cpus: numbers of CPUs that everything is measured on; empty means one number, by ``threads``.
+    measure_cpus: the CPUs that are measured on; empty means the last ones.
+    build_cpus: where all else that stackgen does is done; empty means anywhere.
     price_per_hour: of this machine, all of its CPUs; None where nobody said it.
     prices: a file with prices by number of CPUs.
     lock_out: a folder that the best stack is written into, as locks.
@@ -83,6 +90,8 @@ class ExploreOptions:
     settings: tuple[tuple[str, tuple[str, ...]], ...] = ()
     lock: Path | None = None
     reference: Lock | None = None
+    reference_file: Path | None = None
+    sides: tuple[str, ...] = ()
     kind: str = "explore"
     indicators: tuple[str, ...] = ()
     parameters: tuple[tuple[str, str], ...] = ()
@@ -91,7 +100,7 @@ class ExploreOptions:
     base: str = ""
     executor: ExecutorChoice = ExecutorChoice.AUTO
     budget_s: float = 1800.0
-    stacks: int = 6
+    stacks: int = 0
     seed: int = 0
     threads: int = 0
     gpus: str = ""
@@ -100,6 +109,8 @@ class ExploreOptions:
     dry_run: bool = False
     rebuild: bool = False
     cpus: tuple[int, ...] = ()
+    measure_cpus: tuple[int, ...] = ()
+    build_cpus: tuple[int, ...] = ()
     price_per_hour: float | None = None
     prices: Path | None = None
     lock_out: Path | None = None
@@ -108,6 +119,11 @@ class ExploreOptions:
     margin: float = MARGIN
     weights: tuple[tuple[str, float], ...] = ()
     index: IndexOptions = field(default_factory=IndexOptions)
+
+    @property
+    def wanted(self) -> int:
+        """Return how many stacks take part."""
+        return self.stacks or (NEWEST if self.strategy is Strategy.NEWEST else STACKS)
 
     def request(self, executor: str, facts: BaseFacts, *, where: str) -> str:
         """Return canonical JSON of what makes two runs on a machine the same campaign.
@@ -139,10 +155,14 @@ class ExploreOptions:
             asked["gpus"] = self.gpus
         if self.program:
             asked["program"] = self.program.arguments
+        if self.sides:
+            asked["sides"] = list(self.sides)
         if self.project:
             asked["project"] = sorted(self.project)
         if self.cpus:
             asked["cpus"] = list(self.cpus)
+        if self.measure_cpus:
+            asked["measure_cpus"] = list(self.measure_cpus)
         if self.strategy is not Strategy.NEWEST:
             asked["strategy"] = self.strategy.value
         return json.dumps(asked, sort_keys=True, separators=(",", ":"))

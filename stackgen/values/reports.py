@@ -48,11 +48,13 @@ class FailedStack:
     """A stack that takes no part, and why.
 
     reason: the last telling line of its log.
+    log: the end of it, where it never came to be measured.
     """
 
     label: str
     outcome: Outcome
     reason: str
+    log: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,7 +127,7 @@ class Search:
     blocks, inspections: of the search; without those that tried or calibrated.
     machine_s: what these took.
     uniform_inspections: roughly how many it would have taken to be as certain with every stack in
-        every block; None where nobody can tell. uniform_s: what they would have taken.
+        every block. uniform_s: what they would have taken.
     predictions: of all stacks that take part, the best one first.
     foretold: how many of so many measurements fell within the intervals (90 %) that were predicted
         before they were made.
@@ -138,8 +140,8 @@ class Search:
     blocks: int
     inspections: int
     machine_s: float
-    uniform_inspections: int | None
-    uniform_s: float | None
+    uniform_inspections: int
+    uniform_s: float
     predictions: tuple[Predicted, ...]
     foretold: tuple[int, int]
 

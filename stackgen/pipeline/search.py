@@ -1,0 +1,245 @@
+"""Search the best stacks in blocks of a few each; those that were found are compared afterwards."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from stackgen.measure import Design, count_failures, deviations, plan_search
+from stackgen.measure.calibration import calibration
+from stackgen.measure.model import Measured, Model
+from stackgen.measure.pressure import set_aside
+from stackgen.measure.racing import GUESSES, Chooser, Standing, chooser
+from stackgen.measure.searching import beliefs, searched
+from stackgen.measure.uniform import uniform_blocks
+from stackgen.pipeline.campaign import Runner
+from stackgen.pipeline.field import Field
+from stackgen.pipeline.foresight import first_answers_s
+from stackgen.pipeline.measuring import refuse_failed_reference
+from stackgen.pipeline.work import Work
+from stackgen.values import (
+    Environment,
+    Inspection,
+    InspectionPlan,
+    Predicted,
+    Role,
+    StackId,
+)
+from stackgen.values import Search as Searched
+
+MOST_BLOCKS = 200
+"""Of one search; far more than any has needed."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Search:
+    """One search, and what it knows.
+
+    competitors: who takes part.
+    design: of the comparison afterwards; its reference takes part like everybody else.
+    reference: place of the reference.
+    """
+
+    work: Work
+    runner: Runner
+    competitors: Field
+    design: Design
+    reference: int
+    _longest_s: float = 0.0
+    _known: int = -1
+    _measured: list[Measured] = field(default_factory=list)
+    _failed: frozenset[int] = frozenset()
+
+    def run(self) -> None:
+        """Measure until the best is found with the confidence asked for, or time is up.
+
+        Raises:
+            StackgenError: the reference failed, or the engine went away.
+        """
+        options = self.work.options
+        while True:
+            self._look()
+            refuse_failed_reference(self.runner, self.design, self._failed_stacks())
+            if len(self._alive()) < 2 or self._blocks() >= MOST_BLOCKS:
+                return
+            standing = self._chooser().standing(self._measured, self._failed)
+            if self._measured and standing.confidence >= options.confidence:
+                return
+            if self.runner.left_s <= self._reserve_s() + self._longest_s:
+                return
+            if not self._next_block(standing):
+                return
+
+    def _next_block(self, standing: Standing) -> bool:
+        """Run one block; return False where none that fits into the budget would tell anything."""
+        block = self.runner.database.last_block(self.runner.campaign.id) + 1
+        barred = self._failed | self._too_dear()
+        places = self._chooser().next_block(self._measured, barred, block)
+        if len(places) < 2:
+            return False
+        self._tell(standing)
+        ready = [self.competitors.have_ready(place) for place in places]
+        environments = [each.environment for each in ready if each is not None]
+        if len(environments) < len(places):
+            return True  # what does not run is known now: choose again
+
+        def plan(number: int, now: Sequence[Environment]) -> tuple[InspectionPlan, ...]:
+            return plan_search(self.design, number, now)
+
+        again, took_s = self.runner.run_block(environments, plan)
+        self._longest_s = max(self._longest_s, took_s)
+        self.competitors.renew(zip(places, again, strict=True))
+        return True
+
+    def best(self, count: int) -> tuple[int, ...]:
+        """Return the places of the best stacks that were measured, the reference left out."""
+        self._look()
+        seen = {each.stack for each in self._measured}
+        if not self._alive():
+            return ()
+        order = self._chooser().standing(self._measured, self._failed).order
+        return tuple(p for p in order if p != self.reference and p in seen)[:count]
+
+    def _look(self) -> None:
+        """Read what was recorded since the last look."""
+        seen = self.runner.inspections
+        if self._known == len(seen):
+            return
+        self._known = len(seen)
+        stacks = {each.stack_id for each in seen if each.block}
+        places = self.competitors.places(stacks, self.runner.database.stack)
+        calls = self.work.calls
+        self._measured = searched(
+            seen,
+            places=places,
+            calls=calls,
+            weights=self.work.weights,
+            aside=set_aside(seen).blocks,
+        )
+        wrong = deviations(
+            seen, reference=self.design.reference.stack.id, stacks=stacks, calls=calls
+        )
+        bad = {each for each in stacks if count_failures(seen, stack=each, calls=calls)}
+        bad |= wrong.keys() - {self.design.reference.stack.id}
+        self._failed = frozenset(places[each] for each in bad if each in places)
+
+    def _failed_stacks(self) -> set[StackId]:
+        return {
+            each.chosen.stack_id
+            for place in self._failed
+            if (each := self.competitors.entrants[place].ready) is not None
+        }
+
+    def _alive(self) -> list[int]:
+        entrants = enumerate(self.competitors.entrants)
+        return [p for p, each in entrants if not each.lost and p not in self._failed]
+
+    def _blocks(self) -> int:
+        return len({each.block for each in self._searched()})
+
+    def _searched(self) -> list[Inspection]:
+        return [each for each in self.runner.inspections if each.role is Role.SEARCH]
+
+    def _chooser(self) -> Chooser:
+        options = self.work.options
+        return chooser(
+            options.strategy.value,
+            self.competitors.racers(self._run_s()),
+            seed=options.seed,
+            margin=options.margin,
+        )
+
+    def _run_s(self) -> float:
+        """Return the seconds of one stack's inspections in a block, as far as these are known."""
+        return self._block_s(1) or 1.0
+
+    def _block_s(self, stacks: int) -> float:
+        calls = self.work.calls
+        took = {
+            call.id: [e.duration_s for e in self.runner.inspections if e.indicator_id == call.id]
+            for call in calls
+        }
+        return stacks * sum(float(np.median(each)) for each in took.values() if each)
+
+    def _reserve_s(self) -> float:
+        """Return what the comparison afterwards needs until its first answers."""
+        return first_answers_s(self.design, self.runner.inspections, challengers=2)
+
+    def _too_dear(self) -> frozenset[int]:
+        """Return who cannot be built within what is left of the budget, or of the disk."""
+        left = self.runner.left_s - self._reserve_s() - self._longest_s
+        racers = enumerate(self.competitors.racers(0.0))
+        return frozenset(
+            place
+            for place, each in racers
+            if self.competitors.entrants[place].lost
+            or (each.build_s and (self.competitors.full or each.build_s > left))
+        )
+
+    def _tell(self, standing: Standing) -> None:
+        leader = self.competitors.entrants[standing.leader].candidate.label
+        alive = len(self._alive())
+        self.work.progress.doing(
+            f"searching: {self._blocks()} blocks of {alive} stacks, {leader} leads "
+            f"({standing.confidence:.0%} sure)"
+        )
+
+    def seen(self) -> int:
+        """Return how many stacks were measured."""
+        return len({each.stack for each in self._measured})
+
+    def report(self) -> Searched | None:
+        """Return what this search did and believes; None where nothing was measured."""
+        self._look()
+        done = self._searched()
+        if not done or not self._measured:
+            return None
+        options, alive = self.work.options, self._alive()
+        model = Model([each.versions for each in self.competitors.entrants])
+        prediction = model.predict(self._measured)
+        dice = np.random.default_rng([options.seed, len(done)])
+        believed = beliefs(
+            prediction,
+            alive,
+            reference=self.reference,
+            margin=options.margin,
+            draws=prediction.draws(GUESSES, dice),
+        )
+        counts = np.bincount([each.stack for each in self._measured], minlength=model.stacks)
+        standing = self._chooser().standing(self._measured, self._failed)
+        held = calibration(model, self._measured)
+        uniform = (
+            uniform_blocks(
+                prediction,
+                alive,
+                margin=options.margin,
+                confidence=min(options.confidence, standing.confidence),
+                seed=options.seed,
+            )
+            * len(alive)
+            * len(self.work.calls)
+        )
+        machine_s = sum(each.duration_s for each in done)
+        return Searched(
+            strategy=options.strategy.value,
+            confidence=standing.confidence,
+            wanted=options.confidence,
+            margin=options.margin,
+            blocks=self._blocks(),
+            inspections=len(done),
+            machine_s=machine_s,
+            uniform_inspections=uniform,
+            uniform_s=uniform * machine_s / len(done),
+            predictions=tuple(
+                Predicted(
+                    label=self.competitors.entrants[each.place].candidate.label,
+                    ratio=each.ratio,
+                    low=each.low,
+                    high=each.high,
+                    within=each.within,
+                    measured=int(counts[each.place]),
+                )
+                for each in believed
+            ),
+            foretold=(held.inside, held.total),
+        )
