@@ -52,7 +52,7 @@ def indicator_calls(
     known = load_indicators(folder("pis"), own.values())
     here = {"torch" if each == "torch" else "tensorflow" for each in packages & set(FRAMEWORKS)}
     here |= packages & {"numpy"}
-    threads = limits(options.threads).threads
+    threads = limits(options.threads, among=options.measure_cpus).threads
     calls = [] if options.program is None else [_on(options.program, threads)]
     for name in wanted:
         indicator = _named(known, name, component)
@@ -128,15 +128,20 @@ def component_of(varied: tuple[str, ...], packages: frozenset[str]) -> str:
     return "numpy" if "numpy" in packages else "python"
 
 
-def limits(threads: int, gpus: str = "") -> Limits:
+def limits(threads: int, gpus: str = "", *, among: Sequence[int] = ()) -> Limits:
     """Return what every inspection may use: by default all cores but one, the last ones, no GPU.
+
+    Args:
+        threads: how many; 0 takes all CPUs but one, or all that are given.
+        gpus: which it sees.
+        among: CPUs that were set aside for it; the last ones of them are taken.
 
     Of the memory, what the system and stackgen need is left, lest the kernel ends those instead.
 
     Source: MEASUREMENT.md, point 4 (contention changes rankings) and 5 (cpusets, no quotas).
     """
-    cpus = usable_cpus()
-    count = threads or max(1, len(cpus) - 1)
+    cpus = sorted(among) or usable_cpus()
+    count = threads or (len(among) or max(1, len(cpus) - 1))
     memory = psutil.virtual_memory().total
     return Limits(
         threads=count,

@@ -57,6 +57,7 @@ def metered(
             per_hour={} if price is None else {call.id: price for call in calls},
             currency=prices.currency if prices else "",
         )
+    usable = options.measure_cpus or usable
     _refuse_counts(options, usable)
     counts = tuple(
         AtCount(
@@ -137,7 +138,8 @@ def _refuse_counts(options: ExploreOptions, usable: Sequence[int]) -> None:
     if most > len(usable):
         raise UsageError(
             f"stacks cannot be measured on {most} CPUs",
-            why=f"this machine has {len(usable)} for us",
+            why=f"{'--measure-cpus names' if options.measure_cpus else 'this machine has'} "
+            f"{len(usable)} for us",
             fix=f"give no more than these, as in: --cpus {_example(len(usable))}",
         )
     if options.threads or any(name == "threads" for name, _ in options.parameters):
