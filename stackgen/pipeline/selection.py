@@ -1,10 +1,11 @@
 """From what the user asked for to the choices that are worth building, newest first."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import product
 from pathlib import Path
+from typing import Protocol
 
 from packaging.utils import canonicalize_name
 
@@ -23,6 +24,7 @@ from stackgen.resolve import (
     Space,
     contemporary,
     newest_first,
+    newest_working,
     parse_requirement,
 )
 from stackgen.values import Lock, LockedPackage, LockFile, LockId, Target
@@ -44,6 +46,23 @@ class Candidate:
     completion: str
     settings: Settings
     choice: Slice | None
+
+
+class Contenders(Protocol):
+    """Stacks that may be measured against each other, and how else they may be completed."""
+
+    @property
+    def varied(self) -> tuple[str, ...]:
+        """Return the packages in which they differ."""
+
+    def candidates(self) -> Iterator[Candidate]:
+        """Yield each of them, first of all to be measured; the reference comes first."""
+
+    def may_search(self, candidate: Candidate) -> bool:
+        """Return whether one that does not run may be completed otherwise."""
+
+    def search(self, candidate: Candidate, works: Callable[[Candidate], bool]) -> Candidate | None:
+        """Return the newest completion of a candidate that works; None where there is none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,8 +108,30 @@ class Selection:
                         lock, "contemporary" if old else "newest", settings, choice
                     )
 
-    def working(self, candidate: Candidate, lock: Lock) -> Candidate:
-        """Return the candidate with another completion, one that was found to work."""
+    def may_search(self, candidate: Candidate) -> bool:
+        """Return whether one that does not run may be completed otherwise."""
+        wanted = self.completion is Completion.NEWEST_WORKING and candidate.choice is not None
+        return wanted and candidate.completion == Completion.NEWEST.value
+
+    def search(self, candidate: Candidate, works: Callable[[Candidate], bool]) -> Candidate | None:
+        """Return the newest completion of a candidate that works; None where there is none.
+
+        Args:
+            candidate: one that does not run as it is.
+            works: tries one; what it raises ends the search.
+        """
+        if candidate.choice is None:
+            return None
+        lock = newest_working(
+            self.space,
+            candidate.choice,
+            candidate.lock,
+            lambda other: works(self._working(candidate, other)),
+            preferred=self.preferred,
+        )
+        return None if lock is None else self._working(candidate, lock)
+
+    def _working(self, candidate: Candidate, lock: Lock) -> Candidate:
         return self._candidate(lock, "newest-working", candidate.settings, candidate.choice)
 
     def _candidate(
@@ -105,10 +146,13 @@ class Selection:
             if name in versions
         ]
         parts += [f"{name}={value}" for name, value in settings]
-        label = ", ".join(parts) or "the only stack"
+        if completion == "lock":
+            label = ": ".join(filter(None, (self.reference_name, ", ".join(parts))))
+        else:
+            label = ", ".join(parts) or "the only stack"
         return Candidate(
             lock=lock,
-            label=f"{self.reference_name}: {label}" if completion == "lock" else label,
+            label=label,
             completion=completion,
             settings=settings,
             choice=choice,
@@ -196,7 +240,7 @@ def _selection(
         reference=reference,
         preferred={name: v for name, v in preferred.items() if name not in varied},
         completion=options.completion,
-        reference_name="your lock" if options.lock else "best known",
+        reference_name="your lock" if options.lock or options.reference_file else "best known",
     )
 
 

@@ -22,7 +22,7 @@ from stackgen.pipeline.places import Places
 from stackgen.pipeline.prices import Metered
 from stackgen.pipeline.program import Watching, own_files
 from stackgen.pipeline.progress import Progress
-from stackgen.pipeline.selection import Selection
+from stackgen.pipeline.selection import Contenders
 from stackgen.pipeline.sources import Sources
 from stackgen.pipeline.workshop import Workshop
 from stackgen.values import (
@@ -48,7 +48,7 @@ class Work:
     index: PackageIndex
     store: WheelStore
     workshop: Workshop
-    selection: Selection
+    selection: Contenders
     plan: ExplorePlan
     calls: tuple[IndicatorCall, ...]
     control: IndicatorCall
