@@ -27,6 +27,7 @@ from typing import Any
 KEPT_BYTES = 1 << 20  # of each stream, from its end
 ENDING_S = 10.0  # how long what was killed may take to go
 SLEEP_S = 0.001
+STEP_S, LATE_S = 10.0, 1.0  # a wait takes no longer, if nobody stops us
 # From <linux/prctl.h>
 PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_SET_CHILD_SUBREAPER, PR_SET_NO_NEW_PRIVS = 1, 4, 36, 38
 GPU_DEVICES = r"nvidia(\d+|ctl)$|kfd$|dri$|dxg$"
@@ -40,12 +41,11 @@ MACHINE = "/proc/vmstat"  # of the whole machine, where only a killed process co
 
 def prctl(option: int, value: int) -> bool:
     """Set something of this process; False where this system or this Python cannot."""
-    try:
+    with contextlib.suppress(ImportError, OSError, AttributeError):
         import ctypes
 
         return bool(ctypes.CDLL(None).prctl(option, value, 0, 0, 0) == 0)
-    except (ImportError, OSError, AttributeError):
-        return False
+    return False
 
 
 class Tail:
@@ -163,15 +163,17 @@ class Supervisor:
 
     def watch(self, pid: int, tails: "dict[int, Tail]", timeout_s: float) -> "int | None":
         """Return the status that a process ended with, or None when its time ran out."""
-        deadline = time.monotonic() + timeout_s
+        left_s, seen_s = timeout_s, time.monotonic()
         poll = select.poll()
         for descriptor in (self.requests.descriptor, self.woken, *tails):
             poll.register(descriptor, select.POLLIN)
-        while True:
-            left_s = deadline - time.monotonic()
-            if left_s <= 0:
-                return None
-            for descriptor, _ in poll.poll(int(left_s * 1000) + 1):
+        while left_s > 0:
+            wait_s = min(left_s, STEP_S)
+            ready = poll.poll(int(wait_s * 1000) + 1)
+            took_s, seen_s = time.monotonic() - seen_s, time.monotonic()
+            # Longer: this process was stopped itself, and what it watches as well (SIGSTOP, pause).
+            left_s -= took_s if took_s < wait_s + LATE_S else wait_s / 2
+            for descriptor, _ in ready:
                 if descriptor == self.woken:
                     os.read(self.woken, 1 << 16)
                     status = reaped(pid)
@@ -184,6 +186,7 @@ class Supervisor:
                         os._exit(0)
                 elif not read_into(tails[descriptor], descriptor):
                     poll.unregister(descriptor)
+        return None
 
     def end_everything(self, pid: int) -> bool:
         """Kill whatever a command left; return whether nothing of it is there any more.
@@ -294,10 +297,9 @@ def remove(path: str) -> None:
 
 def read_only(path: str) -> bool:
     """Return whether nothing can be written where a path leads; also where it leads nowhere."""
-    try:
+    with contextlib.suppress(OSError):
         return bool(os.statvfs(path).f_flag & os.ST_RDONLY)
-    except OSError:
-        return True
+    return True
 
 
 def children() -> "list[int]":
@@ -389,11 +391,9 @@ def killed_for_memory(before: "tuple[str, int]", after: "tuple[str, int]", code:
 
 def text(path: str) -> str:
     """Return what a file says, "" where it cannot be read."""
-    try:
-        with open(path, encoding="ascii", errors="replace") as file:
-            return file.read()
-    except OSError:
-        return ""
+    with contextlib.suppress(OSError), open(path, encoding="ascii", errors="replace") as file:
+        return file.read()
+    return ""
 
 
 if __name__ == "__main__":

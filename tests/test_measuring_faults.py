@@ -1,0 +1,279 @@
+"""Measuring in which things go wrong: the processes are answered for, all else is real."""
+
+import itertools
+import math
+import random
+from collections import Counter
+from collections.abc import Callable, Iterator
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+
+import pytest
+
+from stackgen.database import Database, open_database
+from stackgen.errors import MeasurementError
+from stackgen.executors.fake import FakeExecutor
+from stackgen.measure import LOOKS, Design
+from stackgen.pipeline.campaign import Runner
+from stackgen.pipeline.host import Host
+from stackgen.pipeline.measuring import Judging, Stopped, measure, ranked
+from stackgen.pipeline.patience import Patience
+from stackgen.pipeline.progress import Silent
+from stackgen.values import (
+    Campaign,
+    Environment,
+    Inspection,
+    InspectionPlan,
+    Limits,
+    Machine,
+    Observation,
+    Outcome,
+    Ranked,
+    Role,
+    Verdict,
+)
+from tests.dying_parts import assert_nothing_twice
+from tests.samples import call, environment
+
+MACHINE = Machine(identity=(("cpu", "x"),), circumstances=())
+STACKS = {version: environment(version) for version in ("3", "2", "1")}
+NAMES = {each.stack.id: version for version, each in STACKS.items()}
+MATMUL, CONTROL = call(), call("python/pure")
+JUDGING = Judging(margin=0.02, weights={})
+START = datetime(2026, 1, 1, tzinfo=timezone.utc)
+
+Answer = float | Outcome
+Ask = Callable[[InspectionPlan], Answer]
+
+
+@pytest.fixture
+def database(tmp_path: Path) -> Iterator[Database]:
+    with open_database(tmp_path / "kb.db") as found:
+        yield prepared(found)
+
+
+def prepared(database: Database) -> Database:
+    database.add_machine(MACHINE)
+    for each in STACKS.values():
+        database.add_stack(each.stack)
+    for indicator in (MATMUL, CONTROL):
+        database.add_indicator(indicator)
+    return database
+
+
+def steady(plan: InspectionPlan) -> float:
+    """Return what a quiet machine measures: 2 is twice as fast as 3, 1 takes twice as long."""
+    noise = random.Random(f"{plan.block}/{plan.position}").gauss(0, 0.01)
+    return {"3": 2.0, "2": 1.0, "1": 4.0}[version(plan)] * math.exp(noise)
+
+
+def version(plan: InspectionPlan) -> str:
+    return NAMES[plan.environment.stack.id]
+
+
+class Bench:
+    """One run of a campaign; each inspection takes a second, on the clock and by the wall clock.
+
+    wall: what the wall clock shows after so many seconds.
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        folder: Path,
+        ask: Ask,
+        *,
+        budget_s: float = 1e6,
+        wall: Callable[[int], timedelta] = lambda seconds: timedelta(seconds=seconds),
+    ) -> None:
+        campaign = Campaign(
+            kind="explore", request="{}", seed=1, machine_id=MACHINE.id, stackgen_version="0"
+        )
+        database.add_campaign(campaign, START.isoformat())
+        self.ask, self.wall = ask, wall
+        self.seconds = database.count_inspections(campaign.id)
+        self.runner = Runner(
+            database=database,
+            executor=FakeExecutor(answer=self.inspect),
+            campaign=campaign,
+            limits=Limits(threads=1),
+            host=Host(cache=folder, everybody=None),
+            build=lambda stack, _: STACKS[NAMES[stack.id]],
+            patience=Patience(left_s=0.0, dice=random.Random(1), progress=Silent()),
+            progress=Silent(),
+            deadline=self.seconds + budget_s,
+            clock=lambda: float(self.seconds),
+        )
+        reference, *challengers = STACKS.values()
+        self.design = Design(
+            campaign_id=campaign.id,
+            seed=1,
+            reference=reference,
+            challengers=tuple(challengers),
+            calls=(MATMUL,),
+            control=CONTROL,
+            loops={MATMUL.id: 1, CONTROL.id: 1},
+            limits=Limits(threads=1),
+        )
+
+    def inspect(self, plan: InspectionPlan) -> Inspection:
+        said = 1.0 if plan.call == CONTROL else self.ask(plan)
+        self.seconds += 1
+        good = not isinstance(said, Outcome)
+        return Inspection(
+            stack_id=plan.environment.stack.id,
+            machine_id=MACHINE.id,
+            indicator_id=plan.call.id,
+            campaign_id=plan.campaign_id,
+            block=plan.block,
+            position=plan.position,
+            role=plan.role,
+            outcome=Outcome.OK if isinstance(said, float) else said,
+            started_at=(START + self.wall(self.seconds)).isoformat(timespec="milliseconds"),
+            duration_s=1.0,
+            observation=Observation(values_s=(said,), loops=1) if isinstance(said, float) else None,
+            log="" if good else f"Error: at {plan.block}",
+        )
+
+    def measure(self) -> Stopped:
+        return measure(self.runner, self.design, NAMES, JUDGING)
+
+    def rows(self) -> dict[str, Ranked]:
+        return {row.label: row for row in ranked(self.runner, self.design, NAMES, JUDGING)}
+
+
+def fails(name: str, *, block: int, outcome: Outcome = Outcome.CRASHED) -> Ask:
+    def ask(plan: InspectionPlan) -> Answer:
+        return outcome if version(plan) == name and plan.block >= block else steady(plan)
+
+    return ask
+
+
+def test_a_stack_that_fails_at_its_fifth_block_is_out_and_the_others_are_decided(
+    database: Database, tmp_path: Path
+) -> None:
+    bench = Bench(database, tmp_path, fails("2", block=5))
+    stopped = bench.measure()
+    assert (stopped.why, stopped.error) == ("every comparison is decided", None)
+    (failed,) = bench.runner.failed_in_blocks((MATMUL,))
+    assert (NAMES[failed.stack_id], failed.block) == ("2", 5)
+    rows = bench.rows()
+    assert rows["2"].failures == 1
+    assert not rows["2"].best
+    assert not rows["2"].counts
+    assert rows["1"].effects[0].verdict is Verdict.SLOWER
+    later = [each for each in bench.runner.inspections if each.block > 5]
+    assert {NAMES[each.stack_id] for each in later} == {"3", "1"}
+
+
+def test_where_all_others_fail_nothing_is_said_of_them(database: Database, tmp_path: Path) -> None:
+    def ask(plan: InspectionPlan) -> Answer:
+        return steady(plan) if version(plan) == "3" else Outcome.TIMEOUT
+
+    bench = Bench(database, tmp_path, ask)
+    stopped = bench.measure()
+    assert stopped.why == "every other stack failed while it was measured"
+    assert stopped.blocks == 1
+    rows = bench.rows()
+    assert all(effect.low <= 0 for row in rows.values() for effect in row.effects)
+    assert [name for name, row in rows.items() if row.best] == ["3"]
+
+
+def test_where_all_stacks_fail_the_reference_ends_it_with_6(
+    database: Database, tmp_path: Path
+) -> None:
+    bench = Bench(database, tmp_path, lambda _: Outcome.OUT_OF_MEMORY)
+    stopped = bench.measure()
+    assert isinstance(stopped.error, MeasurementError)
+    assert stopped.error.exit_code == 6
+    assert "out_of_memory in block 1" in stopped.error.why
+    assert stopped.blocks == 1
+
+
+def test_times_without_any_spread_show_nothing_before_there_are_many_of_them(
+    database: Database, tmp_path: Path
+) -> None:
+    def ask(plan: InspectionPlan) -> Answer:
+        return {"3": 1.0, "2": 1.0, "1": 1.25}[version(plan)]
+
+    bench = Bench(database, tmp_path, ask, budget_s=9 * 6)
+    bench.measure()
+    early = bench.rows()
+    assert {e.verdict for row in early.values() for e in row.effects} == {Verdict.INCONCLUSIVE}
+    bench = Bench(database, tmp_path, ask)
+    assert bench.measure().why == "every comparison is decided"
+    rows = bench.rows()
+    (same,), (slower,) = rows["2"].effects, rows["1"].effects
+    assert (same.ratio, same.verdict) == (1.0, Verdict.EQUIVALENT)
+    assert (round(slower.ratio, 9), slower.verdict) == (0.8, Verdict.SLOWER)
+    told = [n for e in (same, slower) for n in (e.ratio, e.low, e.high)]
+    assert all(map(math.isfinite, told))
+
+
+@pytest.mark.parametrize(
+    "wall",
+    [
+        lambda seconds: timedelta(seconds=seconds, days=-400 if seconds > 12 else 0),
+        lambda seconds: timedelta(seconds=seconds, days=400 if 12 < seconds < 20 else 0),
+        lambda _: timedelta(),
+    ],
+    ids=["back for good", "forth and back", "standing still"],
+)
+def test_a_wall_clock_that_jumps_changes_nothing_that_is_said(
+    tmp_path: Path, wall: Callable[[int], timedelta]
+) -> None:
+    told = []
+    for name, clock in (("straight", lambda s: timedelta(seconds=s)), ("jumping", wall)):
+        with open_database(tmp_path / f"{name}.db") as database:
+            prepared(database)
+            Bench(database, tmp_path, fails("1", block=4), budget_s=20, wall=clock).measure()
+            bench = Bench(database, tmp_path, fails("1", block=4), wall=clock)
+            stopped = bench.measure()
+            (failed,) = bench.runner.failed_in_blocks((MATMUL,))
+            told.append((stopped, bench.rows(), failed.block))
+            assert_nothing_twice(database.inspections())
+    assert told[0] == told[1]
+
+
+def test_a_block_that_was_cut_short_is_no_block_twice_and_its_whole_pairs_count(
+    database: Database, tmp_path: Path
+) -> None:
+    def cut(plan: InspectionPlan) -> Answer:
+        if (plan.block, plan.position) == (3, 3):
+            raise KeyboardInterrupt
+        return steady(plan)
+
+    first = Bench(database, tmp_path, cut)
+    assert first.measure().interrupted
+    begun = [(each.block, each.position) for each in first.runner.inspections]
+    assert begun.count((3, 2)) == 1
+    assert (3, 3) not in begun
+    again = Bench(database, tmp_path, steady)
+    assert again.measure().why == "every comparison is decided"
+    seen = again.runner.inspections
+    assert_nothing_twice(tuple(seen))
+    assert Counter(each.block for each in seen)[3] == 3
+    blocks = {each.block for each in seen}
+    assert blocks == set(range(1, max(blocks) + 1))
+    for name, row in again.rows().items():
+        for effect in row.effects:
+            held = itertools.groupby(sorted(seen, key=lambda e: e.block), lambda e: e.block)
+            whole = sum(has_pair(list(group), STACKS[name]) for _, group in held)
+            assert effect.blocks == max(look for look in LOOKS if look <= whole)
+
+
+def has_pair(block: list[Inspection], other: Environment) -> bool:
+    ours = [each for each in block if each.indicator_id == MATMUL.id]
+    there = {each.stack_id for each in ours if each.role is not Role.TWIN}
+    return {other.stack.id, STACKS["3"].stack.id} <= there
+
+
+def test_a_spent_budget_still_has_one_block_and_no_second_one(
+    database: Database, tmp_path: Path
+) -> None:
+    for _ in range(2):
+        bench = Bench(database, tmp_path, steady, budget_s=-5)
+        stopped = bench.measure()
+        assert (stopped.why, stopped.blocks) == ("the budget is spent", 1)
+        told = [effect for row in bench.rows().values() for effect in row.effects]
+        assert {each.verdict for each in told} == {Verdict.INCONCLUSIVE}
