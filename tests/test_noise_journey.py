@@ -34,7 +34,7 @@ def test_the_same_command_goes_on_until_something_can_be_said(laboratory: Labora
     assert short.returncode == 3, short.stderr
     assert "too few blocks: " in short.stdout
 
-    report = json.loads(measured(laboratory, "--budget", "7s", "--threads", "1", "--json").stdout)
+    report = json.loads(measured(laboratory, "--budget", "4s", "--threads", "1", "--json").stdout)
     blocks = [row["blocks"] for row in report["indicators"]]
     assert blocks[0] == blocks[1]
     labels = ["work threads=1", "python/pure rounds=1500 threads=1"]

@@ -57,7 +57,7 @@ DEFAULTS = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Ended:
+class Ended:
     """Why measuring ended."""
 
     why: str
@@ -194,9 +194,9 @@ def _against_itself(work: Work, database: Database) -> NoiseReport:
             limits=runner.limits,
             own_limits=runner.own_limits,
         )
-        ended = _measure(runner, design)
+        ended = measure_pairs(runner, design)
     except KeyboardInterrupt:
-        ended = _Ended(why="you interrupted it", interrupted=True)
+        ended = Ended(why="you interrupted it", interrupted=True)
     if ended.error is not None:
         work.progress.note(f"error: {ended.error}")
     return _report(work, runner, ready, ended)
@@ -220,23 +220,30 @@ def _ready(work: Work, runner: Runner) -> Ready:
     raise nothing_runs(preparer.failures, work.places)
 
 
-def _measure(runner: Runner, design: Design) -> _Ended:
-    """Run blocks until there are enough, the budget is spent, or Ctrl-C."""
+def measure_pairs(runner: Runner, design: Design) -> Ended:
+    """Run blocks of equal runs until there are enough, the budget is spent, or Ctrl-C.
+
+    An indicator that failed in a block takes part in no further one.
+    """
     longest = 0.0
     while True:
-        design = _without_failed(runner, design)
+        failed = {call.id for call in _every(design) if _failure(runner.inspections, call)}
+        left = tuple(call for call in design.calls if call.id not in failed)
+        if design.control.id in failed or (failed and not left):
+            return Ended(why="what was to be measured failed")
+        design = replace(design, calls=left)
         if _fewest_pairs(runner, design) >= MOST_BLOCKS:
             why = f"{MOST_BLOCKS} blocks tell enough (with another --seed they are measured anew)"
-            return _Ended(why=why)
+            return Ended(why=why)
         # One block is always run: with none, all that was built would show nothing.
         if runner.left_s <= longest and any(each.block for each in runner.inspections):
-            return _Ended(why="the budget is spent")
+            return Ended(why="the budget is spent")
         try:
             (environment,), took_s = runner.run_block((design.reference,), _planned(design))
         except KeyboardInterrupt:
-            return _Ended(why="you interrupted it", interrupted=True)
+            return Ended(why="you interrupted it", interrupted=True)
         except StackgenError as error:
-            return _Ended(why=error.what, error=error)
+            return Ended(why=error.what, error=error)
         design = replace(design, reference=environment)
         longest = max(longest, took_s)
 
@@ -253,14 +260,12 @@ def _fewest_pairs(runner: Runner, design: Design) -> int:
     stack = design.reference.stack.id
     return min(
         len(block_times(runner.inspections, indicator=call.id, stack=stack, twin=True))
-        for call in (*design.calls, design.control)
+        for call in _every(design)
     )
 
 
-def _without_failed(runner: Runner, design: Design) -> Design:
-    """Leave out indicators that failed in a block."""
-    left = tuple(c for c in design.calls if _failure(runner.inspections, c) is None)
-    return replace(design, calls=left)
+def _every(design: Design) -> tuple[IndicatorCall, ...]:
+    return (*design.calls, design.control)
 
 
 def _failure(inspections: Sequence[Inspection], call: IndicatorCall) -> Inspection | None:
@@ -278,7 +283,7 @@ def _failure(inspections: Sequence[Inspection], call: IndicatorCall) -> Inspecti
     )
 
 
-def _report(work: Work, runner: Runner, ready: Ready, ended: _Ended) -> NoiseReport:
+def _report(work: Work, runner: Runner, ready: Ready, ended: Ended) -> NoiseReport:
     seen = runner.inspections
     disturbed = set_aside(seen)
     calls = (*work.calls, work.control)
@@ -326,7 +331,7 @@ def _row(
     )
 
 
-def _exit_code(ended: _Ended, rows: Sequence[IndicatorNoise]) -> int:
+def _exit_code(ended: Ended, rows: Sequence[IndicatorNoise]) -> int:
     """Return the exit code that tells a script how far to trust the report."""
     if ended.interrupted:
         return INTERRUPTED
