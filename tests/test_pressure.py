@@ -276,12 +276,12 @@ if __name__ == "__main__":
 """
 
 
-def observed(folder: Path, first: str = "", work: str = "pass") -> Observation:
+def observed(folder: Path, first: str = "", work: str = "pass", samples: int = 5) -> Observation:
     """Run an indicator of our own as executors do, and read what it prints."""
     script = folder / "mine.py"
     script.write_text(INDICATOR.format(first=first, work=work))
     done = subprocess.run(
-        [sys.executable, "-s", "-B", str(script), "--samples", "5", "--threads", "1"],
+        [sys.executable, "-s", "-B", str(script), "--samples", str(samples), "--threads", "1"],
         capture_output=True,
         text=True,
         check=True,
@@ -320,3 +320,20 @@ def test_a_suspension_within_the_samples_is_seen_by_the_clocks(tmp_path: Path) -
     assert float(dict(slept.circumstances)["suspended_s"]) == pytest.approx(40, abs=0.05)
     block = replace(inspection(OLD, MATMUL, 1, 0.04), observation=slept)
     assert set_aside([block]).blocks[CAMPAIGN, 1] == "the machine was suspended in between"
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="Linux counts pressure")
+def test_a_run_beside_a_loop_on_its_cpu_is_seen_to_be_disturbed(tmp_path: Path) -> None:
+    cpu = min(os.sched_getaffinity(0))
+    here = f"import os\nos.sched_setaffinity(0, {{{cpu}}})\n"
+    loop = here + "import time\nend = time.time() + 30\nwhile time.time() < end:\n    pass"
+    other = subprocess.Popen([sys.executable, "-c", loop])
+    try:
+        seen = observed(tmp_path, first=here, work="sum(range(300000))", samples=60)
+    finally:
+        other.kill()
+        other.wait()
+    if "pressure_cpu_s" not in dict(seen.circumstances):
+        pytest.skip("this kernel was built or started without pressure stall information")
+    (told_so,) = set_aside([replace(inspection(OLD, MATMUL, 1, 1.0), observation=seen)]).blocks
+    assert told_so == (CAMPAIGN, 1)
