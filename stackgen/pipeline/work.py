@@ -81,9 +81,7 @@ def open_runner(work: Work, database: Database) -> Runner:
             work.workshop.executor, own_files(work.places.knowledge, work.places.cache)
         ),
         campaign=campaign,
-        limits=limits(
-            work.options.threads, work.options.gpus, among=work.options.measure_cpus
-        ),
+        limits=limits(work.options.threads, work.options.gpus, among=work.options.measure_cpus),
         host=host,
         build=Builder(
             index=work.index,
