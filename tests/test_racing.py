@@ -305,3 +305,30 @@ def test_uniform_repetition_is_counted_as_it_would_have_gone() -> None:
     found = uniform_blocks(pair.predict(seen), [0, 1], margin=0.02, confidence=0.95, seed=1)
     sequential_upper = 2 * (0.142 * 1.645 / 0.05) ** 2
     assert 3 <= found <= sequential_upper
+
+
+def test_a_race_that_ends_was_certain_before_its_last_block_too() -> None:
+    seen = simulated(TRUTH, 0.05, 30, 4)
+    sure = [race().standing(seen[: BLOCK * n], frozenset()).confidence >= 0.95 for n in range(31)]
+    first = sure.index(True)
+    assert 2 < first < 30
+    # A block of one inspection says nothing: what is certain now was certain before the last block.
+    silent = Measured(99, 0, 0.0)
+    before = [*seen[: BLOCK * (first - 1)], silent]
+    assert race().standing(before, frozenset()).confidence >= 0.95
+
+
+def test_tails_of_the_noise_neither_hide_the_fastest_stack_nor_pass_for_precision() -> None:
+    dice, inside, total = np.random.default_rng(8), 0, 0
+    for _ in range(12):
+        seen = [
+            Measured(block, int(place), float(TRUTH[place] + 0.05 * dice.standard_t(3)))
+            for block in range(20)
+            for place in dice.permutation(len(GRID))[:BLOCK]
+        ]
+        found = Model(GRID).predict(seen)
+        for place in (0, 1, 3, 4, 5):
+            low, high = found.interval(2, place)
+            inside, total = inside + (low <= TRUTH[place] - TRUTH[2] <= high), total + 1
+        assert int(np.argmin(found.mean)) == 2
+    assert inside / total >= 0.88

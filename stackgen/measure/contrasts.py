@@ -17,9 +17,9 @@ Array: TypeAlias = NDArray[np.float64]
 Places: TypeAlias = NDArray[np.intp]
 
 _TINY = 1e-9
-_FURTHEST = 2.0
-"""Residuals beyond so many deviations are drawn in: noise has tails. Where it has none this costs
-one percent of the precision."""
+_FURTHEST = 2.5
+"""Residuals beyond so many deviations are drawn in: noise has tails. Where it has none, nearer ones
+would cost the stated confidence its truth (ADR 21)."""
 _ROUNDS = 12
 
 

@@ -33,7 +33,7 @@ _PAIRS = (0.05, 0.25, 0.5, 1.0, 2.0, 4.0)
 _UNLIKELY = 0.02
 _BELIEVED, _NOISE = 1, 0.05
 """How many contrasts the belief counts for that noise is about so large."""
-_JITTER = 1e-9
+_JITTER, _KEPT = 1e-9, 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,7 +108,7 @@ class Model:
         versions = _indicators([{each} for each in _column(stacks)], stacks)
         pairs = _indicators([set(each) for each in _column_of_pairs(stacks)], stacks)
         self._versions, self._pairs = versions @ versions.T, pairs @ pairs.T
-        self._last: tuple[tuple[Measured, ...], Prediction] | None = None
+        self._last: dict[tuple[Measured, ...], Prediction] = {}
 
     @property
     def stacks(self) -> int:
@@ -126,9 +126,11 @@ class Model:
         Blocks with a single inspection say nothing. Without any others, this is the prior.
         """
         key = tuple(measured)
-        if self._last is None or self._last[0] != key:
-            self._last = key, self._predict(key)
-        return self._last[1]
+        if key not in self._last:
+            # A race asks about now, and about one block before.
+            newest = list(self._last.items())[-(_KEPT - 1) :]
+            self._last = {**dict(newest), key: self._predict(key)}
+        return self._last[key]
 
     def _predict(self, measured: Sequence[Measured]) -> Prediction:
         seen = contrasts(measured)
@@ -159,6 +161,9 @@ class _Fit:
         self._pair = model.prior(0.0, 1.0)[:, seen.places] @ seen.rows.T
         self._mains = seen.rows @ self._main[seen.places]
         self._pairs = seen.rows @ self._pair[seen.places]
+        # Pairs are shrunken more than versions alone.
+        choices = [(main, pair) for main in _MAIN for pair in _PAIRS if pair <= main]
+        self._roots = {scales: _root(self._spread(*scales)) for scales in choices}
 
     def _spread(self, main: float, pairs: float) -> Array:
         found: Array = main**2 * self._mains + pairs**2 * self._pairs
@@ -172,16 +177,13 @@ class _Fit:
 
     def scales(self, values: Array, left: float) -> dict[tuple[float, float], float]:
         """Return how likely versions' and pairs' deviations are, in those of the noise."""
+        count = self._seen.freedom + _BELIEVED
         found = {}
-        for main in _MAIN:
-            for pair in (each for each in _PAIRS if each <= main):
-                # Pairs are shrunken more than versions alone.
-                root = _root(self._spread(main, pair))
-                logs = 2 * float(np.sum(np.log(np.diag(root))))
-                white = _forward(root, values)
-                square = self._square(float(white @ white), left)
-                count = self._seen.freedom + _BELIEVED
-                found[main, pair] = -0.5 * (logs + count * math.log(square))
+        for choice, root in self._roots.items():
+            logs = 2 * float(np.sum(np.log(np.diag(root))))
+            white = _forward(root, values)
+            square = self._square(float(white @ white), left)
+            found[choice] = -0.5 * (logs + count * math.log(square))
         most = max(found.values())
         likely = {pair: math.exp(each - most) for pair, each in found.items()}
         likely = {pair: each for pair, each in likely.items() if each >= _UNLIKELY}
@@ -192,7 +194,7 @@ class _Fit:
         self, values: Array, left: float, main: float, pairs: float, weight: float
     ) -> Belief:
         """Return what is believed of all stacks at these scales."""
-        root = _root(self._spread(main, pairs))
+        root = self._roots[main, pairs]
         gain = _forward(root, (main**2 * self._main + pairs**2 * self._pair).T)
         white = _forward(root, values)
         square = self._square(float(white @ white), left)
@@ -207,7 +209,7 @@ class _Fit:
     def scatter(self, scales: Mapping[tuple[float, float], float]) -> float:
         """Return the standard deviation of an inspection, wild ones as they were."""
         main, pairs = max(scales, key=lambda pair: scales[pair])
-        white = _forward(_root(self._spread(main, pairs)), self._seen.values)
+        white = _forward(self._roots[main, pairs], self._seen.values)
         return math.sqrt(self._square(float(white @ white), self._seen.left))
 
     def drawn_in(self) -> tuple[Array, float]:
@@ -227,11 +229,9 @@ def _root(square: Array) -> Array:
 
 
 def _forward(root: Array, values: Array) -> Array:
-    from scipy.linalg import solve_triangular
+    from scipy.linalg.lapack import dtrtrs
 
-    if not len(root):
-        return values
-    found: Array = solve_triangular(root, values, lower=True, check_finite=False)
+    found: Array = dtrtrs(root, values, lower=1)[0] if len(root) else values
     return found
 
 

@@ -51,9 +51,11 @@ class Standing:
     """How a race stands.
 
     leader: the place of the stack with the lowest predicted time. runner_up: the next one, the
-    leader where nobody else is left. confidence: of the leader being within the margin of the best.
+        leader where nobody else is left.
+    confidence: of the leader being within the margin of the best: the lower one of now and before
+        the last block, since a race looks after every block and would end at a lucky one.
     order: places of all that have not failed, best first; those that were measured come before
-    those that were only predicted.
+        those that were only predicted.
     """
 
     leader: int
@@ -306,6 +308,22 @@ def _standing(field: _Field, alive: Sequence[int], measured: Sequence[Measured])
             why=f"all {len(field.runners)} failed",
             fix="see why: stackgen kb failures",
         )
+    order, now = _judged(field, alive, measured)
+    newest = max((each.block for each in measured), default=0)
+    earlier = [each for each in measured if each.block != newest]
+    before = _judged(field, alive, earlier)[1] if earlier else 0.0
+    return Standing(
+        leader=order[0],
+        runner_up=order[1 % len(order)],
+        confidence=min(now, before),
+        order=tuple(order),
+    )
+
+
+def _judged(
+    field: _Field, alive: Sequence[int], measured: Sequence[Measured]
+) -> tuple[list[int], float]:
+    """Return places, best first, and how certain it is that the first is within the margin."""
     prediction = field.model.predict(measured)
     order = sorted(alive, key=lambda place: (prediction.mean[place], place))
     # Only what was measured can be recommended: a guess alone never leads.
@@ -314,9 +332,4 @@ def _standing(field: _Field, alive: Sequence[int], measured: Sequence[Measured])
     dice = np.random.default_rng([field.seed, len(measured)])
     draws = prediction.draws(GUESSES, dice)[:, order]
     within = draws[:, 0] - draws.min(axis=1) <= math.log1p(field.margin)
-    return Standing(
-        leader=order[0],
-        runner_up=order[1 % len(order)],
-        confidence=float(within.mean()),
-        order=tuple(order),
-    )
+    return order, float(within.mean())

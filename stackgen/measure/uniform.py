@@ -64,13 +64,18 @@ def _needed(
     walk = np.cumsum(dice.standard_normal((len(looks), len(truth))) * np.sqrt(steps)[:, None], 0)
     for blocks, sums in zip(looks, walk, strict=True):
         means = truth + noise * sums / blocks
-        if _confidence(means, noise / math.sqrt(blocks), margin) >= confidence:
+        if leader_confidence(means, error=noise / math.sqrt(blocks), margin=margin) >= confidence:
             return int(blocks)
     return MOST
 
 
-def _confidence(means: Array, error: float, margin: float) -> float:
-    """Return how probable it is that the stack with the lowest mean is within the margin.
+def leader_confidence(means: Array, *, error: float, margin: float) -> float:
+    """Return how probable it is that the lowest mean is of a stack within the margin.
+
+    Args:
+        means: log times, each the mean of as many inspections, shape (stacks,), two at least.
+        error: standard error of each.
+        margin: a difference of log times that nobody cares about.
 
     Means are independent and normal, so for each value of the leader's the others' probabilities
     multiply; Gauss and Hermite's rule adds them up over these values.
