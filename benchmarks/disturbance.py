@@ -24,7 +24,11 @@ import numpy as np
 from stackgen.resources import folder
 
 PAIRS = 15
-CALLS = (("python/pure", ()), ("numpy/matmul", ("--size", "256")))
+CALLS = (
+    ("python/pure", ()),
+    ("numpy/matmul", ("--size", "256")),
+    ("numpy/reduction", ("--size", "4096")),  # 128 MiB: as fast as memory is
+)
 
 
 def best_s(indicator: str, arguments: tuple[str, ...]) -> float:
