@@ -1,4 +1,4 @@
-"""What a build in another process does to a measurement: the reason for ADR 10 and ADR 23.
+"""What a build in another process does to a measurement: the reason for ADR 10 and ADR 24.
 
 Pairs of inspections of one stack, back to back: beside nothing, beside what builds do (unpacking a
 wheel and byte-compiling it, with as many processes as there are CPUs), and beside the same build
