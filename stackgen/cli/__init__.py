@@ -10,6 +10,7 @@ import typer
 
 from stackgen import __version__
 from stackgen.cli import asking, program
+from stackgen.cli.compare import compare
 from stackgen.cli.images import images_app
 from stackgen.cli.indicators import kb_export, machine, pi_app, pis
 from stackgen.cli.noise import noise
@@ -75,6 +76,11 @@ app.add_typer(kb_app, name="kb")
 kb_app.command(
     "export", epilog="Example: stackgen kb export 3f2a --pi numpy/matmul --format pyperf"
 )(kb_export)
+app.command(
+    epilog='Examples: stackgen compare "numpy==1.26.4" "numpy==2.3.5" --base 3.11 | '
+    "stackgen compare old/Pipfile.lock Pipfile.lock --budget 30m | "
+    'stackgen compare 3f2a91c0 requirements.txt --pi-command "python train.py"'
+)(compare)
 app.add_typer(images_app, name="images", invoke_without_command=True)
 app.add_typer(pi_app, name="pi")
 app.command(epilog="Example: stackgen pis numpy/matmul")(pis)

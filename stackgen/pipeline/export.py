@@ -4,7 +4,7 @@ import shlex
 from collections.abc import Callable, Iterable, Sequence
 from typing import TypeVar
 
-from stackgen.database import open_database
+from stackgen.database import Database, open_database
 from stackgen.errors import EvidenceError, UsageError
 from stackgen.measure.figures import figures
 from stackgen.pipeline.places import Places
@@ -30,8 +30,7 @@ def export(places: Places, stack: str, *, indicator: str, machine: str = "") -> 
         EvidenceError: the indicator was not measured on that stack.
     """
     with open_database(places.knowledge) as database:
-        listing = f"stackgen kb query stacks{places.kb_option}"
-        chosen = _one(database.stacks(), stack, _stack_id, "stack", listing)
+        chosen = one_stack(database, stack, places)
         calls = [each for each in database.calls() if each.indicator.name == indicator]
         found = [
             each
@@ -52,6 +51,16 @@ def export(places: Places, stack: str, *, indicator: str, machine: str = "") -> 
     listing = f"stackgen kb query machines{places.kb_option}"
     where = _one(machines, machine, _machine_id, "machine", listing)
     return _report(chosen, where, calls, [each for each in found if each.machine_id == where.id])
+
+
+def one_stack(database: Database, begins: str, places: Places) -> Stack:
+    """Return the stack whose id begins so.
+
+    Raises:
+        UsageError: there is none, or more than one.
+    """
+    listing = f"stackgen kb query stacks{places.kb_option}"
+    return _one(database.stacks(), begins, _stack_id, "stack", listing)
 
 
 def _stack_id(stack: Stack) -> str:

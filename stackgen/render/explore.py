@@ -38,17 +38,27 @@ def plan_text(plan: ExplorePlan) -> str:
 
 def report_text(report: ExploreReport) -> str:
     """Return the ranking, what it rests on, and what was left out."""
-    lines = [*_head(report.plan, "Measured"), ""]
+    lines = [*_head(report.plan, "Measured"), "", *ranking_lines(report)]
+    lines += [*_conclusion(report), ""]
+    return "\n".join([*lines, *particulars(report)])
+
+
+def ranking_lines(report: ExploreReport) -> list[str]:
+    """Return how the stacks compare on each indicator, and on all of them together."""
     names = dict(report.indicators)
     measured = _measured(report)
-    lines += _together(report, names)
+    lines = _together(report, names)
     for indicator in measured:
         lines += [f"{names.get(indicator, indicator)}: {_basis(report, indicator)}"]
         lines += _table(report.ranking, indicator, figure=indicator in report.figures)
         lines += _legend(figure=indicator in report.figures, several=len(measured) > 1)
         lines += [""]
-    lines += [*_conclusion(report), ""]
-    lines += results_text(report.ranking, names)
+    return lines
+
+
+def particulars(report: ExploreReport) -> list[str]:
+    """Return what a ranking rests on, what was left out, and what it took."""
+    lines = results_text(report.ranking, dict(report.indicators))
     lines += checked_files(report)
     lines += money_text(report)
     lines += memory_text(report)
@@ -61,18 +71,23 @@ def report_text(report: ExploreReport) -> str:
         f"{report.stopped}.",
         f"Kept in {report.knowledge_base}; the same command goes on from there.",
     ]
-    return "\n".join(lines)
+    return lines
 
 
 def _head(plan: ExplorePlan, measured: str) -> list[str]:
     asked = ", ".join(plan.requirements) or "your lock"
+    return [
+        f"{asked}: {big(plan.count)} stacks on Python {plan.place.python}; "
+        f"{plan.choices:,} choices of {' and '.join(plan.varied) or 'nothing'}",
+        place_line(plan, measured),
+    ]
+
+
+def place_line(plan: ExplorePlan, measured: str) -> str:
+    """Return where stacks are, or will be, ``measured``."""
     place = plan.place
     where = "in containers of" if place.executor == "docker" else "in virtualenvs of"
-    return [
-        f"{asked}: {big(plan.count)} stacks on Python {place.python}; "
-        f"{plan.choices:,} choices of {' and '.join(plan.varied) or 'nothing'}",
-        f"{measured} {where} {place.base} on {place.machine}, seed {plan.seed}",
-    ]
+    return f"{measured} {where} {place.base} on {place.machine}, seed {plan.seed}"
 
 
 def _measured(report: ExploreReport) -> list[str]:

@@ -1,0 +1,158 @@
+"""The command that compares two stacks, and nothing else."""
+
+import os
+import sys
+from typing import Annotated
+
+import typer
+
+from stackgen.cli import asking, program
+from stackgen.cli.options import (
+    AsJson,
+    BaseName,
+    Budget,
+    BuildCpus,
+    ExecutorName,
+    Gpus,
+    Indicators,
+    Kb,
+    Margin,
+    MeasureCpus,
+    Parameters,
+    PriceFile,
+    PricePerHour,
+    Seed,
+    Threads,
+    Weights,
+    check_prices,
+    parse_cpu_list,
+    parse_gpus,
+    parse_margin,
+    parse_pair,
+    parse_span,
+    parse_weights,
+)
+
+Reference = Annotated[
+    str,
+    typer.Argument(
+        metavar="A",
+        help='What B is compared with: a lock file, versions ("numpy==1.26.4 scipy==1.12.0"; what '
+        "else they need is chosen, newest first), or the beginning of a stack's id.",
+        show_default=False,
+    ),
+]
+Other = Annotated[
+    str, typer.Argument(metavar="B", help="What is compared with A.", show_default=False)
+]
+
+
+def compare(
+    a: Reference,
+    b: Other,
+    pi: Indicators = [],  # noqa: B006 # typer copies it
+    param: Parameters = [],  # noqa: B006
+    weight: Weights = [],  # noqa: B006
+    pi_command: program.PiCommand = None,
+    project: program.Project = None,
+    data: program.Data = [],  # noqa: B006
+    env: program.Env = [],  # noqa: B006
+    network: program.Network = False,
+    figure: program.Figure = "",
+    better: program.Better = None,
+    check: program.Check = "",
+    time_limit: program.TimeLimit = "",
+    base: BaseName = "",
+    executor: Annotated[ExecutorName, typer.Option(help="Where stacks run.")] = ExecutorName.auto,
+    budget: Budget = "15m",
+    margin: Margin = "2%",
+    seed: Seed = 0,
+    threads: Threads = 0,
+    gpus: Gpus = "",
+    measure_cpus: MeasureCpus = "",
+    build_cpus: BuildCpus = "",
+    price_per_hour: PricePerHour = None,
+    prices: PriceFile = None,
+    allow_build: asking.BuildsSources = [],  # noqa: B006
+    rebuild: asking.Rebuild = False,
+    kb: Kb = None,
+    json: AsJson = False,
+    index_url: asking.IndexUrl = None,
+    extra_index_url: asking.ExtraIndexUrl = [],  # noqa: B006
+    find_links: asking.FindLinks = [],  # noqa: B006
+    no_index: asking.NoIndex = False,
+    offline: asking.Offline = False,
+) -> None:
+    """Measure whether stack B is faster than stack A, and by how much.
+
+    Both are measured in every block until the answer is certain or the budget is spent. The same
+    command goes on where it was. Exit code 3 means that there is no answer yet.
+    """
+    asking.refuse_redirected_requirement()
+    from stackgen.pipeline.compare import compare as run
+    from stackgen.pipeline.options import ExecutorChoice, ExploreOptions
+    from stackgen.pipeline.places import find_places
+    from stackgen.pipeline.wishes import understood
+    from stackgen.render import as_json, open_progress
+    from stackgen.render.compare import compare_text
+
+    check_prices(price_per_hour, prices)
+    wanted = understood(
+        asking.wishes(
+            requirements=[],
+            files=[],
+            extras=[],
+            groups=[],
+            constraints=[],
+            overrides=[],
+            excluded=[],
+            allow_build=tuple(allow_build),
+            prereleases=False,
+            exclude_newer=None,
+            index_url=index_url,
+            extra_index_urls=extra_index_url,
+            find_links=find_links,
+            compared=[],
+            no_index=no_index,
+            offline=offline,
+        ),
+        os.environ,
+    )
+    places = find_places(os.environ, kb=kb)
+    options = ExploreOptions(
+        asked=wanted.request,
+        indicators=tuple(pi),
+        parameters=tuple(parse_pair(each, "--param") for each in param),
+        weights=parse_weights(weight),
+        program=program.program_call(
+            pi_command,
+            project=project,
+            data=data,
+            env=env,
+            network=network,
+            figure=figure,
+            better=better,
+            check=check,
+            timeout_s=parse_span(time_limit, "--time-limit") if time_limit else None,
+            budget_s=parse_span(budget),
+            places=places,
+            dry_run=False,
+        ),
+        base=base,
+        executor=ExecutorChoice(executor.value),
+        budget_s=parse_span(budget),
+        margin=parse_margin(margin),
+        seed=seed,
+        threads=threads,
+        gpus=parse_gpus(gpus),
+        measure_cpus=parse_cpu_list(measure_cpus, "--measure-cpus"),
+        build_cpus=parse_cpu_list(build_cpus, "--build-cpus"),
+        price_per_hour=price_per_hour,
+        prices=prices,
+        rebuild=rebuild,
+        index=wanted.index,
+    )
+    with open_progress(sys.stderr) as progress:
+        found = run(a, b, options, places, os.environ, progress)
+    typer.echo(as_json(found) if json else compare_text(found))
+    raise typer.Exit(found.exit_code)
