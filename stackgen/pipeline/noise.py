@@ -287,6 +287,8 @@ def _report(work: Work, runner: Runner, ready: Ready, ended: Ended) -> NoiseRepo
     seen = runner.inspections
     disturbed = set_aside(seen)
     calls = (*work.calls, work.control)
+    # A later version of an indicator is another one, and earlier blocks say nothing of it.
+    held = {each.block for each in seen if each.indicator_id in {call.id for call in calls}}
     rows = tuple(_row(work, seen, ready, call, len(calls)) for call in calls)
     return NoiseReport(
         requirements=work.plan.requirements,
@@ -296,8 +298,10 @@ def _report(work: Work, runner: Runner, ready: Ready, ended: Ended) -> NoiseRepo
         indicators=rows,
         disturbance=disturbance(seen, cpus=psutil.cpu_count() or 1),
         control_s=run_s(each for each in seen if each.indicator_id == work.control.id),
-        aside=tuple((block, why) for (_, block), why in sorted(disturbed.blocks.items())),
-        tolerated=len(disturbed.tolerated),
+        aside=tuple(
+            (block, why) for (_, block), why in sorted(disturbed.blocks.items()) if block in held
+        ),
+        tolerated=sum(block in held for _, block in disturbed.tolerated),
         new_inspections=runner.added,
         seconds=time.monotonic() - work.start,
         stopped=ended.why,
