@@ -41,8 +41,10 @@ from stackgen.values import (
     NightlyReport,
     Outcome,
     Place,
+    Predicted,
     Ranked,
     Scaled,
+    Search,
 )
 from tests.base_reports import BASE_REPORTS
 from tests.samples import MACHINE, call, environment
@@ -299,6 +301,26 @@ NIGHT = NightlyReport(
     new=(("numpy", ("2.4.0",)), ("torch", ())), explored=(), findings=(), noted=("jax",)
 )
 
+SEARCH = Search(
+    strategy="racing",
+    confidence=0.962,
+    wanted=0.95,
+    margin=0.02,
+    blocks=11,
+    inspections=44,
+    machine_s=132.0,
+    uniform_inspections=272,
+    uniform_s=816.0,
+    predictions=(
+        Predicted(label="numpy 2.4.0", ratio=1.08, low=1.05, high=1.11, within=0.97, measured=9),
+        Predicted(label="numpy 2.2.6", ratio=1.04, low=0.98, high=1.10, within=0.08, measured=0),
+        Predicted(label="numpy 1.26.4", ratio=1.0, low=1.0, high=1.0, within=0.0, measured=6),
+        Predicted(label="numpy 1.24.4", ratio=0.7, low=0.2, high=0.93, within=0.0, measured=1),
+    ),
+    foretold=(37, 40),
+)
+SEARCHED = replace(report(FASTER), search=SEARCH)
+
 TEXTS = {
     "plan": plan_text(PLAN),
     "report-faster": report_text(report(FASTER)),
@@ -309,6 +331,15 @@ TEXTS = {
     "report-different-result": report_text(deviating(Difference.TEXT, apart=math.inf)),
     "report-not-repeatable": report_text(deviating(Difference.NOT_REPEATABLE)),
     "report-reference-not-repeatable": report_text(deviating(Difference.NOT_REPEATABLE, at=1)),
+    "report-searched": report_text(SEARCHED),
+    "report-searched-in-vain": report_text(
+        replace(
+            SEARCHED,
+            ranking=(),
+            search=replace(SEARCH, confidence=0.4, blocks=1, foretold=(0, 0)),
+            stopped="the budget is spent",
+        )
+    ),
     "report-priced": report_text(PRICED),
     "report-on-several-cpus": report_text(replace(PRICED, costs=())),
     "report-figure-on-several-cpus": report_text(

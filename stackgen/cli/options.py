@@ -71,7 +71,7 @@ Budget = Annotated[
     str, typer.Option(metavar="TIME", help="For building and measuring, as in 90s, 30m, 2h.")
 ]
 Stacks = Annotated[
-    int,
+    int | None,
     typer.Option(
         min=2,
         help="How many stacks take part, newest first [default: 16; newest: 6].",
@@ -130,7 +130,7 @@ BuildCpus = Annotated[
     typer.Option(
         "--build-cpus",
         metavar="LIST",
-        help="Do everything else on these: downloading, unpacking, compiling. With --measure-cpus.",
+        help="Do all else on these (with --measure-cpus); builds still wait for measurements.",
     ),
 ]
 PricePerHour = Annotated[

@@ -40,6 +40,7 @@ def searched(
     calls: Sequence[IndicatorCall],
     weights: Mapping[IndicatorId, float],
     aside: Collection[Block] = (),
+    roles: Collection[Role] = (Role.SEARCH,),
 ) -> list[Measured]:
     """Return what a search has measured, in order of blocks.
 
@@ -47,18 +48,18 @@ def searched(
     mean. What is constant within a block, such as the scales of the indicators, cancels there.
 
     Args:
-        inspections: of any kind; only those of searches count.
+        inspections: of any kind.
         places: of the stacks that take part.
         calls: what is measured.
         weights: of the indicators; 1 where none is given.
         aside: blocks that do not count.
+        roles: of the inspections that count; by default those of searches alone.
     """
     found: dict[tuple[Block, int], dict[IndicatorId, list[float]]] = {}
     for each in inspections:
         block = each.campaign_id, each.block
-        if each.role is not Role.SEARCH or each.stack_id not in places or block in aside:
-            continue
-        if each.observation is not None:
+        counts = each.role in roles and each.stack_id in places and block not in aside
+        if counts and each.observation is not None:
             times = found.setdefault((block, places[each.stack_id]), {})
             times.setdefault(each.indicator_id, []).append(math.log(each.observation.best_s))
     shares = {call.id: weights.get(call.id, 1.0) for call in calls}

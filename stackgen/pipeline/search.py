@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 import numpy as np
 
@@ -48,6 +49,7 @@ class Search:
     _longest_s: float = 0.0
     _known: int = -1
     _measured: list[Measured] = field(default_factory=list)
+    _all: list[Measured] = field(default_factory=list)
     _failed: frozenset[int] = frozenset()
 
     def run(self) -> None:
@@ -109,13 +111,16 @@ class Search:
         stacks = {each.stack_id for each in seen if each.block}
         places = self.competitors.places(stacks, self.runner.database.stack)
         calls = self.work.calls
-        self._measured = searched(
+        times = partial(
+            searched,
             seen,
             places=places,
             calls=calls,
             weights=self.work.weights,
             aside=set_aside(seen).blocks,
         )
+        self._measured = times()
+        self._all = times(roles=(Role.SEARCH, Role.REFERENCE, Role.CHALLENGER))
         wrong = deviations(
             seen, reference=self.design.reference.stack.id, stacks=stacks, calls=calls
         )
@@ -196,7 +201,8 @@ class Search:
             return None
         options, alive = self.work.options, self._alive()
         model = Model([each.versions for each in self.competitors.entrants])
-        prediction = model.predict(self._measured)
+        # What is chosen rests on the search alone; what is told, on everything that was measured.
+        prediction = model.predict(self._all)
         dice = np.random.default_rng([options.seed, len(done)])
         believed = beliefs(
             prediction,
@@ -205,7 +211,7 @@ class Search:
             margin=options.margin,
             draws=prediction.draws(GUESSES, dice),
         )
-        counts = np.bincount([each.stack for each in self._measured], minlength=model.stacks)
+        counts = np.bincount([each.stack for each in self._all], minlength=model.stacks)
         standing = self._chooser().standing(self._measured, self._failed)
         held = calibration(model, self._measured)
         uniform = (

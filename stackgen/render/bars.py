@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-WIDTH = 24
+WIDTH = 20
 """Characters of a bar."""
 _WIDEST = 3.0
 """An interval that reaches further than this (as a factor) is cut: others could not be told."""
@@ -18,7 +18,9 @@ class Scale:
     most: float
 
     def bar(self, low: float, ratio: float, high: float) -> str:
-        """Return ``--o--`` from low to high, with ``|`` at a ratio of 1 and an arrow where cut."""
+        """Return ``--o--`` from low to high, with ``|`` at a ratio of 1 and arrows where cut."""
+        if low <= 0 or not high < math.inf:
+            return ""
         cells = [" "] * WIDTH
         cells[self._place(1.0)] = "|"
         first, last = self._place(low), self._place(high)
@@ -30,6 +32,10 @@ class Scale:
             cells[-1] = ">"
         cells[self._place(ratio)] = "o"
         return "".join(cells)
+
+    def mark(self) -> str:
+        """Return the bar of the reference: its ratio is 1."""
+        return self.bar(1.0, 1.0, 1.0)
 
     def heading(self) -> str:
         """Return the ratios at both ends, as wide as a bar."""

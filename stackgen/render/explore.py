@@ -3,10 +3,12 @@
 from collections.abc import Mapping, Sequence
 
 from stackgen.measure import LOOKS
+from stackgen.render.bars import scale
 from stackgen.render.disturbed import disturbed_text
 from stackgen.render.memory import memory_text
 from stackgen.render.money import money_text
 from stackgen.render.results import checked_files, results_text
+from stackgen.render.search import search_text
 from stackgen.render.tables import big, columns, duration, span
 from stackgen.values import (
     Control,
@@ -40,6 +42,7 @@ def report_text(report: ExploreReport) -> str:
     """Return the ranking, what it rests on, and what was left out."""
     lines = [*_head(report.plan, "Measured"), "", *ranking_lines(report)]
     lines += [*_conclusion(report), ""]
+    lines += search_text(report.search)
     return "\n".join([*lines, *particulars(report)])
 
 
@@ -128,22 +131,33 @@ def _together(report: ExploreReport, names: Mapping[str, str]) -> list[str]:
 
 def _table(ranking: Sequence[Ranked], indicator: str | None, *, figure: bool) -> list[str]:
     """Return the rows on one indicator, or (None) on all of them together."""
-    rows = [("", "stack", "ratio" if figure else "speed", "interval", "verdict")]
+    effects = {row.stack_id: _effect(row, indicator) for row in ranking}
+    known = [each for each in effects.values() if each is not None]
+    bars = scale((each.low, each.ratio, each.high) for each in known)
+    heading = bars.heading() if bars else ""
+    rows = [("", "stack", "ratio" if figure else "speed", "interval", heading, "verdict")]
     for row in ranking:
         mark = "*" if row.best else ""
-        alone = next((e for e in row.effects if e.indicator_id == indicator), None)
-        effect = row.overall if indicator is None else alone
+        effect = effects[row.stack_id]
         other = next((d for d in row.deviations if indicator in (None, d.indicator_id)), None)
         if row.is_reference:
-            rows.append((mark, row.label, "1.000", "", "reference"))
+            rows.append((mark, row.label, "1.000", "", bars.mark() if bars else "", "reference"))
         elif row.failures:
-            rows.append((mark, row.label, "", "", f"failed in {row.failures} of its runs"))
+            rows.append((mark, row.label, "", "", "", f"failed in {row.failures} of its runs"))
         elif effect is not None:
             said = verdict(effect, figure=figure) if other is None else other.kind.value
-            rows.append((mark, row.label, f"{effect.ratio:.3f}", interval(effect), said))
+            drawn = bars.bar(effect.low, effect.ratio, effect.high) if bars else ""
+            rows.append((mark, row.label, f"{effect.ratio:.3f}", interval(effect), drawn, said))
         else:
-            rows.append((mark, row.label, "", "", "not measured"))
+            rows.append((mark, row.label, "", "", "", "not measured"))
     return columns(rows)
+
+
+def _effect(row: Ranked, indicator: str | None) -> Effect | None:
+    """Return the effect on one indicator, or (None) on all of them together."""
+    if indicator is None:
+        return row.overall
+    return next((each for each in row.effects if each.indicator_id == indicator), None)
 
 
 def _legend(*, figure: bool, several: bool) -> list[str]:
@@ -201,7 +215,8 @@ def _conclusion(report: ExploreReport) -> list[str]:
     figures = all(indicator in report.figures for indicator in _measured(report))
     others = [row for row in report.ranking if not row.is_reference]
     if len(best) == 1 and best[0].is_reference and any(row.counts for row in others):
-        same = "" if all(row.counts for row in others) else " that work and compute the same"
+        same = " that were compared" if report.search else ""
+        same += "" if all(row.counts for row in others) else " that work and compute the same"
         first, second = ("Best", "worse") if figures else ("Fastest", "slower")
         return [f"{first}: {reference}, the reference; all others{same} are shown to be {second}."]
     if others and all(row.deviations for row in others):
@@ -244,7 +259,9 @@ def _left_out(report: ExploreReport) -> list[str]:
         lines += [f"  {e.label}: {e.outcome.value}: {e.reason}" for e in report.failed]
     if report.untried:
         lines.append(
-            f"Not tried: {report.untried:,} further choices (--stacks and --budget say how many)."
+            f"Not measured: {big(report.untried)} further "
+            f"{'choice' if report.untried == 1 else 'choices'} (--stacks says how many take part, "
+            "--budget how long)."
         )
     return [*lines, ""] if lines else []
 

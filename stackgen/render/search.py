@@ -14,21 +14,20 @@ def search_text(search: Search | None) -> list[str]:
     """Return what a search believes of every stack, and what it took; nothing without one."""
     if search is None:
         return []
-    margin = f"{search.margin:.2g}".removeprefix("0")
-    margin = f"{100 * search.margin:g} %"
-    sure = f"{search.confidence:.0%}".replace("%", " %")
+    margin = _percent(search.margin)
+    sure = f"{_percent(search.confidence)} sure that the first is within {margin} of the best"
+    if search.confidence < search.wanted:
+        sure += f" ({_percent(search.wanted)} was wanted)"
     lines = [
         f"Searched ({search.strategy}): {_count(search.blocks, 'block')}, "
-        f"{_count(search.inspections, 'inspection')}, {span(search.machine_s)} of machine time; "
-        f"{sure} sure that the first is within {margin} of the best"
-        + ("." if search.confidence >= search.wanted else f" ({search.wanted:.0%} was wanted)."),
-        f"With every stack in every block, that would have taken about "
+        f"{_count(search.inspections, 'inspection')}, {span(search.machine_s)} of machine time;",
+        f"{sure}.",
+        "To be as sure with every stack in every block takes about "
         f"{search.uniform_inspections:,} inspections, {span(search.uniform_s)}.",
         *_table(search),
-        f"  ~ = may be within {margin} of the best. These are beliefs that choose what is "
-        "compared, no results;",
-        "  they hold with 95 % probability each."
-        + _calibration(search),
+        f"  ~ = may be within {margin} of the best; these are beliefs (with 95 % probability each)",
+        "  that choose what is compared, no results",
+        *_calibration(search),
     ]
     return [*lines, ""]
 
@@ -53,14 +52,15 @@ def _measured(each: Predicted) -> str:
     return f"in {_count(each.measured, 'block')}" if each.measured else "predicted, not measured"
 
 
-def _calibration(search: Search) -> str:
+def _calibration(search: Search) -> list[str]:
     inside, total = search.foretold
     if not total:
-        return ""
-    return (
-        f" Of {total} times, {inside} lay within the 90 % intervals that were predicted before "
-        "they were measured."
-    )
+        return []
+    return [f"  {inside} of {total} times lay within the intervals predicted for 90 % of them"]
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.3g} %"
 
 
 def _count(number: int, what: str) -> str:
