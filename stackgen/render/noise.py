@@ -84,8 +84,8 @@ def _legend(report: NoiseReport) -> list[str]:
     control = "" if report.control_s is None else f" ({report.control_s:.2g} s a run)"
     return [
         "shows from: of 100 comparisons (stackgen compare) of two stacks that differ by so much,",
-        f"  95 find it; what certainly differs by less than {percent(MARGIN)} is called the same. Of",
-        "  more stacks or indicators together each needs more blocks.",
+        f"  95 find it; what certainly differs by less than {percent(MARGIN)} is called the same.",
+        "  Of more stacks or indicators together each needs more blocks.",
         f"machine time: in each block {RUNS} runs, one stack twice and the other once, and plain",
         f"  Python {_times(CONTROLS)}{control}; building apart.",
     ]
