@@ -64,7 +64,7 @@ class Search:
             refuse_failed_reference(self.runner, self.design, self._failed_stacks())
             if len(self._alive()) < 2 or self._blocks() >= MOST_BLOCKS:
                 return
-            standing = self._chooser().standing(self._measured, self._failed)
+            standing = self._chooser().standing(self._measured, self._out())
             if self._measured and standing.confidence >= options.confidence:
                 return
             if self.runner.left_s <= self._reserve_s() + self._longest_s:
@@ -75,7 +75,7 @@ class Search:
     def _next_block(self, standing: Standing) -> bool:
         """Run one block; return False where none that fits into the budget would tell anything."""
         block = self.runner.database.last_block(self.runner.campaign.id) + 1
-        barred = self._failed | self._too_dear()
+        barred = self._out() | self._too_dear()
         places = self._chooser().next_block(self._measured, barred, block)
         if len(places) < 2:
             return False
@@ -99,7 +99,7 @@ class Search:
         seen = {each.stack for each in self._measured}
         if not self._alive():
             return ()
-        order = self._chooser().standing(self._measured, self._failed).order
+        order = self._chooser().standing(self._measured, self._out()).order
         return tuple(p for p in order if p != self.reference and p in seen)[:count]
 
     def _look(self) -> None:
@@ -135,9 +135,14 @@ class Search:
             if (each := self.competitors.entrants[place].ready) is not None
         }
 
+    def _out(self) -> frozenset[int]:
+        """Return who does not run, or not always, or computes something else."""
+        lost = {p for p, each in enumerate(self.competitors.entrants) if each.lost}
+        return self._failed | lost
+
     def _alive(self) -> list[int]:
-        entrants = enumerate(self.competitors.entrants)
-        return [p for p, each in entrants if not each.lost and p not in self._failed]
+        out = self._out()
+        return [place for place in range(len(self.competitors.entrants)) if place not in out]
 
     def _blocks(self) -> int:
         return len({each.block for each in self._searched()})
@@ -177,8 +182,7 @@ class Search:
         return frozenset(
             place
             for place, each in racers
-            if self.competitors.entrants[place].lost
-            or (each.build_s and (self.competitors.full or each.build_s > left))
+            if each.build_s and (self.competitors.full or each.build_s > left)
         )
 
     def _tell(self, standing: Standing) -> None:
@@ -212,7 +216,7 @@ class Search:
             draws=prediction.draws(GUESSES, dice),
         )
         counts = np.bincount([each.stack for each in self._all], minlength=model.stacks)
-        standing = self._chooser().standing(self._measured, self._failed)
+        standing = self._chooser().standing(self._measured, self._out())
         held = calibration(model, self._measured)
         uniform = (
             uniform_blocks(
