@@ -37,7 +37,7 @@ golden: $(ready)
 		tests/test_indicator_guide.py tests/test_noise.py
 
 bench: $(ready)
-	for each in benchmarks/*.py; do $(bin)/python $$each || exit 1; done
+	for each in benchmarks/[a-z]*.py; do PYTHONPATH=. $(bin)/python $$each || exit 1; done
 
 clean:
 	rm -rf .venv

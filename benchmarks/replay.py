@@ -1,24 +1,26 @@
-"""False alarms and power of stackgen's statistic beside a plain t and Welch's t, on recorded noise.
+"""False alarms and power of stackgen's verdicts beside other rules, on recorded noise.
 
-python benchmarks/replay.py
+All rules look after 6, 10, 16, 26, 42 and 60 blocks and stop at the first difference that they see:
+stackgen's; a paired t test and Welch's t test (which ignores the blocks), both at stackgen's level
+of a look; and the fastest of all samples so far, which calls 2 % a difference, as is often done.
+
+python -m benchmarks.replay [--orders 80]
 """
 
-import gzip
-import json
+import argparse
 import math
 import random
 import statistics
-from collections.abc import Callable, Sequence
-from itertools import combinations
-from pathlib import Path
+from collections.abc import Callable, Iterator, Sequence
 
 from scipy import stats
 
-from stackgen.measure import ALPHA, LOOKS, effect, level_of_a_look
+from stackgen.measure import ALPHA, LOOKS, MARGIN, effect, level_of_a_look
 from stackgen.values import IndicatorId, StackId, Verdict
+from tests.recordings import NAMES, Arms, identical_pairs, recording, times
 
-RECORDED = Path(__file__).parent.parent / "tests" / "recorded"
 Rule = Callable[[Sequence[float], Sequence[float]], bool]
+PLANTED = (("P3", 0.03), ("P5", 0.05), ("P10", 0.10))
 
 
 def ours(a: Sequence[float], b: Sequence[float]) -> bool:
@@ -32,63 +34,76 @@ def ours(a: Sequence[float], b: Sequence[float]) -> bool:
     return found.verdict in (Verdict.FASTER, Verdict.SLOWER)
 
 
-def plain(a: Sequence[float], b: Sequence[float]) -> bool:
+def paired_t(a: Sequence[float], b: Sequence[float]) -> bool:
     """Return whether a paired t test calls them different."""
-    p = stats.ttest_rel(a, b).pvalue
-    return bool(p < level_of_a_look(ALPHA))
+    return bool(stats.ttest_rel(a, b).pvalue < level_of_a_look(ALPHA))
 
 
 def welch(a: Sequence[float], b: Sequence[float]) -> bool:
     """Return whether Welch's t, which ignores the blocks, calls them different."""
-    p = stats.ttest_ind(a, b, equal_var=False).pvalue
-    return bool(p < level_of_a_look(ALPHA))
+    return bool(stats.ttest_ind(a, b, equal_var=False).pvalue < level_of_a_look(ALPHA))
 
 
-def blocks_until_different(
-    rule: Rule, a: Sequence[float], b: Sequence[float], order: Sequence[int]
-) -> int | None:
+def min_of_n(a: Sequence[float], b: Sequence[float]) -> bool:
+    """Return whether the fastest samples of all blocks so far differ by more than the margin."""
+    return abs(min(a) - min(b)) > math.log1p(MARGIN)
+
+
+def blocks_until_different(rule: Rule, a: Sequence[float], b: Sequence[float]) -> int | None:
     """Return after how many blocks, at which look, a rule calls two arms different."""
-    for look in LOOKS:
-        if look <= len(order):
-            chosen = order[:look]
-            if rule([a[i] for i in chosen], [b[i] for i in chosen]):
-                return look
-    return None
+    return next((look for look in LOOKS if look <= len(a) and rule(a[:look], b[:look])), None)
+
+
+def orders(
+    a: Sequence[float], b: Sequence[float], count: int, dice: random.Random
+) -> Iterator[tuple[list[float], list[float]]]:
+    """Yield two arms with their blocks in random orders."""
+    for _ in range(count):
+        order = dice.sample(range(len(a)), len(a))
+        yield [a[k] for k in order], [b[k] for k in order]
+
+
+def row(rule: Rule, arms: Arms, count: int) -> str:
+    """Return false alarms and power of one rule on one indicator."""
+    dice = random.Random(1)
+    equal = identical_pairs(arms)
+    logs = {arm: times(arms, arm) for arm in arms}
+    each = max(1, count // len(equal))
+    alarms = [
+        blocks_until_different(rule, *found) is not None
+        for a, b in equal
+        for found in orders(logs[a], logs[b], each, dice)
+    ]
+    cells = [f"{sum(alarms) / len(alarms):6.1%}"]
+    for arm, more in PLANTED:
+        if arm in arms:
+            pairs = [
+                (logs[arm], logs[same]) for same in sorted({a for pair in equal for a in pair})
+            ]
+        else:
+            pairs = [([x + math.log1p(more) for x in logs[a]], logs[b]) for a, b in equal]
+        looks = [
+            blocks_until_different(rule, *found)
+            for a, b in pairs
+            for found in orders(a, b, max(1, count // len(pairs)), dice)
+        ]
+        hits = [look for look in looks if look is not None]
+        median = f"{statistics.median(hits):.0f}" if hits else "-"
+        cells.append(f"{len(hits) / len(looks):.2f} ({median:>2})")
+    return "  ".join(cells)
 
 
 def main() -> None:
     """Print one table per recording."""
-    for name in ("quiet", "busy"):
-        document = json.loads(
-            gzip.decompress((RECORDED / f"eight-arms-{name}.json.gz").read_bytes())
-        )
-        print(f"{name}: false alarms; power for 3/5/10 % (median blocks)")
-        for indicator, arms in document.items():
-            blocks = sorted(set.intersection(*(set(times) for times in arms.values())), key=int)
-            logs = {arm: [math.log(times[b]) for b in blocks] for arm, times in arms.items()}
-            for rule in (ours, plain, welch):
-                print(f"  {indicator:10} {rule.__name__:6} {row(rule, logs)}")
-
-
-def row(rule: Rule, logs: dict[str, list[float]]) -> str:
-    """Return one line of the table."""
-    dice = random.Random(1)
-    equal = sorted(arm for arm in logs if arm.startswith("A"))
-    alarms = []
-    found: dict[str, list[int | None]] = {"P3": [], "P5": [], "P10": []}
-    for _ in range(8):
-        order = list(range(len(logs["A1"])))
-        dice.shuffle(order)
-        for a, b in combinations(equal, 2):
-            alarms.append(blocks_until_different(rule, logs[a], logs[b], order) is not None)
-        for planted, looks in found.items():
-            looks += [blocks_until_different(rule, logs[planted], logs[a], order) for a in equal]
-    cells = []
-    for looks in found.values():
-        hits = [look for look in looks if look is not None]
-        median = f"{statistics.median(hits):.0f}" if hits else "-"
-        cells.append(f"{len(hits) / len(looks):.2f} ({median})")
-    return f"{sum(alarms) / len(alarms):6.1%}   " + "  ".join(cells)
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--orders", type=int, default=80, help="of the blocks, for each figure")
+    options = parser.parse_args()
+    for name in NAMES:
+        how = "more work" if name.startswith("eight") else "planted by scaling"
+        print(f"{name}: false alarms; power for 3, 5, 10 % {how} (median blocks)")
+        for indicator, arms in recording(name).items():
+            for rule in (ours, paired_t, welch, min_of_n):
+                print(f"  {indicator:10} {rule.__name__:9} {row(rule, arms, options.orders)}")
 
 
 if __name__ == "__main__":
