@@ -2,17 +2,23 @@
 
 import json
 import subprocess
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from stackgen.database import open_database
-from stackgen.errors import ResolutionError, UsageError
+from stackgen.errors import EvidenceError, ResolutionError, UsageError
 from stackgen.measure import effect
+from stackgen.pipeline.compare import _chosen
+from stackgen.pipeline.explore import Chosen
+from stackgen.pipeline.options import ExploreOptions
 from stackgen.pipeline.places import Places
-from stackgen.pipeline.sides import differing, named, refuse_unfit
+from stackgen.pipeline.selection import Candidate
+from stackgen.pipeline.sides import Named, Pair, Side, differing, named, refuse_unfit
 from stackgen.render.compare import compare_text
+from stackgen.resolve import Request
 from stackgen.values import ChosenStack, Control, Difference, ExploreReport, Lock, Stack
 from tests.laboratory import INDICATOR, WORK, Laboratory
 from tests.local_index import Published, publish
@@ -93,6 +99,44 @@ def test_a_stack_of_another_python_is_refused_where_its_wheels_do_not_fit() -> N
         refuse_unfit(Stack(lock=Lock(artifacts=(wheel,)), facts=FACTS), TARGET)
     assert FACTS.python in str(error.value)
     refuse_unfit(NEW.stack, TARGET)
+
+
+def chosen(a: Sequence[str], b: Sequence[str], *indicators: str) -> Chosen:
+    """Return what is measured where the sides hold these packages, each in a version of its own."""
+    sides = [
+        Side(
+            candidate=Candidate(
+                lock=Lock(artifacts=tuple(artifact(name, version) for name in sorted(names))),
+                label=letter,
+                completion="lock",
+                settings=(),
+                choice=None,
+            )
+        )
+        for letter, version, names in (("A", "1.0", a), ("B", "2.0" if a != b else "1.0", b))
+    ]
+    pair = Pair(sides=(sides[0], sides[1]), varied=("tensorflow", "numpy"))
+    options = ExploreOptions(asked=Request(), indicators=indicators)
+    return _chosen((Named(text="a"), Named(text="b")), pair, options)
+
+
+def test_an_indicator_that_is_not_named_by_its_package_must_run_on_both_sides() -> None:
+    one, other = ["numpy", "tensorflow"], ["numpy"]
+    assert chosen(one, other).packages == {"numpy"}
+    assert chosen(one, other, "matmul").packages == {"numpy"}
+    assert chosen(one, other, "tensorflow/matmul").packages == {"numpy", "tensorflow"}
+
+
+def test_the_same_comparison_is_the_same_campaign_and_the_other_way_round_is_another() -> None:
+    there, back = chosen(["numpy"], ["scipy"]), chosen(["scipy"], ["numpy"])
+    requests = [each.options.request("docker", FACTS, where="kb") for each in (there, back)]
+    again = chosen(["numpy"], ["scipy"]).options.request("docker", FACTS, where="kb")
+    assert again == requests[0] != requests[1]
+
+
+def test_a_stack_is_not_compared_with_itself() -> None:
+    with pytest.raises(EvidenceError, match="both are the same stack"):
+        chosen(["numpy"], ["numpy"])
 
 
 def compared(contrasts: list[float]) -> ExploreReport:

@@ -20,7 +20,7 @@ from stackgen.values import ChosenStack, Control, Difference, ExploreReport
 from tests.laboratory import INDICATOR, WORK, Laboratory
 from tests.local_index import Published, publish
 from tests.locks.samples import TARGET
-from tests.test_render import FASTER, NEW, OLD, SLOWER, UNDECIDED, deviating
+from tests.test_render import FASTER, MATMUL, NEW, OLD, SLOWER, UNDECIDED, deviating
 from tests.test_render import report as rendered
 
 FAILED = Control(name="same stack twice", blocks=10, p_value=0.0, failed=True)
@@ -72,6 +72,21 @@ def test_where_nothing_is_shown_to_be_faster_the_reference_is_written_and_it_is_
     _, text = told(report(contrasts), tmp_path)
     assert versions(tmp_path) == [{"numpy": "2.4.0"}] * 2
     assert "the reference: nothing is shown to be faster" in text
+
+
+def test_a_better_figure_is_not_called_faster(tmp_path: Path) -> None:
+    figures = (MATMUL.id,)
+    _, text = told(replace(report(FASTER), figures=figures), tmp_path)
+    assert "shown to be the best" in text
+    _, text = told(replace(report(SLOWER), figures=figures), tmp_path)
+    assert "the reference: nothing is shown to be better" in text
+
+
+def test_where_others_may_be_as_fast_it_is_not_called_the_fastest(tmp_path: Path) -> None:
+    found = report(FASTER)
+    rows = tuple(replace(row, best=True) for row in found.ranking)
+    _, text = told(replace(found, ranking=rows), tmp_path)
+    assert "shown to be faster than the reference, as others are" in text
 
 
 @pytest.mark.parametrize(

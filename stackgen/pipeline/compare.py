@@ -57,7 +57,7 @@ def compare(
 
 
 def _chosen(sides: tuple[Named, Named], pair: Pair, options: ExploreOptions) -> Chosen:
-    """Return what is measured; an indicator that nobody named must run on both sides.
+    """Return what is measured; an indicator without a package's name must run on both sides.
 
     Raises:
         EvidenceError: both are the same stack.
@@ -67,10 +67,11 @@ def _chosen(sides: tuple[Named, Named], pair: Pair, options: ExploreOptions) -> 
     if ids[0] == ids[1]:
         raise _same(", ".join(f"{a.name} {a.version}" for a in first.lock.artifacts))
     packages = [frozenset(each.lock.versions) for each in (first, second)]
+    by_package = any("/" in each for each in options.indicators)
     return Chosen(
         options=replace(options, sides=tuple(ids)),
         contenders=pair,
-        packages=packages[0] | packages[1] if options.indicators else packages[0] & packages[1],
+        packages=packages[0] | packages[1] if by_package else packages[0] & packages[1],
         count=2,
         choices=2,
         requirements=tuple(each.text for each in sides),

@@ -34,7 +34,7 @@ class Chosen:
     """What is measured against each other.
 
     options: what was asked for, with all that was read since.
-    packages: names of all that the stacks may contain.
+    packages: names of what the stacks contain that an indicator may be of.
     count: of the stacks that satisfy what was asked for.
     choices: how many of them could be told apart.
     requirements: what was asked for, in words.
@@ -101,7 +101,8 @@ def measured(
     ):
         chosen = choose(index, options, workshop, progress)
         options = chosen.options
-        calls, control = indicator_calls(options, chosen.contenders.varied, chosen.packages)
+        varied = tuple(each for each in chosen.contenders.varied if each in chosen.packages)
+        calls, control = indicator_calls(options, varied, chosen.packages)
         allowed = limits(options.threads, options.gpus, among=options.measure_cpus)
         cpus = metered(options, calls, allowed, usable)
         store = WheelStore(places.cache)

@@ -100,14 +100,14 @@ def _winner(report: ExploreReport) -> ChosenStack:
 
 
 def _why(report: ExploreReport) -> str:
-    """Return why this stack is written and no other."""
-    if conclusion(report).answer is Answer.FASTER:
-        return "shown to be the fastest" if _alone(report) else "not shown to be beaten by any"
-    return "the reference: nothing is shown to be faster"
-
-
-def _alone(report: ExploreReport) -> bool:
-    return sum(row.best for row in report.ranking) == 1
+    """Return why this stack is written and no other; a figure of the user's own is no speed."""
+    effects = [each for row in report.ranking for each in row.effects]
+    figures = all(each.indicator_id in report.figures for each in effects)
+    if conclusion(report).answer is not Answer.FASTER:
+        return f"the reference: nothing is shown to be {'better' if figures else 'faster'}"
+    if sum(row.best for row in report.ranking) > 1:
+        return f"shown to be {'better' if figures else 'faster'} than the reference, as others are"
+    return f"shown to be the {'best' if figures else 'fastest'}"
 
 
 def _head(report: ExploreReport, chosen: ChosenStack) -> Iterator[str]:

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 from stackgen.measure import LOOKS
+from stackgen.measure.conclusion import Answer, conclusion
 from stackgen.render.bars import scale
 from stackgen.render.disturbed import disturbed_text
 from stackgen.render.memory import memory_text
@@ -198,20 +199,20 @@ def _conclusion(report: ExploreReport) -> list[str]:
     reference = next((row.label for row in report.ranking if row.is_reference), "the reference")
     if not any(row.effects for row in report.ranking):
         return [f"Nothing to compare yet: {report.stopped}."]
-    failed = [each for each in report.controls if each.failed]
-    if failed:
+    found = conclusion(report)
+    if found.answer is Answer.CONTROLS_FAILED:
+        failed = next(each for each in report.controls if each.failed)
         return [
             "Do not rely on this ranking: the machine showed differences where there are none",
-            f"({failed[0].name}). Run it again when the machine is quieter.",
+            f"({failed.name}). Run it again when the machine is quieter.",
         ]
-    if all(effect.low <= 0 for row in report.ranking for effect in row.effects):
+    if found.answer is Answer.TOO_EARLY:
         return [
             f"Not decided yet: {_blocks(report.blocks)}; the first answers come after {LOOKS[0]}."
         ]
+    if found.answer is Answer.FASTER and found.winner is not None:
+        return [_fastest(report, found.winner, reference)]
     best = [row for row in report.ranking if row.best]
-    faster = [row for row in best if row.is_faster]
-    if faster:
-        return [_fastest(report, faster[0], reference)]
     figures = all(indicator in report.figures for indicator in _measured(report))
     others = [row for row in report.ranking if not row.is_reference]
     if len(best) == 1 and best[0].is_reference and any(row.counts for row in others):
