@@ -3,16 +3,21 @@
 import contextlib
 import itertools
 import json
+import os
 import shutil
+import signal
 import subprocess
+import sys
+import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
+import psutil
 import pytest
 
-from stackgen.values import Outcome, Role
+from stackgen.values import Inspection, Outcome, Role
 from tests.dying_parts import (
     assert_clean,
     assert_nothing_twice,
@@ -319,3 +324,149 @@ def test_a_disk_that_fills_up_while_measuring_ends_it_with_9_and_the_next_run_go
     assert again.returncode in (0, 3, 6), again.stderr
     assert before < {each.id for each in recorded(laboratory)}
     assert_nothing_twice(recorded(laboratory))
+
+
+def no_number(text: str) -> float:
+    raise AssertionError(f"{text} is no number")
+
+
+@pytest.mark.parametrize(
+    "stacks",
+    [
+        pytest.param(5, id="searched first"),
+        pytest.param(2, id="all at once", marks=pytest.mark.slow),
+    ],
+)
+def test_a_budget_too_small_for_one_block_gives_one_block_and_says_so(
+    index: TinyIndex, laboratory: Laboratory, stacks: int
+) -> None:
+    for version in ("0.9", "0.8", "0.7"):
+        serve(index, laboratory.root / "wheels", version, GOOD)
+    done = laboratory.explore("speedy", "--stacks", str(stacks), "--budget", "1s")
+    assert done.returncode == 3, done.stderr
+    assert "stopped: the budget is spent." in done.stdout
+    undecided = "Not decided yet: 1 block; the first answers come after 6." in done.stdout
+    aside = "1 block was set aside" in done.stdout  # something else had the CPU: told as well
+    assert undecided or (aside and "Nothing to compare yet: the budget is spent" in done.stdout)
+    seen = recorded(laboratory)
+    assert {each.block for each in seen} == {0, 1}
+    assert {versions(laboratory)[each.stack_id] for each in seen} == {"2.0", "1.0"}
+    assert_clean(laboratory)
+
+
+def test_a_figure_that_is_always_the_same_gives_no_answer_that_nobody_saw(
+    laboratory: Laboratory,
+) -> None:
+    project = laboratory.root / "project"
+    project.mkdir()
+    (project / "same.py").write_text("print('loss: 0.25')")
+    done = laboratory.run(
+        *("explore", "speedy", "--executor", "virtualenv", "--stacks", "2", "--budget", "4s"),
+        *("--pi-command", "python same.py", "--project", str(project), "--json"),
+        *("--figure", "loss: ([0-9.]+)", "--better", "lower"),
+    )
+    assert done.returncode == 3, done.stderr
+    report = json.loads(done.stdout, parse_constant=no_number)
+    effects = [effect for row in report["ranking"] for effect in row["effects"]]
+    assert report["blocks"] >= 1
+    for effect in effects:  # none where all blocks were disturbed, and set aside
+        assert (effect["verdict"], effect["ratio"]) == ("inconclusive", 1.0)
+
+
+def test_an_indicator_that_fails_on_one_stack_takes_that_stack_out_and_says_why(
+    index: TinyIndex, laboratory: Laboratory
+) -> None:
+    serve(index, laboratory.root / "wheels", "1.5", QUICK + "OLD = True\n")
+    first, second = laboratory.root / "first.py", laboratory.root / "work.py"
+    first.write_text(STRICT)
+    second.write_text(STRICT.replace("'work'", "'OLD'").replace("if not has", "if has"))
+    asked = ("speedy>1.0", "--stacks", "2", "--budget", "60s", "--json", "--pi", str(first))
+    done = laboratory.explore(*asked)
+    assert done.returncode == 3, done.stderr
+    report = json.loads(done.stdout, parse_constant=no_number)
+    (failed,) = report["failed"]
+    assert failed["label"] == "speedy 1.5 (in block 1)"
+    assert (failed["outcome"], failed["reason"][-7:]) == ("unsupported", "no work")
+    assert report["stopped"] == "every other stack failed while it was measured"
+    assert [row["label"] for row in report["ranking"] if row["best"]] == ["speedy 2.0"]
+    assert not any(each.block > 1 for each in recorded(laboratory))
+
+
+def whole_tree(running: "subprocess.Popen[str]") -> list[psutil.Process]:
+    ours = psutil.Process(running.pid)
+    return [ours, *ours.children(recursive=True)]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="processes are stopped as on Linux")
+def test_a_pause_longer_than_a_time_limit_is_nobodys_fault(laboratory: Laboratory) -> None:
+    arguments = ("speedy", "--stacks", "2", "--budget", "7s")
+    with laboratory.exploring(*arguments) as running:
+        watch(laboratory, running, lambda seen: any(each.block for each in seen))
+        stopped = whole_tree(running)
+        for each in stopped:
+            each.suspend()
+        time.sleep(5)  # the indicator's time limit is 4 s
+        for each in reversed(stopped):
+            each.resume()
+        _, err = running.communicate()
+    assert running.returncode in (0, 3, 6), err
+    assert {each.outcome for each in recorded(laboratory)} == {Outcome.OK}
+    assert_nothing_twice(recorded(laboratory))
+
+
+def test_an_interrupted_build_ends_it_with_130_and_leaves_nothing_half_made(
+    laboratory: Laboratory,
+) -> None:
+    environments = laboratory.root / "cache" / "virtualenvs" / "environments"
+    arguments = ("speedy", "--stacks", "2", "--budget", "60s")
+    pipe = subprocess.PIPE
+    command = laboratory.explore_command(*arguments)
+    with subprocess.Popen(
+        command, env=laboratory.environ, stdout=pipe, stderr=pipe, text=True, start_new_session=True
+    ) as running:  # in a terminal, all that it started is interrupted, too
+        until(lambda: running.poll() is not None or any(environments.glob("*/bin")))
+        os.killpg(running.pid, signal.SIGINT)
+        out, err = running.communicate(timeout=60)
+    assert running.returncode == 130, err
+    assert "Traceback" not in err
+    assert "goes on from there" in out
+    assert not recorded(laboratory)
+    assert_clean(laboratory)
+    again = laboratory.explore("speedy", "--stacks", "2", "--budget", "1s")
+    assert again.returncode == 3, again.stderr
+    assert_nothing_twice(recorded(laboratory))
+
+
+def test_who_fails_in_a_search_leaves_it_and_a_killed_search_goes_on(
+    index: TinyIndex, laboratory: Laboratory
+) -> None:
+    flag = laboratory.root / "flag"
+    dies = f"import os\nif os.path.exists({str(flag)!r}):\n    os.abort()\n"
+    for version in ("0.9", "0.8", "0.7"):
+        serve(index, laboratory.root / "wheels", version, GOOD)
+    serve(index, laboratory.root / "wheels", "1.5", dies + WORK.format(size=2_000))
+    arguments = ("speedy", "--stacks", "5", "--json", "--budget")
+    with laboratory.exploring(*arguments, "120s") as running:
+        watch(laboratory, running, lambda seen: "1.5" in measured(laboratory, seen))
+        flag.touch()
+        watch(laboratory, running, lambda seen: any(e.outcome is not Outcome.OK for e in seen))
+        (failed,) = [each for each in recorded(laboratory) if each.outcome is not Outcome.OK]
+        watch(laboratory, running, lambda seen: any(e.block > failed.block for e in seen))
+        running.kill()
+        running.communicate()
+    before = recorded(laboratory)
+    done = laboratory.explore(*arguments, "5s")
+    assert done.returncode in (0, 3, 6), done.stderr
+    after = recorded(laboratory)
+    assert {each.id for each in before} < {each.id for each in after}
+    assert_nothing_twice(after)
+    assert "1.5" not in measured(laboratory, [e for e in after if e.block > failed.block])
+    report = json.loads(done.stdout, parse_constant=no_number)
+    told = [(each["label"], each["outcome"]) for each in report["failed"]]
+    assert told == [(f"speedy 1.5 (in block {failed.block})", "crashed")]
+    assert "speedy 1.5" not in [row["label"] for row in report["ranking"] if row["best"]]
+
+
+def measured(laboratory: Laboratory, seen: Iterable[Inspection]) -> set[str]:
+    of = versions(laboratory)
+    return {of[each.stack_id] for each in seen if each.block}

@@ -144,7 +144,7 @@ def test_inspections_run_on_the_measured_cpu_and_all_else_on_the_other(
     laboratory = Laboratory(root=tmp_path, index=index.simple)
     build, measure = sorted(os.sched_getaffinity(0))[:2]
     apart = ("--measure-cpus", str(measure), "--build-cpus", str(build))
-    with laboratory.exploring("speedy", "--stacks", "2", "--budget", "5s", *apart) as running:
+    with laboratory.exploring("speedy", "--stacks", "2", "--budget", "3s", *apart) as running:
         watch(laboratory, running, lambda seen: any(each.block for each in seen))
         ours = psutil.Process(running.pid)
         assert ours.cpu_affinity() == [build]

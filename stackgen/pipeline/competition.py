@@ -87,13 +87,32 @@ def _searched_and_compared(
     try:
         search.run()
         best = [search.competitors.have_ready(place) for place in search.best(2)]
+        chosen = [each for each in best if each is not None]
+        if not search.seen():
+            chosen = _another(work, search)
     except StackgenError as error:
         return stopped_by(runner, error)
-    chosen = [each for each in best if each is not None]
     compared |= _labels(chosen)
     challengers = tuple(each.environment for each in chosen)
     design = replace(search.design, challengers=challengers)
     return measure(runner, design, compared, work.judging)
+
+
+def _another(work: Work, search: Search) -> list[Ready]:
+    """Return one stack to compare with where the budget was too small for any search.
+
+    One stack alone answers nothing. Where it does not run, a further one is had within as long
+    again as the whole budget.
+    """
+    field, place = search.competitors, 0
+    while place < len(field.entrants):
+        if place != search.reference:
+            if (found := field.have_ready(place)) is not None:
+                return [found]
+            if search.runner.left_s < -work.options.budget_s:
+                break
+        place += 1
+    return []
 
 
 def _outcome(
@@ -106,11 +125,11 @@ def _outcome(
 ) -> Outcome:
     """Return how it went; the reference comes first."""
     ready = [each.ready for each in field.entrants if each.ready is not None]
-    seen = search.seen() if search else 0
+    seen = max(search.seen(), len(compared)) if search else 0
     return Outcome(
         stacks=tuple(each.chosen for each in ready),
         compared=compared,
-        labels=_labels(ready),
+        labels={**(search.labels() if search else {}), **_labels(ready)},
         failures=tuple(preparer.failures),
         untried=max(0, work.plan.choices - seen - len(preparer.failures)),
         stopped=stopped,

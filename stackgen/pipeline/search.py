@@ -197,6 +197,13 @@ class Search:
         """Return how many stacks were measured."""
         return len({each.stack for each in self._measured})
 
+    def labels(self) -> dict[StackId, str]:
+        """Return the labels of all stacks in blocks, also of earlier runs, failed or not."""
+        stacks = {each.stack_id for each in self.runner.inspections if each.block}
+        places = self.competitors.places(stacks, self.runner.database.stack)
+        entrants = self.competitors.entrants
+        return {each: entrants[place].candidate.label for each, place in places.items()}
+
     def report(self) -> Searched | None:
         """Return what this search did and believes; None where nothing was measured."""
         self._look()

@@ -207,9 +207,8 @@ def _conclusion(report: ExploreReport) -> list[str]:
             f"({failed.name}). Run it again when the machine is quieter.",
         ]
     if found.answer is Answer.TOO_EARLY:
-        return [
-            f"Not decided yet: {_blocks(report.blocks)}; the first answers come after {LOOKS[0]}."
-        ]
+        counted = max(effect.blocks for row in report.ranking for effect in row.effects)
+        return [f"Not decided yet: {_blocks(counted)}; the first answers come after {LOOKS[0]}."]
     if found.answer is Answer.FASTER and found.winner is not None:
         return [_fastest(report, found.winner, reference)]
     best = [row for row in report.ranking if row.best]
