@@ -11,12 +11,13 @@ import pytest
 from packaging.pylock import Pylock
 
 from stackgen.errors import StorageError, UsageError
+from stackgen.index import load_config
 from stackgen.locks import read_lock
 from stackgen.locks.fields import parse_toml
 from stackgen.measure.conclusion import Answer, conclusion
 from stackgen.pipeline.lock_out import FILES, check_folder, keep_winner, locks_of
 from stackgen.render.terminal import Plain
-from stackgen.values import ChosenStack, Control, Difference, ExploreReport
+from stackgen.values import ChosenStack, Control, Difference, ExploreReport, Lock
 from tests.laboratory import INDICATOR, WORK, Laboratory
 from tests.local_index import Published, publish
 from tests.locks.samples import TARGET
@@ -24,6 +25,9 @@ from tests.test_render import FASTER, MATMUL, NEW, OLD, SLOWER, UNDECIDED, devia
 from tests.test_render import report as rendered
 
 FAILED = Control(name="same stack twice", blocks=10, p_value=0.0, failed=True)
+
+
+CONFIG = load_config(environ={"PIP_CONFIG_FILE": os.devnull})
 
 
 def report(contrasts: list[float]) -> ExploreReport:
@@ -45,7 +49,7 @@ def with_locks(found: ExploreReport) -> ExploreReport:
 
 def told(found: ExploreReport, folder: Path) -> tuple[ExploreReport, str]:
     stream = io.StringIO()
-    return keep_winner(found, folder, TARGET, Plain(stream)), stream.getvalue()
+    return keep_winner(found, folder, TARGET, CONFIG, Plain(stream)), stream.getvalue()
 
 
 def versions(folder: Path) -> list[dict[str, str]]:
@@ -122,7 +126,7 @@ def test_a_stack_that_computes_something_else_is_not_written_however_fast() -> N
 def test_settings_and_what_was_measured_are_told_in_comments_of_one_line_each() -> None:
     found = report(FASTER)
     chosen = replace(found.stacks[1], settings=(("OMP_NUM_THREADS", "1"), ("ODD", "a\nimport os")))
-    files = locks_of(found, chosen, TARGET)
+    files = locks_of(found, chosen, TARGET, CONFIG)
     for text in files.values():
         assert "variables, which no lock can set: OMP_NUM_THREADS=1 ODD=a import os\n" in text
         assert "# Measured: numpy/matmul size=512\n" in text
@@ -133,9 +137,28 @@ def test_settings_and_what_was_measured_are_told_in_comments_of_one_line_each() 
     ]
 
 
+def test_requirements_name_the_indexes_that_their_files_come_from() -> None:
+    config = load_config(
+        environ={"PIP_CONFIG_FILE": os.devnull},
+        extra_index_urls=(
+            "wheels=https://someone:secret@wheels.invalid/simple",
+            "https://x.invalid",
+        ),
+    )
+    found = report(FASTER)
+    chosen = found.stacks[1]
+    moved = tuple(replace(each, index="wheels") for each in chosen.lock.artifacts)
+    text = locks_of(found, replace(chosen, lock=Lock(artifacts=moved)), TARGET, config)[FILES[1]]
+    assert "\n--index-url https://wheels.invalid/simple\nnumpy==1.26.4" in text
+    assert "secret" not in text
+    assert "x.invalid" not in text
+
+
 def test_equal_results_give_equal_bytes() -> None:
     found = report(FASTER)
-    assert locks_of(found, found.stacks[1], TARGET) == locks_of(found, found.stacks[1], TARGET)
+    assert locks_of(found, found.stacks[1], TARGET, CONFIG) == locks_of(
+        found, found.stacks[1], TARGET, CONFIG
+    )
 
 
 def test_a_users_own_file_is_refused_and_ours_is_overwritten(tmp_path: Path) -> None:

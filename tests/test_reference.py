@@ -1,14 +1,17 @@
 """A lock of one's own that every stack is compared with, as it stands."""
 
+import io
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from stackgen.pipeline.explore import _tell_of_other_reference
+from stackgen.render.terminal import Plain
 from tests.laboratory import INDICATOR, WORK, Laboratory
 from tests.local_index import Published, publish
-
-pytestmark = pytest.mark.journey
+from tests.test_render import FASTER, report
 
 
 @pytest.fixture
@@ -28,6 +31,7 @@ def laboratory(tmp_path: Path) -> Laboratory:
     return Laboratory(root=tmp_path, index=index)
 
 
+@pytest.mark.journey
 def test_every_stack_is_compared_with_the_lock_and_none_is_held_to_its_other_versions(
     laboratory: Laboratory,
 ) -> None:
@@ -48,6 +52,7 @@ def test_every_stack_is_compared_with_the_lock_and_none_is_held_to_its_other_ver
     assert labels == {"your lock: speedy 1.0": True, "speedy 3.0": False}
 
 
+@pytest.mark.journey
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
@@ -65,3 +70,15 @@ def test_a_reference_that_is_none_is_told_with_the_next_step(
     assert done.returncode == 2, done.stderr
     assert says in done.stderr
     assert "  fix: " in done.stderr
+
+
+def test_another_stack_that_stands_in_for_a_lock_that_does_not_run_is_told() -> None:
+    stream = io.StringIO()
+    found = report(FASTER)
+    _tell_of_other_reference(found, Path("own.lock"), Plain(stream))
+    told = "own.lock does not run here: stacks were compared with numpy 2.4.0 instead."
+    assert told in stream.getvalue()
+    stream = io.StringIO()
+    runs = tuple(replace(each, completion="lock") for each in found.stacks)
+    _tell_of_other_reference(replace(found, stacks=runs), Path("own.lock"), Plain(stream))
+    assert stream.getvalue() == ""

@@ -131,7 +131,7 @@ def measured(
             found = compete(work, database)
         if options.lock_out is None:
             return found
-        return keep_winner(found, options.lock_out, workshop.base.target, progress)
+        return keep_winner(found, options.lock_out, workshop.base.target, config, progress)
 
 
 def _selected(

@@ -7,10 +7,13 @@ from dataclasses import replace
 from pathlib import Path
 
 from stackgen.errors import EvidenceError, StackgenError, StorageError, UsageError
+from stackgen.index import IndexConfig
+from stackgen.index.config import DEFAULT_NAME
+from stackgen.layers.dockerfile import index_options
 from stackgen.locks import write_pylock, write_requirements
 from stackgen.measure.conclusion import Answer, conclusion
 from stackgen.pipeline.progress import Progress
-from stackgen.values import ChosenStack, ExploreReport, Target
+from stackgen.values import ChosenStack, ExploreReport, Lock, Target
 
 FILES = ("pylock.toml", "requirements.txt")
 MARK = "# Written by stackgen"
@@ -46,7 +49,7 @@ def check_folder(folder: Path, *, make: bool) -> None:
 
 
 def keep_winner(
-    report: ExploreReport, folder: Path, target: Target, progress: Progress
+    report: ExploreReport, folder: Path, target: Target, config: IndexConfig, progress: Progress
 ) -> ExploreReport:
     """Write the winner's locks, and tell of it; where there is no winner, tell why.
 
@@ -54,7 +57,7 @@ def keep_winner(
     """
     try:
         chosen = _winner(report)
-        files = locks_of(report, chosen, target)
+        files = locks_of(report, chosen, target, config)
         _refuse_others_files(folder)
         _write(folder, files)
     except EvidenceError as error:
@@ -68,15 +71,28 @@ def keep_winner(
     return report
 
 
-def locks_of(report: ExploreReport, chosen: ChosenStack, target: Target) -> Mapping[str, str]:
+def locks_of(
+    report: ExploreReport, chosen: ChosenStack, target: Target, config: IndexConfig
+) -> Mapping[str, str]:
     """Return what each file holds: the very artifacts that were measured, with their hashes.
+
+    Where they are not of the default index, the requirements name theirs.
 
     Raises:
         UsageError: an artifact has no hash.
     """
     head = "".join(f"{' '.join(line.split())}\n" for line in _head(report, chosen))
-    texts = (write_pylock(chosen.lock, target), write_requirements(chosen.lock, hashes=True))
+    pins = _indexes(chosen.lock, config) + write_requirements(chosen.lock, hashes=True)
+    texts = (write_pylock(chosen.lock, target), pins)
     return {name: head + text for name, text in zip(FILES, texts, strict=True)}
+
+
+def _indexes(lock: Lock, config: IndexConfig) -> str:
+    used = {each.index for each in lock.artifacts}
+    known = {each.name: each.url for each in (*config.indexes, *config.compared)}
+    urls = [url for name, url in known.items() if name in used - {DEFAULT_NAME}]
+    pages = [each.url for each in config.find_links if each.name in used]
+    return index_options(urls=urls, pages=pages, default=DEFAULT_NAME in used)
 
 
 def _winner(report: ExploreReport) -> ChosenStack:
