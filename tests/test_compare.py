@@ -1,6 +1,8 @@
 """Two stacks against each other: what a side may be, and what is said of them."""
 
+import io
 import json
+import os
 import subprocess
 from collections.abc import Sequence
 from dataclasses import replace
@@ -10,19 +12,21 @@ import pytest
 
 from stackgen.database import open_database
 from stackgen.errors import EvidenceError, ResolutionError, UsageError
+from stackgen.index import PackageIndex, load_config
 from stackgen.measure import effect
 from stackgen.pipeline.compare import _chosen
 from stackgen.pipeline.explore import Chosen
 from stackgen.pipeline.options import ExploreOptions
 from stackgen.pipeline.places import Places
 from stackgen.pipeline.selection import Candidate
-from stackgen.pipeline.sides import Named, Pair, Side, differing, named, refuse_unfit
+from stackgen.pipeline.sides import Named, Pair, Resolver, Side, differing, named, refuse_unfit
 from stackgen.render.compare import compare_text
+from stackgen.render.terminal import Plain
 from stackgen.resolve import Request
 from stackgen.values import ChosenStack, Control, Difference, ExploreReport, Lock, Stack
 from tests.laboratory import INDICATOR, WORK, Laboratory
 from tests.local_index import Published, publish
-from tests.samples import FACTS
+from tests.samples import BASE, FACTS
 from tests.spaces import TARGET, artifact
 from tests.test_render import FASTER, MATMUL, NEW, OLD, SLOWER, deviating
 from tests.test_render import report as rendered
@@ -99,6 +103,32 @@ def test_a_stack_of_another_python_is_refused_where_its_wheels_do_not_fit() -> N
         refuse_unfit(Stack(lock=Lock(artifacts=(wheel,)), facts=FACTS), TARGET)
     assert FACTS.python in str(error.value)
     refuse_unfit(NEW.stack, TARGET)
+
+
+def test_a_stack_of_another_base_is_told_and_its_packages_and_settings_are_taken(
+    tmp_path: Path,
+) -> None:
+    elsewhere = replace(FACTS, python="CPython 3.11.9", distribution="ubuntu 24.04")
+    stack = replace(NEW.stack, facts=elsewhere, settings=(("OMP_NUM_THREADS", "1"),))
+    stream = io.StringIO()
+    config = load_config(environ={"PIP_CONFIG_FILE": os.devnull}, no_index=True)
+    with PackageIndex(config, tmp_path) as index:
+        resolver = Resolver(
+            index=index,
+            options=ExploreOptions(asked=Request()),
+            base=BASE,
+            progress=Plain(stream),
+        )
+        pair = resolver.pair(Named(text="a", stack=stack), Named(text="b", stack=OLD.stack))
+    first, second = pair.candidates()
+    assert first.lock == NEW.stack.lock
+    assert first.settings == stack.settings
+    assert first.label == f"A: stack {stack.id[:12]} (numpy 2.4.0, OMP_NUM_THREADS=1)"
+    assert second.label == f"B: stack {OLD.stack.id[:12]} (numpy 1.26.4)"
+    assert stream.getvalue() == (
+        f"Stack {stack.id[:12]} was measured on CPython 3.11.9 (ubuntu 24.04); here its packages "
+        "are installed on CPython 3.11.2 (debian 12).\n"
+    )
 
 
 def chosen(a: Sequence[str], b: Sequence[str], *indicators: str) -> Chosen:
