@@ -150,8 +150,8 @@ def beside(every: Explored, race: Explored, seed: int) -> tuple[bool, float]:
     if search := race.printed["search"]:
         alone = race.counts["search"] / _measured(every)
         print(
-            f"    the search alone: {alone:.2f} of them; it was {search['confidence']:.0%} certain, "
-            f"for which every stack in every block takes some {search['uniform_inspections']}"
+            f"    the search alone: {alone:.2f} of them; it was {search['confidence']:.0%} certain,"
+            f" for which every stack in every block takes some {search['uniform_inspections']}"
         )
     return good, share
 
