@@ -146,10 +146,9 @@ def main() -> None:
         found = environments(bench)
         print(f"TensorFlow {OLD} and {NEW} on {bench.workshop.base.name}, matmul in float32,")
         threads = limits(options.threads).threads
-        print(
-            f"{threads} thread(s), {options.mode} mode; ratio: time of {OLD} over time of {NEW}, 95 %"
-        )
-        print(f"{'size':>5} {'GFLOP/s ' + OLD:>8} {NEW:>8} {'blocks':>7}  ratio (interval)")
+        print(f"{threads} thread(s), {options.mode} mode; ratio: time of {OLD} / time of {NEW}")
+        print(f"{'':5} {'GFLOP/s':>8}")
+        print(f"{'size':>5} {OLD:>8} {NEW:>8} {'blocks':>7}  ratio (95 %)")
         for size in map(int, options.sizes.split(",")):
             report(size, measured(bench, found, size, options))
         if options.processes:
