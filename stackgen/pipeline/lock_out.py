@@ -129,8 +129,8 @@ def _why(report: ExploreReport) -> str:
 def _head(report: ExploreReport, chosen: ChosenStack) -> Iterator[str]:
     place, names = report.plan.place, dict(report.indicators)
     measured = {each.indicator_id: None for row in report.ranking for each in row.effects}
-    yield f"{MARK}, which may overwrite it: explore --lock-out"
-    yield f"# {chosen.label}: {_why(report)}"
+    yield f"{MARK} explore --lock-out, which may overwrite it"
+    yield f"# {chosen.label}, {_why(report)}"
     yield f"# Measured: {', '.join(names.get(each, each) for each in measured)}"
     yield f"# On: Python {place.python} ({place.base}), {place.machine}"
     if chosen.settings:
