@@ -1,0 +1,214 @@
+"""The command that explores: it parses what was asked for, and prints the report."""
+
+import os
+import sys
+from typing import Annotated
+
+import typer
+
+from stackgen.cli import asking, program
+from stackgen.cli.options import (
+    AsJson,
+    BaseName,
+    Budget,
+    BuildCpus,
+    Completion,
+    CompletionName,
+    Confidence,
+    Cpus,
+    DryRun,
+    ExecutorName,
+    Fix,
+    From,
+    Gpus,
+    Granularity,
+    GranularityName,
+    Indicators,
+    Kb,
+    LockOut,
+    Margin,
+    MeasureCpus,
+    Parameters,
+    PriceFile,
+    PricePerHour,
+    Reference,
+    Seed,
+    Settings,
+    Stacks,
+    StrategyName,
+    StrategyOf,
+    Threads,
+    Vary,
+    Weights,
+    check_prices,
+    parse_cpu_list,
+    parse_cpus,
+    parse_gpus,
+    parse_margin,
+    parse_pair,
+    parse_settings,
+    parse_span,
+    parse_weights,
+)
+
+
+def explore(
+    requirements: asking.Requirements = None,
+    file: asking.Files = [],  # noqa: B006 # typer copies it
+    extra: asking.Extras = [],  # noqa: B006
+    group: asking.Groups = [],  # noqa: B006
+    constraint: asking.Constraints = [],  # noqa: B006
+    override: asking.Overrides = [],  # noqa: B006
+    exclude: asking.Excluded = [],  # noqa: B006
+    allow_build: asking.BuildsSources = [],  # noqa: B006
+    rebuild: asking.Rebuild = False,
+    pre: asking.Prereleases = False,
+    exclude_newer: asking.ExcludeNewer = None,
+    vary: Vary = [],  # noqa: B006
+    fix: Fix = [],  # noqa: B006
+    settings: Settings = [],  # noqa: B006
+    lock: From = None,
+    reference: Reference = None,
+    pi: Indicators = [],  # noqa: B006
+    param: Parameters = [],  # noqa: B006
+    pi_command: program.PiCommand = None,
+    project: program.Project = None,
+    data: program.Data = [],  # noqa: B006
+    env: program.Env = [],  # noqa: B006
+    network: program.Network = False,
+    figure: program.Figure = "",
+    better: program.Better = None,
+    check: program.Check = "",
+    time_limit: program.TimeLimit = "",
+    base: BaseName = "",
+    executor: Annotated[ExecutorName, typer.Option(help="Where stacks run.")] = ExecutorName.auto,
+    budget: Budget = "30m",
+    stacks: Stacks = None,
+    strategy: StrategyOf = StrategyName.racing,
+    confidence: Confidence = 0.95,
+    margin: Margin = "2%",
+    weight: Weights = [],  # noqa: B006
+    seed: Seed = 0,
+    threads: Threads = 0,
+    gpus: Gpus = "",
+    cpus: Cpus = "",
+    measure_cpus: MeasureCpus = "",
+    build_cpus: BuildCpus = "",
+    price_per_hour: PricePerHour = None,
+    prices: PriceFile = None,
+    granularity: Granularity = GranularityName.minor,
+    completion: Completion = CompletionName.newest_working,
+    lock_out: LockOut = None,
+    kb: Kb = None,
+    dry_run: DryRun = False,
+    json: AsJson = False,
+    index_url: asking.IndexUrl = None,
+    extra_index_url: asking.ExtraIndexUrl = [],  # noqa: B006
+    find_links: asking.FindLinks = [],  # noqa: B006
+    compare_index: asking.CompareIndex = [],  # noqa: B006
+    no_index: asking.NoIndex = False,
+    offline: asking.Offline = False,
+) -> None:
+    """Measure which stack runs fastest here.
+
+    Stacks are complete sets of versions that satisfy REQUIREMENT...; some are built and measured
+    against each other within the budget. The same command goes on where it was.
+    """
+    asking.refuse_redirected_requirement()
+    from stackgen.pipeline.explore import explore as run
+    from stackgen.pipeline.options import ExecutorChoice, ExploreOptions, Strategy
+    from stackgen.pipeline.places import find_places
+    from stackgen.pipeline.wishes import understood
+    from stackgen.render import open_progress
+    from stackgen.resolve import choose
+
+    asking.refuse_nothing(requirements, file, lock)
+    check_prices(price_per_hour, prices)
+    wanted = understood(
+        asking.wishes(
+            requirements=requirements,
+            files=file,
+            extras=extra,
+            groups=group,
+            constraints=constraint,
+            overrides=override,
+            excluded=exclude,
+            allow_build=tuple(allow_build),
+            around=lock,
+            prereleases=pre,
+            exclude_newer=exclude_newer,
+            index_url=index_url,
+            extra_index_urls=extra_index_url,
+            find_links=find_links,
+            compared=compare_index,
+            no_index=no_index,
+            offline=offline,
+        ),
+        os.environ,
+    )
+    places = find_places(os.environ, kb=kb)
+    options = ExploreOptions(
+        asked=wanted.request,
+        vary=tuple(vary),
+        fixed=tuple(fix),
+        settings=parse_settings(settings),
+        lock=wanted.lock,
+        reference_file=reference,
+        project=wanted.project,
+        indicators=tuple(pi),
+        parameters=tuple(parse_pair(each, "--param") for each in param),
+        program=program.program_call(
+            pi_command,
+            project=project,
+            data=data,
+            env=env,
+            network=network,
+            figure=figure,
+            better=better,
+            check=check,
+            timeout_s=parse_span(time_limit, "--time-limit") if time_limit else None,
+            budget_s=parse_span(budget),
+            places=places,
+            dry_run=dry_run,
+        ),
+        base=base,
+        executor=ExecutorChoice(executor.value),
+        budget_s=parse_span(budget),
+        stacks=stacks or 0,
+        strategy=Strategy(strategy.value),
+        confidence=confidence,
+        margin=parse_margin(margin),
+        weights=parse_weights(weight),
+        seed=seed,
+        threads=threads,
+        gpus=parse_gpus(gpus),
+        cpus=parse_cpus(cpus),
+        measure_cpus=parse_cpu_list(measure_cpus, "--measure-cpus"),
+        build_cpus=parse_cpu_list(build_cpus, "--build-cpus"),
+        price_per_hour=price_per_hour,
+        prices=prices,
+        granularity=choose.Granularity(granularity.value),
+        completion=choose.Completion(completion.value),
+        lock_out=lock_out,
+        dry_run=dry_run,
+        rebuild=rebuild,
+        index=wanted.index,
+    )
+    with open_progress(sys.stderr) as progress:
+        for note in wanted.left_out:
+            progress.note(f"left out: {note}")
+        found = run(options, places, os.environ, progress)
+    _print_exploration(found, as_json=json)
+
+
+def _print_exploration(found: object, *, as_json: bool) -> None:
+    from stackgen.render import as_json as json_text
+    from stackgen.render import plan_text, report_text
+    from stackgen.values import ExplorePlan, ExploreReport
+
+    if isinstance(found, ExplorePlan):
+        typer.echo(json_text(found) if as_json else plan_text(found))
+        return
+    assert isinstance(found, ExploreReport)  # noqa: S101
+    typer.echo(json_text(found) if as_json else report_text(found))
+    raise typer.Exit(found.exit_code)

@@ -1,0 +1,71 @@
+"""Commands that look into the knowledge base."""
+
+import os
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from stackgen.cli.options import AsJson, Kb, parse_pair
+
+kb_app = typer.Typer(help="Look into the knowledge base.", no_args_is_help=True)
+
+
+@kb_app.command("stats")
+def kb_stats(kb: Kb = None, json: AsJson = False) -> None:
+    """Count what the knowledge base holds."""
+    from stackgen.pipeline.knowledge import stats, stats_rows
+    from stackgen.pipeline.places import find_places
+    from stackgen.render import as_json, columns
+
+    places = find_places(os.environ, kb=kb, reading=True)
+    found = stats(places)
+    rows = [("file", str(places.knowledge)), *stats_rows(found)]
+    typer.echo(as_json(found) if json else "\n".join(columns(rows, indent="")))
+
+
+@kb_app.command("failures")
+def kb_failures(kb: Kb = None, json: AsJson = False) -> None:
+    """Group the stacks that do not run."""
+    from stackgen.pipeline.knowledge import failures
+    from stackgen.pipeline.places import find_places
+    from stackgen.render import as_json, failures_text
+
+    places = find_places(os.environ, kb=kb, reading=True)
+    found = failures(places)
+    typer.echo(as_json(found) if json else failures_text(found, kb_option=places.kb_option))
+
+
+@kb_app.command("query", epilog="Example: stackgen kb query seen name=tensorflow")
+def kb_query(
+    name: Annotated[str, typer.Argument(help="Without one, the queries are listed.")] = "",
+    values: Annotated[
+        list[str] | None, typer.Argument(metavar="NAME=VALUE...", help="What it asks for.")
+    ] = None,
+    kb: Kb = None,
+    json: AsJson = False,
+) -> None:
+    """Run one of the named queries."""
+    from stackgen.pipeline.knowledge import query, query_names
+    from stackgen.pipeline.places import find_places
+    from stackgen.render import as_json, columns
+
+    if not name:
+        typer.echo("\n".join(columns(query_names(), indent="")))
+        return
+    given = dict(parse_pair(each, "the parameter") for each in values or ())
+    found = query(find_places(os.environ, kb=kb, reading=True), name, given)
+    rows = [found.columns, *(["" if c is None else str(c) for c in row] for row in found.rows)]
+    typer.echo(as_json(found) if json else "\n".join(columns(rows, indent="")))
+
+
+@kb_app.command("merge")
+def kb_merge(
+    other: Annotated[Path, typer.Argument(metavar="FILE", help="Another knowledge base.")],
+    kb: Kb = None,
+) -> None:
+    """Add what another knowledge base holds."""
+    from stackgen.pipeline.knowledge import merge
+    from stackgen.pipeline.places import find_places
+
+    typer.echo(f"{merge(find_places(os.environ, kb=kb), other)} inspections added")
