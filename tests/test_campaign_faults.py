@@ -392,6 +392,21 @@ def test_an_indicator_that_fails_on_one_stack_takes_that_stack_out_and_says_why(
     assert not any(each.block > 1 for each in recorded(laboratory))
 
 
+def test_where_all_others_fail_in_a_search_each_is_told_and_nothing_is_believed(
+    index: TinyIndex, laboratory: Laboratory
+) -> None:
+    only_once = "import os, sys\nif '--loops' in sys.argv:\n    os.abort()\n"  # not when tried
+    for version in ("1.7", "1.6", "1.5"):
+        serve(index, laboratory.root / "wheels", version, only_once + QUICK)
+    done = laboratory.explore("speedy>1.0", "--stacks", "4", "--budget", "60s", "--json")
+    assert done.returncode == 3, done.stderr
+    report = json.loads(done.stdout, parse_constant=no_number)
+    assert report["stopped"] == "every other stack failed while it was measured"
+    assert [each["outcome"] for each in report["failed"]] == ["crashed"] * 3
+    assert (report["search"], report["untried"]) == (None, 0)
+    assert not any(row["effects"] for row in report["ranking"])
+
+
 def whole_tree(running: "subprocess.Popen[str]") -> list[psutil.Process]:
     ours = psutil.Process(running.pid)
     return [ours, *ours.children(recursive=True)]

@@ -11,7 +11,7 @@ from stackgen.pipeline.environments import Preparer, Ready
 from stackgen.pipeline.failing import nothing_runs
 from stackgen.pipeline.field import Field
 from stackgen.pipeline.foresight import too_short
-from stackgen.pipeline.measuring import Stopped, measure, stopped_by
+from stackgen.pipeline.measuring import ALL_FAILED, Stopped, measure, stopped, stopped_by
 from stackgen.pipeline.options import Strategy
 from stackgen.pipeline.reporting import Outcome, report
 from stackgen.pipeline.search import Search
@@ -62,7 +62,7 @@ def _search_first(work: Work, runner: Runner, preparer: Preparer) -> Outcome:
         varied=work.selection.varied,
         wanted=work.options.wanted,
     )
-    stopped = Stopped(blocks=0, why="you interrupted it", interrupted=True)
+    ended = Stopped(blocks=0, why="you interrupted it", interrupted=True)
     search: Search | None = None
     compared: dict[StackId, str] = {}
     try:
@@ -74,10 +74,10 @@ def _search_first(work: Work, runner: Runner, preparer: Preparer) -> Outcome:
         compared = _labels([ready])
         design = calibrated(work, runner, [ready])
         search = Search(work=work, runner=runner, competitors=field, design=design, reference=place)
-        stopped = _searched_and_compared(work, runner, search, compared)
+        ended = _searched_and_compared(work, runner, search, compared)
     except KeyboardInterrupt:
         work.progress.note("Interrupted; everything measured so far is kept.")
-    return _outcome(work, field, preparer, search, compared, stopped)
+    return _outcome(work, field, preparer, search, compared, ended)
 
 
 def _searched_and_compared(
@@ -88,31 +88,16 @@ def _searched_and_compared(
         search.run()
         best = [search.competitors.have_ready(place) for place in search.best(2)]
         chosen = [each for each in best if each is not None]
-        if not search.seen():
-            chosen = _another(work, search)
+        if not chosen and (other := search.another()):
+            chosen = [other]
     except StackgenError as error:
         return stopped_by(runner, error)
+    if not chosen and search.failed:
+        return stopped(runner, ALL_FAILED)
     compared |= _labels(chosen)
     challengers = tuple(each.environment for each in chosen)
     design = replace(search.design, challengers=challengers)
     return measure(runner, design, compared, work.judging)
-
-
-def _another(work: Work, search: Search) -> list[Ready]:
-    """Return one stack to compare with where the budget was too small for any search.
-
-    One stack alone answers nothing. Where it does not run, a further one is had within as long
-    again as the whole budget.
-    """
-    field, place = search.competitors, 0
-    while place < len(field.entrants):
-        if place != search.reference:
-            if (found := field.have_ready(place)) is not None:
-                return [found]
-            if search.runner.left_s < -work.options.budget_s:
-                break
-        place += 1
-    return []
 
 
 def _outcome(
@@ -121,18 +106,18 @@ def _outcome(
     preparer: Preparer,
     search: Search | None,
     compared: Mapping[StackId, str],
-    stopped: Stopped,
+    ended: Stopped,
 ) -> Outcome:
     """Return how it went; the reference comes first."""
     ready = [each.ready for each in field.entrants if each.ready is not None]
-    seen = max(search.seen(), len(compared)) if search else 0
+    in_blocks = {**(search.labels() if search else {}), **compared}
     return Outcome(
         stacks=tuple(each.chosen for each in ready),
         compared=compared,
-        labels={**(search.labels() if search else {}), **_labels(ready)},
+        labels={**in_blocks, **_labels(ready)},
         failures=tuple(preparer.failures),
-        untried=max(0, work.plan.choices - seen - len(preparer.failures)),
-        stopped=stopped,
+        untried=max(0, work.plan.choices - len(in_blocks) - len(preparer.failures)),
+        stopped=ended,
         search=search.report() if search else None,
     )
 
@@ -140,7 +125,7 @@ def _outcome(
 def _all_at_once(work: Work, runner: Runner, preparer: Preparer) -> Outcome:
     """Build stacks first, then measure all of them in each block."""
     ready: list[Ready] = []
-    stopped = Stopped(blocks=0, why="you interrupted it", interrupted=True)
+    ended = Stopped(blocks=0, why="you interrupted it", interrupted=True)
     try:
         _prepare(work, preparer, runner, ready)
         if not ready:
@@ -148,7 +133,7 @@ def _all_at_once(work: Work, runner: Runner, preparer: Preparer) -> Outcome:
         design = calibrated(work, runner, ready)
         if work.calls[0].program and (note := too_short(design, runner.inspections, runner.left_s)):
             work.progress.note(note)
-        stopped = measure(runner, design, _labels(ready), work.judging)
+        ended = measure(runner, design, _labels(ready), work.judging)
     except KeyboardInterrupt:
         work.progress.note("Interrupted; everything measured so far is kept.")
     labels = _labels(ready)
@@ -158,7 +143,7 @@ def _all_at_once(work: Work, runner: Runner, preparer: Preparer) -> Outcome:
         labels=labels,
         failures=tuple(preparer.failures),
         untried=max(0, work.plan.choices - len(ready) - len(preparer.failures)),
-        stopped=stopped,
+        stopped=ended,
     )
 
 

@@ -8,6 +8,8 @@ from stackgen.measure import LOOKS, Design, decided, fewest_blocks, plan_block, 
 from stackgen.pipeline.campaign import Runner, telling_line
 from stackgen.values import Environment, IndicatorId, InspectionPlan, Ranked, StackId
 
+ALL_FAILED = "every other stack failed while it was measured"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stopped:
@@ -55,7 +57,7 @@ def measure(
         except MeasurementError as error:
             return stopped_by(runner, error)
         if not design.challengers:
-            return stopped(runner, "every other stack failed while it was measured")
+            return stopped(runner, ALL_FAILED)
         if decided(ranking, design.calls):
             return stopped(runner, "every comparison is decided")
         if fewest_blocks(ranking, design.calls) >= LOOKS[-1]:

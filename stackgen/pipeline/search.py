@@ -14,6 +14,7 @@ from stackgen.measure.racing import GUESSES, Chooser, Standing, chooser
 from stackgen.measure.searching import beliefs, searched
 from stackgen.measure.uniform import uniform_blocks
 from stackgen.pipeline.campaign import Runner
+from stackgen.pipeline.environments import Ready
 from stackgen.pipeline.field import Field
 from stackgen.pipeline.foresight import first_answers_s
 from stackgen.pipeline.measuring import refuse_failed_reference
@@ -101,6 +102,27 @@ class Search:
             return ()
         order = self._chooser().standing(self._measured, self._out()).order
         return tuple(p for p in order if p != self.reference and p in seen)[:count]
+
+    def another(self) -> Ready | None:
+        """Return a stack to compare with where no other was measured; None where none is left.
+
+        One stack alone answers nothing. Where it does not run, a further one is had within as long
+        again as the whole budget.
+        """
+        tried = {self.reference}
+        while left := [place for place in self._alive() if place not in tried]:
+            tried.add(left[0])
+            found = self.competitors.have_ready(left[0])
+            if found is not None:
+                return found
+            if self.runner.left_s < -self.work.options.budget_s:
+                break
+        return None
+
+    @property
+    def failed(self) -> bool:
+        """Return whether any stack failed in a block, or computed something else."""
+        return bool(self._failed)
 
     def _look(self) -> None:
         """Read what was recorded since the last look."""
@@ -193,10 +215,6 @@ class Search:
             f"({standing.confidence:.0%} sure)"
         )
 
-    def seen(self) -> int:
-        """Return how many stacks were measured."""
-        return len({each.stack for each in self._measured})
-
     def labels(self) -> dict[StackId, str]:
         """Return the labels of all stacks in blocks, also of earlier runs, failed or not."""
         stacks = {each.stack_id for each in self.runner.inspections if each.block}
@@ -205,10 +223,10 @@ class Search:
         return {each: entrants[place].candidate.label for each, place in places.items()}
 
     def report(self) -> Searched | None:
-        """Return what this search did and believes; None where nothing was measured."""
+        """Return what this search did and believes; None where nothing was compared."""
         self._look()
-        done = self._searched()
-        if not done or not self._measured:
+        done, seen = self._searched(), {each.stack for each in self._measured}
+        if not done or len(seen) < 2 or self.reference not in seen:
             return None
         options, alive = self.work.options, self._alive()
         model = Model([each.versions for each in self.competitors.entrants])
