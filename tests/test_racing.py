@@ -1,6 +1,6 @@
 """The model behind races, and races: laws, and winners on small simulated truths."""
 
-import math
+import statistics
 from collections.abc import Sequence
 from itertools import combinations, product
 
@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from benchmarks import measure as simulation
 from stackgen.errors import EvidenceError
 from stackgen.measure.calibration import calibration
 from stackgen.measure.model import Measured, Model, Versions
@@ -202,6 +203,29 @@ def test_covering_takes_ready_stacks_first_and_cheap_ones_next() -> None:
     assert block[:3] == (1, 2, 4)  # 4 is the cheaper one of those with the third torch
 
 
+def test_without_any_spread_nobody_cares_who_leads() -> None:
+    seen, block, standing = list[Measured](), 0, race().standing([], frozenset())
+    while standing.confidence < 0.95 and block < 20:
+        block += 1
+        places = race().next_block(seen, frozenset(), block)
+        seen += [Measured(block, place, 0.0) for place in places]
+        standing = race().standing(seen, frozenset())
+    assert block < 15
+    assert standing.leader in {each.stack for each in seen}
+
+
+def test_a_stack_that_could_not_be_tried_keeps_the_race_from_being_certain() -> None:
+    """Its build may not fit into the budget; it may be the fastest all the same."""
+    single: list[Versions] = [(("numpy", str(n)),) for n in range(6)]
+    racers = [Runner(versions=each, run_s=1.0) for each in single]
+    seen = list[Measured]()
+    for number in range(1, 25):
+        block = chooser("racing", racers, seed=1).next_block(seen, frozenset({3}), number)
+        seen += [Measured(number, place, 0.05 * place) for place in block]
+    assert chooser("racing", racers, seed=1).standing(seen, frozenset()).confidence < 0.95
+    assert chooser("racing", racers, seed=1).standing(seen, frozenset({3})).confidence > 0.99
+
+
 def test_when_all_failed_nobody_leads() -> None:
     with pytest.raises(EvidenceError, match="no stack is left"):
         race().standing([], frozenset(range(len(GRID))))
@@ -229,22 +253,16 @@ def test_what_must_be_built_first_is_asked_less_often() -> None:
     assert counts[3] < counts[5]
 
 
-def test_a_race_ends_with_a_fast_stack() -> None:
-    dice, good = np.random.default_rng(11), 0
-    for seed in range(10):
-        truth = dice.normal(0, 0.06, len(GRID))
-        running, seen, block = race(seed=seed), list[Measured](), 0
-        while True:
-            block += 1
-            seen += [
-                Measured(block, place, float(truth[place] + dice.normal(0, 0.03)))
-                for place in running.next_block(seen, frozenset(), block)
-            ]
-            standing = running.standing(seen, frozenset())
-            if standing.confidence >= 0.95 or block == 60:
-                break
-        good += bool(truth[standing.leader] - truth.min() <= math.log(1.02))
-    assert good >= 8
+def test_races_end_with_a_fast_stack_in_a_fraction_of_the_inspections() -> None:
+    """32 stacks whose versions interact, noise 4 %; benchmarks/measure.py has the other cases."""
+    good, gains = 0, []
+    for seed in range(20):
+        found = simulation.race(simulation.truth(8, 4, 0.02, 0.04, 0, seed), seed)
+        world = simulation.truth(8, 4, 0.02, 0.04, 0, seed)
+        good += world.is_fast(found.winner)
+        gains.append(simulation.uniform(world).inspections / found.inspections)
+    assert good >= 17  # if 95 % are, fewer happen once in 400 times
+    assert statistics.median(gains) >= 3
 
 
 def simulated(truth: Sequence[float], noise: float, blocks: int, seed: int) -> list[Measured]:
