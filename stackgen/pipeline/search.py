@@ -225,7 +225,7 @@ class Search:
     def report(self) -> Searched | None:
         """Return what this search did and believes; None where nothing was compared."""
         self._look()
-        done, seen = self._searched(), {each.stack for each in self._measured}
+        done, seen = self._searched(), {each.stack for each in self._all}
         if not done or len(seen) < 2 or self.reference not in seen:
             return None
         options, alive = self.work.options, self._alive()
