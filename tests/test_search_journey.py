@@ -87,7 +87,7 @@ def test_other_strategies_search_otherwise(
 ) -> None:
     kb = str(tmp_path / "kb.db")
     done = laboratory.explore(
-        "speedy", "--strategy", strategy, "--budget", "12s", "--json", "--kb", kb
+        "speedy", "--strategy", strategy, "--budget", "25s", "--json", "--kb", kb
     )
     assert done.returncode in (0, 3, 6), done.stderr
     assert json.loads(done.stdout)["search"]["strategy"] == strategy
