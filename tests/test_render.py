@@ -303,6 +303,8 @@ NIGHT = NightlyReport(
 
 SEARCH = Search(
     strategy="racing",
+    leader=NEW.stack.id,
+    leader_label="numpy 2.4.0",
     confidence=0.962,
     wanted=0.95,
     margin=0.02,

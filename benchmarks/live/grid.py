@@ -4,7 +4,8 @@ python -m benchmarks.live.grid --folder DIR [--exhaustive 40m] [--race 8m] [--se
 
 Four TensorFlow by four NumPy versions. First ``stackgen explore --strategy exhaustive`` (every
 stack in every block), then ``--strategy racing`` with a seed and a knowledge base of its own each.
-The winner of a race is the first of its ranking; how far it is from the best is told by the blocks
+The winner of a race is the leader of its search, unless the comparison shows another to be faster
+(docs/adr/0021); how far it is from the best is told by the blocks
 of the exhaustive run, which it did not see. What was finished in the same DIR is not measured
 again, and what was interrupted goes on. On a machine where nothing else runs a block of all 16
 takes about a minute, so that 40 minutes are 26 blocks and more: a look at which equal stacks can be
@@ -44,8 +45,10 @@ class Explored:
 
     @property
     def winner(self) -> tuple[StackId, str]:
-        """Return the first of the ranking: its id and its label."""
-        first = self.printed["ranking"][0]
+        """Return what a race found, unless something else is shown to beat it: id and label."""
+        ranking, search = self.printed["ranking"], self.printed["search"] or {}
+        leads = (row for row in ranking if row["stack_id"] == search.get("leader") and row["best"])
+        first = next(leads, ranking[0])
         return StackId(first["stack_id"]), first["label"]
 
     @property

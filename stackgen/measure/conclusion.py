@@ -34,20 +34,23 @@ class Conclusion:
 def conclusion(report: ExploreReport) -> Conclusion:
     """Return which stack a report shows to be the best to take.
 
-    It is the first of those that are not beaten and are shown to be faster than the reference;
-    where there are none, the reference itself.
+    It is the first of those that are not beaten and are shown to be faster than the reference, or
+    the one among them that a search had found (docs/adr/0021); where there are none, the reference
+    itself. What failed, or computes something else, answers nothing.
     """
     if not any(row.effects for row in report.ranking):
         return Conclusion(answer=Answer.NOTHING_COMPARED)
     if any(control.failed for control in report.controls):
         return Conclusion(answer=Answer.CONTROLS_FAILED)
-    if all(effect.low <= 0 for row in report.ranking for effect in row.effects):
-        return Conclusion(answer=Answer.TOO_EARLY)
-    fastest = next((row for row in report.ranking if row.best and row.is_faster), None)
-    if fastest is not None:
-        return Conclusion(answer=Answer.FASTER, winner=fastest)
     reference = next((row for row in report.ranking if row.is_reference), None)
-    others = any(row.counts for row in report.ranking if not row.is_reference)
+    others = [row for row in report.ranking if row.counts and not row.is_reference]
     if reference is None or not reference.counts or not others:
         return Conclusion(answer=Answer.NOTHING_COMPARED)
+    if all(effect.low <= 0 for row in others for effect in row.effects):
+        return Conclusion(answer=Answer.TOO_EARLY)
+    found = report.search.leader if report.search else ""
+    fastest = [row for row in others if row.best and row.is_faster]
+    if fastest:
+        winner = next((row for row in fastest if row.stack_id == found), fastest[0])
+        return Conclusion(answer=Answer.FASTER, winner=winner)
     return Conclusion(answer=Answer.NOTHING_FASTER, winner=reference)

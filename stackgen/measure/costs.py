@@ -71,7 +71,8 @@ def reference_times(
 ) -> tuple[tuple[IndicatorId, float], ...]:
     """Return the seconds of one operation on the reference, of each indicator that gives a time.
 
-    It is the median of its blocks' fastest samples.
+    It is the median of its blocks' fastest samples; disturbed blocks, and what was the reference of
+    an earlier run, do not count.
     """
     seen = {call.id: _of_reference(inspections, call.id) for call in calls}
     return tuple(
@@ -87,14 +88,15 @@ def gives_figure(inspections: Iterable[Inspection], call: IndicatorId) -> bool:
     return any(_told(each, _FIGURE) for each in seen)
 
 
-def _of_reference(inspections: Iterable[Inspection], call: IndicatorId) -> list[Observation]:
+def _of_reference(inspections: Sequence[Inspection], call: IndicatorId) -> list[Observation]:
+    aside = set_aside(inspections).blocks
+    own = [each for each in inspections if each.role is Role.REFERENCE and each.block > 0]
     return [
         each.observation
-        for each in inspections
+        for each in own
         if each.observation is not None
-        and each.indicator_id == call
-        and each.role is Role.REFERENCE
-        and each.block > 0
+        and (each.indicator_id, each.stack_id) == (call, own[-1].stack_id)
+        and (each.campaign_id, each.block) not in aside
     ]
 
 

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from stackgen.measure.effects import (
     ALPHA,
@@ -203,6 +203,9 @@ def rank(
     something else than the reference. Such stacks come last, with their effects. Blocks that
     something disturbed, and what a search ran, take no part.
 
+    Stacks that earlier runs of the campaign compared count among the k, ranked or not; of the stars
+    each of the k (k - 1) / 2 pairs could have been the one that was asked about.
+
     Args:
         inspections: of the campaign, calibrations included.
         labels: of the stacks that are ranked, the reference among them.
@@ -213,13 +216,16 @@ def rank(
     """
     others = [stack for stack in labels if stack != reference]
     each_alone = len(calls) + 1 if len(calls) > 1 else 1
+    tried = {each.stack_id for each in inspections if each.role is Role.CHALLENGER and each.block}
+    count = len((tried | set(others)) - {reference})
     judge = _Judge(
         arms=_arms(inspections, set_aside(inspections).blocks),
         calls=calls,
         weights=weights or {},
         margin=margin,
-        alpha=ALPHA / max(1, len(others) * each_alone),
+        alpha=ALPHA / max(1, count * each_alone),
     )
+    pairs = replace(judge, alpha=ALPHA / max(1, count * (count + 1) // 2))
     failures = {stack: count_failures(inspections, stack=stack, calls=calls) for stack in labels}
     rows = {stack: judge.effects(stack, reference) for stack in others}
     overall = {
@@ -240,7 +246,7 @@ def rank(
             label=labels[stack],
             effects=rows.get(stack, ()),
             is_reference=stack == reference,
-            best=stack in scores and (stack == leader or not _beats(judge, leader, stack)),
+            best=stack in scores and (stack == leader or not _beats(pairs, leader, stack)),
             failures=failures[stack],
             deviations=wrong.get(stack, ()),
             overall=overall.get(stack),

@@ -14,7 +14,7 @@ from stackgen.values import (
     StackId,
 )
 
-_HALF_OF_95 = 1.96
+_PROBABILITY = 0.95
 Block = tuple[CampaignId, int]
 
 
@@ -91,9 +91,12 @@ def beliefs(
         draws: guesses of all log times, shape (n, stacks).
     """
     best = draws[:, list(alive)].min(axis=1)
+    from scipy.stats import t
+
+    reach = float(t.isf((1 - _PROBABILITY) / 2, prediction.freedom))
     found = []
     for place in sorted(alive, key=lambda each: (prediction.mean[each], each)):
-        low, high = prediction.interval(place, reference, _HALF_OF_95)
+        low, high = prediction.interval(place, reference, reach)
         within = (draws[:, place] - best <= math.log1p(margin)).mean()
         found.append(
             Believed(

@@ -61,6 +61,7 @@ def _search_first(work: Work, runner: Runner, preparer: Preparer) -> Outcome:
         progress=work.progress,
         varied=work.selection.varied,
         wanted=work.options.wanted,
+        budget_s=work.options.budget_s,
     )
     ended = Stopped(blocks=0, why="you interrupted it", interrupted=True)
     search: Search | None = None
@@ -74,16 +75,32 @@ def _search_first(work: Work, runner: Runner, preparer: Preparer) -> Outcome:
         compared = _labels([ready])
         design = calibrated(work, runner, [ready])
         search = Search(work=work, runner=runner, competitors=field, design=design, reference=place)
+        preparer.reserve_s = search.reserve_s
         ended = _searched_and_compared(work, runner, search, compared)
     except KeyboardInterrupt:
         work.progress.note("Interrupted; everything measured so far is kept.")
+        ended = stopped(runner, ended.why, interrupted=True)
+        compared |= search.compared_before() if search and len(compared) < 2 else {}
     return _outcome(work, field, preparer, search, compared, ended)
 
 
 def _searched_and_compared(
     work: Work, runner: Runner, search: Search, compared: dict[StackId, str]
 ) -> Stopped:
-    """Search, and compare what was found in fresh blocks; fill ``compared`` with their labels."""
+    """Search, and compare what was found in fresh blocks; fill ``compared`` with their labels.
+
+    Where both that were found fail meanwhile, the next ones take their place.
+    """
+    while True:
+        ended = _once(work, runner, search, compared)
+        left = set(search.best(2)) if ended.why == ALL_FAILED else set()
+        if not left or ended.error or runner.left_s <= 0:
+            return ended
+        for stack in compared.keys() - {search.design.reference.stack.id}:
+            del compared[stack]
+
+
+def _once(work: Work, runner: Runner, search: Search, compared: dict[StackId, str]) -> Stopped:
     try:
         search.run()
         best = [search.competitors.have_ready(place) for place in search.best(2)]

@@ -97,13 +97,17 @@ class Builder:
 
 @dataclass(slots=True, kw_only=True)
 class Preparer:
-    """Has stacks built and tries them until enough of them work."""
+    """Has stacks built and tries them until enough of them work.
+
+    reserve_s: what of the budget is left for others when versions that work are looked for.
+    """
 
     facts: BaseFacts
     selection: Contenders
     runner: Runner
     call: IndicatorCall
     progress: Progress
+    reserve_s: Callable[[], float] = lambda: 0.0
     failures: list[FailedStack] = field(default_factory=list)
 
     def prepare(self, wanted: int, *, until: Callable[[int], bool]) -> Iterator[Ready]:
@@ -171,7 +175,7 @@ class Preparer:
         """Look for versions that run, as long as the budget lasts."""
 
         def works(other: Candidate) -> bool:
-            if self.runner.left_s <= 0:
+            if self.runner.left_s <= self.reserve_s():
                 raise _SearchEndedError
             _, ran = self._try(other)
             if ran.observation is None and ran.outcome not in (*BROKEN, Outcome.UNSUPPORTED):

@@ -36,6 +36,7 @@ class Field:
     """The candidates that take part, newest first; what does not run is replaced by further ones.
 
     wanted: how many shall run.
+    budget_s: for everything; a first one that runs is looked for up to twice as long.
     varied: names of the packages that vary.
     full: whether the disk has no room for further stacks.
     """
@@ -46,6 +47,7 @@ class Field:
     progress: Progress
     varied: tuple[str, ...]
     wanted: int
+    budget_s: float
     entrants: list[Entrant] = field(default_factory=list)
     full: bool = False
     _further: Iterator[Candidate] = field(default_factory=lambda: iter(()))
@@ -74,6 +76,8 @@ class Field:
             try:
                 entrant.ready = self.preparer.ready(entrant.candidate)
             except StorageError as error:
+                if not any(each.ready for each in self.entrants):
+                    raise
                 self.full = True
                 self.progress.note(f"No further stacks: {error.what} ({error.why})")
                 return None
@@ -100,7 +104,8 @@ class Field:
         while place < len(self.entrants):
             if self.have_ready(place) is not None:
                 return place
-            if self.preparer.nothing_helps:
+            late = self.preparer.runner.left_s < -self.budget_s
+            if self.preparer.nothing_helps or late:
                 return None
             place += 1
         return None

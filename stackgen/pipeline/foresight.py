@@ -9,7 +9,11 @@ _TWINS = 2  # the reference is measured twice in each block, and so is the contr
 
 
 def first_answers_s(
-    design: Design, inspections: Sequence[Inspection], *, challengers: int | None = None
+    design: Design,
+    inspections: Sequence[Inspection],
+    *,
+    challengers: int | None = None,
+    done: int | None = None,
 ) -> float:
     """Return the seconds until the first answers, from the longest run of each call so far.
 
@@ -18,6 +22,7 @@ def first_answers_s(
         inspections: everything so far; blocks of a search answer nothing.
         challengers: how many stacks there will be beside the reference; those of the design by
             default.
+        done: how many blocks there are of these stacks; by default all that are no search's.
     """
     longest: dict[str, float] = {}
     for each in inspections:
@@ -27,7 +32,9 @@ def first_answers_s(
     stacks = (len(design.challengers) if challengers is None else challengers) + _TWINS
     block_s = sum(longest.get(call.id, 0.0) * stacks for call in design.calls)
     block_s += longest.get(design.control.id, 0.0) * _TWINS
-    done = len({each.block for each in inspections if each.block and each.role is not Role.SEARCH})
+    if done is None:
+        fresh = (e for e in inspections if e.block and e.role is not Role.SEARCH)
+        done = len({each.block for each in fresh})
     return block_s * max(0, LOOKS[0] - done)
 
 

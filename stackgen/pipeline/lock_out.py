@@ -123,7 +123,8 @@ def _why(report: ExploreReport) -> str:
         return f"the reference: nothing is shown to be {'better' if figures else 'faster'}"
     if sum(row.best for row in report.ranking) > 1:
         return f"shown to be {'better' if figures else 'faster'} than the reference, as others are"
-    return f"shown to be the {'best' if figures else 'fastest'}"
+    of = f" of the {len(report.ranking)} that were compared" if report.search else ""
+    return f"shown to be the {'best' if figures else 'fastest'}{of}"
 
 
 def _head(report: ExploreReport, chosen: ChosenStack) -> Iterator[str]:

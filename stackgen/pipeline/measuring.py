@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from stackgen.errors import MeasurementError, StackgenError
 from stackgen.measure import LOOKS, Design, decided, fewest_blocks, plan_block, rank
 from stackgen.pipeline.campaign import Runner, telling_line
-from stackgen.values import Environment, IndicatorId, InspectionPlan, Ranked, StackId
+from stackgen.values import Environment, IndicatorId, InspectionPlan, Ranked, Role, StackId
 
 ALL_FAILED = "every other stack failed while it was measured"
 
@@ -63,7 +63,7 @@ def measure(
         if fewest_blocks(ranking, design.calls) >= LOOKS[-1]:
             return stopped(runner, f"{LOOKS[-1]} blocks are the most ever taken")
         # One block is always run: with none, all that was built would show nothing.
-        if runner.left_s <= longest and any(each.block for each in runner.inspections):
+        if runner.left_s <= longest and _has_compared(runner):
             return stopped(runner, "the budget is spent")
         try:
             design, took_s = _next_block(runner, design)
@@ -72,6 +72,10 @@ def measure(
             return stopped(runner, "you interrupted it", interrupted=True)
         except StackgenError as error:
             return stopped_by(runner, error)
+
+
+def _has_compared(runner: Runner) -> bool:
+    return any(each.block and each.role is not Role.SEARCH for each in runner.inspections)
 
 
 def stopped_by(runner: Runner, error: StackgenError) -> Stopped:

@@ -194,7 +194,8 @@ def _best_known(name: str, version: str, facts: BaseFacts, places: Places) -> Lo
         calls = database.calls()
         inspections = database.inspections(machine=machine)
         trusted = trusted_campaigns(database, inspections, calls)
-        for campaign in reversed(database.campaigns()):
+        asked = [each for each in database.campaigns() if each.kind != "compare"]
+        for campaign in reversed(asked):
             own = [each for each in inspections if each.campaign_id == campaign.id]
             leader = _leader(database, own) if campaign.id in trusted else None
             if leader is not None:

@@ -104,5 +104,5 @@ def _exit_code(stopped: Stopped, ranking: Sequence[Ranked], checked: Sequence[Co
         return stopped.error.exit_code
     if any(control.failed for control in checked):
         return MeasurementError.exit_code
-    answered = any(effect.low > 0 for row in ranking for effect in row.effects)
+    answered = any(effect.low > 0 for row in ranking if row.counts for effect in row.effects)
     return 0 if answered else EvidenceError.exit_code

@@ -6,7 +6,7 @@ from functools import partial
 
 import numpy as np
 
-from stackgen.measure import Design, count_failures, deviations, plan_search
+from stackgen.measure import Design, count_failures, deviations, fewest_blocks, plan_search
 from stackgen.measure.calibration import calibration
 from stackgen.measure.model import Measured, Model
 from stackgen.measure.pressure import set_aside
@@ -17,7 +17,7 @@ from stackgen.pipeline.campaign import Runner
 from stackgen.pipeline.environments import Ready
 from stackgen.pipeline.field import Field
 from stackgen.pipeline.foresight import first_answers_s
-from stackgen.pipeline.measuring import refuse_failed_reference
+from stackgen.pipeline.measuring import ranked, refuse_failed_reference
 from stackgen.pipeline.work import Work
 from stackgen.values import (
     Environment,
@@ -68,7 +68,7 @@ class Search:
             standing = self._chooser().standing(self._measured, self._out())
             if self._measured and standing.confidence >= options.confidence:
                 return
-            if self.runner.left_s <= self._reserve_s() + self._longest_s:
+            if self.runner.left_s <= self.reserve_s() + self._longest_s:
                 return
             if not self._next_block(standing):
                 return
@@ -81,7 +81,11 @@ class Search:
         if len(places) < 2:
             return False
         self._tell(standing)
-        ready = [self.competitors.have_ready(place) for place in places]
+        ready = []
+        for place in places:
+            ready.append(self.competitors.have_ready(place))
+            if self.runner.left_s <= self.reserve_s():
+                return False  # a build took longer than thought: the comparison needs the rest
         environments = [each.environment for each in ready if each is not None]
         if len(environments) < len(places):
             return True  # what does not run is known now: choose again
@@ -193,13 +197,27 @@ class Search:
         }
         return stacks * sum(float(np.median(each)) for each in took.values() if each)
 
-    def _reserve_s(self) -> float:
+    def reserve_s(self) -> float:
         """Return what the comparison afterwards needs until its first answers."""
-        return first_answers_s(self.design, self.runner.inspections, challengers=2)
+        return first_answers_s(
+            self.design, self.runner.inspections, challengers=2, done=self._compared()
+        )
+
+    def _compared(self) -> int:
+        """Return how many blocks have compared the stacks that are the best now."""
+        places = self.best(2)
+        ready = [self.competitors.entrants[place].ready for place in places]
+        chosen = [each.chosen for each in ready if each is not None]
+        if not chosen or len(chosen) < len(places):
+            return 0
+        reference = self.design.reference.stack.id
+        labels = {each.stack_id: each.label for each in chosen} | {reference: "the reference"}
+        ranking = ranked(self.runner, self.design, labels, self.work.judging)
+        return fewest_blocks(ranking, self.work.calls)
 
     def _too_dear(self) -> frozenset[int]:
         """Return who cannot be built within what is left of the budget, or of the disk."""
-        left = self.runner.left_s - self._reserve_s() - self._longest_s
+        left = self.runner.left_s - self.reserve_s() - self._longest_s
         racers = enumerate(self.competitors.racers(0.0))
         return frozenset(
             place
@@ -215,6 +233,11 @@ class Search:
             f"({standing.confidence:.0%} sure)"
         )
 
+    def compared_before(self) -> dict[StackId, str]:
+        """Return the labels of the stacks that earlier runs have compared with the reference."""
+        before = {e.stack_id for e in self.runner.inspections if e.role is Role.CHALLENGER}
+        return {each: label for each, label in self.labels().items() if each in before}
+
     def labels(self) -> dict[StackId, str]:
         """Return the labels of all stacks in blocks, also of earlier runs, failed or not."""
         stacks = {each.stack_id for each in self.runner.inspections if each.block}
@@ -226,9 +249,9 @@ class Search:
         """Return what this search did and believes; None where nothing was compared."""
         self._look()
         done, seen = self._searched(), {each.stack for each in self._all}
-        if not done or len(seen) < 2 or self.reference not in seen:
-            return None
         options, alive = self.work.options, self._alive()
+        if not done or not alive or len(seen) < 2 or self.reference not in seen:
+            return None
         model = Model([each.versions for each in self.competitors.entrants])
         # What is chosen rests on the search alone; what is told, on everything that was measured.
         prediction = model.predict(self._all)
@@ -255,8 +278,11 @@ class Search:
             * len(self.work.calls)
         )
         machine_s = sum(each.duration_s for each in done)
+        leader = self.competitors.entrants[standing.leader]
         return Searched(
             strategy=options.strategy.value,
+            leader=leader.ready.chosen.stack_id if leader.ready else "",
+            leader_label=leader.candidate.label,
             confidence=standing.confidence,
             wanted=options.confidence,
             margin=options.margin,

@@ -221,6 +221,8 @@ def _conclusion(report: ExploreReport) -> list[str]:
         return [f"{first}: {reference}, the reference; all others{same} are shown to be {second}."]
     if others and all(row.deviations for row in others):
         return [f"Nothing to compare: all others compute something else than {reference}."]
+    if found.answer is Answer.NOTHING_COMPARED:
+        return ["Nothing to compare: no other stack ran every time and computed the same."]
     word = "better" if figures else "faster"
     return [f"No measurable difference: nothing is shown to be {word} than {reference}."]
 

@@ -15,7 +15,9 @@ def search_text(search: Search | None) -> list[str]:
     if search is None:
         return []
     margin = _percent(search.margin)
-    sure = f"{_percent(search.confidence)} sure that the first is within {margin} of the best"
+    sure = (
+        f"{_percent(search.confidence)} sure: {search.leader_label} is within {margin} of the best"
+    )
     if search.confidence < search.wanted:
         sure += f" ({_percent(search.wanted)} was wanted)"
     lines = [

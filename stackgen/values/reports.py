@@ -106,7 +106,7 @@ class Predicted:
     ratio: time of the reference over the stack's own, so above 1 means faster.
     low, high: the interval that holds it with 95 % probability.
     within: the probability that the stack is within the margin of the best.
-    measured: in how many blocks of the search it was.
+    measured: in how many blocks it was, of the search and of the comparison afterwards.
     """
 
     label: str
@@ -122,8 +122,9 @@ class Search:
     """How the stacks that were compared in the end had been chosen.
 
     strategy: by which they were measured until then.
-    confidence: the probability, in the end, that the leader is within ``margin`` of the best;
-        what was asked for is ``wanted``.
+    leader: the stack that it found; "" where that was never made ready. leader_label: its label.
+    confidence: the probability that the leader is within ``margin`` of the best of those that take
+        part; what was asked for is ``wanted``.
     blocks, inspections: of the search; without those that tried or calibrated.
     machine_s: what these took.
     uniform_inspections: roughly how many it would have taken to be as certain with every stack in
@@ -134,6 +135,8 @@ class Search:
     """
 
     strategy: str
+    leader: str
+    leader_label: str
     confidence: float
     wanted: float
     margin: float
