@@ -9,7 +9,7 @@ from tests.test_render import FASTER, SEARCHED, report
 
 
 def three_rows(leader: str) -> ExploreReport:
-    """Return a search after which two stacks are faster than the reference, "a" by a little more."""
+    """Return a search after which two stacks, "a" and "b", are faster than the reference."""
     faster = next(row for row in SEARCHED.ranking if not row.is_reference)
     rows = [replace(faster, stack_id=StackId(each), label=each, best=True) for each in "ab"]
     reference = next(row for row in SEARCHED.ranking if row.is_reference)
