@@ -134,7 +134,8 @@ def test_several_indicators_need_stronger_evidence_each() -> None:
     fft = call("numpy/fft")
     both = seen + [replace(each, indicator_id=fft.id) for each in seen]
     two = {NEW.stack.id: "new", MIDDLE.stack.id: "middle"}
-    alone = rank(seen, labels=two, reference=NEW.stack.id, calls=[MATMUL])[0].effects[0]
+    pair = [each for each in seen if each.stack_id in two]
+    alone = rank(pair, labels=two, reference=NEW.stack.id, calls=[MATMUL])[0].effects[0]
     among = rank(both, labels=two, reference=NEW.stack.id, calls=[MATMUL, fft])[0].effects[0]
     assert among.low < alone.low
 
@@ -158,6 +159,9 @@ def test_controls_fail_when_the_same_stack_differs_from_itself() -> None:
 def test_more_stacks_need_stronger_evidence_each() -> None:
     seen = campaign({"2.0": 1.0, "1.9": 0.9, "1.8": 1.0}, blocks=6)
     two = {NEW.stack.id: "new", MIDDLE.stack.id: "middle"}
-    alone = rank(seen, labels=two, reference=NEW.stack.id, calls=[MATMUL])[0].effects[0]
+    pair = [each for each in seen if each.stack_id in two]
+    alone = rank(pair, labels=two, reference=NEW.stack.id, calls=[MATMUL])[0].effects[0]
     among = next(row for row in ranking(seen) if row.label == "middle").effects[0]
     assert among.low < alone.low < alone.high < among.high
+    # Nor does leaving one out of the labels help: it was compared.
+    assert rank(seen, labels=two, reference=NEW.stack.id, calls=[MATMUL])[0].effects[0] == among

@@ -228,7 +228,7 @@ def test_the_signature_is_the_error_itself() -> None:
 
 def test_the_graph_binds_stacks_to_releases_runs_failures_and_effects() -> None:
     found = effect(
-        a=BAD.stack.id, b=GOOD.stack.id, indicator_id=MATMUL.id, contrasts=[0.1, 0.1] * 4
+        a=BAD.stack.id, b=GOOD.stack.id, indicator_id=MATMUL.id, contrasts=[0.1, 0.11] * 4
     )
     graph = build_graph(
         stacks=[GOOD.stack, BAD.stack],
