@@ -61,7 +61,7 @@ def test_everything_is_measured_on_each_number_of_cpus_and_priced(laboratory: La
 
 def test_programs_that_write_something_else_are_told(laboratory: Laboratory) -> None:
     command = ("--pi-command", "python train.py", "--check", "r.txt", "--project", "project")
-    limits = ("--executor", "virtualenv", "--stacks", "4", "--budget", "5s", "--json")
+    limits = ("--executor", "virtualenv", "--stacks", "4", "--budget", "25s", "--json")
     done = laboratory.run("explore", "speedy", *command, *limits)
     assert done.stdout, done.stderr
     found = {

@@ -203,8 +203,8 @@ def rank(
     something else than the reference. Such stacks come last, with their effects. Blocks that
     something disturbed, and what a search ran, take no part.
 
-    Stacks that earlier runs of the campaign compared count among the k, ranked or not; of the stars
-    each of the k (k - 1) / 2 pairs could have been the one that was asked about.
+    The k are all stacks that the campaign has compared, ranked now or not; of the stars each of the
+    k (k - 1) / 2 pairs could have been the one that was asked about.
 
     Args:
         inspections: of the campaign, calibrations included.
@@ -216,10 +216,10 @@ def rank(
     """
     others = [stack for stack in labels if stack != reference]
     each_alone = len(calls) + 1 if len(calls) > 1 else 1
-    tried = {each.stack_id for each in inspections if each.role is Role.CHALLENGER and each.block}
-    count = len((tried | set(others)) - {reference})
+    arms = _arms(inspections, set_aside(inspections).blocks)
+    count = len({stack for _, stack, _ in arms} - {reference})
     judge = _Judge(
-        arms=_arms(inspections, set_aside(inspections).blocks),
+        arms=arms,
         calls=calls,
         weights=weights or {},
         margin=margin,

@@ -130,7 +130,7 @@ def _outcome(
     in_blocks = {**(search.labels() if search else {}), **compared}
     return Outcome(
         stacks=tuple(each.chosen for each in ready),
-        compared=compared,
+        compared={**(search.otherwise() if search else {}), **compared},
         labels={**in_blocks, **_labels(ready)},
         failures=tuple(preparer.failures),
         untried=max(0, work.plan.choices - len(in_blocks) - len(preparer.failures)),

@@ -52,6 +52,7 @@ class Search:
     _measured: list[Measured] = field(default_factory=list)
     _all: list[Measured] = field(default_factory=list)
     _failed: frozenset[int] = frozenset()
+    _wrong: frozenset[StackId] = frozenset()
 
     def run(self) -> None:
         """Measure until the best is found with the confidence asked for, or time is up.
@@ -150,8 +151,9 @@ class Search:
         wrong = deviations(
             seen, reference=self.design.reference.stack.id, stacks=stacks, calls=calls
         )
+        self._wrong = frozenset(wrong.keys() - {self.design.reference.stack.id})
         bad = {each for each in stacks if count_failures(seen, stack=each, calls=calls)}
-        bad |= wrong.keys() - {self.design.reference.stack.id}
+        bad |= self._wrong
         self._failed = frozenset(places[each] for each in bad if each in places)
 
     def _failed_stacks(self) -> set[StackId]:
@@ -232,6 +234,11 @@ class Search:
             f"searching: {self._blocks()} blocks of {alive} stacks, {leader} leads "
             f"({standing.confidence:.0%} sure)"
         )
+
+    def otherwise(self) -> dict[StackId, str]:
+        """Return the labels of the stacks that compute something else than the reference."""
+        self._look()
+        return {each: label for each, label in self.labels().items() if each in self._wrong}
 
     def compared_before(self) -> dict[StackId, str]:
         """Return the labels of the stacks that earlier runs have compared with the reference."""

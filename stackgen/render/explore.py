@@ -149,6 +149,8 @@ def _table(ranking: Sequence[Ranked], indicator: str | None, *, figure: bool) ->
             said = verdict(effect, figure=figure) if other is None else other.kind.value
             drawn = bars.bar(effect.low, effect.ratio, effect.high) if bars else ""
             rows.append((mark, row.label, f"{effect.ratio:.3f}", interval(effect), drawn, said))
+        elif other is not None:
+            rows.append((mark, row.label, "", "", "", other.kind.value))
         else:
             rows.append((mark, row.label, "", "", "", "not measured"))
     return columns(rows)
