@@ -15,7 +15,7 @@ from stackgen.errors import EvidenceError, ResolutionError, UsageError
 from stackgen.index import PackageIndex, load_config
 from stackgen.measure import effect
 from stackgen.pipeline.compare import _chosen
-from stackgen.pipeline.explore import Chosen
+from stackgen.pipeline.opening import Chosen
 from stackgen.pipeline.options import ExploreOptions
 from stackgen.pipeline.places import Places
 from stackgen.pipeline.selection import Candidate

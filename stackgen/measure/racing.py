@@ -125,8 +125,8 @@ def _model(stacks: tuple[Versions, ...]) -> Model:
 
 
 @dataclass(frozen=True, slots=True)
-class Race:
-    """Covers every version, then asks the leader and whoever may be faster.
+class _Field:
+    """Who takes part, and what is believed of them.
 
     margin: a relative difference that nobody cares about.
     """
@@ -135,6 +135,15 @@ class Race:
     model: Model
     seed: int
     margin: float = MARGIN
+
+    def standing(self, measured: Sequence[Measured], failed: frozenset[int]) -> Standing:
+        """Return who leads, and how certain that is (see Chooser)."""
+        return _standing(self, _alive(self.runners, failed), measured)
+
+
+@dataclass(frozen=True, slots=True)
+class Race(_Field):
+    """Covers every version, then asks the leader and whoever may be faster."""
 
     def next_block(
         self, measured: Sequence[Measured], failed: frozenset[int], block: int
@@ -154,22 +163,10 @@ class Race:
         filled = [*chosen[: BLOCK - 1 if links else BLOCK], *links[:1], *others]
         return tuple(filled[:BLOCK])
 
-    def standing(self, measured: Sequence[Measured], failed: frozenset[int]) -> Standing:
-        """Return who leads, and how certain that is (see Chooser)."""
-        return _standing(self, _alive(self.runners, failed), measured)
-
 
 @dataclass(frozen=True, slots=True)
-class AtRandom:
-    """Draws each block at random, whatever came out so far.
-
-    margin: a relative difference that nobody cares about.
-    """
-
-    runners: Sequence[Runner]
-    model: Model
-    seed: int
-    margin: float = MARGIN
+class AtRandom(_Field):
+    """Draws each block at random, whatever came out so far."""
 
     def next_block(
         self,
@@ -182,23 +179,13 @@ class AtRandom:
         drawn = dice.permutation(_alive(self.runners, failed))[:BLOCK]
         return tuple(int(place) for place in drawn)
 
-    def standing(self, measured: Sequence[Measured], failed: frozenset[int]) -> Standing:
-        """Return who leads, and how certain that is (see Chooser)."""
-        return _standing(self, _alive(self.runners, failed), measured)
-
 
 @dataclass(frozen=True, slots=True)
-class Pairwise:
+class Pairwise(_Field):
     """Measures every pair of versions once before anything is repeated, then races.
 
-    Where only one package varies, every version. margin: a relative difference that nobody cares
-    about.
+    Where only one package varies, every version.
     """
-
-    runners: Sequence[Runner]
-    model: Model
-    seed: int
-    margin: float = MARGIN
 
     def next_block(
         self, measured: Sequence[Measured], failed: frozenset[int], block: int
@@ -216,12 +203,7 @@ class Pairwise:
         links = [place for place in alive if place in seen]  # only where nothing else is left
         return tuple([*chosen, *others, *links][:BLOCK])
 
-    def standing(self, measured: Sequence[Measured], failed: frozenset[int]) -> Standing:
-        """Return who leads, and how certain that is (see Chooser)."""
-        return _standing(self, _alive(self.runners, failed), measured)
 
-
-_Field: TypeAlias = Race | AtRandom | Pairwise
 _Part: TypeAlias = tuple[tuple[str, str], ...]
 
 

@@ -5,8 +5,9 @@ from dataclasses import replace
 
 from stackgen.errors import BuildError, EvidenceError, StackgenError
 from stackgen.index import PackageIndex
-from stackgen.pipeline.explore import Chosen, measured
+from stackgen.pipeline.explore import measured
 from stackgen.pipeline.failing import nothing_runs
+from stackgen.pipeline.opening import Chosen
 from stackgen.pipeline.options import ExploreOptions, Strategy
 from stackgen.pipeline.places import Places
 from stackgen.pipeline.progress import Progress

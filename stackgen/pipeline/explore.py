@@ -1,54 +1,27 @@
 """Explore: requirements in, a measured ranking out."""
 
-import time
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
-from itertools import islice
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
-from stackgen.artifacts.wheels import WheelStore
 from stackgen.database import open_database
 from stackgen.errors import EvidenceError, UsageError
 from stackgen.index import PackageIndex
 from stackgen.pipeline.competition import compete
-from stackgen.pipeline.cpus import cpu_list, kept_to, refuse_cpus, shared_cores
-from stackgen.pipeline.environments import estimate, refuse_without_room
+from stackgen.pipeline.cpus import cpu_list, shared_cores
+from stackgen.pipeline.environments import refuse_without_room
 from stackgen.pipeline.lock_out import check_folder, keep_winner
-from stackgen.pipeline.measures import indicator_calls, limits, usable_cpus, weights_of
+from stackgen.pipeline.opening import Choose, Chosen, opened
 from stackgen.pipeline.options import ExploreOptions
 from stackgen.pipeline.pinned import pinned, read_pins
 from stackgen.pipeline.places import Places
-from stackgen.pipeline.prices import metered
 from stackgen.pipeline.progress import Progress
-from stackgen.pipeline.selection import Contenders, select
-from stackgen.pipeline.sources import refuse_unbuildable
-from stackgen.pipeline.wishes import beside_compared, index_config
+from stackgen.pipeline.selection import select
+from stackgen.pipeline.wishes import index_config
 from stackgen.pipeline.work import Work
-from stackgen.pipeline.workshop import Workshop, open_workshop
+from stackgen.pipeline.workshop import Workshop
 from stackgen.resolve import Policy
-from stackgen.values import ExplorePlan, ExploreReport, Kind, Place
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Chosen:
-    """What is measured against each other.
-
-    options: what was asked for, with all that was read since.
-    packages: names of what the stacks contain that an indicator may be of.
-    count: of the stacks that satisfy what was asked for.
-    choices: how many of them could be told apart.
-    requirements: what was asked for, in words.
-    """
-
-    options: ExploreOptions
-    contenders: Contenders
-    packages: frozenset[str]
-    count: int
-    choices: int
-    requirements: tuple[str, ...]
-
-
-Choose = Callable[[PackageIndex, ExploreOptions, Workshop, Progress], Chosen]
+from stackgen.values import ExplorePlan, ExploreReport, Kind
 
 
 def explore(
@@ -85,42 +58,9 @@ def measured(
     Raises:
         StackgenError: one of its kinds for whatever stops it; what was measured is kept.
     """
-    start = time.monotonic()
     if options.lock_out is not None:
         check_folder(options.lock_out, make=not options.dry_run)
-    usable = usable_cpus()
-    refuse_cpus(options, usable)
-    config = index_config(options.index, environ)
-    options = replace(options, asked=beside_compared(options.asked, config))
-    with (
-        open_workshop(
-            options.executor, options.base, places, progress, make=not options.dry_run
-        ) as workshop,
-        kept_to(options.build_cpus),
-        PackageIndex(config, places.cache) as index,
-    ):
-        chosen = choose(index, options, workshop, progress)
-        options = chosen.options
-        varied = tuple(each for each in chosen.contenders.varied if each in chosen.packages)
-        calls, control = indicator_calls(options, varied, chosen.packages)
-        allowed = limits(options.threads, options.gpus, among=options.measure_cpus)
-        cpus = metered(options, calls, allowed, usable)
-        store = WheelStore(places.cache)
-        work = Work(
-            options=options,
-            places=places,
-            progress=progress,
-            index=index,
-            store=store,
-            workshop=workshop,
-            selection=chosen.contenders,
-            plan=_plan(chosen, workshop, index, store, places),
-            calls=cpus.calls,
-            control=control,
-            metered=cpus,
-            start=start,
-            weights=weights_of(options.weights, cpus.calls),
-        )
+    with opened(choose, options, places, environ, progress) as work:
         if options.dry_run:
             return work.plan
         _refuse_one_stack(work.plan)
@@ -131,7 +71,8 @@ def measured(
             found = compete(work, database)
         if options.lock_out is None:
             return found
-        return keep_winner(found, options.lock_out, workshop.base.target, config, progress)
+        config = index_config(options.index, environ)
+        return keep_winner(found, options.lock_out, work.workshop.base.target, config, progress)
 
 
 def _selected(
@@ -174,38 +115,6 @@ def _tell_of_other_reference(report: ExploreReport, given: Path, progress: Progr
     reference = next((row.label for row in report.ranking if row.is_reference), None)
     if reference is not None and all(each.completion != "lock" for each in report.stacks):
         progress.note(f"{given} does not run here: stacks were compared with {reference} instead.")
-
-
-def _plan(
-    chosen: Chosen,
-    workshop: Workshop,
-    index: PackageIndex,
-    store: WheelStore,
-    places: Places,
-) -> ExplorePlan:
-    options, selection = chosen.options, chosen.contenders
-    first = list(islice(selection.candidates(), options.wanted))
-    if not options.dry_run:
-        refuse_unbuildable((a for each in first for a in each.lock.artifacts), workshop.sdists)
-    machine = dict(workshop.machine.identity)
-    return ExplorePlan(
-        requirements=chosen.requirements,
-        varied=selection.varied,
-        place=Place(
-            executor=workshop.base.kind.value,
-            base=workshop.base.name,
-            python=workshop.base.target.python,
-            machine=machine.get("cpu_name", "this machine"),
-        ),
-        count=chosen.count,
-        choices=chosen.choices,
-        chosen=tuple((each.label, each.choice.completions if each.choice else 1) for each in first),
-        estimate=estimate(
-            [each.lock for each in first], workshop.base, index=index, store=store, places=places
-        ),
-        budget_s=options.budget_s,
-        seed=options.seed,
-    )
 
 
 def _tell_of_gpus(work: Work) -> None:

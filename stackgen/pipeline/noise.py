@@ -3,11 +3,9 @@
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import islice
 
 import psutil
 
-from stackgen.artifacts.wheels import WheelStore
 from stackgen.database import Database, open_database
 from stackgen.errors import EvidenceError, MeasurementError, StackgenError, UsageError
 from stackgen.index import PackageIndex
@@ -16,33 +14,22 @@ from stackgen.measure import LOOKS, Design, block_times, plan_block
 from stackgen.measure.noise import disturbance, indicator_noise, run_s
 from stackgen.measure.pressure import set_aside
 from stackgen.pipeline.campaign import PlanBlock, Runner, telling_line
-from stackgen.pipeline.environments import Preparer, Ready, estimate, refuse_without_room
+from stackgen.pipeline.environments import Preparer, Ready, refuse_without_room
 from stackgen.pipeline.failing import nothing_runs
-from stackgen.pipeline.measures import (
-    CONTROL,
-    component_of,
-    indicator_calls,
-    limits,
-    shipped_indicators,
-    usable_cpus,
-)
+from stackgen.pipeline.measures import CONTROL, component_of, limits, shipped_indicators
+from stackgen.pipeline.opening import Calls, Chosen, calls_of, opened
 from stackgen.pipeline.options import ExploreOptions
 from stackgen.pipeline.places import Places
-from stackgen.pipeline.prices import metered
 from stackgen.pipeline.progress import Progress
 from stackgen.pipeline.reporting import INTERRUPTED
 from stackgen.pipeline.selection import Selection, select
-from stackgen.pipeline.sources import refuse_unbuildable
-from stackgen.pipeline.wishes import beside_compared, index_config
 from stackgen.pipeline.work import Work, open_runner
-from stackgen.pipeline.workshop import Workshop, open_workshop
+from stackgen.pipeline.workshop import Workshop
 from stackgen.values import (
     Environment,
-    ExplorePlan,
     IndicatorCall,
     Inspection,
     InspectionPlan,
-    Place,
 )
 from stackgen.values.noise import NOISE, IndicatorNoise, NoiseReport
 
@@ -79,35 +66,27 @@ def noise(
     Raises:
         StackgenError: one of its kinds for whatever stops it; what was measured is kept.
     """
-    start = time.monotonic()
     _refuse_long(options.budget_s)
-    config = index_config(options.index, environ)
-    options = replace(options, kind=NOISE, asked=beside_compared(options.asked, config), stacks=1)
-    with (
-        open_workshop(options.executor, options.base, places, progress) as workshop,
-        PackageIndex(config, places.cache) as index,
-    ):
-        selection = select(index, options, workshop.base.target, progress)
-        options = _with_indicators(options, selection)
-        store = WheelStore(places.cache)
-        calls = _calls(options, selection)
-        work = Work(
-            options=options,
-            places=places,
-            progress=progress,
-            index=index,
-            store=store,
-            workshop=workshop,
-            selection=selection,
-            plan=_plan(options, workshop, selection, index, store, places),
-            calls=calls,
-            control=_control(options),
-            metered=metered(options, calls, limits(options.threads, options.gpus), usable_cpus()),
-            start=start,
-        )
+    options = replace(options, kind=NOISE, stacks=1)
+    with opened(_chosen, options, places, environ, progress, calls_of=_calls_of) as work:
         refuse_without_room(work.plan.estimate, places)
         with open_database(places.knowledge) as database:
             return _against_itself(work, database)
+
+
+def _chosen(
+    index: PackageIndex, options: ExploreOptions, workshop: Workshop, progress: Progress
+) -> Chosen:
+    """Return the stacks of which the newest that works is measured."""
+    selection = select(index, options, workshop.base.target, progress)
+    return Chosen(
+        options=_with_indicators(options, selection),
+        contenders=selection,
+        packages=frozenset(selection.space.packages),
+        count=selection.space.count,
+        choices=len(selection.choices),
+        requirements=options.asked.texts,
+    )
 
 
 def _refuse_long(budget_s: float) -> None:
@@ -133,48 +112,15 @@ def _with_indicators(options: ExploreOptions, selection: Selection) -> ExploreOp
     return replace(options, indicators=(CONTROL, *DEFAULTS[component]))
 
 
-def _calls(options: ExploreOptions, selection: Selection) -> tuple[IndicatorCall, ...]:
+def _calls_of(chosen: Chosen) -> Calls:
     """Return what is measured besides the control, which always is."""
+    options = chosen.options
+    threads = limits(options.threads).threads
+    control = bind(find(shipped_indicators(), CONTROL), {"threads": str(threads)})
     names = tuple(each for each in options.indicators if each != CONTROL)
     if not names:
-        return ()
-    packages = frozenset(selection.space.packages)
-    calls, _ = indicator_calls(replace(options, indicators=names), selection.varied, packages)
-    return calls
-
-
-def _control(options: ExploreOptions) -> IndicatorCall:
-    threads = limits(options.threads).threads
-    return bind(find(shipped_indicators(), CONTROL), {"threads": str(threads)})
-
-
-def _plan(
-    options: ExploreOptions,
-    workshop: Workshop,
-    selection: Selection,
-    index: PackageIndex,
-    store: WheelStore,
-    places: Places,
-) -> ExplorePlan:
-    first = list(islice(selection.candidates(), 1))
-    refuse_unbuildable((a for each in first for a in each.lock.artifacts), workshop.sdists)
-    locks = [each.lock for each in first]
-    return ExplorePlan(
-        requirements=options.asked.texts,
-        varied=selection.varied,
-        place=Place(
-            executor=workshop.base.kind.value,
-            base=workshop.base.name,
-            python=workshop.base.target.python,
-            machine=dict(workshop.machine.identity).get("cpu_name", "this machine"),
-        ),
-        count=selection.space.count,
-        choices=len(selection.choices),
-        chosen=tuple((each.label, 1) for each in first),
-        estimate=estimate(locks, workshop.base, index=index, store=store, places=places),
-        budget_s=options.budget_s,
-        seed=options.seed,
-    )
+        return (), control
+    return calls_of(replace(chosen, options=replace(options, indicators=names)))[0], control
 
 
 def _against_itself(work: Work, database: Database) -> NoiseReport:

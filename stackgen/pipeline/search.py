@@ -1,5 +1,6 @@
 """Search the best stacks in blocks of a few each; those that were found are compared afterwards."""
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -8,7 +9,7 @@ import numpy as np
 
 from stackgen.measure import Design, count_failures, deviations, fewest_blocks, plan_search
 from stackgen.measure.calibration import calibration
-from stackgen.measure.model import Measured, Model
+from stackgen.measure.model import Measured, Model, Prediction
 from stackgen.measure.pressure import set_aside
 from stackgen.measure.racing import GUESSES, Chooser, Standing, chooser
 from stackgen.measure.searching import beliefs, searched
@@ -263,27 +264,16 @@ class Search:
         # What is chosen rests on the search alone; what is told, on everything that was measured.
         prediction = model.predict(self._all)
         dice = np.random.default_rng([options.seed, len(done)])
-        believed = beliefs(
-            prediction,
-            alive,
-            reference=self.reference,
-            margin=options.margin,
-            draws=prediction.draws(GUESSES, dice),
-        )
-        counts = np.bincount([each.stack for each in self._all], minlength=model.stacks)
         standing = self._chooser().standing(self._measured, self._out())
         held = calibration(model, self._measured)
-        uniform = (
-            uniform_blocks(
-                prediction,
-                alive,
-                margin=options.margin,
-                confidence=min(options.confidence, standing.confidence),
-                seed=options.seed,
-            )
-            * len(alive)
-            * len(self.work.calls)
+        blocks = uniform_blocks(
+            prediction,
+            alive,
+            margin=options.margin,
+            confidence=min(options.confidence, standing.confidence),
+            seed=options.seed,
         )
+        uniform = blocks * len(alive) * len(self.work.calls)
         machine_s = sum(each.duration_s for each in done)
         leader = self.competitors.entrants[standing.leader]
         return Searched(
@@ -298,16 +288,30 @@ class Search:
             machine_s=machine_s,
             uniform_inspections=uniform,
             uniform_s=uniform * machine_s / len(done),
-            predictions=tuple(
-                Predicted(
-                    label=self.competitors.entrants[each.place].candidate.label,
-                    ratio=each.ratio,
-                    low=each.low,
-                    high=each.high,
-                    within=each.within,
-                    measured=int(counts[each.place]),
-                )
-                for each in believed
-            ),
+            predictions=self._predicted(prediction, dice),
             foretold=(held.inside, held.total),
+        )
+
+    def _predicted(
+        self, prediction: Prediction, dice: np.random.Generator
+    ) -> tuple[Predicted, ...]:
+        """Return what is believed of everybody who is left, the fastest first."""
+        believed = beliefs(
+            prediction,
+            self._alive(),
+            reference=self.reference,
+            margin=self.work.options.margin,
+            draws=prediction.draws(GUESSES, dice),
+        )
+        counts = Counter(each.stack for each in self._all)
+        return tuple(
+            Predicted(
+                label=self.competitors.entrants[each.place].candidate.label,
+                ratio=each.ratio,
+                low=each.low,
+                high=each.high,
+                within=each.within,
+                measured=counts[each.place],
+            )
+            for each in believed
         )
