@@ -220,6 +220,24 @@ def test_a_judge_that_loads_whole_wheels_is_stopped(
     assert "load more than" in answer.silence
 
 
+# What pip does with its temporary folder all the time, in a form that no listing can miss.
+COMES_AND_GOES = """
+import os, shutil, time
+end = time.monotonic() + 1.0
+while time.monotonic() < end:
+    os.makedirs("one/two/three")
+    open("one/two/three/four", "w").close()
+    shutil.rmtree("one")
+print("done==1.0")
+"""
+
+
+def test_folders_of_a_judge_that_come_and_go_are_no_fault(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(edge, "_STEP_S", 0.001)
+    ran = edge._run([sys.executable, "-c", COMES_AND_GOES], Question(requirements=()), os.environ)
+    assert (ran.code, ran.output, ran.stopped) == (0, "done==1.0\n", "")
+
+
 def test_a_judge_that_takes_too_long_is_stopped(
     bench: Bench, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

@@ -5,6 +5,7 @@ their environment alone: a command line can be seen by every user of the machine
 """
 
 import importlib.metadata
+import os
 import re
 import subprocess
 import sys
@@ -199,11 +200,16 @@ def _watched(process: "subprocess.Popen[str]", folder: Path) -> _Ran:
 
 
 def _occupied(folder: Path) -> int:
-    """Return bytes on disk: a wheel of which pip reads the end alone is a file of holes."""
+    """Return bytes on disk: a wheel of which pip reads the end alone is a file of holes.
+
+    It is the tool's folder: files come and go, and whole folders while they are listed, at which
+    ``rglob`` would break.
+    """
     total = 0
-    for path in folder.rglob("*"):
-        with suppress(OSError):  # it is the tool's folder: files come and go
-            total += path.lstat().st_blocks * 512
+    for place, _, files in os.walk(folder):
+        for name in files:
+            with suppress(OSError):
+                total += Path(place, name).lstat().st_blocks * 512
     return total
 
 
