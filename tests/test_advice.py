@@ -243,3 +243,16 @@ def test_what_it_computed_beside_another_reference_elsewhere_counts_too() -> Non
 def test_a_lock_that_computes_something_else_each_time_judges_nobody() -> None:
     seen = computed_right({OWN: 1.0, FAST: 0.5})
     assert ask([*computing(OWN, 2.0, seen[:2]), *seen[2:]]).lock == FAST.stack.lock
+
+
+def test_a_further_campaign_takes_no_place_of_blocks_that_were_judged_before() -> None:
+    first = [
+        replace(each, campaign_id=CampaignId("z"))
+        for each in blocks({OWN: 1.0, FAST: 0.8}, count=60)
+    ]
+    further = [
+        replace(each, campaign_id=CampaignId("a"), started_at="2026-02-01T00:00:00+00:00")
+        for each in blocks({OWN: 1.0, FAST: 1.2}, count=60)
+    ]
+    trusted = frozenset({CampaignId("a"), CampaignId("z")})
+    assert ask([*first, *further], trusted=trusted).effects == ask(first, trusted=trusted).effects

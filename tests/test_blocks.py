@@ -59,6 +59,13 @@ def test_no_stack_gets_the_first_place_more_often_than_chance_allows() -> None:
     assert 60 < first[Role.TWIN] < 140
 
 
+def test_where_nothing_else_is_measured_either_of_the_two_runs_comes_first() -> None:
+    alone = replace(design(), challengers=())
+    for place in (0, 2):  # of the indicator and of the control
+        firsts = {plan_block(alone, block)[place].role for block in range(1, 21)}
+        assert firsts == {Role.REFERENCE, Role.TWIN}
+
+
 def campaign(times: dict[str, float], blocks: int, noise: float = 0.01) -> list[Inspection]:
     """Simulate blocks: a common drift, and noise of each inspection of its own."""
     dice = random.Random(3)

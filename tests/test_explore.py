@@ -59,7 +59,7 @@ def test_the_stack_that_does_half_the_work_is_found_to_be_faster(laboratory: Lab
 
 
 def test_older_dependencies_are_found_where_the_newest_do_not_run(laboratory: Laboratory) -> None:
-    done = laboratory.explore("speedy>=2,<4", "--stacks", "2", "--budget", "6s")
+    done = laboratory.explore("speedy>=2,<4", "--stacks", "2", "--budget", "20s")
     assert done.returncode in (0, 3, 6), done.stderr
     assert "speedy 3.0: gear 1.0" in done.stdout
     with open_database(laboratory.kb) as database:
@@ -68,7 +68,7 @@ def test_older_dependencies_are_found_where_the_newest_do_not_run(laboratory: La
 
 
 def test_a_stack_that_never_runs_is_kept_as_knowledge_and_told(laboratory: Laboratory) -> None:
-    done = laboratory.explore("speedy", "--stacks", "2", "--budget", "6s", "--fix", "gear")
+    done = laboratory.explore("speedy", "--stacks", "2", "--budget", "20s", "--fix", "gear")
     assert done.returncode in (0, 3, 6), done.stderr
     assert "speedy 5.0: import_failed: ImportError: hopeless" in done.stdout
 
@@ -102,6 +102,13 @@ def test_a_plan_builds_nothing(laboratory: Laboratory) -> None:
     assert "Nothing was built" in done.stdout
     assert not laboratory.kb.exists()
     assert not (laboratory.root / "cache" / "virtualenvs").exists()
+
+
+def test_a_confidence_where_nothing_is_searched_is_refused(laboratory: Laboratory) -> None:
+    done = laboratory.explore("speedy", "--strategy", "newest", "--confidence", "0.9")
+    assert done.returncode == 2
+    assert "--confidence ends a search, and there is none" in done.stderr
+    assert "--strategy racing" in done.stderr
 
 
 def test_interrupting_prints_the_ranking_so_far(laboratory: Laboratory) -> None:
@@ -206,9 +213,12 @@ def test_a_stack_that_is_fast_because_it_computes_something_else_is_told_and_nev
     assert not rows["speedy 2.0"]["best"]
     assert rows["speedy 1.0"]["deviations"] == rows["speedy 3.0"]["deviations"] == []
 
-    told = laboratory.explore(*asked).stdout
-    assert "speedy 2.0 on work threads=" in told
-    assert "Fastest: speedy 2.0" not in told
+    explored = laboratory.explore(*asked)
+    assert "speedy 2.0 on work threads=" in explored.stdout
+    assert "Fastest: speedy 2.0" not in explored.stdout
+    if explored.returncode == 6:
+        pytest.skip("the machine is too noisy now: a control failed")
+
     advice = json.loads(laboratory.run("advise", "requirements.txt", "--json").stdout)
     locked = advice["advice"]["lock"]
     assert locked is None or [each["version"] for each in locked["artifacts"]] == ["1.0"]

@@ -40,6 +40,12 @@ def test_what_failed_says_nothing_about_time() -> None:
     assert first_answers_s(DESIGN, [*SEEN, failed]) == first_answers_s(DESIGN, SEEN)
 
 
+def test_one_run_that_was_held_up_foretells_nothing() -> None:
+    held_up = replace(RUN, duration_s=9000.0)
+    assert first_answers_s(DESIGN, [*SEEN, RUN, held_up]) == first_answers_s(DESIGN, SEEN)
+    assert first_answers_s(DESIGN, [*SEEN, RUN, held_up, held_up]) > 6 * 4 * 9000
+
+
 def test_a_user_is_told_what_helps() -> None:
     told = too_short(DESIGN, SEEN, 1500.0)
     assert "about 2.0 h; 25 min of the budget are left" in told

@@ -23,6 +23,7 @@ PAGE = "/simple/demo/"
 @pytest.fixture
 def server() -> Iterator[TinyIndex]:
     with serving() as index:
+        index.patience_s = 1.0  # a busy machine needs more than the usual 0.3 s for a good answer
         index.add(WHEEL, make_wheel("demo", requires=("six",)))
         yield index
 

@@ -1,17 +1,12 @@
 """A lock of one's own that every stack is compared with, as it stands."""
 
-import io
 import json
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from stackgen.pipeline.explore import _tell_of_other_reference
-from stackgen.render.terminal import Plain
 from tests.laboratory import INDICATOR, WORK, Laboratory
 from tests.local_index import Published, publish
-from tests.test_render import FASTER, report
 
 
 @pytest.fixture
@@ -25,6 +20,7 @@ def laboratory(tmp_path: Path) -> Laboratory:
             ("3.0", 4_000, "gear>=2"),
         )
     }
+    speedy["0.5"] = Published(source="raise ImportError('worn out')")
     index = publish(tmp_path, {"speedy": speedy, "gear": {"1.0": Published(), "2.0": Published()}})
     (tmp_path / "work.py").write_text(INDICATOR)
     (tmp_path / "requirements.txt").write_text("speedy==1.0\ngear==1.0\n")
@@ -72,13 +68,14 @@ def test_a_reference_that_is_none_is_told_with_the_next_step(
     assert "  fix: " in done.stderr
 
 
-def test_another_stack_that_stands_in_for_a_lock_that_does_not_run_is_told() -> None:
-    stream = io.StringIO()
-    found = report(FASTER)
-    _tell_of_other_reference(found, Path("own.lock"), Plain(stream))
-    told = "own.lock does not run here: stacks were compared with numpy 2.4.0 instead."
-    assert told in stream.getvalue()
-    stream = io.StringIO()
-    runs = tuple(replace(each, completion="lock") for each in found.stacks)
-    _tell_of_other_reference(replace(found, stacks=runs), Path("own.lock"), Plain(stream))
-    assert stream.getvalue() == ""
+@pytest.mark.journey
+@pytest.mark.parametrize("option", ["--reference", "--from"])
+def test_another_stack_that_stands_in_for_a_lock_that_does_not_run_is_told(
+    laboratory: Laboratory, option: str
+) -> None:
+    (laboratory.root / "worn.txt").write_text("speedy==0.5\ngear==1.0\n")
+    done = laboratory.explore("speedy", option, "worn.txt", "--stacks", "3", "--budget", "6s")
+    assert done.returncode in (0, 3, 6), done.stderr
+    told = "worn.txt does not run here: stacks are compared with speedy 3.0 instead."
+    assert done.stderr.count(told) == 1
+    assert done.stderr.index(told) < done.stderr.index("measuring block 1")

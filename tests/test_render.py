@@ -70,6 +70,8 @@ PLAN = ExplorePlan(
     ),
     budget_s=1800,
     seed=0,
+    strategy="newest",
+    searched=False,
 )
 
 
@@ -114,6 +116,7 @@ def report(contrasts: list[float], *, failed: bool = False) -> ExploreReport:
         interrupted=False,
         exit_code=0,
         knowledge_base="stackgen.db",
+        margin=0.02,
         reference_s=((MATMUL.id, 0.00321),),
     )
 
@@ -311,6 +314,8 @@ SEARCH = Search(
     blocks=11,
     inspections=44,
     machine_s=132.0,
+    compared=48,
+    compared_s=140.0,
     uniform_inspections=272,
     uniform_s=816.0,
     predictions=(
@@ -325,6 +330,7 @@ SEARCHED = replace(report(FASTER), search=SEARCH)
 
 TEXTS = {
     "plan": plan_text(PLAN),
+    "plan-searched": plan_text(replace(PLAN, strategy="racing", searched=True)),
     "report-faster": report_text(report(FASTER)),
     "report-undecided": report_text(report(UNDECIDED)),
     "report-slower": report_text(report(SLOWER)),

@@ -149,6 +149,8 @@ def beside(every: Explored, race: Explored, seed: int) -> tuple[bool, float]:
     interval = "the same stack" if winner == best else told(every.compared(best, winner))
     print(f"  seed {seed}: {label}")
     print(f"    the best beside it: {interval}: {'within' if good else 'NOT within'} {MARGIN:.0%}")
+    if answer := race.printed.get("answer"):
+        print(f"    the report answers: {answer}")
     print(f"    {_spent(race)}; stopped: {race.printed['stopped']}")
     print(f"    search and blocks: {share:.2f} of the exhaustive run's (wanted {WANTED:.2f})")
     if search := race.printed["search"]:

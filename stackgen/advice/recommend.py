@@ -2,13 +2,13 @@
 
 import math
 import shlex
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
 
-from stackgen.advice.evidence import Evidence, admits, gather, target_of
+from stackgen.advice.evidence import Evidence, Times, admits, gather, target_of
 from stackgen.errors import EvidenceError
 from stackgen.measure import ALPHA, MARGIN, block_contrasts, count_failures, effect
 from stackgen.values import (
@@ -25,6 +25,7 @@ from stackgen.values import (
     Verdict,
 )
 
+InTime = Mapping[tuple[str, CampaignId, int], float]
 Judged = Mapping[StackId, tuple[Effect, ...]]
 _NAMED = 5  # packages that a caveat names before it counts the rest
 
@@ -72,8 +73,9 @@ def advise(
 
 def _judge(evidence: Evidence, *, margin: float, alpha: float) -> Judged:
     """Compare every stack that shares blocks with the lock's own, on every indicator."""
+    in_time = _in_time(evidence.inspections)
     contrasts = {
-        (stack, call.id): block_contrasts(a_s=theirs, b_s=own)
+        (stack, call.id): block_contrasts(a_s=in_time(theirs), b_s=in_time(own))
         for call in evidence.calls
         if call.id in evidence.current and (own := evidence.current_times(call.id))
         for stack in sorted(evidence.stacks.keys() - set(evidence.current[call.id]))
@@ -93,6 +95,21 @@ def _judge(evidence: Evidence, *, margin: float, alpha: float) -> Judged:
         slower = lenient.verdict is Verdict.SLOWER
         found.setdefault(stack, []).append(lenient if slower else strict)
     return {stack: tuple(effects) for stack, effects in found.items()}
+
+
+def _in_time(inspections: Sequence[Inspection]) -> Callable[[Times], InTime]:
+    """Return what puts blocks into the order in which their campaigns were begun.
+
+    Whoever asks again, with a campaign more, is judged by the same blocks as before, and by further
+    ones: the looks of ``effect`` would be broken if new blocks took the place of old ones.
+    """
+    begun: dict[CampaignId, str] = {}
+    for each in inspections:
+        known = begun.setdefault(each.campaign_id, each.started_at)
+        begun[each.campaign_id] = min(known, each.started_at)
+    return lambda times: {
+        (begun[campaign], campaign, block): seconds for (campaign, block), seconds in times.items()
+    }
 
 
 def _advice(lockfile: LockFile, evidence: Evidence, judged: Judged) -> Advice:

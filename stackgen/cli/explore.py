@@ -40,6 +40,7 @@ from stackgen.cli.options import (
     Threads,
     Vary,
     Weights,
+    check_confidence,
     check_prices,
     parse_cpu_list,
     parse_cpus,
@@ -85,7 +86,7 @@ def explore(
     budget: Budget = "30m",
     stacks: Stacks = None,
     strategy: StrategyOf = StrategyName.racing,
-    confidence: Confidence = 0.95,
+    confidence: Confidence = None,
     margin: Margin = "2%",
     weight: Weights = [],  # noqa: B006
     seed: Seed = 0,
@@ -112,7 +113,8 @@ def explore(
     """Measure which stack runs fastest here.
 
     Stacks are complete sets of versions that satisfy REQUIREMENT...; some are built and measured
-    against each other within the budget. The same command goes on where it was.
+    against each other within the budget. The same command goes on where it was. Exit code 3 means
+    that there is no answer yet, 6 that equal stacks were shown to differ.
     """
     asking.refuse_redirected_requirement()
     from stackgen.pipeline.explore import explore as run
@@ -147,6 +149,8 @@ def explore(
         os.environ,
     )
     places = find_places(os.environ, kb=kb)
+    way = Strategy(strategy.value)
+    certainty = check_confidence(confidence, way.value, searches=way.searches)
     options = ExploreOptions(
         asked=wanted.request,
         vary=tuple(vary),
@@ -175,8 +179,8 @@ def explore(
         executor=ExecutorChoice(executor.value),
         budget_s=parse_span(budget),
         stacks=stacks or 0,
-        strategy=Strategy(strategy.value),
-        confidence=confidence,
+        strategy=way,
+        confidence=certainty,
         margin=parse_margin(margin),
         weights=parse_weights(weight),
         seed=seed,

@@ -10,11 +10,14 @@ from stackgen.cli import asking
 from stackgen.cli.options import (
     AsJson,
     BaseName,
+    BuildCpus,
     ExecutorName,
     Kb,
+    MeasureCpus,
     Parameters,
     Seed,
     Threads,
+    parse_cpu_list,
     parse_pair,
     parse_span,
 )
@@ -47,6 +50,8 @@ def noise(
     base: BaseName = "",
     executor: Annotated[ExecutorName, typer.Option(help="Where it runs.")] = ExecutorName.auto,
     threads: Threads = 0,
+    measure_cpus: MeasureCpus = "",
+    build_cpus: BuildCpus = "",
     seed: Seed = 0,
     kb: Kb = None,
     json: AsJson = False,
@@ -54,7 +59,7 @@ def noise(
     """Tell how small a difference this machine can show, and how long that takes.
 
     One stack is measured against itself: all that differs then is noise. The same command goes on
-    where it was.
+    where it was. Exit code 3 means that there is no answer yet, 6 that equal runs differ.
     """
     asking.refuse_redirected_requirement()
     from stackgen.pipeline.noise import noise as run
@@ -73,6 +78,8 @@ def noise(
         budget_s=parse_span(budget),
         seed=seed,
         threads=threads,
+        measure_cpus=parse_cpu_list(measure_cpus, "--measure-cpus"),
+        build_cpus=parse_cpu_list(build_cpus, "--build-cpus"),
     )
     with open_progress(sys.stderr) as progress:
         found = run(options, find_places(os.environ, kb=kb), os.environ, progress)

@@ -86,10 +86,14 @@ StrategyOf = Annotated[
         "the best two are then compared with the reference. exhaustive, newest: all at once.",
     ),
 ]
+CONFIDENCE = 0.95
 Confidence = Annotated[
-    float,
+    float | None,
     typer.Option(
-        min=0.5, max=0.999, help="Of the leader being within the margin of the best: ends a search."
+        min=0.5,
+        max=0.999,
+        help="Of the leader being within the margin of the best: ends a search. "
+        f"[default: {CONFIDENCE}]",
     ),
 ]
 Margin = Annotated[
@@ -289,6 +293,18 @@ def check_prices(per_hour: float | None, file: Path | None) -> None:
             why="--price-per-hour is that of the whole machine, --prices has one by number of CPUs",
             fix="give one of them",
         )
+
+
+def check_confidence(given: float | None, strategy: str, *, searches: bool) -> float:
+    """Return the confidence that ends a search; refuse one where nothing is searched."""
+    if given is not None and not searches:
+        raise UsageError(
+            "--confidence ends a search, and there is none",
+            why=f"with --strategy {strategy} all stacks are measured in every block, until each "
+            "comparison is certain or the budget is spent",
+            fix="leave it out, or search with --strategy racing",
+        )
+    return CONFIDENCE if given is None else given
 
 
 def parse_settings(given: list[str]) -> tuple[tuple[str, tuple[str, ...]], ...]:

@@ -74,7 +74,11 @@ def hide_disks() -> None:
     for folder, _, names in os.walk("/dev"):
         for name in names:
             path = os.path.join(folder, name)
-            if stat.S_ISBLK(os.lstat(path).st_mode):
+            try:
+                found = stat.S_ISBLK(os.lstat(path).st_mode)
+            except OSError:  # gone meanwhile, as terminals and loop devices go
+                continue
+            if found:
                 mount("/dev/null", path, "", BIND)
 
 

@@ -13,6 +13,7 @@ from stackgen.measure.looks import LOOKS, level_of_a_look
 from stackgen.measure.pressure import Aside, BlockKey, set_aside
 from stackgen.measure.ranking import (
     block_times,
+    challengers_of,
     controls,
     count_failures,
     decided,
@@ -34,6 +35,7 @@ __all__ = [
     "block_times",
     "by_place",
     "calibration_plan",
+    "challengers_of",
     "controls",
     "count_failures",
     "decided",

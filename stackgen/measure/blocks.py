@@ -27,7 +27,8 @@ class Design:
 
     challengers: measured in every block beside the reference and its twin.
     calls: what users want to know; each is one round of the block.
-    control: the pure-Python indicator, run on the reference and on the first challenger.
+    control: the pure-Python indicator, run on the reference and on the first challenger with the
+        same settings: some change Python itself (PYTHONMALLOC), and are no fault of the machine.
     loops: operations per sample of each indicator, found once on the reference.
     own_limits: of the calls that do not run under ``limits``.
     """
@@ -94,7 +95,9 @@ def _arms(design: Design, call: IndicatorCall) -> Sequence[Arm]:
     reference = (Role.REFERENCE, design.reference)
     challengers = [(Role.CHALLENGER, each) for each in design.challengers]
     if call.id == design.control.id:
-        return [reference, *challengers[:1]] if challengers else [reference, _twin(design)]
+        settings = design.reference.stack.settings
+        alike = [arm for arm in challengers if arm[1].stack.settings == settings]
+        return [reference, alike[0] if alike else _twin(design)]
     return [reference, _twin(design), *challengers]
 
 

@@ -12,6 +12,7 @@ class Answer(str, Enum):
     FASTER: a stack is shown to be faster than the reference.
     NOTHING_FASTER: none is, so that the reference stays.
     NOTHING_COMPARED: no other stack runs and computes the same, or none was measured.
+    REFERENCE_FAILED: what all others are compared with failed while it was measured.
     CONTROLS_FAILED: the machine showed differences where there are none.
     TOO_EARLY: there are too few blocks for any interval.
     """
@@ -19,6 +20,7 @@ class Answer(str, Enum):
     FASTER = "faster"
     NOTHING_FASTER = "nothing faster"
     NOTHING_COMPARED = "nothing compared"
+    REFERENCE_FAILED = "reference failed"
     CONTROLS_FAILED = "controls failed"
     TOO_EARLY = "too early"
 
@@ -40,9 +42,11 @@ def conclusion(report: ExploreReport) -> Conclusion:
     """
     if not any(row.effects for row in report.ranking):
         return Conclusion(answer=Answer.NOTHING_COMPARED)
+    reference = next((row for row in report.ranking if row.is_reference), None)
+    if reference is not None and reference.failures:
+        return Conclusion(answer=Answer.REFERENCE_FAILED)
     if any(control.failed for control in report.controls):
         return Conclusion(answer=Answer.CONTROLS_FAILED)
-    reference = next((row for row in report.ranking if row.is_reference), None)
     others = [row for row in report.ranking if row.counts and not row.is_reference]
     if reference is None or not reference.counts or not others:
         return Conclusion(answer=Answer.NOTHING_COMPARED)

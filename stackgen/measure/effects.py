@@ -15,7 +15,7 @@ from stackgen.errors import EvidenceError
 from stackgen.measure.looks import LOOKS, level_of_a_look
 from stackgen.values import CampaignId, Effect, IndicatorId, StackId, Verdict
 
-Block = TypeVar("Block", int, tuple[CampaignId, int])
+Block = TypeVar("Block", int, tuple[CampaignId, int], tuple[str, CampaignId, int])
 
 ALPHA = 0.05
 """The share of false alarms that one comparison may raise over all its looks."""

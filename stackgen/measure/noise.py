@@ -14,6 +14,7 @@ from itertools import accumulate, pairwise
 
 from stackgen.measure.effects import MARGIN, POWER, block_contrasts, effect, p_value
 from stackgen.measure.looks import LOOKS
+from stackgen.measure.pressure import number
 from stackgen.measure.ranking import CONTROL_ALPHA, Times, block_times
 from stackgen.values import IndicatorCall, IndicatorId, Inspection, Outcome, Role, StackId
 from stackgen.values.noise import Disturbance, IndicatorNoise, Shown
@@ -237,15 +238,6 @@ def _share(told: Sequence[Circumstances], name: str) -> float | None:
     seen = [
         (value, wall)
         for each in told
-        if (value := _seconds(each, name)) is not None and (wall := _seconds(each, "wall_s"))
+        if (value := number(each, name)) is not None and (wall := number(each, "wall_s"))
     ]
     return math.fsum(v for v, _ in seen) / math.fsum(w for _, w in seen) if seen else None
-
-
-def _seconds(told: Circumstances, name: str) -> float | None:
-    """Return a time; what a process printed may be anything."""
-    try:
-        value = float(told.get(name, ""))
-    except ValueError:
-        return None
-    return value if 0 <= value < math.inf else None

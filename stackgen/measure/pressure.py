@@ -112,7 +112,7 @@ def _reason(block: Iterable[Inspection], calibrated: Calibrated) -> str | None:
 
 def _shares(told: Told) -> Iterator[tuple[float, str]]:
     """Yield the shares of a run in which it could not go on, each with its cause."""
-    wall_s = _number(told, "wall_s")
+    wall_s = number(told, "wall_s")
     if not wall_s:
         return
     waited_s = _waited(told, wall_s)
@@ -121,10 +121,10 @@ def _shares(told: Told) -> Iterator[tuple[float, str]]:
         own = "other processes had its CPU" if alone else "processes waited for a CPU"
         yield min(1.0, waited_s / wall_s), own + " for {} of a run"
     for name, words in _SHARES:
-        seconds = _number(told, name)
+        seconds = number(told, name)
         if seconds is not None:
             # What is stolen is counted for all CPUs together.
-            cpus = _number(told, "cpu_count") if name == "steal_s" else 1
+            cpus = number(told, "cpu_count") if name == "steal_s" else 1
             yield min(1.0, seconds / wall_s / (cpus or 1)), words
 
 
@@ -135,8 +135,8 @@ def _waited(told: Told, wall_s: float) -> float | None:
     waited for a disk: the smaller of the two is neither. With several threads, CPU time tells
     nothing.
     """
-    pressure = _number(told, "pressure_cpu_s")
-    used = _number(told, "cpu_time_s")
+    pressure = number(told, "pressure_cpu_s")
+    used = number(told, "cpu_time_s")
     if pressure is None or used is None or _threads(told) != 1:
         return pressure
     return min(pressure, max(0.0, wall_s - used))
@@ -166,13 +166,13 @@ def _is_short(told: Told, sample_s: float | None) -> bool:
 
 
 def _threads(told: Told) -> float | None:
-    return _number(told, "env OMP_NUM_THREADS")
+    return number(told, "env OMP_NUM_THREADS")
 
 
 def _asleep(told: Told) -> list[float]:
     """Return for how long the machine had been suspended, before and after a run."""
-    after = _number(told, "suspended_since_boot_s")
-    return [] if after is None else [after - (_number(told, "suspended_s") or 0.0), after]
+    after = number(told, "suspended_since_boot_s")
+    return [] if after is None else [after - (number(told, "suspended_s") or 0.0), after]
 
 
 def _is_hot(told: Told) -> bool:
@@ -191,7 +191,7 @@ def _mask(text: str) -> int:
         return 0
 
 
-def _number(told: Told, name: str) -> float | None:
+def number(told: Told, name: str) -> float | None:
     """Return a number; what a process printed may be anything."""
     try:
         value = float(told.get(name, ""))

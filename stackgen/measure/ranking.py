@@ -11,6 +11,7 @@ from stackgen.measure.effects import (
     effect,
     log_ratio,
     p_value,
+    verdict,
 )
 from stackgen.measure.looks import LOOKS
 from stackgen.measure.pressure import BlockKey, set_aside
@@ -92,6 +93,20 @@ def count_failures(
     )
 
 
+def challengers_of(inspections: Collection[Inspection], reference: StackId) -> set[StackId]:
+    """Return the stacks that were compared with a reference in blocks of its own."""
+    blocks = {
+        (each.campaign_id, each.block)
+        for each in inspections
+        if each.role is Role.REFERENCE and each.stack_id == reference
+    }
+    return {
+        each.stack_id
+        for each in inspections
+        if each.role is Role.CHALLENGER and (each.campaign_id, each.block) in blocks
+    }
+
+
 def controls(
     inspections: Sequence[Inspection],
     *,
@@ -115,6 +130,8 @@ def controls(
     for other in sorted(others - {reference}):
         two = arms.get((pure.id, other, False), {})
         found.append(_control(f"pure Python on equal Pythons: {pure.label}", one, two))
+    if again := arms.get((pure.id, reference, True)):
+        found.append(_control(f"same stack twice: {pure.label}", again, one))
     return tuple(found)
 
 
@@ -246,7 +263,8 @@ def rank(
             label=labels[stack],
             effects=rows.get(stack, ()),
             is_reference=stack == reference,
-            best=stack in scores and (stack == leader or not _beats(pairs, leader, stack)),
+            best=stack in scores
+            and (stack == leader or not _beats(pairs, leader, stack, reference)),
             failures=failures[stack],
             deviations=wrong.get(stack, ()),
             overall=overall.get(stack),
@@ -266,10 +284,19 @@ def _score(
     return math.fsum(logs) / math.fsum(own)
 
 
-def _beats(judge: _Judge, leader: StackId, other: StackId) -> bool:
-    """Return whether the leader is shown to be faster, over all indicators together."""
-    found = judge.together(leader, other)
-    return found is not None and found.verdict is Verdict.FASTER
+def _beats(judge: _Judge, leader: StackId, other: StackId, reference: StackId) -> bool:
+    """Return whether the leader is shown to be faster, over all indicators together.
+
+    Where no block holds both, as when another run compared the other one, it is so where even the
+    least that the leader is believed to gain on the reference is more than the most of the other.
+    """
+    direct = judge.together(leader, other)
+    if direct is not None:
+        return direct.verdict is Verdict.FASTER
+    one, two = judge.together(leader, reference), judge.together(other, reference)
+    if one is None or two is None or not one.low or not two.low:
+        return False
+    return verdict(one.low / two.high, one.high / two.low, judge.margin) is Verdict.FASTER
 
 
 def decided(ranking: Sequence[Ranked], calls: Sequence[IndicatorCall]) -> bool:

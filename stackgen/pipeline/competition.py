@@ -7,20 +7,17 @@ from stackgen.database import Database
 from stackgen.errors import EngineError, StackgenError, StorageError
 from stackgen.measure import Design
 from stackgen.pipeline.campaign import Runner
+from stackgen.pipeline.earlier import compared_before
 from stackgen.pipeline.environments import Preparer, Ready
 from stackgen.pipeline.failing import nothing_runs
 from stackgen.pipeline.field import Field
 from stackgen.pipeline.foresight import too_short
 from stackgen.pipeline.measuring import ALL_FAILED, Stopped, measure, stopped, stopped_by
-from stackgen.pipeline.options import Strategy
 from stackgen.pipeline.reporting import Outcome, report
 from stackgen.pipeline.search import Search
 from stackgen.pipeline.work import Work, open_runner
-from stackgen.values import ExploreReport, StackId
+from stackgen.values import ChosenStack, ExploreReport, StackId
 
-ALL_AT_ONCE = (Strategy.EXHAUSTIVE, Strategy.NEWEST)
-FEWEST = 4
-"""Fewer stacks are compared at once: the reference and the best two would be all of them."""
 BUILD_SHARE = 0.6
 """Once two stacks work, no further one is built when this share of the budget is spent."""
 
@@ -42,8 +39,7 @@ def compete(work: Work, database: Database) -> ExploreReport:
         call=work.calls[0],
         progress=work.progress,
     )
-    apart = work.options.strategy not in ALL_AT_ONCE
-    if apart and min(work.options.wanted, work.plan.choices) >= FEWEST:
+    if work.plan.searched:
         found = _search_first(work, runner, preparer)
     else:
         found = _all_at_once(work, runner, preparer)
@@ -73,6 +69,7 @@ def _search_first(work: Work, runner: Runner, preparer: Preparer) -> Outcome:
         if place is None or ready is None:
             raise nothing_runs(preparer.failures, work.places, work.calls[0].program)
         compared = _labels([ready])
+        _tell_of_other_reference(work, ready)
         design = calibrated(work, runner, [ready])
         search = Search(work=work, runner=runner, competitors=field, design=design, reference=place)
         preparer.reserve_s = search.reserve_s
@@ -80,8 +77,7 @@ def _search_first(work: Work, runner: Runner, preparer: Preparer) -> Outcome:
     except KeyboardInterrupt:
         work.progress.note("Interrupted; everything measured so far is kept.")
         ended = stopped(runner, ended.why, interrupted=True)
-        compared |= search.compared_before() if search and len(compared) < 2 else {}
-    return _outcome(work, field, preparer, search, compared, ended)
+    return _outcome(work, runner, field, search, compared, ended)
 
 
 def _searched_and_compared(
@@ -119,21 +115,25 @@ def _once(work: Work, runner: Runner, search: Search, compared: dict[StackId, st
 
 def _outcome(
     work: Work,
+    runner: Runner,
     field: Field,
-    preparer: Preparer,
     search: Search | None,
-    compared: Mapping[StackId, str],
+    compared: dict[StackId, str],
     ended: Stopped,
 ) -> Outcome:
     """Return how it went; the reference comes first."""
+    failures = tuple(field.preparer.failures)
     ready = [each.ready for each in field.entrants if each.ready is not None]
-    in_blocks = {**(search.labels() if search else {}), **compared}
+    searched = search.labels() if search else {}
+    before = _before(work, runner, ready, now=compared, labels={**searched, **_labels(ready)})
+    compared = {each.stack_id: each.label for each in before} | compared
+    in_blocks = {**searched, **compared}
     return Outcome(
-        stacks=tuple(each.chosen for each in ready),
+        stacks=_each_once(ready, before),
         compared={**(search.otherwise() if search else {}), **compared},
         labels={**in_blocks, **_labels(ready)},
-        failures=tuple(preparer.failures),
-        untried=max(0, work.plan.choices - len(in_blocks) - len(preparer.failures)),
+        failures=failures,
+        untried=max(0, work.plan.choices - len(in_blocks) - len(failures)),
         stopped=ended,
         search=search.report() if search else None,
     )
@@ -147,6 +147,7 @@ def _all_at_once(work: Work, runner: Runner, preparer: Preparer) -> Outcome:
         _prepare(work, preparer, runner, ready)
         if not ready:
             raise nothing_runs(preparer.failures, work.places, work.calls[0].program)
+        _tell_of_other_reference(work, ready[0])
         design = calibrated(work, runner, ready)
         if work.calls[0].program and (note := too_short(design, runner.inspections, runner.left_s)):
             work.progress.note(note)
@@ -154,14 +155,37 @@ def _all_at_once(work: Work, runner: Runner, preparer: Preparer) -> Outcome:
     except KeyboardInterrupt:
         work.progress.note("Interrupted; everything measured so far is kept.")
     labels = _labels(ready)
+    before = _before(work, runner, ready, now=labels, labels={})
+    labels |= {each.stack_id: each.label for each in before}
     return Outcome(
-        stacks=tuple(each.chosen for each in ready),
+        stacks=_each_once(ready, before),
         compared=labels,
         labels=labels,
         failures=tuple(preparer.failures),
-        untried=max(0, work.plan.choices - len(ready) - len(preparer.failures)),
+        untried=max(0, work.plan.choices - len(labels) - len(preparer.failures)),
         stopped=ended,
     )
+
+
+def _before(
+    work: Work,
+    runner: Runner,
+    ready: Sequence[Ready],
+    *,
+    now: Mapping[StackId, str],
+    labels: Mapping[StackId, str],
+) -> tuple[ChosenStack, ...]:
+    """Return the stacks that earlier runs compared with the reference, the first that is ready."""
+    if not ready:
+        return ()
+    reference, varied = ready[0].chosen.stack_id, work.selection.varied
+    return compared_before(runner, reference, now=now, labels=labels, varied=varied)
+
+
+def _each_once(ready: Sequence[Ready], before: Sequence[ChosenStack]) -> tuple[ChosenStack, ...]:
+    found = {each.stack_id: each for each in before}
+    own = {each.chosen.stack_id: each.chosen for each in ready}
+    return (*own.values(), *(each for stack, each in found.items() if stack not in own))
 
 
 def _prepare(work: Work, preparer: Preparer, runner: Runner, ready: list[Ready]) -> None:
@@ -188,9 +212,10 @@ def _tell_estimate(work: Work) -> None:
     found = work.plan.estimate
     if found.wheels:
         work.progress.note(
-            f"To come: {found.wheels} wheels, {found.download_bytes / 1e9:.2f} GB to download, "
+            f"To come{', if all stacks are built' if work.plan.searched else ''}: "
+            f"{found.wheels} wheels, {found.download_bytes / 1e9:.2f} GB to download, "
             f"about {found.disk_bytes / 1e9:.1f} GB on disk ({found.free_bytes / 1e9:.0f} GB "
-            f"free) and {max(1, round(found.seconds / 60))} min until measuring begins."
+            f"free). About {max(1, round(found.seconds / 60))} min until measuring begins."
         )
 
 
@@ -208,6 +233,15 @@ def calibrated(work: Work, runner: Runner, ready: Sequence[Ready]) -> Design:
         limits=runner.limits,
         own_limits=runner.own_limits,
     )
+
+
+def _tell_of_other_reference(work: Work, reference: Ready) -> None:
+    """Say so where the lock to compare with does not run, and another stack stands in for it."""
+    given = work.options.reference_file or work.options.lock
+    if given is not None and reference.chosen.completion != "lock":
+        work.progress.note(
+            f"{given} does not run here: stacks are compared with {reference.chosen.label} instead."
+        )
 
 
 def _labels(ready: Sequence[Ready]) -> dict[StackId, str]:

@@ -1,7 +1,7 @@
 """From candidates to environments that run, with every failure kept as knowledge."""
 
 import shutil
-from collections.abc import Callable, Container, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 from itertools import islice
@@ -261,21 +261,41 @@ def _outcome(error: Exception) -> Outcome:
 
 
 def estimate(
-    locks: Sequence[Lock], base: Base, *, index: PackageIndex, store: WheelStore, places: Places
+    locks: Sequence[Lock],
+    base: Base,
+    *,
+    first: int,
+    index: PackageIndex,
+    store: WheelStore,
+    places: Places,
 ) -> Estimate:
-    """Return what building these locks will move and take; asks the index for unknown sizes."""
-    needed: dict[str, Artifact] = {a.sha256: a for lock in locks for a in lock.artifacts}
-    missing = store.missing(list(needed.values()))
+    """Return what building these locks will move and take; asks the index for unknown sizes.
+
+    Args:
+        locks: of all stacks, in the order in which they are built.
+        base: what they are installed on.
+        first: how many of them are built before the first block.
+        index: says how large wheels are.
+        store: holds those that are here.
+        places: where things are kept.
+    """
+    missing = store.missing(_artifacts(locks))
     sizes = index.sizes(missing)
-    download = sum(sizes.get(artifact_key(each)) or 0 for each in missing)
     known = {each.sha256: sizes.get(artifact_key(each)) or 0 for each in missing}
+    download = sum(known.values())
+    soon = sum(known.get(each.sha256, 0) for each in _artifacts(locks[:first]))
     return Estimate(
         wheels=len(missing),
         download_bytes=download,
         disk_bytes=download + room_for(locks, base, places=places, downloads=known),
         free_bytes=shutil.disk_usage(places.cache).free,
-        seconds=round(download / DOWNLOAD_BYTES_S + download / BUILD_BYTES_S + 10 * len(locks)),
+        seconds=round(soon / DOWNLOAD_BYTES_S + soon / BUILD_BYTES_S + 10 * len(locks[:first])),
     )
+
+
+def _artifacts(locks: Iterable[Lock]) -> list[Artifact]:
+    """Return what some locks need, each once."""
+    return list({each.sha256: each for lock in locks for each in lock.artifacts}.values())
 
 
 def refuse_without_room(found: Estimate, places: Places) -> None:

@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
-from pathlib import Path
 
 from stackgen.database import open_database
 from stackgen.errors import EvidenceError, UsageError
@@ -33,10 +32,7 @@ def explore(
         StackgenError: one of its kinds for whatever stops it; what was measured is kept.
     """
     _refuse_two_references(options)
-    found = measured(_selected, options, places, environ, progress)
-    if isinstance(found, ExploreReport) and options.reference_file is not None:
-        _tell_of_other_reference(found, options.reference_file, progress)
-    return found
+    return measured(_selected, options, places, environ, progress)
 
 
 def measured(
@@ -108,13 +104,6 @@ def _refuse_two_references(options: ExploreOptions) -> None:
             fix="leave one of them out; with --reference, name what may vary: "
             f"stackgen explore NAME --reference {options.reference_file}",
         )
-
-
-def _tell_of_other_reference(report: ExploreReport, given: Path, progress: Progress) -> None:
-    """Say so where the lock to compare with does not run, and another stack stood in for it."""
-    reference = next((row.label for row in report.ranking if row.is_reference), None)
-    if reference is not None and all(each.completion != "lock" for each in report.stacks):
-        progress.note(f"{given} does not run here: stacks were compared with {reference} instead.")
 
 
 def _tell_of_gpus(work: Work) -> None:

@@ -15,7 +15,7 @@ def first_answers_s(
     challengers: int | None = None,
     done: int | None = None,
 ) -> float:
-    """Return the seconds until the first answers, from the longest run of each call so far.
+    """Return the seconds until the first answers, from the longest runs of each call so far.
 
     Args:
         design: what a block holds.
@@ -24,11 +24,11 @@ def first_answers_s(
             default.
         done: how many blocks there are of these stacks; by default all that are no search's.
     """
-    longest: dict[str, float] = {}
+    took: dict[str, list[float]] = {}
     for each in inspections:
         if each.outcome is Outcome.OK:
-            known = longest.get(each.indicator_id, 0.0)
-            longest[each.indicator_id] = max(known, each.duration_s)
+            took.setdefault(each.indicator_id, []).append(each.duration_s)
+    longest = {call: _longest(runs) for call, runs in took.items()}
     stacks = (len(design.challengers) if challengers is None else challengers) + _TWINS
     block_s = sum(longest.get(call.id, 0.0) * stacks for call in design.calls)
     block_s += longest.get(design.control.id, 0.0) * _TWINS
@@ -36,6 +36,11 @@ def first_answers_s(
         fresh = (e for e in inspections if e.block and e.role is not Role.SEARCH)
         done = len({each.block for each in fresh})
     return block_s * max(0, LOOKS[0] - done)
+
+
+def _longest(runs: Sequence[float]) -> float:
+    """Return the longest run but one: that something held up a single one foretells nothing."""
+    return sorted(runs)[-2 if len(runs) > 2 else -1]
 
 
 def too_short(design: Design, inspections: Sequence[Inspection], left_s: float) -> str:

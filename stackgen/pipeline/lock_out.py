@@ -21,6 +21,7 @@ MARK = "# Written by stackgen"
 
 _NOTHING = {
     Answer.NOTHING_COMPARED: "nothing was compared",
+    Answer.REFERENCE_FAILED: "the reference failed while it was measured",
     Answer.CONTROLS_FAILED: "the controls failed, so that the ranking cannot be relied on",
     Answer.TOO_EARLY: "there are too few blocks for any answer",
 }

@@ -133,7 +133,8 @@ def refuse_failed_reference(runner: Runner, design: Design, failed: set[StackId]
     raise MeasurementError(
         "the stack that all others are compared with failed while it was measured",
         why=f"{first.outcome.value} in block {first.block}: {telling_line(first.log)}",
-        fix="leave out its versions (as in NAME!=VERSION); stackgen kb failures has more",
+        fix=f"begin anew with --seed {design.seed + 1}; where it fails again, leave out its "
+        "versions (as in NAME!=VERSION); stackgen kb failures has more",
     )
 
 

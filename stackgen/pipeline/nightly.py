@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
-from typing import Any
+from typing import Any, TypeAlias
 
 from packaging.utils import canonicalize_name
 
@@ -23,6 +23,7 @@ from stackgen.resolve import Granularity, Request, asked, parsed_version
 from stackgen.values import (
     BaseFacts,
     ExploreReport,
+    IndicatorId,
     Inspection,
     Lock,
     NightlyReport,
@@ -219,11 +220,17 @@ def _leader(database: Database, inspections: Sequence[Inspection]) -> StackId | 
     return reference
 
 
-def _differences(report: ExploreReport) -> dict[tuple[StackId, str], str]:
+_Finding: TypeAlias = tuple[StackId, IndicatorId, str]
+"""A stack, the indicator that tells it apart, and how."""
+
+
+def _differences(report: ExploreReport) -> dict[_Finding, str]:
     """Return what is told apart; what computes something else does so however noisy it is."""
     reference = next((row.label for row in report.ranking if row.is_reference), "")
-    otherwise: dict[tuple[StackId, str], str] = {
-        (row.stack_id, each.kind.value): f"{row.label} computes something else than {reference}: "
+    names = dict(report.indicators)
+    otherwise: dict[_Finding, str] = {
+        (row.stack_id, each.indicator_id, each.kind.value): f"{row.label} computes something else "
+        f"than {reference} on {names[each.indicator_id]}: "
         f"{each.kind.value} ({each.difference:.2g} apart, {each.tolerance:.2g} is allowed)"
         for row in report.ranking
         if not row.is_reference
@@ -234,8 +241,10 @@ def _differences(report: ExploreReport) -> dict[tuple[StackId, str], str]:
     return otherwise | {
         (
             row.stack_id,
+            effect.indicator_id,
             effect.verdict.value,
-        ): f"{row.label} is {effect.verdict.value} than {reference}: "
+        ): f"{row.label} is {effect.verdict.value} than {reference} on "
+        f"{names[effect.indicator_id]}: "
         f"{effect.ratio:.3f} times as fast ({effect.low:.3f} to {effect.high:.3f})"
         for row in report.ranking
         if row.counts

@@ -30,6 +30,7 @@ from stackgen.values import (
     IndicatorCall,
     Inspection,
     InspectionPlan,
+    StackId,
 )
 from stackgen.values.noise import NOISE, IndicatorNoise, NoiseReport
 
@@ -173,7 +174,8 @@ def measure_pairs(runner: Runner, design: Design) -> Ended:
     """
     longest = 0.0
     while True:
-        failed = {call.id for call in _every(design) if _failure(runner.inspections, call)}
+        seen = _of(runner, design.reference.stack.id)
+        failed = {call.id for call in _every(design) if _failure(seen, call)}
         left = tuple(call for call in design.calls if call.id not in failed)
         if design.control.id in failed or (failed and not left):
             return Ended(why="what was to be measured failed")
@@ -182,7 +184,7 @@ def measure_pairs(runner: Runner, design: Design) -> Ended:
             why = f"{MOST_BLOCKS} blocks tell enough (with another --seed they are measured anew)"
             return Ended(why=why)
         # One block is always run: with none, all that was built would show nothing.
-        if runner.left_s <= longest and any(each.block for each in runner.inspections):
+        if runner.left_s <= longest and any(each.block for each in seen):
             return Ended(why="the budget is spent")
         try:
             (environment,), took_s = runner.run_block((design.reference,), _planned(design))
@@ -214,6 +216,11 @@ def _every(design: Design) -> tuple[IndicatorCall, ...]:
     return (*design.calls, design.control)
 
 
+def _of(runner: Runner, stack: StackId) -> list[Inspection]:
+    """Return the inspections of a stack: before a new release, another one was the newest."""
+    return [each for each in runner.inspections if each.stack_id == stack]
+
+
 def _failure(inspections: Sequence[Inspection], call: IndicatorCall) -> Inspection | None:
     """Return the first run of an indicator in a block that failed by itself."""
     return next(
@@ -230,7 +237,7 @@ def _failure(inspections: Sequence[Inspection], call: IndicatorCall) -> Inspecti
 
 
 def _report(work: Work, runner: Runner, ready: Ready, ended: Ended) -> NoiseReport:
-    seen = runner.inspections
+    seen = _of(runner, ready.chosen.stack_id)
     disturbed = set_aside(seen)
     calls = (*work.calls, work.control)
     # A later version of an indicator is another one, and earlier blocks say nothing of it.

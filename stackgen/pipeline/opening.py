@@ -8,6 +8,7 @@ from itertools import islice
 
 from stackgen.artifacts.wheels import WheelStore
 from stackgen.index import PackageIndex
+from stackgen.measure.racing import BLOCK
 from stackgen.pipeline.cpus import kept_to, refuse_cpus
 from stackgen.pipeline.environments import estimate
 from stackgen.pipeline.measures import indicator_calls, limits, usable_cpus, weights_of
@@ -121,6 +122,7 @@ def _plan(
 ) -> ExplorePlan:
     options, selection = chosen.options, chosen.contenders
     first = list(islice(selection.candidates(), options.wanted))
+    searched = options.searches(chosen.choices)
     if not options.dry_run:
         refuse_unbuildable((a for each in first for a in each.lock.artifacts), workshop.sdists)
     machine = dict(workshop.machine.identity)
@@ -137,8 +139,15 @@ def _plan(
         choices=chosen.choices,
         chosen=tuple((each.label, each.choice.completions if each.choice else 1) for each in first),
         estimate=estimate(
-            [each.lock for each in first], workshop.base, index=index, store=store, places=places
+            [each.lock for each in first],
+            workshop.base,
+            first=BLOCK if searched else len(first),
+            index=index,
+            store=store,
+            places=places,
         ),
         budget_s=options.budget_s,
         seed=options.seed,
+        strategy=options.strategy.value,
+        searched=searched,
     )

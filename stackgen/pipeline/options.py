@@ -11,6 +11,8 @@ from stackgen.values import BaseFacts, IndicatorCall, Lock, content_id
 
 STACKS, NEWEST = 16, 6
 """How many stacks take part where nobody says it; NEWEST: of the strategy that is called so."""
+FEWEST = 4
+"""Fewer stacks are compared at once: the reference and the best two would be all of them."""
 
 
 class ExecutorChoice(str, Enum):
@@ -34,6 +36,11 @@ class Strategy(str, Enum):
     RANDOM = "random"
     PAIRWISE = "pairwise"
     NEWEST = "newest"
+
+    @property
+    def searches(self) -> bool:
+        """Return whether some stacks are looked at before the best ones are compared."""
+        return self not in (Strategy.EXHAUSTIVE, Strategy.NEWEST)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,6 +131,10 @@ class ExploreOptions:
     def wanted(self) -> int:
         """Return how many stacks take part."""
         return self.stacks or (NEWEST if self.strategy is Strategy.NEWEST else STACKS)
+
+    def searches(self, choices: int) -> bool:
+        """Return whether the best stacks are searched first, where there are so many choices."""
+        return self.strategy.searches and min(self.wanted, choices) >= FEWEST
 
     def request(self, executor: str, facts: BaseFacts, *, where: str) -> str:
         """Return canonical JSON of what makes two runs on a machine the same campaign.

@@ -2,10 +2,11 @@
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from stackgen.errors import EvidenceError, MeasurementError
 from stackgen.measure import controls, rank, set_aside
+from stackgen.measure.conclusion import conclusion
 from stackgen.measure.costs import costs, gives_figure, reference_times, scaled
 from stackgen.measure.memory import peak_memory
 from stackgen.pipeline.campaign import Runner
@@ -65,7 +66,7 @@ def report(work: Work, runner: Runner, found: Outcome) -> ExploreReport:
     for call in calls:
         if call.id in work.metered.per_hour and gives_figure(seen, call.id):
             work.progress.note(f"{call.label} has no cost: it gives a figure in place of a time.")
-    return ExploreReport(
+    told = ExploreReport(
         plan=work.plan,
         memory=peak_memory(seen, (call.id for call in calls)),
         figures=tuple(call.id for call in calls if gives_figure(seen, call.id)),
@@ -86,6 +87,7 @@ def report(work: Work, runner: Runner, found: Outcome) -> ExploreReport:
         interrupted=found.stopped.interrupted,
         exit_code=_exit_code(found.stopped, ranking, checked),
         knowledge_base=str(work.places.knowledge),
+        margin=work.options.margin,
         costs=costs(seen, ranking=ranking, calls=calls, per_hour=work.metered.per_hour),
         currency=work.metered.currency,
         scaled=scaled(seen, ranking=ranking, counts=work.metered.counts),
@@ -94,6 +96,9 @@ def report(work: Work, runner: Runner, found: Outcome) -> ExploreReport:
         aside=tuple(disturbed.blocks.values()),
         tolerated=tuple(disturbed.tolerated.values()),
     )
+    answer = conclusion(told)
+    winner = "" if answer.winner is None else answer.winner.stack_id
+    return replace(told, answer=answer.answer.value, winner=winner)
 
 
 def _exit_code(stopped: Stopped, ranking: Sequence[Ranked], checked: Sequence[Control]) -> int:

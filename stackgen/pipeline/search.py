@@ -241,11 +241,6 @@ class Search:
         self._look()
         return {each: label for each, label in self.labels().items() if each in self._wrong}
 
-    def compared_before(self) -> dict[StackId, str]:
-        """Return the labels of the stacks that earlier runs have compared with the reference."""
-        before = {e.stack_id for e in self.runner.inspections if e.role is Role.CHALLENGER}
-        return {each: label for each, label in self.labels().items() if each in before}
-
     def labels(self) -> dict[StackId, str]:
         """Return the labels of all stacks in blocks, also of earlier runs, failed or not."""
         stacks = {each.stack_id for each in self.runner.inspections if each.block}
@@ -275,6 +270,7 @@ class Search:
         )
         uniform = blocks * len(alive) * len(self.work.calls)
         machine_s = sum(each.duration_s for each in done)
+        after = [e for e in self.runner.inspections if e.block and e.role is not Role.SEARCH]
         leader = self.competitors.entrants[standing.leader]
         return Searched(
             strategy=options.strategy.value,
@@ -286,6 +282,8 @@ class Search:
             blocks=self._blocks(),
             inspections=len(done),
             machine_s=machine_s,
+            compared=len(after),
+            compared_s=sum(each.duration_s for each in after),
             uniform_inspections=uniform,
             uniform_s=uniform * machine_s / len(done),
             predictions=self._predicted(prediction, dice),

@@ -3,8 +3,15 @@
 import math
 from collections.abc import Iterator
 
-from stackgen.measure import LOOKS
-from stackgen.render.explore import particulars, place_line, ranking_lines
+from stackgen.measure.conclusion import Answer, conclusion
+from stackgen.render.explore import (
+    particulars,
+    place_line,
+    ranking_lines,
+    too_early,
+    unreliable,
+)
+from stackgen.render.tables import percent
 from stackgen.values import ChosenStack, Effect, ExploreReport, Ranked, Verdict
 
 _MOST_SHOWN = 8
@@ -20,14 +27,15 @@ def compare_text(report: ExploreReport) -> str:
 def verdict_lines(report: ExploreReport) -> Iterator[str]:
     """Yield what may be said of B against A: one line of all indicators, or one of each."""
     b = next((row for row in report.ranking if not row.is_reference), None)
-    failed = [each for each in report.controls if each.failed]
+    answer = conclusion(report).answer
     if b is None or not b.effects:
         yield f"Nothing to compare: {report.stopped}."
+    elif answer is Answer.REFERENCE_FAILED:
+        yield "Nothing can be said: A failed while it was measured."
     elif b.failures:
         yield "Nothing can be said of B's speed: it failed while it was measured."
-    elif failed:
-        yield "Do not rely on this: the machine showed differences where there are none"
-        yield f"({failed[0].name}). Run it again when the machine is quieter."
+    elif answer is Answer.CONTROLS_FAILED:
+        yield from unreliable(report, "this")
     elif b.deviations:
         kinds = " and ".join(dict.fromkeys(each.kind.value for each in b.deviations))
         yield f"B does not compute what A computes ({kinds}): its speed does not count."
@@ -39,24 +47,25 @@ def _of_effects(report: ExploreReport, b: Ranked) -> Iterator[str]:
     names = dict(report.indicators)
     figures = [each.indicator_id in report.figures for each in b.effects]
     if b.overall is not None:
-        yield f"On all indicators together: {_sentence(b.overall, figure=any(figures))}"
+        told = _sentence(b.overall, report.margin, figure=any(figures))
+        yield f"On all indicators together: {told}"
         return
     for effect, figure in zip(b.effects, figures, strict=True):
         on = f"On {names.get(effect.indicator_id, effect.indicator_id)}: " * (len(figures) > 1)
-        yield on + _sentence(effect, figure=figure)
+        yield on + _sentence(effect, report.margin, figure=figure)
 
 
-def _sentence(effect: Effect, *, figure: bool) -> str:
+def _sentence(effect: Effect, margin: float, *, figure: bool) -> str:
     blocks = f"{effect.blocks} block{'' if effect.blocks == 1 else 's'}"
     if effect.low <= 0:
-        return f"Not decided yet: {blocks}; the first answers come after {LOOKS[0]}."
+        return too_early(effect.blocks)
     basis = f"({effect.low:.3f} to {effect.high:.3f}; {blocks})"
     if effect.verdict is Verdict.INCONCLUSIVE:
-        percent = 100 * (effect.smallest_detectable - 1)
-        shown = f"; one of {percent:.2g} % would have shown" if math.isfinite(percent) else ""
+        change = effect.smallest_detectable - 1
+        shown = f"; one of {100 * change:.2g} % would have shown" if math.isfinite(change) else ""
         return f"no measurable difference{shown} {basis}."
     if effect.verdict is Verdict.EQUIVALENT:
-        return f"B is as {'good' if figure else 'fast'} as A {basis}."
+        return f"B is as {'good' if figure else 'fast'} as A, within {percent(margin)} {basis}."
     if figure:
         return f"B's figure is {effect.ratio:.3f} times as good as A's {basis}."
     return f"B is {effect.ratio:.3f} times as fast as A {basis}."

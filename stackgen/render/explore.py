@@ -10,7 +10,7 @@ from stackgen.render.memory import memory_text
 from stackgen.render.money import money_text
 from stackgen.render.results import checked_files, results_text
 from stackgen.render.search import search_text
-from stackgen.render.tables import big, columns, duration, span
+from stackgen.render.tables import big, columns, duration, percent, span
 from stackgen.values import (
     Control,
     Effect,
@@ -28,22 +28,32 @@ def plan_text(plan: ExplorePlan) -> str:
     lines = [
         *_head(plan, "To be measured"),
         "",
-        f"Would measure these {len(plan.chosen)}, newest first (complete stacks of each choice):",
+        f"{_would(plan)}, newest first (complete stacks of each choice):",
         *columns([(label, big(count)) for label, count in plan.chosen]),
         "",
-        f"To download: {found.download_bytes / 1e9:.2f} GB in {found.wheels} wheels. On disk: "
-        f"about {found.disk_bytes / 1e9:.1f} GB, {found.free_bytes / 1e9:.0f} GB are free.",
+        f"To download{', if all are built' if plan.searched else ''}: "
+        f"{found.download_bytes / 1e9:.2f} GB in {found.wheels} wheels. On disk: about "
+        f"{found.disk_bytes / 1e9:.1f} GB, {found.free_bytes / 1e9:.0f} GB are free.",
         f"Until measuring begins: about {span(found.seconds)}. Budget: {span(plan.budget_s)}.",
         "Nothing was built.",
     ]
     return "\n".join(lines)
 
 
+def _would(plan: ExplorePlan) -> str:
+    if plan.searched:
+        return (
+            f"Would search these {len(plan.chosen)} ({plan.strategy}), and build those that it "
+            "measures"
+        )
+    return f"Would measure these {len(plan.chosen)} in every block"
+
+
 def report_text(report: ExploreReport) -> str:
     """Return the ranking, what it rests on, and what was left out."""
     lines = [*_head(report.plan, "Measured"), "", *ranking_lines(report)]
     lines += [*_conclusion(report), ""]
-    lines += search_text(report.search)
+    lines += search_text(report)
     return "\n".join([*lines, *particulars(report)])
 
 
@@ -55,7 +65,9 @@ def ranking_lines(report: ExploreReport) -> list[str]:
     for indicator in measured:
         lines += [f"{names.get(indicator, indicator)}: {_basis(report, indicator)}"]
         lines += _table(report.ranking, indicator, figure=indicator in report.figures)
-        lines += _legend(figure=indicator in report.figures, several=len(measured) > 1)
+        lines += _legend(
+            report.margin, figure=indicator in report.figures, several=len(measured) > 1
+        )
         lines += [""]
     return lines
 
@@ -141,7 +153,7 @@ def _table(ranking: Sequence[Ranked], indicator: str | None, *, figure: bool) ->
         mark = "*" if row.best else ""
         effect = effects[row.stack_id]
         other = next((d for d in row.deviations if indicator in (None, d.indicator_id)), None)
-        if row.is_reference:
+        if row.is_reference and not row.failures:
             rows.append((mark, row.label, "1.000", "", bars.mark() if bars else "", "reference"))
         elif row.failures:
             rows.append((mark, row.label, "", "", "", f"failed in {row.failures} of its runs"))
@@ -163,24 +175,25 @@ def _effect(row: Ranked, indicator: str | None) -> Effect | None:
     return next((each for each in row.effects if each.indicator_id == indicator), None)
 
 
-def _legend(*, figure: bool, several: bool) -> list[str]:
+def _legend(margin: float, *, figure: bool, several: bool) -> list[str]:
     best = "the best, all indicators taken together" if several else "the best"
     above = "ratio above 1 = a better figure than" if figure else "speed above 1 = faster than"
     if several:
         return [
             f"  * = indistinguishable from {best};",
-            f"  {above} the reference; all intervals together hold with 95 % confidence",
+            f"  {above} the reference; the same = within {percent(margin)};",
+            "  all intervals together hold with 95 % confidence",
         ]
     return [
         f"  * = indistinguishable from {best}; {above} the reference;",
-        "  all intervals together hold with 95 % confidence",
+        f"  the same = within {percent(margin)}; all intervals together hold with 95 % confidence",
     ]
 
 
 def interval(effect: Effect) -> str:
     """Return the interval of an effect, or why there is none."""
     if effect.low <= 0:
-        return "(too few blocks)"
+        return "(too few blocks)" if effect.blocks < LOOKS[0] else "(no spread yet)"
     return f"({effect.low:.3f} to {effect.high:.3f})"
 
 
@@ -202,17 +215,14 @@ def _conclusion(report: ExploreReport) -> list[str]:
     if not any(row.effects for row in report.ranking):
         return [f"Nothing to compare yet: {report.stopped}."]
     found = conclusion(report)
+    if found.answer is Answer.REFERENCE_FAILED:
+        return [f"Nothing can be said: {reference}, the reference, failed while it was measured."]
     if found.answer is Answer.CONTROLS_FAILED:
-        failed = next(each for each in report.controls if each.failed)
-        return [
-            "Do not rely on this ranking: the machine showed differences where there are none",
-            f"({failed.name}). Run it again when the machine is quieter.",
-        ]
+        return unreliable(report, "this ranking")
     if found.answer is Answer.TOO_EARLY:
-        counted = max(effect.blocks for row in report.ranking for effect in row.effects)
-        return [f"Not decided yet: {_blocks(counted)}; the first answers come after {LOOKS[0]}."]
+        return [too_early(max(e.blocks for row in report.ranking for e in row.effects))]
     if found.answer is Answer.FASTER and found.winner is not None:
-        return [_fastest(report, found.winner, reference)]
+        return _fastest(report, found.winner, reference)
     best = [row for row in report.ranking if row.best]
     figures = all(indicator in report.figures for indicator in _measured(report))
     others = [row for row in report.ranking if not row.is_reference]
@@ -229,7 +239,26 @@ def _conclusion(report: ExploreReport) -> list[str]:
     return [f"No measurable difference: nothing is shown to be {word} than {reference}."]
 
 
-def _fastest(report: ExploreReport, row: Ranked, reference: str) -> str:
+def unreliable(report: ExploreReport, what: str) -> list[str]:
+    """Return why ``what`` is not to be relied on, and what to do: a failed control stays failed."""
+    failed = next(each for each in report.controls if each.failed)
+    return [
+        f"Do not rely on {what}: the machine showed differences where there are none",
+        f"({failed.name}). When the machine is quieter, begin anew: --seed {report.plan.seed + 1}.",
+    ]
+
+
+def too_early(blocks: int) -> str:
+    """Return that so many blocks allow no answer, and why."""
+    if blocks < LOOKS[0]:
+        return f"Not decided yet: {_blocks(blocks)}; the first answers come after {LOOKS[0]}."
+    return (
+        f"Not decided yet: {_blocks(blocks)}, and all of them told the same to the last digit; "
+        "without any spread an answer takes more blocks."
+    )
+
+
+def _fastest(report: ExploreReport, row: Ranked, reference: str) -> list[str]:
     effect = row.overall or next(e for e in row.effects if e.verdict is Verdict.FASTER)
     on = dict(report.indicators).get(effect.indicator_id, "")
     several = f" on {on}" if len(row.effects) > 1 else ""
@@ -238,10 +267,25 @@ def _fastest(report: ExploreReport, row: Ranked, reference: str) -> str:
     found = f"{interval(effect)[1:-1]}; {_blocks(effect.blocks)}"
     about = {each.indicator_id for each in (row.effects if row.overall else [effect])}
     if about & set(report.figures):
-        how = f"Best: {row.label}, its figure is {effect.ratio:.2f} times as good as that of"
+        how = f"Best{_of(report)}: {row.label}, its figure is {effect.ratio:.2f} times as good as"
+        how += " that of"
     else:
-        how = f"Fastest: {row.label}, {effect.ratio:.2f} times as fast as"
-    return f"{how} {reference}{several} ({found})."
+        how = f"Fastest{_of(report)}: {row.label}, {effect.ratio:.2f} times as fast as"
+    return [f"{how} {reference}{several} ({found}).", *_alike(report)]
+
+
+def _of(report: ExploreReport) -> str:
+    """Return among which stacks one is the best, where a search chose them."""
+    return f" of the {len(report.ranking)} that were compared" if report.search else ""
+
+
+def _alike(report: ExploreReport) -> list[str]:
+    """Say that others may be as good as the one that is named."""
+    others = sum(row.best for row in report.ranking) - 1
+    if others < 1:
+        return []
+    which = "One other is" if others == 1 else f"{others} others are"
+    return [f"{which} not shown to be any worse than that (*)."]
 
 
 def _changes(report: ExploreReport) -> list[str]:

@@ -1,8 +1,9 @@
 """How the stacks that were compared had been chosen, in plain English."""
 
+from stackgen.measure.conclusion import Answer, conclusion
 from stackgen.render.bars import scale
-from stackgen.render.tables import columns, span
-from stackgen.values import Predicted, Search
+from stackgen.render.tables import columns, percent, span
+from stackgen.values import ExploreReport, Predicted, Search
 
 _MAY_BE = 0.05
 """With a smaller probability to be within the margin of the best, a stack is out of the band."""
@@ -10,20 +11,17 @@ _ROWS = 20
 """More stacks than these are counted, not listed."""
 
 
-def search_text(search: Search | None) -> list[str]:
+def search_text(report: ExploreReport) -> list[str]:
     """Return what a search believes of every stack, and what it took; nothing without one."""
+    search = report.search
     if search is None:
         return []
-    margin = _percent(search.margin)
-    sure = (
-        f"{_percent(search.confidence)} sure: {search.leader_label} is within {margin} of the best"
-    )
-    if search.confidence < search.wanted:
-        sure += f" ({_percent(search.wanted)} was wanted)"
+    margin = percent(search.margin)
     lines = [
         f"Searched ({search.strategy}): {_count(search.blocks, 'block')}, "
         f"{_count(search.inspections, 'inspection')}, {span(search.machine_s)} of machine time;",
-        f"{sure}.",
+        f"the comparison above took {search.compared:,} more, {span(search.compared_s)}.",
+        *_found(report, search),
         "To be as sure with every stack in every block takes about "
         f"{search.uniform_inspections:,} inspections, {span(search.uniform_s)}.",
         *_table(search),
@@ -32,6 +30,22 @@ def search_text(search: Search | None) -> list[str]:
         *_calibration(search),
     ]
     return [*lines, ""]
+
+
+def _found(report: ExploreReport, search: Search) -> list[str]:
+    """Return what the search was sure of; a comparison in fresh blocks overrules it."""
+    sure = f"It ended {percent(search.confidence)} sure"
+    if search.confidence < search.wanted:
+        sure += f" ({percent(search.wanted)} was wanted)"
+    lines = [
+        f"{sure} that {search.leader_label} is within {percent(search.margin)} of the best of the "
+        f"{len(search.predictions)} that took part.",
+    ]
+    answered = conclusion(report).answer in (Answer.FASTER, Answer.NOTHING_FASTER)
+    leader = next((row for row in report.ranking if row.stack_id == search.leader), None)
+    if answered and leader is not None and leader.counts and not leader.best:
+        lines.append("The comparison shows that another one is faster: that is what counts.")
+    return lines
 
 
 def _table(search: Search) -> list[str]:
@@ -59,10 +73,6 @@ def _calibration(search: Search) -> list[str]:
     if not total:
         return []
     return [f"  {inside} of {total} times lay within the intervals predicted for 90 % of them"]
-
-
-def _percent(share: float) -> str:
-    return f"{100 * share:.3g} %"
 
 
 def _count(number: int, what: str) -> str:

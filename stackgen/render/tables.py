@@ -44,6 +44,11 @@ def big(number: int) -> str:
     return f"{number:,}" if number < 10**9 else f"{number:.1e}".replace("e+", "e")
 
 
+def percent(share: float) -> str:
+    """Return a share in percent: ``2 %``."""
+    return f"{100 * share:.3g} %"
+
+
 def duration(seconds: float) -> str:
     """Return a time of an operation with its unit: ``43.93 us``."""
     for unit, scale in (("s", 1.0), ("ms", 1e-3), ("us", 1e-6)):

@@ -15,6 +15,7 @@ class Estimate:
 
     download_bytes: of wheels that are not in the store yet; unknown sizes count as 0.
     disk_bytes: of everything that will be new on disk, unpacked.
+    free_bytes: on that disk.
     seconds: until the first block can begin, roughly.
     """
 
@@ -30,7 +31,8 @@ class ChosenStack:
     """A stack that takes part in a campaign.
 
     label: what tells it from the others (``tensorflow 2.12.0, numpy 1.23.5``).
-    completion: ``newest``, ``newest-working`` or ``lock``.
+    completion: ``newest``, ``newest-working`` or ``lock``; ``earlier`` where another run of the
+        campaign had it ready, and this one only reports it.
     held_back: versions that are older than the newest ones, which do not run.
     settings: environment variables that it is run with.
     """
@@ -74,6 +76,9 @@ class ExplorePlan:
     count: stacks in the whole space.
     choices: feasible versions of the varied packages.
     chosen: labels with the number of completions of each, first of all to be measured.
+    strategy: which of them are measured in which block.
+    searched: whether a search builds them one after the other, when it chooses them, and perhaps
+        never; otherwise all of them are built before the first block.
     """
 
     requirements: tuple[str, ...]
@@ -85,6 +90,8 @@ class ExplorePlan:
     estimate: Estimate
     budget_s: float
     seed: int
+    strategy: str
+    searched: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,6 +134,7 @@ class Search:
         part; what was asked for is ``wanted``.
     blocks, inspections: of the search; without those that tried or calibrated.
     machine_s: what these took.
+    compared: inspections of the comparison afterwards. compared_s: what these took.
     uniform_inspections: roughly how many it would have taken to be as certain with every stack in
         every block. uniform_s: what they would have taken.
     predictions: of all stacks that take part, the best one first.
@@ -143,6 +151,8 @@ class Search:
     blocks: int
     inspections: int
     machine_s: float
+    compared: int
+    compared_s: float
     uniform_inspections: int
     uniform_s: float
     predictions: tuple[Predicted, ...]
@@ -164,8 +174,11 @@ class ExploreReport:
     figures: ids of the indicators that give a figure of their own, in place of a time.
     reference_s: seconds of one operation on the reference, by id of those that give a time.
     checks: (id, file) pairs of those whose result was written into a file and compared.
+    margin: a relative difference that nobody cares about: less than that is "the same".
     search: how the stacks in the ranking were chosen; None where all of them were measured alike.
     weights: of indicators in what is said of all of them together; 1 where none is given.
+    answer: what the ranking answers, as ``measure.conclusion`` has it: ``faster``, ``nothing
+        faster``, or why there is none. winner: the stack to take; "" where none can be named.
     aside: what disturbed each block that was set aside, in words, in their order.
     tolerated: the same of blocks that count all the same.
     """
@@ -184,6 +197,7 @@ class ExploreReport:
     interrupted: bool
     exit_code: int
     knowledge_base: str
+    margin: float
     costs: tuple[Cost, ...] = ()
     currency: str = ""
     scaled: tuple[Scaled, ...] = ()
@@ -195,6 +209,8 @@ class ExploreReport:
     weights: tuple[tuple[IndicatorId, float], ...] = ()
     aside: tuple[str, ...] = ()
     tolerated: tuple[str, ...] = ()
+    answer: str = ""
+    winner: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

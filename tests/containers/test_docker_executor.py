@@ -198,7 +198,7 @@ def test_a_document_is_found_between_the_chatter_of_two_streams(
 
 def test_what_takes_too_long_is_stopped(engine: Engine, base: Base, tmp_path: Path) -> None:
     code = "print('begun', flush=True)\nimport time; time.sleep(600)"
-    seen = inspect(engine, plan_of(base, written(tmp_path, code), timeout_s=2))
+    seen = inspect(engine, plan_of(base, written(tmp_path, code), timeout_s=6))
     assert seen.outcome is Outcome.TIMEOUT
     assert "begun" in seen.log
     assert seen.duration_s < 60

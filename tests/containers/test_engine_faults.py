@@ -258,12 +258,12 @@ def test_an_engine_that_is_started_again_is_waited_for(
 def test_an_engine_that_stays_away_ends_it_with_5_and_the_next_run_goes_on(
     index: TinyIndex, laboratory: Containers, own_engine: OwnEngine
 ) -> None:
-    arguments = ("speedy", "--stacks", "2", "--budget", "25s")
+    arguments = ("speedy", "--stacks", "2", "--budget", "60s")
     try:
         with laboratory.exploring(*arguments) as running:
             watch(laboratory, running, lambda seen: any(each.block >= 2 for each in seen))
             own_engine.stop()
-            out, err = running.communicate(timeout=120)
+            out, err = running.communicate(timeout=180)
     finally:
         own_engine.start()
     assert running.returncode == 5, err
