@@ -240,7 +240,7 @@ def test_an_index_that_dies_half_way_leaves_what_is_ready_and_the_next_run_gets_
         paths = [serve(mortal, wheels, v, QUICK if v > "1.0" else GOOD) for v in ("2.0", "1.0")]
         last = serve(mortal, wheels, "0.9", GOOD)
         laboratory = Laboratory(root=laboratory.root, index=mortal.simple)
-        arguments = ("speedy", "--stacks", "3", "--budget", "60s", "--json")
+        arguments = ("speedy", "--stacks", "3", "--budget", "30s", "--json")
         with laboratory.exploring(*arguments) as running:
             until(lambda: downloads(mortal)[paths[1]], patience_s=120)
             living.close()

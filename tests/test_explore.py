@@ -59,7 +59,7 @@ def test_the_stack_that_does_half_the_work_is_found_to_be_faster(laboratory: Lab
 
 
 def test_older_dependencies_are_found_where_the_newest_do_not_run(laboratory: Laboratory) -> None:
-    done = laboratory.explore("speedy>=2,<4", "--stacks", "2", "--budget", "20s")
+    done = laboratory.explore("speedy>=2,<4", "--stacks", "2", "--budget", "12s")
     assert done.returncode in (0, 3, 6), done.stderr
     assert "speedy 3.0: gear 1.0" in done.stdout
     with open_database(laboratory.kb) as database:

@@ -2,6 +2,8 @@
 
 from dataclasses import replace
 
+import pytest
+
 from stackgen.measure import Design
 from stackgen.pipeline.foresight import first_answers_s, too_short
 from stackgen.values import CampaignId, Limits, Outcome, Role
@@ -41,9 +43,20 @@ def test_what_failed_says_nothing_about_time() -> None:
 
 
 def test_one_run_that_was_held_up_foretells_nothing() -> None:
-    held_up = replace(RUN, duration_s=9000.0)
-    assert first_answers_s(DESIGN, [*SEEN, RUN, held_up]) == first_answers_s(DESIGN, SEEN)
-    assert first_answers_s(DESIGN, [*SEEN, RUN, held_up, held_up]) > 6 * 4 * 9000
+    run, held_up = (replace(RUN, block=1, duration_s=each) for each in (300.0, 9000.0))
+    seen = [*SEEN, run, run, held_up]
+    assert first_answers_s(DESIGN, seen, done=0) == first_answers_s(DESIGN, SEEN)
+    assert first_answers_s(DESIGN, [*seen, held_up], done=0) > 6 * 4 * 9000
+
+
+def test_a_first_run_that_read_its_packages_from_a_cold_disk_foretells_what_it_computed() -> None:
+    assert RUN.observation is not None
+    told = replace(RUN.observation, circumstances=(("rusage", "2.9 0.6 434456 0 0"),))
+    cold = replace(RUN, observation=told, duration_s=38.7)
+    assert first_answers_s(DESIGN, [cold, SEEN[1]]) == 6 * (4 * 3.5 + 2 * 3)
+    warm = replace(RUN, block=1, duration_s=3.6)
+    found = first_answers_s(DESIGN, [cold, SEEN[1], warm, warm], done=0)
+    assert found == pytest.approx(6 * (4 * 3.6 + 2 * 3))
 
 
 def test_a_user_is_told_what_helps() -> None:

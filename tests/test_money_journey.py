@@ -35,7 +35,7 @@ def laboratory(tmp_path: Path) -> Laboratory:
 def test_everything_is_measured_on_each_number_of_cpus_and_priced(laboratory: Laboratory) -> None:
     cpus = ",".join(map(str, COUNTS))
     metered = ("--cpus", cpus, "--prices", "prices.toml")
-    asked = ("speedy!=1.0,!=3.0", "--stacks", "2", "--budget", "60s", *metered)
+    asked = ("speedy!=1.0,!=3.0", "--stacks", "2", "--budget", "25s", *metered)
     done = laboratory.explore(*asked, "--json")
     assert done.returncode in (0, 3, 6), done.stderr
     report = json.loads(done.stdout)

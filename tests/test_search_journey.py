@@ -107,7 +107,7 @@ def test_exhaustive_measures_every_stack_in_every_block(
 ) -> None:
     kb = tmp_path / "kb.db"
     done = laboratory.explore(
-        "speedy", "--strategy", "exhaustive", "--budget", "30s", "--json", "--kb", str(kb)
+        "speedy", "--strategy", "exhaustive", "--budget", "20s", "--json", "--kb", str(kb)
     )
     assert done.returncode in (0, 3, 6), done.stderr
     report = json.loads(done.stdout)

@@ -77,7 +77,7 @@ class Explored:
             one, two = (
                 block_times(self.inspections, indicator=IndicatorId(name), stack=x) for x in (a, b)
             )
-            for block in one.keys() & two.keys():
+            for block in sorted(one.keys() & two.keys()):
                 logs.setdefault(block, []).append(math.log(two[block] / one[block]))
         whole = [each for each in logs.values() if len(each) == len(names)]
         return ratio(a, b, [math.fsum(each) / len(each) for each in whole])
