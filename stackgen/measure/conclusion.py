@@ -33,6 +33,14 @@ class Conclusion:
     winner: Ranked | None = None
 
 
+def compared(report: ExploreReport) -> int:
+    """Return how many stacks were compared, the reference included.
+
+    Those that a search saw to compute something else are in the ranking as well.
+    """
+    return sum(row.is_reference or bool(row.effects) for row in report.ranking)
+
+
 def conclusion(report: ExploreReport) -> Conclusion:
     """Return which stack a report shows to be the best to take.
 

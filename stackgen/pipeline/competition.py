@@ -183,9 +183,9 @@ def _before(
 
 
 def _each_once(ready: Sequence[Ready], before: Sequence[ChosenStack]) -> tuple[ChosenStack, ...]:
-    found = {each.stack_id: each for each in before}
-    own = {each.chosen.stack_id: each.chosen for each in ready}
-    return (*own.values(), *(each for stack, each in found.items() if stack not in own))
+    own = {each.chosen.stack_id for each in ready}
+    further = (each for each in before if each.stack_id not in own)
+    return (*(each.chosen for each in ready), *further)
 
 
 def _prepare(work: Work, preparer: Preparer, runner: Runner, ready: list[Ready]) -> None:

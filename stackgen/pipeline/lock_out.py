@@ -11,7 +11,7 @@ from stackgen.index import IndexConfig
 from stackgen.index.config import DEFAULT_NAME
 from stackgen.layers.dockerfile import index_options
 from stackgen.locks import write_pylock, write_requirements
-from stackgen.measure.conclusion import Answer, conclusion
+from stackgen.measure.conclusion import Answer, compared, conclusion
 from stackgen.pipeline.progress import Progress
 from stackgen.values import ChosenStack, ExploreReport, Lock, Target
 
@@ -124,7 +124,7 @@ def _why(report: ExploreReport) -> str:
         return f"the reference: nothing is shown to be {'better' if figures else 'faster'}"
     if sum(row.best for row in report.ranking) > 1:
         return f"shown to be {'better' if figures else 'faster'} than the reference, as others are"
-    of = f" of the {len(report.ranking)} that were compared" if report.search else ""
+    of = f" of the {compared(report)} that were compared" if report.search else ""
     return f"shown to be the {'best' if figures else 'fastest'}{of}"
 
 

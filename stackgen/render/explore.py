@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 from stackgen.measure import LOOKS
-from stackgen.measure.conclusion import Answer, conclusion
+from stackgen.measure.conclusion import Answer, compared, conclusion
 from stackgen.render.bars import scale
 from stackgen.render.disturbed import disturbed_text
 from stackgen.render.memory import memory_text
@@ -276,7 +276,7 @@ def _fastest(report: ExploreReport, row: Ranked, reference: str) -> list[str]:
 
 def _of(report: ExploreReport) -> str:
     """Return among which stacks one is the best, where a search chose them."""
-    return f" of the {len(report.ranking)} that were compared" if report.search else ""
+    return f" of the {compared(report)} that were compared" if report.search else ""
 
 
 def _alike(report: ExploreReport) -> list[str]:
