@@ -1,6 +1,7 @@
 """Real virtualenvs, made by virtualenv and uv, filled by uv with wheels that are made here."""
 
 import base64
+import contextlib
 import hashlib
 import shutil
 import signal
@@ -240,6 +241,32 @@ def test_bytecode_of_a_killed_build_is_swept_and_made_anew(bench: Bench, tmp_pat
     cached = said(environment, "import aa; print(aa.__cached__)")
     (kept,) = tmp_path.glob("root/bytecode/*/*/__pycache__/*.pyc")
     assert Path(cached).samefile(kept)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere, helpers end by themselves")
+def test_no_compiling_process_outlives_a_killed_build(bench: Bench, tmp_path: Path) -> None:
+    """The modules would keep it busy for a minute: what is gone at once was ended."""
+    large = "def f(x):\n    return [x, x + 1]\n" * 20_000
+    artifact = wheel(bench.wheels, "aa", "1.0", also={f"aa{n}.py": large for n in range(100)})
+    command = [sys.executable, "-c", BUILD, str(tmp_path), artifact.filename]
+    builder = subprocess.Popen(command, stderr=subprocess.DEVNULL)
+    wait_for(lambda: [*tmp_path.glob("root/bytecode/*/.part-*/*/__pycache__/*.pyc*")])
+    helpers = processes_that_mention(str(tmp_path / "root" / "bytecode"))
+    assert len(helpers) > 1  # one forks those that compile
+    builder.send_signal(signal.SIGKILL)
+    builder.wait()
+    wait_for(lambda: not helpers & processes_that_mention(str(tmp_path / "root" / "bytecode")))
+    compiled = [*tmp_path.glob("root/bytecode/*/.part-*/*/__pycache__/*.pyc")]
+    assert len(compiled) < 100  # they did not go on to the end
+
+
+def processes_that_mention(text: str) -> set[int]:
+    found = set()
+    for place in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            if text in (place / "cmdline").read_bytes().decode(errors="replace"):
+                found.add(int(place.name))
+    return found
 
 
 def test_a_module_that_does_not_compile_spoils_nothing(bench: Bench) -> None:

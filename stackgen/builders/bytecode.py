@@ -61,13 +61,31 @@ def wait_for(gate: str) -> None:
     os.close(handle)
 
 
-def main(folder: str, jobs: int, gate: str = "") -> None:
+def end_with_parent(pipe: int) -> None:
+    """Have the kernel end this process and those that it forks once the other end is closed.
+
+    Only our parent has the other end, so that is when it ends, also by SIGKILL.
+    """
+    import fcntl
+    import select
+
+    os.setpgid(0, 0)
+    fcntl.fcntl(pipe, fcntl.F_SETOWN, -os.getpid())  # the group: SIGIO, which ends a process
+    fcntl.fcntl(pipe, fcntl.F_SETFL, fcntl.fcntl(pipe, fcntl.F_GETFL) | os.O_ASYNC)
+    if select.select([pipe], [], [], 0)[0]:
+        sys.exit("the parent ended before")
+
+
+def main(folder: str, jobs: int, gate: str = "", pipe: str = "") -> None:
     """Compile all trees, ``jobs`` batches at a time; end with an error unless all were done.
 
-    With a ``gate``, this waits until the trees are there.
+    With a ``gate``, this waits until the trees are there; with the number of a ``pipe``, it ends
+    with whoever has the other end (Linux).
     """
     if gate:
         wait_for(gate)
+    if pipe and sys.platform == "linux":
+        end_with_parent(int(pipe))
     running = failed = 0
     for tree in sorted(entry.path for entry in os.scandir(folder)):
         files = sources(tree)

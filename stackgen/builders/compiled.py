@@ -162,7 +162,8 @@ def _is_as_stated(file: Path, stated: str) -> bool:
 
 def _run_compiler(python: str, folder: Path, work: Work) -> None:
     source = Path(_compiler).read_text(encoding="utf-8")
-    done = _run(python, "-c", source, str(folder), str(os.cpu_count() or 1), held=work.handle)
+    arguments = (str(folder), str(os.cpu_count() or 1), "", "0")  # no gate; its standard input
+    done = _run(python, "-c", source, *arguments, held=work.handle)
     if os.strerror(errno.ENOSPC) in done.stderr:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
     if done.returncode:
@@ -176,16 +177,24 @@ def _run_compiler(python: str, folder: Path, work: Work) -> None:
 def _run(
     python: str, *arguments: str, held: int | None = None
 ) -> "subprocess.CompletedProcess[str]":
-    """Run an interpreter, which keeps the locks of the descriptor ``held`` while it lives."""
-    return subprocess.run(
-        [python, "-I", *arguments],
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        errors="replace",
-        check=False,
-        pass_fds=() if held is None else (held,),
-    )
+    """Run an interpreter, which keeps the locks of the descriptor ``held`` while it lives.
+
+    Its standard input is a pipe that ends with us (``bytecode.end_with_parent``).
+    """
+    ours, writing = os.pipe()
+    try:
+        return subprocess.run(
+            [python, "-I", *arguments],
+            stdin=ours,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            check=False,
+            pass_fds=() if held is None else (held,),
+        )
+    finally:
+        os.close(writing)
+        os.close(ours)
 
 
 def _link(source: Path, place: Path) -> None:
