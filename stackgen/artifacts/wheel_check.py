@@ -1,6 +1,7 @@
 """Is this file a wheel that may be unpacked? Looked at once, before anything of it is used."""
 
 import base64
+import copy
 import csv
 import errno
 import hashlib
@@ -27,8 +28,12 @@ _PLACES = {"data": "", "scripts": "bin/"}
 _ALGORITHMS = ("sha256", "sha384", "sha512")
 _LARGEST_RECORD = 64 << 20
 _SIGNATURES = ("RECORD", "RECORD.jws", "RECORD.p7s")  # of the files listed, so not listed itself
-# Of a thousand wheels of an index, none unpacks to more than 18 times its size.
-_MOST_UNPACKED, _MOST_RATIO = 1 << 30, 200
+MOST_UNPACKED, MOST_RATIO, SMALL_UNPACKED = 32 << 30, 100, 256 << 20
+"""A wheel may unpack to 32 GiB, and to 100 times its size where that is more than 256 MiB.
+
+Of a thousand wheels of an index, none unpacks to more than 18 times its size; the largest, PyTorch
+with its CUDA libraries, to some gigabytes and 4 times.
+"""
 # What zipfile raises over bytes that are no zip archive, or a broken one.
 _UNREADABLE = (
     *(zipfile.BadZipFile, zlib.error, lzma.LZMAError, EOFError, NotImplementedError),
@@ -50,9 +55,11 @@ def check_wheel(path: Path, *, name: str = "") -> None:
         with zipfile.ZipFile(path) as wheel:
             _check_size(shown, path.stat().st_size, wheel.infolist())
             _check_names(shown, wheel.infolist())
-            for member, (algorithm, digest) in _recorded(shown, wheel).items():
-                if _digest(wheel, member, algorithm) != digest:
-                    raise _refusal(shown, f"{member} differs from what its RECORD says")
+            recorded = _recorded(shown, wheel)
+            for member in wheel.infolist():
+                algorithm, digest = recorded.get(member.filename, ("", b""))
+                if _digest(shown, wheel, member, algorithm) != digest:
+                    raise _refusal(shown, f"{member.filename} differs from what its RECORD says")
     except _UNREADABLE as error:
         raise _refusal(shown, f"it is not a readable zip file: {error}") from error
     except OSError as error:
@@ -99,8 +106,17 @@ def replaces_interpreter(place: str) -> bool:
 
 def _check_size(shown: str, size: int, members: list[zipfile.ZipInfo]) -> None:
     unpacked = sum(member.file_size for member in members)
-    if unpacked > max(_MOST_UNPACKED, _MOST_RATIO * size):
-        raise _refusal(shown, f"its {size} bytes would unpack to {unpacked}")
+    most = min(MOST_UNPACKED, max(SMALL_UNPACKED, MOST_RATIO * size))
+    if unpacked > most:
+        raise _refusal(
+            shown,
+            f"its {_megabytes(size)} would unpack to {_megabytes(unpacked)}; a wheel of this size "
+            f"may unpack to {_megabytes(most)}",
+        )
+
+
+def _megabytes(size: int) -> str:
+    return f"{size / 1e6:,.1f} MB"
 
 
 def _check_names(shown: str, members: list[zipfile.ZipInfo]) -> None:
@@ -157,12 +173,24 @@ def _decoded(encoded: str) -> bytes:
         return b""
 
 
-def _digest(wheel: zipfile.ZipFile, name: str, algorithm: str) -> bytes:
-    digest = hashlib.new(algorithm)
-    with wheel.open(name) as member:
-        while chunk := member.read(_CHUNK):
+def _digest(shown: str, wheel: zipfile.ZipFile, member: zipfile.ZipInfo, algorithm: str) -> bytes:
+    """Return the digest of a member; empty where no algorithm is stated for it.
+
+    Unpacking tools write all that a member holds, whatever size it declares: zipfile would stop
+    there, so one byte more is asked for.
+    """
+    digest = hashlib.new(algorithm or "sha256")
+    longer = copy.copy(member)
+    longer.file_size += 1
+    size = 0
+    with wheel.open(longer) as content:
+        while chunk := content.read(_CHUNK):
+            size += len(chunk)
             digest.update(chunk)
-    return digest.digest()
+    if size > member.file_size:
+        declared = f"the {member.file_size} bytes that it declares"
+        raise _refusal(shown, f"its member {member.filename!r} unpacks to more than {declared}")
+    return digest.digest() if algorithm else b""
 
 
 def _refusal(shown: str, why: str) -> BuildError:

@@ -21,6 +21,7 @@ from stackgen.builders import compiled
 from stackgen.builders.virtualenv_store import (
     MARKER,
     UV,
+    VirtualenvStore,
     forget_lost_wheels,
     in_use_name,
     virtualenv_folder,
@@ -114,6 +115,7 @@ class VirtualenvBuilder:
             *("--no-index", "--no-deps", "--link-mode", self._link_mode()),
             *map(str, files),
         )
+        self._require_space(stack, base, files)
         work.share(UV)
         try:
             self._uv(*install, work=work)
@@ -126,6 +128,15 @@ class VirtualenvBuilder:
         # Where lib64 is a folder of its own, compiled packages lie there; else it is a link.
         for site in {found.resolve() for found in folder.glob("lib*/*/site-packages")}:
             store.install(site, stack.lock.artifacts, base)
+
+    def _require_space(self, stack: Stack, base: Base, files: Sequence[Path]) -> None:
+        """Refuse to unpack what does not fit; what another virtualenv has is linked."""
+        lacking = set(VirtualenvStore(self.root).lacking(base, stack.lock.artifacts))
+        pairs = zip(stack.lock.artifacts, files, strict=True)
+        new = [file for artifact, file in pairs if artifact in lacking]
+        free = shutil.disk_usage(self.root).free
+        if _needed(new) > free:
+            raise _full(f"{free >> 20} MiB are free", new)
 
     def _named(self, artifact: Artifact, wheels: Mapping[str, Path]) -> Path:
         """Return a path that ends in the wheel's own name, from which uv reads what it is."""
@@ -257,12 +268,15 @@ def _storage_errors(folder: Path, files: Sequence[Path]) -> Iterator[None]:
 
 def _full(why: str, files: Sequence[Path]) -> StorageError:
     """Return the error that says how much is needed."""
-    need = round(sum(map(_unpacked_size, files)) * _WITH_BYTECODE)
     return StorageError(
         "the disk is full",
-        why=f"{why} (this virtualenv needs up to {max(1, need >> 20)} MiB)",
+        why=f"{why} (this virtualenv needs up to {max(1, _needed(files) >> 20)} MiB)",
         fix="run: stackgen images prune --keep SIZE; or put STACKGEN_CACHE elsewhere",
     )
+
+
+def _needed(files: Sequence[Path]) -> int:
+    return round(sum(map(_unpacked_size, files)) * _WITH_BYTECODE)
 
 
 def _unpacked_size(wheel: Path) -> int:
