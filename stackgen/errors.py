@@ -77,6 +77,10 @@ class StorageError(StackgenError):
     exit_code = 9
 
 
+class DamagedLayersError(StorageError):
+    """Cached layers were not as written; they are removed, and made anew when asked for."""
+
+
 class DatabaseError(StackgenError):
     """The knowledge base cannot be used: damaged, locked, or of a newer version."""
 

@@ -140,6 +140,18 @@ def test_a_stacks_own_fault_is_not_tried_again_and_a_doubtful_one_once_in_a_late
     assert len(database.inspections()) == runs
 
 
+def test_what_was_blamed_for_a_damaged_cache_is_tried_again_once_in_each_run(
+    database: Database, tmp_path: Path
+) -> None:
+    log = "uv pip failed: Bad CRC (got 1, expected 2) for file: numpy/x.so"
+    for _ in range(3):
+        ending = Outcome.BUILD_FAILED
+        run = runner(database, tmp_path, ending, log=log)
+        for _ in range(2):
+            assert run.trial(HERE, MATMUL).outcome is ending
+        assert run.added == 1
+
+
 def test_a_process_that_the_system_killed_is_in_doubt(database: Database, tmp_path: Path) -> None:
     for _ in range(4):
         one = runner(database, tmp_path, Outcome.CRASHED, log="killed by SIGKILL")

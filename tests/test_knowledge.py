@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -99,6 +100,24 @@ def test_two_that_run_apart_and_not_together_are_named_together() -> None:
     flag = Trait(kind="setting", name="FLAG", value="1")
     assert group.shared == ()
     assert group.pairs == ((Trait(kind="package", name="numpy", value="2.0.0"), flag),)
+
+
+@pytest.mark.parametrize(
+    ("log", "is_damage"),
+    [
+        ("uv pip failed: Failed to extract archive: x.whl\nBad CRC (got 1, expected 2)", True),
+        ("uv pip failed: hint: unable to locate the end of central directory record", True),
+        ("the wheel numpy-2.0.0-x.whl was refused: Bad CRC-32 for file 'numpy/x.so'", True),
+        ("the wheel numpy-2.0.0-x.whl was refused: File is not a zip file", True),
+        ("the wheel x.whl is not safe to unpack: not a readable zip file: Bad CRC-32", False),
+        ("numpy 2 cannot be built from its sources: error: unexpected end of file", False),
+        ("uv pip failed: the package requires another Python", False),
+    ],
+)
+def test_a_damaged_cache_is_no_reason_to_leave_a_version_out(log: str, is_damage: bool) -> None:
+    failed = replace(failure(BAD, log), outcome=Outcome.BUILD_FAILED)
+    groups = explain_failures([BAD.stack, GOOD.stack], [failed, inspection(GOOD, MATMUL, 1, 1.0)])
+    assert len(groups) == (0 if is_damage else 1)
 
 
 def settings(where: Environment, **values: str) -> Environment:

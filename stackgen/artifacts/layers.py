@@ -2,6 +2,7 @@
 
 import contextlib
 import errno
+import hashlib
 import json
 import os
 import re
@@ -15,7 +16,7 @@ from typing import IO, BinaryIO
 from stackgen.artifacts.layer_tar import copy_whole, merge, write_entries, write_tree
 from stackgen.artifacts.staging import Staging
 from stackgen.artifacts.unpack import unpack, unpacked_size
-from stackgen.errors import BuildError, StorageError
+from stackgen.errors import BuildError, DamagedLayersError, StorageError
 from stackgen.in_use import InUse, Work
 from stackgen.layers import LAYOUT, STACK_PYTHON, Compiler, Layer
 from stackgen.values import Artifact, Base, ItemKind, StoreItem, content_id
@@ -24,6 +25,7 @@ _PREFIX = str(Path(STACK_PYTHON).parent.parent)
 _WORKERS = 2  # unpacking is half inflating, half waiting for the disk
 # The tree, its bytecode and the tar exist at once: seen 2.3 times the unpacked bytes.
 _ROOM = 2.5
+_CHUNK = 1 << 20
 
 
 class LayerStore:
@@ -32,10 +34,12 @@ class LayerStore:
     What was handed out is in use, so that nobody prunes it, until this object or its process ends.
 
     root: is created where it does not exist.
+    notify: is called with a sentence about each layer that was damaged.
     """
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, *, notify: Callable[[str], None] | None = None) -> None:
         self.root = root
+        self._notify = notify
         self._in_use = InUse(root)
         self._staging = Staging(root=root, in_use=self._in_use)
 
@@ -70,10 +74,42 @@ class LayerStore:
             self._find(key)
 
     def merged(self, parts: Sequence[Layer]) -> Layer:
-        """Return one layer with the members of all parts."""
+        """Return one layer with the members of all parts.
+
+        Raises:
+            DamagedLayersError: a part is not what it should be.
+        """
         key = content_id("merged", [LAYOUT, *(part.diff_id for part in parts)])
         size = sum(part.size for part in parts)
-        return self._one(key, lambda file, path: merge(parts, file, path), need=size)
+
+        def write(file: BinaryIO, path: Path) -> Layer:
+            self.refuse_damaged(parts)  # an engine would take what was copied from them
+            return merge(parts, file, path)
+
+        return self._one(key, write, need=size)
+
+    def refuse_damaged(self, layers: Iterable[Layer]) -> None:
+        """Compare layers with their digests, and remove what is damaged.
+
+        Raises:
+            DamagedLayersError: there was such a one.
+        """
+        damaged = [layer for layer in layers if not _is_whole(layer)]
+        if not damaged:
+            return
+        for layer in damaged:
+            name = _card(layer.path).get("of") or layer.diff_id[:19]
+            with self._explained("changed"):  # nobody can use it, whoever holds it
+                layer.path.with_suffix(".json").unlink(missing_ok=True)
+                layer.path.unlink(missing_ok=True)
+            if self._notify:
+                self._notify(f"The cache was damaged: the layer of {name} is made anew.")
+        raise DamagedLayersError(
+            f"{len(damaged)} layer(s) in {self.root} were damaged",
+            why="their bytes are not what was written; they were removed",
+            fix="run the same command again; if it stays so, look at the disk, and run: "
+            "stackgen images fsck --repair",
+        )
 
     def keep(self, diff_id: str, source: IO[bytes]) -> Layer:
         """Store a layer that was made elsewhere (a base's), by its own name."""
@@ -269,6 +305,17 @@ def _compile(compile_all: Callable[[], None]) -> None:
         if os.strerror(errno.ENOSPC) in error.why:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)) from error
         raise
+
+
+def _is_whole(layer: Layer) -> bool:
+    digest = hashlib.sha256()
+    try:
+        with layer.path.open("rb") as file:
+            while chunk := file.read(_CHUNK):
+                digest.update(chunk)
+    except FileNotFoundError:
+        return False
+    return f"sha256:{digest.hexdigest()}" == layer.diff_id
 
 
 def recorded(path: Path) -> Layer | None:

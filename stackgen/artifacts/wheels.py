@@ -16,7 +16,7 @@ from typing import IO, TYPE_CHECKING, BinaryIO, Protocol
 from urllib.parse import unquote, urlsplit
 
 from stackgen.artifacts.wheel_check import check_wheel
-from stackgen.errors import BuildError, StorageError
+from stackgen.errors import BuildError, StackgenError, StorageError
 from stackgen.in_use import InUse
 from stackgen.values import Artifact, ItemKind, StoreItem
 
@@ -52,15 +52,19 @@ class HashMismatchError(BuildError):
 
 
 class WheelStore:
-    """Artifacts below ``root/wheels``; being there means being whole, verified and checked.
+    """Artifacts below ``root/wheels``, verified and checked when they came.
 
     Several processes may share a store: each artifact is downloaded by one of them, and what was
     handed out is in use, so that nobody prunes it, until this object or its process ends.
+
+    notify: is called with a sentence about each artifact that was damaged since.
     """
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, *, notify: Callable[[str], None] | None = None) -> None:
         self._wheels = root / "wheels"
         self._in_use = InUse(self._wheels)
+        self._notify = notify
+        self._verified: dict[str, str] = {}
 
     def path(self, artifact: Artifact) -> Path | None:
         """Return where the artifact lies, under its own file name; None where it is not here."""
@@ -85,20 +89,24 @@ class WheelStore:
     ) -> dict[str, Path]:
         """Get what is missing, several at a time; what was cut off before goes on where it stopped.
 
+        What is here is compared with its digest, once as long as nobody touches the file; what was
+        damaged comes again.
+
         Returns:
             The path of each artifact by its SHA-256.
 
         Raises:
             HashMismatchError: an artifact is not what it should be; nothing of it stays.
             BuildError: a wheel is unsafe or contradicts its own RECORD, or has no hash.
-            StorageError: no room, or the folder cannot be written; what is whole stays.
+            StorageError: no room, the folder cannot be written, or what was damaged cannot be had
+                again; what is whole stays.
             StackgenError: whatever the downloader says.
         """
         wanted = {artifact.sha256: artifact for artifact in artifacts}
         for sha256 in wanted:
             self._in_use.hold(sha256)
-        missing = self.missing(wanted.values())
-        self._require_room(missing)
+        self._require_room(self.missing(wanted.values()))
+        wanting = [each for each in wanted.values() if not self._is_as_verified(each)]
         stop = threading.Event()
 
         def get(artifact: Artifact) -> None:
@@ -111,12 +119,27 @@ class WheelStore:
             self._get(artifact, downloader, tell_bytes)
 
         # The largest first: it takes longest, and the small ones pass beside it.
-        _in_parallel(get, sorted(missing, key=lambda artifact: -(artifact.size or 0)), stop)
+        _in_parallel(get, sorted(wanting, key=lambda artifact: -(artifact.size or 0)), stop)
         places = {sha256: self._place(artifact) for sha256, artifact in wanted.items()}
         for place in places.values():
             with contextlib.suppress(OSError):  # Not ours to write; the least used go first.
                 os.utime(place.parent)  # not the file: uv unpacks anew what was touched
         return places
+
+    def is_whole(self, artifact: Artifact) -> bool:
+        """Return whether an artifact is here with the content that it should have."""
+        return self._is_as_verified(artifact) or self._is_verified(artifact)
+
+    def any_damaged(self, artifacts: Iterable[Artifact]) -> bool:
+        """Return whether an artifact is damaged or gone, by its content, whenever it was verified.
+
+        The next ``fetch`` gets it again.
+        """
+        whole = []
+        for artifact in artifacts:
+            self._verified.pop(artifact.sha256, None)
+            whole.append(self._is_verified(artifact))
+        return not all(whole)
 
     def items(self) -> Iterator[StoreItem]:
         """Yield wheels and unfinished downloads, in no order."""
@@ -166,15 +189,60 @@ class WheelStore:
         try:
             part.parent.mkdir(parents=True, exist_ok=True)
             with _alone(place.parent.with_suffix(".lock")):
-                if self.path(artifact) is None:  # Another process may have been faster.
+                if self.is_whole(artifact):  # Another process may have been faster.
+                    return
+                damaged = place.exists()
+                if damaged and self._notify:
+                    self._notify(
+                        f"The cache was damaged: {artifact.filename} is not what was downloaded; "
+                        "it is fetched again."
+                    )
+                try:
                     _complete(artifact, part, downloader, tell_bytes)
-                    _move(part, place)
+                except StackgenError as error:
+                    if not damaged:
+                        raise
+                    raise _irreplaceable(artifact, place, error) from error
+                _move(part, place)
+                self._remember(artifact, _look(place))
         except OSError as error:
             if error.errno in _NO_ROOM:
                 needed = max(artifact.size or 0, _size(part))
                 part.unlink(missing_ok=True)
                 raise _no_room([artifact], needed, self._wheels, str(error)) from error
             raise _unwritable(self._wheels, f"keep {artifact.filename} in", error) from error
+
+    def _is_as_verified(self, artifact: Artifact) -> bool:
+        """Return whether nobody touched a file since its content was verified, here or before.
+
+        The lock beside it says what the file looked like then.
+        """
+        place = self._place(artifact)
+        if self.path(artifact) is None:
+            return False
+        if artifact.sha256 not in self._verified:
+            with contextlib.suppress(OSError, ValueError):
+                lock = place.parent.with_suffix(".lock")
+                self._verified[artifact.sha256] = lock.read_text(encoding="ascii")
+        return self._verified.get(artifact.sha256) == _look(place)
+
+    def _is_verified(self, artifact: Artifact) -> bool:
+        """Compare the content of a file with its digest, and remember where they agree."""
+        place = self._place(artifact)
+        look = _look(place)
+        try:
+            with place.open("rb") as file:
+                whole = _sha256(file) == artifact.sha256 and _look(place) == look
+        except FileNotFoundError:
+            return False
+        self._remember(artifact, look if whole else "")
+        return whole
+
+    def _remember(self, artifact: Artifact, look: str) -> None:
+        place = self._place(artifact)
+        self._verified[artifact.sha256] = look
+        with contextlib.suppress(OSError):  # Not ours to write; another process verifies it anew.
+            place.parent.with_suffix(".lock").write_text(look, encoding="ascii")
 
     def _place(self, artifact: Artifact) -> Path:
         """Return where an artifact belongs. Hash and name come from an index: trust neither."""
@@ -311,7 +379,7 @@ def _in_parallel(
 @contextlib.contextmanager
 def _alone(path: Path) -> Iterator[None]:
     """Keep other threads and processes from the same artifact meanwhile."""
-    with path.open("w") as lock:
+    with path.open("a") as lock:
         if sys.platform != "win32":
             fcntl.flock(lock, fcntl.LOCK_EX)
         yield
@@ -363,6 +431,25 @@ def _unwritable(folder: Path, action: str, error: OSError) -> StorageError:
         f"cannot {action} {folder}",
         why=str(error),
         fix="make the folder writable, or name another one in STACKGEN_CACHE",
+    )
+
+
+def _look(path: Path) -> str:
+    """Return what changes whenever somebody writes to a file or replaces it; "" where none is."""
+    try:
+        status = path.stat()
+    except OSError:
+        return ""
+    # The time of change cannot be set: tools that copy times along change it, too.
+    return f"{status.st_size} {status.st_mtime_ns} {status.st_ctime_ns} {status.st_ino}"
+
+
+def _irreplaceable(artifact: Artifact, place: Path, error: StackgenError) -> StorageError:
+    return StorageError(
+        f"the cached file {place} is damaged",
+        why=f"its SHA-256 is not {artifact.sha256}, and it cannot be fetched again: {error.what}: "
+        f"{error.why}",
+        fix=f"run the same command again where {artifact.index} answers, or put a sound copy there",
     )
 
 

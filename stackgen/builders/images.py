@@ -5,7 +5,7 @@ import gzip
 import json
 import tarfile
 import tempfile
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import IO, Protocol, cast
@@ -15,7 +15,7 @@ from stackgen.builders.archives import image_archive
 from stackgen.builders.base_compiler import BaseCompiler
 from stackgen.builders.engine import Engine, EngineImage, explained
 from stackgen.builders.whole import WholeArchives
-from stackgen.errors import BuildError, EngineError
+from stackgen.errors import BuildError, DamagedLayersError, EngineError
 from stackgen.layers import BaseImage, Compiler, Layer, OwnLayer
 from stackgen.layers.image import BASE_LABEL, LAYOUT_LABEL, STACK_LABEL
 from stackgen.values import Artifact, Base, Environment, Kind, Stack, StackId
@@ -48,6 +48,9 @@ class LayerSource(Protocol):
 
     def used(self, base: Base, artifacts: Sequence[Artifact]) -> None:
         """Note that the layers of these wheels are used, where they exist."""
+
+    def refuse_damaged(self, layers: Iterable[Layer]) -> None:
+        """Raise a ``DamagedLayersError`` where one is not what it should be; it is gone then."""
 
 
 @dataclass(slots=True)
@@ -86,7 +89,10 @@ class ImageBuilder:
         """
         if found := self.existing(stack, base):
             return found
-        made = self._made(stack, base, wheels, varied, popularity)
+        try:
+            made = self._made(stack, base, wheels, varied, popularity)
+        except DamagedLayersError:
+            made = self._made(stack, base, wheels, varied, popularity)  # from the wheels, once
         return _environment(stack, made)
 
     def existing(self, stack: Stack, base: Base) -> Environment | None:
@@ -190,10 +196,15 @@ class ImageBuilder:
                 self._send(image_archive(tag, base, own, config, sent=missing))
                 return self._verified(stack_id, diff_ids)
             except EngineError:
+                self.store.refuse_damaged(missing)
                 # It may be gone, full, or unwilling; or somebody removed images meanwhile.
                 refused = self._missing(base, own) == missing
         everything = [*self._base_layers(base), *own]
-        self._send(image_archive(tag, base, own, config, sent=everything))
+        try:
+            self._send(image_archive(tag, base, own, config, sent=everything))
+        except EngineError:
+            self.store.refuse_damaged(everything)
+            raise
         loaded = self._verified(stack_id, diff_ids)
         if refused:
             whole.remember(self.engine.facts.identity)
@@ -210,7 +221,9 @@ class ImageBuilder:
             for line in self.engine.api.load_image(archive):  # type: ignore[no-untyped-call]
                 if problem := line.get("error"):
                     raise EngineError(
-                        "the engine refused an image", why=str(problem), fix="run: stackgen doctor"
+                        "the engine refused an image",
+                        why=str(problem),
+                        fix="run: stackgen doctor; the layers themselves are as they should be",
                     )
 
     def _verified(self, stack_id: StackId, diff_ids: tuple[str, ...]) -> EngineImage:

@@ -1,6 +1,13 @@
 """The knowledge graph: a networkx view of what was observed."""
 
-from stackgen.knowledge.failures import Apart, FailureGroup, Trait, explain_failures, signature
+from stackgen.knowledge.failures import (
+    Apart,
+    FailureGroup,
+    Trait,
+    blames_damaged_cache,
+    explain_failures,
+    signature,
+)
 from stackgen.knowledge.graph import build_graph
 from stackgen.knowledge.results import explain_results
 
@@ -8,6 +15,7 @@ __all__ = [
     "Apart",
     "FailureGroup",
     "Trait",
+    "blames_damaged_cache",
     "build_graph",
     "explain_failures",
     "explain_results",

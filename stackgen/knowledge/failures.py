@@ -17,6 +17,16 @@ from stackgen.values import (
 )
 
 _LOG_LINES = 5
+# What uv and zipfile say of a file that is no longer the wheel that was downloaded. A wheel that
+# an index hands out like that is refused when it comes, in other words; so is a source's build.
+_DAMAGED_CACHE = re.compile(
+    r"(uv pip failed: |the wheel \S+ was refused: ).*("
+    r"Bad CRC|Bad (un)?compressed size|Bad magic number for|not a zip file|Truncated file header"
+    r"|unexpected end of file|Invalid zip file structure|end of central directory"
+    r"|corrupt deflate stream|Error -\d+ while decompressing|does not match its digest in RECORD"
+    r"|dist-info directory)",
+    re.DOTALL,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
@@ -85,15 +95,16 @@ def explain_failures(
     """Return the groups of failing stacks, the largest first.
 
     A stack fails at an indicator on a machine; where it also ran there, its versions cannot be
-    the reason, and its group is one of those that fail ``sometimes``. Infrastructure faults are
-    no failures at all.
+    the reason, and its group is one of those that fail ``sometimes``. Infrastructure faults and
+    damage of the cache are no failures at all.
     """
     traits = {stack.id: traits_of(stack) for stack in stacks}
     seen = list(inspections)
     ran = {_place(each) for each in seen if each.outcome is Outcome.OK}
     kinds: dict[Kind, list[Inspection]] = {}
     for each in seen:
-        if each.outcome is not Outcome.OK and not each.outcome.is_infrastructure:
+        own = each.outcome is not Outcome.OK and not each.outcome.is_infrastructure
+        if own and not blames_damaged_cache(each):
             also_ran = _place(each) in ran
             kind = (each.machine_id, each.outcome, signature(each.log), also_ran)
             kinds.setdefault(kind, []).append(each)
@@ -101,6 +112,14 @@ def explain_failures(
     return tuple(
         sorted(groups, key=lambda g: (g.sometimes, -len(g.stacks), g.reason, g.machine_id))
     )
+
+
+def blames_damaged_cache(inspection: Inspection) -> bool:
+    """Return whether a stack was not built since a cached wheel was damaged.
+
+    Such damage is repaired today; it used to be recorded as the stack's own failure.
+    """
+    return inspection.outcome is Outcome.BUILD_FAILED and bool(_DAMAGED_CACHE.match(inspection.log))
 
 
 def traits_of(stack: Stack) -> Traits:

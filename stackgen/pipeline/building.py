@@ -21,7 +21,7 @@ from stackgen.builders.exports import appearing, refuse_occupied, write_layout
 from stackgen.builders.held import HeldImages, held_images, locked_wheels
 from stackgen.builders.images import ImageBuilder
 from stackgen.builders.sdists import SdistBuilder, build_limits
-from stackgen.errors import EngineError, UsageError
+from stackgen.errors import BuildError, EngineError, UsageError
 from stackgen.index import IndexConfig, PackageIndex
 from stackgen.index.config import DEFAULT_NAME
 from stackgen.layers.dockerfile import dockerfile, index_options
@@ -85,7 +85,7 @@ class _Bench:
     def wheels(self) -> Mapping[str, Path]:
         """Return the lock's files by sha256; what is missing is downloaded."""
         self.progress.doing("downloading what is missing")
-        store = WheelStore(self.places.cache)
+        store = WheelStore(self.places.cache, notify=self.progress.note)
         here: dict[str, int] = {}
 
         def tell(artifact: Artifact, count: int) -> None:
@@ -252,7 +252,17 @@ def _base(engine: Engine, asked: str, places: Places, progress: Progress) -> Bas
 
 def _image(bench: _Bench) -> str:
     """Return the id of the stack's image, made now or before."""
-    builder = image_builder(bench.engine, bench.places)
+    builder = image_builder(bench.engine, bench.places, notify=bench.progress.note)
+    try:
+        return _built(bench, builder)
+    except (BuildError, FileNotFoundError) as error:
+        store = WheelStore(bench.places.cache)
+        if isinstance(error, EngineError) or not store.any_damaged(bench.lock.artifacts):
+            raise
+        return _built(bench, builder)
+
+
+def _built(bench: _Bench, builder: ImageBuilder) -> str:
     stack = bench.stack
     wheels: Mapping[str, Path] | None = None
     if any(not each.is_wheel for each in bench.lock.artifacts):
@@ -290,7 +300,7 @@ def _sources(bench: _Bench, images: ImageBuilder) -> Sources:
         build=build,
         sdists=SdistBuilder(engine=bench.engine, owner=owner, limits=build_limits(bench.engine)),
         index=bench.index,
-        store=WheelStore(bench.places.cache),
+        store=WheelStore(bench.places.cache, notify=bench.progress.note),
         built=BuiltWheels(bench.places.cache / "built"),
         # What building requires is no part of the lock: no prerelease was asked for.
         policy=replace(bench.policy, prereleases=False),
@@ -329,7 +339,8 @@ def _is_local(artifact: Artifact) -> bool:
 
 
 def _files(bench: _Bench, local: list[Artifact]) -> list[tuple[Artifact, Path]]:
-    files = WheelStore(bench.places.cache).fetch(local, downloader=bench.index)
+    store = WheelStore(bench.places.cache, notify=bench.progress.note)
+    files = store.fetch(local, downloader=bench.index)
     return [(each, files[each.sha256]) for each in local]
 
 

@@ -17,6 +17,7 @@ from stackgen.errors import (
     MeasurementError,
 )
 from stackgen.executors import Executor
+from stackgen.knowledge import blames_damaged_cache
 from stackgen.measure import calibration_plan
 from stackgen.pipeline.host import Host
 from stackgen.pipeline.patience import Patience
@@ -138,8 +139,12 @@ class Runner:
         return doubtful[-1] if twice else None
 
     def _forgiven(self, past: Inspection) -> bool:
-        """Return whether the user wants to try a build again that failed in an earlier run."""
-        return self.rebuild and past.outcome is Outcome.BUILD_FAILED and past.id not in self._own
+        """Return whether a build that failed in an earlier run is tried again, however often.
+
+        The user wants it, or the cache was to blame.
+        """
+        again = self.rebuild or blames_damaged_cache(past)
+        return again and past.outcome is Outcome.BUILD_FAILED and past.id not in self._own
 
     def environment(self, stack: Stack, label: str) -> Environment:
         """Return a stack's environment; an index or an engine that is gone is waited for.

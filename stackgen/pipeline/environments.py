@@ -1,10 +1,11 @@
 """From candidates to environments that run, with every failure kept as knowledge."""
 
 import shutil
-from collections.abc import Callable, Container, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 from itertools import islice
+from pathlib import Path
 
 from stackgen.artifacts.wheels import HashMismatchError, WheelStore
 from stackgen.errors import BuildError, EngineError, IndexUnavailableError, StorageError
@@ -79,6 +80,19 @@ class Builder:
         Raises:
             StackgenError: a wheel cannot be had, or the stack cannot be built.
         """
+        ready, wheels = self._wheels(stack, label)
+        try:
+            made = self._build(ready, wheels, label)
+        except (BuildError, FileNotFoundError) as error:
+            # A disk may spoil what nobody touched, and files may change between check and use.
+            if isinstance(error, EngineError) or not self.store.any_damaged(ready.lock.artifacts):
+                raise
+            ready, wheels = self._wheels(stack, label)
+            made = self._build(ready, wheels, label)
+        # What is recorded is what was asked for: anybody can install what is published.
+        return replace(made, stack=stack)
+
+    def _wheels(self, stack: Stack, label: str) -> tuple[Stack, dict[str, Path]]:
         here: dict[str, int] = {}
 
         def tell(artifact: Artifact, count: int) -> None:
@@ -87,12 +101,12 @@ class Builder:
             self.progress.doing(f"downloading for {label}: {megabytes} MB")
 
         files = self.store.fetch(stack.lock.artifacts, downloader=self.index, progress=tell)
-        ready, wheels = self.sources.installable(stack, files)
+        return self.sources.installable(stack, files)
+
+    def _build(self, ready: Stack, wheels: Mapping[str, Path], label: str) -> Environment:
         self.progress.doing(f"building {label}")
         with self.host.building(self.progress):
-            made = self.workshop.build(ready, wheels, self.varied)
-        # What is recorded is what was asked for: anybody can install what is published.
-        return replace(made, stack=stack)
+            return self.workshop.build(ready, wheels, self.varied)
 
 
 @dataclass(slots=True, kw_only=True)

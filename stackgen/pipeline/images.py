@@ -1,7 +1,7 @@
 """Bases and images, for ``stackgen images``."""
 
 import shlex
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -109,11 +109,16 @@ def find_image(held: HeldImages, what: str) -> EngineImage:
     )
 
 
-def image_builder(engine: Engine, places: Places) -> ImageBuilder:
-    """Return what builds images of stacks in an engine, from the user's store."""
+def image_builder(
+    engine: Engine, places: Places, *, notify: Callable[[str], None] | None = None
+) -> ImageBuilder:
+    """Return what builds images of stacks in an engine, from the user's store.
+
+    notify: is called with a sentence about each layer that was damaged.
+    """
     return ImageBuilder(
         engine=engine,
-        store=LayerStore(places.cache / "layers"),
+        store=LayerStore(places.cache / "layers", notify=notify),
         memory=places.cache / "whole-archives.json",
     )
 

@@ -95,7 +95,7 @@ def opened(
         calls, control = calls_of(chosen)
         allowed = limits(options.threads, options.gpus, among=options.measure_cpus)
         cpus = metered(options, calls, allowed, usable)
-        store = WheelStore(places.cache)
+        store = WheelStore(places.cache, notify=progress.note)
         yield Work(
             options=options,
             places=places,

@@ -142,9 +142,9 @@ class Sources:
         return record, key
 
     def _known(self, key: str) -> BuildRecord | None:
-        """Return what is remembered, unless its wheel was pruned or a failure is tried again."""
+        """Return what is remembered, unless its wheel is gone or damaged, or it is tried again."""
         found = self.built.record(key)
-        if found is None or (found.wheel and self.store.path(found.wheel) is None):
+        if found is None or (found.wheel and not self.store.is_whole(found.wheel)):
             return None
         return None if found.failure and self.again and key not in self._tried else found
 

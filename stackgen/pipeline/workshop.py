@@ -132,7 +132,7 @@ def _with_engine(
             raise
         progress.note(f"Using virtualenvs: {error.what} ({_first_line(error.why)}).")
         return None
-    return _containers(engine, made, machine, places)
+    return _containers(engine, made, machine, places, progress)
 
 
 def _made(bases: BaseBuilder, name: str, places: Places, progress: Progress) -> Base:
@@ -140,10 +140,12 @@ def _made(bases: BaseBuilder, name: str, places: Places, progress: Progress) -> 
         return bases.make(name, progress.doing)
 
 
-def _containers(engine: Engine, base: Base, machine: Machine, places: Places) -> Workshop:
+def _containers(
+    engine: Engine, base: Base, machine: Machine, places: Places, progress: Progress
+) -> Workshop:
     builder = ImageBuilder(
         engine=engine,
-        store=LayerStore(places.cache / "layers"),
+        store=LayerStore(places.cache / "layers", notify=progress.note),
         memory=places.cache / "whole-archives.json",
     )
 

@@ -320,3 +320,27 @@ def test_an_engine_that_takes_a_thin_archive_and_loses_it_gets_the_whole_one(
     assert run(engine, environment, "import lost_thin; print('there')") == "there\n"
     thin, whole = line.sent
     assert thin < whole
+
+
+@pytest.mark.parametrize("picky", [False, True])
+def test_a_damaged_layer_is_made_anew_and_the_image_is_built(
+    builder: ImageBuilder,
+    engine: Engine,
+    base: Base,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    picky: bool,
+) -> None:
+    Line(engine, monkeypatch, picky=picky)
+    one, two = make_wheel(tmp_path, f"hurt{picky}"), make_wheel(tmp_path, f"sound{picky}")
+    build(builder, base, [one])
+    store = LayerStore(tmp_path / "layers")
+    (layer,) = (Path(each.path) for each in store.items() if each.name == one[0].filename)
+    content = bytearray(layer.read_bytes())
+    content[content.index(b"VERSION")] ^= 1
+    layer.write_bytes(content)
+    for image in builder.built:  # type: ignore[attr-defined]
+        engine.api.remove_image(image, force=True)
+    environment = build(builder, base, [one, two])
+    told = run(engine, environment, f"import hurt{picky} as one; print(one.VERSION)")
+    assert told == "1.0\n"
