@@ -243,6 +243,16 @@ def test_bytecode_of_a_killed_build_is_swept_and_made_anew(bench: Bench, tmp_pat
     assert Path(cached).samefile(kept)
 
 
+def test_a_wheel_that_replaces_files_of_another_package_is_refused(bench: Bench) -> None:
+    owned = wheel(bench.wheels, "aa", "1.0", also={"aa_/x.py": "", "aa/__init__.py": "x = 1\n"})
+    same = wheel(bench.wheels, "bb", "1.0", also={"aa/__init__.py": "x = 1\n"})
+    assert said(bench.build(bench.stack(owned, same)), "import aa; print(aa.x)") == "1"
+    other = wheel(bench.wheels, "cc", "1.0", also={"aa/__init__.py": "x = 2\n"})
+    with pytest.raises(BuildError, match=r"cc 1\.0 would replace files of aa 1\.0") as refusal:
+        bench.build(bench.stack(owned, other))
+    assert "both hold aa/__init__.py, with different contents" in refusal.value.why
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="elsewhere, helpers end by themselves")
 def test_no_compiling_process_outlives_a_killed_build(bench: Bench, tmp_path: Path) -> None:
     """The modules would keep it busy for a minute: what is gone at once was ended."""

@@ -14,6 +14,7 @@ from stackgen import __version__, layers
 from stackgen.builders.archives import image_archive
 from stackgen.builders.base_compiler import BaseCompiler
 from stackgen.builders.engine import Engine, EngineImage, explained
+from stackgen.builders.overlaps import refuse_overwriting
 from stackgen.builders.whole import WholeArchives
 from stackgen.errors import BuildError, DamagedLayersError, EngineError
 from stackgen.layers import BaseImage, Compiler, Layer, OwnLayer
@@ -143,6 +144,7 @@ class ImageBuilder:
     ) -> EngineImage:
         image = self._base_image(base)
         sized = [_sized(artifact, wheels) for artifact in stack.lock.artifacts]
+        refuse_overwriting(sized, wheels)
         ordered = layers.layer_order(sized, varied=varied, popularity=popularity)
         room = layers.MAX_LAYERS - len(image.diff_ids) - 1  # one is the skeleton
         plan = layers.layer_plan(ordered, room=room, varied=varied)

@@ -18,6 +18,7 @@ from functools import partial
 from pathlib import Path
 
 from stackgen.builders import compiled
+from stackgen.builders.overlaps import refuse_overwriting
 from stackgen.builders.virtualenv_store import (
     MARKER,
     UV,
@@ -88,6 +89,7 @@ class VirtualenvBuilder:
     ) -> None:
         """Build in place (scripts name their interpreter's path) and set the marker at the end."""
         files = [self._named(artifact, wheels) for artifact in stack.lock.artifacts]
+        refuse_overwriting(stack.lock.artifacts, wheels)
         self._make_empty(folder, base, work)
         if files:
             self._install(folder, stack, base, files, work)

@@ -344,3 +344,12 @@ def test_a_damaged_layer_is_made_anew_and_the_image_is_built(
     environment = build(builder, base, [one, two])
     told = run(engine, environment, f"import hurt{picky} as one; print(one.VERSION)")
     assert told == "1.0\n"
+
+
+def test_a_wheel_that_replaces_files_of_another_package_is_refused(
+    builder: ImageBuilder, base: Base, tmp_path: Path
+) -> None:
+    owned = make_wheel(tmp_path, "owned", {"owned/__init__.py": "x = 1\n"})
+    other = make_wheel(tmp_path, "other", {"owned/__init__.py": "x = 2\n"})
+    with pytest.raises(BuildError, match=r"other 1\.0 would replace files of owned 1\.0"):
+        build(builder, base, [owned, other])
