@@ -32,6 +32,10 @@ def setup(parameters):
     return harness.Operation(lambda: None)
 harness.main(INDICATOR, setup)
 """
+CLAIM = (
+    "harness.publish({{'stackgen': 1, 'outcome': 'ok', 'values_s': [{}], 'loops': 1, "
+    "'circumstances': {{}}}}, ''); os._exit(0)"
+)
 
 Inspect = Callable[..., Inspection]
 Plan = Callable[..., InspectionPlan]
@@ -120,6 +124,8 @@ class ExecutorContract:
                 Outcome.INVALID_OUTPUT,
                 "outcome",
             ),
+            (CLAIM.format(1e308), Outcome.INVALID_OUTPUT, "1e+308 s each (the process itself"),
+            (CLAIM.format(1e-12), Outcome.INVALID_OUTPUT, "1e-12 s per operation"),
         ],
     )
     def test_how_a_process_ended_is_told_apart(

@@ -44,7 +44,7 @@ import json, os, subprocess, time
 if "HANG" in os.environ:
     subprocess.Popen(["sleep", "1000"], start_new_session=True)
     time.sleep(1000)
-print(json.dumps({"stackgen": 1, "outcome": "ok", "reason": "", "values_s": [0.5], "loops": 1,
+print(json.dumps({"stackgen": 1, "outcome": "ok", "reason": "", "values_s": [1e-6], "loops": 1,
                   "circumstances": {}}))
 """
 

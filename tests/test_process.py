@@ -1,5 +1,6 @@
 """The verdict on a process, for signals as Python and as container engines tell them."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -44,7 +45,12 @@ def plan(loops: int | None = None, **given: str) -> InspectionPlan:
 
 
 def outcome_of(
-    exit_code: int | None, *, oom: bool = False, timed_out: bool = False, stderr: str = ""
+    exit_code: int | None,
+    *,
+    oom: bool = False,
+    timed_out: bool = False,
+    stdout: str = "",
+    stderr: str = "",
 ) -> tuple[Outcome, str]:
     seen = interpret(
         plan(),
@@ -52,7 +58,7 @@ def outcome_of(
         exit_code=exit_code,
         timed_out=timed_out,
         oom=oom,
-        stdout="",
+        stdout=stdout,
         stderr=stderr,
         started_at="2026-01-01T00:00:00+00:00",
         duration_s=1.0,
@@ -101,6 +107,55 @@ def test_our_own_kill_for_time_is_a_timeout() -> None:
 
 def test_a_lost_process_is_the_engines_fault() -> None:
     assert outcome_of(None)[0] is Outcome.ENGINE_LOST
+
+
+def printed(loops: int, *values_s: float, **circumstances: str) -> str:
+    return json.dumps(
+        {
+            "stackgen": 1,
+            "outcome": "ok",
+            "values_s": values_s,
+            "loops": loops,
+            "circumstances": circumstances,
+        }
+    )
+
+
+@pytest.mark.parametrize(
+    ("loops", "values_s", "says"),
+    [
+        (1, (1e308,), "1e+308 s"),
+        (1, (1e308,) * 3, "3 samples"),
+        (1, (1.5,), "lasted 1 s"),
+        (1, (0.3,) * 4, "lasted 1 s"),
+        (1000, (0.002,), "1000 operations"),
+        (2**62, (1e-9,), "lasted 1 s"),
+        (1, (1e-12,), "1e-12 s per operation"),
+        (10**6, (1e-12,), "1e-12 s per operation"),
+        (1, (0.1, 1e-300), "1e-300 s per operation"),
+    ],
+)
+def test_times_that_do_not_fit_into_the_process_are_no_measurement(
+    loops: int, values_s: tuple[float, ...], says: str
+) -> None:
+    outcome, log = outcome_of(0, stdout=printed(loops, *values_s))
+    assert outcome is Outcome.INVALID_OUTPUT
+    assert "impossible times" in log
+    assert says in log
+
+
+@pytest.mark.parametrize(
+    ("loops", "values_s"), [(1, (1.0,)), (1, (0.25,) * 4), (10**6, (1e-7,)), (1, (1e-9,))]
+)
+def test_times_that_fill_the_process_are_a_measurement(
+    loops: int, values_s: tuple[float, ...]
+) -> None:
+    assert outcome_of(0, stdout=printed(loops, *values_s)) == (Outcome.OK, "")
+
+
+def test_a_figure_is_no_time_and_may_be_any_number() -> None:
+    assert outcome_of(0, stdout=printed(1, 1e308, figure="lower"))[0] is Outcome.OK
+    assert outcome_of(0, stdout=printed(1, 1e-12, figure="lower"))[0] is Outcome.OK
 
 
 def test_a_log_does_not_tell_the_users_home(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,7 +12,12 @@ from stackgen.executors.programs import (
     program_variables,
     without_secrets,
 )
-from stackgen.indicators.output import Parsed, parse_output, without_document
+from stackgen.indicators.output import (
+    Parsed,
+    parse_output,
+    refuse_impossible,
+    without_document,
+)
 from stackgen.values import Inspection, InspectionPlan, MachineId, Observation, Outcome
 
 LOG_BYTES = 4096
@@ -124,7 +129,15 @@ def interpret(
     ``oom`` is whether the system says that it was killed for its memory; ``started_at`` is
     ISO 8601 in UTC; ``unenforced`` names the limits that could not be set.
     """
-    verdict = _verdict(plan, exit_code, timed_out=timed_out, oom=oom, stdout=stdout, stderr=stderr)
+    verdict = _verdict(
+        plan,
+        exit_code,
+        timed_out=timed_out,
+        oom=oom,
+        stdout=stdout,
+        stderr=stderr,
+        lasted_s=duration_s,
+    )
     said = (stderr, without_document(stdout))
     if plan.call.program is not None:  # why a command ended is the last thing that it tells
         said = (without_document(stdout), stderr)
@@ -187,6 +200,7 @@ def _verdict(
     oom: bool,
     stdout: str,
     stderr: str,
+    lasted_s: float,
 ) -> Parsed:
     """Decide: first by what the executor did, then by what the system did, then by what it said."""
     if timed_out:
@@ -205,9 +219,12 @@ def _verdict(
     if exit_code:
         return Parsed(outcome=Outcome.CRASHED, reason=_ending(exit_code))
     try:
-        return parse_output(stdout)
+        parsed = parse_output(stdout)
+        if parsed.observation is not None:
+            refuse_impossible(parsed.observation, lasted_s=lasted_s)
     except MeasurementError as error:
         return Parsed(outcome=Outcome.INVALID_OUTPUT, reason=f"{error.what} ({error.why})")
+    return parsed
 
 
 def _ending(exit_code: int) -> str:

@@ -10,6 +10,8 @@ from stackgen.values import LoadedDistribution, Observation, Outcome
 
 SCHEMA = 1
 _START = '{"stackgen":'
+_LEAST_S = 1e-9  # perf_counter counts nanoseconds, and calling any operation takes longer than one
+_CLOCKS_DIFFER = 1.01  # those of the process and of the executor, as where an engine is a VM
 # What the harness may say of itself; all other outcomes are seen from outside of the process.
 _TOLD = {
     "ok": Outcome.OK,
@@ -56,6 +58,35 @@ def parse_output(stdout: str) -> Parsed:
         RecursionError,
     ) as error:
         raise _rubbish(line, repr(error)) from error
+
+
+def refuse_impossible(observation: Observation, *, lasted_s: float) -> None:
+    """Refuse times that the process cannot have measured.
+
+    Args:
+        observation: what the process printed; figures of its own are no times, and pass.
+        lasted_s: seconds from before the start of the process until after its end.
+
+    Raises:
+        MeasurementError: the samples take longer than the process, or no time at all.
+    """
+    if observation.gives_figure:
+        return
+    values, loops = observation.values_s, observation.loops
+    fix = "run the indicator by hand: it must print seconds per operation"
+    if sum(values) * loops > lasted_s * _CLOCKS_DIFFER:
+        raise MeasurementError(
+            f"impossible times: {len(values)} samples, of {loops} operations at up to "
+            f"{max(values):.3g} s each",
+            why=f"the process itself lasted {lasted_s:.3g} s",
+            fix=fix,
+        )
+    if min(values) < _LEAST_S:
+        raise MeasurementError(
+            f"impossible times: {min(values):.3g} s per operation",
+            why=f"no clock here resolves, and no call takes, less than {_LEAST_S:g} s",
+            fix=fix,
+        )
 
 
 def without_document(stdout: str) -> str:

@@ -19,7 +19,7 @@ from stackgen.values import (
     StackId,
 )
 
-_ITEMS, _FIGURE = "items", "figure"  # circumstances
+_ITEMS = "items"  # a circumstance
 _MILLION, _HOUR_S = 1e6, 3600.0
 
 
@@ -85,7 +85,7 @@ def reference_times(
 def gives_figure(inspections: Iterable[Inspection], call: IndicatorId) -> bool:
     """Return whether what an indicator gives is a figure of its own, in place of a time."""
     seen = (e.observation for e in inspections if e.indicator_id == call and e.observation)
-    return any(_told(each, _FIGURE) for each in seen)
+    return any(each.gives_figure for each in seen)
 
 
 def _of_reference(inspections: Sequence[Inspection], call: IndicatorId) -> list[Observation]:

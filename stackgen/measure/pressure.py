@@ -153,8 +153,7 @@ def _calibrated(inspections: Iterable[Inspection]) -> Calibrated:
 
 def _length(observation: Observation) -> float:
     """Return the seconds of one sample; a figure of the user's own is no time."""
-    has_figure = any(name == "figure" for name, _ in observation.circumstances)
-    return math.inf if has_figure else observation.best_s * observation.loops
+    return math.inf if observation.gives_figure else observation.best_s * observation.loops
 
 
 def _is_short(told: Told, sample_s: float | None) -> bool:

@@ -212,6 +212,11 @@ class Observation:
         """Return the fastest sample: the statistic that blocks compare (MEASUREMENT.md)."""
         return min(self.values_s)
 
+    @property
+    def gives_figure(self) -> bool:
+        """Return whether the values are a figure of the indicator's own, in place of a time."""
+        return any(name == "figure" and value for name, value in self.circumstances)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Inspection:

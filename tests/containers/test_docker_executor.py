@@ -42,7 +42,7 @@ CAMPAIGN = CampaignId("c" * 64)
 REPORT = """
 import json
 def tell(**seen):
-    ok = {"stackgen": 1, "outcome": "ok", "reason": "", "values_s": [0.5], "loops": 1,
+    ok = {"stackgen": 1, "outcome": "ok", "reason": "", "values_s": [1e-6], "loops": 1,
           "circumstances": {key: str(value) for key, value in seen.items()}}
     print(json.dumps(ok))
 """
