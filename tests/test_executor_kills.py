@@ -12,6 +12,7 @@ import psutil
 import pytest
 
 from stackgen.executors.virtualenv import VirtualenvExecutor
+from stackgen.owners import host
 from stackgen.values import Kind, Outcome
 from tests.killed_executor import (
     HANGS,
@@ -42,6 +43,24 @@ def test_what_runs_ends_with_a_stackgen_that_is_killed(
     with closing(VirtualenvExecutor(machine=MACHINE, scratch=scratch)) as executor:
         (after,) = executor.inspect([plan])
     assert after.outcome is Outcome.OK, after.log
+    assert list(scratch.iterdir()) == []
+
+
+def test_another_process_keeps_its_folder_whatever_the_clock_says(tmp_path: Path) -> None:
+    script, scratch = tmp_path / "hangs.py", tmp_path / "scratch"
+    script.write_text(HANGS)
+    plan = plan_of(Kind.VIRTUALENV, str(script), location=sys.prefix, python=sys.executable)
+    with running("virtualenv", str(script), str(scratch)) as process:
+        (folder,) = scratch.iterdir()
+        # What a folder's name says of its maker was taken for a lie once the clock was set.
+        as_if_older = scratch / f"stackgen-{host()}+{process.pid}+1+0123"
+        folder.rename(as_if_older)
+        with closing(VirtualenvExecutor(machine=MACHINE, scratch=scratch)) as executor:
+            assert [each.outcome for each in executor.inspect([plan])] == [Outcome.OK]
+        assert list(scratch.iterdir()) == [as_if_older]
+        kill(process)
+        with closing(VirtualenvExecutor(machine=MACHINE, scratch=scratch)) as executor:
+            assert [each.outcome for each in executor.inspect([plan])] == [Outcome.OK]
     assert list(scratch.iterdir()) == []
 
 

@@ -16,7 +16,7 @@ from stackgen.executors import Executor
 from stackgen.executors.namespaces import HostSupervisor
 from stackgen.executors.supervised import Lost
 from stackgen.executors.virtualenv import VirtualenvExecutor, unenforced_here
-from stackgen.owners import owner
+from stackgen.owners import host
 from stackgen.values import (
     BaseFacts,
     Environment,
@@ -73,18 +73,20 @@ class TestVirtualenvExecutor(ExecutorContract):
             (seen,) = executor.inspect([plan(script("open('written', 'w').close()"))])
         assert seen.outcome is Outcome.OK, seen.log
 
-    def test_folders_of_killed_runs_are_removed_and_those_of_living_ones_stay(
+    def test_folders_of_killed_runs_are_removed_and_those_of_others_stay(
         self, inspect: Inspect, script: Script, tmp_path: Path
     ) -> None:
         scratch = tmp_path / "scratch"
-        killed = scratch / f"stackgen-{owner().rsplit(':', 2)[0]}+999999999+1+0123"
-        living = scratch / f"stackgen-{owner().replace(':', '+')}+0123"
-        for folder in (killed, living):
+        killed = scratch / f"stackgen-{host()}+0123"
+        killed_before_locks = scratch / f"stackgen-{host()}+999999999+1+0123"
+        elsewhere = scratch / f"stackgen-{host()}-2+0123"
+        for folder in (killed, killed_before_locks, elsewhere):
             folder.mkdir(parents=True)
             (folder / "left-behind").touch()
         assert inspect(script("pass")).outcome is Outcome.OK
         assert not killed.exists()
-        assert living.exists()
+        assert not killed_before_locks.exists()
+        assert elsewhere.exists()
 
     def test_a_link_to_a_file_of_the_stack_leads_to_nothing_that_can_be_written(
         self, plan: Plan, executor: Executor, script: Script, tmp_path: Path

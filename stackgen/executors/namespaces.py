@@ -1,6 +1,7 @@
 """A supervisor on this host, in namespaces of its own where the host allows them."""
 
 import contextlib
+import glob
 import json
 import os
 import select
@@ -9,16 +10,18 @@ import signal
 import subprocess
 import sys
 import uuid
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from stackgen.errors import StorageError
 from stackgen.executors.supervised import SUPERVISOR, Lost, Ready, Supervised
-from stackgen.owners import lives, owner
+from stackgen.owners import host
+
+if sys.platform != "win32":  # nothing is measured there
+    import fcntl
 
 _CONFINE = Path(__file__).with_name("confine.py")
-_OURS = "stackgen-"
 _PART = "+"  # between the parts of a folder's name, which may end up in lists of folders
 _SHARED_MEMORY = "/dev/shm"  # noqa: S108 # of the namespaces
 MOST_BYTES = 256 << 20  # of what a command may write, as in containers
@@ -83,7 +86,7 @@ class HostSupervisor:
             Lost: it does not come up, as where the host does not allow these namespaces.
             StorageError: the scratch folder cannot be written.
         """
-        self.folder = _folder(scratch, _sockets() if "--mount" in isolation else None)
+        self.folder, self._lock = _folder(scratch, _sockets() if "--mount" in isolation else None)
         self._process = self._started(isolation, most_bytes)
         self._supervised: Supervised | None = None
         try:
@@ -117,7 +120,11 @@ class HostSupervisor:
             process.wait()
         for stream in (process.stdout, process.stderr):
             stream.close()  # type: ignore[union-attr] # they are pipes
+        self._remove_folder()
+
+    def _remove_folder(self) -> None:
         shutil.rmtree(self.folder, ignore_errors=True)
+        self._lock.close()
 
     def _started(self, isolation: tuple[str, ...], most_bytes: int) -> "subprocess.Popen[bytes]":
         python = (sys.executable, "-I", "-S")
@@ -139,7 +146,7 @@ class HostSupervisor:
                 start_new_session=True,  # Ctrl-C is for us; we tell it
             )
         except OSError as error:
-            shutil.rmtree(self.folder, ignore_errors=True)
+            self._remove_folder()
             raise Lost(str(error)) from error
 
 
@@ -167,27 +174,60 @@ def most_confined(
 
 
 def remove_leftovers(scratch: Path) -> None:
-    """Remove the folders of processes that were killed; those of living ones stay."""
-    for folder in scratch.glob(f"{_OURS}*"):
-        maker, _, _ = folder.name.removeprefix(_OURS).rpartition(_PART)
-        if not lives(maker.replace(_PART, ":")):
-            shutil.rmtree(folder, ignore_errors=True)
+    """Remove the folders of processes that were killed; those of living ones stay.
+
+    Only those of this host: on a network file system, others' locks are not seen.
+    """
+    with contextlib.suppress(OSError), _locked(scratch, wait=True):  # none is made meanwhile
+        for folder in scratch.glob(f"{glob.escape(_prefix())}*"):
+            with contextlib.suppress(OSError), _locked(folder, wait=False):
+                shutil.rmtree(folder, ignore_errors=True)
 
 
-def _folder(scratch: Path, sockets: bytes | None) -> Path:
-    maker = owner().replace(":", _PART)
-    folder = scratch / f"{_OURS}{maker}{_PART}{uuid.uuid4().hex[:8]}"
+def _prefix() -> str:
+    return f"stackgen-{host()}{_PART}"
+
+
+def _folder(scratch: Path, sockets: bytes | None) -> tuple[Path, contextlib.ExitStack]:
+    """Make a folder; return it, and what keeps it from being taken for a leftover until closed.
+
+    That is a lock, which ends with this process at the latest, however it ends, and whatever is
+    done to the clock meanwhile. Where the file system knows no locks, nothing is removed, either.
+    """
+    folder = scratch / f"{_prefix()}{uuid.uuid4().hex}"
+    with contextlib.ExitStack() as held:
+        try:
+            scratch.mkdir(parents=True, exist_ok=True)
+            with contextlib.ExitStack() as turn:
+                with contextlib.suppress(OSError):
+                    turn.enter_context(_locked(scratch, wait=True))
+                folder.mkdir()
+                with contextlib.suppress(OSError):
+                    held.enter_context(_locked(folder, wait=True))
+            if sockets is not None:
+                (folder / "sockets").write_bytes(sockets)
+        except OSError as error:
+            raise StorageError(
+                f"cannot write below {scratch}",
+                why=str(error),
+                fix="free some space, or set STACKGEN_CACHE to a folder that can be written",
+            ) from error
+        return folder, held.pop_all()
+
+
+@contextlib.contextmanager
+def _locked(folder: Path, *, wait: bool) -> Iterator[None]:
+    """Lock a folder against other processes.
+
+    Raises:
+        OSError: it cannot be locked, or another process has it and is not waited for.
+    """
+    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
-        folder.mkdir(parents=True)
-        if sockets is not None:
-            (folder / "sockets").write_bytes(sockets)
-    except OSError as error:
-        raise StorageError(
-            f"cannot write below {scratch}",
-            why=str(error),
-            fix="free some space, or set STACKGEN_CACHE to a folder that can be written",
-        ) from error
-    return folder
+        fcntl.flock(handle, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield
+    finally:
+        os.close(handle)
 
 
 def _sockets() -> bytes:
