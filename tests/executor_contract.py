@@ -1,5 +1,6 @@
 """What every executor does: subclass it, and give an executor and an environment as fixtures."""
 
+import signal
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -188,6 +189,23 @@ class ExecutorContract:
         if "read-only stack" not in seen.unenforced:
             assert seen.outcome is Outcome.CRASHED
             assert "Read-only file system" in seen.log
+
+    @pytest.mark.usefixtures("signals_as_usual")
+    def test_what_stackgen_was_told_to_ignore_is_not_ignored_in_there(
+        self, inspect: Inspect, script: Script
+    ) -> None:
+        for number in (signal.SIGINT, signal.SIGHUP, signal.SIGTERM):
+            signal.signal(number, signal.SIG_IGN)
+        signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGUSR1])
+        body = (
+            "import signal; raise harness.Unsupported(repr(([n for n in (1, 2, 3, 15) "
+            "if signal.getsignal(n) == signal.SIG_IGN], signal.pthread_sigmask(0, []))))"
+        )
+        try:
+            seen = inspect(script(body))
+        finally:
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGUSR1])
+        assert "([], set())" in seen.log
 
     def test_no_gpu_is_seen_that_was_not_asked_for(self, inspect: Inspect, script: Script) -> None:
         body = "raise harness.Unsupported(repr(os.environ['CUDA_VISIBLE_DEVICES']))"

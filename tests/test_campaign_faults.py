@@ -445,6 +445,7 @@ def test_a_pause_longer_than_a_time_limit_is_nobodys_fault(laboratory: Laborator
     assert_nothing_twice(recorded(laboratory))
 
 
+@pytest.mark.usefixtures("signals_as_usual")
 def test_an_interrupted_build_ends_it_with_130_and_leaves_nothing_half_made(
     index: TinyIndex, laboratory: Laboratory
 ) -> None:

@@ -64,6 +64,7 @@ def test_starting_loads_nothing_heavy() -> None:
     assert done.stdout.splitlines()[-1] == "[]"
 
 
+@pytest.mark.usefixtures("signals_as_usual")
 def test_ctrl_c_before_anything_is_loaded_is_no_traceback(tmp_path: Path) -> None:
     (tmp_path / "typer.py").write_text(
         "import os, signal, time\nos.kill(os.getpid(), signal.SIGINT)\ntime.sleep(9)\n"

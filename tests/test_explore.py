@@ -12,6 +12,7 @@ import pytest
 from stackgen.database import open_database
 from stackgen.executors.machine import this_machine
 from stackgen.values import Outcome
+from tests.killed_executor import eventually, processes_with
 from tests.laboratory import INDICATOR, WORK, Laboratory
 from tests.local_index import Published, publish
 
@@ -111,14 +112,66 @@ def test_a_confidence_where_nothing_is_searched_is_refused(laboratory: Laborator
     assert "--strategy racing" in done.stderr
 
 
-def test_interrupting_prints_the_ranking_so_far(laboratory: Laboratory) -> None:
+@pytest.mark.usefixtures("signals_as_usual")
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_interrupting_prints_the_ranking_so_far(
+    laboratory: Laboratory, number: signal.Signals
+) -> None:
+    arguments = ("speedy<3", "--stacks", "2", "--budget", "120s", "--json")
+    with laboratory.exploring(*arguments) as running:
+        _wait_for_inspections(laboratory, 8, running)
+        running.send_signal(number)
+        out, err = running.communicate(timeout=60)
+    assert running.returncode == 128 + number, err
+    report = json.loads(out)
+    assert (report["exit_code"], report["interrupted"]) == (128 + number, True)
+    assert "speedy 2.0" in [row["label"] for row in report["ranking"]]
+    _assert_nothing_is_left(laboratory)
+
+
+@pytest.mark.usefixtures("signals_as_usual")
+def test_interrupting_says_how_to_go_on(laboratory: Laboratory) -> None:
+    with laboratory.exploring("speedy<3", "--stacks", "2", "--budget", "120s") as running:
+        _wait_for_inspections(laboratory, 1, running)
+        running.send_signal(signal.SIGTERM)
+        out, err = running.communicate(timeout=60)
+    assert running.returncode == 128 + signal.SIGTERM, err
+    assert "goes on from there" in out
+
+
+@pytest.mark.usefixtures("signals_as_usual")
+def test_a_second_signal_ends_it_at_once_and_leaves_nothing(laboratory: Laboratory) -> None:
     with laboratory.exploring("speedy<3", "--stacks", "2", "--budget", "120s") as running:
         _wait_for_inspections(laboratory, 8, running)
         running.send_signal(signal.SIGINT)
+        running.send_signal(signal.SIGTERM)
         out, err = running.communicate(timeout=60)
-    assert running.returncode == 130, err
-    assert "speedy 2.0" in out
-    assert "goes on from there" in out
+    assert running.returncode == 128 + signal.SIGTERM, err
+    assert out == ""
+    assert err.splitlines()[-1].startswith("interrupted again: ended at once")
+    assert "Traceback" not in err
+    _assert_nothing_is_left(laboratory)
+    with open_database(laboratory.kb) as database:
+        assert len(database.inspections()) >= 8
+
+
+@pytest.mark.usefixtures("signals_as_usual")
+def test_what_was_to_be_ignored_stays_ignored(laboratory: Laboratory) -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # as for the background jobs of a script
+    with laboratory.exploring("speedy<3", "--stacks", "2", "--budget", "120s") as running:
+        found = _wait_for_inspections(laboratory, 1, running)
+        running.send_signal(signal.SIGINT)
+        _wait_for_inspections(laboratory, found + 4, running)
+        running.send_signal(signal.SIGTERM)
+        _, err = running.communicate(timeout=60)
+    assert running.returncode == 128 + signal.SIGTERM, err
+
+
+def _assert_nothing_is_left(laboratory: Laboratory) -> None:
+    """Assert that no scratch folder is left, and soon no process either."""
+    scratch = laboratory.root / "cache" / "scratch"
+    assert list(scratch.iterdir()) == []
+    assert eventually(lambda: not processes_with(str(laboratory.root)))
 
 
 def _wait_for_inspections(

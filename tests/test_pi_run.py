@@ -212,6 +212,7 @@ def test_help_tells_what_an_indicator_takes(laboratory: Laboratory) -> None:
     assert laboratory.run("pis", "mine.py").stdout in told
 
 
+@pytest.mark.usefixtures("signals_as_usual")
 def test_ctrl_c_keeps_what_was_measured(laboratory: Laboratory) -> None:
     command = laboratory.command("pi", "run", "mine.py", "--way", "slow,fine", "--samples", "3")
     process = subprocess.Popen(

@@ -8,7 +8,7 @@ from typing import Annotated, NoReturn
 
 import typer
 
-from stackgen import __version__
+from stackgen import __version__, interrupts
 from stackgen.cli.compare import compare
 from stackgen.cli.explore import explore
 from stackgen.cli.images import images_app
@@ -160,20 +160,50 @@ def _fail(error: StackgenError) -> NoReturn:
 
 def main() -> None:
     """Run the command; explain expected failures, let bugs show tracebacks."""
-    try:
-        app()
-    except StackgenError as error:
-        _fail(error)
-    except KeyboardInterrupt:
-        typer.echo("interrupted", err=True)
-        raise SystemExit(130) from None
-    except OSError as error:
-        if error.errno != errno.ENOSPC:
-            raise
-        _fail(
-            StorageError(
-                "the result cannot be written",
-                why=error.strerror or str(error),
-                fix="make room; everything measured is kept, the same command prints it again",
+    with interrupts.interruptible() as received:
+        try:
+            app()
+        except StackgenError as error:
+            _fail(error)
+        except (SystemExit, KeyboardInterrupt) as error:
+            if not received:
+                raise
+            _end_interrupted(error, again=len(received) > 1)
+        except OSError as error:
+            if received and error.errno == errno.EIO:  # the terminal is gone
+                _end_interrupted(error, again=False)
+            if error.errno != errno.ENOSPC:
+                raise
+            _fail(
+                StorageError(
+                    "the result cannot be written",
+                    why=error.strerror or str(error),
+                    fix="make room; everything measured is kept, the same command prints it again",
+                )
             )
-        )
+
+
+def _end_interrupted(error: BaseException, *, again: bool) -> NoReturn:
+    """End as a signal asked for; a command that reported what it had found has said so itself."""
+    reported = isinstance(error, SystemExit) and not _cut_short(error)
+    if again and not reported:
+        interrupts.end_at_once()
+    code = interrupts.exit_code()
+    if isinstance(error, SystemExit) and reported and error.code != interrupts.INTERRUPTED:
+        code = error.code if isinstance(error.code, int) else 1  # it was done when the signal came
+    try:
+        if not reported:
+            typer.echo("interrupted", err=True)
+        sys.stdout.flush()
+        sys.stderr.flush()
+    except OSError:  # nobody reads it any more, and Python would complain of that at its end
+        os._exit(code)
+    if again:
+        os._exit(code)  # threads may still be at work
+    raise SystemExit(code) from None
+
+
+def _cut_short(error: BaseException) -> bool:
+    """Return whether an exit is what became of a KeyboardInterrupt (typer turns it into one)."""
+    cause = error.__cause__ or error.__context__
+    return cause is not None and (isinstance(cause, KeyboardInterrupt) or _cut_short(cause))

@@ -23,6 +23,7 @@ from docker.types import DeviceRequest, LogConfig, Mount
 
 from stackgen.executors import ExecutorUnavailableError
 from stackgen.executors.supervised import MOST_PROCESSES, SUPERVISOR, Lost, Supervised
+from stackgen.interrupts import uninterrupted
 from stackgen.owners import lives, owner
 from stackgen.values import Limits
 
@@ -183,9 +184,10 @@ class Containers:
 
     def drop(self, place: Place) -> None:
         """Remove a container: what ran in it did not end as it should."""
-        kept = self._kept.pop(place, None)
-        if kept is not None:
-            self._end(kept)
+        with uninterrupted():
+            kept = self._kept.pop(place, None)
+            if kept is not None:
+                self._end(kept)
 
     def ran_out_of_memory(self, kept: Kept) -> bool:
         """Return whether the kernel ended a container for its memory."""
@@ -195,13 +197,14 @@ class Containers:
 
     def close(self) -> None:
         """Remove every container that is kept."""
-        for kept in self._kept.values():
-            kept.stream.close()  # they end by themselves meanwhile
-        while self._kept:
-            self._end(self._kept.popitem()[1])
-        again, self._unremoved = self._unremoved, []
-        for container in again:  # one that was just ending may have been refused
-            self._remove(container)
+        with uninterrupted():
+            for kept in self._kept.values():
+                kept.stream.close()  # they end by themselves meanwhile
+            while self._kept:
+                self._end(self._kept.popitem()[1])
+            again, self._unremoved = self._unremoved, []
+            for container in again:  # one that was just ending may have been refused
+                self._remove(container)
 
     def remove_leftovers(self) -> None:
         """Remove the containers of runs that were killed; those of living processes stay."""
@@ -211,11 +214,12 @@ class Containers:
                     self._remove(str(container["Id"]))
 
     def _make(self, place: Place, mounts: tuple[Mount, ...], campaign: str) -> Kept:
-        with _refusals(place):
-            container = self._create(place, mounts, campaign)
+        container = ""
         stream: _Attached | None = None
         supervised: Supervised | None = None
         try:
+            with _refusals(place), uninterrupted():
+                container = self._create(place, mounts, campaign)
             with _refusals(place):
                 stream = _Attached(self.api, container)
                 self.api.start(container)
@@ -228,9 +232,11 @@ class Containers:
                 raise _without_gpus(place, "the engine started a container, but without any GPU")
         finally:
             if supervised is None:
-                if stream is not None:
-                    stream.close()
-                self._remove(container)
+                with uninterrupted():
+                    if stream is not None:
+                        stream.close()
+                    if container:
+                        self._remove(container)
         return Kept(container, frozenset(self.scripts), stream, supervised)
 
     def _create(self, place: Place, mounts: tuple[Mount, ...], campaign: str) -> str:

@@ -66,9 +66,8 @@ class HereExecutor:
 
     def close(self) -> None:
         """End what is kept running between inspections."""
-        within, self._within = self._within, None
-        if within is not None:
-            within.close()
+        if self._within is not None:
+            self._within.close()
 
     def inspect(self, plans: Iterable[InspectionPlan]) -> Iterator[Inspection]:
         """Yield one inspection per plan, in order.

@@ -16,6 +16,7 @@ from pathlib import Path
 
 from stackgen.errors import StorageError
 from stackgen.executors.supervised import SUPERVISOR, Lost, Ready, Supervised
+from stackgen.interrupts import uninterrupted
 from stackgen.owners import host
 
 if sys.platform != "win32":  # nothing is measured there
@@ -86,14 +87,18 @@ class HostSupervisor:
             Lost: it does not come up, as where the host does not allow these namespaces.
             StorageError: the scratch folder cannot be written.
         """
-        self.folder, self._lock = _folder(scratch, _sockets() if "--mount" in isolation else None)
-        self._process = self._started(isolation, most_bytes)
+        sockets = _sockets() if "--mount" in isolation else None
         self._supervised: Supervised | None = None
+        started = False
         try:
+            with uninterrupted():
+                self.folder, self._lock = _folder(scratch, sockets)
+                self._process = self._started(isolation, most_bytes)
+                started = True
             self._supervised = Supervised(_Pipes(self._process))
             self.ask = self._supervised.ask
         finally:
-            if self._supervised is None:
+            if started and self._supervised is None:
                 self.close()
 
     @property
@@ -109,6 +114,12 @@ class HostSupervisor:
 
     def close(self) -> None:
         """End it and whatever it started."""
+        with uninterrupted():
+            self._end()
+            shutil.rmtree(self.folder, ignore_errors=True)
+            self._lock.close()
+
+    def _end(self) -> None:
         process = self._process
         with contextlib.suppress(OSError):  # what was not sent yet has nobody to read it
             process.stdin.close()  # type: ignore[union-attr] # it is a pipe
@@ -120,11 +131,6 @@ class HostSupervisor:
             process.wait()
         for stream in (process.stdout, process.stderr):
             stream.close()  # type: ignore[union-attr] # they are pipes
-        self._remove_folder()
-
-    def _remove_folder(self) -> None:
-        shutil.rmtree(self.folder, ignore_errors=True)
-        self._lock.close()
 
     def _started(self, isolation: tuple[str, ...], most_bytes: int) -> "subprocess.Popen[bytes]":
         python = (sys.executable, "-I", "-S")
@@ -146,7 +152,8 @@ class HostSupervisor:
                 start_new_session=True,  # Ctrl-C is for us; we tell it
             )
         except OSError as error:
-            self._remove_folder()
+            shutil.rmtree(self.folder, ignore_errors=True)
+            self._lock.close()
             raise Lost(str(error)) from error
 
 

@@ -104,8 +104,11 @@ class Supervisor:
             os.set_blocking(end, False)
         signal.set_wakeup_fd(wake)
         signal.signal(signal.SIGCHLD, lambda *_: None)
-        # As the first process of its namespace it is immune to what it has no handler for.
-        signal.signal(signal.SIGINT, signal.SIG_DFL)
+        # What our caller ignores or blocks (nohup, a shell's background job) is no business of the
+        # commands. As the first process of its namespace this one is immune to them all the same.
+        for each in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):
+            signal.signal(each, signal.SIG_DFL)
+        signal.pthread_sigmask(signal.SIG_SETMASK, ())
         self.linux = sys.platform.startswith("linux")
         if self.linux:
             # What runs here cannot look into this process, nor answer in its place.

@@ -28,6 +28,7 @@ from stackgen.executors.process import (
     process_environment,
 )
 from stackgen.executors.supervised import MOST_PROCESSES, Lost, Ready, Reply, Request, Unexecutable
+from stackgen.interrupts import uninterrupted
 from stackgen.values import Inspection, InspectionPlan, Limits, Machine, Outcome
 
 _NO_NETWORK = "network isolation"
@@ -70,9 +71,10 @@ class VirtualenvExecutor:
 
     def close(self) -> None:
         """End the supervisor; the next inspection would start another."""
-        kept, self._kept = self._kept, None
-        if kept is not None:
-            kept.close()
+        with uninterrupted():
+            kept, self._kept = self._kept, None
+            if kept is not None:
+                kept.close()
 
     def inspect(self, plans: Iterable[InspectionPlan]) -> Iterator[Inspection]:
         """Yield one inspection per plan, in order.

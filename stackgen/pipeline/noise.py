@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 
 import psutil
 
+from stackgen import interrupts
 from stackgen.database import Database, open_database
 from stackgen.errors import EvidenceError, MeasurementError, StackgenError, UsageError
 from stackgen.index import PackageIndex
@@ -21,7 +22,6 @@ from stackgen.pipeline.opening import Calls, Chosen, calls_of, opened
 from stackgen.pipeline.options import ExploreOptions
 from stackgen.pipeline.places import Places
 from stackgen.pipeline.progress import Progress
-from stackgen.pipeline.reporting import INTERRUPTED
 from stackgen.pipeline.selection import Selection, select
 from stackgen.pipeline.work import Work, open_runner
 from stackgen.pipeline.workshop import Workshop
@@ -291,7 +291,7 @@ def _row(
 def _exit_code(ended: Ended, rows: Sequence[IndicatorNoise]) -> int:
     """Return the exit code that tells a script how far to trust the report."""
     if ended.interrupted:
-        return INTERRUPTED
+        return interrupts.exit_code()
     if ended.error is not None:
         return ended.error.exit_code
     if any(row.failed or row.differs for row in rows):

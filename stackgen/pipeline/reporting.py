@@ -4,6 +4,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from stackgen import interrupts
 from stackgen.errors import EvidenceError, MeasurementError
 from stackgen.measure import controls, rank, set_aside
 from stackgen.measure.conclusion import conclusion
@@ -22,8 +23,6 @@ from stackgen.values import (
     Search,
     StackId,
 )
-
-INTERRUPTED = 130
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,7 +103,7 @@ def report(work: Work, runner: Runner, found: Outcome) -> ExploreReport:
 def _exit_code(stopped: Stopped, ranking: Sequence[Ranked], checked: Sequence[Control]) -> int:
     """Return the exit code that tells a script how far to trust the report."""
     if stopped.interrupted:
-        return INTERRUPTED
+        return interrupts.exit_code()
     if stopped.error is not None:
         return stopped.error.exit_code
     if any(control.failed for control in checked):

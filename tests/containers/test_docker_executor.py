@@ -238,6 +238,7 @@ def test_one_fault_does_not_stop_the_plans_after_it(
     assert [one.outcome for one in seen] == [Outcome.CRASHED, Outcome.OK]
 
 
+@pytest.mark.usefixtures("signals_as_usual")
 def test_an_interrupted_inspection_leaves_no_container(
     engine: Engine, base: Base, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

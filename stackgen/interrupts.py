@@ -1,0 +1,95 @@
+"""What SIGINT, SIGTERM and SIGHUP do to a command, and what they must not cut in half.
+
+The first one raises KeyboardInterrupt, as Ctrl-C does in any Python program: what runs is ended,
+and what was found so far is reported. A second one does so again, wherever the report is by then,
+and ends this process within seconds whatever still hangs. What this process was told to ignore
+(``nohup``, a background job of a script) stays ignored.
+"""
+
+import contextlib
+import os
+import signal
+import sys
+import threading
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from types import FrameType
+from typing import NoReturn
+
+_NAMES = ("SIGINT", "SIGTERM", "SIGHUP")  # there is no SIGHUP on Windows
+INTERRUPTED = 128 + signal.SIGINT
+"""What commands end with that were interrupted; ``exit_code`` says what that is after a signal."""
+_GRACE_S = 2.0  # what cleaning up may take after the second one
+
+
+@dataclass(slots=True)
+class _State:
+    """What has come so far; signals are the whole process's, and so is this.
+
+    whole: how many contexts keep their work whole at this moment.
+    late: a signal came meanwhile.
+    """
+
+    received: list[int] = field(default_factory=list)
+    whole: int = 0
+    late: bool = False
+
+
+_state = _State()
+
+
+@contextlib.contextmanager
+def interruptible() -> Iterator[Sequence[int]]:
+    """Within this context, signals raise KeyboardInterrupt; yield the numbers of those that came.
+
+    It belongs to the main thread, and restores what was there before.
+    """
+    usual = {}
+    _state.received = []
+    for number in (getattr(signal, name) for name in _NAMES if hasattr(signal, name)):
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            usual[number] = signal.signal(number, _handle)
+    try:
+        yield _state.received
+    finally:
+        for number, handler in usual.items():
+            signal.signal(number, handler)
+
+
+@contextlib.contextmanager
+def uninterrupted() -> Iterator[None]:
+    """Have this context's work done whole: a signal that comes meanwhile is raised at its end."""
+    if threading.current_thread() is not threading.main_thread():  # signals are for that one
+        yield
+        return
+    _state.whole += 1
+    try:
+        yield
+    finally:
+        _state.whole -= 1
+        if _state.late and not _state.whole:
+            _state.late = False
+            raise KeyboardInterrupt
+
+
+def exit_code() -> int:
+    """Return what a process ends with that a signal ended: 128 and the signal's number."""
+    return 128 + (_state.received or [signal.SIGINT])[-1]
+
+
+def end_at_once() -> NoReturn:
+    """Say that a second signal came, and end this process without waiting for anything."""
+    with contextlib.suppress(OSError):
+        os.write(2, b"interrupted again: ended at once; everything measured until then is kept\n")
+    os._exit(exit_code())
+
+
+def _handle(number: int, _: FrameType | None) -> None:
+    _state.received.append(number)
+    if len(_state.received) == 2 and sys.platform != "win32":
+        signal.signal(signal.SIGALRM, lambda *_: end_at_once())
+        signal.setitimer(signal.ITIMER_REAL, _GRACE_S)
+    if _state.whole:
+        _state.late = True
+    else:
+        raise KeyboardInterrupt
