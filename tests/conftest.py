@@ -2,6 +2,7 @@
 
 import signal
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -21,7 +22,7 @@ def signals_as_usual() -> Iterator[None]:
     A shell starts background jobs with SIGINT ignored, ``nohup`` with SIGHUP, and both are
     inherited.
     """
-    usual = {
+    usual: dict[int, Any] = {
         signal.SIGINT: signal.default_int_handler,
         signal.SIGTERM: signal.SIG_DFL,
         signal.SIGHUP: signal.SIG_DFL,

@@ -117,26 +117,14 @@ def test_a_confidence_where_nothing_is_searched_is_refused(laboratory: Laborator
 def test_interrupting_prints_the_ranking_so_far(
     laboratory: Laboratory, number: signal.Signals
 ) -> None:
-    arguments = ("speedy<3", "--stacks", "2", "--budget", "120s", "--json")
-    with laboratory.exploring(*arguments) as running:
+    with laboratory.exploring("speedy<3", "--stacks", "2", "--budget", "120s") as running:
         _wait_for_inspections(laboratory, 8, running)
         running.send_signal(number)
-        out, err = running.communicate(timeout=60)
+        out, err = running.communicate(timeout=300)
     assert running.returncode == 128 + number, err
-    report = json.loads(out)
-    assert (report["exit_code"], report["interrupted"]) == (128 + number, True)
-    assert "speedy 2.0" in [row["label"] for row in report["ranking"]]
-    _assert_nothing_is_left(laboratory)
-
-
-@pytest.mark.usefixtures("signals_as_usual")
-def test_interrupting_says_how_to_go_on(laboratory: Laboratory) -> None:
-    with laboratory.exploring("speedy<3", "--stacks", "2", "--budget", "120s") as running:
-        _wait_for_inspections(laboratory, 1, running)
-        running.send_signal(signal.SIGTERM)
-        out, err = running.communicate(timeout=60)
-    assert running.returncode == 128 + signal.SIGTERM, err
+    assert "speedy 2.0" in out
     assert "goes on from there" in out
+    _assert_nothing_is_left(laboratory)
 
 
 @pytest.mark.usefixtures("signals_as_usual")
@@ -145,7 +133,7 @@ def test_a_second_signal_ends_it_at_once_and_leaves_nothing(laboratory: Laborato
         _wait_for_inspections(laboratory, 8, running)
         running.send_signal(signal.SIGINT)
         running.send_signal(signal.SIGTERM)
-        out, err = running.communicate(timeout=60)
+        out, err = running.communicate(timeout=300)
     assert running.returncode == 128 + signal.SIGTERM, err
     assert out == ""
     assert err.splitlines()[-1].startswith("interrupted again: ended at once")
@@ -158,13 +146,15 @@ def test_a_second_signal_ends_it_at_once_and_leaves_nothing(laboratory: Laborato
 @pytest.mark.usefixtures("signals_as_usual")
 def test_what_was_to_be_ignored_stays_ignored(laboratory: Laboratory) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # as for the background jobs of a script
-    with laboratory.exploring("speedy<3", "--stacks", "2", "--budget", "120s") as running:
+    with laboratory.exploring("speedy<3", "--stacks", "2", "--budget", "120s", "--json") as running:
         found = _wait_for_inspections(laboratory, 1, running)
         running.send_signal(signal.SIGINT)
         _wait_for_inspections(laboratory, found + 4, running)
         running.send_signal(signal.SIGTERM)
-        _, err = running.communicate(timeout=60)
-    assert running.returncode == 128 + signal.SIGTERM, err
+        out, err = running.communicate(timeout=300)
+    report = json.loads(out)
+    assert (report["interrupted"], report["exit_code"]) == (True, 128 + signal.SIGTERM)
+    assert running.returncode == report["exit_code"], err
 
 
 def _assert_nothing_is_left(laboratory: Laboratory) -> None:
@@ -177,7 +167,7 @@ def _assert_nothing_is_left(laboratory: Laboratory) -> None:
 def _wait_for_inspections(
     laboratory: Laboratory, count: int, running: subprocess.Popen[str]
 ) -> int:
-    for _ in range(600):
+    for _ in range(3000):  # others may be measuring on this machine
         time.sleep(0.1)
         if running.poll() is not None:
             pytest.fail(f"it ended early: {running.communicate()[1]}")
@@ -185,7 +175,7 @@ def _wait_for_inspections(
             with open_database(laboratory.kb) as database:
                 if (found := len(database.inspections())) >= count:
                     return found
-    pytest.fail("nothing was measured within a minute")
+    pytest.fail("too little was measured within five minutes")
 
 
 @pytest.mark.parametrize(
