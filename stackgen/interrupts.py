@@ -19,6 +19,7 @@ from typing import NoReturn
 _NAMES = ("SIGINT", "SIGTERM", "SIGHUP")  # there is no SIGHUP on Windows
 INTERRUPTED = 128 + signal.SIGINT
 """What commands end with that were interrupted; ``exit_code`` says what that is after a signal."""
+_AT_ONCE = b"interrupted again: ended at once, without a report; what was stored is kept\n"
 _GRACE_S = 2.0  # what cleaning up may take after the second one
 
 
@@ -46,7 +47,7 @@ def interruptible() -> Iterator[Sequence[int]]:
     """
     usual = {}
     _state.received = []
-    for number in (getattr(signal, name) for name in _NAMES if hasattr(signal, name)):
+    for number in _numbers():
         if signal.getsignal(number) is not signal.SIG_IGN:
             usual[number] = signal.signal(number, _handle)
     try:
@@ -72,6 +73,12 @@ def uninterrupted() -> Iterator[None]:
             raise KeyboardInterrupt
 
 
+def ignore_more() -> None:
+    """Ignore what else comes: this process is about to end."""
+    for number in _numbers():
+        signal.signal(number, signal.SIG_IGN)
+
+
 def exit_code() -> int:
     """Return what a process ends with that a signal ended: 128 and the signal's number."""
     return 128 + (_state.received or [signal.SIGINT])[-1]
@@ -80,8 +87,12 @@ def exit_code() -> int:
 def end_at_once() -> NoReturn:
     """Say that a second signal came, and end this process without waiting for anything."""
     with contextlib.suppress(OSError):
-        os.write(2, b"interrupted again: ended at once; everything measured until then is kept\n")
+        os.write(2, _AT_ONCE)
     os._exit(exit_code())
+
+
+def _numbers() -> Iterator[int]:
+    return (getattr(signal, name) for name in _NAMES if hasattr(signal, name))
 
 
 def _handle(number: int, _: FrameType | None) -> None:

@@ -1,8 +1,10 @@
 """The command line: parse, call one pipeline function, print one report."""
 
+import contextlib
 import errno
 import os
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, NoReturn
 
@@ -160,47 +162,51 @@ def _fail(error: StackgenError) -> NoReturn:
 
 def main() -> None:
     """Run the command; explain expected failures, let bugs show tracebacks."""
-    with interrupts.interruptible() as received:
-        try:
-            app()
-        except StackgenError as error:
-            _fail(error)
-        except (SystemExit, KeyboardInterrupt) as error:
-            if not received:
-                raise
-            _end_interrupted(error, again=len(received) > 1)
-        except OSError as error:
-            if received and error.errno == errno.EIO:  # the terminal is gone
-                _end_interrupted(error, again=False)
-            if error.errno != errno.ENOSPC:
-                raise
-            _fail(
-                StorageError(
-                    "the result cannot be written",
-                    why=error.strerror or str(error),
-                    fix="make room; everything measured is kept, the same command prints it again",
-                )
+    try:
+        with interrupts.interruptible() as received:
+            _run(received)
+    except KeyboardInterrupt:  # while the end was under way
+        interrupts.end_at_once()
+
+
+def _run(received: Sequence[int]) -> None:
+    try:
+        app()
+    except StackgenError as error:
+        _fail(error)
+    except (SystemExit, KeyboardInterrupt) as error:
+        if not received:
+            raise
+        _end_interrupted(error, again=len(received) > 1)
+    except OSError as error:
+        if received and error.errno == errno.EIO:  # the terminal is gone
+            _end_interrupted(error, again=False)
+        if error.errno != errno.ENOSPC:
+            raise
+        _fail(
+            StorageError(
+                "the result cannot be written",
+                why=error.strerror or str(error),
+                fix="make room; everything measured is kept, the same command prints it again",
             )
+        )
 
 
 def _end_interrupted(error: BaseException, *, again: bool) -> NoReturn:
     """End as a signal asked for; a command that reported what it had found has said so itself."""
+    interrupts.ignore_more()
     reported = isinstance(error, SystemExit) and not _cut_short(error)
     if again and not reported:
         interrupts.end_at_once()
     code = interrupts.exit_code()
     if isinstance(error, SystemExit) and reported and error.code != interrupts.INTERRUPTED:
         code = error.code if isinstance(error.code, int) else 1  # it was done when the signal came
-    try:
+    with contextlib.suppress(OSError):  # the terminal may be gone
         if not reported:
             typer.echo("interrupted", err=True)
         sys.stdout.flush()
         sys.stderr.flush()
-    except OSError:  # nobody reads it any more, and Python would complain of that at its end
-        os._exit(code)
-    if again:
-        os._exit(code)  # threads may still be at work
-    raise SystemExit(code) from None
+    os._exit(code)  # everything is closed, and threads may still be at work
 
 
 def _cut_short(error: BaseException) -> bool:
