@@ -142,6 +142,27 @@ def test_a_constraint_that_is_part_of_the_conflict_is_told() -> None:
     assert "you limit np to <2" in told(DIAMOND, request)
 
 
+@pytest.mark.parametrize("others", [{}, {"b": {"1.0": []}}])
+@pytest.mark.parametrize(
+    ("address", "says"),
+    [
+        (
+            "https://files.test/b-1.0-py3-none-any.whl",
+            'only where you require it yourself: add "b @ https://files.test/b-1.0-py3-none-any.whl"',
+        ),
+        ("git+https://files.test/b", "stackgen takes nothing from repositories"),
+    ],
+)
+def test_an_address_that_only_a_package_requires_is_called_so(
+    address: str, says: str, others: Index
+) -> None:
+    text = told({"a": {"1.0": [f"b @ {address}"]}, **others}, asked("a"))
+    assert f"a 1.0 requires b @ {address}" in text
+    assert says in text
+    assert "there is none" not in text
+    assert "no index has" not in text
+
+
 def helpful(index: Index, request: Request) -> Mapping[str, int]:
     """Return what is proposed and how many stacks it leads to."""
     core = conflict_core(unpruned(index, request=request))

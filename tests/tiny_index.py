@@ -18,6 +18,9 @@ CUT = -1
 SLOW = -2
 """A fault: nothing comes for longer than a test wants to wait."""
 
+DRIP = -3
+"""A fault: the body comes byte by byte."""
+
 
 def make_wheel(
     name: str,
@@ -60,6 +63,8 @@ class TinyIndex:
 
     faults: by path, the statuses (or CUT, SLOW) of the next answers; then it behaves again.
     patience_s: how long the client of a test waits where answers are slow.
+    drip_s: how long after each other bytes come where they drip.
+    surplus: what stands behind each part of a file, though nobody wants it.
     asked: every request as (method, path, Range header).
     """
 
@@ -71,7 +76,9 @@ class TinyIndex:
     redirects: dict[str, str] = field(default_factory=dict)
     asked: list[tuple[str, str, str]] = field(default_factory=list)
     patience_s: float = 0.3
+    drip_s: float = 0.02
     ranges: bool = True
+    surplus: bytes = b""
     password: str = ""
 
     @property
@@ -127,7 +134,7 @@ class _Handler(BaseHTTPRequestHandler):
             return self._answer(304, b"")
         headers = headers | {"Content-Type": index.types.get(path, "application/octet-stream")}
         status, body, more = self._span(index.files[path])
-        return self._answer(status, body, headers | more, cut=fault == CUT)
+        return self._answer(status, body, headers | more, fault=fault)
 
     def _span(self, whole: bytes) -> tuple[int, bytes, dict[str, str]]:
         asked = self.headers.get("Range", "").removeprefix("bytes=")
@@ -138,7 +145,8 @@ class _Handler(BaseHTTPRequestHandler):
         end = min(int(last), len(whole) - 1) if first and last else len(whole) - 1
         if start >= len(whole):
             return 416, b"", {}
-        return 206, whole[start : end + 1], {"Content-Range": f"bytes {start}-{end}/{len(whole)}"}
+        part = whole[start : end + 1] + self.index.surplus
+        return 206, part, {"Content-Range": f"bytes {start}-{end}/{len(whole)}"}
 
     def _answer(
         self,
@@ -146,7 +154,7 @@ class _Handler(BaseHTTPRequestHandler):
         body: bytes,
         headers: Mapping[str, str] | None = None,
         *,
-        cut: bool = False,
+        fault: int = 0,
     ) -> None:
         self.send_response(status)
         for key, value in (headers or {}).items():
@@ -156,7 +164,12 @@ class _Handler(BaseHTTPRequestHandler):
         self.end_headers()
         if self.command != "HEAD":
             with suppress(ConnectionError):  # Who waited long enough has hung up.
-                self.wfile.write(body[: len(body) // 2] if cut else body)
+                if fault == DRIP:
+                    for byte in body:
+                        self.wfile.write(bytes([byte]))
+                        time.sleep(self.index.drip_s)
+                else:
+                    self.wfile.write(body[: len(body) // 2] if fault == CUT else body)
 
 
 def _basic(pair: str) -> str:

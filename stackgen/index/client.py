@@ -64,6 +64,7 @@ class PackageIndex(AbstractContextManager["PackageIndex"]):
             pool=self._pool,
             clock=clock,
             offline=config.offline,
+            limits=config.limits,
         )
         self._catalogue = Catalogue(config, self._cache, listings)
         self._direct = DirectFiles(

@@ -49,6 +49,23 @@ class IndexLocation:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TransferLimits:
+    """What one response may take, so that no server stops a run for ever or fills the memory.
+
+    response_s: total time for a page, a metadata file, or a part of a wheel, with all retries.
+    page_bytes: the largest page, uncompressed.
+    rate_bytes_s, rate_window_s: a connection that brings fewer bytes per second, on average over
+        this time of waiting, is closed and opened again. This also limits downloads of wheels,
+        which have no total time: they resume where they stopped.
+    """
+
+    response_s: float = 300.0
+    page_bytes: int = 64 << 20
+    rate_bytes_s: float = 1000.0
+    rate_window_s: float = 60.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class IndexConfig:
     """Where to look for packages.
 
@@ -58,6 +75,7 @@ class IndexConfig:
     find_links: folders or pages whose files join the candidates of whatever index.
     ca_bundle: a file of certificates, or None for those that requests brings.
     connect_timeout_s, read_timeout_s: of one attempt; read is the time without a byte.
+    limits: of each response; a longer read timeout lengthens the times in them.
     offline: answer from the cache (and from local files) alone.
     """
 
@@ -67,6 +85,7 @@ class IndexConfig:
     ca_bundle: str | None = None
     connect_timeout_s: float = 10.0
     read_timeout_s: float = 60.0
+    limits: TransferLimits = field(default_factory=TransferLimits)
     offline: bool = False
 
     @property

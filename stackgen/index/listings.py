@@ -1,8 +1,8 @@
 """The pages of indexes: from the cache while they are young, from the index otherwise."""
 
 import hashlib
-import json
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 from stackgen.errors import IndexUnavailableError
 from stackgen.index import local
 from stackgen.index.cache import CachedPage, IndexCache
-from stackgen.index.config import IndexLocation
+from stackgen.index.config import IndexLocation, TransferLimits
 from stackgen.index.pages import Page, parse_html, parse_json
 from stackgen.index.parallel import Pool, as_done
-from stackgen.index.replies import Reply
+from stackgen.index.replies import Reply, ReplyTooLargeError
 from stackgen.index.stored import decode, encode, source_of
 from stackgen.values.files import Files
 
@@ -41,7 +41,9 @@ class Listings:
         pool: Pool,
         clock: Callable[[], float],
         offline: bool,
+        limits: TransferLimits,
     ) -> None:
+        self._limits = limits
         self._transport = transport
         self._cache = cache
         self._pool = pool
@@ -75,12 +77,14 @@ class Listings:
             for name, page in cached.items()
             if self._offline or 0 <= now - page.fetched < FRESH_S
         }
-        old = [name for name in names if name not in young]
+        found: dict[str, Page | None] = {}
+        for name, entry in young.items():
+            with suppress(_UnreadableError):
+                found[name] = _decoded(entry, location)
+                on_each(found[name] is not None)
+        old = [name for name in names if name not in found]
         if self._offline and old:
             raise _not_cached(location, old)
-        found = {name: _decoded(page, location) for name, page in young.items()}
-        for page in found.values():
-            on_each(page is not None)
         ask = partial(self._ask, location, cached)
         for name, (entry, page) in as_done(self._pool, ask, old):
             self._cache.keep_pages(location.url, {name: entry})
@@ -92,7 +96,12 @@ class Listings:
         self, location: IndexLocation, cached: dict[str, CachedPage], name: str
     ) -> tuple[CachedPage, Page | None]:
         """Fetch one page, or have the cached one confirmed. Runs in a thread of the pool."""
-        before = cached.get(name)
+        before, page = cached.get(name), None
+        if before is not None:
+            try:
+                page = _decoded(before, location)
+            except _UnreadableError:
+                before = None
         from pypi_simple import ACCEPT_JSON_PREFERRED
 
         url = f"{location.url.rstrip('/')}/{name}/" if name else location.url
@@ -101,16 +110,23 @@ class Listings:
             headers["If-None-Match"] = before.etag
         elif before and before.modified:
             headers["If-Modified-Since"] = before.modified
-        reply = self._transport().get(url, headers)
+        try:
+            reply = self._transport().get(url, headers, most_bytes=self._limits.page_bytes)
+        except ReplyTooLargeError as error:
+            raise IndexUnavailableError(
+                f"the page of {name or 'links'} at {location.name} is not read",
+                why=str(error),
+                fix="check the index URL; no package index has pages of that size",
+            ) from error
         self._transport().check(reply)
         if before and reply.status == _UNCHANGED:
-            return replace(before, fetched=self._clock()), _decoded(before, location)
+            return replace(before, fetched=self._clock()), page
         if reply.status not in (_OK, *_ABSENT):
             raise _nonsense(location, name, f"it said {reply.status}")
         source = _digest(reply)
         if before and before.content and source_of(before.content) == source:
             # Not every server says that nothing has changed; to read a page again takes longer.
-            return replace(before, fetched=self._clock()), _decoded(before, location)
+            return replace(before, fetched=self._clock()), page
         page = _parsed(reply, name, location) if reply.status == _OK else None
         entry = CachedPage(
             fetched=self._clock(),
@@ -142,8 +158,15 @@ def _digest(reply: Reply) -> str:
     return hashlib.sha256(f"{reply.status} {reply.url}\n".encode() + reply.body).hexdigest()
 
 
+class _UnreadableError(Exception):
+    """A cached page is none; it counts as not cached."""
+
+
 def _decoded(page: CachedPage, location: IndexLocation) -> Page | None:
-    return None if page.content is None else decode(page.content, index=location.name)
+    try:
+        return None if page.content is None else decode(page.content, index=location.name)
+    except ValueError as error:
+        raise _UnreadableError from error
 
 
 def _parsed(reply: Reply, name: str, location: IndexLocation) -> Page | None:
@@ -155,8 +178,7 @@ def _parsed(reply: Reply, name: str, location: IndexLocation) -> Page | None:
     kind, charset = header.get_content_type(), header.get_content_charset() or "utf-8"
     try:
         if kind.endswith("json"):
-            document = json.loads(reply.body)
-            page = parse_json(document, url=reply.url, name=name, index=location.name)
+            page = parse_json(reply.body, url=reply.url, name=name, index=location.name)
         elif kind.endswith("html"):
             text = reply.body.decode(charset, errors="replace")
             page = parse_html(text, url=reply.url, name=name, index=location.name)

@@ -13,9 +13,14 @@ from stackgen.index.cache import IndexCache
 from stackgen.index.pages import NO_METADATA, SOME_METADATA
 from stackgen.index.parallel import Pool, Progress, as_done
 from stackgen.index.ranges import RangeFile
-from stackgen.index.replies import Reply
+from stackgen.index.replies import Reply, ReplyTooLargeError
 from stackgen.index.sdist_metadata import SilentSdistError, read_sdist
-from stackgen.index.wheel_metadata import UnusableMetadataError, parse_metadata, read_wheel
+from stackgen.index.wheel_metadata import (
+    LARGEST,
+    UnusableMetadataError,
+    parse_metadata,
+    read_wheel,
+)
 from stackgen.index.wheel_tail import read_through
 from stackgen.values import Artifact, Metadata
 
@@ -138,7 +143,11 @@ class MetadataReader:
         project = (host, artifact.name)
         self._asking[project] += 1
         try:
-            reply = self._transport().get(_beside(artifact.url))
+            reply = self._transport().get(_beside(artifact.url), most_bytes=LARGEST)
+        except ReplyTooLargeError as error:
+            raise UnusableMetadataError(
+                f"the metadata file beside it is not read: {error}"
+            ) from error
         finally:
             self._asking[project] -= 1
         if reply.status != _OK:
@@ -165,7 +174,13 @@ class MetadataReader:
         return self._missing[project] + self._asking[project] < _ENOUGH_OF_NEW + more
 
     def _from_part(self, artifact: Artifact) -> Metadata | None:
-        """Read METADATA through range requests; None where the server knows none."""
+        """Read METADATA through range requests; None where the server does not answer them well."""
+        try:
+            return self._from_ranges(artifact)
+        except ReplyTooLargeError:
+            return None
+
+    def _from_ranges(self, artifact: Artifact) -> Metadata | None:
         self._parts[urlsplit(artifact.url).netloc, artifact.name] += 1
         length = self._tails.get(artifact.name, _TAIL)
         tail = self._transport().get_range(artifact.url, f"-{length}")

@@ -5,7 +5,9 @@ for each: eight connections of HTTP/1.1 wait for a minute, one of HTTP/2 for les
 """
 
 import asyncio
+import math
 import ssl
+import time
 from collections import Counter, defaultdict
 from collections.abc import Mapping
 from contextlib import suppress
@@ -61,10 +63,19 @@ class Multiplexer:
             self._thread.join()
             self._loop.close()
 
-    def get(self, url: str, headers: Mapping[str, str]) -> Reply | None:
+    def get(
+        self,
+        url: str,
+        headers: Mapping[str, str],
+        *,
+        most_bytes: float = math.inf,
+        deadline: float = math.inf,
+    ) -> Reply | None:
         """Return the answer; None where the ordinary connections must ask.
 
         The body is empty where a part was asked for and the server would send all of it.
+
+        most_bytes: of the body, uncompressed. deadline: by time.monotonic, when it must be there.
         """
         parts = urlsplit(url)
         place = self._config.location_of(url)
@@ -77,7 +88,7 @@ class Multiplexer:
         loop = self._started()
         if loop is None:
             return None
-        asked = self._ask(url, dict(headers), parts.netloc)
+        asked = self._ask(url, dict(headers), parts.netloc, most_bytes, deadline)
         return asyncio.run_coroutine_threadsafe(asked, loop).result()
 
     def _has_credentials(self, host: str, url: str) -> bool:
@@ -116,32 +127,49 @@ class Multiplexer:
             transport=self._transport,
         )
 
-    async def _ask(self, url: str, headers: dict[str, str], host: str) -> Reply | None:
+    async def _ask(
+        self, url: str, headers: dict[str, str], host: str, most_bytes: float, deadline: float
+    ) -> Reply | None:
         if host not in self._speaks:
             async with self._first[host]:
                 if host not in self._speaks:
-                    return await self._answer(url, headers, host)
-        return await self._answer(url, headers, host) if self._speaks[host] else None
+                    return await self._answer(url, headers, host, most_bytes, deadline)
+        if not self._speaks[host]:
+            return None
+        return await self._answer(url, headers, host, most_bytes, deadline)
 
-    async def _answer(self, url: str, headers: dict[str, str], host: str) -> Reply | None:
-        assert self._client is not None  # noqa: S101
+    async def _answer(
+        self, url: str, headers: dict[str, str], host: str, most_bytes: float, deadline: float
+    ) -> Reply | None:
+        left_s = None if deadline == math.inf else deadline - time.monotonic()
         try:
-            async with self._client.stream("GET", url, headers=headers) as response:
-                self._speaks.setdefault(host, response.http_version == "HTTP/2")
-                if response.status_code not in _FINAL:
-                    self._count_fault(host, is_fault=response.status_code in _PASSING)
-                    return None
-                wanted = "Range" not in headers or response.status_code == _PARTIAL
-                return Reply(
-                    status=response.status_code,
-                    url=str(response.url),
-                    headers=response.headers,
-                    body=await response.aread() if wanted else b"",
-                )
+            return await asyncio.wait_for(self._read(url, headers, host, most_bytes), left_s)
         except Exception:  # noqa: BLE001 # whatever it is, the ordinary connections explain it
             self._speaks.setdefault(host, False)
             self._count_fault(host, is_fault=True)
             return None
+
+    async def _read(
+        self, url: str, headers: dict[str, str], host: str, most_bytes: float
+    ) -> Reply | None:
+        assert self._client is not None  # noqa: S101
+        async with self._client.stream("GET", url, headers=headers) as response:
+            self._speaks.setdefault(host, response.http_version == "HTTP/2")
+            if response.status_code not in _FINAL:
+                self._count_fault(host, is_fault=response.status_code in _PASSING)
+                return None
+            body = bytearray()
+            if "Range" not in headers or response.status_code == _PARTIAL:
+                async for piece in response.aiter_bytes():
+                    body += piece
+                    if len(body) > most_bytes:
+                        return None
+            return Reply(
+                status=response.status_code,
+                url=str(response.url),
+                headers=response.headers,
+                body=bytes(body),
+            )
 
     def _count_fault(self, host: str, *, is_fault: bool) -> None:
         """Give a host up after some faults: one that is overwhelmed is asked less at once then."""

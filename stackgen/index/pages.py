@@ -1,12 +1,14 @@
 """What an index's page says, as artifacts."""
 
+import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from functools import lru_cache
+from html.parser import HTMLParser
 from typing import TYPE_CHECKING
-from urllib.parse import unquote, urlsplit, urlunsplit
+from urllib.parse import unquote, urljoin, urlsplit, urlunsplit
 
 from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
@@ -15,7 +17,8 @@ from stackgen.values import Artifact
 from stackgen.values.files import Files
 
 if TYPE_CHECKING:
-    from pypi_simple import Link
+    from pydantic import ValidationError
+    from pypi_simple import DistributionPackage
 
 # Where a page says that there is no metadata file, or that there is one of unknown digest.
 NO_METADATA, SOME_METADATA = "-", "+"
@@ -23,6 +26,8 @@ NO_METADATA, SOME_METADATA = "-", "+"
 _FILENAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+!-]*")
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 _WHEEL_PARTS = (5, 6)
+_API = 1  # The major version of indexes' pages.
+_PIECE = 1 << 20  # Characters of HTML that are parsed at once.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,38 +65,65 @@ def parse_html(text: str, *, url: str, name: str, index: str) -> Page:
 
     url: where the page came from; relative links and what they may point to depend on it.
     """
-    from pypi_simple import parse_links_stream
-
-    links = parse_links_stream([text], base_url=url)
-    return _page(map(_from_link, links), base=url, name=name, index=index)
+    return _page(_linked(text, url), base=url, name=name, index=index)
 
 
-def parse_json(document: object, *, url: str, name: str, index: str) -> Page:
+def parse_json(content: bytes, *, url: str, name: str, index: str) -> Page:
     """Read a PEP 691 page.
 
     Raises:
-        ValueError: the document is not such a page, or one of a later major version.
+        ValueError: it is not such a page, or one of a later major version; it says in words why.
     """
-    from pypi_simple import ProjectPage, UnsupportedRepoVersionError
-
     try:
-        page = ProjectPage.from_json_data(document, url)
-    except UnsupportedRepoVersionError as error:
-        raise ValueError(str(error)) from error
-    entries = (
-        _Entry(
-            filename=package.filename,
-            url=package.url,
-            sha256=_sha256(package.digests.get("sha256", "")),
-            size=package.size,
-            requires_python=package.requires_python,
-            uploaded=_utc(package.upload_time),
-            yanked=(package.yanked_reason or "") if package.is_yanked else None,
-            announced=_announcement(package.has_metadata, package.metadata_digests),
-        )
-        for package in page.packages
+        document = json.loads(content)
+    except RecursionError as error:
+        raise ValueError("its JSON is nested too deeply") from error
+    except ValueError as error:
+        raise ValueError(f"it is not JSON: {error}") from error
+    return _page(_described(document, name, url), base=url, name=name, index=index)
+
+
+def _described(document: object, name: str, url: str) -> Iterator[_Entry]:
+    """Yield the files of a PEP 691 document, one after the other: as objects, all are large.
+
+    Raises:
+        ValueError: it is none.
+    """
+    from pydantic import ValidationError
+    from pypi_simple import DistributionPackage
+
+    match document:
+        case {"meta": {"api-version": str(version)}, "files": list(files)}:
+            _check_version(version)
+        case _:
+            raise ValueError('its JSON lacks "files" or "meta", which PEP 691 demands')
+    for number, each in enumerate(files):
+        try:
+            package = DistributionPackage.from_json_data(each, name or None, url)
+        except ValidationError as error:
+            raise ValueError(_misfit(error, f"files[{number}]")) from error
+        yield _entry(package)
+
+
+def _misfit(error: "ValidationError", where: str) -> str:
+    """Return what a JSON page has in the wrong place, without the words of the library."""
+    first = error.errors(include_url=False, include_input=False)[0]
+    path = ".".join([where, *map(str, first["loc"])])
+    problem = "is missing" if first["type"] == "missing" else "has the wrong type or form"
+    return f"its JSON does not follow PEP 691: {path} {problem}"
+
+
+def _entry(package: "DistributionPackage") -> _Entry:
+    return _Entry(
+        filename=package.filename,
+        url=package.url,
+        sha256=_sha256(package.digests.get("sha256", "")),
+        size=package.size,
+        requires_python=package.requires_python,
+        uploaded=_utc(package.upload_time),
+        yanked=(package.yanked_reason or "") if package.is_yanked else None,
+        announced=_announcement(package.has_metadata, package.metadata_digests),
     )
-    return _page(entries, base=url, name=name, index=index)
 
 
 def name_and_version(filename: str, project: str) -> tuple[str, str] | None:
@@ -126,19 +158,25 @@ def is_artifact(filename: str) -> bool:
 
 
 def _page(entries: Iterable[_Entry], *, base: str, name: str, index: str) -> Page:
-    found: dict[tuple[str, str], tuple[Artifact, str]] = {}
+    known: set[tuple[str, str]] = set()
+    announced: list[str] = []
     listed = skipped = 0
-    for entry in entries:
-        listed += 1
-        if not is_artifact(entry.filename):
-            continue
-        artifact = _artifact(entry, base=base, name=name, index=index)
-        if artifact is None:
-            skipped += 1
-            continue
-        found.setdefault((artifact.filename, artifact.sha256), (artifact, entry.announced))
-    files = Files.of([artifact for artifact, _ in found.values()])
-    announced = [word for _, word in found.values()]
+
+    def artifacts() -> Iterator[Artifact]:
+        nonlocal listed, skipped
+        for entry in entries:
+            listed += 1
+            if not is_artifact(entry.filename):
+                continue
+            artifact = _artifact(entry, base=base, name=name, index=index)
+            if artifact is None:
+                skipped += 1
+            elif (artifact.filename, artifact.sha256) not in known:
+                known.add((artifact.filename, artifact.sha256))
+                announced.append(entry.announced)
+                yield artifact
+
+    files = Files.of(artifacts())  # one after the other: a page may name a hundred thousand
     return Page(files=files, announced=announced, listed=listed, skipped=skipped)
 
 
@@ -168,35 +206,87 @@ def _safe_url(url: str, base: str) -> str | None:
     """
     if "@" not in url and url.startswith("https://"):
         return url
-    parts = urlsplit(url)
+    try:
+        parts = urlsplit(url)
+    except ValueError:  # brackets that hold no address, say
+        return None
     local = urlsplit(base).scheme == "file"
     if parts.scheme not in (("http", "https", "file") if local else ("http", "https")):
         return None
     return urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2]))
 
 
-def _from_link(link: "Link") -> _Entry:
-    url, _, fragment = link.url.partition("#")
+class _Links(HTMLParser):
+    """Collects the links of a page as entries. Their texts do not count, so none is collected."""
+
+    def __init__(self, base: str) -> None:
+        super().__init__()
+        self.found: list[_Entry] = []
+        self._base = base
+        self._is_based = False
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        """Take links, the base of relative ones, and the version of the page's format."""
+        if tag not in ("a", "base", "meta"):
+            return
+        values = {key: value or "" for key, value in attrs}
+        if tag == "meta" and values.get("name") == "pypi:repository-version":
+            _check_version(values.get("content", ""))
+        elif tag == "base" and "href" in values and not self._is_based:
+            self._base, self._is_based = _joined(self._base, values["href"]), True
+        elif tag == "a" and "href" in values:
+            self.found.append(_from_link(_joined(self._base, values["href"]), values))
+
+
+def _linked(text: str, base: str) -> Iterator[_Entry]:
+    """Yield the links of an HTML page.
+
+    Raises:
+        ValueError: it has a later major version than we know.
+    """
+    parser = _Links(base)
+    for start in range(0, len(text), _PIECE):
+        parser.feed(text[start : start + _PIECE])
+        yield from parser.found
+        parser.found.clear()
+    parser.close()
+    yield from parser.found
+
+
+def _joined(base: str, link: str) -> str:
+    """Return where a link leads; as it is where it is no address."""
+    try:
+        return urljoin(base, link)
+    except ValueError:
+        return link
+
+
+def _check_version(text: str) -> None:
+    """Refuse pages of a later major version (PEP 629).
+
+    Raises:
+        ValueError: it is one.
+    """
+    major = text.partition(".")[0]
+    if major.isdigit() and int(major) > _API:
+        raise ValueError(f"its pages are of version {text[:20]}, and {_API}.x is what can be read")
+
+
+def _from_link(link: str, attributes: Mapping[str, str]) -> _Entry:
+    url, _, fragment = link.partition("#")
     algorithm, _, digest = fragment.partition("=")
-    announced = _attribute(link, "data-core-metadata")
-    if announced is None:
-        announced = _attribute(link, "data-dist-info-metadata")
+    announced = attributes.get("data-core-metadata", attributes.get("data-dist-info-metadata"))
     return _Entry(
         # Not the link's text: old folder listings cut long names short.
         filename=unquote(url.partition("?")[0].rpartition("/")[2]),
         url=url,
         sha256=_sha256(digest) if algorithm == "sha256" else "",
         size=None,
-        requires_python=_attribute(link, "data-requires-python"),
-        uploaded=_attribute(link, "data-upload-time"),
-        yanked=_attribute(link, "data-yanked"),
+        requires_python=attributes.get("data-requires-python"),
+        uploaded=attributes.get("data-upload-time"),
+        yanked=attributes.get("data-yanked"),
         announced=_html_announcement(announced),
     )
-
-
-def _attribute(link: "Link", name: str) -> str | None:
-    value = link.attrs.get(name)
-    return value if isinstance(value, str) else None
 
 
 def _html_announcement(value: str | None) -> str:

@@ -5,11 +5,15 @@ import sys
 import zlib
 from typing import IO
 
-from stackgen.index.wheel_metadata import UnusableMetadataError, parse_headers, requirements
+from stackgen.index.wheel_metadata import (
+    UnusableMetadataError,
+    check_size,
+    parse_headers,
+    requirements,
+)
 from stackgen.values import Metadata
 from stackgen.values.sources import BuildSystem
 
-_LARGEST = 16 << 20
 _FARTHEST = 1 << 30  # So much is unpacked in search of PKG-INFO, and no more.
 _MEMBER = re.compile(r"(?:\./)?[^/]+/PKG-INFO")
 _PYPROJECT = re.compile(r"(?:\./)?[^/]+/pyproject\.toml")
@@ -102,7 +106,8 @@ def _of_tar(file: IO[bytes], wanted: re.Pattern[str]) -> bytes | None:
         for member in archive:
             if member.offset > _FARTHEST:
                 break
-            if member.isfile() and member.size <= _LARGEST and wanted.fullmatch(member.name):
+            if member.isfile() and wanted.fullmatch(member.name):
+                check_size(member.name, member.size)
                 content = archive.extractfile(member)
                 return b"" if content is None else content.read()
     return None
@@ -113,7 +118,8 @@ def _of_zip(file: IO[bytes], wanted: re.Pattern[str]) -> bytes | None:
 
     with zipfile.ZipFile(file) as archive:
         for member in archive.infolist():
-            if member.file_size <= _LARGEST and wanted.fullmatch(member.filename):
+            if wanted.fullmatch(member.filename):
+                check_size(member.filename, member.file_size)
                 return archive.read(member)
     return None
 

@@ -112,7 +112,7 @@ def decode(content: bytes, *, index: str) -> Page:
     """
     try:
         return _decode(content, index)
-    except (zlib.error, LookupError, TypeError) as error:
+    except (zlib.error, LookupError, TypeError, RecursionError) as error:
         raise ValueError(f"not a page: {error}") from error
 
 

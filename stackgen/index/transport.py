@@ -1,5 +1,6 @@
 """HTTP to package indexes: retries what can pass, explains what cannot."""
 
+import math
 import re
 import socket
 import ssl
@@ -10,19 +11,19 @@ from typing import IO, TypeVar
 from urllib.parse import urlsplit
 
 import requests
-from requests.adapters import HTTPAdapter
 from urllib3.exceptions import NameResolutionError
 
 from stackgen.errors import IndexRefusalError, IndexUnavailableError
 from stackgen.index.config import IndexConfig, IndexLocation
 from stackgen.index.multiplex import Multiplexer
-from stackgen.index.parallel import CONNECTIONS
-from stackgen.index.replies import Reply
+from stackgen.index.pacing import PacedAdapter, TooSlowError
+from stackgen.index.replies import Reply, ReplyTooLargeError
 
 _TRIES = 3
 _WAIT_S = 0.5
 _LONGEST_WAIT_S = 20.0
 _CHUNK = 1 << 18
+_PIECE = 1 << 14  # Of what is unpacked into memory: a piece may become a thousand times as long.
 _ENOUGH_PROGRESS = 1 << 20
 _PASSING = frozenset({429, 500, 502, 503, 504})
 _T = TypeVar("_T")
@@ -49,9 +50,11 @@ class Transport:
         self._known: dict[tuple[str, str], IndexLocation] = {}
         self._many = Multiplexer(config)
         self._session = requests.Session()
-        adapter = HTTPAdapter(pool_connections=16, pool_maxsize=CONNECTIONS, pool_block=True)
-        self._session.mount("https://", adapter)
-        self._session.mount("http://", adapter)
+        # A server that may be silent for long may also be that slow.
+        window_s = max(config.limits.rate_window_s, config.read_timeout_s)
+        self._adapter = PacedAdapter(rate_bytes_s=config.limits.rate_bytes_s, window_s=window_s)
+        self._session.mount("https://", self._adapter)
+        self._session.mount("http://", self._adapter)
 
     def close(self) -> None:
         """Close all connections."""
@@ -62,18 +65,23 @@ class Transport:
         """Use the credentials of a place that is not configured for its host from now on."""
         self._known[place.origin] = place
 
-    def get(self, url: str, headers: Mapping[str, str] | None = None) -> Reply:
+    def get(self, url: str, headers: Mapping[str, str] | None = None, *, most_bytes: int) -> Reply:
         """Return the whole answer, whatever its status, after retrying what can pass.
+
+        most_bytes: of its body, uncompressed.
 
         Raises:
             IndexUnavailableError: no answer can be had.
+            ReplyTooLargeError: its body is larger.
         """
+        deadline = self._deadline()
 
         def ask() -> Reply:
-            with self._request("GET", url, headers or {}) as response:
-                return _reply(response, response.content)
+            with self._request("GET", url, headers or {}, deadline) as response:
+                return _reply(response, _body(response, most_bytes))
 
-        return self._many.get(url, headers or {}) or self._retrying(url, ask)
+        found = self._many.get(url, headers or {}, most_bytes=most_bytes, deadline=deadline)
+        return found or self._retrying(url, ask, deadline)
 
     def head(self, url: str) -> Reply:
         """Return status and headers alone.
@@ -81,13 +89,14 @@ class Transport:
         Raises:
             IndexUnavailableError: no answer can be had.
         """
+        deadline = self._deadline()
 
         def ask() -> Reply:
             headers = {"Accept-Encoding": "identity"}
-            with self._request("HEAD", url, headers) as response:
+            with self._request("HEAD", url, headers, deadline) as response:
                 return _reply(response)
 
-        return self._retrying(url, ask)
+        return self._retrying(url, ask, deadline)
 
     def get_range(self, url: str, span: str) -> Reply:
         """Return part of a file; the body is empty where the server would send all of it.
@@ -98,15 +107,18 @@ class Transport:
 
         Raises:
             IndexUnavailableError: no answer can be had.
+            ReplyTooLargeError: it sends more than was asked for.
         """
         headers = {"Range": f"bytes={span}", "Accept-Encoding": "identity"}
+        deadline, length = self._deadline(), _length(span)
 
         def ask() -> Reply:
-            with self._request("GET", url, headers) as response:
+            with self._request("GET", url, headers, deadline) as response:
                 partial = response.status_code == requests.codes.partial_content
-                return _reply(response, response.content if partial else b"")
+                return _reply(response, _body(response, length) if partial else b"")
 
-        return self._many.get(url, headers) or self._retrying(url, ask)
+        found = self._many.get(url, headers, most_bytes=length, deadline=deadline)
+        return found or self._retrying(url, ask, deadline)
 
     def download(self, url: str, into: IO[bytes], *, start: int = 0) -> None:
         """Write a file from byte `start` on; a cut connection goes on where it stopped.
@@ -166,11 +178,16 @@ class Transport:
             fix="look whether the release was withdrawn, or name another index",
         )
 
+    def _deadline(self) -> float:
+        """Return when a response that is asked for now must have come (time.monotonic)."""
+        return time.monotonic() + max(self._config.limits.response_s, self._config.read_timeout_s)
+
     @contextmanager
     def _request(
-        self, method: str, url: str, headers: Mapping[str, str]
+        self, method: str, url: str, headers: Mapping[str, str], deadline: float = math.inf
     ) -> Iterator[requests.Response]:
         """Ask once; the body is read by the caller, and its faults are sorted here too."""
+        self._adapter.end_at(deadline)
         try:
             with self._begin(method, url, headers) as response:
                 if response.status_code in _PASSING:
@@ -225,16 +242,18 @@ class Transport:
             return _PassingError(_reason(error))
         return self._unreachable(url, _plain(str(error)))
 
-    def _retrying(self, url: str, ask: Callable[[], Reply]) -> Reply:
+    def _retrying(self, url: str, ask: Callable[[], Reply], deadline: float) -> Reply:
         tries = 0
         while isinstance(answer := _attempt(ask), _PassingError):
             tries += 1
-            self._pause(url, answer, tries)
+            self._pause(url, answer, tries, deadline)
         return answer
 
-    def _pause(self, url: str, problem: _PassingError, tries: int) -> None:
+    def _pause(
+        self, url: str, problem: _PassingError, tries: int, deadline: float = math.inf
+    ) -> None:
         """Wait before the next try, or give up."""
-        if tries >= _TRIES:
+        if tries >= _TRIES or time.monotonic() >= deadline:
             raise self._unreachable(url, str(problem)) from problem
         self._sleep(max(problem.wait_s, _WAIT_S * 2 ** (tries - 1)))
 
@@ -270,6 +289,29 @@ def _chunks(response: requests.Response) -> Iterator[bytes]:
     return chunks
 
 
+def _body(response: requests.Response, most_bytes: int) -> bytes:
+    """Return an uncompressed body.
+
+    Raises:
+        ReplyTooLargeError: it is larger.
+    """
+    stated = response.headers.get("Content-Length", "")
+    if stated.isdigit() and int(stated) > most_bytes:
+        raise ReplyTooLargeError(most_bytes)
+    body = bytearray()
+    for piece in response.iter_content(_PIECE):
+        body += piece
+        if len(body) > most_bytes:
+            raise ReplyTooLargeError(most_bytes)
+    return bytes(body)
+
+
+def _length(span: str) -> int:
+    """Return how many bytes a span names, as `Transport.get_range` takes it."""
+    first, _, last = span.partition("-")
+    return int(last) - int(first) + 1 if first else int(last)
+
+
 def _restart(into: IO[bytes]) -> None:
     into.seek(0)
     into.truncate()
@@ -298,6 +340,9 @@ def _is_unknown_host(error: BaseException) -> bool:
 
 def _reason(error: requests.RequestException) -> str:
     """Return in few words what went wrong; requests says it in many."""
+    for each in _causes(error):
+        if isinstance(each, TooSlowError):
+            return str(each)
     if isinstance(error, requests.exceptions.ChunkedEncodingError):
         return "the answer broke off in the middle"
     if isinstance(error, requests.exceptions.ProxyError):

@@ -14,7 +14,9 @@ from stackgen.values import Metadata
 if TYPE_CHECKING:
     from email.message import Message
 
-_LARGEST = 16 << 20
+LARGEST = 16 << 20
+"""So many bytes of metadata are read, and no more: those of real projects have some kilobytes."""
+
 _MEMBER = re.compile(r"[^/]+\.dist-info/METADATA")
 
 
@@ -76,12 +78,26 @@ def wheel_headers(file: IO[bytes], *, name: str) -> "Message":
     try:
         with zipfile.ZipFile(file) as wheel:
             members = [x for x in wheel.infolist() if _MEMBER.fullmatch(x.filename)]
-            if len(members) != 1 or members[0].file_size > _LARGEST:
+            if len(members) != 1:
                 raise UnusableMetadataError(f"it has {len(members)} METADATA files")
+            check_size("METADATA", members[0].file_size)
             content = wheel.read(members[0])
     except (zipfile.BadZipFile, zlib.error, NotImplementedError, EOFError, RuntimeError) as error:
         raise UnusableMetadataError(f"it is not a readable zip file: {error}") from error
     return parse_headers(content, name=name)
+
+
+def check_size(what: str, size: int) -> None:
+    """Refuse a file of more than `LARGEST` bytes.
+
+    Raises:
+        UnusableMetadataError: it is too large.
+    """
+    if size > LARGEST:
+        raise UnusableMetadataError(
+            f"its {what} is too large: {size / (1 << 20):.1f} MiB, "
+            f"and no more than {LARGEST >> 20} MiB are read"
+        )
 
 
 def _line(value: object) -> str | None:

@@ -1,5 +1,6 @@
 """Why nothing resolves, as a chain that a person can follow."""
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
@@ -81,10 +82,16 @@ def chain(core: Core, universe: Universe, request: Request) -> tuple[str, ...]:
     )
     lines = [f"you require {each}" for each in universe.roots if each.package in core.roots]
     open_versions = _OpenVersions(core, universe)
+    addressed: set[str] = set()
     for package, needed in _ordered(core):
         said = tuple(open_versions.requiring(package, needed))
         lines += _edge_lines(package, needed, said)
-        lines += _none_here(needed, open_versions.refused(package, needed), universe)
+        refused = open_versions.refused(package, needed)
+        lines += _none_here(needed, refused, universe)
+        direct = [each for each in refused if each.specifier.startswith("@")]
+        lines += map(_not_followed, direct)
+        if direct and len(direct) == len(refused):
+            addressed.add(base_name(needed))
     for name in dict.fromkeys(base_name(package) for package in named):
         lines += [f"you limit {name} to {e.specifier}" for e in core.limits if e.package == name]
         held = "".join(f"=={version}" for package, version in request.held if package == name)
@@ -94,6 +101,8 @@ def chain(core: Core, universe: Universe, request: Request) -> tuple[str, ...]:
             for each in request.overrides
             if canonicalize_name(each.name) == name
         ]
+        if name in addressed:
+            continue  # no index was to be asked for it
         if name in universe.unknown:
             lines.append(f"no index has a package named {name}")
         elif not universe.releases.get(name):
@@ -130,6 +139,7 @@ def _ordered(core: Core) -> Iterator[tuple[str, str]]:
 
 
 _SHOWN = 3
+_REPOSITORY = re.compile(r"@ ((git|hg|svn|bzr)(\+[a-z]+)?|ssh):", re.IGNORECASE)
 
 
 class _OpenVersions:
@@ -190,6 +200,20 @@ def _none_here(name: str, refused: Sequence[Dependency], universe: Universe) -> 
     ]
     if excluded:
         yield f"no such version of {name} can be taken: {reasons(excluded)}"
+
+
+def _not_followed(direct: Dependency) -> str:
+    """Return what becomes of an address that a package, not the user, requires."""
+    name = base_name(direct.package)
+    if _REPOSITORY.match(direct.specifier):
+        return (
+            f"stackgen takes nothing from repositories: build a wheel of {name}, "
+            f'and require that with an override: "{name} @ file:///PATH.whl"'
+        )
+    return (
+        "stackgen takes a file by its address only where you require it yourself: "
+        f'add "{name} {direct.specifier}"'
+    )
 
 
 def _edge_lines(package: str, needed: str, said: Iterable[tuple[str, str]]) -> Iterator[str]:

@@ -5,7 +5,7 @@ cost most of the time of a warm resolution.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import chain, repeat
+from itertools import chain
 from typing import overload
 
 from stackgen.values.packages import Artifact
@@ -30,6 +30,8 @@ COLUMNS = (
 
 All are texts. "" stands for None; what follows the "y" of a yanked file is the reason given.
 """
+
+_DISTINCT = frozenset({"stem", "sha256", "url", "size"})
 
 
 class Coded(Sequence[str]):
@@ -86,10 +88,12 @@ class Files(Sequence[Artifact]):
         """Return artifacts as columns."""
         if isinstance(artifacts, cls):
             return artifacts
-        rows = [_texts(each) for each in artifacts]
-        return cls(
-            dict(zip(COLUMNS, zip(*rows, strict=True) if rows else repeat(()), strict=False))
-        )
+        columns: tuple[list[str], ...] = tuple([] for _ in COLUMNS)
+        shared: dict[str, str] = {}  # what most files have in common takes memory once
+        for each in artifacts:
+            for name, column, text in zip(COLUMNS, columns, _texts(each), strict=True):
+                column.append(text if name in _DISTINCT else shared.setdefault(text, text))
+        return cls(dict(zip(COLUMNS, columns, strict=True)))
 
     @classmethod
     def joined(cls, parts: Sequence["Files"]) -> "Files":
