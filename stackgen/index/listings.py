@@ -64,6 +64,7 @@ class Listings:
             IndexUnavailableError: it cannot be asked, or answers with nonsense; or it is offline
                 and the cache lacks a page.
         """
+        found: dict[str, Page | None]
         root = local.path_of(location.url)
         if root is not None:
             found = {name: self._read_folder(location, root, name) for name in names}
@@ -77,7 +78,7 @@ class Listings:
             for name, page in cached.items()
             if self._offline or 0 <= now - page.fetched < FRESH_S
         }
-        found: dict[str, Page | None] = {}
+        found = {}
         for name, entry in young.items():
             with suppress(_UnreadableError):
                 found[name] = _decoded(entry, location)

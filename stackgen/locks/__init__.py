@@ -1,6 +1,7 @@
 """Lock formats of other tools and what users ask for, read and written as text."""
 
 from stackgen.locks.asked import constraints_in, read_asked
+from stackgen.locks.decoding import decode_text
 from stackgen.locks.direct import from_place
 from stackgen.locks.reading import read_lock
 from stackgen.locks.target import in_target
@@ -8,6 +9,7 @@ from stackgen.locks.writing import write_pylock, write_requirements
 
 __all__ = [
     "constraints_in",
+    "decode_text",
     "from_place",
     "in_target",
     "read_asked",

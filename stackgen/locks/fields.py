@@ -1,10 +1,13 @@
 """Typed access to what JSON and TOML hold, and the pieces that all lock formats share."""
 
+import json
+import re
 import sys
 from collections.abc import Iterable, Mapping
 
 from packaging.markers import InvalidMarker, Marker
 from packaging.requirements import InvalidRequirement, Requirement
+from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
 
@@ -16,6 +19,15 @@ else:
     import tomli as tomllib
 
 Table = Mapping[str, object]
+
+_LONG = 200
+_DIGITS = {"sha256": 64, "sha384": 96, "sha512": 128}
+_OF_VERSION = "(?:python_version|python_full_version|implementation_version)"
+_SIGN = "[<>=!~]=?=?"
+_VERSION_TERM = re.compile(
+    rf"""{_OF_VERSION}\s*(?P<sign>{_SIGN})\s*"(?P<value>[^"]*)"|"""
+    rf""""(?P<first>[^"]*)"\s*(?P<mirrored>{_SIGN})\s*{_OF_VERSION}"""
+)
 
 
 class MalformedError(ValueError):
@@ -32,6 +44,23 @@ def parse_toml(text: str) -> Table:
         return tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise MalformedError(f"it is not TOML: {error}") from error
+    except RecursionError as error:
+        raise MalformedError("it is TOML that is nested too deeply") from error
+
+
+def parse_json(text: str) -> object:
+    """Parse JSON.
+
+    Raises:
+        MalformedError: it is not JSON.
+    """
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError as error:
+        kind = "broken JSON" if text.lstrip().startswith("{") else "not JSON"
+        raise MalformedError(f"it is {kind}: {error}") from error
+    except RecursionError as error:
+        raise MalformedError("it is JSON that is nested too deeply") from error
 
 
 def table(value: object, where: str) -> Table:
@@ -104,8 +133,8 @@ def checked_marker(name: str, marker: str) -> str:
     try:
         if marker:
             Marker(marker)
-    except InvalidMarker as error:
-        raise MalformedError(f"the marker of {name} is not valid: {marker}") from error
+    except (InvalidMarker, RecursionError) as error:
+        raise MalformedError(f"the marker of {name} is not valid: {_short(marker)}") from error
     return marker
 
 
@@ -128,8 +157,46 @@ def checked_requirement(line: str) -> str:
     """
     try:
         return str(Requirement(line))
-    except InvalidRequirement as error:
-        raise MalformedError(f"{line!r} is not a requirement") from error
+    except (InvalidRequirement, RecursionError) as error:
+        raise MalformedError(f"{_short(line)!r} is not a requirement") from error
+
+
+def check_versions_in(marker: Marker | None) -> None:
+    """Refuse a marker that compares a version with none: pip would compare them as words.
+
+    Raises:
+        MalformedError: it does.
+    """
+    for found in _VERSION_TERM.finditer(str(marker or "")):
+        sign, value = found["sign"] or found["mirrored"], found["value"] or found["first"]
+        try:
+            SpecifierSet(f"{sign}{value}")
+        except InvalidSpecifier as error:
+            raise MalformedError(
+                f"the marker compares a version with {value!r}, which is none: "
+                f"{_short(str(marker))}"
+            ) from error
+
+
+def checked_hash(text: str) -> str:
+    """Return a hash as pip takes it: ``sha256:`` (or 384, 512) and its hexadecimal digits.
+
+    Raises:
+        MalformedError: it is none.
+    """
+    algorithm, _, digest = text.partition(":")
+    digits = _DIGITS.get(algorithm)
+    if digits is None:
+        raise MalformedError(f"the hash {_short(text)!r} is of none of {', '.join(_DIGITS)}")
+    if not re.fullmatch(rf"[0-9a-fA-F]{{{digits}}}", digest):
+        raise MalformedError(
+            f"the hash {_short(text)!r} is no {algorithm}: that has {digits} hexadecimal digits"
+        )
+    return f"{algorithm}:{digest.lower()}"
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= _LONG else f"{text[:_LONG]}..."
 
 
 def with_marker(line: str, marker: str) -> str:

@@ -28,6 +28,11 @@ def beginning(text: str) -> str:
 
 def foreign_text(name: str, start: str) -> str:
     """Return what a text file of another tool seems to be; "" where nothing speaks for one."""
+    if name == "pixi.lock" or re.search(r"\Aversion: \d+\s+environments:\s*$", start, re.MULTILINE):
+        return (
+            "the pixi.lock of pixi, whose packages are conda's; run inside the environment: "
+            "pip list --format=freeze > requirements.txt"
+        )
     if re.search(r"^channels:|^dependencies:\s*$", start, re.MULTILINE):
         return "the environment.yml of conda"
     if name.startswith("conda-lock") or re.search(r"^\s*content_hash:", start, re.MULTILINE):

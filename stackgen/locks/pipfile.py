@@ -1,6 +1,5 @@
 """Pipfile.lock (pipenv), with the Pipfile beside it for what the user asked for."""
 
-import json
 from collections.abc import Iterator
 
 from packaging.utils import canonicalize_name
@@ -25,10 +24,7 @@ def read(text: str, *, path: str, companion: str | None) -> LockFile:
     Raises:
         MalformedError: it is not one.
     """
-    try:
-        content = fields.table(json.loads(text), "the file")
-    except json.JSONDecodeError as error:
-        raise MalformedError(f"it is not JSON: {error}") from error
+    content = fields.table(fields.parse_json(text), "the file")
     requirements = tuple(_asked(companion)) if companion else ()
     direct = fields.names_of(requirements)
     sections = [name for name in content if name != "_meta"]

@@ -1,23 +1,51 @@
 """poetry.lock of Poetry 1 and 2, with the pyproject.toml beside it.
 
 Poetry 2 writes the groups and markers of each package. Poetry 1 does not: there they follow from
-walking the graph from what pyproject.toml asks for (or, without it, from what nothing needs).
+walking the graph from what pyproject.toml asks for (or, without it, from what nothing needs). Where
+it holds several versions of a package, Poetry 1 installs one that all dependents admit whose
+markers hold, and whose own python-versions does: so each version has a marker under which
+something that admits it requires it, and one under which something requires it that does not.
 """
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from packaging.requirements import Requirement
+from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
+from packaging.version import InvalidVersion
 
 from stackgen.locks import fields
 from stackgen.locks.conditions import reach
 from stackgen.locks.fields import Table
-from stackgen.locks.pyproject import asked, specifier
+from stackgen.locks.pyproject import asked, poetry_marker, specifier
 from stackgen.values import LockedPackage, LockFile
 
 _FILES = ("file", "directory", "url")
-_Node = tuple[str, str]  # a package, and one of its extras or ""
+_Node = tuple[str, str, str]  # a package, its version, and one of its extras or ""
+_Key = tuple[str, str]  # a package and its version
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Place:
+    """When a package is installed: its group, its marker, and when another version is instead."""
+
+    group: str
+    marker: str = ""
+    unless: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Edge:
+    """What requires a package: one of its extras or "", and versions by Poetry's constraint."""
+
+    name: str
+    constraint: str
+    marker: str
+    extra: str = ""
+
+
 # What an optional dependency says of the extra it belongs to: once that is asked for, it is true.
 _EXTRA_TERM = re.compile(r"""extra\s*==\s*("[^"]*"|'[^']*')""")
 _ALWAYS = 'python_version >= "0"'
@@ -61,95 +89,167 @@ def _packages(
         if _elsewhere(entry):
             continue
         name = _name(entry)
-        group, marker = _stated(entry) if knows_groups else walked[name]
+        place = _stated(entry) if knows_groups else walked[_key(entry)]
         files = entry.get("files") or old_files.get(name)
-        yield fields.package(
+        found = fields.package(
             name=name,
             version=fields.text(entry.get("version"), f"the version of {name}"),
             hashes=[
                 fields.text(file.get("hash"), f"a hash of {name}")
                 for file in fields.tables(files, f"the files of {name}")
             ],
-            marker=marker,
-            direct=group == "default" and canonicalize_name(name) in direct,
-            group=group,
+            marker=place.marker,
+            direct=place.group == "default" and canonicalize_name(name) in direct,
+            group=place.group,
         )
+        yield replace(found, unless=place.unless)
 
 
-def _stated(entry: Table) -> tuple[str, str]:
-    """Return (group, marker) as Poetry 2 writes them: one marker, or one for each group."""
+def _stated(entry: Table) -> _Place:
+    """Return group and marker as Poetry 2 writes them: one marker, or one for each group."""
     groups = fields.texts(entry.get("groups"), "groups")
     own = "main" if "main" in groups else next(iter(groups), "main")
     markers = entry.get("markers")
     if isinstance(markers, dict):
         markers = markers.get(own)
     marker = fields.text(markers, f"the markers of {_name(entry)}")
-    return ("default" if own == "main" else own), marker
+    return _Place(group="default" if own == "main" else own, marker=marker)
 
 
 def _walk(
     entries: Sequence[Table], requirements: Sequence[str], has_project: bool
-) -> Mapping[str, tuple[str, str]]:
-    """Return (group, marker) of each package, as Poetry 1 leaves us to find out."""
-    known: dict[str, list[Table]] = {}
-    for entry in entries:
-        known.setdefault(canonicalize_name(_name(entry)), []).append(entry)
+) -> Mapping[_Key, _Place]:
+    """Return when each package is installed, as Poetry 1 leaves us to find out."""
+    graph = _Graph(entries)
     # No requirement names what comes from elsewhere, and yet it is installed, with what it needs.
-    roots: list[tuple[_Node, str]] = [
-        ((canonicalize_name(_name(e)), ""), "") for e in entries if _elsewhere(e)
-    ]
-    roots += _asked_nodes(requirements) if has_project else _unneeded(known)
+    roots = [_Edge(name=_key(e)[0], constraint="", marker="") for e in entries if _elsewhere(e)]
+    roots += _asked_edges(requirements) if has_project else graph.unneeded()
     reached = reach(
-        [(node, marker) for node, marker in roots if node[0] in known],
-        lambda node: _edges(known, node),
+        [(node, edge.marker) for edge in roots for node in graph.targets(edge)], graph.nodes
     )
-    return {_name(entry): _placed(entry, reached, has_project) for entry in entries}
+    unless = graph.refusals(roots, reached)
+    return {
+        _key(entry): _placed(entry, reached, has_project, unless.get(_key(entry)))
+        for entry in entries
+    }
 
 
-def _asked_nodes(requirements: Iterable[str]) -> Iterator[tuple[_Node, str]]:
+class _Graph:
+    """The packages of a lock, and what they require of each other."""
+
+    def __init__(self, entries: Iterable[Table]) -> None:
+        self._known: dict[str, list[Table]] = {}
+        for entry in entries:
+            self._known.setdefault(_key(entry)[0], []).append(entry)
+
+    def targets(self, edge: _Edge) -> Iterator[_Node]:
+        """Yield the locked versions that an edge admits; all, where it seems to admit none."""
+        found = [_key(entry) for entry in self._known.get(edge.name, ())]
+        admitted = [key for key in found if _admits(edge.constraint, key[1])] or found
+        for name, version in admitted:
+            yield name, version, edge.extra
+
+    def nodes(self, node: _Node) -> Iterator[tuple[_Node, str]]:
+        """Yield what a node leads to, and under which marker."""
+        name, version, extra = node
+        if extra:
+            yield (name, version, ""), ""
+        for edge in self._edges(node):
+            for target in self.targets(edge):
+                yield target, edge.marker
+
+    def unneeded(self) -> Iterator[_Edge]:
+        """Yield what nothing else needs: without pyproject.toml, that is what was asked for."""
+        entries = [entry for each in self._known.values() for entry in each]
+        needed = {edge.name for entry in entries for edge in self._edges((*_key(entry), ""))}
+        for name in sorted(self._known.keys() - needed):
+            yield _Edge(name=name, constraint="", marker="")
+
+    def refusals(
+        self, roots: Iterable[_Edge], reached: Mapping[_Node, str]
+    ) -> Mapping[_Key, tuple[str, ...]]:
+        """Return, of packages with several versions, when something requires another version."""
+        found: dict[_Key, list[str]] = {
+            _key(entry): [] for each in self._known.values() if len(each) > 1 for entry in each
+        }
+        edges = [("", edge) for edge in roots]
+        edges += [(marker, edge) for node, marker in reached.items() for edge in self._edges(node)]
+        for marker, edge in edges:
+            admitted = {target[:2] for target in self.targets(edge)}
+            condition = " and ".join(f"({each})" for each in (marker, edge.marker) if each)
+            for entry in self._known.get(edge.name, ()):
+                if _key(entry) in found and _key(entry) not in admitted:
+                    found[_key(entry)].append(condition or _ALWAYS)
+        return {key: tuple(dict.fromkeys(conditions)) for key, conditions in found.items()}
+
+    def _edges(self, node: _Node) -> Iterator[_Edge]:
+        name, version, extra = node
+        for entry in self._known[name]:
+            if _key(entry)[1] != version:
+                continue
+            optional = _names_in_extra(entry, extra)
+            for target, wanted in _dependencies(entry):
+                is_optional = wanted.get("optional") is True
+                if target not in self._known or is_optional != bool(extra):
+                    continue
+                if is_optional and target not in optional:
+                    continue
+                marker = fields.text(wanted.get("markers"), f"the markers of {target}")
+                marker = fields.checked_marker(target, _EXTRA_TERM.sub(_ALWAYS, marker))
+                constraint = fields.text(wanted.get("version"), f"the version of {target}")
+                asked_extras = fields.texts(wanted.get("extras"), f"the extras of {target}")
+                for each in ("", *map(canonicalize_name, asked_extras)):
+                    yield _Edge(name=target, constraint=constraint, marker=marker, extra=each)
+
+
+def _admits(constraint: str, version: str) -> bool:
+    """Return whether a constraint of Poetry's admits a version; what cannot be read admits all."""
+    for part in constraint.split("||"):
+        stated = specifier(part)
+        try:
+            if stated is None or SpecifierSet(stated).contains(version, prereleases=True):
+                return True
+        except InvalidVersion:
+            return True
+    return False
+
+
+def _asked_edges(requirements: Iterable[str]) -> Iterator[_Edge]:
     for line in requirements:
         wanted = Requirement(line)
         for extra in ("", *sorted(wanted.extras)):
-            marker = str(wanted.marker) if wanted.marker else ""
-            yield (canonicalize_name(wanted.name), canonicalize_name(extra)), marker
+            yield _Edge(
+                name=canonicalize_name(wanted.name),
+                constraint=str(wanted.specifier),
+                marker=str(wanted.marker) if wanted.marker else "",
+                extra=canonicalize_name(extra) if extra else "",
+            )
 
 
-def _unneeded(known: Mapping[str, list[Table]]) -> Iterator[tuple[_Node, str]]:
-    """Yield what nothing else needs: without pyproject.toml, that is what was asked for."""
-    needed = {target[0] for name in known for target, _ in _edges(known, (name, ""))}
-    for name in sorted(known.keys() - needed):
-        yield (name, ""), ""
-
-
-def _placed(entry: Table, reached: Mapping[_Node, str], has_project: bool) -> tuple[str, str]:
-    node = (canonicalize_name(_name(entry)), "")
+def _placed(
+    entry: Table,
+    reached: Mapping[_Node, str],
+    has_project: bool,
+    refusals: Sequence[str] | None,
+) -> _Place:
+    """Return when a package is installed; refusals: None where it has one version alone."""
     category = fields.text(entry.get("category"), "a category")  # before Poetry 1.5
     if category and category != "main":
-        return category, ""
+        return _Place(group=category)
     if entry.get("optional") is True:
-        return "optional", ""
-    if node in reached:
-        return "default", reached[node]
-    return ("dev" if has_project and not category else "default"), ""
-
-
-def _edges(known: Mapping[str, list[Table]], node: _Node) -> Iterator[tuple[_Node, str]]:
-    name, extra = node
-    if extra:
-        yield (name, ""), ""
-    for entry in known[name]:
-        optional = _names_in_extra(entry, extra)
-        for target, wanted in _dependencies(entry):
-            is_optional = wanted.get("optional") is True
-            if target not in known or is_optional != bool(extra):
-                continue
-            if is_optional and target not in optional:
-                continue
-            marker = fields.text(wanted.get("markers"), f"the markers of {target}")
-            marker = fields.checked_marker(target, _EXTRA_TERM.sub(_ALWAYS, marker))
-            asked_extras = fields.texts(wanted.get("extras"), f"the extras of {target}")
-            for each in ("", *asked_extras):
-                yield (target, canonicalize_name(each)), marker
+        return _Place(group="optional")
+    node = (*_key(entry), "")
+    if node not in reached:
+        return _Place(group="dev" if has_project and not category else "default")
+    if refusals is None:
+        return _Place(group="default", marker=reached[node])
+    own = poetry_marker(node[0], {"python": entry.get("python-versions")})
+    markers = [f"({each})" for each in (reached[node], own) if each]
+    return _Place(
+        group="default",
+        marker=" and ".join(markers),
+        unless=" or ".join(f"({each})" for each in refusals),
+    )
 
 
 def _dependencies(entry: Table) -> Iterator[tuple[str, Table]]:
@@ -157,8 +257,13 @@ def _dependencies(entry: Table) -> Iterator[tuple[str, Table]]:
     found = fields.table(entry.get("dependencies"), f"the dependencies of {_name(entry)}")
     for name, wanted in found.items():
         for each in wanted if isinstance(wanted, list) else [wanted]:
-            details = {} if isinstance(each, str) else fields.table(each, name)
+            details = {"version": each} if isinstance(each, str) else fields.table(each, name)
             yield canonicalize_name(name), details
+
+
+def _key(entry: Table) -> _Key:
+    name = _name(entry)
+    return canonicalize_name(name), fields.text(entry.get("version"), f"the version of {name}")
 
 
 def _names_in_extra(entry: Table, extra: str) -> frozenset[str]:

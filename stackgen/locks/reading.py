@@ -1,6 +1,5 @@
 """Tell lock formats apart, read each, and name what a foreign file seems to be."""
 
-import json
 from collections.abc import Callable, Iterator
 from typing import Protocol
 
@@ -75,10 +74,7 @@ def _format(text: str, path: str) -> str:
 
 
 def _of_json(start: str) -> str:
-    try:
-        content = json.loads(start)
-    except json.JSONDecodeError as error:
-        raise MalformedError(f"it is broken JSON: {error}") from error
+    content = fields.parse_json(start)
     if not isinstance(content, dict):
         raise MalformedError("it is JSON, and not that of a lock file")
     if "_meta" in content:
@@ -121,6 +117,10 @@ _TOML_LOCKS: tuple[tuple[str, _Judge], ...] = (
     ("poetry", _is_poetry),
 )
 _TOML_FOREIGN: tuple[tuple[str, _Judge], ...] = (
+    (
+        "the pdm.lock of PDM, which is not read; run: pdm export -o requirements.txt",
+        lambda content: "lock_version" in fields.table(content.get("metadata"), "metadata"),
+    ),
     ("the Cargo.lock of Rust", _is_cargo),
     ("a pyproject.toml, which is no lock; run: uv lock", lambda c: "project" in c or "tool" in c),
     ("a Pipfile, which is no lock; run: pipenv lock", lambda c: "packages" in c or "source" in c),

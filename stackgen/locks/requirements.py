@@ -59,10 +59,14 @@ def _package(line: _Line, direct: frozenset[str]) -> LockedPackage:
     pins = [pin for pin in wanted.specifier if pin.operator in ("==", "===")]
     if len(pins) != 1 or len(wanted.specifier) != 1 or pins[0].version.endswith("*"):
         raise MalformedError(f"line {line.number} pins no version: {str(wanted)!r}")
+    try:
+        hashes = [fields.checked_hash(text) for text in _HASH.findall(line.text)]
+    except MalformedError as error:
+        raise MalformedError(f"line {line.number}: {error}") from error
     found = fields.package(
         name=wanted.name,
         version=pins[0].version,
-        hashes=_HASH.findall(line.text),
+        hashes=hashes,
         marker=str(wanted.marker or ""),
         extras=wanted.extras,
     )
@@ -72,9 +76,14 @@ def _package(line: _Line, direct: frozenset[str]) -> LockedPackage:
 def _parsed(line: _Line) -> Requirement:
     text = _HASH.sub("", line.text).strip()
     try:
-        return Requirement(text)
-    except InvalidRequirement as error:
+        found = Requirement(text)
+    except (InvalidRequirement, RecursionError) as error:
         raise MalformedError(f"line {line.number} is not a requirement: {text[:60]!r}") from error
+    try:
+        fields.check_versions_in(found.marker)
+    except MalformedError as error:
+        raise MalformedError(f"line {line.number}: {error}") from error
+    return found
 
 
 def _lines(text: str) -> Iterator[_Line]:

@@ -13,11 +13,16 @@ def in_target(lockfile: LockFile, target: Target) -> tuple[LockedPackage, ...]:
     Other groups than the default one (dev, extras) are left out.
 
     Raises:
-        UsageError: two versions of one package would be installed: the lock cannot say which.
+        UsageError: two versions of one package would be installed, or none of several: the lock
+            cannot say which.
     """
     found: dict[str, LockedPackage] = {}
+    replaced: dict[str, LockedPackage] = {}
     for package in lockfile.packages:
         if package.group != "default" or not _holds(package.marker, target):
+            continue
+        if package.unless and _holds(package.unless, target):
+            replaced[package.name] = package
             continue
         other = found.setdefault(package.name, package)
         if other.version != package.version:
@@ -26,6 +31,12 @@ def in_target(lockfile: LockFile, target: Target) -> tuple[LockedPackage, ...]:
                 why=f"both would be installed on Python {target.python}",
                 fix="lock again for this Python, or export a requirements.txt for it",
             )
+    for name in sorted(replaced.keys() - found.keys()):
+        raise UsageError(
+            f"{lockfile.path} holds several versions of {name}, and none is sure to be meant",
+            why=f"no one of them is admitted by all that requires {name} on Python {target.python}",
+            fix="lock again with a newer Poetry (2 or later), or run: poetry export",
+        )
     return tuple(found[name] for name in sorted(found))
 
 

@@ -11,7 +11,7 @@ from packaging.utils import canonicalize_name
 
 from stackgen.errors import UsageError
 from stackgen.index import PackageIndex
-from stackgen.locks import in_target, read_lock
+from stackgen.locks import decode_text, in_target, read_lock
 from stackgen.pipeline.options import ExploreOptions
 from stackgen.pipeline.progress import Progress
 from stackgen.pipeline.reading import read_universe
@@ -201,8 +201,8 @@ def read_lock_file(path: Path) -> LockFile:
         UsageError: it cannot be read, or is none.
     """
     try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
+        text = decode_text(path.read_bytes())
+    except (OSError, ValueError) as error:
         raise UsageError(
             f"cannot read {path}",
             why=getattr(error, "strerror", None) or str(error),
@@ -218,7 +218,16 @@ _ASKED_IN = {"Pipfile.lock": "Pipfile", "poetry.lock": "pyproject.toml"}
 def _beside(path: Path) -> str | None:
     """Return what the file holds from which a lock was made; pip-tools' has the lock's own name."""
     other = path.with_name(_ASKED_IN.get(path.name, f"{path.stem}.in"))
-    return other.read_text(encoding="utf-8") if other.is_file() else None
+    if not other.is_file():
+        return None
+    try:
+        return decode_text(other.read_bytes())
+    except (OSError, ValueError) as error:
+        raise UsageError(
+            f"cannot read {other}",
+            why=getattr(error, "strerror", None) or str(error),
+            fix=f"correct it, or move it away: it is read because it lies beside {path.name}",
+        ) from error
 
 
 def _selection(

@@ -9,7 +9,7 @@ from packaging.utils import canonicalize_name
 
 from stackgen.errors import UsageError
 from stackgen.index import IndexConfig, load_config
-from stackgen.locks import constraints_in, from_place, read_asked, read_lock
+from stackgen.locks import constraints_in, decode_text, from_place, read_asked, read_lock
 from stackgen.locks.fields import MalformedError
 from stackgen.pipeline.options import IndexOptions
 from stackgen.resolve import Policy, Request, asked, moment, parse_requirement
@@ -240,8 +240,8 @@ def _line(text: str) -> str:
 
 def _text(path: str) -> str:
     try:
-        return Path(path).read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
+        return decode_text(Path(path).read_bytes())
+    except (OSError, ValueError) as error:
         raise UsageError(
             f"cannot read {path}",
             why=getattr(error, "strerror", None) or str(error),

@@ -131,6 +131,7 @@ class LockedPackage:
 
     hashes: SHA-256 digests of every artifact that the lock admits; may be empty.
     marker: a PEP 508 marker, or "".
+    unless: a PEP 508 marker under which another version of the lock takes its place, or "".
     direct: whether the user asked for it (False where the lock cannot tell).
     group: "default", "dev", or the name of another dependency group.
     """
@@ -139,6 +140,7 @@ class LockedPackage:
     version: str
     hashes: tuple[str, ...] = ()
     marker: str = ""
+    unless: str = ""
     extras: tuple[str, ...] = ()
     direct: bool = False
     group: str = "default"

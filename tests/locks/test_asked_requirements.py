@@ -34,7 +34,8 @@ url-like @ https://files.invalid/a-1-py3-none-any.whl#sha256=00
 
 
 def test_hashes_and_settings_of_builds_are_dropped() -> None:
-    text = 'numpy==1.26.4 --hash=sha256:aa --hash sha256:bb\nscipy -C "a=b" --global-option=x\n'
+    hashes = f"--hash=sha256:{'a' * 64} --hash sha512:{'B' * 128}"
+    text = f'numpy==1.26.4 {hashes}\nscipy -C "a=b" --global-option=x\n'
     assert asked(text).requirements == ("numpy==1.26.4", "scipy")
 
 
@@ -183,6 +184,11 @@ def test_credentials_stay_out_of_what_is_printed() -> None:
 @pytest.mark.parametrize(
     ("line", "says"),
     [
+        ("numpy==1.26 --hash=sha256:zz", "'sha256:zz' is no sha256"),
+        ("numpy==1.26 --hash=zz", "'zz' is of none of sha256"),
+        ("numpy ; python_version < '3.x'", "compares a version with '3.x'"),
+        ("numpy ; os_nam == 'nt'", "is not a requirement"),
+        ("numpy ; " + "(" * 99_999, "is not a requirement"),
         ("--frobnicate", "no such option: --frobnicate"),
         ("--index-url", "requires 1 argument"),
         ("-r 'open", "a quotation mark is never closed"),
@@ -272,7 +278,7 @@ scipy[all]>=1.11; python_version >= "3.10" and \\
 -c limits.txt
 -e ./mine
 pandas==2.2.0 \\
-    --hash=sha256:aa \\
+    --hash=sha256:e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855 \\
     # a comment ends what was joined
 tqdm; extra == "x"
 Typing_Extensions~=4.0

@@ -1,3 +1,4 @@
+import codecs
 import json
 from pathlib import Path
 
@@ -6,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stackgen.errors import UsageError
-from stackgen.locks import in_target, read_lock
+from stackgen.locks import decode_text, in_target, read_lock
 from stackgen.values import LockFile
 from tests.locks.samples import TARGET, target, text
 
@@ -207,19 +208,19 @@ def test_pipfile_entries_from_elsewhere_are_skipped_in_words() -> None:
 _REQUIREMENTS = """
 --index-url https://index.invalid/simple
 NumPy==1.26.4 \\
-    --hash=sha256:aa \\
-    --hash=sha256:bb
+    --hash=sha256:{a} \\
+    --hash=sha256:{b}
     # via -r requirements.in
 scipy[all]==1.11.0 ; python_version < "3.12"  # a note
 -e ./mine
 thing @ https://files.invalid/thing-1.whl
-"""
+""".format(a="a" * 64, b="b" * 64)
 
 
 def test_requirements_are_read_with_hashes_markers_and_who_asked() -> None:
     lock = read_lock(_REQUIREMENTS, path="requirements.txt")
     numpy, scipy = lock.packages
-    assert (numpy.name, numpy.version, numpy.hashes) == ("numpy", "1.26.4", ("aa", "bb"))
+    assert (numpy.name, numpy.version, numpy.hashes) == ("numpy", "1.26.4", ("a" * 64, "b" * 64))
     assert (numpy.direct, scipy.direct) == (True, False)
     assert (scipy.extras, scipy.marker) == (("all",), 'python_version < "3.12"')
     assert lock.skipped == (
@@ -239,6 +240,12 @@ def test_requirements_are_read_with_hashes_markers_and_who_asked() -> None:
         ("-r other.txt", "line 2 includes another file"),
         ("-c limits.txt", "line 2 includes another file"),
         ("dear reader, hello", "line 2 is not a requirement"),
+        ("numpy==1.26 --hash=sha256:zz", "line 2: the hash 'sha256:zz' is no sha256"),
+        (f"numpy==1.26 --hash=md5:{'a' * 32}", "line 2: the hash 'md5:aaaa"),
+        ("numpy==1.26 ; python_version < '3.x'", "line 2: the marker compares a version with"),
+        ("numpy==1.26 ; 'abc' ~= python_version", "line 2: the marker compares a version with"),
+        ("numpy==1.26 ; os_nam == 'nt'", "line 2 is not a requirement"),
+        ("numpy==1.26 ; " + "(" * 99_999, "line 2 is not a requirement"),
     ],
 )
 def test_a_line_that_pins_nothing_is_named(line: str, says: str) -> None:
@@ -262,6 +269,12 @@ def test_a_line_that_pins_nothing_is_named(line: str, says: str) -> None:
         ("some.json", '{"a": 1}', "not that of a Pipfile.lock"),
         ("poetry.lock", "[[package]\n", "not TOML"),
         ("poetry.lock", "a = 1\n", "not that of a lock file"),
+        ("poetry.lock", "a = " + "[" * 99_999, "nested too deeply"),
+        ("Pipfile.lock", '{"_meta": ' + "[" * 99_999, "nested too deeply"),
+        ("pdm.lock", '[metadata]\nlock_version = "4.5.0"\n', "the pdm.lock of PDM"),
+        ("renamed.lock", '[metadata]\nlock_version = "4.5.0"\n', "pdm export"),
+        ("pixi.lock", "version: 6\nenvironments:\n  default:\n", "the pixi.lock of pixi"),
+        ("other.lock", "version: 6\nenvironments:\n  default:\n", "the pixi.lock of pixi"),
         ("Cargo.lock", 'version = 3\n[[package]]\nname = "a"\nchecksum = "1"\n', "Rust"),
         ("pyproject.toml", '[project]\nname = "a"\n', "pyproject.toml, which is no lock"),
         ("Pipfile", '[packages]\nnumpy = "*"\n', "Pipfile, which is no lock"),
@@ -332,3 +345,92 @@ hashes = {{ sha256 = "aa" }}
     found = read_lock(lock, path="pylock.toml")
     assert pins(found) == {"numpy": "1.0"}
     assert {p.name: p.group for p in found.packages} == {"pytest": "dev", "numpy": "default"}
+
+
+def two_versions(dependency: str, more: str = "") -> str:
+    """Return a lock of Poetry 1 with two versions of numpy, and app, which depends on it."""
+    return f"""
+[[package]]
+name = "app"
+version = "1.0"
+optional = false
+python-versions = ">=3.8"
+[package.dependencies]
+{dependency}
+{more}
+[[package]]
+name = "numpy"
+version = "1.24.4"
+optional = false
+python-versions = ">=3.8"
+[[package]]
+name = "numpy"
+version = "2.0.0"
+optional = false
+python-versions = ">=3.9"
+[metadata]
+lock-version = "2.0"
+python-versions = ">=3.8"
+content-hash = "x"
+"""
+
+
+_FORKED = """numpy = [
+    {version = ">=1.20,<2", markers = "python_version < \\"3.10\\""},
+    {version = "^2.0", markers = "python_version >= \\"3.10\\""},
+]"""
+_ALONE = '[tool.poetry.dependencies]\npython = ">=3.8"\napp = "^1"\n'
+_BESIDE = f'{_ALONE}numpy = "*"\n'
+_OLD = f'{_ALONE}numpy = "<2"\n'
+_PYTHONS = (
+    f'{_ALONE}numpy = [{{version = "1.24.4", python = "<3.10"}}, '
+    '{version = "^2", python = ">=3.10"}]\n'
+)
+
+
+@pytest.mark.parametrize(
+    ("dependency", "project"),
+    [
+        (_FORKED, _ALONE),
+        (_FORKED, _BESIDE),
+        (_FORKED, None),
+        ('numpy = ">=1.20"', _PYTHONS),
+        (_FORKED.replace(">=1.20,<2", ">=1.20,<1.23 || >1.23,<2"), _ALONE),
+    ],
+)
+def test_poetry_1_chooses_among_versions_by_the_markers_of_what_depends_on_them(
+    dependency: str, project: str | None
+) -> None:
+    lock = read_lock(two_versions(dependency), path="poetry.lock", companion=project)
+    assert pins(lock, python="3.9.1") == {"app": "1.0", "numpy": "1.24.4"}
+    assert pins(lock, python="3.11.1") == {"app": "1.0", "numpy": "2.0.0"}
+
+
+def test_a_version_of_poetry_1_counts_only_for_the_pythons_that_it_states() -> None:
+    lock = read_lock(two_versions('numpy = "*"'), path="poetry.lock", companion=_BESIDE)
+    assert pins(lock, python="3.8.1") == {"app": "1.0", "numpy": "1.24.4"}
+
+
+@pytest.mark.parametrize(
+    ("dependency", "project", "says"),
+    [('numpy = "*"', _BESIDE, "numpy 1.24.4 and 2.0.0"), (_FORKED, _OLD, "none is sure")],
+)
+def test_a_lock_of_poetry_1_that_leaves_the_version_open_is_refused(
+    dependency: str, project: str, says: str
+) -> None:
+    lock = read_lock(two_versions(dependency), path="poetry.lock", companion=project)
+    with pytest.raises(UsageError, match=says):
+        pins(lock, python="3.11.1")
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "utf-16-be", "utf-32"])
+def test_texts_are_decoded_by_their_byte_order_mark(encoding: str) -> None:
+    mark = codecs.BOM_UTF16_BE if encoding == "utf-16-be" else b""
+    assert decode_text(mark + "numpy==1.26.4 # ä".encode(encoding)) == "numpy==1.26.4 # ä"
+
+
+def test_an_encoding_is_taken_from_a_comment_and_any_other_is_refused() -> None:
+    assert "ä" in decode_text("# -*- coding: latin-1 -*-\n# ä\n".encode("latin-1"))
+    for content in ("ä".encode("latin-1"), b"# coding: none-such\n"):
+        with pytest.raises(ValueError, match="iconv"):
+            decode_text(content)

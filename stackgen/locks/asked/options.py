@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import NoReturn
 
-from stackgen.locks.fields import MalformedError
+from stackgen.locks.fields import MalformedError, checked_hash
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,13 +40,15 @@ def parse_options(text: str) -> LineOptions:
     Hashes, hosts to be trusted, settings of builds and the like are accepted and dropped.
 
     Raises:
-        MalformedError: pip knows no such option, or it lacks its value.
+        MalformedError: pip knows no such option, or it lacks its value, or that is no hash.
     """
     try:
         words = shlex.split(text)
     except ValueError as error:
         raise MalformedError(f"a quotation mark is never closed: {text!r}") from error
     found, _ = _parser().parse_args(words)
+    for each in found.hashes or ():
+        checked_hash(each)
     return LineOptions(
         requirements=tuple(found.requirements or ()),
         constraints=tuple(found.constraints or ()),
@@ -94,7 +96,7 @@ def _parser() -> _Parser:
         ("dropped", ("--only-final",)),
         ("dropped", ("--trusted-host",)),
         ("dropped", ("--use-feature",)),
-        ("dropped", ("--hash",)),
+        ("hashes", ("--hash",)),
         ("dropped", ("-C", "--config-settings", "--config-setting")),
         ("dropped", ("--global-option",)),  # pip took these two until version 23
         ("dropped", ("--install-option",)),

@@ -19,7 +19,7 @@ from stackgen.errors import UsageError
 from stackgen.locks import direct
 from stackgen.locks.asked.options import LineOptions, parse_options, split_options
 from stackgen.locks.direct import Skipped, is_url, without_credentials
-from stackgen.locks.fields import MalformedError
+from stackgen.locks.fields import MalformedError, check_versions_in
 from stackgen.locks.lines import Line, logical_lines
 from stackgen.values import Asked, IndexOptions
 
@@ -141,6 +141,7 @@ def _of_line(line: Line, file: _File, around: Surroundings) -> Iterator[_Entry]:
         if isinstance(found, Skipped):
             yield Skipped(where + found.words)
         else:
+            check_versions_in(Requirement(found).marker)
             yield _Wanted(_limiting(found) if file.limits else found, file.limits)
         return
     for place in options.editables:
