@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from stackgen.cli.options import AsJson, Kb, parse_pair
+from stackgen.errors import DatabaseError
 
 kb_app = typer.Typer(help="Look into the knowledge base.", no_args_is_help=True)
 
@@ -69,3 +70,27 @@ def kb_merge(
     from stackgen.pipeline.places import find_places
 
     typer.echo(f"{merge(find_places(os.environ, kb=kb), other)} inspections added")
+
+
+@kb_app.command("check")
+def kb_check(
+    repair: Annotated[
+        bool, typer.Option("--repair", help="Remove them, after a copy was written beside it.")
+    ] = False,
+    kb: Kb = None,
+) -> None:
+    """List the rows that are not valid: ids, values, references, positions in blocks."""
+    from stackgen.pipeline.knowledge import check
+    from stackgen.pipeline.knowledge import repair as run_repair
+    from stackgen.pipeline.places import find_places
+
+    places = find_places(os.environ, kb=kb, reading=True)
+    found = check(places)
+    if not found:
+        typer.echo("every row is valid")
+        return
+    if not repair:
+        typer.echo("\n".join([*found, f"{len(found)} rows are not valid"]))
+        raise typer.Exit(DatabaseError.exit_code)
+    removed, backup = run_repair(places)
+    typer.echo("\n".join([*(f"removed {each}" for each in removed), f"the file before: {backup}"]))

@@ -6,8 +6,12 @@ committed. Only a crash of the machine itself may take back the last commits, an
 the file sound; waiting for the disk at each inspection would disturb the measurement of the next.
 """
 
+import os
+import shlex
 import sqlite3
+import sys
 import time
+import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import datetime, timezone
@@ -20,16 +24,31 @@ from stackgen.resources import folder
 # "stkg" in ASCII: tells a knowledge base from another program's SQLite file.
 _APPLICATION_ID = 0x73746B67
 _LOCK_TIMEOUT_S = 15.0
+_MAX_VALUE_BYTES = 1 << 26  # of one value in a file that may come from anywhere
+_IDENTITY_SINCE = 2  # version of the file
 
 
 def _initial(connection: sqlite3.Connection) -> None:
     """Create every table of the first version."""
-    for statement in _statements((folder("kb") / "schema.sql").read_text("utf-8")):
+    _run_script(connection, "schema.sql")
+
+
+def _origins(connection: sqlite3.Connection) -> None:
+    """Add the identity of the file, and the origins of merged rows."""
+    _run_script(connection, "origins.sql")
+    connection.execute("INSERT INTO identity VALUES (1, ?)", (uuid.uuid4().hex,))
+
+
+def _run_script(connection: sqlite3.Connection, name: str) -> None:
+    for statement in _statements((folder("kb") / name).read_text("utf-8")):
         connection.execute(statement)
 
 
 # In order; the number of the last one is the version of the file. Never edit one that shipped.
-MIGRATIONS: tuple[tuple[str, Callable[[sqlite3.Connection], None]], ...] = (("initial", _initial),)
+MIGRATIONS: tuple[tuple[str, Callable[[sqlite3.Connection], None]], ...] = (
+    ("initial", _initial),
+    ("origins", _origins),
+)
 
 
 def connect(path: Path) -> sqlite3.Connection:
@@ -50,8 +69,133 @@ def connect(path: Path) -> sqlite3.Connection:
     return connection
 
 
+def connect_read_only(path: Path) -> sqlite3.Connection:
+    """Return a connection to an existing knowledge base that never writes to it or its folder.
+
+    A file of an older version is migrated in memory. A file that no process has open is read as
+    immutable, since SQLite would otherwise need to create files beside one in WAL mode.
+
+    Raises:
+        DatabaseError: missing, damaged, locked, not ours, or of a newer version; or its last rows
+            are in a ``-wal`` file that cannot be read in place.
+    """
+    if not path.is_file():
+        raise DatabaseError(
+            f"there is no knowledge base {path}",
+            why="the file does not exist",
+            fix="check the path; stackgen kb stats --kb FILE shows what a file holds",
+        )
+    in_use = any(path.with_name(path.name + end).exists() for end in ("-wal", "-shm", "-journal"))
+    uri = f"{path.absolute().as_uri()}?mode=ro" + ("" if in_use else "&immutable=1")
+    with explained(path):
+        connection = sqlite3.connect(uri, uri=True, timeout=_LOCK_TIMEOUT_S, isolation_level=None)
+        try:
+            _distrust(connection)
+            _open_existing(connection, path)
+            if _pragma(connection, "user_version") < len(MIGRATIONS):
+                connection = _migrated_copy(connection)
+            connection.execute("PRAGMA query_only = ON")
+        except BaseException:
+            connection.close()
+            raise
+    return connection
+
+
+def is_writable(path: Path) -> bool:
+    """Return whether a file and its folder can be written, as WAL mode needs."""
+    effective = os.access in os.supports_effective_ids
+    return all(os.access(each, os.W_OK, effective_ids=effective) for each in (path, path.parent))
+
+
+def _distrust(connection: sqlite3.Connection) -> None:
+    """Restrict what a file from elsewhere can cause, before anything of it is read."""
+    connection.execute("PRAGMA trusted_schema = OFF")
+    connection.execute("PRAGMA cell_size_check = ON")
+    connection.execute("PRAGMA mmap_size = 0")
+    if sys.version_info >= (3, 11):
+        connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, _MAX_VALUE_BYTES)
+
+
+def _open_existing(connection: sqlite3.Connection, path: Path) -> None:
+    """Read the header and check whose file it is.
+
+    Raises:
+        DatabaseError: it is not ours, or its ``-wal`` or ``-journal`` file cannot be read in place.
+    """
+    try:
+        _refuse_foreign(connection, path, empty_is_ours=False)
+    except sqlite3.OperationalError as error:
+        if "unable to open" not in str(error) and "readonly" not in str(error):
+            raise
+        raise DatabaseError(
+            f"cannot read the knowledge base {path} in place",
+            why="its last rows are in a -wal or -journal file beside it, which takes a writable "
+            f"folder ({error})",
+            fix="copy it together with the files beside it to a writable folder, and give the "
+            "copy with --kb",
+        ) from error
+
+
+def _migrated_copy(connection: sqlite3.Connection) -> sqlite3.Connection:
+    version = _pragma(connection, "user_version")
+    refuse_other_schema(connection, additions=True)
+    copy = sqlite3.connect(":memory:", isolation_level=None)
+    _distrust(copy)
+    connection.backup(copy)
+    connection.close()
+    _migrate(copy)
+    if version < _IDENTITY_SINCE:
+        copy.execute("DELETE FROM identity")  # drawn for the copy alone: the file has none yet
+    return copy
+
+
+def refuse_other_schema(connection: sqlite3.Connection, *, additions: bool) -> None:
+    """Refuse a file whose tables are not those that stackgen makes for its version.
+
+    Only then is it plain rows that a query returns: a view, a virtual table or a generated column
+    in the place of a table would run what its author wrote.
+
+    Args:
+        connection: to the file.
+        additions: refuse tables, views, indexes and triggers of other names as well.
+
+    Raises:
+        sqlite3.DatabaseError: with what differs, for ``explained``.
+    """
+    model = sqlite3.connect(":memory:", isolation_level=None)
+    try:
+        for _, migration in MIGRATIONS[: _pragma(connection, "user_version")]:
+            migration(model)
+        expected, found = _schema(model), _schema(connection)
+    finally:
+        model.close()
+    for name, made in expected.items():
+        if name not in found:
+            raise sqlite3.DatabaseError(f"it has no {made[0]} {name!r}")
+        if found[name] != made:
+            raise sqlite3.DatabaseError(f"its {found[name][0]} {name!r} was changed")
+    others = [name for name in found if name not in expected]
+    if others and additions:
+        kind = found[others[0]][0]
+        raise sqlite3.DatabaseError(f"it has a {kind} {others[0]!r}, which stackgen never makes")
+
+
+def _schema(connection: sqlite3.Connection) -> dict[str, tuple[str, str, str]]:
+    """Return type, table and SQL (without comments and blanks) of all that was created by name."""
+    rows = connection.execute(
+        "SELECT name, type, tbl_name, sql FROM sqlite_master "
+        "WHERE sql IS NOT NULL AND name NOT LIKE 'sqlite!_stat_' ESCAPE '!'"
+    )
+    return {name: (kind, table, _normal_sql(sql)) for name, kind, table, sql in rows}
+
+
+def _normal_sql(sql: str) -> str:
+    return "".join("".join(line.partition("--")[0].split()) for line in sql.splitlines())
+
+
 def _prepare(connection: sqlite3.Connection, path: Path) -> None:
-    _refuse_foreign(connection, path)  # before anything of another program's file is touched
+    # Before anything of another program's file is touched.
+    _refuse_foreign(connection, path, empty_is_ours=True)
     connection.execute("PRAGMA foreign_keys = ON")
     _write_ahead(connection)
     connection.execute("PRAGMA synchronous = NORMAL")
@@ -90,7 +234,7 @@ def _migrate(connection: sqlite3.Connection) -> None:
             connection.execute(f"PRAGMA application_id = {_APPLICATION_ID:d}")
 
 
-def _refuse_foreign(connection: sqlite3.Connection, path: Path) -> None:
+def _refuse_foreign(connection: sqlite3.Connection, path: Path, *, empty_is_ours: bool) -> None:
     # In one transaction: between two questions, another process may begin the very same file.
     connection.execute("BEGIN")
     try:
@@ -100,11 +244,11 @@ def _refuse_foreign(connection: sqlite3.Connection, path: Path) -> None:
     finally:
         connection.execute("ROLLBACK")
     if not ours:
-        if empty and not version:
+        if empty and not version and empty_is_ours:
             return
         raise DatabaseError(
             f"{path} is not a knowledge base of stackgen",
-            why="it is an SQLite database that another program made",
+            why="it is empty" if empty else "it is an SQLite database that another program made",
             fix="give another file with --kb",
         )
     if version > len(MIGRATIONS):
@@ -145,7 +289,8 @@ _CAUSES = (
     (
         "readonly",
         "it cannot be written",
-        "make the file and its folder writable, or give another file with --kb",
+        "make the file and its folder writable, or give a copy in another folder with --kb; "
+        "commands that only read need neither",
     ),
     (
         "unable to open",
@@ -168,6 +313,8 @@ def _explain(path: Path, error: sqlite3.Error) -> StackgenError:
             why=said,
             fix="make room on that disk, then run the same command again: it goes on",
         )
+    if "malformed JSON" in said:
+        return unreadable(path, said)
     for words, why, fix in _CAUSES:
         if words in said:
             what = f"cannot use the knowledge base {path}"
@@ -180,7 +327,18 @@ def damaged(path: Path, said: str) -> DatabaseError:
     return DatabaseError(
         f"the knowledge base {path} is damaged",
         why=said,
-        fix="put a copy in its place, or move it away and start a new one",
+        fix="get a sound copy of it; where there is none, move it away and start a new one",
+    )
+
+
+def unreadable(path: Path, row: str) -> DatabaseError:
+    """Return the error for a file of which single rows are not what we wrote."""
+    file = shlex.quote(str(path))
+    return DatabaseError(
+        f"the knowledge base {path} has a row that is not valid",
+        why=row,
+        fix=f"list such rows: stackgen kb check --kb {file}; remove them, after a copy was made: "
+        f"stackgen kb check --repair --kb {file}",
     )
 
 

@@ -56,11 +56,12 @@ def run_query(
     Raises:
         UsageError: it needs a parameter that was not given.
     """
+    writable = not connection.execute("PRAGMA query_only").fetchone()[0]
     connection.execute("PRAGMA query_only = ON")
     try:
         cursor = connection.execute(query.sql, dict(parameters))
         columns = tuple(column[0] for column in cursor.description)
-        return QueryResult(columns, tuple(tuple(row) for row in cursor.fetchall()))
+        return QueryResult(columns, tuple(tuple(map(_printable, row)) for row in cursor.fetchall()))
     except sqlite3.ProgrammingError as error:
         if "binding" not in str(error):
             raise
@@ -70,7 +71,13 @@ def run_query(
             fix=f"give it as NAME=VALUE; the query answers: {query.purpose}",
         ) from error
     finally:
-        connection.execute("PRAGMA query_only = OFF")
+        if writable:
+            connection.execute("PRAGMA query_only = OFF")
+
+
+def _printable(cell: Cell) -> Cell:
+    """Return a cell whose text is valid Unicode, whatever somebody stored."""
+    return cell.encode("utf-8", "replace").decode("utf-8") if isinstance(cell, str) else cell
 
 
 def _purpose(sql: str) -> str:

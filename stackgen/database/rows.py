@@ -1,8 +1,12 @@
 """Values to rows and back: the one place that knows how a value is spelled in the database."""
 
 import json
+import math
 import sqlite3
-from collections.abc import Callable, Mapping, Sequence
+import sys
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from enum import Enum
 from typing import TypeVar
 
 from stackgen.values import (
@@ -29,7 +33,9 @@ from stackgen.values import (
 Cell = str | int | float | None
 Row = Mapping[str, Cell]
 Pairs = tuple[tuple[str, str], ...]
-_T = TypeVar("_T")
+_E = TypeVar("_E", bound=Enum)
+_MAX_TEXT = 1 << 22  # characters of one cell; the longest of ours are samples, some kilobytes
+_SHOWN = 40  # characters of a cell that an error repeats
 
 
 def insert(connection: sqlite3.Connection, table: str, row: Row) -> None:
@@ -44,6 +50,12 @@ def insert(connection: sqlite3.Connection, table: str, row: Row) -> None:
         "ON CONFLICT DO NOTHING",
         row,
     )
+
+
+def read_by_name(connection: sqlite3.Connection) -> None:
+    """Let a connection return cells by column, and text that is not UTF-8 as surrogates."""
+    connection.row_factory = sqlite3.Row
+    connection.text_factory = lambda found: found.decode("utf-8", "surrogateescape")
 
 
 def artifact_row(artifact: Artifact) -> Row:
@@ -65,16 +77,16 @@ def artifact_row(artifact: Artifact) -> Row:
 def artifact_of(row: sqlite3.Row) -> Artifact:
     """Read an artifact back."""
     return Artifact(
-        name=row["name"],
-        version=row["version"],
-        sha256=row["sha256"],
-        filename=row["filename"],
-        url=row["url"],
-        index=row["index_name"],
-        size=row["size"],
-        requires_python=row["requires_python"],
-        uploaded=row["uploaded"],
-        yanked=row["yanked"],
+        name=text(row, "name"),
+        version=text(row, "version"),
+        sha256=text(row, "sha256"),
+        filename=text(row, "filename"),
+        url=text(row, "url"),
+        index=text(row, "index_name"),
+        size=None if cell(row, "size") is None else whole(row, "size"),
+        requires_python=_text_or_none(row, "requires_python"),
+        uploaded=_text_or_none(row, "uploaded"),
+        yanked=_text_or_none(row, "yanked"),
     )
 
 
@@ -95,11 +107,11 @@ def stack_row(stack: Stack) -> Row:
 def facts_of(row: sqlite3.Row) -> BaseFacts:
     """Read a stack's base facts back."""
     return BaseFacts(
-        python=row["python"],
-        python_build=row["python_build"],
-        libc=row["libc"],
-        distribution=row["distribution"],
-        system_packages=pairs(row["system_packages"]),
+        python=text(row, "python"),
+        python_build=text(row, "python_build"),
+        libc=text(row, "libc"),
+        distribution=text(row, "distribution"),
+        system_packages=pairs(row, "system_packages"),
     )
 
 
@@ -115,8 +127,8 @@ def machine_row(machine: Machine) -> Row:
 def machine_of(row: sqlite3.Row) -> Machine:
     """Read a machine back."""
     return Machine(
-        identity=pairs(row["identity"]),
-        circumstances=pairs(row["circumstances"]),
+        identity=pairs(row, "identity"),
+        circumstances=pairs(row, "circumstances"),
     )
 
 
@@ -142,20 +154,42 @@ def call_row(call: IndicatorCall) -> Row:
 def call_of(row: sqlite3.Row) -> IndicatorCall:
     """Read an indicator's call back; its path is ""."""
     indicator = Indicator(
-        name=row["name"],
-        component=row["component"],
-        summary=row["summary"],
-        unit=row["unit"],
-        sha256=row["sha256"],
+        name=text(row, "name"),
+        component=text(row, "component"),
+        summary=text(row, "summary"),
+        unit=text(row, "unit"),
+        sha256=text(row, "sha256"),
         path="",
-        one_shot=bool(row["one_shot"]),
-        timeout_s=row["timeout_s"],
-        parameters=tuple(
-            Parameter(name=name, type=kind, default=default, allowed=tuple(allowed), help=text)
-            for name, kind, default, allowed, text in json.loads(row["parameters"])
-        ),
+        one_shot=_flag(row, "one_shot"),
+        timeout_s=number(row, "timeout_s"),
+        parameters=_parameters(row),
     )
-    return IndicatorCall(indicator=indicator, arguments=pairs(row["arguments"]))
+    return IndicatorCall(indicator=indicator, arguments=pairs(row, "arguments"))
+
+
+def _parameters(row: sqlite3.Row) -> tuple[Parameter, ...]:
+    found = []
+    for each in _list(row, "parameters"):
+        match each:
+            case [
+                str(name),
+                "int" | "float" | "str" as kind,
+                str(default),
+                list(allowed),
+                str(doc),
+            ]:
+                found.append(
+                    Parameter(
+                        name=name,
+                        type=kind,
+                        default=default,
+                        allowed=_texts(allowed, "parameters"),
+                        help=doc,
+                    )
+                )
+            case _:
+                raise ValueError(f"parameters: no parameter: {shown(each)}")
+    return tuple(found)
 
 
 def campaign_row(campaign: Campaign, started_at: str) -> Row:
@@ -174,12 +208,19 @@ def campaign_row(campaign: Campaign, started_at: str) -> Row:
 def campaign_of(row: sqlite3.Row) -> Campaign:
     """Read a campaign back."""
     return Campaign(
-        kind=row["kind"],
-        request=row["request"],
-        seed=int(row["seed"]),
-        machine_id=MachineId(row["machine_id"]),
-        stackgen_version=row["stackgen_version"],
+        kind=text(row, "kind"),
+        request=text(row, "request"),
+        seed=_seed(row),
+        machine_id=MachineId(text(row, "machine_id")),
+        stackgen_version=text(row, "stackgen_version"),
     )
+
+
+def _seed(row: sqlite3.Row) -> int:
+    try:
+        return int(text(row, "seed"))
+    except ValueError:
+        raise ValueError(f"seed: no whole number: {shown(cell(row, 'seed'))}") from None
 
 
 def inspection_row(inspection: Inspection) -> Row:
@@ -225,31 +266,39 @@ def inspection_of(row: sqlite3.Row, loaded: Sequence[LoadedDistribution]) -> Ins
         loaded: the members of its load set, in order.
     """
     return Inspection(
-        stack_id=StackId(row["stack_id"]),
-        machine_id=MachineId(row["machine_id"]),
-        indicator_id=IndicatorId(row["indicator_id"]),
-        campaign_id=CampaignId(row["campaign_id"]),
-        block=row["block"],
-        position=row["position"],
-        role=Role(row["role"]),
-        outcome=Outcome(row["outcome"]),
-        started_at=row["started_at"],
-        duration_s=row["duration_s"],
-        observation=_observation_of(row, loaded) if row["values_s"] is not None else None,
-        log=row["log"],
-        unenforced=tuple(json.loads(row["unenforced"])),
+        stack_id=StackId(text(row, "stack_id")),
+        machine_id=MachineId(text(row, "machine_id")),
+        indicator_id=IndicatorId(text(row, "indicator_id")),
+        campaign_id=CampaignId(text(row, "campaign_id")),
+        block=whole(row, "block"),
+        position=whole(row, "position"),
+        role=_member(Role, row, "role"),
+        outcome=outcome_of(row),
+        started_at=time(row, "started_at"),
+        duration_s=number(row, "duration_s"),
+        observation=_observation_of(row, loaded) if cell(row, "values_s") is not None else None,
+        log=text(row, "log"),
+        unenforced=_texts(_list(row, "unenforced"), "unenforced"),
     )
 
 
+def outcome_of(row: sqlite3.Row) -> Outcome:
+    """Read how an inspection ended."""
+    return _member(Outcome, row, "outcome")
+
+
 def _observation_of(row: sqlite3.Row, loaded: Sequence[LoadedDistribution]) -> Observation:
+    peak = None if cell(row, "peak_memory_bytes") is None else whole(row, "peak_memory_bytes")
+    checksum = None if cell(row, "checksum") is None else _json(row, "checksum")
     return Observation(
-        values_s=tuple(json.loads(row["values_s"])),
-        loops=row["loops"],
-        work=row["work"],
-        steady=bool(row["steady"]),
-        checksum=None if row["checksum"] is None else json.loads(row["checksum"]),
-        peak_memory_bytes=row["peak_memory_bytes"],
-        circumstances=pairs(row["circumstances"]),
+        values_s=tuple(_finite(each, "values_s") for each in _list(row, "values_s")),
+        loops=whole(row, "loops"),
+        work=None if cell(row, "work") is None else number(row, "work"),
+        steady=_flag(row, "steady"),
+        # A checksum may be nan or infinite: it is compared, and never computed with.
+        checksum=None if checksum is None else _number(checksum, "checksum"),
+        peak_memory_bytes=peak,
+        circumstances=pairs(row, "circumstances"),
         loaded=tuple(loaded),
     )
 
@@ -259,18 +308,154 @@ def load_set_id(loaded: Sequence[LoadedDistribution]) -> str:
     return content_id("loaded", [[d.name, d.version, int(d.compiled)] for d in loaded])
 
 
-def loaded_of(row: sqlite3.Row) -> LoadedDistribution:
-    """Read a member of a load set back."""
-    return LoadedDistribution(
-        name=row["name"], version=row["version"], compiled=bool(row["compiled"])
+def load_set_rows(loaded: Sequence[LoadedDistribution]) -> tuple[Row, ...]:
+    """Spell the members of a load set."""
+    owner = load_set_id(loaded)
+    return tuple(
+        {
+            "load_set_id": owner,
+            "position": position,
+            "name": member.name,
+            "version": member.version,
+            "compiled": int(member.compiled),
+        }
+        for position, member in enumerate(loaded)
     )
 
 
-def pairs(text: str) -> Pairs:
-    """Read JSON pairs."""
-    return tuple((name, value) for name, value in json.loads(text))
+def loaded_of(row: sqlite3.Row) -> LoadedDistribution:
+    """Read a member of a load set back."""
+    return LoadedDistribution(
+        name=text(row, "name"), version=text(row, "version"), compiled=_flag(row, "compiled")
+    )
 
 
-def each(read: Callable[[sqlite3.Row], _T], rows: Sequence[sqlite3.Row]) -> tuple[_T, ...]:
-    """Read every row."""
-    return tuple(read(row) for row in rows)
+# -- cells: every reader raises ValueError, naming the column ------------------------------------
+
+
+def cell(row: sqlite3.Row, column: str) -> object:
+    """Return a cell as it is stored."""
+    try:
+        found: object = row[column]
+    except IndexError:
+        raise ValueError(f"there is no column {column}") from None
+    return found
+
+
+def text(row: sqlite3.Row, column: str) -> str:
+    """Return a cell that holds text, which is valid Unicode and of bounded length."""
+    found = cell(row, column)
+    if not isinstance(found, str):
+        raise ValueError(f"{column}: text was expected: {shown(found)}")
+    if len(found) > _MAX_TEXT:
+        raise ValueError(f"{column}: {len(found):,} characters, more than {_MAX_TEXT:,}")
+    try:
+        found.encode("utf-8")
+    except UnicodeEncodeError:
+        raise ValueError(f"{column}: not UTF-8: {shown(found)}") from None
+    return found
+
+
+def whole(row: sqlite3.Row, column: str) -> int:
+    """Return a cell that holds a whole number, not negative."""
+    found = cell(row, column)
+    if not isinstance(found, int) or found < 0:
+        raise ValueError(f"{column}: a whole number from 0 was expected: {shown(found)}")
+    return found
+
+
+def number(row: sqlite3.Row, column: str) -> float:
+    """Return a cell that holds a finite number, an int as an int."""
+    return _finite(cell(row, column), column)
+
+
+def time(row: sqlite3.Row, column: str) -> str:
+    """Return a cell that holds an ISO 8601 date or time."""
+    found = text(row, column)
+    try:
+        datetime.fromisoformat(found)
+    except ValueError:
+        raise ValueError(f"{column}: an ISO 8601 time was expected: {shown(found)}") from None
+    return found
+
+
+def pairs(row: sqlite3.Row, column: str) -> Pairs:
+    """Return a cell that holds JSON pairs of texts."""
+    found = []
+    for each in _list(row, column):
+        match each:
+            case [str(name), str(value)]:
+                found.append((name, value))
+            case _:
+                raise ValueError(f"{column}: a pair of texts was expected: {shown(each)}")
+    return tuple(found)
+
+
+def _text_or_none(row: sqlite3.Row, column: str) -> str | None:
+    return None if cell(row, column) is None else text(row, column)
+
+
+def _flag(row: sqlite3.Row, column: str) -> bool:
+    found = cell(row, column)
+    if found not in (0, 1):
+        raise ValueError(f"{column}: 0 or 1 was expected: {shown(found)}")
+    return bool(found)
+
+
+def _member(kind: type[_E], row: sqlite3.Row, column: str) -> _E:
+    found = text(row, column)
+    try:
+        return kind(found)
+    except ValueError:
+        known = ", ".join(each.value for each in kind)
+        raise ValueError(f"{column}: {shown(found)} is none of {known}") from None
+
+
+def _json(row: sqlite3.Row, column: str) -> object:
+    found = text(row, column)
+    try:
+        document: object = json.loads(found)
+    except RecursionError:
+        raise ValueError(f"{column}: JSON that is nested too deep") from None
+    except ValueError as error:
+        raise ValueError(f"{column}: no valid JSON ({error}): {shown(found)}") from None
+    return document
+
+
+def _list(row: sqlite3.Row, column: str) -> list[object]:
+    found = _json(row, column)
+    if not isinstance(found, list):
+        raise ValueError(f"{column}: a JSON list was expected: {shown(found)}")
+    return found
+
+
+def _texts(found: Sequence[object], column: str) -> tuple[str, ...]:
+    texts = tuple(each for each in found if isinstance(each, str))
+    if len(texts) != len(found):
+        raise ValueError(f"{column}: a list of texts was expected")
+    return texts
+
+
+def _number(found: object, column: str) -> float:
+    # A bool is an int to Python, not to us.
+    if isinstance(found, bool) or not isinstance(found, int | float):
+        raise ValueError(f"{column}: a number was expected: {shown(found)}")
+    if isinstance(found, int) and abs(found) > sys.float_info.max:
+        raise ValueError(f"{column}: a number that is larger than any float")
+    return found
+
+
+def _finite(found: object, column: str) -> float:
+    value = _number(found, column)
+    if not math.isfinite(value):
+        raise ValueError(f"{column}: a finite number was expected: {value}")
+    return value
+
+
+def shown(found: object) -> str:
+    """Return the beginning of a value, without anything that a terminal would obey."""
+    try:
+        shown = ascii(found)
+    except (RecursionError, ValueError):  # nested too deep, or a number with too many digits
+        return type(found).__name__
+    return shown if len(shown) <= _SHOWN else f"{shown[:_SHOWN]}..."

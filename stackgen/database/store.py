@@ -8,8 +8,16 @@ from pathlib import Path
 from types import TracebackType
 from typing import TypeVar, final
 
-from stackgen.database import queries, rows
-from stackgen.database.connection import connect, damaged, explained, transaction
+from stackgen.database import checking, queries, rows
+from stackgen.database.connection import (
+    connect,
+    connect_read_only,
+    explained,
+    is_writable,
+    refuse_other_schema,
+    transaction,
+    unreadable,
+)
 from stackgen.database.merge import merge
 from stackgen.errors import DatabaseError, MeasurementError
 from stackgen.values import (
@@ -19,10 +27,12 @@ from stackgen.values import (
     IndicatorCall,
     IndicatorId,
     Inspection,
+    InspectionId,
     LoadedDistribution,
     Lock,
     Machine,
     MachineId,
+    Origin,
     Outcome,
     Stack,
     StackId,
@@ -39,7 +49,11 @@ WHERE (:campaign IS NULL OR campaign_id = :campaign)
 ORDER BY started_at, id
 """
 _LOADED = """
-SELECT load_set_id, name, version, compiled FROM load_set_members ORDER BY load_set_id, position
+SELECT * FROM load_set_members ORDER BY load_set_id, position
+"""
+_ORIGINS = """
+SELECT row_key, base_id, file, merged_at FROM row_origins JOIN origins ON origins.id = origin_id
+WHERE table_name = 'inspections' ORDER BY row_key, merged_at, file
 """
 _ARTIFACTS = """
 SELECT lock_id, artifacts.* FROM lock_artifacts JOIN artifacts USING (name, version, sha256)
@@ -74,10 +88,11 @@ class Database:
         StorageError: the disk is full.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, *, reading: bool = False) -> None:
         self.path = path
-        self._connection = connect(path)
-        self._connection.row_factory = sqlite3.Row
+        read_only = reading and path.exists() and not is_writable(path)
+        self._connection = connect_read_only(path) if read_only else connect(path)
+        rows.read_by_name(self._connection)
 
     def __enter__(self) -> "Database":
         return self
@@ -144,6 +159,37 @@ class Database:
         with self._explained():
             return merge(self._connection, ours=self.path, theirs=other)
 
+    def check(self) -> tuple[checking.InvalidRow, ...]:
+        """Return every row that a merge would refuse."""
+        with self._explained():
+            refuse_other_schema(self._connection, additions=False)
+            reader = checking.Reader(self._connection)
+            return tuple(each for each in reader.read() if isinstance(each, checking.InvalidRow))
+
+    def repair(self, backup: Path) -> tuple[checking.InvalidRow, ...]:
+        """Remove every row that is not valid, and what refers to it; return what was removed.
+
+        Args:
+            backup: where a copy of the knowledge base is written first; it does not exist yet.
+
+        Raises:
+            DatabaseError: a row is so odd that it cannot be named to be removed.
+        """
+        with self._explained():
+            self._connection.execute("VACUUM INTO ?", (str(backup),))
+            # Checked again after each round instead: what referred to a removed row is next.
+            self._connection.execute("PRAGMA foreign_keys = OFF")
+            removed: list[checking.InvalidRow] = []
+            try:
+                with transaction(self._connection):
+                    while found := self.check():
+                        for each in found:
+                            checking.remove(self._connection, each)
+                        removed += found
+            finally:
+                self._connection.execute("PRAGMA foreign_keys = ON")
+            return tuple(removed)
+
     # -- reading --------------------------------------------------------------------------------
 
     def stack(self, stack_id: StackId) -> Stack:
@@ -160,27 +206,28 @@ class Database:
                 fix="run: stackgen kb query stacks",
             )
         locks = self._locks(found[0]["lock_id"])
-        return self._read(lambda row: _stack_of(row, locks), found)[0]
+        return self._read("stacks", lambda row: _stack_of(row, locks), found)[0]
 
     def stacks(self) -> tuple[Stack, ...]:
         """Return every stack, by id."""
         locks = self._locks(None)
         found = self._rows("SELECT * FROM stacks ORDER BY id")
-        return self._read(lambda row: _stack_of(row, locks), found)
+        return self._read("stacks", lambda row: _stack_of(row, locks), found)
 
     def machines(self) -> tuple[Machine, ...]:
         """Return every machine, by id."""
-        return self._read(rows.machine_of, self._rows("SELECT * FROM machines ORDER BY id"))
+        found = self._rows("SELECT * FROM machines ORDER BY id")
+        return self._read("machines", rows.machine_of, found)
 
     def calls(self) -> tuple[IndicatorCall, ...]:
         """Return every indicator with its arguments, by name; the paths are ""."""
         found = self._rows("SELECT * FROM indicators ORDER BY name, arguments, id")
-        return self._read(rows.call_of, found)
+        return self._read("indicators", rows.call_of, found)
 
     def campaigns(self) -> tuple[Campaign, ...]:
         """Return every campaign, oldest first."""
         found = self._rows("SELECT * FROM campaigns ORDER BY started_at, id")
-        return self._read(rows.campaign_of, found)
+        return self._read("campaigns", rows.campaign_of, found)
 
     def inspections(
         self,
@@ -199,6 +246,7 @@ class Database:
         }
         loaded = self._load_sets()
         return self._read(
+            "inspections",
             lambda row: rows.inspection_of(row, loaded.get(row["load_set_id"], [])),
             self._rows(_INSPECTIONS, wanted),
         )
@@ -227,17 +275,30 @@ class Database:
         found = self._rows("SELECT version FROM releases_seen WHERE name = :name", {"name": name})
         return frozenset(row["version"] for row in found)
 
+    def origins(self) -> Mapping[InspectionId, tuple[Origin, ...]]:
+        """Return where the inspections were merged from that were not recorded here."""
+        found = self._rows(_ORIGINS)
+        origins: dict[InspectionId, tuple[Origin, ...]] = {}
+        for row in found:
+            origin = Origin(base_id=row["base_id"], file=row["file"], merged_at=row["merged_at"])
+            inspection = InspectionId(row["row_key"])
+            origins[inspection] = (*origins.get(inspection, ()), origin)
+        return origins
+
     def stats(self) -> KnowledgeStats:
         """Count what the knowledge base holds."""
         counted = self._rows(
-            "SELECT outcome, count(*) AS n FROM inspections GROUP BY outcome ORDER BY n DESC"
+            "SELECT outcome, count(*) AS n, min(id) AS id FROM inspections "
+            "GROUP BY outcome ORDER BY n DESC"
         )
         return KnowledgeStats(
             stacks=self._count("SELECT count(*) FROM stacks"),
             machines=self._count("SELECT count(*) FROM machines"),
             campaigns=self._count("SELECT count(*) FROM campaigns"),
             indicators=self._count("SELECT count(*) FROM indicators"),
-            inspections=self._read(lambda row: (Outcome(row["outcome"]), int(row["n"])), counted),
+            inspections=self._read(
+                "inspections", lambda row: (rows.outcome_of(row), int(row["n"])), counted
+            ),
             file_bytes=self._count(
                 "SELECT page_count * page_size FROM pragma_page_count, pragma_page_size"
             ),
@@ -273,16 +334,8 @@ class Database:
         rows.insert(self._connection, "lock_artifacts", {"lock_id": lock.id, **pin})
 
     def _add_loaded(self, loaded: tuple[LoadedDistribution, ...]) -> None:
-        load_set_id = rows.load_set_id(loaded)
-        rows.insert(self._connection, "load_sets", {"id": load_set_id})
-        for position, member in enumerate(loaded):
-            row: rows.Row = {
-                "load_set_id": load_set_id,
-                "position": position,
-                "name": member.name,
-                "version": member.version,
-                "compiled": int(member.compiled),
-            }
+        rows.insert(self._connection, "load_sets", {"id": rows.load_set_id(loaded)})
+        for row in rows.load_set_rows(loaded):
             rows.insert(self._connection, "load_set_members", row)
 
     def _rows(self, sql: str, parameters: rows.Row | None = None) -> list[sqlite3.Row]:
@@ -292,40 +345,55 @@ class Database:
     def _count(self, sql: str) -> int:
         return int(self._rows(sql)[0][0])
 
-    def _read(self, read: Callable[[sqlite3.Row], _T], found: list[sqlite3.Row]) -> tuple[_T, ...]:
-        try:
-            return rows.each(read, found)
-        except (ValueError, KeyError, TypeError, MeasurementError) as error:
-            raise damaged(self.path, f"a row cannot be read: {error!r}") from error
+    def _read(
+        self, table: str, read: Callable[[sqlite3.Row], _T], found: Iterable[sqlite3.Row]
+    ) -> tuple[_T, ...]:
+        values = []
+        for row in found:
+            try:
+                values.append(read(row))
+            except (ValueError, MeasurementError) as error:
+                key = tuple(row[column] for column in checking.KEYS[table])
+                why = checking.InvalidRow(table=table, key=key, reason=checking.reason(error))
+                raise unreadable(self.path, str(why)) from error
+        return tuple(values)
 
     def _locks(self, lock_id: str | None) -> dict[str, list[Artifact]]:
         locks: dict[str, list[Artifact]] = {}
-        for row in self._rows(_ARTIFACTS, {"lock": lock_id}):
-            locks.setdefault(row["lock_id"], []).append(rows.artifact_of(row))
+        found = self._rows(_ARTIFACTS, {"lock": lock_id})
+        artifacts = self._read("artifacts", rows.artifact_of, found)
+        for row, artifact in zip(found, artifacts, strict=True):
+            locks.setdefault(row["lock_id"], []).append(artifact)
         return locks
 
     def _load_sets(self) -> dict[str, list[LoadedDistribution]]:
         sets: dict[str, list[LoadedDistribution]] = {}
-        for row in self._rows(_LOADED):
-            sets.setdefault(row["load_set_id"], []).append(rows.loaded_of(row))
+        found = self._rows(_LOADED)
+        members = self._read("load_set_members", rows.loaded_of, found)
+        for row, member in zip(found, members, strict=True):
+            sets.setdefault(row["load_set_id"], []).append(member)
         return sets
 
 
-def open_database(path: Path) -> Database:
+def open_database(path: Path, *, reading: bool = False) -> Database:
     """Open a knowledge base, or create it.
+
+    Args:
+        path: the file.
+        reading: nothing will be added: a file or a folder that cannot be written is good enough.
 
     Raises:
         DatabaseError: damaged, locked, not writable, not ours, or of a newer version.
         StorageError: its folder cannot be made, or the disk is full.
     """
-    return Database(path)
+    return Database(path, reading=reading)
 
 
 def _stack_of(row: sqlite3.Row, locks: Mapping[str, list[Artifact]]) -> Stack:
     return Stack(
         lock=Lock(artifacts=tuple(locks.get(row["lock_id"], ()))),
         facts=rows.facts_of(row),
-        settings=rows.pairs(row["settings"]),
+        settings=rows.pairs(row, "settings"),
     )
 
 

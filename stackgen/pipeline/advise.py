@@ -1,7 +1,8 @@
 """Advise: a lock file in, the fastest known versions out, from evidence alone."""
 
 import shlex
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 
 from stackgen.advice import advise as recommend
@@ -11,7 +12,16 @@ from stackgen.measure import ALPHA, MARGIN, controls
 from stackgen.pipeline.measures import CONTROL
 from stackgen.pipeline.places import Places
 from stackgen.pipeline.selection import read_lock_file
-from stackgen.values import AdviceReport, CampaignId, IndicatorCall, Inspection, Role
+from stackgen.values import (
+    Advice,
+    AdviceReport,
+    CampaignId,
+    IndicatorCall,
+    IndicatorId,
+    Inspection,
+    InspectionId,
+    Role,
+)
 from stackgen.values.noise import NOISE
 
 
@@ -23,9 +33,10 @@ def advise(path: Path, places: Places) -> AdviceReport:
         EvidenceError: nothing that was measured says anything about it.
     """
     lockfile = read_lock_file(path)
-    with open_database(places.knowledge) as database:
+    with open_database(places.knowledge, reading=True) as database:
         calls = database.calls()
         inspections = database.inspections()
+        trusted = trusted_campaigns(database, inspections, calls)
         advice = recommend(
             lockfile=lockfile,
             stacks=database.stacks(),
@@ -33,17 +44,39 @@ def advise(path: Path, places: Places) -> AdviceReport:
             calls=calls,
             machine=this_machine(),
             machines=database.machines(),
-            trusted=trusted_campaigns(database, inspections, calls),
+            trusted=trusted,
             margin=MARGIN,
             alpha=ALPHA,
         )
+        origins = database.origins()
+    behind = _behind(advice, [each for each in inspections if each.campaign_id in trusted])
     return AdviceReport(
         lockfile=lockfile,
         advice=advice,
         indicators=tuple((call.id, call.label) for call in calls),
         knowledge_base=str(places.knowledge),
         explore_command=f"stackgen explore --from {shlex.quote(str(path))}",
+        inspections=len(behind),
+        merged=tuple(
+            Counter(origin for each in behind for origin in origins.get(each, ())).items()
+        ),
     )
+
+
+def _behind(advice: Advice, trusted: Iterable[Inspection]) -> Collection[InspectionId]:
+    """Return what the effects of an advice were computed from: all of the blocks of both stacks."""
+    blocks: dict[tuple[IndicatorId, CampaignId, int], list[Inspection]] = {}
+    for each in trusted:
+        if each.block and each.role is not Role.SEARCH:
+            key = each.indicator_id, each.campaign_id, each.block
+            blocks.setdefault(key, []).append(each)
+    stacks = {effect.indicator_id: effect.a for effect in advice.effects}
+    return {
+        each.id
+        for (indicator, _, _), block in blocks.items()
+        if stacks.get(indicator) in {each.stack_id for each in block}
+        for each in block
+    }
 
 
 def trusted_campaigns(

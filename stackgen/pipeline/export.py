@@ -29,7 +29,7 @@ def export(places: Places, stack: str, *, indicator: str, machine: str = "") -> 
         UsageError: what was named is not there, or there is more than one.
         EvidenceError: the indicator was not measured on that stack.
     """
-    with open_database(places.knowledge) as database:
+    with open_database(places.knowledge, reading=True) as database:
         chosen = one_stack(database, stack, places)
         calls = [each for each in database.calls() if each.indicator.name == indicator]
         found = [

@@ -1,6 +1,7 @@
 """Looks into the knowledge base, for ``stackgen kb``."""
 
 from collections.abc import Mapping
+from datetime import datetime, timezone
 from pathlib import Path
 
 from stackgen.database import KnowledgeStats, QueryResult, named_queries, open_database
@@ -10,7 +11,7 @@ from stackgen.pipeline.places import Places
 
 def stats(places: Places) -> KnowledgeStats:
     """Return how much the knowledge base holds."""
-    with open_database(places.knowledge) as database:
+    with open_database(places.knowledge, reading=True) as database:
         return database.stats()
 
 
@@ -29,7 +30,7 @@ def stats_rows(found: KnowledgeStats) -> tuple[tuple[str, str], ...]:
 
 def failures(places: Places) -> tuple[FailureGroup, ...]:
     """Return what fails, and then what computes something else, in groups that share a reason."""
-    with open_database(places.knowledge) as database:
+    with open_database(places.knowledge, reading=True) as database:
         stacks, inspections = database.stacks(), database.inspections()
         wrong = explain_results(stacks, inspections, database.calls())
         return (*explain_failures(stacks, inspections), *wrong)
@@ -42,7 +43,7 @@ def query_names() -> tuple[tuple[str, str], ...]:
 
 def query(places: Places, name: str, parameters: Mapping[str, str]) -> QueryResult:
     """Return the answer of a named query."""
-    with open_database(places.knowledge) as database:
+    with open_database(places.knowledge, reading=True) as database:
         return database.run_named(name, parameters)
 
 
@@ -50,3 +51,17 @@ def merge(places: Places, other: Path) -> int:
     """Add another knowledge base to the user's own; return how many inspections were new."""
     with open_database(places.knowledge) as database:
         return database.merge(other)
+
+
+def check(places: Places) -> tuple[str, ...]:
+    """Return the rows of the knowledge base that are not valid, in words."""
+    with open_database(places.knowledge, reading=True) as database:
+        return tuple(map(str, database.check()))
+
+
+def repair(places: Places) -> tuple[tuple[str, ...], Path]:
+    """Remove the rows that are not valid; return them in words, and the copy made before."""
+    moment = datetime.now(timezone.utc).strftime("%Y%m%dT%H%M%S%fZ")
+    backup = places.knowledge.with_name(f"{places.knowledge.name}.before-repair-{moment}")
+    with open_database(places.knowledge) as database:
+        return tuple(map(str, database.repair(backup))), backup

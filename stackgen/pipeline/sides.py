@@ -110,7 +110,7 @@ def named(text: str, places: Places) -> Named:
             "no list of versions",
             fix=f"name both sides as in: {_EXAMPLE}",
         )
-    with open_database(places.knowledge) as database:
+    with open_database(places.knowledge, reading=True) as database:
         return Named(text=text, stack=one_stack(database, text, places))
 
 

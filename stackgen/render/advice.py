@@ -2,7 +2,7 @@
 
 from stackgen.render.explore import interval, verdict
 from stackgen.render.tables import columns
-from stackgen.values import AdviceReport, Verdict
+from stackgen.values import AdviceReport, Origin, Verdict
 
 TOLD = ("tensorflow", "tensorflow-cpu", "torch", "numpy")
 """Packages whose locked versions head an advice."""
@@ -39,6 +39,15 @@ def advice_text(report: AdviceReport) -> str:
             )
     lines += [f"Note: {caveat}" for caveat in advice.caveats]
     lines += [f"Evidence: {report.knowledge_base}"]
+    lines += [
+        f"Merged from {_origin(origin)}: {count} of {report.inspections} inspections"
+        for origin, count in report.merged
+    ]
     if advice.lock is None:
         lines += [f"To measure more: {report.explore_command}"]
     return "\n".join(lines)
+
+
+def _origin(origin: Origin) -> str:
+    base = f"knowledge base {origin.base_id[:12]}, " if origin.base_id else ""
+    return f"{origin.file} ({base}{origin.merged_at[:10]})"

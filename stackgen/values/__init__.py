@@ -10,6 +10,7 @@ from stackgen.values.evidence import (
     Deviation,
     Difference,
     Effect,
+    Origin,
     Ranked,
     Verdict,
 )
@@ -145,6 +146,7 @@ __all__ = [
     "Metadata",
     "NightlyReport",
     "Observation",
+    "Origin",
     "Outcome",
     "PackageVersions",
     "Parameter",

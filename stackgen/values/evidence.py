@@ -147,6 +147,20 @@ class Change:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Origin:
+    """Another knowledge base, of which rows were merged.
+
+    base_id: its identity; "" where it had none.
+    file: its name when it was merged, without folders.
+    merged_at: ISO 8601 in UTC, for the first time.
+    """
+
+    base_id: str
+    file: str
+    merged_at: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Advice:
     """A recommended lock with its evidence, or a plain "no measurable difference".
 

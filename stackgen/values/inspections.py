@@ -1,8 +1,8 @@
 """One process that ran one indicator on one stack, from its plan to its result."""
 
-import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from enum import Enum
 
 from stackgen.errors import MeasurementError
@@ -200,12 +200,16 @@ class Observation:
     loaded: tuple[LoadedDistribution, ...] = ()
 
     def __post_init__(self) -> None:
-        if not self.values_s or any(not 0 < v < math.inf for v in self.values_s):
-            raise MeasurementError(
-                f"unusable values: {list(self.values_s)[:5]}",
-                why="each value must be a positive, finite number of seconds",
-                fix="run the indicator by hand and read its output (stackgen pis shows its path)",
-            )
+        # The largest float, not infinity: an int may be larger than any float.
+        largest = sys.float_info.max
+        if not self.values_s or any(not 0 < v <= largest for v in self.values_s):
+            raise _unusable("values_s", "each value must be a positive, finite number of seconds")
+        if self.loops < 1:
+            raise _unusable("loops", "they are a positive number of operations per sample")
+        if self.work is not None and not 0 <= self.work <= largest:
+            raise _unusable("work", "it is a finite number, and not negative")
+        if self.peak_memory_bytes is not None and self.peak_memory_bytes < 0:
+            raise _unusable("peak_memory_bytes", "it is not negative")
 
     @property
     def best_s(self) -> float:
@@ -216,6 +220,14 @@ class Observation:
     def gives_figure(self) -> bool:
         """Return whether the values are a figure of the indicator's own, in place of a time."""
         return any(name == "figure" and value for name, value in self.circumstances)
+
+
+def _unusable(name: str, why: str) -> MeasurementError:
+    return MeasurementError(
+        f"unusable {name} of an observation",
+        why=why,
+        fix="run the indicator by hand and read its output (stackgen pis shows its path)",
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -244,19 +256,46 @@ class Inspection:
     def __post_init__(self) -> None:
         if (self.outcome is Outcome.OK) != (self.observation is not None):
             raise ValueError("an inspection has an observation exactly when it is ok")
+        if self.block < 0 or self.position < 0:
+            raise ValueError("block and position are not negative")
+        if not 0 <= self.duration_s <= sys.float_info.max:
+            raise ValueError("duration_s is a finite number, and not negative")
 
     @property
     def id(self) -> InspectionId:
         """Return the digest of everything that was seen."""
-        return InspectionId(content_id("inspection", _plain(self)))
+        return InspectionId(content_id("inspection", _content(self)))
 
 
-def _plain(value: object) -> object:
-    """Return a value as nested lists of JSON's own types."""
-    if isinstance(value, Enum):
-        return value.value
-    if isinstance(value, str | int | float) or value is None:
-        return value
-    if isinstance(value, Sequence):
-        return [_plain(item) for item in value]
-    return [_plain(getattr(value, each.name)) for each in fields(value)]  # type: ignore[arg-type]
+def _content(inspection: Inspection) -> list[object]:
+    """Return what an inspection's id is made of, in an order that never changes.
+
+    Ids in every knowledge base were made in this way: fields that are added to the classes later
+    are no part of it, and their names and their order do not matter.
+    """
+    seen = inspection.observation
+    observation = seen and [
+        list(seen.values_s),
+        seen.loops,
+        seen.work,
+        seen.steady,
+        seen.checksum,
+        seen.peak_memory_bytes,
+        [list(pair) for pair in seen.circumstances],
+        [[each.name, each.version, each.compiled] for each in seen.loaded],
+    ]
+    return [
+        inspection.stack_id,
+        inspection.machine_id,
+        inspection.indicator_id,
+        inspection.campaign_id,
+        inspection.block,
+        inspection.position,
+        inspection.role.value,
+        inspection.outcome.value,
+        inspection.started_at,
+        inspection.duration_s,
+        observation,
+        inspection.log,
+        list(inspection.unenforced),
+    ]

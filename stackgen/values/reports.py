@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from stackgen.values.evidence import Advice, Control, Ranked
+from stackgen.values.evidence import Advice, Control, Origin, Ranked
 from stackgen.values.identity import IndicatorId, StackId
 from stackgen.values.inspections import Outcome
 from stackgen.values.money import Cost, Scaled
@@ -218,6 +218,9 @@ class AdviceReport:
     """An advice for a lock file.
 
     indicators: (id, label) pairs of what the advice rests on.
+    inspections: how many the effects were computed from.
+    merged: how many of them came from each other knowledge base; empty where all were recorded in
+        this one.
     """
 
     lockfile: LockFile
@@ -225,6 +228,8 @@ class AdviceReport:
     indicators: tuple[tuple[str, str], ...]
     knowledge_base: str
     explore_command: str
+    inspections: int = 0
+    merged: tuple[tuple[Origin, int], ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,5 +1,7 @@
 """Hypothesis strategies: any value that the knowledge base may be given."""
 
+from datetime import datetime, timezone
+
 from hypothesis import strategies as st
 
 from stackgen.values import (
@@ -25,6 +27,7 @@ names = st.from_regex(r"[a-z][a-z0-9]{0,6}(-[a-z0-9]{1,4})?", fullmatch=True)
 texts = st.text(max_size=12)
 maybe_texts = st.none() | texts
 counts = st.integers(min_value=0, max_value=2**62)
+moments = st.datetimes(timezones=st.just(timezone.utc)).map(datetime.isoformat)
 # An int where a float is declared is what type checkers allow and callers do.
 positives = st.floats(min_value=5e-324, max_value=1e300) | st.integers(1, 2**52)
 pairs = st.dictionaries(texts, texts, max_size=4).map(lambda d: tuple(sorted(d.items())))
@@ -113,7 +116,7 @@ def inspections(
         position=draw(st.integers(0, 50)),
         role=draw(st.sampled_from(Role)),
         outcome=outcome,
-        started_at=draw(texts),
+        started_at=draw(moments),
         duration_s=draw(positives),
         observation=draw(observations) if outcome is Outcome.OK else None,
         log=draw(st.text(max_size=40)),

@@ -96,7 +96,10 @@ def test_a_new_file_is_of_our_version_and_its_folder_is_made(tmp_path: Path) -> 
     open_database(path).close()
     raw = sqlite3.connect(path)
     assert raw.execute("PRAGMA user_version").fetchone() == (len(connection.MIGRATIONS),)
-    assert raw.execute("SELECT version, name FROM migrations").fetchall() == [(1, "initial")]
+    assert raw.execute("SELECT version, name FROM migrations").fetchall() == [
+        (1, "initial"),
+        (2, "origins"),
+    ]
     assert raw.execute("PRAGMA journal_mode").fetchone() == ("wal",)
     raw.close()
 
@@ -144,7 +147,7 @@ def test_damage_in_the_middle_is_explained(tmp_path: Path) -> None:
         database.inspections()
 
 
-def test_a_row_that_makes_no_sense_is_called_damage(tmp_path: Path) -> None:
+def test_a_row_that_makes_no_sense_is_named_with_what_removes_it(tmp_path: Path) -> None:
     path = tmp_path / "kb.db"
     with open_database(path) as database:
         samples.prepare(database)
@@ -153,8 +156,10 @@ def test_a_row_that_makes_no_sense_is_called_damage(tmp_path: Path) -> None:
         raw.execute("UPDATE inspections SET role = 'spectator'")
         raw.commit()
         raw.close()
-        with pytest.raises(DatabaseError, match="is damaged"):
+        with pytest.raises(DatabaseError, match="a row that is not valid") as caught:
             database.inspections()
+    assert f"inspections {samples.inspection(1).id}: role: 'spectator'" in caught.value.why
+    assert f"kb check --repair --kb {path}" in caught.value.fix
 
 
 def test_a_file_that_another_process_holds_says_so(
@@ -237,18 +242,19 @@ def test_a_migration_that_fails_leaves_nothing_behind(
 def test_an_older_file_is_brought_to_our_version(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def second(raw: sqlite3.Connection) -> None:
+    def third(raw: sqlite3.Connection) -> None:
         raw.execute("CREATE TABLE added_later (x)")
 
     path = tmp_path / "kb.db"
     with open_database(path) as database:
         samples.prepare(database)
         database.add_inspection(samples.inspection(1))
-    monkeypatch.setattr(connection, "MIGRATIONS", (*connection.MIGRATIONS, ("second", second)))
+    monkeypatch.setattr(connection, "MIGRATIONS", (*connection.MIGRATIONS, ("third", third)))
     with open_database(path) as database:
         assert [row["name"] for row in database._rows("SELECT name FROM migrations")] == [
             "initial",
-            "second",
+            "origins",
+            "third",
         ]
         assert database.inspections() == (samples.inspection(1),)
 

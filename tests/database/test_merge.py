@@ -1,3 +1,4 @@
+import tempfile
 from itertools import count
 from pathlib import Path
 
@@ -8,7 +9,7 @@ from hypothesis import strategies as st
 from stackgen.database import Database, open_database
 from stackgen.errors import DatabaseError
 from stackgen.values import Inspection
-from tests.database import samples
+from tests.database import samples, strategies
 
 numbers = st.frozensets(st.integers(0, 12), max_size=6)
 _files = count()
@@ -45,6 +46,30 @@ def test_a_merge_is_a_union_in_either_direction(
     with open_database(b) as database:
         database.merge(a)
         assert held(database) == merged == {samples.inspection(n) for n in mine | yours}
+
+
+@settings(deadline=None, max_examples=40)
+@given(st.data())
+def test_any_row_that_was_recorded_can_be_merged(data: st.DataObject) -> None:
+    stack, call = data.draw(strategies.stacks), data.draw(strategies.calls)
+    machine = data.draw(strategies.machines)
+    campaign = strategies.campaign_on(machine)
+    seen = data.draw(strategies.inspections(stack, machine, call, campaign))
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        open_database(Path(folder) / "theirs.db") as theirs,
+        open_database(Path(folder) / "mine.db") as mine,
+    ):
+        theirs.add_machine(machine)
+        theirs.add_indicator(call)
+        theirs.add_stack(stack)
+        theirs.add_campaign(campaign, samples.STARTED)
+        theirs.add_inspection(seen)
+        assert theirs.check() == ()
+        assert mine.merge(theirs.path) == 1
+        assert mine.inspections() == theirs.inspections()
+        assert mine.stacks() == theirs.stacks()
+        assert mine.merge(theirs.path) == 0
 
 
 def test_a_merge_brings_everything_that_inspections_refer_to(tmp_path: Path) -> None:

@@ -1,0 +1,487 @@
+"""Files that a merge refuses, and what a knowledge base that already has such rows can still do."""
+
+import json
+import os
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from stackgen.database import open_database
+from stackgen.errors import DatabaseError
+from stackgen.values import Inspection, Observation, Outcome
+from tests.database import samples
+
+FIRST = samples.inspection(1)
+
+
+def base(path: Path, *inspections: Inspection) -> Path:
+    with open_database(path) as database:
+        samples.prepare(database)
+        for each in inspections:
+            database.add_inspection(each)
+        database.add_seen("numpy", ["2.0.0"], "2024-06-16")
+    return path
+
+
+def damage(path: Path, *statements: str) -> Path:
+    with closing(sqlite3.connect(path, isolation_level=None)) as raw:
+        raw.execute("PRAGMA writable_schema = ON")
+        for each in statements:
+            raw.executescript(each)
+    return path
+
+
+def content(path: Path) -> list[str]:
+    with closing(sqlite3.connect(path)) as raw:
+        return list(raw.iterdump())
+
+
+def refusal(tmp_path: Path, *statements: str) -> DatabaseError:
+    """Return the error of merging a damaged base, after a look that nothing was changed."""
+    theirs = damage(base(tmp_path / "theirs.db", FIRST, samples.inspection(2)), *statements)
+    mine = base(tmp_path / "mine.db", samples.inspection(7))
+    before, sent = content(mine), theirs.read_bytes()
+    with open_database(mine) as database, pytest.raises(DatabaseError) as caught:
+        database.merge(theirs)
+    assert content(mine) == before
+    assert theirs.read_bytes() == sent
+    assert str(theirs) in caught.value.what
+    assert str(mine) not in str(caught.value)
+    return caught.value
+
+
+def of_inspection(column: str, value: str) -> str:
+    return f"UPDATE inspections SET {column} = {value} WHERE id = '{FIRST.id}'"  # noqa: S608
+
+
+DEEP = "'" + "[" * 20_000 + "]" * 20_000 + "'"
+
+
+@pytest.mark.parametrize(
+    ("statement", "why"),
+    [
+        (of_inspection("values_s", "'[NaN]'"), "values_s: a finite number"),
+        (of_inspection("values_s", "'[Infinity]'"), "values_s: a finite number"),
+        (of_inspection("values_s", "'[1e999]'"), "values_s: a finite number"),
+        (of_inspection("values_s", "'[-0.5]'"), "positive, finite"),
+        (of_inspection("values_s", "'[0]'"), "positive, finite"),
+        (of_inspection("values_s", "'[]'"), "positive, finite"),
+        (of_inspection("values_s", "''"), "values_s: no valid JSON"),
+        (of_inspection("values_s", "'a while'"), "values_s: no valid JSON"),
+        (of_inspection("values_s", "'{}'"), "values_s: a JSON list"),
+        (of_inspection("values_s", "'[\"0.5\"]'"), "values_s: a number"),
+        (of_inspection("values_s", "'[true]'"), "values_s: a number"),
+        (of_inspection("values_s", "'[null]'"), "values_s: a number"),
+        (of_inspection("values_s", f"'[{'9' * 5_000}]'"), "values_s: "),
+        (of_inspection("values_s", f"'[{'9' * 400}]'"), "values_s: a number that is larger"),
+        (of_inspection("values_s", DEEP), "values_s: JSON that is nested too deep"),
+        (of_inspection("values_s", "x'5b315d'"), "values_s: text was expected"),
+        (of_inspection("values_s", "NULL, outcome = 'crashed', loops = 5"), "its id is not that"),
+        (of_inspection("loops", "0"), "loops"),
+        (of_inspection("loops", "'many'"), "loops: a whole number"),
+        (of_inspection("work", "9e999"), "work: a finite number"),
+        (of_inspection("work", "-1.0"), "work"),
+        (of_inspection("work", "'much'"), "work: a number"),
+        (of_inspection("steady", "2"), "steady: 0 or 1"),
+        (of_inspection("checksum", "'sum'"), "checksum: no valid JSON"),
+        (of_inspection("peak_memory_bytes", "-1"), "peak_memory_bytes"),
+        (of_inspection("circumstances", "'[[1, 2]]'"), "circumstances: a pair of texts"),
+        (of_inspection("circumstances", "NULL"), "circumstances: text was expected"),
+        (of_inspection("circumstances", DEEP), "circumstances: JSON that is nested too deep"),
+        (of_inspection("role", "'spectator'"), "role: 'spectator' is none of reference, twin"),
+        (of_inspection("role", "'reference'"), "its id is not that of its content"),
+        (of_inspection("outcome", "'fine', values_s = NULL"), "outcome: 'fine' is none of ok"),
+        (of_inspection("block", "-1"), "block: a whole number from 0"),
+        (of_inspection("block", "'first'"), "block: a whole number from 0"),
+        (of_inspection("block", "1.5"), "block: a whole number from 0"),
+        (of_inspection("position", "-1"), "position: a whole number from 0"),
+        (of_inspection("duration_s", "9e999"), "duration_s: a finite number"),
+        (of_inspection("duration_s", "-1.0"), "duration_s"),
+        (of_inspection("started_at", "'yesterday'"), "started_at: an ISO 8601 time"),
+        (of_inspection("log", "CAST(x'ff' AS TEXT)"), "log: not UTF-8"),
+        (of_inspection("log", "hex(zeroblob(3000000))"), "log: 6,000,000 characters"),
+        (of_inspection("log", "'another'"), "its id is not that of its content"),
+        (of_inspection("unenforced", "'[1]'"), "unenforced: a list of texts"),
+        (of_inspection("id", "'made-up'"), "its id is not that of its content"),
+        (of_inspection("id", "NULL"), "its id is not that of its content"),
+        (of_inspection("values_s", "'[0.001,0.0005]'"), "its id is not that of its content"),
+        (of_inspection("stack_id", "'none'"), "stack_id: there is no such row in stacks"),
+        (of_inspection("load_set_id", "'none'"), "load_set_id: there is no such row in load_sets"),
+        ('UPDATE stacks SET settings = \'[["b", "1"], ["a", "1"]]\'', "settings"),
+        ("UPDATE stacks SET settings = '{'", "settings: no valid JSON"),
+        ("UPDATE stacks SET python = 'CPython 3.12.1'", "its id is not that of its content"),
+        ("UPDATE lock_artifacts SET version = '9'", "pins an artifact that is not there"),
+        ("DELETE FROM lock_artifacts WHERE name = 'numpy'", "its id is not that of its content"),
+        ("DELETE FROM locks", "lock_id: there is no such row in locks"),
+        ("UPDATE artifacts SET size = -5", "size: a whole number"),
+        ("UPDATE artifacts SET filename = x'00'", "filename: text was expected"),
+        ("UPDATE load_set_members SET version = '2'", "its id is not that of its content"),
+        ("UPDATE load_set_members SET position = 3", "numbered from 0"),
+        ("UPDATE load_set_members SET compiled = 7", "compiled: 0 or 1"),
+        ('UPDATE machines SET identity = \'[["cpu", "faster"]]\'', "its id is not that"),
+        ("UPDATE machines SET identity = " + DEEP, "identity: JSON that is nested"),  # noqa: S608
+        ("UPDATE indicators SET name = 'numpy/sort'", "its id is not that of its content"),
+        ("UPDATE indicators SET timeout_s = 'long'", "timeout_s: a number"),
+        ("UPDATE indicators SET parameters = '[[\"size\"]]'", "parameters: no parameter"),
+        ("UPDATE campaigns SET request = '{\"a\": 1}'", "its id is not that of its content"),
+        ("UPDATE campaigns SET seed = 'lucky'", "seed: no whole number"),
+        ("UPDATE campaigns SET started_at = ''", "started_at: an ISO 8601 time"),
+        ("UPDATE releases_seen SET first_seen = 'long ago'", "first_seen: an ISO 8601 time"),
+        ("UPDATE releases_seen SET name = CAST(x'fe' AS TEXT)", "name: not UTF-8"),
+    ],
+)
+def test_a_row_that_is_not_valid_refuses_the_whole_file_and_is_named(
+    tmp_path: Path, statement: str, why: str
+) -> None:
+    error = refusal(tmp_path, statement)
+    assert why in error.why
+    assert error.what.endswith("was not merged, and nothing was changed") or "damaged" in error.what
+    assert len(error.why) < 2000
+    assert error.why.isprintable() or "\n" in error.why
+
+
+@pytest.mark.parametrize(
+    ("statement", "why"),
+    [
+        ("ALTER TABLE inspections RENAME COLUMN loops TO iterations", "'inspections' was changed"),
+        ("ALTER TABLE machines ADD COLUMN note", "'machines' was changed"),
+        (
+            "ALTER TABLE stacks ADD COLUMN twice TEXT AS (python || python)",
+            "'stacks' was changed",
+        ),
+        ("DROP TABLE releases_seen", "no table 'releases_seen'"),
+        (
+            "ALTER TABLE machines RENAME TO hidden; CREATE VIEW machines AS SELECT * FROM hidden",
+            "machines' was changed",
+        ),
+        (
+            "DROP TABLE releases_seen; "
+            "CREATE VIRTUAL TABLE releases_seen USING fts5(name, version, first_seen)",
+            "table 'releases_seen' was changed",
+        ),
+        (
+            "CREATE TRIGGER each AFTER INSERT ON stacks BEGIN DELETE FROM stacks; END",
+            "trigger 'each', which stackgen never makes",
+        ),
+        ("CREATE INDEX odd ON stacks (upper(python))", "index 'odd', which stackgen never makes"),
+        ("CREATE TABLE extra (x)", "table 'extra', which stackgen never makes"),
+        ("UPDATE identity SET id = 'me'", "its identity is not one"),
+    ],
+)
+def test_a_file_whose_tables_are_not_ours_is_refused(
+    tmp_path: Path, statement: str, why: str
+) -> None:
+    error = refusal(tmp_path, statement)
+    assert "theirs.db is damaged" in error.what
+    assert why in error.why
+
+
+def test_pages_that_are_damaged_are_found_before_anything_is_added(tmp_path: Path) -> None:
+    many = [samples.inspection(number) for number in range(300)]
+    theirs = base(tmp_path / "theirs.db", *many)
+    stored = bytearray(theirs.read_bytes())
+    stored[-8192:-4096] = b"\xa5" * 4096
+    theirs.write_bytes(stored)
+    mine = base(tmp_path / "mine.db")
+    with (
+        open_database(mine) as database,
+        pytest.raises(DatabaseError, match=r"theirs\.db is damaged"),
+    ):
+        database.merge(theirs)
+    with open_database(mine) as database:
+        assert database.inspections() == ()
+
+
+@pytest.mark.parametrize(
+    ("statement", "why"),
+    [
+        ("UPDATE indicators SET unit = 'FLOP'", "unit is 'FLOP', and '' here"),
+        ("UPDATE artifacts SET filename = 'numpy.tar.gz'", "filename is 'numpy.tar.gz', and"),
+    ],
+)
+def test_equal_ids_with_other_content_are_a_conflict(
+    tmp_path: Path, statement: str, why: str
+) -> None:
+    assert why in refusal(tmp_path, statement).why
+
+
+def faster(inspection: Inspection) -> Inspection:
+    """Return an inspection of the same place in its block with half the times, and its own id."""
+    seen = inspection.observation
+    assert seen is not None
+    halved = replace(seen, values_s=tuple(each / 2 for each in seen.values_s))
+    return replace(inspection, observation=halved)
+
+
+def test_another_row_for_a_place_in_a_block_is_a_conflict(tmp_path: Path) -> None:
+    mine, theirs = base(tmp_path / "mine.db", FIRST), base(tmp_path / "theirs.db", faster(FIRST))
+    with open_database(mine) as database:
+        with pytest.raises(DatabaseError, match="not merged") as caught:
+            database.merge(theirs)
+        assert database.inspections() == (FIRST,)
+    assert FIRST.id in caught.value.why
+    assert faster(FIRST).id in caught.value.why
+
+
+def test_two_rows_for_a_place_in_a_block_of_one_file_are_refused(tmp_path: Path) -> None:
+    theirs = base(tmp_path / "theirs.db", FIRST, faster(FIRST))
+    with (
+        open_database(base(tmp_path / "mine.db")) as database,
+        pytest.raises(DatabaseError, match="same campaign, block, stack and indicator"),
+    ):
+        database.merge(theirs)
+
+
+def test_outside_of_blocks_a_place_may_be_taken_twice(tmp_path: Path) -> None:
+    tried = samples.inspection(0, outcome=Outcome.TIMEOUT)
+    again = replace(tried, duration_s=9.0)
+    theirs = base(tmp_path / "theirs.db", tried, again)
+    with open_database(base(tmp_path / "mine.db")) as database:
+        assert database.merge(theirs) == 2
+
+
+def test_a_seen_address_or_driver_may_differ_and_stays_as_seen_first(tmp_path: Path) -> None:
+    theirs = damage(
+        base(tmp_path / "theirs.db", FIRST),
+        "UPDATE artifacts SET url = 'https://mirror.invalid/x', yanked = 'broken', size = 7",
+        'UPDATE machines SET circumstances = \'[["kernel", "6.1"]]\'',
+    )
+    with open_database(base(tmp_path / "mine.db")) as database:
+        assert database.merge(theirs) == 1
+        assert database.machines() == (samples.MACHINE,)
+        assert database.stacks() == (samples.STACK,)
+
+
+# -- origins --------------------------------------------------------------------------------------
+
+
+def test_merged_rows_know_where_they_came_from_and_own_ones_have_no_origin(tmp_path: Path) -> None:
+    first = base(tmp_path / "first.db", FIRST, samples.inspection(2))
+    second = base(tmp_path / "second.db", samples.inspection(2), samples.inspection(3))
+    own = samples.inspection(3)
+    with open_database(base(tmp_path / "mine.db", own)) as database:
+        for each in (first, second, first):
+            database.merge(each)
+        files = {key: [origin.file for origin in of] for key, of in database.origins().items()}
+        (count,) = database._rows("SELECT count(*) AS n FROM origins")
+    assert files == {
+        FIRST.id: ["first.db"],
+        samples.inspection(2).id: ["first.db", "second.db"],
+    }
+    assert count["n"] == 2
+
+
+def test_each_knowledge_base_has_an_identity_that_origins_name(tmp_path: Path) -> None:
+    theirs = base(tmp_path / "theirs.db", FIRST)
+    with open_database(theirs) as database:
+        (identity,) = [row["id"] for row in database._rows("SELECT id FROM identity")]
+    with open_database(base(tmp_path / "mine.db")) as database:
+        database.merge(theirs)
+        (origin,) = database.origins()[FIRST.id]
+        assert [row["id"] for row in database._rows("SELECT id FROM identity")] != [identity]
+    assert origin.base_id == identity
+
+
+def version_one(path: Path) -> Path:
+    """Return the file as the first version of stackgen left it."""
+    return damage(
+        path,
+        "DROP TABLE row_origins; DROP TABLE origins; DROP TABLE identity",
+        "DELETE FROM migrations WHERE version = 2; PRAGMA user_version = 1",
+    )
+
+
+def test_a_file_of_the_first_version_is_merged_without_being_changed(tmp_path: Path) -> None:
+    theirs = version_one(base(tmp_path / "theirs.db", FIRST))
+    before = theirs.read_bytes()
+    with open_database(base(tmp_path / "mine.db")) as database:
+        assert database.merge(theirs) == 1
+        (origin,) = database.origins()[FIRST.id]
+    assert origin.base_id == ""
+    assert theirs.read_bytes() == before
+    assert {each.name for each in tmp_path.iterdir()} == {"mine.db", "theirs.db"}
+
+
+def test_a_file_of_the_first_version_is_migrated_with_its_rows(tmp_path: Path) -> None:
+    path = version_one(base(tmp_path / "kb.db", FIRST))
+    with open_database(path) as database:
+        assert database.inspections() == (FIRST,)
+        assert database.origins() == {}
+        assert len(database._rows("SELECT id FROM identity")) == 1
+
+
+def test_what_a_live_process_has_just_added_is_merged(tmp_path: Path) -> None:
+    theirs = base(tmp_path / "theirs.db")
+    with open_database(theirs) as live, open_database(base(tmp_path / "mine.db")) as database:
+        live.add_inspection(FIRST)  # in the -wal file
+        assert database.merge(theirs) == 1
+
+
+# -- knowledge bases that have such rows already --------------------------------------------------
+
+
+def test_check_names_every_row_and_repair_removes_them_with_what_refers_to_them(
+    tmp_path: Path,
+) -> None:
+    other = samples.stack(numpy="2.0.0")
+    path = tmp_path / "kb.db"
+    with open_database(path) as database:
+        samples.prepare(database, samples.STACK, other)
+        for each in (FIRST, samples.inspection(2), samples.inspection(3, of=other)):
+            database.add_inspection(each)
+    forged = faster(samples.inspection(2))
+    damage(
+        path,
+        of_inspection("values_s", "'[NaN]'"),
+        f"UPDATE stacks SET python = 'CPython 4' WHERE id = '{other.id}'",  # noqa: S608
+    )
+    with open_database(path) as database:
+        database.add_inspection(forged)
+        found = {(each.table, each.key) for each in database.check()}
+        assert found == {
+            ("inspections", (FIRST.id,)),
+            ("inspections", (forged.id,)),
+            ("stacks", (other.id,)),
+        }
+        removed = database.repair(tmp_path / "before.db")
+        assert len(removed) == 4  # and the inspection of the stack
+        assert database.check() == ()
+        assert database.inspections() == (samples.inspection(2),)
+        assert database._rows("PRAGMA foreign_key_check") == []
+    with open_database(tmp_path / "before.db") as database:
+        assert len(database.check()) == 3
+
+
+def test_a_query_that_meets_such_a_row_says_how_to_find_it(tmp_path: Path) -> None:
+    path = damage(base(tmp_path / "kb.db", FIRST), of_inspection("values_s", "'[NaN]'"))
+    with open_database(path) as database, pytest.raises(DatabaseError) as caught:
+        database.run_named("timings", {"indicator": "numpy/matmul"})
+    assert "stackgen kb check" in caught.value.fix
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "UPDATE releases_seen SET name = CAST(x'fe' AS TEXT)",
+        "UPDATE inspections SET id = NULL",
+        "UPDATE inspections SET id = x'00ff'",
+        "UPDATE load_set_members SET compiled = 7",
+        "DELETE FROM locks",
+        "DELETE FROM machines",
+    ],
+)
+def test_any_odd_key_can_be_repaired(tmp_path: Path, statement: str) -> None:
+    path = damage(base(tmp_path / "kb.db", FIRST), statement)
+    with open_database(path) as database:
+        assert database.check()
+        assert database.repair(tmp_path / "before.db")
+        assert database.check() == ()
+        assert database.inspections() in ((), (FIRST,))
+
+
+def test_a_sound_base_has_nothing_to_repair(tmp_path: Path) -> None:
+    failed = samples.inspection(0, outcome=Outcome.CRASHED)
+    with open_database(base(tmp_path / "kb.db", FIRST, failed)) as database:
+        assert database.check() == ()
+
+
+# -- what cannot be written -----------------------------------------------------------------------
+
+
+@contextmanager
+def sealed(folder: Path) -> Iterator[None]:
+    """Take away the right to write, from root as well (who has it whatever the mode says)."""
+    user = os.geteuid()
+    modes = {each: each.stat().st_mode for each in (folder, *folder.iterdir())}
+    for each in modes:
+        each.chmod(0o555 if each.is_dir() else 0o444)
+    os.seteuid(user or 65534)
+    try:
+        yield
+    finally:
+        os.seteuid(user)
+        for each, mode in modes.items():
+            each.chmod(mode)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    for each in (tmp_path, *tmp_path.parents[:2]):
+        each.chmod(0o755)
+    (tmp_path / "shared").mkdir()
+    return tmp_path / "shared"
+
+
+@pytest.mark.parametrize("old", [False, True])
+def test_a_base_in_a_read_only_folder_can_be_read(folder: Path, old: bool) -> None:
+    path = base(folder / "kb.db", FIRST)
+    if old:
+        version_one(path)
+    with sealed(folder):
+        with open_database(path, reading=True) as database:
+            assert database.inspections() == (FIRST,)
+            assert database.stacks() == (samples.STACK,)
+            assert database.run_named("stacks").rows
+            assert database.origins() == {}
+            assert database.check() == ()
+            with pytest.raises(DatabaseError, match="cannot be written"):
+                database.add_inspection(samples.inspection(2))
+        assert [each.name for each in folder.iterdir()] == ["kb.db"]
+
+
+def test_what_must_write_says_that_the_folder_cannot_be_written(folder: Path) -> None:
+    path = base(folder / "kb.db", FIRST)
+    with (
+        sealed(folder),
+        pytest.raises(DatabaseError, match="cannot be written") as caught,
+    ):
+        open_database(path)
+    assert "copy" in caught.value.fix
+
+
+def test_rows_that_only_a_wal_file_has_are_never_left_out_silently(folder: Path) -> None:
+    path = base(folder / "kb.db", FIRST)
+    with open_database(path) as live:
+        live.add_inspection(samples.inspection(2))
+        kept = {end: path.with_name(f"kb.db{end}").read_bytes() for end in ("", "-wal")}
+    for end, stored in kept.items():
+        path.with_name(f"kb.db{end}").write_bytes(stored)
+    path.with_name("kb.db-shm").unlink(missing_ok=True)
+    with (
+        sealed(folder),
+        pytest.raises(DatabaseError, match="in place") as caught,
+    ):
+        open_database(path, reading=True)
+    assert "files beside it" in caught.value.fix
+
+
+# -- identity -------------------------------------------------------------------------------------
+
+
+def test_ids_of_inspections_stay_what_they_are_in_every_knowledge_base() -> None:
+    seen = Observation(
+        values_s=(0.002, 0.004),
+        loops=4,
+        work=12.5,
+        steady=False,
+        checksum=0.25,
+        peak_memory_bytes=1024,
+        circumstances=(("cpu_mhz", "3000"),),
+        loaded=samples.inspection(3).observation.loaded,  # type: ignore[union-attr]
+    )
+    full = replace(samples.inspection(3), observation=seen, unenforced=("memory",))
+    assert full.id == "2c36761be3bd9fb7f7d3e3eea1323e5f4ec04daca417129528c3d2c487fb7f01"
+    plain = samples.inspection(3)
+    assert plain.id == "795f19457a94fc0058aa57680eb239225fc1cd6a14d9646ac87e4825a89f33cb"
+
+
+def test_numbers_are_stored_as_json_that_reads_back_exactly(tmp_path: Path) -> None:
+    path = base(tmp_path / "kb.db", FIRST)
+    with closing(sqlite3.connect(path)) as raw:
+        ((stored,),) = raw.execute("SELECT values_s FROM inspections").fetchall()
+    assert FIRST.observation is not None
+    assert tuple(json.loads(stored)) == FIRST.observation.values_s
