@@ -289,8 +289,7 @@ _CAUSES = (
     (
         "readonly",
         "it cannot be written",
-        "make the file and its folder writable, or give a copy in another folder with --kb; "
-        "commands that only read need neither",
+        "make the file and its folder writable, or give another file with --kb",
     ),
     (
         "unable to open",
@@ -315,6 +314,12 @@ def _explain(path: Path, error: sqlite3.Error) -> StackgenError:
         )
     if "malformed JSON" in said:
         return unreadable(path, said)
+    if path.is_file() and not is_writable(path):
+        return DatabaseError(
+            f"the knowledge base {path} cannot be written, and this command adds to it",
+            why=f"the file or its folder is read-only ({said})",
+            fix="give a copy in another folder with --kb; commands that only read need no copy",
+        )
     for words, why, fix in _CAUSES:
         if words in said:
             what = f"cannot use the knowledge base {path}"

@@ -443,6 +443,14 @@ def test_what_must_write_says_that_the_folder_cannot_be_written(folder: Path) ->
     assert "copy" in caught.value.fix
 
 
+def test_a_base_that_its_owner_writes_to_can_be_read_by_others(folder: Path) -> None:
+    path = base(folder / "kb.db", FIRST)
+    with open_database(path) as live:
+        live.add_inspection(samples.inspection(2))
+        with sealed(folder), open_database(path, reading=True) as database:
+            assert len(database.inspections()) == 2
+
+
 def test_rows_that_only_a_wal_file_has_are_never_left_out_silently(folder: Path) -> None:
     path = base(folder / "kb.db", FIRST)
     with open_database(path) as live:

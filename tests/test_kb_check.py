@@ -1,0 +1,65 @@
+"""``stackgen kb check`` and ``kb merge`` as commands."""
+
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from stackgen.database import open_database
+from tests.database import samples
+from tests.laboratory import Laboratory
+
+
+@pytest.fixture
+def laboratory(tmp_path: Path) -> Laboratory:
+    found = Laboratory(root=tmp_path, index=tmp_path.as_uri())
+    with open_database(found.kb) as database:
+        samples.prepare(database)
+        for number in (1, 2):
+            database.add_inspection(samples.inspection(number))
+    return found
+
+
+def spoil(path: Path) -> None:
+    with closing(sqlite3.connect(path)) as raw, raw:
+        raw.execute("UPDATE inspections SET values_s = '[NaN]' WHERE block = 1")
+
+
+def test_check_of_a_sound_base_ends_with_0(laboratory: Laboratory) -> None:
+    done = laboratory.run("kb", "check")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "every row is valid\n", "")
+
+
+def test_a_row_that_is_not_valid_is_named_then_removed_and_all_goes_on(
+    laboratory: Laboratory,
+) -> None:
+    spoil(laboratory.kb)
+    bad = samples.inspection(1).id
+    failed = laboratory.run("kb", "failures")
+    assert (failed.returncode, failed.stdout) == (10, "")
+    assert bad in failed.stderr
+    assert f"stackgen kb check --repair --kb {laboratory.kb}" in failed.stderr
+    listed = laboratory.run("kb", "check")
+    assert listed.returncode == 10
+    assert f"inspections {bad}: values_s" in listed.stdout
+    repaired = laboratory.run("kb", "check", "--repair", "--kb", str(laboratory.kb))
+    assert repaired.returncode == 0
+    assert f"removed inspections {bad}" in repaired.stdout
+    backup = Path(repaired.stdout.split("the file before: ")[1].strip())
+    with open_database(laboratory.kb) as database, open_database(backup) as before:
+        assert database.inspections() == (samples.inspection(2),)
+        assert before.count_inspections(samples.CAMPAIGN.id) == 2
+    assert laboratory.run("kb", "failures").returncode == 0
+
+
+def test_a_refused_merge_blames_the_other_file(laboratory: Laboratory, tmp_path: Path) -> None:
+    other = tmp_path / "other.db"
+    with closing(sqlite3.connect(laboratory.kb)) as raw:
+        raw.execute("VACUUM INTO ?", (str(other),))
+    spoil(other)
+    done = laboratory.run("kb", "merge", str(other))
+    assert (done.returncode, done.stdout) == (10, "")
+    assert f"error: {other} was not merged, and nothing was changed" in done.stderr
+    assert str(laboratory.kb) not in done.stderr
+    assert "Traceback" not in done.stderr

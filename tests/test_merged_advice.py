@@ -1,0 +1,90 @@
+"""An advice says how much of its evidence was merged from other knowledge bases."""
+
+import random
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from stackgen.database import open_database
+from stackgen.pipeline.advise import advise
+from stackgen.pipeline.measures import CONTROL
+from stackgen.pipeline.places import Places
+from stackgen.render.advice import advice_text
+from stackgen.values import (
+    AdviceReport,
+    Indicator,
+    IndicatorCall,
+    Inspection,
+    LoadedDistribution,
+    Observation,
+    Role,
+    Stack,
+)
+from tests.database import samples
+
+OLD, NEW = samples.stack(numpy="1.26.4"), samples.stack(numpy="2.0.0")
+PURE = IndicatorCall(
+    indicator=Indicator(name=CONTROL, component="python", summary="", sha256="2e", path="")
+)
+BLOCKS = 12
+
+
+def ran(block: int, call: IndicatorCall, role: Role, stack: Stack, seconds: float) -> Inspection:
+    own = (LoadedDistribution(name="numpy", version=stack.lock.versions["numpy"], compiled=True),)
+    return replace(
+        samples.inspection(block, of=stack),
+        indicator_id=call.id,
+        role=role,
+        observation=Observation(values_s=(seconds,), loops=4, loaded=own),
+    )
+
+
+def measured(path: Path, seed: int) -> Path:
+    """Write a campaign that shows NumPy 2.0 to be faster than 1.26."""
+    noise = random.Random(seed)
+    campaign = replace(samples.CAMPAIGN, seed=seed)
+    with open_database(path) as database:
+        samples.prepare(database, OLD, NEW)
+        database.add_indicator(PURE)
+        database.add_campaign(campaign, samples.STARTED)
+        for block in range(1, BLOCKS + 1):
+            for call, role, stack, seconds in (
+                (samples.CALL, Role.REFERENCE, OLD, 0.020),
+                (samples.CALL, Role.TWIN, OLD, 0.020),
+                (samples.CALL, Role.CHALLENGER, NEW, 0.010),
+                (PURE, Role.REFERENCE, OLD, 0.005),
+                (PURE, Role.CHALLENGER, NEW, 0.005),
+            ):
+                each = ran(block, call, role, stack, seconds * noise.uniform(0.995, 1.005))
+                database.add_inspection(replace(each, campaign_id=campaign.id))
+    return path
+
+
+@pytest.fixture
+def places(tmp_path: Path) -> Places:
+    (tmp_path / "requirements.txt").write_text("numpy==1.26.4\n")
+    return Places(cache=tmp_path / "cache", knowledge=measured(tmp_path / "mine.db", 1))
+
+
+def advised(places: Places) -> AdviceReport:
+    return advise(places.knowledge.with_name("requirements.txt"), places)
+
+
+def test_an_advice_from_own_inspections_names_no_other_knowledge_base(places: Places) -> None:
+    report = advised(places)
+    assert report.advice.lock is not None
+    assert (report.inspections, report.merged) == (3 * BLOCKS, ())
+    assert "Merged" not in advice_text(report)
+
+
+def test_an_advice_counts_what_was_merged_and_names_the_file(places: Places) -> None:
+    theirs = measured(places.knowledge.with_name("team.db"), 2)
+    with open_database(places.knowledge) as database:
+        database.merge(theirs)
+    report = advised(places)
+    ((origin, count),) = report.merged
+    assert (count, report.inspections) == (3 * BLOCKS, 6 * BLOCKS)
+    day = origin.merged_at[:10]
+    source = f"team.db (knowledge base {origin.base_id[:12]}, {day})"
+    assert f"Merged from {source}: 36 of 72 inspections" in advice_text(report).splitlines()
