@@ -188,6 +188,7 @@ class Reader:
             if row["load_set_id"] not in self._load_sets:
                 return None
             loaded = self._load_sets[row["load_set_id"]]
+        rows.time(row, "started_at")
         inspection = rows.inspection_of(row, loaded)
         _refuse_other_id(row, inspection.id)
         checked = rows.inspection_row(inspection)

@@ -127,7 +127,8 @@ def _add_all(
             theirs,
             f"rows that contradict rows of this knowledge base: {len(conflicts):,}",
             conflicts,
-            "find out which of the two is right, and remove the other one",
+            "find out which of the two is right, and remove the other one; machines of one kind "
+            "that run the same command for one knowledge base each take a --seed of their own",
         )
     unused = "DELETE FROM origins WHERE id NOT IN (SELECT origin_id FROM row_origins)"
     connection.execute(unused)

@@ -274,7 +274,7 @@ def inspection_of(row: sqlite3.Row, loaded: Sequence[LoadedDistribution]) -> Ins
         position=whole(row, "position"),
         role=_member(Role, row, "role"),
         outcome=outcome_of(row),
-        started_at=time(row, "started_at"),
+        started_at=text(row, "started_at"),
         duration_s=number(row, "duration_s"),
         observation=_observation_of(row, loaded) if cell(row, "values_s") is not None else None,
         log=text(row, "log"),
