@@ -1,17 +1,20 @@
 """Advice: recommended from evidence of the same blocks, or refused."""
 
 import random
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 import pytest
 
-from stackgen.advice import advise
+from stackgen.advice import Admits, advise
 from stackgen.errors import EvidenceError
 from stackgen.values import (
     Advice,
+    BaseFacts,
     CampaignId,
+    Change,
     Environment,
+    IndicatorCall,
     Inspection,
     Kind,
     LoadedDistribution,
@@ -20,10 +23,12 @@ from stackgen.values import (
     LockFile,
     Machine,
     Observation,
+    Outcome,
     Role,
     Stack,
     Verdict,
 )
+from stackgen.values.programs import PROGRAM
 from tests.samples import CAMPAIGN, FACTS, call, inspection
 from tests.spaces import artifact
 
@@ -54,24 +59,29 @@ def observed(
     *,
     role: Role = Role.CHALLENGER,
     machine: Machine = HERE,
+    what: IndicatorCall = CALL,
 ) -> Inspection:
-    """Return an inspection that had TensorFlow and NumPy loaded, and requests as pure Python."""
+    """Return an inspection that had all of a stack loaded, requests alone as pure Python."""
     versions = where.stack.lock.versions
     loaded = tuple(
         LoadedDistribution(name=name, version=versions[name], compiled=name != "requests")
         for name in versions
     )
-    found = inspection(where, CALL, block, seconds, role=role)
+    found = inspection(where, what, block, seconds, role=role)
     seen = Observation(values_s=(seconds,), loops=1, loaded=loaded)
     return replace(found, machine_id=machine.id, observation=seen)
 
 
 def blocks(
-    times: dict[Environment, float], *, count: int = 16, machine: Machine = HERE
+    times: dict[Environment, float],
+    *,
+    count: int = 16,
+    machine: Machine = HERE,
+    what: IndicatorCall = CALL,
 ) -> list[Inspection]:
     dice = random.Random(5)
     return [
-        observed(where, block, seconds * (1 + dice.gauss(0, 0.01)), machine=machine)
+        observed(where, block, seconds * (1 + dice.gauss(0, 0.01)), machine=machine, what=what)
         for block in range(1, count + 1)
         for where, seconds in times.items()
     ]
@@ -85,21 +95,33 @@ def locked(**versions: str) -> LockFile:
 LOCK = locked(tensorflow="2.12.0", numpy="1.23.5", requests="2.31", flask="3.0")
 
 
+def anything(
+    lockfile: LockFile,
+    changes: Sequence[Change],
+    facts: BaseFacts,
+) -> None:
+    """Admit every change."""
+
+
 def ask(
     inspections: list[Inspection],
     lockfile: LockFile = LOCK,
     *,
     machine: Machine = HERE,
     trusted: frozenset[CampaignId] = frozenset({CAMPAIGN}),
+    admits: Admits = anything,
+    stacks: Sequence[Environment] = (),
+    calls: Sequence[IndicatorCall] = (),
 ) -> Advice:
     return advise(
         lockfile=lockfile,
-        stacks=[each.stack for each in (OWN, FAST, SAME)],
+        stacks=[each.stack for each in stacks or (OWN, FAST, SAME)],
         inspections=inspections,
-        calls=[CALL],
+        calls=calls or [CALL],
         machine=machine,
         machines=[HERE, LIKE, OTHER],
         trusted=trusted,
+        admits=admits,
     )
 
 
@@ -177,7 +199,7 @@ def test_the_users_own_requirement_is_heeded_and_named() -> None:
     asked = replace(LOCK, requirements=("tensorflow<2.14", "numpy"))
     found = ask(blocks({OWN: 1.0, FAST: 0.8, SAME: 1.0}), asked)
     assert found.lock is None
-    assert any("tensorflow<2.14" in each for each in found.caveats)
+    assert "tensorflow<2.14" in found.refused
 
 
 def test_a_stack_that_is_slower_is_never_recommended() -> None:
@@ -256,3 +278,166 @@ def test_a_further_campaign_takes_no_place_of_blocks_that_were_judged_before() -
     ]
     trusted = frozenset({CampaignId("a"), CampaignId("z")})
     assert ask([*first, *further], trusted=trusted).effects == ask(first, trusted=trusted).effects
+
+
+SORT = call("numpy/sort")
+PLAIN_OWN, PLAIN_FAST = stack(numpy="1.23.5"), stack(numpy="1.26.4")
+
+
+def test_what_was_measured_without_the_framework_says_nothing_about_a_lock_with_it() -> None:
+    seen = blocks({PLAIN_OWN: 1.0, PLAIN_FAST: 0.5}, what=SORT)
+    with pytest.raises(EvidenceError, match="frameworks of all that was measured: none"):
+        ask(seen, stacks=(PLAIN_OWN, PLAIN_FAST), calls=(SORT,))
+    found = ask(seen, locked(numpy="1.23.5"), stacks=(PLAIN_OWN, PLAIN_FAST), calls=(SORT,))
+    assert found.lock == PLAIN_FAST.stack.lock
+
+
+def test_what_was_measured_beside_another_version_of_the_framework_says_nothing_either() -> None:
+    own, fast = (stack(tensorflow="2.11.0", numpy=v) for v in ("1.23.5", "1.26.4"))
+    seen = [
+        replace(each, observation=Observation(values_s=each.observation.values_s, loops=1))
+        for each in blocks({own: 1.0, fast: 0.5}, what=SORT)
+        if each.observation is not None
+    ]
+    numpy_loaded = [
+        replace(
+            each,
+            observation=replace(
+                each.observation,
+                loaded=(LoadedDistribution(name="numpy", version="0", compiled=True),),
+            ),
+        )
+        for each in seen
+        if each.observation is not None
+    ]
+    with pytest.raises(EvidenceError, match="no measured stack has the same framework"):
+        ask(numpy_loaded, stacks=(own, fast), calls=(SORT,))
+    mine = locked(tensorflow="2.11.0", numpy="1.23.5")
+    assert ask(numpy_loaded, mine, stacks=(own, fast), calls=(SORT,)).lock == fast.stack.lock
+
+
+def test_a_stack_that_brings_a_framework_is_not_recommended_to_a_lock_without() -> None:
+    seen = blocks({PLAIN_OWN: 1.0, OWN: 1.0, FAST: 0.5}, what=SORT)
+    with pytest.raises(EvidenceError):
+        ask(seen, locked(numpy="1.23.5"), stacks=(PLAIN_OWN, OWN, FAST), calls=(SORT,))
+
+
+def test_what_the_rest_of_the_lock_does_not_admit_is_not_recommended_and_the_reason_is_told() -> (
+    None
+):
+    def pinned(
+        lockfile: LockFile,  # noqa: ARG001
+        changes: Sequence[Change],
+        facts: BaseFacts,  # noqa: ARG001
+    ) -> str | None:
+        newer = any((c.name, c.recommended) == ("tensorflow", "2.15.0") for c in changes)
+        return "flask requires tensorflow<2.14" if newer else None
+
+    found = ask(blocks({OWN: 1.0, FAST: 0.5, SAME: 0.8}), admits=pinned)
+    assert found.lock == SAME.stack.lock
+    assert any("flask requires tensorflow<2.14" in each for each in found.caveats)
+
+    found = ask(blocks({OWN: 1.0, FAST: 0.5}), admits=pinned)
+    assert (found.lock, found.changes) == (None, ())
+    told = "numpy 1.23.5 -> 1.26.4, tensorflow 2.12.0 -> 2.15.0: flask requires tensorflow<2.14"
+    assert found.refused == told
+    assert found.effects[0].verdict is Verdict.FASTER
+
+
+def in_search(seen: list[Inspection]) -> list[Inspection]:
+    return [replace(each, role=Role.SEARCH) for each in seen]
+
+
+def failing(seen: list[Inspection]) -> list[Inspection]:
+    return [
+        replace(each, outcome=Outcome.CRASHED, observation=None)
+        if each.stack_id == FAST.stack.id
+        else each
+        for each in seen
+    ]
+
+
+SHARED = blocks({OWN: 1.0, FAST: 0.5}, count=14)
+
+
+@pytest.mark.parametrize(
+    ("seen", "trusted", "why"),
+    [
+        (in_search(SHARED), {CAMPAIGN}, "a search ran them"),
+        (SHARED, set(), "the controls of these campaigns failed"),
+        (failing(SHARED), {CAMPAIGN}, "a run failed there"),
+        (
+            blocks({OWN: 1.0, stack(tensorflow="2.12.0", numpy="1.23.5"): 1.0}, count=14),
+            {CAMPAIGN},
+            "the others have the same framework",
+        ),
+    ],
+)
+def test_versions_that_shared_blocks_are_never_said_not_to_have(
+    seen: list[Inspection], trusted: set[CampaignId], why: str
+) -> None:
+    stacks = (OWN, FAST, stack(tensorflow="2.12.0", numpy="1.23.5"))
+    with pytest.raises(EvidenceError, match=f"shared 14 blocks .*{why}"):
+        ask(seen, trusted=frozenset(trusted), stacks=stacks)
+
+
+PROGRAM_CALL = IndicatorCall(
+    indicator=replace(call(PROGRAM).indicator, component=PROGRAM),
+    arguments=(("command", "python train.py"), ("project", "0")),
+)
+
+
+def program_stack(**versions: str) -> Environment:
+    """Return a stack whose NumPy and TensorFlow have compiled code, the rest none."""
+    lock = Lock(
+        artifacts=tuple(
+            artifact(name, v, "cp311-cp311-linux" if name in ("numpy", "tensorflow") else ANY)
+            for name, v in sorted(versions.items())
+        )
+    )
+    return Environment(
+        stack=Stack(lock=lock, facts=FACTS), kind=Kind.VIRTUALENV, location="", python=""
+    )
+
+
+ANY = "py3-none-any"
+
+
+def test_a_campaign_of_the_users_program_counts_and_the_program_is_named() -> None:
+    own = program_stack(tensorflow="2.12.0", numpy="1.23.5", flask="2.9", tidy="1.0")
+    fast = program_stack(tensorflow="2.15.0", numpy="1.26.4", flask="2.9", tidy="2.0")
+    seen = [
+        replace(each, observation=replace(each.observation, loaded=()))
+        for each in blocks({own: 1.0, fast: 0.8}, what=PROGRAM_CALL)
+        if each.observation is not None
+    ]
+
+    def of(**versions: str) -> Advice:
+        stacks = (own, fast)
+        return ask(seen, locked(**versions), stacks=stacks, calls=(PROGRAM_CALL,))
+
+    lock = {"tensorflow": "2.12.0", "numpy": "1.23.5", "flask": "3.0", "tidy": "1.0"}
+    found = of(**lock)
+    assert found.lock == fast.stack.lock
+    assert [each.indicator for each in found.provenance] == ["python train.py"]
+    assert any("python train.py was measured with flask 2.9" in each for each in found.caveats)
+    for other in ({"numpy": "1.23.4"}, {"tidy": "1.1"}, {"torch": "2.0.0"}):
+        with pytest.raises(EvidenceError):
+            of(**(lock | other))
+
+
+def test_an_effect_tells_what_was_compared_where_and_when() -> None:
+    seen = blocks({OWN: 1.0, FAST: 0.8})
+    last = replace(seen[-1], started_at="2026-01-03T00:00:00+00:00")
+    machine = Machine(identity=(*HERE.identity, ("cpu_name", "Xeon")))
+    found = ask(
+        [replace(each, machine_id=machine.id) for each in (*seen[:-1], last)], machine=machine
+    )
+    (told,) = found.provenance
+    assert told.indicator == "tensorflow/matmul"
+    assert [(c.name, c.current, c.recommended) for c in told.compared] == [
+        ("numpy", "1.23.5", "1.26.4"),
+        ("tensorflow", "2.12.0", "2.15.0"),
+    ]
+    assert (told.first[:10], told.last[:10]) == ("2026-01-01", "2026-01-03")
+    assert (told.machine, told.python) == ("Xeon", "3.11.2")

@@ -23,7 +23,7 @@ from stackgen.values import (
 )
 from tests.samples import CAMPAIGN, FACTS, call, inspection
 from tests.spaces import artifact
-from tests.test_advice import FAST, HERE, LOCK, OWN, blocks
+from tests.test_advice import FAST, HERE, LOCK, OWN, anything, blocks
 
 TENSORFLOW, NUMPY = call("tensorflow/matmul"), call("numpy/matmul")
 TRIXIE = replace(FACTS, python="CPython 3.13.5", distribution="debian 13")
@@ -78,6 +78,7 @@ def ask(stacks: list[Stack], inspections: list[Inspection], lockfile: LockFile =
         machine=HERE,
         machines=[HERE],
         trusted={CAMPAIGN},
+        admits=anything,
     )
 
 
@@ -232,4 +233,5 @@ def test_a_machine_that_nobody_described_says_nothing() -> None:
             machine=HERE,
             machines=[HERE],
             trusted={CAMPAIGN},
+            admits=anything,
         )

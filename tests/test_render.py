@@ -42,6 +42,7 @@ from stackgen.values import (
     Outcome,
     Place,
     Predicted,
+    Provenance,
     Ranked,
     Scaled,
     Search,
@@ -199,6 +200,17 @@ ADVICE = AdviceReport(
         effects=report(FASTER).ranking[0].effects,
         caveats=("known vulnerabilities were not checked",),
         same_machine=True,
+        provenance=(
+            Provenance(
+                indicator_id=MATMUL.id,
+                indicator="numpy/matmul size=512",
+                compared=(Change(name="numpy", current="1.23.5", recommended="1.26.4"),),
+                machine="AMD EPYC",
+                python="3.11.2",
+                first="2026-01-01T22:00:00+00:00",
+                last="2026-01-02T01:00:00+00:00",
+            ),
+        ),
     ),
     indicators=((MATMUL.id, "numpy/matmul size=512"),),
     knowledge_base="stackgen.db",
@@ -215,10 +227,21 @@ REFUSED = replace(
     advice=replace(
         NOTHING.advice,
         effects=(),
+        provenance=(),
         caveats=(
             "not considered, because they compute something else than this lock's versions: "
             "2 of the measured stacks",
         ),
+    ),
+)
+NOT_ADMITTED = replace(
+    ADVICE,
+    advice=replace(
+        ADVICE.advice,
+        lock=None,
+        changes=(),
+        refused="numpy 1.23.5 -> 1.26.4: the rest of the lock does not admit it: numba requires "
+        "numpy<1.25",
     ),
 )
 EARLY = replace(
@@ -360,6 +383,7 @@ TEXTS = {
     "advice": advice_text(ADVICE),
     "advice-nothing-faster": advice_text(NOTHING),
     "advice-nothing-considered": advice_text(REFUSED),
+    "advice-not-admitted": advice_text(NOT_ADMITTED),
     "advice-too-few": advice_text(EARLY),
     "doctor": checks_text(CHECKS),
     "failures": failures_text(GROUPS),

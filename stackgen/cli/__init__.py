@@ -11,6 +11,7 @@ from typing import Annotated, NoReturn
 import typer
 
 from stackgen import __version__, interrupts
+from stackgen.cli import asking
 from stackgen.cli.compare import compare
 from stackgen.cli.explore import explore
 from stackgen.cli.images import images_app
@@ -27,7 +28,7 @@ from stackgen.cli.options import (
     Seed,
     parse_span,
 )
-from stackgen.cli.resolve import resolve
+from stackgen.cli.resolve import PATIENCE_S, resolve
 from stackgen.cli.verify import verify
 from stackgen.errors import StackgenError, StorageError
 
@@ -90,16 +91,32 @@ def advise(
     lock: Annotated[Path, typer.Argument(metavar="LOCK", help="Pipfile.lock, poetry.lock, ...")],
     kb: Kb = None,
     json: AsJson = False,
+    index_url: asking.IndexUrl = None,
+    extra_index_url: asking.ExtraIndexUrl = [],  # noqa: B006 # typer copies it
+    find_links: asking.FindLinks = [],  # noqa: B006
+    no_index: asking.NoIndex = False,
+    offline: asking.Offline = False,
 ) -> None:
     """Recommend versions for a lock file.
 
     The answer comes from what was measured, on this machine or the nearest one; nothing is run.
+    The package index is asked whether the rest of the lock admits what is recommended.
     """
     from stackgen.pipeline.advise import advise as run
+    from stackgen.pipeline.options import IndexOptions
     from stackgen.pipeline.places import find_places
-    from stackgen.render import advice_text, as_json
+    from stackgen.render import advice_text, as_json, open_progress
 
-    report = run(lock, find_places(os.environ, kb=kb, reading=True))
+    index_options = IndexOptions(
+        index_url=index_url,
+        extra_index_urls=tuple(extra_index_url),
+        find_links=tuple(find_links),
+        no_index=no_index,
+        offline=offline,
+    )
+    with open_progress(sys.stderr, patience_s=PATIENCE_S) as progress:
+        places = find_places(os.environ, kb=kb, reading=True)
+        report = run(lock, index_options, places, os.environ, progress)
     typer.echo(as_json(report) if json else advice_text(report))
     if report.advice.lock is None:
         raise typer.Exit(3)

@@ -1,31 +1,57 @@
 """Advise: a lock file in, the fastest known versions out, from evidence alone."""
 
+import platform
+import re
 import shlex
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from packaging.requirements import InvalidRequirement, Requirement
+from packaging.utils import canonicalize_name
+
 from stackgen.advice import advise as recommend
+from stackgen.builders.stated import stated_target
 from stackgen.database import Database, open_database
+from stackgen.errors import IndexUnavailableError, ResolutionError, UsageError
 from stackgen.executors.machine import this_machine
+from stackgen.index import PackageIndex
+from stackgen.locks import in_target
 from stackgen.measure import ALPHA, MARGIN, controls
 from stackgen.pipeline.measures import CONTROL
+from stackgen.pipeline.options import IndexOptions
 from stackgen.pipeline.places import Places
-from stackgen.pipeline.selection import read_lock_file
+from stackgen.pipeline.progress import Progress
+from stackgen.pipeline.resolution import resolve
+from stackgen.pipeline.selection import pin, read_lock_file
+from stackgen.pipeline.wishes import index_config
+from stackgen.resolve import Policy, Request, parse_requirement
 from stackgen.values import (
     Advice,
     AdviceReport,
+    BaseFacts,
     CampaignId,
+    Change,
     IndicatorCall,
     IndicatorId,
     Inspection,
     InspectionId,
+    LockedPackage,
+    LockFile,
     Role,
+    Target,
 )
 from stackgen.values.noise import NOISE
 
 
-def advise(path: Path, places: Places) -> AdviceReport:
+def advise(
+    path: Path,
+    index_options: IndexOptions,
+    places: Places,
+    environ: Mapping[str, str],
+    progress: Progress,
+) -> AdviceReport:
     """Return the advice for a lock file.
 
     Raises:
@@ -33,7 +59,10 @@ def advise(path: Path, places: Places) -> AdviceReport:
         EvidenceError: nothing that was measured says anything about it.
     """
     lockfile = read_lock_file(path)
-    with open_database(places.knowledge, reading=True) as database:
+    with (
+        open_database(places.knowledge, reading=True) as database,
+        PackageIndex(index_config(index_options, environ), places.cache) as index,
+    ):
         calls = database.calls()
         inspections = database.inspections()
         trusted = trusted_campaigns(database, inspections, calls)
@@ -45,6 +74,7 @@ def advise(path: Path, places: Places) -> AdviceReport:
             machine=this_machine(),
             machines=database.machines(),
             trusted=trusted,
+            admits=Admission(index=index, progress=progress).refusal,
             margin=MARGIN,
             alpha=ALPHA,
         )
@@ -77,6 +107,109 @@ def _behind(advice: Advice, trusted: Iterable[Inspection]) -> Collection[Inspect
         if stacks.get(indicator) in {each.stack_id for each in block}
         for each in block
     }
+
+
+@dataclass(slots=True, kw_only=True)
+class Admission:
+    """Whether the rest of a lock admits changes to it, as far as metadata tells."""
+
+    index: PackageIndex
+    progress: Progress
+    _unavailable: str = field(default="", init=False)
+
+    def refusal(
+        self, lockfile: LockFile, changes: Sequence[Change], facts: BaseFacts
+    ) -> str | None:
+        """Return why the rest of a lock does not admit changes on a base; None where it does.
+
+        An index that cannot be reached is a reason, too, and is not asked again.
+        """
+        if self._unavailable:
+            return self._unavailable
+        try:
+            return self._refusal(lockfile, changes, _target(facts))
+        except IndexUnavailableError as error:
+            self._unavailable = (
+                f"whether the rest of the lock admits it is not known: {error.what} ({error.why})"
+            )
+            return self._unavailable
+        except (ResolutionError, UsageError) as error:
+            return f"the rest of the lock does not admit it: {error.what}: {error.why}"
+
+    def _refusal(self, lockfile: LockFile, changes: Sequence[Change], target: Target) -> str | None:
+        locked = {canonicalize_name(each.name): each for each in in_target(lockfile, target)}
+        removed = {each.name for each in changes if each.recommended is None}
+        changed = dict(locked)
+        for each in changes:
+            if each.recommended is None:
+                changed.pop(canonicalize_name(each.name), None)
+            else:
+                package = locked.get(canonicalize_name(each.name)) or LockedPackage(
+                    name=each.name, version=each.recommended
+                )
+                changed[canonicalize_name(each.name)] = replace(package, version=each.recommended)
+        needed = self._installed(changed.values(), _readable(lockfile), target)
+        if still := sorted(removed & needed):
+            return f"the rest of the lock requires {still[0]}"
+        if not removed:
+            return None
+        rest = [each for name, each in locked.items() if name not in removed]
+        if own := sorted(removed - self._installed(rest, (), target)):
+            return f"it has no {own[0]}, which no other package of the lock brings"
+        return None
+
+    def _installed(
+        self,
+        packages: Iterable[LockedPackage],
+        requirements: Sequence[Requirement],
+        target: Target,
+    ) -> frozenset[str]:
+        """Return all that these packages bring, in just these versions.
+
+        Raises:
+            ResolutionError: they exclude each other, or a file is not there.
+        """
+        pins = [parse_requirement(pin(each)) for each in packages]
+        names = frozenset(str(canonicalize_name(each.name)) for each in pins)
+        request = Request(
+            requirements=(*pins, *requirements),
+            policy=Policy(prereleases=True, allow_build=names),
+        )
+        lock = resolve(self.index, request, target, progress=self.progress).newest()
+        return frozenset(lock.versions) if lock is not None else frozenset()
+
+
+def _readable(lockfile: LockFile) -> tuple[Requirement, ...]:
+    """Return what the user asked for, without what no index has."""
+    found = []
+    for line in lockfile.requirements:
+        try:
+            requirement = Requirement(line)
+        except InvalidRequirement:
+            continue
+        if requirement.url is None:
+            found.append(requirement)
+    return tuple(found)
+
+
+def _target(facts: BaseFacts) -> Target:
+    """Return the target that a base was; its machine is taken to be of our own kind.
+
+    Raises:
+        UsageError: its Python or C library is none that can be stated.
+    """
+    libc = re.fullmatch(r"(glibc|musl) (\d+)\.(\d+).*", facts.libc)
+    if libc is None:
+        raise UsageError(
+            f"what fits {facts.distribution} is not known",
+            why=f"{facts.libc!r} is neither glibc nor musl",
+            fix="measure on another base",
+        )
+    kind = "manylinux" if libc[1] == "glibc" else "musllinux"
+    return stated_target(
+        python=facts.python.split()[-1],
+        platform=f"{kind}_{libc[2]}_{libc[3]}_{platform.machine()}",
+    )
 
 
 def trusted_campaigns(

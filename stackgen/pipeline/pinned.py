@@ -6,7 +6,7 @@ from pathlib import Path
 
 from packaging.specifiers import SpecifierSet
 
-from stackgen.advice.evidence import admits
+from stackgen.advice.evidence import admits_python
 from stackgen.errors import ResolutionError, UsageError
 from stackgen.index import PackageIndex
 from stackgen.locks import in_target
@@ -51,7 +51,7 @@ def pinned(
         ResolutionError: no index has a file of some package that lock and target admit.
         IndexUnavailableError: an index cannot be asked.
     """
-    if not admits(lockfile, target.python):
+    if not admits_python(lockfile, target.python):
         raise UsageError(
             f"{lockfile.path} is for Python {lockfile.requires_python}",
             why=f"the base has Python {target.python}",

@@ -281,7 +281,7 @@ def _as_it_stands(
 ) -> Lock:
     """Return a user's lock with its artifacts for the target, hashes honoured."""
     pins = Request(
-        requirements=tuple(parse_requirement(_pinned(each)) for each in packages),
+        requirements=tuple(parse_requirement(pin(each)) for each in packages),
         policy=Policy(prereleases=True, hashes=_hashes(packages), allow_build=allow_build),
     )
     lock = resolve(index, pins, target, progress=progress).newest()
@@ -326,11 +326,12 @@ def _around(
     pinned = tuple(each for each in packages if each.name not in free or each.name in fixed)
     return replace(
         varied,
-        requirements=(*roots, *(parse_requirement(_pinned(each)) for each in pinned)),
+        requirements=(*roots, *(parse_requirement(pin(each)) for each in pinned)),
         policy=replace(asked.policy, hashes=_hashes(pinned)),
     )
 
 
-def _pinned(package: LockedPackage) -> str:
+def pin(package: LockedPackage) -> str:
+    """Return the requirement that a package of a lock stands for."""
     extras = f"[{','.join(package.extras)}]" if package.extras else ""
     return f"{package.name}{extras}=={package.version}"

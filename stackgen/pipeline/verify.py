@@ -11,7 +11,7 @@ from packaging.markers import Marker
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name, canonicalize_version
 
-from stackgen.advice.evidence import admits
+from stackgen.advice.evidence import admits_python
 from stackgen.builders.interpreters import probe
 from stackgen.builders.judges import Answer, Judge, PipTools, Question, Uv
 from stackgen.errors import UsageError
@@ -123,7 +123,7 @@ def stack_of(lockfile: LockFile, target: Target) -> PinnedStack:
 
 def _refuse_python(lockfile: LockFile, target: Target) -> None:
     """Refuse a lock that says of itself that it is for another Python."""
-    if not admits(lockfile, target.python):
+    if not admits_python(lockfile, target.python):
         raise UsageError(
             f"{lockfile.path} is for Python {lockfile.requires_python}",
             why=f"it was to be verified for Python {target.python}",

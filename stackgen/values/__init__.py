@@ -11,6 +11,7 @@ from stackgen.values.evidence import (
     Difference,
     Effect,
     Origin,
+    Provenance,
     Ranked,
     Verdict,
 )
@@ -153,6 +154,7 @@ __all__ = [
     "Place",
     "Predicted",
     "Prices",
+    "Provenance",
     "Pruned",
     "Ranked",
     "Readiness",

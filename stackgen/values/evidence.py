@@ -161,12 +161,35 @@ class Origin:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Provenance:
+    """What an advised effect was measured on, and when.
+
+    compared: in which packages the lock's own versions (``current``) differ from those that they
+        were compared with (``recommended``), as they were measured.
+    machine: the name of its CPU. python: of the base, in full.
+    first, last: when the first and the last of its inspections began, ISO 8601 in UTC.
+    is_figure: whether a program's own figure was compared in place of a time.
+    """
+
+    indicator_id: IndicatorId
+    indicator: str
+    compared: tuple[Change, ...]
+    machine: str
+    python: str
+    first: str
+    last: str
+    is_figure: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Advice:
     """A recommended lock with its evidence, or a plain "no measurable difference".
 
-    lock: what is recommended; None where nothing is measurably faster.
+    lock: what is recommended; None where nothing is measurably faster, or may not be taken.
     effects: of what is recommended, or of the fastest that might have been; empty where nothing
         that was measured may be recommended at all.
+    provenance: of each effect, in their order.
+    refused: why what is shown to be faster is not recommended; "" where it is, or nothing is.
     same_machine: whether the evidence was measured on the machine that asks.
     """
 
@@ -175,3 +198,5 @@ class Advice:
     effects: tuple[Effect, ...]
     caveats: tuple[str, ...]
     same_machine: bool
+    provenance: tuple[Provenance, ...] = ()
+    refused: str = ""

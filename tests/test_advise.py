@@ -1,0 +1,100 @@
+"""Whether the rest of a lock admits what is recommended, asked of an index in a folder."""
+
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from stackgen.index import PackageIndex, load_config
+from stackgen.pipeline.advise import Admission
+from stackgen.pipeline.progress import Silent
+from stackgen.values import Change, LockedPackage, LockFile
+from tests.local_index import Published, publish
+from tests.samples import FACTS
+
+NO_CONFIG = {"PIP_CONFIG_FILE": os.devnull}
+PACKAGES = {
+    "numpy": {"1.23.5": Published(), "1.26.4": Published()},
+    "frame": {
+        "2.12": Published(requires=["numpy<1.24", "helper"]),
+        "2.15": Published(requires=["numpy>=1.26"]),
+    },
+    "helper": {"1.0": Published()},
+    "strict": {"1.0": Published(requires=["numpy<1.25"])},
+    "user": {"1.0": Published(requires=["helper"])},
+}
+
+
+@pytest.fixture
+def index(tmp_path: Path) -> Iterator[PackageIndex]:
+    config = load_config(environ=NO_CONFIG, index_url=publish(tmp_path, PACKAGES))
+    with PackageIndex(config, tmp_path / "cache") as found:
+        yield found
+
+
+def lock(requirements: tuple[str, ...] = (), /, **versions: str) -> LockFile:
+    packages = tuple(LockedPackage(name=name, version=v) for name, v in versions.items())
+    return LockFile(
+        path="Pipfile.lock", format="pipfile", packages=packages, requirements=requirements
+    )
+
+
+def refusal(
+    index: PackageIndex, lockfile: LockFile, changes: Mapping[str, str | None]
+) -> str | None:
+    locked = {each.name: each.version for each in lockfile.packages}
+    return Admission(index=index, progress=Silent()).refusal(
+        lockfile,
+        [Change(name=n, current=locked.get(n), recommended=v) for n, v in changes.items()],
+        FACTS,
+    )
+
+
+OLD = {"frame": "2.12", "numpy": "1.23.5", "helper": "1.0"}
+NEW = {"frame": "2.15", "numpy": "1.26.4", "helper": None}
+
+
+def test_changes_that_the_rest_of_the_lock_admits_are_not_refused(index: PackageIndex) -> None:
+    assert refusal(index, lock(**OLD), NEW) is None
+    assert refusal(index, lock(("frame>=2", "numpy"), **OLD), NEW) is None
+
+
+@pytest.mark.parametrize(
+    ("lockfile", "changes", "why"),
+    [
+        (lock(numpy="1.23.5", strict="1.0"), {"numpy": "1.26.4"}, "strict 1.0 requires numpy<1.25"),
+        (lock(**OLD), {"numpy": "1.26.4"}, "frame 2.12 requires numpy<1.24"),
+        (lock(**OLD, user="1.0"), NEW, "the rest of the lock requires helper"),
+        (lock(("helper",), **OLD), NEW, "the rest of the lock requires helper"),
+        (
+            lock(frame="2.15", numpy="1.26.4", helper="1.0"),
+            {"helper": None},
+            "no other package of the lock brings",
+        ),
+        (lock(**OLD), NEW | {"frame": "2.16"}, "frame"),
+    ],
+)
+def test_changes_that_it_does_not_admit_are_refused_with_the_reason(
+    index: PackageIndex, lockfile: LockFile, changes: Mapping[str, str | None], why: str
+) -> None:
+    found = refusal(index, lockfile, changes)
+    assert found is not None
+    assert why in found
+
+
+def test_an_index_that_cannot_be_reached_is_a_reason(tmp_path: Path) -> None:
+    config = load_config(environ=NO_CONFIG, index_url="http://127.0.0.1:9/simple", offline=True)
+    with PackageIndex(config, tmp_path / "cache") as index:
+        found = refusal(index, lock(**OLD), NEW)
+    assert found is not None
+    assert found.startswith("whether the rest of the lock admits it is not known")
+
+
+def test_another_kind_of_c_library_is_no_traceback(index: PackageIndex) -> None:
+    found = Admission(index=index, progress=Silent()).refusal(
+        lock(**OLD), [], replace(FACTS, libc="uclibc 1")
+    )
+    assert found is not None
+    assert "uclibc" in found
