@@ -216,3 +216,28 @@ def test_a_knowledge_base_that_is_not_there_is_not_made_to_be_read(
     assert done.returncode == 2
     assert f"there is no knowledge base {missing}" in done.stderr
     assert not missing.parent.exists()
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["explore", ""],
+        ["explore", "numpy", "--vary", ""],
+        ["explore", "numpy", "--fix", " "],
+        ["explore", "--from", ""],
+        ["resolve", ""],
+        ["resolve", "numpy", ""],
+        ["resolve", "numpy", "--exclude", ""],
+        ["resolve", "numpy", "--allow-build", ""],
+        ["resolve", "-r", ""],
+        ["advise", ""],
+        ["nightly", ""],
+    ],
+    ids=" ".join,
+)
+def test_what_is_empty_is_refused_at_once(laboratory: Laboratory, command: list[str]) -> None:
+    assert laboratory.run("kb", "stats").returncode == 0  # so that there is a knowledge base
+    done = laboratory.run(*command)
+    assert done.returncode == 2, done.stderr
+    assert done.stderr.startswith("error: ")
+    assert "Traceback" not in done.stderr

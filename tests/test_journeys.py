@@ -1,6 +1,7 @@
 """From evidence to advice, and from night to night, on real virtualenvs."""
 
 import json
+import platform
 from pathlib import Path
 
 import pytest
@@ -53,27 +54,55 @@ def test_a_lock_is_unknown_then_explored_then_advised(laboratory: Laboratory) ->
     assert "No measurable difference" in best.stdout
 
 
+WATCHED = "speedy | virtualenv cpython-{python} | work.py"
+
+
 def test_a_night_measures_just_what_is_new(laboratory: Laboratory) -> None:
-    own = ("--pi", "work.py", "--executor", "virtualenv", "--budget", "45s")
-    arguments = ("nightly", "speedy", *own)
+    own = ("--executor", "virtualenv", "--budget", "45s")
+    arguments = ("nightly", "speedy", "--pi", "work.py", *own)
     first = laboratory.run(*arguments)
     assert first.returncode == 0, first.stderr
     assert "first night" in first.stdout
     quiet = laboratory.run(*arguments)
     assert "nothing new" in quiet.stdout
+    other = laboratory.run("nightly", "speedy", *own)
+    assert "first night" in other.stdout  # by other indicators
 
     publish(laboratory.root, {"speedy": {"1.0": SLOW, "2.0": QUICK, "3.0": QUICK}})
     for page in (laboratory.root / "cache").glob("index.db*"):
         page.unlink()  # as if ten minutes had passed
     third = laboratory.run(*arguments, "--json")
-    assert third.returncode in (0, 7), third.stderr
+    assert third.returncode in (0, 3, 7), third.stderr
     report = json.loads(third.stdout)
     assert report["new"] == [["speedy", ["3.0"]]]
+    assert bool(report["undecided"]) == (third.returncode == 3)
     (explored,) = report["explored"]
     assert [each["label"] for each in explored["stacks"]] == [
         "speedy 3.0",
         "speedy 2.0",
     ]
     with open_database(laboratory.kb) as database:
-        assert database.seen_releases("speedy") == {"1.0", "2.0", "3.0"}
+        watched = WATCHED.format(python=platform.python_version())
+        decided = {"3.0"} if third.returncode != 3 else set()
+        assert database.seen_releases(watched) == {"1.0", "2.0"} | decided
         assert {each.kind for each in database.campaigns()} == {"nightly"}
+
+
+def test_what_earlier_versions_saw_is_where_a_night_begins(laboratory: Laboratory) -> None:
+    with open_database(laboratory.kb) as database:
+        database.add_seen("speedy", ["1.0"], "2024-06-16T00:00:00+00:00")
+    found = laboratory.run(
+        "nightly", "speedy", "--pi", "work.py", "--executor", "virtualenv", "--budget", "1s"
+    )
+    assert "Traceback" not in found.stderr
+    assert found.stdout.startswith("speedy: 2.0")
+    assert found.returncode == 3
+    assert "Not decided: speedy 2.0: " in found.stdout
+    assert "1 of 1 new releases stay new" in found.stdout
+
+
+@pytest.mark.parametrize("name", ["", " ", "|", "speedy>=2", "speedy[extra]", "speedy 2"])
+def test_what_is_no_name_of_a_package_is_not_watched(laboratory: Laboratory, name: str) -> None:
+    refused = laboratory.run("nightly", name, "--executor", "virtualenv")
+    assert refused.returncode == 2
+    assert refused.stderr.startswith("error: cannot ")

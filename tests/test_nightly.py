@@ -1,8 +1,12 @@
 """What a night calls a finding."""
 
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 
-from stackgen.pipeline.nightly import _differences
+from stackgen.errors import EvidenceError
+from stackgen.pipeline.nightly import Night, _differences
+from stackgen.pipeline.options import ExploreOptions
+from stackgen.pipeline.progress import Silent
+from stackgen.resolve import Request, asked
 from stackgen.values import Control, Difference, ExploreReport, IndicatorId
 from tests.test_render import FASTER, deviating, report
 
@@ -44,3 +48,84 @@ def test_what_one_indicator_shows_is_not_confirmed_by_another() -> None:
     first, second = (_differences(on(report(FASTER), each)) for each in ("sort", "fft"))
     assert not first.keys() & second.keys()
     assert [" on sort: 1." in text for text in first.values()] == [True]
+
+
+@dataclass
+class Measured:
+    """Explores by taking time, and answers with one report after the other."""
+
+    answers: list[ExploreReport | EvidenceError]
+    takes_s: float = 0.0
+    now: float = 0.0
+    budgets: list[float] = field(default_factory=list)
+
+    def clock(self) -> float:
+        return self.now
+
+    def explore(self, options: ExploreOptions) -> ExploreReport:
+        self.budgets.append(options.budget_s)
+        self.now += self.takes_s or options.budget_s
+        answer = self.answers.pop(0)
+        if isinstance(answer, EvidenceError):
+            raise answer
+        return answer
+
+
+def night(measured: Measured, releases: int) -> tuple[Night, list[str]]:
+    """Return a night of 60 seconds that is over, and the versions that are decided."""
+    decided: list[str] = []
+    found = Night(
+        options=ExploreOptions(asked=Request(), kind="nightly"),
+        ends=60.0,
+        clock=measured.clock,
+        explore=measured.explore,
+        question=lambda name, version: {"asked": asked(f"{name}=={version}")},
+        decided=lambda name, versions: decided.extend(versions),  # noqa: ARG005
+        progress=Silent(),
+    )
+    found.run([("numpy", f"2.{n}") for n in range(releases)])
+    return found, decided
+
+
+SAME = report([0.0] * 9 + [0.001])
+UNDECIDED = replace(report(FASTER[:3]), exit_code=3)
+
+
+def test_the_releases_of_a_night_share_its_budget() -> None:
+    measured = Measured([SAME] * 3)
+    _, decided = night(measured, 3)
+    assert measured.budgets == [20.0, 20.0, 20.0]
+    assert decided == ["2.0", "2.1", "2.2"]
+    quick = Measured([SAME] * 3, takes_s=6.0)
+    night(quick, 3)
+    assert quick.budgets == [20.0, 27.0, 48.0]  # what one leaves is for the others
+
+
+def test_what_the_budget_does_not_allow_is_told_and_stays_new() -> None:
+    found, decided = night(Measured([SAME], takes_s=61.0), 3)
+    assert found.postponed == ["numpy 2.1", "numpy 2.2"]
+    assert decided == ["2.0"]
+    assert found.exit_code == 3
+
+
+def test_a_night_without_an_answer_says_what_is_missing_and_the_release_stays_new() -> None:
+    nothing = EvidenceError("there is only one stack", why="no other fits", fix="")
+    found, decided = night(Measured([UNDECIDED, nothing, replace(SAME, controls=(FAILED,))]), 3)
+    assert decided == []
+    assert found.exit_code == 3
+    assert [each.partition(";")[0] for each in found.undecided] == [
+        "numpy 2.0: 3 blocks, the first answers come after 6",
+        "numpy 2.1: there is only one stack: no other fits",
+        "numpy 2.2: the controls failed, the machine was not quiet enough",
+    ]
+
+
+def test_a_difference_that_is_not_confirmed_for_lack_of_budget_stays_new() -> None:
+    found, decided = night(Measured([report(FASTER)], takes_s=61.0), 1)
+    assert (found.findings, decided, found.exit_code) == ([], [], 3)
+    assert found.undecided == ["numpy 2.0: a difference is not confirmed yet: the budget is spent"]
+    found, decided = night(Measured([report(FASTER), UNDECIDED], takes_s=5.0), 1)
+    assert decided == []
+    assert "not confirmed yet: 3 blocks" in found.undecided[0]
+    found, decided = night(Measured([report(FASTER)] * 2, takes_s=5.0), 1)
+    assert (len(found.findings), decided, found.exit_code) == (1, ["2.0"], 7)

@@ -388,6 +388,15 @@ TEXTS = {
     "doctor": checks_text(CHECKS),
     "failures": failures_text(GROUPS),
     "nightly": nightly_text(NIGHT),
+    "nightly-undecided": nightly_text(
+        replace(
+            NIGHT,
+            new=(("numpy", ("2.4.0", "2.4.1")),),
+            noted=(),
+            undecided=("numpy 2.4.0: 3 blocks, the first answers come after 6",),
+            postponed=("numpy 2.4.1",),
+        )
+    ),
     **{name: bases_text(each) for name, each in BASE_REPORTS.items()},
     **{f"verify-{name}": verification_text(each) for name, each in VERIFICATIONS.items()},
 }

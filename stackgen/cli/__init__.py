@@ -149,7 +149,9 @@ def nightly(
     """Measure what was newly released.
 
     Each new release is compared with the best known stack; a difference is a finding once a
-    second, independent measurement shows it, too.
+    second, independent measurement shows it, too. What is new is recorded by package, base and
+    indicators. The releases share the budget. Exit code 7 means findings, 3 that some release is
+    not decided; it stays new.
     """
     from stackgen.pipeline.nightly import nightly as run
     from stackgen.pipeline.options import ExecutorChoice

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from stackgen.cli.options import refuse_empty
 from stackgen.errors import UsageError
 
 if TYPE_CHECKING:
@@ -44,17 +45,26 @@ Overrides = Annotated[
     ),
 ]
 Excluded = Annotated[
-    list[str], typer.Option("--exclude", metavar="NAME", help="Leave out, whoever requires it.")
+    list[str],
+    typer.Option(
+        "--exclude", metavar="NAME", callback=refuse_empty, help="Leave out, whoever requires it."
+    ),
 ]
 AllowBuild = Annotated[
     list[str],
-    typer.Option("--allow-build", metavar="NAME", help="Source distributions will do as well."),
+    typer.Option(
+        "--allow-build",
+        metavar="NAME",
+        callback=refuse_empty,
+        help="Source distributions will do as well.",
+    ),
 ]
 BuildsSources = Annotated[
     list[str],
     typer.Option(
         "--allow-build",
         metavar="NAME",
+        callback=refuse_empty,
         help="Where NAME has no wheel, build it. That runs its authors' code, in a container "
         "without network; ':all:' allows it for every package.",
     ),

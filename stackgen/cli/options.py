@@ -29,12 +29,33 @@ class StrategyName(str, Enum):
     newest = "newest"
 
 
+def refuse_empty(option: typer.CallbackParam, names: list[str]) -> list[str]:
+    """Return the values of an option that takes names of packages.
+
+    Raises:
+        UsageError: one of them is empty.
+    """
+    if any(not each.strip() for each in names):
+        raise UsageError(
+            f"{option.opts[-1]} was given without a name",
+            why="its value is empty",
+            fix="name a package, or leave the option out",
+        )
+    return names
+
+
 Kb = Annotated[
     Path | None, typer.Option("--kb", help="Knowledge base (or STACKGEN_KB).", metavar="FILE")
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
-Vary = Annotated[list[str], typer.Option("--vary", metavar="NAME", help="Vary this package, too.")]
-Fix = Annotated[list[str], typer.Option("--fix", metavar="NAME", help="Do not vary this package.")]
+Vary = Annotated[
+    list[str],
+    typer.Option("--vary", metavar="NAME", callback=refuse_empty, help="Vary this package, too."),
+]
+Fix = Annotated[
+    list[str],
+    typer.Option("--fix", metavar="NAME", callback=refuse_empty, help="Do not vary this package."),
+]
 Settings = Annotated[
     list[str],
     typer.Option("--set", metavar="VARIABLE=V1,V2", help="Vary an environment variable."),

@@ -17,6 +17,7 @@ from stackgen.cli.options import (
     CompletionName,
     Granularity,
     GranularityName,
+    refuse_empty,
 )
 from stackgen.errors import UsageError
 
@@ -77,7 +78,12 @@ def resolve(
     seed: Annotated[int, typer.Option(help="Of the samples.")] = 0,
     vary: Annotated[
         list[str],
-        typer.Option("--vary", metavar="NAME", help="What varies [default: what is asked for]."),
+        typer.Option(
+            "--vary",
+            metavar="NAME",
+            callback=refuse_empty,
+            help="What varies [default: what is asked for].",
+        ),
     ] = [],  # noqa: B006
     granularity: Granularity = GranularityName.minor,
     completion: Completion = CompletionName.newest,

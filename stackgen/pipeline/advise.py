@@ -134,7 +134,8 @@ class Admission:
             )
             return self._unavailable
         except (ResolutionError, UsageError) as error:
-            return f"the rest of the lock does not admit it: {error.what}: {error.why}"
+            why = " ".join(error.why.split())
+            return f"the rest of the lock does not admit it: {error.what}: {why}"
 
     def _refusal(self, lockfile: LockFile, changes: Sequence[Change], target: Target) -> str | None:
         locked = {canonicalize_name(each.name): each for each in in_target(lockfile, target)}

@@ -17,7 +17,17 @@ def nightly_text(report: NightlyReport) -> str:
     for explored in report.explored:
         lines += ["", report_text(explored)]
     lines += [f"Cannot run here: {each}" for each in report.cannot_run]
-    lines += ["", "Findings (each shown by two campaigns):" if report.findings else "No findings."]
+    lines += [f"Not decided: {each}" for each in report.undecided]
+    if report.postponed:
+        lines.append(f"Not measured, the budget is spent: {', '.join(report.postponed)}")
+    pending = len(report.undecided) + len(report.postponed)
+    if pending:
+        total = sum(len(versions) for _, versions in report.new)
+        lines.append(f"{pending} of {total} new releases stay new for the next night.")
+    if report.findings:
+        lines += ["", "Findings (each shown by two campaigns):"]
+    elif not pending:
+        lines += ["", "No findings."]
     return "\n".join([*lines, *(f"  {each}" for each in report.findings)]).strip()
 
 

@@ -255,6 +255,8 @@ class NightlyReport:
     explored: of the new releases that could be measured, each with what was found.
     noted: packages that were never watched before; what there is of them counts as seen now.
     cannot_run: new releases that do not resolve or run here, each with the reason.
+    undecided: new releases without an answer, each with what is missing.
+    postponed: new releases for which the budget was spent. These and the undecided stay new.
     """
 
     new: tuple[tuple[str, tuple[str, ...]], ...]
@@ -262,6 +264,8 @@ class NightlyReport:
     findings: tuple[str, ...]
     cannot_run: tuple[str, ...] = ()
     noted: tuple[str, ...] = ()
+    undecided: tuple[str, ...] = ()
+    postponed: tuple[str, ...] = ()
     exit_code: int = 0
 
 
