@@ -1,5 +1,6 @@
 """An advice says how much of its evidence was merged from other knowledge bases."""
 
+import os
 import random
 from dataclasses import replace
 from pathlib import Path
@@ -9,7 +10,9 @@ import pytest
 from stackgen.database import open_database
 from stackgen.pipeline.advise import advise
 from stackgen.pipeline.measures import CONTROL
+from stackgen.pipeline.options import IndexOptions
 from stackgen.pipeline.places import Places
+from stackgen.pipeline.progress import Silent
 from stackgen.render.advice import advice_text
 from stackgen.values import (
     AdviceReport,
@@ -22,6 +25,7 @@ from stackgen.values import (
     Stack,
 )
 from tests.database import samples
+from tests.local_index import Published, publish
 
 OLD, NEW = samples.stack(numpy="1.26.4"), samples.stack(numpy="2.0.0")
 PURE = IndicatorCall(
@@ -68,7 +72,15 @@ def places(tmp_path: Path) -> Places:
 
 
 def advised(places: Places) -> AdviceReport:
-    return advise(places.knowledge.with_name("requirements.txt"), places)
+    folder = places.knowledge.parent
+    index = publish(folder, {"numpy": {"1.26.4": Published(), "2.0.0": Published()}})
+    return advise(
+        folder / "requirements.txt",
+        IndexOptions(index_url=index),
+        places,
+        {"PIP_CONFIG_FILE": os.devnull},
+        Silent(),
+    )
 
 
 def test_an_advice_from_own_inspections_names_no_other_knowledge_base(places: Places) -> None:
