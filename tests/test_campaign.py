@@ -133,11 +133,12 @@ def runner(
 def test_a_stacks_own_fault_is_not_tried_again_and_a_doubtful_one_once_in_a_later_run(
     database: Database, tmp_path: Path, outcome: Outcome, runs: int
 ) -> None:
+    another_stack_ran(database, tmp_path)
     for _ in range(4):
         one = runner(database, tmp_path, outcome)
         assert one.trial(HERE, MATMUL).outcome is outcome
         assert one.trial(HERE, MATMUL).outcome is outcome  # within a run, never again
-    assert len(database.inspections()) == runs
+    assert trials(database) == runs
 
 
 def test_what_was_blamed_for_a_damaged_cache_is_tried_again_once_in_each_run(
@@ -152,11 +153,42 @@ def test_what_was_blamed_for_a_damaged_cache_is_tried_again_once_in_each_run(
         assert run.added == 1
 
 
-def test_a_process_that_the_system_killed_is_in_doubt(database: Database, tmp_path: Path) -> None:
-    for _ in range(4):
-        one = runner(database, tmp_path, Outcome.CRASHED, log="killed by SIGKILL")
-        assert one.trial(HERE, MATMUL).outcome is Outcome.CRASHED
-    assert len(database.inspections()) == 2
+def another_stack_ran(database: Database, tmp_path: Path) -> None:
+    other = environment("1.25.0")
+    database.add_stack(other.stack)
+    runner(database, tmp_path, Outcome.OK).trial(other, MATMUL)
+
+
+def trials(database: Database) -> int:
+    return sum(each.stack_id == HERE.stack.id for each in database.inspections())
+
+
+def test_where_nothing_ever_ran_each_run_of_the_command_tries_again(
+    database: Database, tmp_path: Path
+) -> None:
+    for count in (1, 2, 3):
+        one = runner(database, tmp_path, Outcome.IMPORT_FAILED)
+        for _ in range(2):
+            assert one.trial(HERE, MATMUL).outcome is Outcome.IMPORT_FAILED
+        assert trials(database) == count
+    assert runner(database, tmp_path, Outcome.OK).trial(HERE, MATMUL).outcome is Outcome.OK
+
+
+KILLS = ["killed by SIGKILL", "said something\nkilled by SIGTERM"]
+
+
+@pytest.mark.parametrize("log", KILLS)
+def test_a_process_that_was_killed_is_tried_three_times_in_each_run(
+    database: Database, tmp_path: Path, log: str
+) -> None:
+    another_stack_ran(database, tmp_path)
+    for count in (3, 6, 9):
+        one = runner(database, tmp_path, *[Outcome.CRASHED] * 3, log=log, allowance_s=0)
+        for _ in range(2):
+            assert one.trial(HERE, MATMUL).outcome is Outcome.CRASHED
+        assert trials(database) == count
+    ends = (Outcome.CRASHED, Outcome.OK)
+    assert runner(database, tmp_path, *ends, log=log).trial(HERE, MATMUL).outcome is Outcome.OK
 
 
 def test_what_ran_once_counts_whatever_came_before(database: Database, tmp_path: Path) -> None:

@@ -42,7 +42,8 @@ MATMUL, CONTROL = call(), call("python/pure")
 JUDGING = Judging(margin=0.02, weights={})
 START = datetime(2026, 1, 1, tzinfo=timezone.utc)
 
-Answer = float | Outcome
+Answer = float | Outcome | str
+"""Seconds, a failure of the stack's own, or the last line of a log of a process that crashed."""
 Ask = Callable[[InspectionPlan], Answer]
 
 
@@ -119,6 +120,9 @@ class Bench:
     def inspect(self, plan: InspectionPlan) -> Inspection:
         said = 1.0 if plan.call == CONTROL else self.ask(plan)
         self.seconds += 1
+        ending = f"Error: at {plan.block}"
+        if isinstance(said, str) and not isinstance(said, Outcome):
+            said, ending = Outcome.CRASHED, said
         good = not isinstance(said, Outcome)
         return Inspection(
             stack_id=plan.environment.stack.id,
@@ -132,7 +136,7 @@ class Bench:
             started_at=(START + self.wall(self.seconds)).isoformat(timespec="milliseconds"),
             duration_s=1.0,
             observation=Observation(values_s=(said,), loops=1) if isinstance(said, float) else None,
-            log="" if good else f"Error: at {plan.block}",
+            log="" if good else ending,
         )
 
     def measure(self) -> Stopped:
@@ -277,3 +281,69 @@ def test_a_spent_budget_still_has_one_block_and_no_second_one(
         assert (stopped.why, stopped.blocks) == ("the budget is spent", 1)
         told = [effect for row in bench.rows().values() for effect in row.effects]
         assert {each.verdict for each in told} == {Verdict.INCONCLUSIVE}
+
+
+KILL = "killed by SIGKILL"
+
+
+@pytest.mark.parametrize("name", ["3", "2"], ids=["the reference", "another stack"])
+@pytest.mark.parametrize("log", [KILL, "out of memory (killed by SIGKILL)"])
+def test_a_stack_that_is_killed_now_and_then_stays(
+    database: Database, tmp_path: Path, name: str, log: str
+) -> None:
+    def ask(plan: InspectionPlan) -> Answer:
+        return log if version(plan) == name and plan.block in (2, 4, 5) else steady(plan)
+
+    bench = Bench(database, tmp_path, ask)
+    stopped = bench.measure()
+    assert (stopped.why, stopped.error) == ("every comparison is decided", None)
+    rows = bench.rows()
+    assert [row.failures for row in rows.values()] == [0, 0, 0]
+    assert rows["2"].effects[0].verdict is Verdict.FASTER
+    assert bench.runner.failed_in_blocks((MATMUL,)) == ()
+
+
+def test_a_stack_that_is_killed_again_and_again_is_left_out_of_this_run_alone(
+    database: Database, tmp_path: Path
+) -> None:
+    bench = Bench(database, tmp_path, lambda plan: KILL if version(plan) == "2" else steady(plan))
+    stopped = bench.measure()
+    assert (stopped.why, stopped.error) == ("every comparison is decided", None)
+    (left_out,) = bench.runner.failed_in_blocks((MATMUL,))
+    assert (NAMES[left_out.stack_id], left_out.block) == ("2", 3)
+    rows = bench.rows()
+    assert (rows["2"].failures, rows["2"].effects) == (0, ())
+    assert rows["1"].effects[0].verdict is Verdict.SLOWER
+    again = Bench(database, tmp_path, steady)
+    assert again.measure().why == "every comparison is decided"
+    assert again.rows()["2"].effects[0].verdict is Verdict.FASTER
+
+
+def test_a_reference_that_is_killed_again_and_again_is_gone_on_with_by_the_next_run(
+    database: Database, tmp_path: Path
+) -> None:
+    bench = Bench(database, tmp_path, lambda plan: KILL if version(plan) == "3" else steady(plan))
+    stopped = bench.measure()
+    assert isinstance(stopped.error, MeasurementError)
+    assert "run the same command again" in stopped.error.fix
+    assert "--seed" not in stopped.error.fix
+    again = Bench(database, tmp_path, steady)
+    assert (again.measure().why, again.rows()["3"].failures) == ("every comparison is decided", 0)
+
+
+@pytest.mark.parametrize(
+    ("ending", "blocks"), [(KILL, 3), ("killed by SIGABRT", 1), (Outcome.TIMEOUT, 1)]
+)
+def test_where_nothing_runs_any_more_no_stack_is_blamed_and_the_next_run_goes_on(
+    database: Database, tmp_path: Path, ending: Answer, blocks: int
+) -> None:
+    first = Bench(database, tmp_path, steady, budget_s=18)
+    assert first.measure().why == "the budget is spent"
+    begun = first.runner.database.last_block(first.runner.campaign.id)
+    bench = Bench(database, tmp_path, lambda _: ending)
+    stopped = bench.measure()
+    assert isinstance(stopped.error, MeasurementError)
+    assert stopped.error.what == f"no stack ran numpy/matmul in block {begun + blocks}"
+    again = Bench(database, tmp_path, steady)
+    assert again.measure().why == "every comparison is decided"
+    assert [row.failures for row in again.rows().values()] == [0, 0, 0]

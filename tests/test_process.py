@@ -48,6 +48,7 @@ def outcome_of(
     exit_code: int | None,
     *,
     oom: bool = False,
+    at_limit: bool = False,
     timed_out: bool = False,
     stdout: str = "",
     stderr: str = "",
@@ -58,6 +59,7 @@ def outcome_of(
         exit_code=exit_code,
         timed_out=timed_out,
         oom=oom,
+        at_limit=at_limit,
         stdout=stdout,
         stderr=stderr,
         started_at="2026-01-01T00:00:00+00:00",
@@ -94,6 +96,14 @@ def test_a_signal_is_named_however_it_is_told(exit_code: int) -> None:
 def test_a_kill_is_a_lack_of_memory_only_when_the_system_says_so(exit_code: int) -> None:
     assert outcome_of(exit_code)[0] is Outcome.CRASHED
     assert outcome_of(exit_code, oom=True)[0] is Outcome.OUT_OF_MEMORY
+
+
+def test_a_kill_at_our_own_memory_limit_is_told_from_one_for_the_whole_machine() -> None:
+    told = [outcome_of(-9, oom=True, at_limit=each)[1] for each in (False, True)]
+    assert told == [
+        "out of memory (killed by SIGKILL)",
+        "out of memory (killed by SIGKILL at its own limit)",
+    ]
 
 
 def test_an_allocation_that_failed_is_a_lack_of_memory() -> None:

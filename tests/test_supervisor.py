@@ -72,6 +72,23 @@ def test_a_kill_for_memory_is_counted_by_either_version_of_control_groups(
 
 
 @pytest.mark.parametrize(
+    ("groups", "name", "text"),
+    [
+        ("0::/\n", "memory.events", "low 0\nmax 12\noom {}\noom_kill 3\n"),
+        ("4:memory:/docker/7\n0::/\n", "memory/memory.failcnt", "{}\n"),
+    ],
+    ids=["version 2", "version 1"],
+)
+def test_whether_the_groups_own_limit_was_reached_is_counted_apart_from_kills(
+    system: System, groups: str, name: str, text: str
+) -> None:
+    system.groups = groups
+    assert supervisor.limit_hits() == 0
+    system.write(name, text.format(7))
+    assert supervisor.limit_hits() == 7
+
+
+@pytest.mark.parametrize(
     ("groups", "name", "said", "limit"),
     [
         ("0::/\n", "pids.max", "4096\n", 4096),
@@ -128,7 +145,14 @@ def test_a_tree_is_removed_also_where_its_folders_are_closed_and_links_are_not_f
 def test_limits_that_an_engine_only_claims_to_set_are_recorded() -> None:
     # As seen with a rootless Podman on control groups of version 1, which says that it has them.
     ended = Reply(
-        exit_code=0, timed_out=False, oom=False, clean=True, writable=(), stdout="", stderr=""
+        exit_code=0,
+        timed_out=False,
+        oom=False,
+        at_limit=False,
+        clean=True,
+        writable=(),
+        stdout="",
+        stderr="",
     )
     limits = Limits(threads=1, memory_bytes=1 << 30)
     assert _unenforced(limits, ready(memory_limit=1 << 30, process_limit=4096), ended) == ()

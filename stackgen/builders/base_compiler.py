@@ -13,6 +13,7 @@ from docker.types import Mount
 from stackgen.builders import bytecode
 from stackgen.builders.engine import Engine, Ran
 from stackgen.errors import BuildError
+from stackgen.measure.retry_policy import ending
 from stackgen.values import Base
 
 _STAGING = "/staging"
@@ -75,6 +76,6 @@ def _require_success(ran: Ran, base: Base) -> None:
     if ran.exit_code:
         raise BuildError(
             f"the packages could not be byte-compiled on {base.name}",
-            why=(ran.stderr.strip().splitlines() or [f"exit code {ran.exit_code}"])[-1],
+            why="\n".join([*ran.stderr.strip().splitlines()[-1:], ending(ran.exit_code)]),
             fix="run: stackgen doctor",
         )

@@ -23,6 +23,7 @@ from packaging.version import Version
 from stackgen.builders.bytecode import __file__ as _compiler
 from stackgen.errors import BuildError
 from stackgen.in_use import InUse, Work
+from stackgen.measure.retry_policy import ending
 from stackgen.values import Artifact, Base, content_id
 
 _PART = ".part-"
@@ -169,7 +170,7 @@ def _run_compiler(python: str, folder: Path, work: Work) -> None:
     if done.returncode:
         raise BuildError(
             f"{python} could not byte-compile the packages",
-            why=done.stderr.strip()[-800:] or f"exit code {done.returncode}",
+            why="\n".join(filter(None, (done.stderr.strip()[-800:], ending(done.returncode)))),
             fix="run: stackgen doctor",
         )
 

@@ -29,6 +29,7 @@ from stackgen.builders.virtualenv_store import (
 )
 from stackgen.errors import BuildError, StorageError
 from stackgen.in_use import InUse, Work
+from stackgen.measure.retry_policy import ending
 from stackgen.values import Artifact, Base, Environment, Kind, Stack
 
 _WITH_BYTECODE = 1.4  # bytes on disk per byte of unpacked wheel: seen 1.1 to 1.3
@@ -187,7 +188,7 @@ class VirtualenvBuilder:
             pass_fds=(work.handle,),
         )
         if done.returncode:
-            raise _refusal(arguments, done.stdout)
+            raise _refusal(arguments, done.stdout, done.returncode)
 
     def _environment(self) -> dict[str, str]:
         """Return what uv needs and nothing of the user's: no index, no credentials, no options."""
@@ -235,9 +236,11 @@ def _remove(folder: Path) -> None:
         shutil.rmtree(folder)
 
 
-def _refusal(arguments: Sequence[str], output: str) -> Exception:
-    """Turn what uv said into the error that a caller can decide by."""
+def _refusal(arguments: Sequence[str], output: str, exit_code: int) -> Exception:
+    """Turn what uv said, and how it ended, into the error that a caller can decide by."""
     tail = output.strip()[-_OUTPUT_TAIL:]
+    if exit_code < 0:
+        tail = f"{tail}\n{ending(exit_code)}".strip()
     if any(words in output for words in _FULL):
         return _FullDiskError(tail)
     return BuildError(

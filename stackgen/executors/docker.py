@@ -118,6 +118,7 @@ class DockerExecutor:
             exit_code=ended.exit_code,
             timed_out=ended.timed_out,
             oom=ended.oom,
+            at_limit=ended.at_limit,
             stdout=ended.stdout,
             stderr=ended.stderr,
             started_at=started_at,
@@ -134,7 +135,8 @@ class DockerExecutor:
             ended = kept.supervised.ask(_request(plan, script, kept.supervised.ready))
             fine = ended.clean and ended.exit_code == 0
             if ended.exit_code == -signal.SIGKILL and not (ended.oom or ended.timed_out):
-                ended = replace(ended, oom=self._containers.ran_out_of_memory(kept))
+                oom = self._containers.ran_out_of_memory(kept)
+                ended = replace(ended, oom=oom, at_limit=oom)
         except Unexecutable as error:
             raise CannotRun(str(error)) from error
         except Lost as error:
@@ -186,6 +188,7 @@ _KILLED_WITH_ITS_SUPERVISOR = Reply(
     exit_code=-signal.SIGKILL,
     timed_out=False,
     oom=True,
+    at_limit=True,
     clean=False,
     writable=(),
     stdout="",

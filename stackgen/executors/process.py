@@ -1,7 +1,6 @@
 """What every executor shares: the command of an inspection, its environment, and its verdict."""
 
 import re
-import signal
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -18,6 +17,7 @@ from stackgen.indicators.output import (
     refuse_impossible,
     without_document,
 )
+from stackgen.measure.retry_policy import AT_LIMIT, ending
 from stackgen.values import Inspection, InspectionPlan, MachineId, Observation, Outcome
 
 LOG_BYTES = 4096
@@ -117,6 +117,7 @@ def interpret(
     exit_code: int | None,
     timed_out: bool,
     oom: bool,
+    at_limit: bool = False,
     stdout: str,
     stderr: str,
     started_at: str,
@@ -126,14 +127,16 @@ def interpret(
     """Turn how a process ended into an inspection; no fault of a stack raises.
 
     ``exit_code`` is negative, or above 128, for a signal, and None where the process was lost;
-    ``oom`` is whether the system says that it was killed for its memory; ``started_at`` is
-    ISO 8601 in UTC; ``unenforced`` names the limits that could not be set.
+    ``oom`` is whether the system says that it was killed for its memory, and ``at_limit`` whether
+    that was by a limit of ours; ``started_at`` is ISO 8601 in UTC; ``unenforced`` names the
+    limits that could not be set.
     """
     verdict = _verdict(
         plan,
         exit_code,
         timed_out=timed_out,
         oom=oom,
+        at_limit=at_limit,
         stdout=stdout,
         stderr=stderr,
         lasted_s=duration_s,
@@ -198,6 +201,7 @@ def _verdict(
     *,
     timed_out: bool,
     oom: bool,
+    at_limit: bool,
     stdout: str,
     stderr: str,
     lasted_s: float,
@@ -209,15 +213,16 @@ def _verdict(
     if exit_code is None:
         return Parsed(outcome=Outcome.ENGINE_LOST, reason="the process was lost")
     if oom or (exit_code and _NO_MEMORY.search(stderr[-LOG_BYTES:])):
-        return Parsed(outcome=Outcome.OUT_OF_MEMORY, reason=f"out of memory ({_ending(exit_code)})")
+        how = ending(exit_code) + (AT_LIMIT if at_limit else "")
+        return Parsed(outcome=Outcome.OUT_OF_MEMORY, reason=f"out of memory ({how})")
     if exit_code and plan.call.program is not None:
         importing = exit_code > 0 and failed_to_import(stderr)
         outcome = Outcome.IMPORT_FAILED if importing else Outcome.CRASHED
-        return Parsed(outcome=outcome, reason=_ending(exit_code))
+        return Parsed(outcome=outcome, reason=ending(exit_code))
     if exit_code == WRONG_USAGE:
         return Parsed(outcome=Outcome.UNSUPPORTED, reason="the indicator refused its parameters")
     if exit_code:
-        return Parsed(outcome=Outcome.CRASHED, reason=_ending(exit_code))
+        return Parsed(outcome=Outcome.CRASHED, reason=ending(exit_code))
     try:
         parsed = parse_output(stdout)
         if parsed.observation is not None:
@@ -225,12 +230,3 @@ def _verdict(
     except MeasurementError as error:
         return Parsed(outcome=Outcome.INVALID_OUTPUT, reason=f"{error.what} ({error.why})")
     return parsed
-
-
-def _ending(exit_code: int) -> str:
-    """Say how a process ended; engines add 128 to a signal, Python negates it."""
-    number = -exit_code if exit_code < 0 else exit_code - 128
-    try:
-        return f"killed by {signal.Signals(number).name}"
-    except ValueError:
-        return f"exit code {exit_code}"

@@ -68,6 +68,8 @@ class Reply:
     """How a command ended.
 
     exit_code: negative for a signal.
+    oom: the kernel killed it, or something that it started, for lack of memory.
+    at_limit: that was because its control group reached its own limit.
     clean: nothing of it is left: no process, no file, no shared memory.
     writable: the guarded folders that could be written to all the same.
     stdout, stderr: the last mebibyte of each.
@@ -76,6 +78,7 @@ class Reply:
     exit_code: int
     timed_out: bool
     oom: bool
+    at_limit: bool
     clean: bool
     writable: tuple[str, ...]
     stdout: str
@@ -143,6 +146,7 @@ class Supervised:
             exit_code=said["exit_code"],
             timed_out=said["timed_out"],
             oom=said["oom"],
+            at_limit=said["at_limit"],
             clean=said["clean"],
             writable=tuple(said["writable"]),
             stdout=said["stdout"],

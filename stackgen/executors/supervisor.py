@@ -33,6 +33,7 @@ PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_SET_CHILD_SUBREAPER, PR_SET_NO_NEW_PRIVS =
 GPU_DEVICES = r"nvidia(\d+|ctl)$|kfd$|dri$|dxg$"
 # What control groups say, by file of version 2 and of version 1 (with the controller).
 OOM_FILES = ("memory.events", "memory", "memory.oom_control")
+HIT_FILES = ("memory.events", "memory", "memory.failcnt")
 MEMORY_FILES = ("memory.max", "memory", "memory.limit_in_bytes")
 PROCESS_FILES = ("pids.max", "pids", "pids.max")
 GROUPS = "/sys/fs/cgroup"
@@ -131,7 +132,7 @@ class Supervisor:
     def answer(self, request: "dict[str, Any]") -> "dict[str, Any]":
         """Run what a request asks for and tell how it ended."""
         writable = [path for path in request["guarded"] if not read_only(path)]
-        kills = oom_kills()
+        kills, hits = oom_kills(), limit_hits()
         try:
             process = subprocess.Popen(
                 request["command"], env=request["environment"], cwd=request["folder"],
@@ -154,10 +155,12 @@ class Supervisor:
             process.stdout.close()
             process.stderr.close()
         code = exit_code(status) if status is not None else -signal.SIGKILL
+        oom = not timed_out and code != 0 and killed_for_memory(kills, oom_kills(), code)
         return {
             "exit_code": code,
             "timed_out": timed_out,
-            "oom": not timed_out and code != 0 and killed_for_memory(kills, oom_kills(), code),
+            "oom": oom,
+            "at_limit": oom and kills[0] != MACHINE and limit_hits() > hits,
             "clean": self.empty() and gone and os.path.isdir(request["folder"]),
             "writable": writable,
             "stdout": out.text(),
@@ -384,6 +387,19 @@ def oom_kills() -> "tuple[str, int]":
             if line.startswith("oom_kill "):
                 return path, int(line.split()[1])
     return "", 0
+
+
+def limit_hits() -> int:
+    """Return how often our control group had no memory left within its own limit.
+
+    The kernel also ends processes in it when the whole machine has none left.
+    """
+    for path in group_files(*HIT_FILES):
+        for line in text(path).splitlines():
+            name, _, count = line.rpartition(" ")
+            if name in ("oom", "") and count.isdigit():
+                return int(count)
+    return 0
 
 
 def killed_for_memory(before: "tuple[str, int]", after: "tuple[str, int]", code: int) -> bool:

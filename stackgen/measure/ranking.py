@@ -1,6 +1,7 @@
 """From a campaign's inspections to its ranking and to what its controls say."""
 
 import math
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -16,13 +17,13 @@ from stackgen.measure.effects import (
 from stackgen.measure.looks import LOOKS
 from stackgen.measure.pressure import BlockKey, set_aside
 from stackgen.measure.results import deviations
+from stackgen.measure.retry_policy import blamed
 from stackgen.values import (
     Control,
     Effect,
     IndicatorCall,
     IndicatorId,
     Inspection,
-    Outcome,
     Ranked,
     Role,
     StackId,
@@ -81,16 +82,8 @@ def _arms(inspections: Iterable[Inspection], aside: Collection[BlockKey]) -> Map
 def count_failures(
     inspections: Iterable[Inspection], *, stack: StackId, calls: Sequence[IndicatorCall]
 ) -> int:
-    """Return how often a stack failed in blocks; a lost engine is nobody's failure."""
-    ids = {call.id for call in calls}
-    return sum(
-        each.block > 0
-        and each.stack_id == stack
-        and each.indicator_id in ids
-        and each.outcome is not Outcome.OK
-        and not each.outcome.is_infrastructure
-        for each in inspections
-    )
+    """Return how many failures in blocks exclude a stack (the retry policy says which do)."""
+    return sum(each.stack_id == stack for each in blamed(inspections, calls))
 
 
 def challengers_of(inspections: Collection[Inspection], reference: StackId) -> set[StackId]:
@@ -243,7 +236,7 @@ def rank(
         alpha=ALPHA / max(1, count * each_alone),
     )
     pairs = replace(judge, alpha=ALPHA / max(1, count * (count + 1) // 2))
-    failures = {stack: count_failures(inspections, stack=stack, calls=calls) for stack in labels}
+    failures = Counter(each.stack_id for each in blamed(inspections, calls))
     rows = {stack: judge.effects(stack, reference) for stack in others}
     overall = {
         stack: judge.together(stack, reference) if len(calls) > 1 else None for stack in others

@@ -19,6 +19,15 @@ from stackgen.errors import (
 from stackgen.executors import Executor
 from stackgen.knowledge import blames_damaged_cache
 from stackgen.measure import calibration_plan
+from stackgen.measure.retry_policy import (
+    Cause,
+    blamed,
+    cause_of,
+    idle_blocks,
+    killed_again_and_again,
+    known_trial,
+    nothing_runs,
+)
 from stackgen.pipeline.host import Host
 from stackgen.pipeline.patience import Patience
 from stackgen.pipeline.progress import Progress
@@ -42,26 +51,7 @@ Clock = Callable[[], float]
 Build = Callable[[Stack, str], Environment]
 PlanBlock = Callable[[int, Sequence[Environment]], Sequence[InspectionPlan]]
 
-LASTING = (
-    Outcome.OK,
-    Outcome.UNSUPPORTED,
-    Outcome.IMPORT_FAILED,
-    Outcome.CRASHED,
-    Outcome.INVALID_OUTPUT,
-)
-"""What a stack's own interpreter ended with would be the same again: it is never tried again."""
-DOUBTFUL = (
-    Outcome.TIMEOUT,
-    Outcome.OUT_OF_MEMORY,
-    Outcome.BUILD_FAILED,
-    Outcome.HASH_MISMATCH,
-)
-"""What a busy or full machine, or a spoilt copy, may have caused: a later run tries it once more.
-
-Seen twice, it is the stack's own. Nothing but infrastructure faults is tried twice in one run.
-"""
 _EXIT_CODE = re.compile(r"exit code \d+")
-_KILLED = "killed by SIGKILL"  # not by itself: by somebody, mostly by a kernel without memory
 
 
 @dataclass(slots=True, kw_only=True)
@@ -89,7 +79,9 @@ class Runner:
     own_limits: Mapping[IndicatorId, Limits] = field(default_factory=dict)
     added: int = 0
     _past: list[Inspection] = field(default_factory=list)
+    _run: list[Inspection] = field(default_factory=list)
     _own: set[InspectionId] = field(default_factory=set)
+    _labels: dict[StackId, str] = field(default_factory=dict)
     _told: set[str] = field(default_factory=set)
 
     def __post_init__(self) -> None:
@@ -109,6 +101,7 @@ class Runner:
         """Write an inspection down for good."""
         self.database.add_inspection(inspection)
         self._past.append(inspection)
+        self._run.append(inspection)
         self._own.add(inspection.id)
         self.added += 1
         self._tell_unenforced(inspection)
@@ -123,20 +116,39 @@ class Runner:
             )
 
     def known(self, stack: StackId, call: IndicatorCall) -> Inspection | None:
-        """Return how trying a stack ended before, where trying it again would tell nothing."""
-        past = [
+        """Return how trying a stack ended before, where the retry policy does not repeat it."""
+        trials = [
             each
             for each in self._past
             if (each.stack_id, each.indicator_id) == (stack, call.id)
             and each.role is Role.CALIBRATION
             and not self._forgiven(each)
         ]
-        lasting = [each for each in past if each.outcome in LASTING and not _doubtful(each)]
-        doubtful = [each for each in past if _doubtful(each)]
-        if lasting:
-            return min(lasting, key=lambda each: each.outcome is not Outcome.OK)
-        twice = len(doubtful) > 1 or any(each.id in self._own for each in doubtful)
-        return doubtful[-1] if twice else None
+        if not trials:
+            return None
+        ran = any(e.outcome is Outcome.OK and e.indicator_id == call.id for e in self._past)
+        return known_trial(trials, current=self._own, anything_ran=ran)
+
+    def killed(self, calls: Sequence[IndicatorCall]) -> Mapping[StackId, Inspection]:
+        """Return the stacks that this run leaves out because they are killed again and again."""
+        return killed_again_and_again(self._run, calls)
+
+    def refuse_idle(self, calls: Sequence[IndicatorCall], *, reference: StackId) -> None:
+        """Refuse to go on where nothing runs on this machine any more.
+
+        Raises:
+            MeasurementError: nothing does; the same command tries again.
+        """
+        last = nothing_runs(self._run, calls, reference=reference)
+        if last is None:
+            return
+        name = next(call.label for call in calls if call.id == last.indicator_id)
+        raise MeasurementError(
+            f"no stack ran {name} in block {last.block}",
+            why=f"{last.outcome.value} in block {last.block}: {telling_line(last.log)}",
+            fix="look at the machine (memory, disk, processes that end others), then run the same "
+            "command again: no stack is blamed for it",
+        )
 
     def _forgiven(self, past: Inspection) -> bool:
         """Return whether a build that failed in an earlier run is tried again, however often.
@@ -152,6 +164,7 @@ class Runner:
         Raises:
             StackgenError: it cannot be built, or the patience of this run is over.
         """
+        self._labels.setdefault(stack.id, label)
         while True:
             try:
                 made = self.build(stack, label)
@@ -183,9 +196,28 @@ class Runner:
                 )
                 (ran,) = self.executor.inspect([plan])
                 self.record(ran)
-            if ran.outcome is not Outcome.ENGINE_LOST:
+            if ran.outcome is Outcome.ENGINE_LOST:
+                (environment,) = self._restored((environment,), _lost(environment, ran))
+            elif not self.again_after_kill(ran, self.known(environment.stack.id, call)):
                 return ran
-            (environment,) = self._restored((environment,), _lost(environment, ran))
+
+    def again_after_kill(self, ran: Inspection, known: Inspection | None) -> bool:
+        """Return whether what was tried is tried again at once: it was killed, and not too often.
+
+        Args:
+            ran: how it ended.
+            known: the same where it is known for the rest of this run.
+        """
+        if cause_of(ran) is not Cause.KILLED or known is not None:
+            return False
+        problem = MeasurementError(
+            f"{self._labels.get(ran.stack_id, 'a stack')} was stopped while it was built or tried",
+            why=_ending(ran),
+            fix="run the same command again",
+        )
+        if not self.patience.pause(problem, at_most_s=self.left_s):
+            self.progress.note(f"{problem.what} ({problem.why}); trying again.")
+        return True
 
     def calibrate(
         self, environment: Environment, calls: Sequence[IndicatorCall]
@@ -210,13 +242,10 @@ class Runner:
         return loops
 
     def failed_in_blocks(self, calls: Sequence[IndicatorCall]) -> tuple[Inspection, ...]:
-        """Return the first failure of each stack that failed while it was measured."""
-        ids = {call.id for call in calls}
+        """Return the failure of each stack that is left out of blocks, first its own ones."""
         found: dict[StackId, Inspection] = {}
-        for each in self._past:
-            own = each.outcome is not Outcome.OK and not each.outcome.is_infrastructure
-            if each.block and each.indicator_id in ids and own:
-                found.setdefault(each.stack_id, each)
+        for each in (*blamed(self._past, calls), *self.killed(calls).values()):
+            found.setdefault(each.stack_id, each)
         return tuple(found.values())
 
     def run_block(
@@ -253,6 +282,7 @@ class Runner:
             results = zip(plans, self.executor.inspect(plans), strict=True)
             for done, (each, inspection) in enumerate(results, start=1):
                 self.record(inspection)
+                self._tell_kill(inspection)
                 self.progress.doing(
                     f"measuring block {block}, {_minutes(self.left_s)} of the budget left",
                     done=done,
@@ -261,6 +291,28 @@ class Runner:
                 if inspection.outcome is Outcome.ENGINE_LOST:
                     raise _lost(each.environment, inspection)
             return self.clock() - start
+
+    def _tell_kill(self, inspection: Inspection) -> None:
+        """Say that a process was killed, and that a later block takes its place."""
+        if cause_of(inspection) is Cause.KILLED:
+            label = self._labels.get(inspection.stack_id, "a stack")
+            self.progress.note(
+                f"{label} was stopped in block {inspection.block} ({_ending(inspection)}, not by "
+                "stackgen): this block lacks it, and it is measured again."
+            )
+
+    def pause_after_idle_block(self, calls: Sequence[IndicatorCall]) -> bool:
+        """Wait where nothing ran in the last block (memory may be free again); return if so."""
+        for call in calls:
+            if idle := idle_blocks(self._run, call):
+                problem = MeasurementError(
+                    f"everything was stopped in block {idle[0][-1].block}",
+                    why=_ending(idle[0][-1]),
+                    fix="run the same command again",
+                )
+                self.patience.pause(problem, at_most_s=self.left_s)
+                return True
+        return False
 
     def _restored(
         self, environments: Sequence[Environment], problem: EngineError
@@ -286,9 +338,9 @@ class Runner:
             self._past = list(self.database.inspections(campaign=self.campaign.id))
 
 
-def _doubtful(inspection: Inspection) -> bool:
-    killed = inspection.outcome is Outcome.CRASHED and _KILLED in inspection.log
-    return killed or inspection.outcome in DOUBTFUL
+def _ending(inspection: Inspection) -> str:
+    """Return how a process was killed, as the last line of its log says."""
+    return inspection.log.rstrip().rpartition("\n")[2]
 
 
 def _lost(environment: Environment, inspection: Inspection) -> EngineError:

@@ -64,7 +64,7 @@ def _search_first(work: Work, runner: Runner, preparer: Preparer) -> Outcome:
     compared: dict[StackId, str] = {}
     try:
         field.fill(work.selection.candidates())
-        place = field.first_ready()
+        place = field.first_ready(_failed(work, runner))
         ready = field.have_ready(place) if place is not None else None
         if place is None or ready is None:
             raise nothing_runs(preparer.failures, work.places, work.calls[0].program)
@@ -107,6 +107,11 @@ def _once(work: Work, runner: Runner, search: Search, compared: dict[StackId, st
         return stopped_by(runner, error)
     if not chosen and search.failed:
         return stopped(runner, ALL_FAILED)
+    ready = search.competitors.entrants[search.reference].ready
+    if not chosen and ready is not None:
+        why = _too_late(work, runner, search.competitors.preparer, ready)
+        if why:
+            return stopped(runner, why)
     compared |= _labels(chosen)
     challengers = tuple(each.environment for each in chosen)
     design = replace(search.design, challengers=challengers)
@@ -124,6 +129,9 @@ def _outcome(
     """Return how it went; the reference comes first."""
     failures = tuple(field.preparer.failures)
     ready = [each.ready for each in field.entrants if each.ready is not None]
+    if search is not None:
+        reference = search.design.reference.stack.id
+        ready.sort(key=lambda each: each.chosen.stack_id != reference)
     searched = search.labels() if search else {}
     before = _before(work, runner, ready, now=compared, labels={**searched, **_labels(ready)})
     compared = {each.stack_id: each.label for each in before} | compared
@@ -147,11 +155,16 @@ def _all_at_once(work: Work, runner: Runner, preparer: Preparer) -> Outcome:
         _prepare(work, preparer, runner, ready)
         if not ready:
             raise nothing_runs(preparer.failures, work.places, work.calls[0].program)
+        failed = _failed(work, runner)
+        ready.sort(key=lambda each: each.chosen.stack_id in failed)  # the first is the reference
         _tell_of_other_reference(work, ready[0])
         design = calibrated(work, runner, ready)
         if work.calls[0].program and (note := too_short(design, runner.inspections, runner.left_s)):
             work.progress.note(note)
-        ended = measure(runner, design, _labels(ready), work.judging)
+        if len(ready) < 2 and (why := _too_late(work, runner, preparer, ready[0])):
+            ended = stopped(runner, why)
+        else:
+            ended = measure(runner, design, _labels(ready), work.judging)
     except KeyboardInterrupt:
         work.progress.note("Interrupted; everything measured so far is kept.")
     labels = _labels(ready)
@@ -206,6 +219,23 @@ def _enough(work: Work, runner: Runner) -> Callable[[int], bool]:
     """
     share = (1 - BUILD_SHARE) * work.options.budget_s
     return lambda working: runner.left_s < (share if working >= 2 else -work.options.budget_s)
+
+
+def _failed(work: Work, runner: Runner) -> frozenset[StackId]:
+    """Return the stacks that failed in blocks, none of which others are compared with.
+
+    The two sides of a comparison stay what they are.
+    """
+    if work.options.sides:
+        return frozenset()
+    return frozenset(each.stack_id for each in runner.failed_in_blocks(work.calls))
+
+
+def _too_late(work: Work, runner: Runner, preparer: Preparer, ready: Ready) -> str:
+    """Return why there is only one stack where the budget is to blame for it, "" otherwise."""
+    if runner.left_s > 0 or len(preparer.failures) + 1 >= work.plan.choices:
+        return ""
+    return f"the budget ran out when only {ready.chosen.label} was built"
 
 
 def _tell_estimate(work: Work) -> None:

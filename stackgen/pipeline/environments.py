@@ -11,6 +11,7 @@ from stackgen.artifacts.wheels import HashMismatchError, WheelStore
 from stackgen.errors import BuildError, EngineError, IndexUnavailableError, StorageError
 from stackgen.executors.process import log_tail
 from stackgen.index import PackageIndex, artifact_key
+from stackgen.measure.retry_policy import Cause, cause_of
 from stackgen.pipeline.campaign import Runner, telling_line
 from stackgen.pipeline.host import Host
 from stackgen.pipeline.places import Places
@@ -166,7 +167,7 @@ class Preparer:
         environment, ran = self._try(candidate)
         if environment is not None and ran.observation is not None:
             return _ready(candidate, environment, candidate.lock)
-        if ran.outcome in BROKEN and self.selection.may_search(candidate):
+        if _is_broken(ran) and self.selection.may_search(candidate):
             self.progress.note(
                 f"{candidate.label} with everything newest does not run "
                 f"({telling_line(ran.log)}); looking for versions that do."
@@ -192,7 +193,8 @@ class Preparer:
             if self.runner.left_s <= self.reserve_s():
                 raise _SearchEndedError
             _, ran = self._try(other)
-            if ran.observation is None and ran.outcome not in (*BROKEN, Outcome.UNSUPPORTED):
+            said = _is_broken(ran) or ran.outcome is Outcome.UNSUPPORTED
+            if ran.observation is None and not said:
                 raise _SearchEndedError
             return ran.observation is not None
 
@@ -211,19 +213,39 @@ class Preparer:
         known = self.runner.known(stack.id, self.call)
         if known is not None and known.observation is None:
             return None, known
-        started = datetime.now(timezone.utc).isoformat(timespec="milliseconds")
-        try:
-            environment = self.runner.environment(stack, candidate.label)
-        except (IndexUnavailableError, BuildError) as error:
-            log = f"{error.what}: {error.why}"
-            outcome = _outcome(error)
-            record = _failed(stack.id, self.runner, self.call, outcome, started_at=started, log=log)
-            self.runner.record(record)
-            if outcome is Outcome.ENGINE_LOST:
-                raise  # nothing of this stack's: the next one would meet the same
-            return None, record
+        environment = self._built(stack, candidate.label)
+        if isinstance(environment, Inspection):
+            return None, environment
         self.progress.doing(f"trying {candidate.label}")
         return environment, self.runner.trial(environment, self.call)
+
+    def _built(self, stack: Stack, label: str) -> Environment | Inspection:
+        """Return a stack's environment, or how building it failed, which is recorded.
+
+        Raises:
+            EngineError: nothing of this stack's: the next one would meet the same.
+        """
+        while True:
+            started = datetime.now(timezone.utc).isoformat(timespec="milliseconds")
+            try:
+                return self.runner.environment(stack, label)
+            except (IndexUnavailableError, BuildError) as error:
+                log = f"{error.what}: {error.why}"
+                outcome = _outcome(error)
+                record = _failed(
+                    stack.id, self.runner, self.call, outcome, started_at=started, log=log
+                )
+                self.runner.record(record)
+                if outcome is Outcome.ENGINE_LOST:
+                    raise
+            known = self.runner.known(stack.id, self.call)
+            if not self.runner.again_after_kill(record, known):
+                return record
+
+
+def _is_broken(ran: Inspection) -> bool:
+    """Return whether other versions may run where these failed; a kill says nothing of them."""
+    return ran.outcome in BROKEN and cause_of(ran) is not Cause.KILLED
 
 
 def _ready(candidate: Candidate, environment: Environment, newest: Lock) -> Ready:

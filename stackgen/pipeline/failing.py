@@ -7,9 +7,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from stackgen.errors import BuildError, IndexUnavailableError, MeasurementError, StackgenError
+from stackgen.measure.retry_policy import MOST_KILLS, Cause, cause, cause_of
 from stackgen.pipeline.campaign import Runner, telling_line
 from stackgen.pipeline.places import Places
-from stackgen.values import FailedStack, IndicatorCall, Outcome, StackId
+from stackgen.values import FailedStack, IndicatorCall, Inspection, Outcome, StackId
 from stackgen.values.programs import Program
 
 _OF_THE_INDICATOR = (
@@ -42,6 +43,9 @@ def nothing_runs(
     if common is Outcome.DOWNLOAD_FAILED:
         fix = "look at the network with stackgen doctor, then run the same command again"
         return IndexUnavailableError(what, why=why, fix=fix)
+    if cause(common, first.log) is Cause.KILLED:
+        fix = "find out what ends it (too little free memory?), then run the same command again"
+        return MeasurementError(what, why=why, fix=fix)
     if program is not None and common in (*_OF_THE_INDICATOR, Outcome.IMPORT_FAILED):
         return MeasurementError(what, why=why, fix=_helps(program, first.reason, places))
     if common in _OF_THE_INDICATOR:
@@ -82,8 +86,16 @@ def failed_in_blocks(
         FailedStack(
             label=f"{labels[each.stack_id]} (in block {each.block})",
             outcome=each.outcome,
-            reason=telling_line(each.log),
+            reason=_reason(each),
         )
         for each in runner.failed_in_blocks(calls)
         if each.stack_id in labels
     )
+
+
+def _reason(failure: Inspection) -> str:
+    """Return why a stack was left out of blocks, and for how long where that is not for good."""
+    reason = telling_line(failure.log)
+    if cause_of(failure) is Cause.KILLED:
+        return f"{reason}, {MOST_KILLS} times in a row; the same command tries it again"
+    return reason

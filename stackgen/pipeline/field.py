@@ -1,6 +1,6 @@
 """Who takes part in a search: candidates by place, built when they are first measured."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from stackgen.artifacts.wheels import WheelStore
@@ -98,17 +98,24 @@ class Field:
         others = [e.ready for p, e in enumerate(self.entrants) if p != place and e.ready]
         return any(each.chosen.stack_id == ready.chosen.stack_id for each in others)
 
-    def first_ready(self) -> int | None:
-        """Have entrants built until one runs; return its place: the reference of all others."""
-        place = 0
+    def first_ready(self, failed: Container[StackId] = ()) -> int | None:
+        """Have entrants built until one runs; return its place: the reference of all others.
+
+        Args:
+            failed: stacks that run, but failed in blocks: one of them only where no other runs.
+        """
+        place, doubtful = 0, None
         while place < len(self.entrants):
-            if self.have_ready(place) is not None:
+            ready = self.have_ready(place)
+            if ready is not None and ready.chosen.stack_id not in failed:
                 return place
+            if ready is not None and doubtful is None:
+                doubtful = place
             late = self.preparer.runner.left_s < -self.budget_s
             if self.preparer.nothing_helps or late:
-                return None
+                break
             place += 1
-        return None
+        return doubtful
 
     def racers(self, run_s: float) -> tuple[Racer, ...]:
         """Return what measuring each costs; ``run_s``: seconds of its inspections in a block."""

@@ -5,8 +5,17 @@ from dataclasses import dataclass, replace
 
 from stackgen.errors import MeasurementError, StackgenError
 from stackgen.measure import LOOKS, Design, decided, fewest_blocks, plan_block, rank
+from stackgen.measure.retry_policy import Cause, cause_of
 from stackgen.pipeline.campaign import Runner, telling_line
-from stackgen.values import Environment, IndicatorId, InspectionPlan, Ranked, Role, StackId
+from stackgen.values import (
+    Environment,
+    IndicatorId,
+    Inspection,
+    InspectionPlan,
+    Ranked,
+    Role,
+    StackId,
+)
 
 ALL_FAILED = "every other stack failed while it was measured"
 
@@ -53,11 +62,13 @@ def measure(
     while True:
         ranking = ranked(runner, design, labels, judging)
         try:
+            runner.refuse_idle(design.calls, reference=design.reference.stack.id)
             design = _without_failed(runner, design, ranking)
         except MeasurementError as error:
             return stopped_by(runner, error)
         if not design.challengers:
             return stopped(runner, ALL_FAILED)
+        ranking = _taking_part(ranking, design)
         if decided(ranking, design.calls):
             return stopped(runner, "every comparison is decided")
         if fewest_blocks(ranking, design.calls) >= LOOKS[-1]:
@@ -66,6 +77,7 @@ def measure(
         if runner.left_s <= longest and _has_compared(runner):
             return stopped(runner, "the budget is spent")
         try:
+            runner.pause_after_idle_block(design.calls)
             design, took_s = _next_block(runner, design)
             longest = max(longest, took_s)
         except KeyboardInterrupt:
@@ -106,15 +118,21 @@ def ranked(
 
 
 def _without_failed(runner: Runner, design: Design, ranking: Sequence[Ranked]) -> Design:
-    """Leave out what failed in a block: it is out of the ranking for good.
+    """Leave out what failed in a block, for good, and what is killed again and again, for now.
 
     Raises:
         MeasurementError: the reference is among them, and nothing can be compared with it.
     """
-    failed = {row.stack_id for row in ranking if row.failures}
+    failed = {row.stack_id for row in ranking if row.failures} | runner.killed(design.calls).keys()
     refuse_failed_reference(runner, design, failed)
     left = tuple(each for each in design.challengers if each.stack.id not in failed)
     return replace(design, challengers=left)
+
+
+def _taking_part(ranking: Sequence[Ranked], design: Design) -> tuple[Ranked, ...]:
+    """Return the rows of the stacks that further blocks hold."""
+    stacks = {each.stack.id for each in (design.reference, *design.challengers)}
+    return tuple(row for row in ranking if row.stack_id in stacks)
 
 
 def refuse_failed_reference(runner: Runner, design: Design, failed: set[StackId]) -> None:
@@ -133,8 +151,19 @@ def refuse_failed_reference(runner: Runner, design: Design, failed: set[StackId]
     raise MeasurementError(
         "the stack that all others are compared with failed while it was measured",
         why=f"{first.outcome.value} in block {first.block}: {telling_line(first.log)}",
-        fix=f"begin anew with --seed {design.seed + 1}; where it fails again, leave out its "
-        "versions (as in NAME!=VERSION); stackgen kb failures has more",
+        fix=_fix(first, design.seed),
+    )
+
+
+def _fix(failure: Inspection, seed: int) -> str:
+    if cause_of(failure) is Cause.KILLED:
+        return (
+            "find out what ends it (too little free memory?), then run the same command again: it "
+            "goes on with this stack"
+        )
+    return (
+        "run the same command again: the next stack that runs takes its place, where there is one; "
+        f"or begin anew with --seed {seed + 1}; stackgen kb failures has more"
     )
 
 

@@ -14,6 +14,7 @@ from stackgen.indicators import bind, find
 from stackgen.measure import LOOKS, Design, block_times, plan_block
 from stackgen.measure.noise import disturbance, indicator_noise, run_s
 from stackgen.measure.pressure import set_aside
+from stackgen.measure.retry_policy import blamed
 from stackgen.pipeline.campaign import PlanBlock, Runner, telling_line
 from stackgen.pipeline.environments import Preparer, Ready, refuse_without_room
 from stackgen.pipeline.failing import nothing_runs
@@ -180,6 +181,8 @@ def measure_pairs(runner: Runner, design: Design) -> Ended:
         if design.control.id in failed or (failed and not left):
             return Ended(why="what was to be measured failed")
         design = replace(design, calls=left)
+        if error := _stopped_again_and_again(runner, design):
+            return Ended(why=error.what, error=error)
         if _fewest_pairs(runner, design) >= MOST_BLOCKS:
             why = f"{MOST_BLOCKS} blocks tell enough (with another --seed they are measured anew)"
             return Ended(why=why)
@@ -187,6 +190,7 @@ def measure_pairs(runner: Runner, design: Design) -> Ended:
         if runner.left_s <= longest and any(each.block for each in seen):
             return Ended(why="the budget is spent")
         try:
+            runner.pause_after_idle_block(_every(design))
             (environment,), took_s = runner.run_block((design.reference,), _planned(design))
         except KeyboardInterrupt:
             return Ended(why="you interrupted it", interrupted=True)
@@ -194,6 +198,23 @@ def measure_pairs(runner: Runner, design: Design) -> Ended:
             return Ended(why=error.what, error=error)
         design = replace(design, reference=environment)
         longest = max(longest, took_s)
+
+
+def _stopped_again_and_again(runner: Runner, design: Design) -> StackgenError | None:
+    """Return why this run ends, where what it measures is killed; the next one tries again."""
+    stack = design.reference.stack.id
+    killed = runner.killed(_every(design)).get(stack)
+    try:
+        runner.refuse_idle(_every(design), reference=stack)
+    except MeasurementError as error:
+        return error
+    if killed is None:
+        return None
+    return MeasurementError(
+        "what was to be measured was stopped again and again",
+        why=f"{killed.outcome.value} in block {killed.block}: {telling_line(killed.log)}",
+        fix="find out what ends it (too little free memory?), then run the same command again",
+    )
 
 
 def _planned(design: Design) -> PlanBlock:
@@ -223,17 +244,7 @@ def _of(runner: Runner, stack: StackId) -> list[Inspection]:
 
 def _failure(inspections: Sequence[Inspection], call: IndicatorCall) -> Inspection | None:
     """Return the first run of an indicator in a block that failed by itself."""
-    return next(
-        (
-            each
-            for each in inspections
-            if each.indicator_id == call.id
-            and each.block > 0
-            and each.observation is None
-            and not each.outcome.is_infrastructure
-        ),
-        None,
-    )
+    return next(iter(blamed(inspections, [call])), None)
 
 
 def _report(work: Work, runner: Runner, ready: Ready, ended: Ended) -> NoiseReport:

@@ -7,7 +7,7 @@ from functools import partial
 
 import numpy as np
 
-from stackgen.measure import Design, count_failures, deviations, fewest_blocks, plan_search
+from stackgen.measure import Design, deviations, fewest_blocks, plan_search
 from stackgen.measure.calibration import calibration
 from stackgen.measure.model import Measured, Model, Prediction
 from stackgen.measure.pressure import set_aside
@@ -64,6 +64,8 @@ class Search:
         options = self.work.options
         while True:
             self._look()
+            calls, reference = self.work.calls, self.design.reference.stack.id
+            self.runner.refuse_idle(calls, reference=reference)
             refuse_failed_reference(self.runner, self.design, self._failed_stacks())
             if len(self._alive()) < 2 or self._blocks() >= MOST_BLOCKS:
                 return
@@ -82,6 +84,10 @@ class Search:
         places = self._chooser().next_block(self._measured, barred, block)
         if len(places) < 2:
             return False
+        if self.runner.pause_after_idle_block(self.work.calls):
+            # Whether the machine or the stacks are at fault: the reference will tell.
+            others = [place for place in places if place != self.reference]
+            places = (self.reference, *others[: max(1, len(places) - 1)])
         self._tell(standing)
         ready = []
         for place in places:
@@ -153,8 +159,7 @@ class Search:
             seen, reference=self.design.reference.stack.id, stacks=stacks, calls=calls
         )
         self._wrong = frozenset(wrong.keys() - {self.design.reference.stack.id})
-        bad = {each for each in stacks if count_failures(seen, stack=each, calls=calls)}
-        bad |= self._wrong
+        bad = {each.stack_id for each in self.runner.failed_in_blocks(calls)} | self._wrong
         self._failed = frozenset(places[each] for each in bad if each in places)
 
     def _failed_stacks(self) -> set[StackId]:
