@@ -18,7 +18,7 @@ from stackgen.errors import (
 from stackgen.executors.fake import FakeExecutor
 from stackgen.pipeline.campaign import Runner
 from stackgen.pipeline.host import Host
-from stackgen.pipeline.patience import Patience
+from stackgen.pipeline.patience import Patience, allowance_s
 from stackgen.pipeline.progress import Silent
 from stackgen.values import (
     Campaign,
@@ -214,6 +214,32 @@ def test_a_lost_engine_is_waited_for_and_the_environment_made_again(
 def test_an_engine_that_stays_away_is_given_up(database: Database, tmp_path: Path) -> None:
     with pytest.raises(EngineError, match="an environment went away"):
         runner(database, tmp_path, *[Outcome.ENGINE_LOST] * 50, allowance_s=10).trial(HERE, MATMUL)
+
+
+@pytest.mark.parametrize("lost_at", ["while it is built", "while it is tried"])
+def test_an_engine_that_is_away_for_ten_seconds_costs_a_short_campaign_ten_seconds(
+    database: Database, tmp_path: Path, lost_at: str
+) -> None:
+    now = 0.0
+
+    class Away(Counting):
+        def __call__(self, stack: Stack, label: str) -> Environment:
+            if now < 10:
+                raise AWAY
+            return super().__call__(stack, label)
+
+    def sleep(seconds: float) -> None:
+        nonlocal now
+        now += seconds
+
+    endings = (Outcome.ENGINE_LOST, Outcome.OK)
+    one = runner(database, tmp_path, *endings, build=Away(), allowance_s=allowance_s(30))
+    one.patience.sleep, one.clock, one.deadline = sleep, lambda: now, 30.0
+    if lost_at == "while it is built":
+        assert one.environment(HERE.stack, "x") == HERE
+    else:
+        assert one.trial(HERE, MATMUL).outcome is Outcome.OK
+    assert 10 <= now < 25
 
 
 GONE = IndexUnavailableError("gone", why="no answer", fix="wait")

@@ -5,11 +5,12 @@ import random
 
 import pytest
 
-from stackgen.errors import IndexUnavailableError
+from stackgen.errors import EngineError, IndexUnavailableError
 from stackgen.pipeline.patience import Patience, allowance_s
 from stackgen.render.terminal import Plain
 
 GONE = IndexUnavailableError("the index is gone", why="connection refused\nmore", fix="wait")
+AWAY = EngineError("the engine is away", why="connection refused", fix="wait")
 
 
 def patience(left_s: float, slept: list[float], stream: io.StringIO, seed: int = 1) -> Patience:
@@ -25,8 +26,9 @@ def test_pauses_grow_and_end() -> None:
     while waiting.pause(GONE, at_most_s=1e9):
         pass
     assert sum(slept) == pytest.approx(60)
-    assert 4 <= len(slept) <= 8
-    assert all(2**n <= each <= 3 * 2**n for n, each in enumerate(slept[:-1]))
+    assert 6 <= len(slept) <= 12
+    wanted = [2, 4, 8, *[10] * 9]
+    assert all(w / 2 <= each <= w * 1.5 for w, each in zip(wanted, slept[:-1], strict=False))
     first = stream.getvalue().splitlines()[0]
     assert first == f"the index is gone (connection refused); trying again in {slept[0]:.1f} s."
 
@@ -44,8 +46,21 @@ def test_a_run_is_no_more_patient_with_the_second_loss_than_it_has_time_left() -
 
 def test_nothing_is_waited_for_beyond_the_budget() -> None:
     slept: list[float] = []
-    assert not patience(60, slept, io.StringIO()).pause(GONE, at_most_s=0.5)
-    assert slept == []
+    waiting = patience(60, slept, io.StringIO())
+    assert waiting.pause(GONE, at_most_s=0.5)
+    assert not waiting.pause(GONE, at_most_s=0)
+    assert slept == [0.5]
+
+
+def test_an_engine_is_waited_for_a_minute_each_time_whatever_the_budget() -> None:
+    slept: list[float] = []
+    waiting = patience(allowance_s(30), slept, io.StringIO())
+    for times in (1, 2):
+        while waiting.pause(AWAY, at_most_s=1e9):
+            pass
+        assert sum(slept) == pytest.approx(60 * times)
+        waiting.engine_works()
+    assert waiting.left_s == allowance_s(30)
 
 
 def test_the_same_seed_waits_the_same_and_another_does_not() -> None:

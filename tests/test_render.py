@@ -502,3 +502,10 @@ def test_what_is_over_soon_is_not_told_and_notes_are_told_at_once() -> None:
     now[0] = 2.0
     told.doing("reading", done=8, total=9)
     assert stream.getvalue() == "careful\nreading (8/9)\n"
+
+
+@pytest.mark.parametrize(("blocks", "told"), [(1, False), (5, False), (6, True)])
+def test_a_ratio_of_too_few_blocks_is_no_number_in_a_report(blocks: int, told: bool) -> None:
+    text = report_text(report([math.log(1.744) + 0.001 * each for each in range(blocks)]))
+    assert ("1.74" in text) is told
+    assert ("(too few blocks)" in text) is not told

@@ -38,7 +38,7 @@ _PIS = "/stackgen/pis"
 _PROJECT = "/stackgen/project"
 _OWN_SCRIPTS = "/stackgen/own"
 _NOBODY = "65534:65534"
-_RETRY_PAUSES_S = (1.0, 3.0)
+_TRIES = 2  # a container that was removed is made again
 
 
 @dataclass(slots=True)
@@ -58,7 +58,6 @@ class DockerExecutor:
     machine: Machine
     _containers: Containers = field(init=False)
     _users: dict[tuple[Path, ...], tuple[str, str]] = field(default_factory=dict)
-    _lost: bool = False
     _tidied: bool = False
 
     def __post_init__(self) -> None:
@@ -82,21 +81,15 @@ class DockerExecutor:
             yield self._inspect(plan)
 
     def _inspect(self, plan: InspectionPlan) -> Inspection:
-        """Run a plan, again where the engine was lost, but not for ever."""
+        """Run a plan, once more at once where its container was lost; the caller waits."""
         reason = ""
-        # Once it is lost, the plans that follow only look whether it is back.
-        for pause_s in (*(() if self._lost else _RETRY_PAUSES_S), 0.0):
+        for _ in range(_TRIES):
             started_at = datetime.now(timezone.utc).isoformat(timespec="milliseconds")
             start = time.monotonic()
             try:
-                result = self._attempt(plan, started_at, start)
+                return self._attempt(plan, started_at, start)
             except EngineLost as error:
                 reason = str(error)
-                time.sleep(pause_s)
-            else:
-                self._lost = False
-                return result
-        self._lost = True
         reason = f"the container engine was lost: {reason}"
         return self._not_run(plan, Outcome.ENGINE_LOST, reason, started_at, start)
 

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 
+from stackgen.measure.retry_policy import Cause, cause_of
 from stackgen.resolve import parsed_version
 from stackgen.values import (
     Difference,
@@ -96,15 +97,15 @@ def explain_failures(
 
     A stack fails at an indicator on a machine; where it also ran there, its versions cannot be
     the reason, and its group is one of those that fail ``sometimes``. Infrastructure faults and
-    damage of the cache are no failures at all.
+    damage of the cache are no failures, nor is what was killed from outside (the retry policy
+    tells them apart).
     """
     traits = {stack.id: traits_of(stack) for stack in stacks}
     seen = list(inspections)
     ran = {_place(each) for each in seen if each.outcome is Outcome.OK}
     kinds: dict[Kind, list[Inspection]] = {}
     for each in seen:
-        own = each.outcome is not Outcome.OK and not each.outcome.is_infrastructure
-        if own and not blames_damaged_cache(each):
+        if cause_of(each) in (Cause.UNCERTAIN, Cause.OWN) and not blames_damaged_cache(each):
             also_ran = _place(each) in ran
             kind = (each.machine_id, each.outcome, signature(each.log), also_ran)
             kinds.setdefault(kind, []).append(each)

@@ -104,6 +104,8 @@ class Runner:
         self._run.append(inspection)
         self._own.add(inspection.id)
         self.added += 1
+        if inspection.outcome is Outcome.OK:
+            self.patience.engine_works()
         self._tell_unenforced(inspection)
 
     def _tell_unenforced(self, inspection: Inspection) -> None:

@@ -1,33 +1,35 @@
-"""Wait for what may pass, ever longer, and not for ever."""
+"""Wait for what may pass, ever longer, and not for ever: the one backoff of indexes and engines."""
 
 import random
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from stackgen.errors import StackgenError
+from stackgen.errors import EngineError, StackgenError
 from stackgen.pipeline.progress import Progress
 
-FIRST_PAUSE_S = 2.0
+FIRST_PAUSE_S, LONGEST_PAUSE_S = 2.0, 10.0
 MOST_S, SHARE = 60.0, 0.1
+ENGINE_S = 60.0
+"""How long an engine may be away each time: without it nothing at all can go on."""
 _LEAST_S = 0.01
 
 
 def allowance_s(budget_s: float) -> float:
-    """Return how long one run may pause in all: a tenth of its budget, and at most a minute.
+    """Return how long one run may wait for indexes in all: a tenth of its budget, a minute at most.
 
-    What comes back at all (an engine that restarts, an index behind a proxy that does) is back
-    by then; what does not is for a person to look at, and the same command goes on afterwards.
+    What comes back at all (an index behind a proxy that restarts) is back by then, and meanwhile
+    the stacks that are ready wait; the same command goes on afterwards.
     """
     return min(MOST_S, SHARE * budget_s)
 
 
 @dataclass(slots=True, kw_only=True)
 class Patience:
-    """The pauses of one run, together.
+    """The pauses of one run: 2, 4, 8, 10, 10, ... seconds, each spread by a seeded half.
 
-    left_s: for how long it may still pause. The first thing that is gone uses it up, so that an
-        index that is dead is not waited for again at each further stack.
+    left_s: for how long it may still pause for anything but an engine. The first thing that is gone
+        uses it up, so that a dead index is not waited for again at each further stack.
     dice: spreads the pauses of several runs that lost the same thing; seeded with the campaign.
     """
 
@@ -36,6 +38,7 @@ class Patience:
     progress: Progress
     sleep: Callable[[float], None] = time.sleep
     _tries: int = 0
+    _engine_left_s: float = ENGINE_S
 
     def pause(self, problem: StackgenError, *, at_most_s: float) -> bool:
         """Say what is wrong and wait before another try; False where it is time to give up.
@@ -44,12 +47,17 @@ class Patience:
             problem: what may pass.
             at_most_s: what is left of the budget.
         """
-        wanted = FIRST_PAUSE_S * 2**self._tries * self.dice.uniform(0.5, 1.5)
-        pause_s = min(wanted, self.left_s)
-        if pause_s < _LEAST_S or pause_s > at_most_s:
+        is_engine = isinstance(problem, EngineError)
+        wanted = min(LONGEST_PAUSE_S, FIRST_PAUSE_S * 2**self._tries)
+        allowed = self._engine_left_s if is_engine else self.left_s
+        pause_s = min(wanted * self.dice.uniform(0.5, 1.5), allowed, at_most_s)
+        if pause_s < _LEAST_S:
             return False
         self._tries += 1
-        self.left_s -= pause_s
+        if is_engine:
+            self._engine_left_s -= pause_s
+        else:
+            self.left_s -= pause_s
         why = problem.why.splitlines()[0] if problem.why else problem.what
         self.progress.note(f"{problem.what} ({why}); trying again in {pause_s:.1f} s.")
         self.sleep(pause_s)
@@ -58,3 +66,8 @@ class Patience:
     def over(self) -> None:
         """Note that it works again: the next pause is a short one."""
         self._tries = 0
+
+    def engine_works(self) -> None:
+        """Note that a process ran: an engine that goes away again is waited for as long."""
+        self._tries = 0
+        self._engine_left_s = ENGINE_S

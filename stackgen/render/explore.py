@@ -160,7 +160,7 @@ def _table(ranking: Sequence[Ranked], indicator: str | None, *, figure: bool) ->
         elif effect is not None:
             said = verdict(effect, figure=figure) if other is None else other.kind.value
             drawn = bars.bar(effect.low, effect.ratio, effect.high) if bars else ""
-            rows.append((mark, row.label, f"{effect.ratio:.3f}", interval(effect), drawn, said))
+            rows.append((mark, row.label, speed(effect), interval(effect), drawn, said))
         elif other is not None:
             rows.append((mark, row.label, "", "", "", other.kind.value))
         else:
@@ -188,6 +188,11 @@ def _legend(margin: float, *, figure: bool, several: bool) -> list[str]:
         f"  * = indistinguishable from {best}; {above} the reference;",
         f"  the same = within {percent(margin)}; all intervals together hold with 95 % confidence",
     ]
+
+
+def speed(effect: Effect) -> str:
+    """Return the ratio of an effect; "" before the first look, where it may be anything."""
+    return "" if effect.blocks < LOOKS[0] else f"{effect.ratio:.3f}"
 
 
 def interval(effect: Effect) -> str:

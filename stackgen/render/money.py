@@ -63,14 +63,14 @@ def _table(scaled: Sequence[Scaled], labels: Mapping[StackId, str]) -> list[str]
     what = "figure" if all(each.cost is None for each in scaled) else "time"
     rows = [("", "stack", "CPUs", what, "interval", "cost")]
     for each in scaled:
-        within = f"({each.low:.3f} to {each.high:.3f})"
+        time, within = f"{each.time:.3f}", f"({each.low:.3f} to {each.high:.3f})"
+        cost = "" if each.cost is None else f"{each.cost:.3f}"
         if each.low == each.high:
             within = ""
         elif not math.isfinite(each.high):
-            within = "(too few blocks)"
-        cost = "" if each.cost is None else f"{each.cost:.3f}"
+            time, within, cost = "", "(too few blocks)", ""
         label = labels.get(each.stack_id, each.stack_id)
-        rows.append(("", label, str(each.cpus), f"{each.time:.3f}", within, cost))
+        rows.append(("", label, str(each.cpus), time, within, cost))
     return columns(rows)
 
 

@@ -149,19 +149,36 @@ class Proxy:
     def __init__(self, path: Path, engine: Path, *, stall: int = 0) -> None:
         self.loads = 0
         self.stalled = threading.Event()
-        self._engine, self._stall = engine, stall
+        self._engine, self._stall, self._path = engine, stall, path
+        self._open: list[socket.socket] = []
+        self._listen()
+
+    def _listen(self) -> None:
         self._listener = socket.socket(socket.AF_UNIX)
-        self._listener.bind(str(path))
+        self._listener.bind(str(self._path))
         self._listener.listen(16)
-        threading.Thread(target=self._serve, daemon=True).start()
+        threading.Thread(target=self._serve, args=(self._listener,), daemon=True).start()
 
     def close(self) -> None:
+        with suppress(OSError):  # wakes up what accepts
+            self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()
 
-    def _serve(self) -> None:
+    def refuse(self, seconds: float) -> None:
+        """Cut all connections, and refuse further ones for some time."""
+        self.close()
+        for each in self._open:
+            with suppress(OSError):
+                each.shutdown(socket.SHUT_RDWR)
+        time.sleep(seconds)
+        self._path.unlink()
+        self._listen()
+
+    def _serve(self, listener: socket.socket) -> None:
         with suppress(OSError):
             while True:
-                client, _ = self._listener.accept()
+                client, _ = listener.accept()
+                self._open.append(client)
                 threading.Thread(target=self._pass_on, args=(client,), daemon=True).start()
 
     def _pass_on(self, client: socket.socket) -> None:
@@ -233,6 +250,26 @@ def test_a_kill_while_an_image_is_loaded_loses_nothing_and_does_nothing_twice(
     assert made.items() <= layers(laboratory).items()
     assert set(downloads(index).values()) == {1}
     assert_clean(laboratory)
+
+
+def test_an_engine_that_refuses_for_ten_seconds_is_waited_for(
+    laboratory: Containers, own_engine: OwnEngine
+) -> None:
+    arguments = ("speedy", "--stacks", "2", "--budget", "60s")
+    with (
+        proxy(laboratory, own_engine) as refusing,
+        laboratory.exploring(*arguments) as running,
+    ):
+        watch(laboratory, running, lambda seen: any(each.block >= 2 for each in seen))
+        refusing.refuse(10)
+        out, err = running.communicate(timeout=300)
+    assert running.returncode in (0, 3, 6), err
+    assert "the container engine went away" in err
+    assert "trying again in" in err
+    seen = recorded(laboratory)
+    lost = max(each.block for each in seen if each.outcome is Outcome.ENGINE_LOST)
+    assert any(each.block > lost and each.outcome is Outcome.OK for each in seen)
+    assert "speedy 1.0" in out
 
 
 @pytest.mark.slow
