@@ -73,6 +73,7 @@ def test_what_is_no_list_is_refused_with_an_example(text: str) -> None:
         (replace(BOTH, measure_cpus=()), range(4), "--build-cpus alone keeps nothing apart"),
         (replace(BOTH, threads=3), range(4), "3 threads cannot be measured on 2-3"),
         (replace(BOTH, parameters=(("threads", "4"),)), range(4), "4 threads cannot be measured"),
+        (replace(OPTIONS, threads=99999), (0, 1), "99999 threads cannot be measured on 0-1"),
     ],
 )
 def test_cpus_that_cannot_be_set_aside_are_refused(
@@ -87,6 +88,7 @@ def test_cpus_that_are_there_and_apart_are_taken() -> None:
     refuse_cpus(BOTH, range(4))
     refuse_cpus(replace(BOTH, build_cpus=(), threads=2), range(4))
     refuse_cpus(OPTIONS, ())
+    refuse_cpus(replace(OPTIONS, threads=2), (0, 1))
 
 
 @needs_affinity

@@ -191,6 +191,26 @@ def test_a_file_in_place_of_the_folder_is_refused(tmp_path: Path) -> None:
         check_folder(tmp_path / "fastest" / "below", make=True)
 
 
+@pytest.mark.parametrize("name", ["file", "file/below", "link", "x" * 300])
+def test_a_plan_refuses_what_cannot_become_a_folder_and_changes_nothing(
+    tmp_path: Path, name: str
+) -> None:
+    (tmp_path / "file").write_text("")
+    (tmp_path / "link").symlink_to(tmp_path / "nowhere")
+    before = sorted(tmp_path.iterdir())
+    with pytest.raises((UsageError, StorageError), match=r"is no folder|nothing can be written"):
+        check_folder(tmp_path / name, make=False)
+    assert sorted(tmp_path.iterdir()) == before
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
+@pytest.mark.parametrize("name", ["", "below", "far/below"])
+def test_a_plan_refuses_a_folder_that_cannot_be_written(tmp_path: Path, name: str) -> None:
+    tmp_path.chmod(0o555)
+    with pytest.raises(StorageError, match="nothing can be written"):
+        check_folder(tmp_path / name, make=False)
+
+
 def test_a_plan_makes_no_folder(tmp_path: Path) -> None:
     check_folder(tmp_path / "fastest", make=False)
     assert not (tmp_path / "fastest").exists()

@@ -23,6 +23,7 @@ def refuse_cpus(options: ExploreOptions, usable: Sequence[int]) -> None:
     """
     measure, build = options.measure_cpus, options.build_cpus
     if not measure and not build:
+        _refuse_threads(options, usable, given="")
         return
     if not hasattr(os, "sched_setaffinity"):
         raise UsageError(
@@ -44,7 +45,7 @@ def refuse_cpus(options: ExploreOptions, usable: Sequence[int]) -> None:
             why="what is built would disturb what is measured",
             fix=f"give each CPU to one of them, as in: {_example(usable)}",
         )
-    _refuse_threads(options)
+    _refuse_threads(options, measure, given="--measure-cpus")
 
 
 def _refuse_missing(option: str, cpus: Sequence[int], usable: Sequence[int]) -> None:
@@ -58,17 +59,25 @@ def _refuse_missing(option: str, cpus: Sequence[int], usable: Sequence[int]) -> 
         )
 
 
-def _refuse_threads(options: ExploreOptions) -> None:
-    """Refuse more threads than CPUs: they would take turns on them, which is another question."""
-    most = len(options.measure_cpus)
-    given = [int(v) for name, v in options.parameters if name == "threads" and v.isdigit()]
-    if (threads := max([options.threads, *given])) > most:
-        raise UsageError(
-            f"{threads} threads cannot be measured on {cpu_list(options.measure_cpus)}",
-            why=f"--measure-cpus names {most}, and threads that wait for each other's CPU tell "
-            "nothing about versions",
-            fix=f"give --threads {most} or fewer, or more --measure-cpus",
-        )
+def _refuse_threads(options: ExploreOptions, cpus: Sequence[int], *, given: str) -> None:
+    """Refuse more threads than CPUs: they would take turns on them, which is another question.
+
+    Args:
+        options: what was asked for.
+        cpus: those that are measured on.
+        given: the option that names them, or "" where they are all that this machine has for us.
+    """
+    most = len(cpus)
+    asked = [int(v) for name, v in options.parameters if name == "threads" and v.isdigit()]
+    if (threads := max([options.threads, *asked])) <= most:
+        return
+    who = f"{given} names {most}" if given else f"this process may use {most}"
+    fix = f"give --threads {most} or fewer"
+    raise UsageError(
+        f"{threads} threads cannot be measured on {cpu_list(cpus)}",
+        why=f"{who}, and threads that wait for each other's CPU tell nothing about versions",
+        fix=f"{fix}, or more {given}" if given else fix,
+    )
 
 
 @contextmanager

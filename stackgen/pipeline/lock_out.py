@@ -1,5 +1,6 @@
 """Write the stack that an exploration found to be the best one as locks of other tools."""
 
+import errno
 import os
 import tempfile
 from collections.abc import Iterator, Mapping
@@ -32,21 +33,43 @@ def check_folder(folder: Path, *, make: bool) -> None:
 
     Args:
         folder: where they will be.
-        make: whether it is made, and tried.
+        make: whether it is made, and tried; otherwise its place is looked at, and nothing changed.
 
     Raises:
         UsageError: it has such a file that is not stackgen's, or is no folder.
         StorageError: it cannot be made, or nothing can be written there.
     """
-    _refuse_others_files(folder)
-    if not make:
-        return
     try:
+        _refuse_others_files(folder)
+        if not make:
+            _refuse_place(folder)
+            return
         folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=folder):
             pass
     except OSError as error:
         raise _unwritable(folder, error) from error
+
+
+def _refuse_place(folder: Path) -> None:
+    """Refuse a folder that could not be made or written, without making anything.
+
+    Raises:
+        UsageError: something on the way to it is no folder.
+        OSError: it, or the folder that it would be made in, cannot be written.
+    """
+    place = next(each for each in (folder.absolute(), *folder.absolute().parents) if _exists(each))
+    if not place.is_dir():
+        raise _no_folder(place)
+    if not os.access(place, os.W_OK | os.X_OK):
+        read_only = os.statvfs(place).f_flag & os.ST_RDONLY
+        number = errno.EROFS if read_only else errno.EACCES
+        raise OSError(number, os.strerror(number))
+
+
+def _exists(path: Path) -> bool:
+    """Return whether there is anything, also a link that leads nowhere."""
+    return path.is_symlink() or path.exists()
 
 
 def keep_winner(
@@ -141,12 +164,8 @@ def _head(report: ExploreReport, chosen: ChosenStack) -> Iterator[str]:
 
 
 def _refuse_others_files(folder: Path) -> None:
-    if folder.exists() and not folder.is_dir():
-        raise UsageError(
-            f"{folder} is no folder",
-            why="pylock.toml and requirements.txt are to be written into it",
-            fix="name another one, as in: --lock-out fastest",
-        )
+    if _exists(folder) and not folder.is_dir():
+        raise _no_folder(folder)
     for path in (folder / name for name in FILES):
         if path.is_symlink() or (path.exists() and not _is_ours(path)):
             raise UsageError(
@@ -154,6 +173,14 @@ def _refuse_others_files(folder: Path) -> None:
                 why="it is there already, and not written by stackgen",
                 fix="name another folder, as in: --lock-out fastest; or move the file away",
             )
+
+
+def _no_folder(path: Path) -> UsageError:
+    return UsageError(
+        f"{path} is no folder",
+        why="pylock.toml and requirements.txt are to be written into it, or below it",
+        fix="name another one, as in: --lock-out fastest",
+    )
 
 
 def _is_ours(path: Path) -> bool:
