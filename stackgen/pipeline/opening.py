@@ -4,6 +4,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import islice
 
 from stackgen.artifacts.wheels import WheelStore
@@ -16,11 +17,12 @@ from stackgen.pipeline.options import ExploreOptions
 from stackgen.pipeline.places import Places
 from stackgen.pipeline.prices import metered
 from stackgen.pipeline.progress import Progress
-from stackgen.pipeline.selection import Contenders
+from stackgen.pipeline.selection import Contenders, read_lock_file
 from stackgen.pipeline.sources import refuse_unbuildable
+from stackgen.pipeline.targets import refuse_any_python, refuse_python
 from stackgen.pipeline.wishes import beside_compared, index_config
 from stackgen.pipeline.work import Work
-from stackgen.pipeline.workshop import Workshop, open_workshop
+from stackgen.pipeline.workshop import Workshop, any_python, open_workshop
 from stackgen.values import ExplorePlan, IndicatorCall, Place
 
 Calls = tuple[tuple[IndicatorCall, ...], IndicatorCall]
@@ -83,13 +85,23 @@ def opened(
     refuse_cpus(options, usable)
     config = index_config(options.index, environ)
     options = replace(options, asked=beside_compared(options.asked, config))
+    lockfile = read_lock_file(options.lock) if options.lock else None
+    if lockfile is not None and not options.base:
+        refuse_any_python(lockfile)
     with (
         open_workshop(
-            options.executor, options.base, places, progress, make=not options.dry_run
+            options.executor,
+            options.base,
+            places,
+            progress,
+            make=not options.dry_run,
+            admits=partial(admits_python, lockfile) if lockfile else any_python,
         ) as workshop,
         kept_to(options.build_cpus),
         PackageIndex(config, places.cache) as index,
     ):
+        if lockfile is not None:
+            refuse_python(lockfile, workshop.base.target.python, workshop.base.name)
         chosen = choose(index, options, workshop, progress)
         options = chosen.options
         calls, control = calls_of(chosen)

@@ -6,11 +6,11 @@ from pathlib import Path
 
 from packaging.specifiers import SpecifierSet
 
-from stackgen.advice.evidence import admits_python
 from stackgen.errors import ResolutionError, UsageError
 from stackgen.index import PackageIndex
 from stackgen.locks import in_target
 from stackgen.pipeline.selection import read_lock_file
+from stackgen.pipeline.targets import refuse_python
 from stackgen.resolve import Policy
 from stackgen.resolve.candidates import Selector
 from stackgen.values import Artifact, Lock, LockedPackage, LockFile, Target
@@ -51,12 +51,7 @@ def pinned(
         ResolutionError: no index has a file of some package that lock and target admit.
         IndexUnavailableError: an index cannot be asked.
     """
-    if not admits_python(lockfile, target.python):
-        raise UsageError(
-            f"{lockfile.path} is for Python {lockfile.requires_python}",
-            why=f"the base has Python {target.python}",
-            fix="name another base with --base (stackgen images lists them)",
-        )
+    refuse_python(lockfile, target.python, "the base")
     packages = in_target(lockfile, target)
     if not packages:
         raise UsageError(

@@ -1,14 +1,18 @@
 """What is resolved for: a base, a stated target, or the interpreter that runs us."""
 
 import sys
+from collections.abc import Iterable, Iterator
+from functools import partial
 
+from stackgen.advice.evidence import admits_python
+from stackgen.builders.bases import read_definitions
 from stackgen.builders.interpreters import find_interpreters, probe
 from stackgen.builders.stated import stated_target
 from stackgen.errors import UsageError
 from stackgen.pipeline.options import ExecutorChoice
 from stackgen.pipeline.places import Places
 from stackgen.pipeline.progress import Progress
-from stackgen.values import Target
+from stackgen.values import LockFile, Target
 
 
 def find_target(
@@ -44,3 +48,54 @@ def find_target(
             return known
     here = next(tag.rpartition("-")[2] for tag in own.tags if "-linux_" not in tag)
     return stated_target(python=python or own.python, platform=platform or here)
+
+
+def refuse_python(lockfile: LockFile, python: str, where: str, *, option: str = "--base") -> None:
+    """Refuse a lock that says of itself that it is for another Python.
+
+    Args:
+        lockfile: of the user.
+        python: the version of Python that it was to be for.
+        where: what has this version, in words.
+        option: that names another one.
+
+    Raises:
+        UsageError: it names what would fit.
+    """
+    if not admits_python(lockfile, python):
+        raise _unfit(lockfile, python, where, option, fitting(lockfile))
+
+
+def refuse_any_python(lockfile: LockFile) -> None:
+    """Refuse a lock that no base and no interpreter fits, before any is made.
+
+    Raises:
+        UsageError: there is none.
+    """
+    if not any(fitting(lockfile)):
+        own = probe(sys.executable).target.python
+        raise _unfit(lockfile, own, "what runs stackgen", "--base", ())
+
+
+def fitting(lockfile: LockFile) -> Iterator[str]:
+    """Yield the bases that a lock's Python admits, then the interpreters of this machine."""
+    from stackgen.pipeline.workshop import fitting_interpreters  # slow to load, and rarely needed
+
+    yield from (
+        e.name for e in read_definitions() if e.python and admits_python(lockfile, e.python)
+    )
+    yield from (path for path, _ in fitting_interpreters(partial(admits_python, lockfile)))
+
+
+def _unfit(
+    lockfile: LockFile, python: str, where: str, option: str, fitting: Iterable[str]
+) -> UsageError:
+    fix = ", ".join(f"{option} {each}" for each in fitting)
+    return UsageError(
+        f"{lockfile.path} is for Python {lockfile.requires_python}",
+        why=f"{where} has Python {python}",
+        fix=f"what fits: {fix}"
+        if fix
+        else "lock again for this Python; or install one that fits, and give its path with "
+        f"{option}",
+    )

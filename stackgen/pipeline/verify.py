@@ -4,6 +4,7 @@ import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from urllib.parse import quote, urlsplit, urlunsplit
 
@@ -11,7 +12,6 @@ from packaging.markers import Marker
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name, canonicalize_version
 
-from stackgen.advice.evidence import admits_python
 from stackgen.builders.interpreters import probe
 from stackgen.builders.judges import Answer, Judge, PipTools, Question, Uv
 from stackgen.errors import UsageError
@@ -21,7 +21,8 @@ from stackgen.pipeline.options import ExecutorChoice
 from stackgen.pipeline.places import Places
 from stackgen.pipeline.progress import Progress
 from stackgen.pipeline.selection import read_lock_file
-from stackgen.pipeline.workshop import open_workshop
+from stackgen.pipeline.targets import refuse_python
+from stackgen.pipeline.workshop import Admits, open_workshop
 from stackgen.values import (
     Base,
     Judgement,
@@ -81,7 +82,7 @@ def verify(
         BuildError: the base cannot be had.
     """
     lockfile = read_lock_file(path)
-    found = _base(base, places, progress)
+    found = _base(base, places, progress, admits=partial(admits_python, lockfile))
     stack = stack_of(lockfile, found.target)
     config = load_config(environ=environ)
     judgements = []
@@ -105,7 +106,7 @@ def stack_of(lockfile: LockFile, target: Target) -> PinnedStack:
         UsageError: it is for another Python, installs nothing there, or holds two versions of one
             package.
     """
-    _refuse_python(lockfile, target)
+    refuse_python(lockfile, target.python, "the base that it was to be verified for")
     packages = in_target(lockfile, target)
     if not packages:
         raise UsageError(
@@ -119,16 +120,6 @@ def stack_of(lockfile: LockFile, target: Target) -> PinnedStack:
         asked, unasked = (), "what no index has may need some of them"
     pins = tuple((each.name, each.version) for each in packages)
     return PinnedStack(pins=pins, asked=asked, unasked=unasked)
-
-
-def _refuse_python(lockfile: LockFile, target: Target) -> None:
-    """Refuse a lock that says of itself that it is for another Python."""
-    if not admits_python(lockfile, target.python):
-        raise UsageError(
-            f"{lockfile.path} is for Python {lockfile.requires_python}",
-            why=f"it was to be verified for Python {target.python}",
-            fix="name the Python that it is for: stackgen verify LOCK --python 3.X",
-        )
 
 
 def _asked(lockfile: LockFile, packages: Sequence[LockedPackage], target: Target) -> Iterator[str]:
@@ -322,9 +313,12 @@ def _place(base: Base) -> str:
     return python if base.kind is Kind.VIRTUALENV else f"{base.name} ({python})"
 
 
-def _base(name: str, places: Places, progress: Progress) -> Base:
-    """Return what was named; never another base in its place, which would be another question."""
+def _base(name: str, places: Places, progress: Progress, *, admits: Admits) -> Base:
+    """Return what was named; never another base in its place, which would be another question.
+
+    Without a name it is our own interpreter or, where the lock is for another, one that fits.
+    """
     interpreter = not name or _PYTHON.fullmatch(name) or Path(name).is_file()
     choice = ExecutorChoice.VIRTUALENV if interpreter else ExecutorChoice.DOCKER
-    with open_workshop(choice, name, places, progress) as workshop:
+    with open_workshop(choice, name, places, progress, admits=admits) as workshop:
         return workshop.base

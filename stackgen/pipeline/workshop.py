@@ -2,7 +2,7 @@
 
 import re
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,12 +19,20 @@ from stackgen.errors import BuildError, EngineError, UsageError
 from stackgen.executors.docker import DockerExecutor
 from stackgen.executors.machine import this_machine
 from stackgen.executors.virtualenv import VirtualenvExecutor
-from stackgen.pipeline.engines import base_name
+from stackgen.pipeline.engines import DEFAULT_BASE, base_name
 from stackgen.pipeline.host import Host
 from stackgen.pipeline.options import ExecutorChoice
 from stackgen.pipeline.places import Places
 from stackgen.pipeline.progress import Progress
 from stackgen.values import Base, Environment, Machine, Stack
+
+Admits = Callable[[str], bool]
+"""Returns whether what was asked for is meant for a version of Python."""
+
+
+def any_python(_: str) -> bool:
+    """Admit every version of Python."""
+    return True
 
 
 class Build(Protocol):
@@ -57,7 +65,13 @@ class Workshop:
 
 @contextmanager
 def open_workshop(
-    choice: ExecutorChoice, base: str, places: Places, progress: Progress, *, make: bool = True
+    choice: ExecutorChoice,
+    base: str,
+    places: Places,
+    progress: Progress,
+    *,
+    make: bool = True,
+    admits: Admits = any_python,
 ) -> Iterator[Workshop]:
     """Open the workshop that was asked for; ``auto`` takes images wherever they can be had.
 
@@ -67,6 +81,7 @@ def open_workshop(
         places: where things are kept.
         progress: who is told.
         make: whether a base may be made now; without it, a plan is made for our interpreter.
+        admits: where no base is named, one whose Python this admits is taken, if there is one.
 
     Raises:
         EngineError: docker was asked for, and no engine answers or no base can be made.
@@ -76,7 +91,8 @@ def open_workshop(
     if _is_interpreter(base) and choice is not ExecutorChoice.DOCKER:
         choice = ExecutorChoice.VIRTUALENV
     if choice is ExecutorChoice.VIRTUALENV:
-        yield from _until_done(_virtualenvs(_interpreter(base), machine, places))
+        interpreter = _interpreter(base, admits, progress)
+        yield from _until_done(_virtualenvs(interpreter, machine, places))
         return
     try:
         engine = connect()
@@ -84,11 +100,15 @@ def open_workshop(
         if choice is ExecutorChoice.DOCKER or (base and not _is_interpreter(base)):
             raise
         progress.note(f"Using virtualenvs: no container engine answers ({_first_line(error.why)}).")
-        yield from _until_done(_virtualenvs(_interpreter(base), machine, places))
+        interpreter = _interpreter(base, admits, progress)
+        yield from _until_done(_virtualenvs(interpreter, machine, places))
         return
     try:
-        found = _with_engine(engine, choice, base, machine, places, progress, make=make)
-        yield from _until_done(found or _virtualenvs(_interpreter(""), machine, places))
+        wanted = base or _fitting_base(engine, places, admits, progress)
+        found = _with_engine(engine, choice, wanted, machine, places, progress, make=make)
+        if found is None:
+            found = _virtualenvs(_interpreter("", admits, progress), machine, places)
+        yield from _until_done(found)
     finally:
         engine.close()
 
@@ -99,6 +119,23 @@ def _until_done(workshop: Workshop) -> Iterator[Workshop]:
         yield workshop
     finally:
         workshop.executor.close()
+
+
+def _fitting_base(engine: Engine, places: Places, admits: Admits, progress: Progress) -> str:
+    """Return the base to take where none is named: "", the default one, or one that is admitted."""
+    bases = BaseBuilder(engine=engine, cache=places.cache / "bases")
+    pythons = {each.name: each.python for each in bases.definitions() if each.python}
+    if DEFAULT_BASE not in pythons or admits(pythons[DEFAULT_BASE]):
+        return ""
+    fitting = [name for name, python in pythons.items() if admits(python)]
+    ready = (name for name in fitting if bases.ready(name) is not None)
+    found = next(ready, None) or next((name for name in fitting if bases.possible(name)), "")
+    if found:
+        progress.note(
+            f"The lock is not for Python {pythons[DEFAULT_BASE]} of {DEFAULT_BASE}: using {found} "
+            f"(Python {pythons[found]})."
+        )
+    return found
 
 
 def _with_engine(
@@ -176,9 +213,18 @@ def _is_interpreter(base: str) -> bool:
     return bool(re.fullmatch(r"(python)?3\.\d+", base)) or Path(base).is_file()
 
 
-def _interpreter(base: str) -> str:
-    """Return the path of the interpreter that was asked for; the one that runs us by default."""
+def _interpreter(base: str, admits: Admits, progress: Progress) -> str:
+    """Return the path of the interpreter that was asked for.
+
+    By default it is the one that runs us or, where that is not admitted, the newest that is.
+    """
     if not base:
+        own = probe(sys.executable).target.python
+        if admits(own):
+            return sys.executable
+        for path, python in fitting_interpreters(admits):
+            progress.note(f"The lock is not for Python {own}: using {path} (Python {python}).")
+            return path
         return sys.executable
     if Path(base).is_file():
         return base
@@ -193,6 +239,17 @@ def _interpreter(base: str) -> str:
         why=f"found: {known}",
         fix="give the path of one with --base, or a version that is here, such as --base 3.11",
     )
+
+
+def fitting_interpreters(admits: Admits) -> Iterator[tuple[str, str]]:
+    """Yield the interpreters of this machine that are admitted, newest first: path and version."""
+    for path in find_interpreters():
+        try:
+            python = probe(path).target.python
+        except BuildError:  # it does not run, which stackgen doctor says
+            continue
+        if admits(python):
+            yield path, python
 
 
 def _first_line(text: str) -> str:

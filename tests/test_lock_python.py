@@ -1,0 +1,91 @@
+"""The Python that a lock is for decides where it is explored, or is named in the refusal."""
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from stackgen.builders.interpreters import find_interpreters, probe
+from stackgen.errors import UsageError
+from stackgen.pipeline.explore import explore
+from stackgen.pipeline.options import ExecutorChoice, ExploreOptions, IndexOptions
+from stackgen.pipeline.places import Places, find_places
+from stackgen.pipeline.progress import Silent
+from stackgen.pipeline.verify import verify
+from stackgen.pipeline.workshop import open_workshop
+from stackgen.resolve import asked
+
+OWN = probe(sys.executable).target.python_minor
+LOCK = """
+lock-version = "1.0"
+created-by = "x"
+requires-python = "{}"
+[[packages]]
+name = "numpy"
+version = "1.26.4"
+[packages.sdist]
+url = "https://example.invalid/numpy-1.26.4.tar.gz"
+hashes = {{sha256 = "{zeros}"}}
+"""
+
+
+@pytest.fixture
+def places(tmp_path: Path) -> Places:
+    return find_places({"HOME": str(tmp_path), "STACKGEN_CACHE": str(tmp_path / "cache")})
+
+
+def lock(folder: Path, requires_python: str) -> Path:
+    path = folder / "pylock.toml"
+    path.write_text(LOCK.format(requires_python, zeros="0" * 64))
+    return path
+
+
+def refusal(path: Path, places: Places, *, base: str = "") -> UsageError:
+    options = ExploreOptions(
+        asked=asked("numpy"),
+        lock=path,
+        base=base,
+        executor=ExecutorChoice.VIRTUALENV,
+        dry_run=True,
+        index=IndexOptions(offline=True, no_index=True),
+    )
+    with pytest.raises(UsageError) as refused:
+        explore(options, places, {}, Silent())
+    return refused.value
+
+
+def test_a_lock_that_no_python_here_fits_is_refused_by_its_python(
+    tmp_path: Path, places: Places
+) -> None:
+    told = refusal(lock(tmp_path, "==3.99.*"), places)
+    assert told.what == f"{tmp_path / 'pylock.toml'} is for Python ==3.99.*"
+    assert OWN in told.why
+    assert "--base" in told.fix
+
+
+def test_a_base_that_a_lock_does_not_fit_is_refused_with_those_that_do(
+    tmp_path: Path, places: Places
+) -> None:
+    told = refusal(lock(tmp_path, f"!={OWN}.*"), places, base=sys.executable)
+    assert f"is for Python !={OWN}" in told.what
+    named = {"3.9": "bullseye-py39", "3.13": "trixie-py313"}
+    assert all(f"--base {base}" in told.fix for minor, base in named.items() if minor != OWN)
+
+
+def test_where_none_is_named_an_interpreter_that_fits_is_taken(places: Places) -> None:
+    minors = [probe(path).target.python_minor for path in find_interpreters()]
+    other = next((minor for minor in minors if minor != OWN), None)
+    if other is None:
+        pytest.skip(f"there is no other Python than {OWN} on this machine")
+
+    def admits(python: str) -> bool:
+        return python == other or python.startswith(f"{other}.")
+
+    with open_workshop(ExecutorChoice.VIRTUALENV, "", places, Silent(), admits=admits) as workshop:
+        assert workshop.base.target.python_minor == other
+
+
+def test_verify_names_the_python_that_a_lock_is_for(tmp_path: Path, places: Places) -> None:
+    path = lock(tmp_path, "==3.99.*")
+    with pytest.raises(UsageError, match=r"is for Python ==3\.99"):
+        verify(path, base="", places=places, environ={}, progress=Silent())
