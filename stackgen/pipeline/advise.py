@@ -14,7 +14,7 @@ from packaging.utils import canonicalize_name
 from stackgen.advice import advise as recommend
 from stackgen.builders.stated import stated_target
 from stackgen.database import Database, open_database
-from stackgen.errors import IndexUnavailableError, ResolutionError, UsageError
+from stackgen.errors import EvidenceError, IndexUnavailableError, ResolutionError, UsageError
 from stackgen.executors.machine import this_machine
 from stackgen.index import PackageIndex
 from stackgen.locks import in_target
@@ -24,7 +24,7 @@ from stackgen.pipeline.options import IndexOptions
 from stackgen.pipeline.places import Places
 from stackgen.pipeline.progress import Progress
 from stackgen.pipeline.resolution import resolve
-from stackgen.pipeline.selection import pin, read_lock_file
+from stackgen.pipeline.selection import may_vary, pin, read_lock_file
 from stackgen.pipeline.wishes import index_config
 from stackgen.resolve import Policy, Request, parse_requirement
 from stackgen.values import (
@@ -59,6 +59,7 @@ def advise(
         EvidenceError: nothing that was measured says anything about it.
     """
     lockfile = read_lock_file(path)
+    command = _explore_command(lockfile, path)
     with (
         open_database(places.knowledge, reading=True) as database,
         PackageIndex(index_config(index_options, environ), places.cache) as index,
@@ -66,18 +67,23 @@ def advise(
         calls = database.calls()
         inspections = database.inspections()
         trusted = trusted_campaigns(database, inspections, calls)
-        advice = recommend(
-            lockfile=lockfile,
-            stacks=database.stacks(),
-            inspections=inspections,
-            calls=calls,
-            machine=this_machine(),
-            machines=database.machines(),
-            trusted=trusted,
-            admits=Admission(index=index, progress=progress).refusal,
-            margin=MARGIN,
-            alpha=ALPHA,
-        )
+        try:
+            advice = recommend(
+                lockfile=lockfile,
+                stacks=database.stacks(),
+                inspections=inspections,
+                calls=calls,
+                machine=this_machine(),
+                machines=database.machines(),
+                trusted=trusted,
+                admits=Admission(index=index, progress=progress).refusal,
+                margin=MARGIN,
+                alpha=ALPHA,
+            )
+        except EvidenceError as error:
+            if command:
+                raise
+            raise EvidenceError(error.what, why=error.why, fix=_nothing_varies(path)) from error
         origins = database.origins()
     behind = _behind(advice, [each for each in inspections if each.campaign_id in trusted])
     return AdviceReport(
@@ -85,7 +91,7 @@ def advise(
         advice=advice,
         indicators=tuple((call.id, call.label) for call in calls),
         knowledge_base=str(places.knowledge),
-        explore_command=f"stackgen explore --from {shlex.quote(str(path))}",
+        explore_command=command,
         inspections=len(behind),
         merged=tuple(
             Counter(origin for each in behind for origin in origins.get(each, ())).items()
@@ -210,6 +216,19 @@ def _target(facts: BaseFacts) -> Target:
     return stated_target(
         python=facts.python.split()[-1],
         platform=f"{kind}_{libc[2]}_{libc[3]}_{platform.machine()}",
+    )
+
+
+def _explore_command(lockfile: LockFile, path: Path) -> str:
+    """Return the command that measures around a lock, "" where nothing in it would vary."""
+    locked = {each.name for each in lockfile.packages if each.group == "default"}
+    return f"stackgen explore --from {shlex.quote(str(path))}" if any(may_vary(locked)) else ""
+
+
+def _nothing_varies(path: Path) -> str:
+    return (
+        "nothing in it varies by itself (it holds neither TensorFlow, PyTorch nor NumPy); name "
+        f"what may: stackgen explore NAME --from {shlex.quote(str(path))}"
     )
 
 

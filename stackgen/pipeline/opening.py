@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
 
+from stackgen.advice.evidence import admits_python
 from stackgen.artifacts.wheels import WheelStore
 from stackgen.index import PackageIndex
 from stackgen.measure.racing import BLOCK

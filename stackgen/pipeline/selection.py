@@ -1,6 +1,6 @@
 """From what the user asked for to the choices that are worth building, newest first."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import product
@@ -293,6 +293,11 @@ def _hashes(packages: Sequence[LockedPackage]) -> tuple[tuple[str, frozenset[str
     return tuple((each.name, frozenset(each.hashes)) for each in packages if each.hashes)
 
 
+def may_vary(names: Container[str]) -> Iterator[str]:
+    """Yield which of these packages vary where nobody names any, the most likely one first."""
+    return (name for name in (*FRAMEWORKS, "numpy") if name in names)
+
+
 def _around(
     index: PackageIndex,
     options: ExploreOptions,
@@ -310,7 +315,7 @@ def _around(
     asked = options.asked
     given = set(asked.names)
     fixed = {canonicalize_name(each) for each in options.fixed}
-    own = [name for name in (*FRAMEWORKS, "numpy") if name in locked - fixed][:1]
+    own = list(may_vary(locked - fixed))[:1]
     wanted = ([] if given else own) + [canonicalize_name(each) for each in options.vary]
     added = [name for name in dict.fromkeys(wanted) if name not in given | fixed]
     roots = (*asked.requirements, *(parse_requirement(name) for name in added))

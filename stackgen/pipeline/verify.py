@@ -12,6 +12,7 @@ from packaging.markers import Marker
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name, canonicalize_version
 
+from stackgen.advice.evidence import admits_python
 from stackgen.builders.interpreters import probe
 from stackgen.builders.judges import Answer, Judge, PipTools, Question, Uv
 from stackgen.errors import UsageError

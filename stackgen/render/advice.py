@@ -37,7 +37,7 @@ def advice_text(report: AdviceReport) -> str:
         f"Merged from {_origin(origin)}: {count} of {report.inspections} inspections"
         for origin, count in report.merged
     ]
-    if advice.lock is None:
+    if advice.lock is None and report.explore_command:
         lines += [f"To measure more: {report.explore_command}"]
     return "\n".join(lines)
 

@@ -1,0 +1,27 @@
+"""What advise proposes to measure where it knows nothing."""
+
+from pathlib import Path
+
+import pytest
+
+from stackgen.errors import EvidenceError
+from stackgen.pipeline.advise import advise
+from stackgen.pipeline.places import find_places
+
+
+@pytest.mark.parametrize(
+    ("pins", "fix"),
+    [
+        ("numpy==1.26.4\n", "run: stackgen explore --from "),
+        ("requests==2.32.3\n", "nothing in it varies by itself"),
+    ],
+)
+def test_a_lock_in_which_nothing_varies_is_not_sent_to_explore(
+    tmp_path: Path, pins: str, fix: str
+) -> None:
+    lock = tmp_path / "requirements.txt"
+    lock.write_text(pins)
+    places = find_places({"HOME": str(tmp_path)}, kb=tmp_path / "kb.db")
+    with pytest.raises(EvidenceError) as unknown:
+        advise(lock, places)
+    assert unknown.value.fix.startswith(fix)
