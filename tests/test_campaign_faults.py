@@ -158,7 +158,7 @@ def test_a_stack_that_fails_in_the_middle_is_told_and_the_others_go_on(
     assert failed.stack_id not in {each.stack_id for each in later}
 
 
-def test_a_reference_that_fails_in_the_middle_ends_it_with_6(
+def test_a_reference_that_fails_in_the_middle_ends_it_with_6_and_the_next_run_has_another(
     index: TinyIndex, laboratory: Laboratory
 ) -> None:
     flag = laboratory.root / "flag"
@@ -173,13 +173,67 @@ def test_a_reference_that_fails_in_the_middle_ends_it_with_6(
             "    return harness",
         )
     )
-    with laboratory.exploring("speedy>1.0", "--stacks", "2", "--budget", "60s") as running:
+    serve(index, laboratory.root / "wheels", "1.5", GOOD)
+    arguments = ("speedy>1.0", "--stacks", "3", "--budget", "60s")
+    with laboratory.exploring(*arguments) as running:
         watch(laboratory, running, lambda seen: any(each.block >= 2 for each in seen))
         flag.touch()
         _, err = running.communicate()
     assert running.returncode == 6, err
     assert "that all others are compared with failed while it was measured" in err
     assert "SIGABRT" in err
+    before = max(each.block for each in recorded(laboratory))
+    again = laboratory.explore(*arguments, "--json")
+    assert again.returncode in (0, 3), again.stderr
+    report = json.loads(again.stdout, parse_constant=no_number)
+    assert [row["label"] for row in report["ranking"] if row["is_reference"]] == ["speedy 2.0"]
+    assert [each["label"] for each in report["failed"]] == [f"speedy 3.0 (in block {before})"]
+    later = {each.stack_id for each in recorded(laboratory) if each.block > before}
+    assert {versions(laboratory)[each] for each in later} == {"2.0", "1.5"}
+
+
+@pytest.mark.parametrize("killed", ["2.0", "1.0"], ids=["the reference", "another stack"])
+def test_a_process_that_is_killed_costs_its_block_and_no_stack(
+    laboratory: Laboratory, killed: str
+) -> None:
+    (laboratory.root / "work.py").write_text(
+        STRICT.replace(
+            "    return harness",
+            "    import importlib.metadata, os\n"
+            f"    flag = {str(laboratory.root / 'flag')!r}\n"
+            f"    hit = importlib.metadata.version('speedy') == {killed!r}\n"
+            "    if hit and os.path.exists(flag):\n"
+            "        os.kill(os.getpid(), 9)\n"
+            "    return harness",
+        )
+    )
+    arguments = ("speedy", "--stacks", "2", "--budget", "30s", "--json")
+    with laboratory.exploring(*arguments) as running:
+        watch(laboratory, running, lambda seen: any(each.block >= 1 for each in seen))
+        (laboratory.root / "flag").touch()
+        watch(laboratory, running, lambda seen: any(e.outcome is not Outcome.OK for e in seen))
+        (laboratory.root / "flag").unlink()
+        out, err = running.communicate()
+    assert running.returncode in (0, 3), err
+    seen = recorded(laboratory)
+    hit = [each for each in seen if each.outcome is not Outcome.OK]
+    assert {(each.outcome, each.log) for each in hit} == {(Outcome.CRASHED, "killed by SIGKILL")}
+    assert f"speedy {killed} was stopped in block {hit[0].block} (killed by SIGKILL" in err
+    assert any(e.block > hit[-1].block and e.stack_id == hit[0].stack_id for e in seen)
+    report = json.loads(out, parse_constant=no_number)
+    assert (report["failed"], [row["failures"] for row in report["ranking"]]) == ([], [0, 0])
+
+
+def test_a_budget_that_ends_before_a_second_stack_is_ready_is_told_as_that(
+    index: TinyIndex, laboratory: Laboratory
+) -> None:
+    slow = "import os, time\ntime.sleep(10)\nos.abort()\n"
+    serve(index, laboratory.root / "wheels", "1.5", slow)
+    done = laboratory.explore("speedy", "--stacks", "3", "--budget", "3s")
+    assert done.returncode == 3, done.stderr
+    told = "Nothing to compare yet: the budget ran out when only speedy 2.0 was built."
+    assert told in done.stdout
+    assert "the same command goes on from there" in done.stdout
 
 
 def test_a_kill_while_measuring_costs_no_download_no_build_and_no_inspection(
