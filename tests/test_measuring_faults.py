@@ -100,7 +100,7 @@ class Bench:
             limits=Limits(threads=1),
             host=Host(cache=folder, everybody=None),
             build=lambda stack, _: STACKS[NAMES[stack.id]],
-            patience=Patience(left_s=0.0, dice=random.Random(1), progress=Silent()),
+            patience=Patience(left_s=0.0, engine_s=0.0, dice=random.Random(1), progress=Silent()),
             progress=Silent(),
             deadline=self.seconds + budget_s,
             clock=lambda: float(self.seconds),

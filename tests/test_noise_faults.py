@@ -78,7 +78,7 @@ def runner(database: Database, tmp_path: Path, ends: Ends, *, budget_s: float = 
         limits=Limits(threads=1),
         host=Host(cache=tmp_path, everybody=None),
         build=build,
-        patience=Patience(left_s=0.0, dice=random.Random(1), progress=Silent()),
+        patience=Patience(left_s=0.0, engine_s=0.0, dice=random.Random(1), progress=Silent()),
         progress=Silent(),
         deadline=budget_s,
         clock=lambda: now[0],

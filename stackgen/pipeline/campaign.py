@@ -213,7 +213,7 @@ class Runner:
         if cause_of(ran) is not Cause.KILLED or known is not None:
             return False
         problem = MeasurementError(
-            f"{self._labels.get(ran.stack_id, 'a stack')} was stopped while it was built or tried",
+            f"{self._label(ran.stack_id)} was stopped while it was built or tried",
             why=_ending(ran),
             fix="run the same command again",
         )
@@ -297,11 +297,14 @@ class Runner:
     def _tell_kill(self, inspection: Inspection) -> None:
         """Say that a process was killed, and that a later block takes its place."""
         if cause_of(inspection) is Cause.KILLED:
-            label = self._labels.get(inspection.stack_id, "a stack")
             self.progress.note(
-                f"{label} was stopped in block {inspection.block} ({_ending(inspection)}, not by "
-                "stackgen): this block lacks it, and it is measured again."
+                f"{self._label(inspection.stack_id)} was stopped in block {inspection.block} "
+                f"({_ending(inspection)}, not by stackgen): this block lacks it, and it is "
+                "measured again."
             )
+
+    def _label(self, stack: StackId) -> str:
+        return self._labels.get(stack, f"stack {stack[:12]}")
 
     def pause_after_idle_block(self, calls: Sequence[IndicatorCall]) -> bool:
         """Wait where nothing ran in the last block (memory may be free again); return if so."""
@@ -328,7 +331,7 @@ class Runner:
             raise problem
         try:
             return tuple(
-                self.environment(each.stack, f"stack {each.stack.id[:12]} again")
+                self.environment(each.stack, f"{self._label(each.stack.id)} again")
                 for each in environments
             )
         except EngineError as error:

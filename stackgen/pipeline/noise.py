@@ -14,7 +14,7 @@ from stackgen.indicators import bind, find
 from stackgen.measure import LOOKS, Design, block_times, plan_block
 from stackgen.measure.noise import disturbance, indicator_noise, run_s
 from stackgen.measure.pressure import set_aside
-from stackgen.measure.retry_policy import blamed
+from stackgen.measure.retry_policy import Cause, cause_of
 from stackgen.pipeline.campaign import PlanBlock, Runner, telling_line
 from stackgen.pipeline.environments import Preparer, Ready, refuse_without_room
 from stackgen.pipeline.failing import nothing_runs
@@ -243,8 +243,19 @@ def _of(runner: Runner, stack: StackId) -> list[Inspection]:
 
 
 def _failure(inspections: Sequence[Inspection], call: IndicatorCall) -> Inspection | None:
-    """Return the first run of an indicator in a block that failed by itself."""
-    return next(iter(blamed(inspections, [call])), None)
+    """Return the first run of an indicator that failed by itself in a block in which others ran."""
+    ran = {each.block for each in inspections if each.observation is not None}
+    return next(
+        (
+            each
+            for each in inspections
+            if each.indicator_id == call.id
+            and each.block > 0
+            and each.block in ran
+            and cause_of(each) in (Cause.UNCERTAIN, Cause.OWN)
+        ),
+        None,
+    )
 
 
 def _report(work: Work, runner: Runner, ready: Ready, ended: Ended) -> NoiseReport:

@@ -3,7 +3,7 @@
 import random
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from stackgen.errors import EngineError, StackgenError
 from stackgen.pipeline.progress import Progress
@@ -30,6 +30,7 @@ class Patience:
 
     left_s: for how long it may still pause for anything but an engine. The first thing that is gone
         uses it up, so that a dead index is not waited for again at each further stack.
+    engine_s: for how long it waits each time that an engine goes away.
     dice: spreads the pauses of several runs that lost the same thing; seeded with the campaign.
     """
 
@@ -37,8 +38,12 @@ class Patience:
     dice: random.Random
     progress: Progress
     sleep: Callable[[float], None] = time.sleep
+    engine_s: float = ENGINE_S
     _tries: int = 0
-    _engine_left_s: float = ENGINE_S
+    _engine_left_s: float = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._engine_left_s = self.engine_s
 
     def pause(self, problem: StackgenError, *, at_most_s: float) -> bool:
         """Say what is wrong and wait before another try; False where it is time to give up.
@@ -70,4 +75,4 @@ class Patience:
     def engine_works(self) -> None:
         """Note that a process ran: an engine that goes away again is waited for as long."""
         self._tries = 0
-        self._engine_left_s = ENGINE_S
+        self._engine_left_s = self.engine_s
