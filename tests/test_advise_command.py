@@ -1,12 +1,15 @@
 """What advise proposes to measure where it knows nothing."""
 
+import os
 from pathlib import Path
 
 import pytest
 
 from stackgen.errors import EvidenceError
 from stackgen.pipeline.advise import advise
+from stackgen.pipeline.options import IndexOptions
 from stackgen.pipeline.places import find_places
+from stackgen.pipeline.progress import Silent
 
 
 @pytest.mark.parametrize(
@@ -23,5 +26,5 @@ def test_a_lock_in_which_nothing_varies_is_not_sent_to_explore(
     lock.write_text(pins)
     places = find_places({"HOME": str(tmp_path)}, kb=tmp_path / "kb.db")
     with pytest.raises(EvidenceError) as unknown:
-        advise(lock, places)
+        advise(lock, IndexOptions(no_index=True), places, {"PIP_CONFIG_FILE": os.devnull}, Silent())
     assert unknown.value.fix.startswith(fix)
