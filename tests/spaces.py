@@ -44,6 +44,7 @@ def closure(
     request: Request | None = None,
     barred: Collection[str] = (),
     pruned: bool = True,
+    all_prereleases: bool = False,
 ) -> Closure:
     """Complete a closure from a made-up index; ``pages`` replaces what it offers of a package."""
     offered = {
@@ -51,7 +52,7 @@ def closure(
         for name, versions in index.items()
     } | dict(pages or {})
     wanted = request or replace(asked(*requirements), policy=policy or Policy())
-    found = Closure(wanted, TARGET, barred=barred, pruned=pruned)
+    found = Closure(wanted, TARGET, barred=barred, pruned=pruned, all_prereleases=all_prereleases)
     while (need := found.need()).pages or need.metadata:
         found.give_pages({name: offered.get(name) for name in need.pages})
         found.give_metadata(

@@ -10,6 +10,7 @@ from stackgen.resolve import (
     nothing_fits,
     parse_requirement,
 )
+from stackgen.values import Prereleases
 from tests.spaces import TARGET, Index, artifact, closure, space
 
 
@@ -46,9 +47,11 @@ def test_the_wheel_with_the_best_tag_is_selected() -> None:
 
 @pytest.mark.parametrize(
     ("requirement", "expected"),
-    [("a", "1.0"), ("a>=2.0rc1", "2.0rc1"), ("a==2.0rc1", "2.0rc1"), ("only", "1.0b1")],
+    [("a", "1.0"), ("a>=1.0rc1", "1.0"), ("a>1", "2.0rc1"), ("only", "1.0b1")],
 )
-def test_a_prerelease_must_be_named_or_be_all_there_is(requirement: str, expected: str) -> None:
+def test_a_prerelease_is_taken_where_no_final_release_will_do(
+    requirement: str, expected: str
+) -> None:
     index: Index = {"a": {"2.0rc1": [], "1.0": []}, "only": {"1.0b1": []}}
     newest = space(index, requirement).newest()
     assert newest is not None
@@ -57,7 +60,9 @@ def test_a_prerelease_must_be_named_or_be_all_there_is(requirement: str, expecte
 
 def test_prereleases_are_admitted_by_option() -> None:
     index: Index = {"a": {"2.0rc1": [], "1.0": []}}
-    found = Space(closure(index, "a", policy=Policy(prereleases=True)).universe()).newest()
+    found = Space(
+        closure(index, "a", policy=Policy(prereleases=Prereleases.ALLOW)).universe()
+    ).newest()
     assert found is not None
     assert found.versions == {"a": "2.0rc1"}
 

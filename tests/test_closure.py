@@ -5,9 +5,9 @@ from random import Random
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stackgen.resolve import Closure, Space, Universe, asked
-from stackgen.values import Artifact, Metadata
-from tests.spaces import TARGET, Index, artifact, closure
+from stackgen.resolve import Closure, Policy, Space, Universe, asked
+from stackgen.values import Artifact, Metadata, Prereleases
+from tests.spaces import TARGET, Index, artifact, closure, space
 from tests.test_space import indexes
 
 NIGHTLY: Index = {
@@ -56,20 +56,45 @@ def test_the_universe_does_not_depend_on_the_order_of_answers(index: Index, seed
     assert universe == closure(index, *roots).universe()
 
 
-def test_a_prerelease_that_a_dependency_pins_is_no_candidate() -> None:
-    """Otherwise what is a candidate would depend on what is looked at."""
+def test_a_prerelease_that_a_dependency_needs_is_only_for_stacks_that_hold_it() -> None:
     index: Index = {
         "a": {"2.0": ["b>=1"], "1.0": ["c"]},
         "b": {"2.0rc1": [], "1.0": []},
         "c": {"1.0": ["b==2.0rc1"]},
     }
+    assert [each.versions for each in space(index, "a").stacks()] == [
+        {"a": "2.0", "b": "1.0"},
+        {"a": "1.0", "b": "2.0rc1", "c": "1.0"},
+    ]
+
+
+def test_a_requirement_may_need_a_prerelease_of_the_package_that_is_named_first() -> None:
+    index: Index = {"a": {"2.0rc1": [], "1.0": []}, "b": {"2.0": ["a>1.0"], "1.0": []}}
+    for roots in (("a", "b"), ("b", "a")):
+        found = [each.versions for each in space(index, *roots).stacks()]
+        assert found == [{"a": "2.0rc1", "b": "2.0"}, {"a": "1.0", "b": "1.0"}]
+
+
+def test_prereleases_that_no_requirement_needs_are_not_looked_at() -> None:
+    index: Index = {"a": {"1.0": ["b"]}, "b": {"2.0rc1": ["c"], "1.0": []}, "c": {"1.0": []}}
     universe = closure(index, "a").universe()
+    assert universe.has_more
     assert [each.version for each in universe.releases["b"]] == ["1.0"]
-    pinned = closure(index, "a", "b==2.0rc1").universe()
-    assert {stack.versions["a"] for stack in Space(pinned).stacks()} == {"1.0", "2.0"}
+    assert "c" not in universe.releases
 
 
-def test_nothing_below_a_release_can_let_in_a_prerelease_in_its_place() -> None:
-    index: Index = {"a": {"2.0rc1": [], "1.0": ["b"]}, "b": {"1.0": ["a==2.0rc1"], "0.9": []}}
-    stacks = Space(closure(index, "a").universe()).stacks()
-    assert [each.versions for each in stacks] == [{"a": "1.0", "b": "0.9"}]
+@given(indexes())
+@settings(max_examples=60, deadline=None)
+def test_with_prereleases_there_is_a_stack_wherever_there_can_be_one(index: Index) -> None:
+    early: Index = {
+        name: {f"{v}rc1" if place % 2 else v: lines for place, (v, lines) in enumerate(of.items())}
+        for name, of in index.items()
+    }
+    allowed = Policy(prereleases=Prereleases.ALLOW)
+    found = Space(closure(early, "a", "b", all_prereleases=True).universe())
+    every = Space(closure(early, "a", "b", policy=allowed).universe())
+    stacks = {tuple(each.versions.items()) for each in found.stacks()}
+    all_stacks = {tuple(each.versions.items()) for each in every.stacks()}
+    final = {s for s in all_stacks if not any("rc" in version for _, version in s)}
+    assert final <= stacks <= all_stacks
+    assert bool(stacks) == bool(all_stacks)

@@ -23,6 +23,7 @@ from stackgen.resolve import (
 )
 from stackgen.resolve.conflicts import Core, smallest
 from stackgen.resolve.dependencies import Dependency
+from stackgen.values import Prereleases
 from tests.spaces import TARGET, Index, artifact, closure, space, universe
 from tests.test_space import SPECIFIERS, indexes
 
@@ -186,7 +187,8 @@ def test_a_constraint_or_an_override_in_the_conflict_may_be_left_out() -> None:
 
 def test_prereleases_are_proposed_where_they_help() -> None:
     index: Index = {"a": {"1.0": ["b>=1.5"]}, "b": {"2.0rc1": [], "1.0": []}}
-    assert helpful(index, asked("a"))["give --pre"] == 1
+    request = replace(asked("a"), policy=Policy(prereleases=Prereleases.DISALLOW))
+    assert helpful(index, request)["give --prerelease allow"] == 1
 
 
 def test_a_cutoff_is_proposed_to_be_left_out() -> None:
@@ -236,8 +238,9 @@ def test_a_pin_in_no_stack_lets_no_prerelease_into_the_explanation() -> None:
         "b": {"1.0": ["a==2.0rc1"]},
         "other": {"1.0": []},
     }
-    assert not space(index, "a", "other").count
-    assert "other" not in told(index, asked("a", "other"))
+    request = replace(asked("a", "other"), policy=Policy(prereleases=Prereleases.DISALLOW))
+    assert not space(index, request=request).count
+    assert "other" not in told(index, request)
 
 
 def test_a_constraint_without_a_part_in_the_conflict_is_not_told() -> None:

@@ -11,8 +11,8 @@ from packaging.version import Version
 
 from stackgen.index.pages import Page
 from stackgen.index.stored import decode, encode
-from stackgen.resolve.candidates import EARLY, Candidate, Policy, Selector, moment
-from stackgen.values import Artifact
+from stackgen.resolve.candidates import Candidate, Policy, Selector, moment
+from stackgen.values import Artifact, Prereleases
 from stackgen.values.files import Files
 from tests.spaces import TARGET, artifact
 
@@ -69,18 +69,20 @@ def test_a_version_is_yanked_where_all_its_fitting_files_are() -> None:
     assert barred(bad, other) == "yanked: broken"
 
 
-def test_a_prerelease_is_barred_unless_the_user_names_one() -> None:
+@pytest.mark.parametrize("policy", list(Prereleases))
+def test_the_policy_decides_what_a_prerelease_is(policy: Prereleases) -> None:
     files = (artifact("a", "2.0rc1"), artifact("a", "1.0"))
-    assert barred(*files) == EARLY
-    assert barred(*files, user=(">=1.0",)) == EARLY
-    assert barred(*files, user=(">=2.0.dev0",)) == ""
-    assert barred(*files, prereleases=True) == ""
-    assert barred(files[0]) == ""
+    newest = select(*files, prereleases=policy)[0]
+    named = select(*files, prereleases=policy, user=(">=2.0.dev0",))[0]
+    assert newest.is_fallback == (policy.prefers_final and policy is not Prereleases.EXPLICIT)
+    assert named.is_fallback == policy.prefers_final
+    assert isinstance(named.found, str) == (policy is Prereleases.DISALLOW)
 
 
 def test_what_bars_a_yanked_prerelease_is_its_yank() -> None:
     files = (artifact("a", "2.0rc1", yanked="bad"), artifact("a", "1.0"))
-    assert barred(*files, prereleases=True) == barred(*files) == "yanked: bad"
+    for policy in Prereleases:
+        assert barred(*files, prereleases=policy) == "yanked: bad"
 
 
 def test_a_prerelease_that_does_not_fit_says_what_does_not() -> None:

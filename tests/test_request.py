@@ -7,6 +7,7 @@ from packaging.requirements import Requirement
 
 from stackgen.errors import UsageError
 from stackgen.resolve import Policy, Request, asked, parse_requirement
+from stackgen.values import Prereleases
 
 
 def test_roles_are_told_from_requirements() -> None:
@@ -65,7 +66,7 @@ def test_what_is_asked_for_cannot_be_excluded(text: str) -> None:
 def test_requests_differ_by_what_they_ask_and_not_by_its_order() -> None:
     assert asked("a", "b").content == asked("b", "a").content
     assert asked("a").content != asked("a|b").content
-    assert Request(policy=Policy(prereleases=True)).content != Request().content
+    assert Request(policy=Policy(prereleases=Prereleases.ALLOW)).content != Request().content
     limited = Request(constraints=(parse_requirement("a<2"),))
     assert limited.content != Request(overrides=(parse_requirement("a<2"),)).content
 

@@ -20,7 +20,7 @@ from stackgen.resolve import (
     parse_requirement,
 )
 from stackgen.resolve.dependencies import Reader
-from stackgen.values import Artifact, Metadata, Target
+from stackgen.values import Artifact, Metadata, Prereleases, Target
 from stackgen.values.files import DIRECT
 from tests.spaces import TARGET, Index, artifact, closure, space, universe
 
@@ -87,7 +87,8 @@ def test_a_post_release_comes_after_its_release_but_is_not_newer_by_itself(
         ("a", ["1.0"]),
         ("a<1.0", []),
         ("a==1.0.dev1", ["1.0.dev1"]),
-        ("a>=1.0.dev1", ["1.0", "1.0rc1", "1.0.dev1"]),
+        ("a>=1.0.dev1", ["1.0"]),
+        ("a>=1.0.dev1,!=1.0", ["1.0rc1", "1.0.dev1"]),
     ],
 )
 def test_a_development_release_is_a_prerelease(requirement: str, expected: list[str]) -> None:
@@ -302,14 +303,16 @@ def test_a_constraint_that_pins_a_yanked_release_lets_it_in() -> None:
     ("requirement", "expected"),
     [
         ("a", ["1.0"]),
-        ("a>=1.0rc1", ["2.0rc1", "1.0"]),
-        ("a<2.0rc2", ["2.0rc1", "1.0"]),
+        ("a>=1.0rc1", ["1.0"]),
+        ("a<2.0rc2", ["1.0"]),
         ("a==2.0rc1", ["2.0rc1"]),
+        ("a>1.0", ["2.0rc1"]),
+        ("a>1.0,<2.0", []),
         ("a!=2.0rc2", ["1.0"]),
         ("a!=2.0rc1", ["1.0"]),
     ],
 )
-def test_prereleases_are_there_for_who_names_one_and_not_for_who_forbids_one(
+def test_a_prerelease_is_taken_where_a_requirement_admits_no_final_release(
     requirement: str, expected: list[str]
 ) -> None:
     assert admitted(requirement, "2.0rc1", "1.0") == expected
@@ -317,7 +320,7 @@ def test_prereleases_are_there_for_who_names_one_and_not_for_who_forbids_one(
 
 def test_the_option_admits_prereleases_of_every_package() -> None:
     index: Index = {"a": {"1.0": ["b"]}, "b": {"2.0a1": [], "1.0": []}}
-    request = replace(asked("a"), policy=Policy(prereleases=True))
+    request = replace(asked("a"), policy=Policy(prereleases=Prereleases.ALLOW))
     assert [each["b"] for each in stacks(index, request=request)] == ["2.0a1", "1.0"]
 
 
@@ -326,10 +329,35 @@ def test_a_package_with_nothing_but_prereleases_is_taken_as_it_is() -> None:
 
 
 @pytest.mark.parametrize("kind", ["constraints", "overrides"])
-def test_a_prerelease_may_be_named_by_whatever_the_user_gives(kind: str) -> None:
+@pytest.mark.parametrize(
+    ("policy", "limit", "expected"),
+    [
+        (Prereleases.IF_NECESSARY, "b>1.0", ["2.0rc1"]),
+        (Prereleases.IF_NECESSARY_OR_EXPLICIT, "b>1.0", ["2.0rc1"]),
+        (Prereleases.IF_NECESSARY, "b>=1.0rc1", ["1.0"]),
+        (Prereleases.EXPLICIT, "b>1.0", []),
+        (Prereleases.EXPLICIT, "b>1.1rc1", ["2.0rc1"]),
+        (Prereleases.EXPLICIT, "b>=1.0rc1", ["1.0"]),
+        (Prereleases.DISALLOW, "b==2.0rc1", []),
+        (Prereleases.ALLOW, "b>=1.0", ["2.0rc1", "1.0"]),
+    ],
+)
+def test_the_policy_on_prereleases_heeds_whatever_the_user_gives(
+    kind: str, policy: Prereleases, limit: str, expected: list[str]
+) -> None:
     index: Index = {"a": {"1.0": ["b"]}, "b": {"2.0rc1": [], "1.0": []}}
-    request = wanted("a", **{kind: ("b>=1.0rc1",)})
-    assert [each["b"] for each in stacks(index, request=request)] == ["2.0rc1", "1.0"]
+    request = replace(wanted("a", **{kind: (limit,)}), policy=Policy(prereleases=policy))
+    assert [each["b"] for each in stacks(index, request=request)] == expected
+
+
+def test_a_final_release_that_leads_nowhere_gives_way_to_a_prerelease() -> None:
+    index: Index = {
+        "a": {"2.0": [], "1.0": []},
+        "c": {"2.0b1": ["a>=2"], "1.5a1": [], "1.0": ["d"]},
+        "d": {"2.0": ["a>=2"]},
+    }
+    universe = closure(index, "a==1.0", "c>=1", all_prereleases=True).universe()
+    assert [each.versions for each in Space(universe).stacks()] == [{"a": "1.0", "c": "1.5a1"}]
 
 
 # Cycles

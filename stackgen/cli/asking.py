@@ -8,6 +8,7 @@ import typer
 
 from stackgen.cli.options import refuse_empty
 from stackgen.errors import UsageError
+from stackgen.values import Prereleases
 
 if TYPE_CHECKING:
     from stackgen.pipeline.wishes import Wishes
@@ -70,7 +71,14 @@ BuildsSources = Annotated[
     ),
 ]
 Rebuild = Annotated[bool, typer.Option("--rebuild", help="Build again what failed to build.")]
-Prereleases = Annotated[bool, typer.Option("--pre", help="Admit prereleases.")]
+Pre = Annotated[bool, typer.Option("--pre", help="The same as --prerelease allow.")]
+PrereleasePolicy = Annotated[
+    Prereleases | None,
+    typer.Option(
+        "--prerelease",
+        help="Which prereleases are candidates, as in uv. [default: if-necessary]",
+    ),
+]
 ExcludeNewer = Annotated[
     str | None,
     typer.Option("--exclude-newer", metavar="DATE", help="Nothing uploaded after it."),
@@ -101,7 +109,8 @@ def wishes(
     constraints: list[Path],
     overrides: list[str],
     excluded: list[str],
-    prereleases: bool,
+    pre: bool,
+    prerelease: Prereleases | None,
     exclude_newer: str | None,
     index_url: str | None,
     extra_index_urls: list[str],
@@ -126,7 +135,7 @@ def wishes(
         overrides=tuple(overrides),
         excluded=tuple(excluded),
         allow_build=allow_build,
-        prereleases=prereleases,
+        prereleases=_prereleases(pre, prerelease),
         exclude_newer=exclude_newer,
         index=IndexOptions(
             index_url=index_url,
@@ -137,6 +146,16 @@ def wishes(
             offline=offline,
         ),
     )
+
+
+def _prereleases(pre: bool, policy: Prereleases | None) -> Prereleases:
+    if pre and policy and policy is not Prereleases.ALLOW:
+        raise UsageError(
+            f"--pre and --prerelease {policy.value} were given together",
+            why="--pre means --prerelease allow",
+            fix="give one of them",
+        )
+    return Prereleases.ALLOW if pre else policy or Prereleases.IF_NECESSARY
 
 
 def refuse_nothing(requirements: list[str] | None, files: list[Path], around: Path | None) -> None:

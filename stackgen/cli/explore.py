@@ -63,7 +63,8 @@ def explore(
     exclude: asking.Excluded = [],  # noqa: B006
     allow_build: asking.BuildsSources = [],  # noqa: B006
     rebuild: asking.Rebuild = False,
-    pre: asking.Prereleases = False,
+    pre: asking.Pre = False,
+    prerelease: asking.PrereleasePolicy = None,
     exclude_newer: asking.ExcludeNewer = None,
     vary: Vary = [],  # noqa: B006
     fix: Fix = [],  # noqa: B006
@@ -137,7 +138,8 @@ def explore(
             excluded=exclude,
             allow_build=tuple(allow_build),
             around=lock,
-            prereleases=pre,
+            pre=pre,
+            prerelease=prerelease,
             exclude_newer=exclude_newer,
             index_url=index_url,
             extra_index_urls=extra_index_url,

@@ -51,7 +51,8 @@ def resolve(
     override: asking.Overrides = [],  # noqa: B006
     exclude: asking.Excluded = [],  # noqa: B006
     allow_build: asking.AllowBuild = [],  # noqa: B006
-    pre: asking.Prereleases = False,
+    pre: asking.Pre = False,
+    prerelease: asking.PrereleasePolicy = None,
     exclude_newer: asking.ExcludeNewer = None,
     count: Annotated[bool, typer.Option("--count", help="Print the number of stacks.")] = False,
     one: Annotated[bool, typer.Option("--one", help="Print the newest stack.")] = False,
@@ -162,7 +163,8 @@ def resolve(
             constraints=constraint,
             overrides=override,
             excluded=exclude,
-            prereleases=pre,
+            pre=pre,
+            prerelease=prerelease,
             exclude_newer=exclude_newer,
             index_url=index_url,
             extra_index_urls=extra_index_url,

@@ -38,7 +38,17 @@ from stackgen.pipeline.selection import FRAMEWORKS
 from stackgen.pipeline.sources import Sources
 from stackgen.pipeline.wishes import index_config
 from stackgen.resolve import Policy
-from stackgen.values import Artifact, Base, Environment, Exported, ImageBuilt, Lock, LockFile, Stack
+from stackgen.values import (
+    Artifact,
+    Base,
+    Environment,
+    Exported,
+    ImageBuilt,
+    Lock,
+    LockFile,
+    Prereleases,
+    Stack,
+)
 
 _LACKING_SHOWN = 5
 _WHEELS = "wheels"
@@ -217,7 +227,7 @@ def _bench(
 ) -> Iterator[_Bench]:
     lockfile = read_pins(options.lock)
     allowed = frozenset(str(canonicalize_name(name)) for name in options.allow_build)
-    policy = Policy(prereleases=True, allow_build=allowed)
+    policy = Policy(prereleases=Prereleases.ALLOW, allow_build=allowed)
     config = index_config(options.index, environ)
     engine = needed_engine()
     try:
@@ -303,7 +313,7 @@ def _sources(bench: _Bench, images: ImageBuilder) -> Sources:
         store=WheelStore(bench.places.cache, notify=bench.progress.note),
         built=BuiltWheels(bench.places.cache / "built"),
         # What building requires is no part of the lock: no prerelease was asked for.
-        policy=replace(bench.policy, prereleases=False),
+        policy=replace(bench.policy, prereleases=Prereleases.IF_NECESSARY),
         progress=bench.progress,
         turn=partial(Host(cache=bench.places.cache).building, bench.progress),
         again=bench.rebuild,

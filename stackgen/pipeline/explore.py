@@ -20,7 +20,7 @@ from stackgen.pipeline.wishes import index_config
 from stackgen.pipeline.work import Work
 from stackgen.pipeline.workshop import Workshop
 from stackgen.resolve import Policy
-from stackgen.values import ExplorePlan, ExploreReport, Kind
+from stackgen.values import ExplorePlan, ExploreReport, Kind, Prereleases
 
 
 def explore(
@@ -92,7 +92,7 @@ def _selected(
 
 def _any_release(options: ExploreOptions) -> Policy:
     """Return what files of a given lock will do: what it names counts, whatever is asked for."""
-    return Policy(prereleases=True, allow_build=options.asked.policy.allow_build)
+    return Policy(prereleases=Prereleases.ALLOW, allow_build=options.asked.policy.allow_build)
 
 
 def _refuse_two_references(options: ExploreOptions) -> None:

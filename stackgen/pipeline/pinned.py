@@ -13,10 +13,10 @@ from stackgen.pipeline.selection import read_lock_file
 from stackgen.pipeline.targets import refuse_python
 from stackgen.resolve import Policy
 from stackgen.resolve.candidates import Selector
-from stackgen.values import Artifact, Lock, LockedPackage, LockFile, Target
+from stackgen.values import Artifact, Lock, LockedPackage, LockFile, Prereleases, Target
 
 _SHOWN = 5
-_WHEELS_ALONE = Policy(prereleases=True)
+_WHEELS_ALONE = Policy(prereleases=Prereleases.ALLOW)
 
 
 def read_pins(path: Path) -> LockFile:

@@ -14,8 +14,8 @@ from stackgen.locks import in_target
 from stackgen.pipeline import resolution
 from stackgen.pipeline.progress import Progress
 from stackgen.pipeline.selection import read_lock_file
-from stackgen.resolve import Request, Space, parse_requirement
-from stackgen.values import Explained, Lock, Membership, Resolution, Target
+from stackgen.resolve import EARLY, Request, Space, parse_requirement, parsed_version
+from stackgen.values import Exclusion, Explained, Lock, Membership, Resolution, Target
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,16 +70,27 @@ def explained(work: Inquiry, asked: str) -> Resolution:
             fix=f"ask for it, too: stackgen resolve {shlex.join((*work.request.texts, name))}",
         )
     others = tuple(each for each in known if each not in used)
+    early: tuple[str, ...] = ()
+    if space.universe.prefers_final:
+        early = tuple(each for each in others if _is_prerelease(each))
+        others = tuple(each for each in others if each not in early)
     found = Explained(
         asked=asked,
         count=space.within({}, present=(name,)).count,
         versions=used,
-        left_out=space.universe.excluded.get(name, ()),
+        left_out=(
+            *space.universe.excluded.get(name, ()),
+            *(Exclusion(name=name, version=each, reason=EARLY) for each in early),
+        ),
         in_none=others if space.exact else (),
         not_counted=() if space.exact else others,
         exact=space.exact,
     )
     return replace(work.report(space), explained=found)
+
+
+def _is_prerelease(label: str) -> bool:
+    return parsed_version(label.partition("@")[0]).is_prerelease
 
 
 def _held(work: Inquiry, space: Space, requirement: Requirement, asked: str) -> Resolution:

@@ -26,6 +26,7 @@ def read_universe(
     *,
     progress: Progress,
     pruned: bool = True,
+    all_prereleases: bool = False,
 ) -> Universe:
     """Bring everything that the closure of a request needs.
 
@@ -35,13 +36,24 @@ def read_universe(
         target: where they are installed.
         progress: told how far it is.
         pruned: leave out what can be part of no stack; an explanation needs that, too.
+        all_prereleases: look also at those that no requirement needs.
 
     Raises:
         ResolutionError: the user requires a package that no index has.
         IndexUnavailableError: an index cannot be asked.
     """
     parts = [
-        (each, read_combination(index, each, target, progress=progress, pruned=pruned))
+        (
+            each,
+            read_combination(
+                index,
+                each,
+                target,
+                progress=progress,
+                pruned=pruned,
+                all_prereleases=all_prereleases,
+            ),
+        )
         for each in request.combinations()
     ]
     return merged(request, parts)
@@ -54,10 +66,13 @@ def read_combination(
     *,
     progress: Progress,
     pruned: bool = True,
+    all_prereleases: bool = False,
 ) -> Universe:
     """Bring everything that the closure of a request needs, its roles filled in one way."""
     wanted, direct = _located(index, how.request)
-    closure = Closure(wanted, target, barred=how.barred, pruned=pruned)
+    closure = Closure(
+        wanted, target, barred=how.barred, pruned=pruned, all_prereleases=all_prereleases
+    )
     _complete(index, closure, direct, progress)
     return closure.universe()
 

@@ -52,8 +52,14 @@ def resolve(
 
 
 def _space(index: PackageIndex, request: Request, target: Target, progress: Progress) -> Space:
+    """Return the space, perhaps an empty one; if it is, with every prerelease looked at."""
     universe = read_universe(index, request, target, progress=progress)
     progress.doing("resolving: counting the stacks")
+    space = Space(universe)
+    if space.count or not universe.has_more:
+        return space
+    universe = read_universe(index, request, target, progress=progress, all_prereleases=True)
+    progress.doing("resolving: counting the stacks with prereleases")
     return Space(universe)
 
 

@@ -27,7 +27,7 @@ from stackgen.resolve import (
     newest_working,
     parse_requirement,
 )
-from stackgen.values import Lock, LockedPackage, LockFile, LockId, Target
+from stackgen.values import Lock, LockedPackage, LockFile, LockId, Prereleases, Target
 from stackgen.values.sources import BUILT_HERE
 
 FRAMEWORKS = ("tensorflow", "tensorflow-cpu", "intel-tensorflow", "torch")
@@ -282,7 +282,9 @@ def _as_it_stands(
     """Return a user's lock with its artifacts for the target, hashes honoured."""
     pins = Request(
         requirements=tuple(parse_requirement(pin(each)) for each in packages),
-        policy=Policy(prereleases=True, hashes=_hashes(packages), allow_build=allow_build),
+        policy=Policy(
+            prereleases=Prereleases.ALLOW, hashes=_hashes(packages), allow_build=allow_build
+        ),
     )
     lock = resolve(index, pins, target, progress=progress).newest()
     assert lock is not None  # noqa: S101 # resolve refuses an empty space

@@ -18,7 +18,7 @@ from stackgen.pipeline.places import Places
 from stackgen.pipeline.progress import Progress
 from stackgen.pipeline.selection import FRAMEWORKS, Candidate, Selection, select
 from stackgen.resolve import Policy, Request, asked, parse_requirement
-from stackgen.values import Artifact, Base, Lock, LockFile, Stack, Target
+from stackgen.values import Artifact, Base, Lock, LockFile, Prereleases, Stack, Target
 
 _STACK = re.compile(r"[0-9a-f]{4,64}")
 _EXAMPLE = 'stackgen compare "numpy==1.26.4" "numpy==2.3.5"; or: stackgen compare old.lock new.lock'
@@ -160,7 +160,8 @@ class Resolver:
         if given.stack is not None:
             return self._known(given.stack)
         assert given.lockfile is not None  # noqa: S101 # one of the three is given
-        policy = Policy(prereleases=True, allow_build=self.options.asked.policy.allow_build)
+        built = self.options.asked.policy.allow_build
+        policy = Policy(prereleases=Prereleases.ALLOW, allow_build=built)
         lock = pinned(self.index, given.lockfile, self.base.target, policy)
         return Side(candidate=_as_it_stands(lock))
 

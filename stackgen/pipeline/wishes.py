@@ -13,7 +13,7 @@ from stackgen.locks import constraints_in, decode_text, from_place, read_asked, 
 from stackgen.locks.fields import MalformedError
 from stackgen.pipeline.options import IndexOptions
 from stackgen.resolve import Policy, Request, asked, moment, parse_requirement
-from stackgen.values import Asked
+from stackgen.values import Asked, Prereleases
 
 _FILES = ("pyproject.toml", "Pipfile", "Pipfile.lock", "environment.yml", "setup.py", "setup.cfg")
 
@@ -39,7 +39,7 @@ class Wishes:
     overrides: tuple[str, ...] = ()
     excluded: tuple[str, ...] = ()
     allow_build: tuple[str, ...] = ()
-    prereleases: bool = False
+    prereleases: Prereleases = Prereleases.IF_NECESSARY
     exclude_newer: str | None = None
     index: IndexOptions = field(default_factory=IndexOptions)
 
@@ -163,8 +163,9 @@ def beside_compared(request: Request, config: IndexConfig) -> Request:
 
 
 def _policy(wishes: Wishes, files: Sequence[Asked]) -> Policy:
+    allowed = any(each.index_options.prereleases for each in files)
     return Policy(
-        prereleases=wishes.prereleases or any(f.index_options.prereleases for f in files),
+        prereleases=Prereleases.ALLOW if allowed else wishes.prereleases,
         newest_upload=_moment(wishes.exclude_newer),
         allow_build=frozenset(str(canonicalize_name(name)) for name in wishes.allow_build),
     )

@@ -1,6 +1,6 @@
 """The exact space of stacks that requirements allow on a target."""
 
-from stackgen.resolve.candidates import Policy, moment
+from stackgen.resolve.candidates import EARLY, Policy, moment
 from stackgen.resolve.choose import Completion, Granularity, newest_first
 from stackgen.resolve.closure import Closure, Need, Universe
 from stackgen.resolve.conflicts import Core, conflict_core
@@ -14,6 +14,7 @@ from stackgen.resolve.space import Slice, Space
 from stackgen.resolve.working import contemporary, newest_working
 
 __all__ = [
+    "EARLY",
     "Closure",
     "Combination",
     "Completion",

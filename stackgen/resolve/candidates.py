@@ -10,10 +10,14 @@ from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.tags import parse_tag
 
 from stackgen.resolve.dependencies import names_prerelease, parsed_version
-from stackgen.values import Artifact, Target
+from stackgen.values import Artifact, Prereleases, Target
 from stackgen.values.files import DIRECT, Files
 
-EARLY = "a prerelease (give --pre, or name one, to admit it)"
+EARLY = "a prerelease, taken only where no final release will do (--pre admits all)"
+DISALLOWED = {
+    Prereleases.DISALLOW: "a prerelease (--prerelease disallow)",
+    Prereleases.EXPLICIT: "a prerelease, and you name none of it (--prerelease explicit)",
+}
 EVERY_PACKAGE = ":all:"
 """What ``--allow-build`` takes in place of a name."""
 
@@ -32,21 +36,25 @@ class Candidate:
         file of an index that is compared with the official one.
     found: the artifact that the target would take, or why it takes none.
     barred: why only an exact pin of the user lets it in; "" where nothing speaks against it.
+    is_fallback: whether it is taken only where no final release will do.
     """
 
     version: str
     label: str
     found: Artifact | str
     barred: str
+    is_fallback: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Policy:
     """What decides whether unusual versions are candidates.
 
-    prereleases: admit every prerelease (``--pre``). Without it a package's prereleases are
-        candidates only where one of the user's requirements names a prerelease of it, or the
-        package has nothing else.
+    prereleases: which prereleases are candidates (``--prerelease``). Where final releases are
+        preferred, versions are decided dependents first, and a stack holds a prerelease only if
+        no final release completes what was decided before it. A prerelease is looked at where
+        some requirement (together with the user's own) admits no final release that fits, or
+        where there is no stack at all without.
     newest_upload: ISO 8601; artifacts uploaded later are no candidates (``--exclude-newer``). A
         date without a time means its last moment, one without a zone is in UTC.
     hashes: by package, the only SHA-256 digests that a user's lock admits.
@@ -54,7 +62,7 @@ class Policy:
     compared: names of indexes whose files are candidates beside those of the official one.
     """
 
-    prereleases: bool = False
+    prereleases: Prereleases = Prereleases.IF_NECESSARY
     newest_upload: str | None = None
     hashes: tuple[tuple[str, frozenset[str]], ...] = ()
     allow_build: frozenset[str] = frozenset()
@@ -109,16 +117,25 @@ class Selector:
         """
         files = Files.of(artifacts)
         groups = self._grouped(files)
-        named = any(names_prerelease(each) for each in user if not each.startswith("@"))
-        admitted = self._policy.prereleases or named or _only_prereleases(groups)
+        early = self._early(user)
         # Sorting is stable: of one version, the official index stays first.
         groups.sort(key=lambda group: parsed_version(group.version), reverse=True)
         found: list[Candidate] = []
         for group in groups:
             best = self._best(files, group)
             if not _is_known(best, found, group.version):
-                found.append(_candidate(group, best, admitted=admitted))
+                found.append(_candidate(group, best, early))
         return tuple(found)
+
+    def _early(self, user: Sequence[str]) -> str | None:
+        """Return why prereleases are no candidates, "" for fallbacks, None for candidates."""
+        policy = self._policy.prereleases
+        named = any(names_prerelease(each) for each in user if not each.startswith("@"))
+        if policy is Prereleases.ALLOW:
+            return None
+        if policy is Prereleases.DISALLOW or (policy is Prereleases.EXPLICIT and not named):
+            return DISALLOWED[policy]
+        return ""
 
     def _grouped(self, files: Files) -> list[_Group]:
         """Sort rows by source, version and kind; the official source comes first."""
@@ -245,15 +262,15 @@ _Rank = tuple[int, int, str]
 _NO_RANK: _Rank = (0, 0, "")
 
 
-def _candidate(group: _Group, found: Artifact | str, *, admitted: bool) -> Candidate:
+def _candidate(group: _Group, found: Artifact | str, early: str | None) -> Candidate:
     label = f"{group.version}@{group.source}" if group.source else group.version
-    barred = ""
-    if isinstance(found, Artifact) and found.index != DIRECT:
-        if found.yanked is not None:
-            barred = f"yanked: {found.yanked or 'no reason given'}"
-        elif not admitted and _is_prerelease(group.version):
-            barred = EARLY
-    return Candidate(group.version, label, found, barred)
+    if isinstance(found, str) or found.index == DIRECT:
+        return Candidate(group.version, label, found, "")
+    is_early = early is not None and parsed_version(group.version).is_prerelease
+    barred = "" if found.yanked is None else f"yanked: {found.yanked or 'no reason given'}"
+    if is_early and early and not barred:
+        return Candidate(group.version, label, early, "")
+    return Candidate(group.version, label, found, barred, is_fallback=is_early and not early)
 
 
 def _is_known(best: Artifact | str, found: Sequence[Candidate], version: str) -> bool:
@@ -262,14 +279,6 @@ def _is_known(best: Artifact | str, found: Sequence[Candidate], version: str) ->
     return isinstance(best, Artifact) and any(
         isinstance(each.found, Artifact) and each.found.sha256 == best.sha256 for each in same
     )
-
-
-def _only_prereleases(groups: Sequence[_Group]) -> bool:
-    return all(_is_prerelease(group.version) for group in groups)
-
-
-def _is_prerelease(version: str) -> bool:
-    return parsed_version(version).is_prerelease
 
 
 def moment(text: str) -> datetime | None:

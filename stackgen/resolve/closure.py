@@ -41,6 +41,8 @@ class Universe:
     unknown: packages that something requires and no index has.
     fitting: packages of which the target takes a version that the user's requirements admit.
     limits: what constraints admit of packages, if a stack holds them.
+    prefers_final: whether a prerelease is taken only where no final release will do.
+    has_more: whether prereleases that fit were left out: no requirement needs them.
     roles: what roles there are, as ``tensorflow|tensorflow-cpu``; mostly none.
     filled: the ways to fill them.
     """
@@ -52,6 +54,8 @@ class Universe:
     unknown: frozenset[str]
     fitting: frozenset[str]
     limits: tuple[Dependency, ...] = ()
+    prefers_final: bool = False
+    has_more: bool = False
     roles: tuple[str, ...] = ()
     filled: tuple["Filled", ...] = ()
 
@@ -88,6 +92,7 @@ class Closure:
         *,
         barred: Collection[str] = (),
         pruned: bool = True,
+        all_prereleases: bool = False,
     ) -> None:
         """Begin with nothing known.
 
@@ -96,13 +101,17 @@ class Closure:
             target: where they are installed.
             barred: packages that no stack may hold.
             pruned: leave out what no version of the anchor can share a stack with. An empty
-                space can only be explained by what is not pruned.
+                space can only be explained by what is not pruned, prereleases included.
+            all_prereleases: look at each prerelease that the policy admits, not only at those that
+                some requirement needs.
         """
         self._reader = Reader(target, overrides=request.overrides, excluded=request.excluded)
         self._selector = Selector(target, request.policy)
         self._python = target.python
         self._barred = barred
         self._pruned = pruned
+        self._all_prereleases = all_prereleases or not pruned
+        self._prefers_final = request.policy.prereleases.prefers_final
         held = [each for each in request.requirements if self._reader.applies(each)]
         self._roots = tuple(each for one in held for each in self._reader.adjusted(one))
         self._limits = tuple(
@@ -125,6 +134,7 @@ class Closure:
         self._name = base_name(self._roots[0].package) if self._roots else ""
         self._others = [each for each in self._roots if base_name(each.package) != self._name]
         self._anchor: Anchor | None = None
+        self._anchor_fallbacks = 0
         self._asked = {root.package for root in self._roots}
         self._offered: dict[str, Masks] = defaultdict(lambda: defaultdict(int))
         self._live: dict[str, Masks] = defaultdict(lambda: defaultdict(int))
@@ -152,7 +162,14 @@ class Closure:
         found = self._selector.select(() if name in self._barred else artifacts, user)
         # Each requirement may be a part of a conflict, so what is not pruned heeds none of them.
         limits = user if self._pruned else ()
-        return Offers(name, found, limits=limits, pins=user, held=self._held.get(name))
+        return Offers(
+            name,
+            found,
+            limits=limits,
+            pins=user,
+            held=self._held.get(name),
+            all_prereleases=self._all_prereleases,
+        )
 
     def give_metadata(
         self, metadata: Mapping[Artifact, Metadata], defects: Mapping[Artifact, str] | None = None
@@ -200,8 +217,16 @@ class Closure:
             releases={package: tuple(r for r, _ in pairs) for package, pairs in found.items()},
             needs={package: tuple(n for _, n in pairs) for package, pairs in found.items()},
             excluded={name: tuple(self._excluded(name)) for name in names},
+            prefers_final=self._prefers_final,
+            has_more=any(
+                page.fallbacks & ~self._fallbacks_offered(name)
+                for name, page in self._pages.items()
+                if page
+            ),
             unknown=frozenset(name for name, page in self._pages.items() if page is None),
-            fitting=frozenset(name for name, page in self._pages.items() if page and page.open),
+            fitting=frozenset(
+                name for name, page in self._pages.items() if page and page.admitted("")
+            ),
             limits=self._limits,
         )
 
@@ -215,7 +240,11 @@ class Closure:
         page = self._page(self._name, self._settle_anchor)
         if page is None:
             return
-        artifacts = {bit: page.artifact(bit) for bit in bits(page.open)}
+        for root in self._roots:
+            if base_name(root.package) == self._name:
+                self._anchor_fallbacks |= page.admitted(root.specifier) & page.fallbacks
+        candidates = page.open | self._anchor_fallbacks
+        artifacts = {bit: page.artifact(bit) for bit in bits(candidates)}
         if not self._have_metadata(tuple(artifacts.values()), self._settle_anchor):
             return
         needs = {
@@ -242,13 +271,16 @@ class Closure:
         page = self._page(base_name(package), partial(self._admit, dependency, anchors))
         if page is None or self._anchor is None:
             return
+        admitted = page.admitted(specifier)
+        if page.name == self._name:
+            admitted |= page.mask(specifier) & self._anchor_fallbacks
         for bounds in self._anchor.bounds(page.name):
             if common := bounds.anchors & anchors:
-                self._offer(page, package, page.mask(specifier) & bounds.versions, common)
+                self._offer(page, package, admitted & bounds.versions, common)
 
     def _offer(self, page: Offers, package: str, versions: int, anchors: int) -> None:
         offered = self._offered[package]
-        for bit in bits(versions & page.open):
+        for bit in bits(versions):
             if fresh := anchors & ~offered[bit]:
                 offered[bit] |= fresh
                 waiting = self._unjudged.get((package, bit), 0)
@@ -265,6 +297,7 @@ class Closure:
         if _key(artifact) not in self._metadata:
             return
         needs = self._needed(package, page, bit)
+        self._widen_anchor(needs)
         live = self._live[package]
         fresh = self._possible(needs, anchors) & ~live[bit]
         if not fresh:
@@ -272,6 +305,16 @@ class Closure:
         live[bit] |= fresh
         for each in (*needs, *(self._others if package == self._name else ())):
             self._required[each] = self._required.get(each, 0) | fresh
+
+    def _widen_anchor(self, needs: Iterable[Dependency]) -> None:
+        """Take prereleases of the anchor into it where a release needs one."""
+        page = self._pages.get(self._name) if self._pruned else None
+        for each in needs if page else ():
+            if page and base_name(each.package) == self._name:
+                fresh = page.admitted(each.specifier) & page.fallbacks & ~self._anchor_fallbacks
+                if fresh:
+                    self._anchor_fallbacks |= fresh
+                    self._todo.append(self._settle_anchor)
 
     def _possible(self, needs: Iterable[Dependency], anchors: int) -> int:
         for each in needs:
@@ -317,10 +360,14 @@ class Closure:
 
     def _excluded(self, name: str) -> Iterator[Exclusion]:
         page = self._pages.get(name)
-        yield from page.excluded() if page else ()
+        yield from page.excluded(self._fallbacks_offered(name)) if page else ()
         for (known, version, _), why in self._defects.items():
             if known == name:
                 yield Exclusion(name=name, version=version, reason=why)
+
+    def _fallbacks_offered(self, name: str) -> int:
+        """Return the prereleases that some requirement needs; with an extra, of the package too."""
+        return sum(1 << bit for bit in self._offered[name]) if name in self._offered else 0
 
     def _refuse_unknown_roots(self) -> None:
         for root in self._roots:

@@ -51,7 +51,7 @@ def compile_space(masks: Masks, *, limit: int = NODE_LIMIT) -> Compiled:
 def _witnesses(masks: Masks) -> Iterator[Assignment]:
     """Yield the newest stack of each version of what is required from outside."""
     for rank, mask in masks.roots:
-        for bit in bits(mask):
+        for bit in bits(mask & ~masks.fallbacks[rank] or mask if masks.fallbacks else mask):
             found = newest_stack(masks.within({rank: 1 << bit}))
             if found is not None:
                 yield found
@@ -83,8 +83,11 @@ def _allowed(
     in no stack at all.
     """
     newest = dict(best)
+    fallbacks = masks.fallbacks or (0,) * len(masks.packages)
+    # A fallback may be in the way of nothing but a final release that is cut away.
     allowed = {
-        rank: ((1 << kept) - 1) << newest.get(rank, 0) for rank in range(len(masks.packages))
+        rank: ((1 << kept) - 1) << newest.get(rank, 0) & ~fallbacks[rank]
+        for rank in range(len(masks.packages))
     }
     for witness in witnesses:
         for rank, bit in witness:

@@ -103,11 +103,14 @@ class _Builder:
             return known
         if len(self._known) >= self._limit:
             raise TooWideError
-        branches = []
-        for versions, following in self._steps.follow(state):
-            node = self._joined(self._steps.parts(following))
-            if node.count:
-                branches.append(Branch(versions, node))
+        branches: list[Branch] = []
+        for steps in self._steps.rounds(state):
+            for versions, following in steps:
+                node = self._joined(self._steps.parts(following))
+                if node.count:
+                    branches.append(Branch(versions, node))
+            if branches:
+                break
         self._known[state] = found = choice(self._steps.next_package(state), branches)
         return found
 

@@ -60,7 +60,7 @@ def _way_out(name: str, left_out: Sequence[Exclusion]) -> str:
     if reason.startswith("yanked"):
         return f"pin it exactly to have it nevertheless: {name}=={left_out[0].version}"
     if reason.startswith("a prerelease"):
-        return "give --pre, or ask for other versions"
+        return "give --prerelease allow, or ask for other versions"
     return "choose another Python with --base (resolve: or --python), or ask for other versions"
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from stackgen.resolve.closure import Universe
-from stackgen.resolve.dependencies import Dependency, plain_url
+from stackgen.resolve.dependencies import Dependency, parsed_version, plain_url
 from stackgen.resolve.matching import Versions
 from stackgen.resolve.ordering import decision_order
 from stackgen.values import Release
@@ -27,12 +27,15 @@ class Masks:
     groups: by package, (needs, mask of the versions that need just this); the lowest bit of a
         mask is the newest version.
     cyclic: the mask of packages that depend on themselves through others.
+    fallbacks: by package, the versions that are taken only where no other completes what was
+        decided before; none where it is empty.
     """
 
     packages: tuple[str, ...]
     roots: Needs
     groups: tuple[tuple[tuple[Needs, int], ...], ...]
     cyclic: int
+    fallbacks: tuple[int, ...] = ()
 
     @cached_property
     def ranks(self) -> Mapping[str, int]:
@@ -126,7 +129,14 @@ class _Compiler:
             roots=self._joined(roots, ranks),
             groups=tuple(self._grouped(package, ranks) for package in packages),
             cyclic=sum(1 << ranks[package] for part in parts if len(part) > 1 for package in part),
+            fallbacks=tuple(map(self._fallbacks, packages)) if self._universe.prefers_final else (),
         )
+
+    def _fallbacks(self, package: str) -> int:
+        """Return the prereleases of a package that has a final release as well."""
+        releases = self._universe.releases.get(package, ())
+        early = [parsed_version(each.version).is_prerelease for each in releases]
+        return 0 if all(early) else sum(1 << bit for bit, is_early in enumerate(early) if is_early)
 
     def _grouped(self, package: str, ranks: Mapping[str, int]) -> tuple[tuple[Needs, int], ...]:
         """Return (what is needed, versions that need just this), newest group first."""

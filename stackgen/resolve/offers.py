@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 
 from stackgen.resolve.bits import bits
-from stackgen.resolve.candidates import Candidate
+from stackgen.resolve.candidates import EARLY, Candidate
 from stackgen.resolve.dependencies import parsed_version, pins_exactly, plain_url
 from stackgen.resolve.matching import Versions
 from stackgen.values import Artifact, Exclusion
@@ -23,6 +23,7 @@ class Offers:
         limits: Sequence[str],
         pins: Sequence[str],
         held: str | None = None,
+        all_prereleases: bool = False,
     ) -> None:
         """Take what there is.
 
@@ -31,9 +32,10 @@ class Offers:
             candidates: its versions, newest first.
             limits: specifiers that every version must satisfy.
             pins: specifiers of the user; one that names a single version lets it in, though it
-                was yanked or is a prerelease.
+                was yanked.
             held: the one version that there is, if any; it lets nothing in, and admits no other
                 local version.
+            all_prereleases: fallbacks are candidates like all others.
         """
         self.name = name
         self._candidates = candidates
@@ -44,6 +46,11 @@ class Offers:
             1 << bit
             for bit, each in enumerate(candidates)
             if each.barred and not any(pins_exactly(pin, each.version) for pin in pins)
+        )
+        self._fallbacks = sum(
+            1 << bit
+            for bit, each in enumerate(candidates)
+            if each.is_fallback and not all_prereleases
         )
         self.fits = self._takeable = sum(
             1 << bit for bit, each in enumerate(candidates) if isinstance(each.found, Artifact)
@@ -58,8 +65,13 @@ class Offers:
 
     @property
     def open(self) -> int:
-        """Return the candidates: what fits, without what only a pin of the user would let in."""
-        return self.fits & ~self._shut
+        """Return what fits, without what only a pin of the user would let in, and fallbacks."""
+        return self.fits & ~self._shut & ~self._fallbacks
+
+    @property
+    def fallbacks(self) -> int:
+        """Return the prereleases that are candidates where no final release will do."""
+        return self.fits & ~self._shut & self._fallbacks
 
     def artifact(self, bit: int) -> Artifact:
         """Return the artifact of a version that fits."""
@@ -78,10 +90,20 @@ class Offers:
             self._masks[specifier] = self._matching(specifier) if exact is None else 1 << exact
         return self._masks[specifier]
 
-    def excluded(self) -> Iterator[Exclusion]:
-        """Yield each version that is no candidate on this target, newest first, with the reason."""
+    def admitted(self, specifier: str) -> int:
+        """Return the candidates that a specifier admits; fallbacks where there are no others."""
+        mask = self.mask(specifier)
+        return mask & self.open or mask & self.fallbacks
+
+    def excluded(self, offered: int) -> Iterator[Exclusion]:
+        """Yield each version that is no candidate on this target, newest first, with the reason.
+
+        offered: the fallbacks that were candidates nevertheless.
+        """
         for bit, each in enumerate(self._candidates):
             reason = each.barred if self._shut >> bit & 1 else each.found
+            if self._fallbacks & self._takeable & ~self._shut & ~offered & 1 << bit:
+                reason = EARLY
             if isinstance(reason, str):
                 yield Exclusion(name=self.name, version=each.version, reason=reason)
 

@@ -10,6 +10,7 @@ from packaging.utils import canonicalize_name
 from stackgen.resolve.conflicts import Core
 from stackgen.resolve.dependencies import base_name
 from stackgen.resolve.request import Request
+from stackgen.values import Prereleases
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,6 +65,6 @@ def _bent(named: set[str], request: Request) -> Iterator[Relaxation]:
     if policy.newest_upload is not None:
         looser = replace(request, policy=replace(policy, newest_upload=None))
         yield Relaxation(words="leave out --exclude-newer", request=looser)
-    if not policy.prereleases:
-        looser = replace(request, policy=replace(policy, prereleases=True))
-        yield Relaxation(words="give --pre", request=looser)
+    if policy.prereleases is not Prereleases.ALLOW:
+        looser = replace(request, policy=replace(policy, prereleases=Prereleases.ALLOW))
+        yield Relaxation(words="give --prerelease allow", request=looser)

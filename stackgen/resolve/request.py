@@ -11,6 +11,7 @@ from packaging.utils import canonicalize_name
 from stackgen.errors import UsageError
 from stackgen.resolve.candidates import Policy
 from stackgen.resolve.dependencies import parse_requirement
+from stackgen.values import Prereleases
 
 _USER_INFO = re.compile(r"//[^/@\s]+@")
 
@@ -86,7 +87,7 @@ class Request:
             sorted(str(each) for each in self.constraints),
             sorted(_shown(each) for each in self.overrides),
             sorted(self.excluded),
-            [policy.prereleases, policy.newest_upload, sorted(policy.allow_build)],
+            [_known(policy.prereleases), policy.newest_upload, sorted(policy.allow_build)],
             sorted(policy.compared),
         ]
 
@@ -120,6 +121,13 @@ class Combination:
     request: Request
     chosen: tuple[int, ...]
     barred: frozenset[str]
+
+
+def _known(policy: Prereleases) -> object:
+    """Return a policy as stored requests have it: from when there was nothing but ``--pre``."""
+    plain = {Prereleases.ALLOW: True, Prereleases.EXPLICIT: policy.value}
+    plain[Prereleases.DISALLOW] = policy.value
+    return plain.get(policy, False)
 
 
 def _shown(requirement: Requirement) -> str:

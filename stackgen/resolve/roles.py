@@ -37,6 +37,8 @@ def merged(request: Request, parts: Sequence[tuple[Combination, Universe]]) -> U
         unknown=frozenset(name for each in universes for name in each.unknown),
         fitting=frozenset(name for each in universes for name in each.fitting),
         roles=tuple("|".join(each.name for each in role) for role in request.alternatives),
+        prefers_final=any(universe.prefers_final for _, universe in parts),
+        has_more=any(universe.has_more for _, universe in parts),
         filled=tuple(
             Filled(chosen=how.chosen, roots=universe.roots, barred=how.barred)
             for how, universe in parts

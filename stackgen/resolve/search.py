@@ -1,6 +1,7 @@
 """Is there any stack at all, and which is the newest? Answered without counting the space."""
 
 from dataclasses import dataclass
+from itertools import chain
 
 from stackgen.errors import ResolutionError
 from stackgen.resolve.bits import newest_bit
@@ -61,7 +62,7 @@ class _Search:
         if len(self._known) >= STATE_LIMIT:
             raise _too_hard()
         found = None
-        for versions, following in self._steps.follow(state):
+        for versions, following in chain.from_iterable(self._steps.rounds(state)):
             rest = self._all(self._steps.parts(following))
             if rest is not None:
                 newest = newest_bit(versions)

@@ -24,6 +24,7 @@ class Steps:
         self._cyclic = masks.cyclic
         self._classes = masks.classes
         self._start = masks.roots
+        self._fallbacks = masks.fallbacks or (0,) * len(masks.packages)
 
     def start(self) -> tuple[State, ...] | None:
         """Return the independent parts of the first state; None where a root has no version."""
@@ -56,15 +57,26 @@ class Steps:
         """Return the package that is decided next: the first undecided one."""
         return next(rank for rank, _ in state if rank >= 0)
 
-    def follow(self, state: State) -> tuple[tuple[int, State], ...]:
-        """Decide the next package of a state.
+    def rounds(self, state: State) -> Iterator[tuple[tuple[int, State], ...]]:
+        """Yield the steps that decide the next package of a state.
 
-        Returns:
+        First those with other versions than fallbacks. Only where none of them leads to a stack
+        is the next round, that of the fallbacks, to be drawn.
+
+        Yields:
             (mask of versions, state after taking any of these), by the newest of these versions.
         """
         rank = self.next_package(state)
         rest = dict(state)
         allowed = rest.pop(rank)
+        late = allowed & self._fallbacks[rank]
+        yield self._follow(rank, rest, allowed & ~late)
+        if late:
+            yield self._follow(rank, rest, late)
+
+    def _follow(
+        self, rank: int, rest: dict[int, int], allowed: int
+    ) -> tuple[tuple[int, State], ...]:
         found: dict[State, int] = defaultdict(int)
         circular = self._cyclic >> rank & 1
         for needs, group in self._groups[rank]:

@@ -62,6 +62,7 @@ from stackgen.values.packages import (
     Release,
     Target,
 )
+from stackgen.values.prereleases import Prereleases
 from stackgen.values.reports import (
     AdviceReport,
     BaseState,
@@ -153,6 +154,7 @@ __all__ = [
     "Parameter",
     "Place",
     "Predicted",
+    "Prereleases",
     "Prices",
     "Provenance",
     "Pruned",
