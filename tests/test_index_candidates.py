@@ -52,7 +52,17 @@ def test_both_bounds_of_requires_python_count(requires: str, expected: str) -> N
     assert reason(artifact("a", "1.0", requires_python=requires)) == expected
 
 
-def test_requires_python_that_nobody_can_read_is_passed_over() -> None:
+def test_only_sdists_of_a_release_with_wheels_for_others_say_how_to_admit_them() -> None:
+    windows = replace(TARGET, tags=("cp312-cp312-win_amd64",), python="3.12.0")
+    files = (sdist(), artifact("a", "1.0", "cp311-cp311-manylinux_2_17_x86_64"))
+    (only,) = Selector(windows, Policy()).select(files, ())
+    assert only.found == (
+        "no wheel for Python 3.12 on win_amd64, only a source distribution "
+        "(--allow-build a admits it)"
+    )
+
+
+def test_a_requires_python_of_an_old_form_is_read_as_it_was_meant() -> None:
     (only,) = select(artifact("a", "1.0", requires_python=">=3.6.*"))
     assert isinstance(only.found, Artifact)
 
@@ -140,7 +150,7 @@ def test_an_older_file_of_the_version_stands_in_for_one_uploaded_too_late() -> N
 
 
 def test_only_sdists_say_how_to_admit_them() -> None:
-    assert "--allow-build NAME" in reason(sdist())
+    assert "--allow-build a" in reason(sdist())
     for names in ({"a"}, {":all:"}):
         assert select(sdist(), allow_build=frozenset(names))[0].found == sdist()
     assert "only a source" in reason(sdist(), allow_build=frozenset({"b"}))

@@ -76,7 +76,7 @@ def test_an_sdist_that_must_be_built_to_know_is_a_defect_that_says_so(
     with opened(server, tmp_path) as index:
         with pytest.raises(ResolutionError, match="does not say"):
             index.metadata(only(index))
-        assert "only when it is built" in index.defects[artifact_key(only(index))]
+        assert "its metadata need a build" in index.defects[artifact_key(only(index))]
 
 
 def test_what_an_sdist_says_or_does_not_say_is_read_once(server: TinyIndex, tmp_path: Path) -> None:
@@ -102,7 +102,7 @@ def test_an_sdist_of_another_hash_is_a_defect_and_is_asked_for_again(
 
 
 def test_an_sdist_without_a_declaration_must_be_built() -> None:
-    with pytest.raises(UnusableMetadataError, match="only when it is built"):
+    with pytest.raises(UnusableMetadataError, match="its metadata need a build"):
         read_sdist(
             io.BytesIO(sdist(STATIC, path="demo-1.0/src/PKG-INFO")), filename=SDIST, name="demo"
         )

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 import pytest
-from packaging.requirements import Requirement
+from packaging.requirements import InvalidRequirement, Requirement
 
 from stackgen.errors import ResolutionError
 from stackgen.resolve import (
@@ -19,7 +19,7 @@ from stackgen.resolve import (
     nothing_fits,
     parse_requirement,
 )
-from stackgen.resolve.dependencies import Reader
+from stackgen.resolve.dependencies import Reader, defect
 from stackgen.values import Artifact, Metadata, Prereleases, Target
 from stackgen.values.files import DIRECT
 from tests.spaces import TARGET, Index, artifact, closure, space, universe
@@ -258,12 +258,77 @@ def test_a_python_that_only_the_metadata_exclude_is_named_as_the_reason() -> Non
     assert excluded.reason == "requires Python >=3.12, this is 3.11.2"
 
 
-def test_a_requires_python_that_nobody_can_read_is_passed_over() -> None:
-    assert with_metadata(Metadata(requires_dist=(), requires_python=">=3.*.*")).count == 1
+MALFORMED = (
+    "good >>>= 1",
+    "!!! nonsense ((",
+    "good ; foo_bar == 'x'",
+    "good >>>= 1 ; python_version < '3'",  # as in uv, whatever its marker
+    "good >>>= 1 ; extra == 'unasked'",
+    "good ~= 1",
+)
 
 
-def test_lines_that_are_no_requirement_are_passed_over() -> None:
-    assert with_metadata(Metadata(requires_dist=("this is none (>>1)",))).count == 1
+@pytest.mark.parametrize("line", MALFORMED)
+def test_a_release_with_a_malformed_requirement_is_no_candidate(line: str) -> None:
+    found = read(Metadata(requires_dist=("fine>=1", line)))
+    assert not found.releases["a"]
+    assert [each.reason for each in found.excluded["a"]] == [
+        f"malformed metadata: Requires-Dist {line!r}"
+    ]
+
+
+@pytest.mark.parametrize("requires", [">>3.x", "3.8", ">=3.*.*"])
+def test_a_release_with_a_malformed_requires_python_is_no_candidate(requires: str) -> None:
+    found = read(Metadata(requires_dist=(), requires_python=requires))
+    reason = f"malformed metadata: Requires-Python {requires!r}"
+    assert [each.reason for each in found.excluded["a"]] == [reason]
+    on_page = (artifact("a", "1.0", requires_python=requires),)
+    found = closure({}, "a", pages={"a": on_page}).universe()
+    assert [each.reason for each in found.excluded["a"]] == [reason]
+
+
+@pytest.mark.parametrize(
+    ("line", "meant"),
+    [
+        ("b (>=1.*)", "b>=1"),
+        ("b >= 1.*; python_version >= '3'", "b>=1"),
+        ("b (>=1.0<3)", "b>=1.0,<3"),
+        ("b2>=1.*", "b2>=1"),
+        ("b (!=~2.0,>=1)", "b!=2.0.*,>=1"),
+        ("b (>=1,!=3.0*)", "b>=1,!=3.0.*"),
+        ("b >=1,", "b>=1"),
+        ("b (>=1,)", "b>=1"),
+        ("b >dev", "b>0.dev0"),
+        ("b >=2.0rc1.0", "b>=2.0rc1"),
+        ("b >=2'", "b>=2"),
+    ],
+)
+def test_known_forms_of_old_releases_are_read_as_they_were_meant(line: str, meant: str) -> None:
+    reader = Reader(TARGET)
+    assert reader.needed((line,)) == reader.needed((meant,)) != ()
+    assert defect(Metadata(requires_dist=(line,), requires_python=">=3.6.*")) == ""
+
+
+LINES = [
+    f"{name}{extra}{clauses}{marker}"
+    for name in ("b", "b-c.d_e", "-b", "b-")
+    for extra in ("", "[x]", "[x, y-z]", "[]", "[x")
+    for clauses in ("", ">=1", " (>=1,<2)", "==1.*", "<1.*.1", "~=1", ">=1.0rc1.post2.dev3", " >1,")
+    for marker in ("", "; extra == 'x'", "; os == 'x'", "; python_version<'3' and extra=='x'", ";")
+]
+
+
+def test_lines_that_are_checked_without_a_parser_are_those_that_a_parser_reads() -> None:
+    read = {line for line in LINES if defect(Metadata(requires_dist=(line,))) == ""}
+    repaired = {line for line in LINES if "1," in line and "<2" not in line}
+    assert read - repaired == {line for line in LINES if _parses(line)} - repaired
+
+
+def _parses(line: str) -> bool:
+    try:
+        return bool(Requirement(line))
+    except InvalidRequirement:
+        return False
 
 
 # Yanked releases and prereleases

@@ -122,7 +122,7 @@ class MetadataReader:
             self._cache.keep_silent({artifact.sha256: str(error)} if artifact.sha256 else {})
             return str(error)
         except (UnusableMetadataError, OSError) as error:
-            return str(error)
+            return f"unreadable metadata: {error}"
 
     def _read(self, artifact: Artifact) -> Metadata:
         path = local.path_of(artifact.url)

@@ -20,8 +20,8 @@ _PYPROJECT = re.compile(r"(?:\./)?[^/]+/pyproject\.toml")
 _STATIC = (2, 2)  # From this version of the metadata on, what is not called dynamic is final.
 
 UNSAID = (
-    "this source distribution says what it requires only when it is built, "
-    "and stackgen builds nothing while it resolves"
+    "only a source distribution fits, and its metadata need a build: "
+    "stackgen builds nothing while it resolves"
 )
 
 

@@ -17,6 +17,8 @@ from stackgen.pipeline.selection import read_lock_file
 from stackgen.resolve import EARLY, Request, Space, parse_requirement, parsed_version
 from stackgen.values import Exclusion, Explained, Lock, Membership, Resolution, Target
 
+_SHOWN = 3
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Inquiry:
@@ -51,6 +53,7 @@ class Inquiry:
             count=space.count,
             exact=space.exact,
             kept=space.kept,
+            notes=tuple(_unreadable_notes(space)),
         )
 
 
@@ -107,7 +110,8 @@ def _held(work: Inquiry, space: Space, requirement: Requirement, asked: str) -> 
     found = Explained(asked=asked, count=part.count, versions=tuple(held), exact=part.exact)
     newest = part.newest()
     notes = yanked_notes([newest] if newest else [])
-    return replace(work.report(space), explained=found, notes=tuple(notes))
+    report = work.report(space)
+    return replace(report, explained=found, notes=(*report.notes, *notes))
 
 
 def membership(work: Inquiry, path: Path) -> Resolution:
@@ -152,6 +156,20 @@ def _no_space(work: Inquiry, found: Membership) -> Resolution:
         kept=0,
         membership=found,
     )
+
+
+def _unreadable_notes(space: Space) -> Iterator[str]:
+    """Yield how many releases were left out because nobody knows what they require."""
+    found = [
+        f"{each.name} {each.version}: {each.reason}"
+        for excluded in space.universe.excluded.values()
+        for each in excluded
+        if each.reason.startswith(("malformed metadata", "unreadable metadata"))
+    ]
+    if found:
+        releases = "release was" if len(found) == 1 else "releases were"
+        more = f"; and {len(found) - _SHOWN} more" if len(found) > _SHOWN else ""
+        yield f"{len(found):,} {releases} left out: {'; '.join(found[:_SHOWN])}{more}"
 
 
 def yanked_notes(locks: Sequence[Lock]) -> Iterator[str]:

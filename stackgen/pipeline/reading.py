@@ -164,7 +164,8 @@ def _read_metadata(index: PackageIndex, artifacts: Sequence[Artifact]) -> _Hando
     read = index.metadata_many(artifacts)
     keys = {each: artifact_key(each) for each in artifacts}
     found = {each: read[key] for each, key in keys.items() if key in read}
+    silent = "unreadable metadata: it has none"
     defects = {
-        each: index.defects.get(key, "it has none") for each, key in keys.items() if key not in read
+        each: index.defects.get(key, silent) for each, key in keys.items() if key not in read
     }
     return lambda closure: closure.give_metadata(found, defects)

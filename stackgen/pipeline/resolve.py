@@ -134,7 +134,7 @@ def _listed(work: Inquiry, options: ResolveOptions) -> Resolution:
         patches=len(slices),
         listed=options.listing.value,
         stacks=tuple(rows),
-        notes=tuple(yanked_notes([row.lock for row in rows])),
+        notes=(*report.notes, *yanked_notes([row.lock for row in rows])),
     )
 
 

@@ -46,8 +46,7 @@ def find_target(
         known = next(fitting, None)
         if known is not None:
             return known
-    here = next(tag.rpartition("-")[2] for tag in own.tags if "-linux_" not in tag)
-    return stated_target(python=python or own.python, platform=platform or here)
+    return stated_target(python=python or own.python, platform=platform or own.platform)
 
 
 def refuse_python(lockfile: LockFile, python: str, where: str, *, option: str = "--base") -> None:

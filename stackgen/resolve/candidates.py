@@ -6,10 +6,14 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 from itertools import takewhile
 
-from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.tags import parse_tag
 
-from stackgen.resolve.dependencies import names_prerelease, parsed_version
+from stackgen.resolve.dependencies import (
+    malformed_python,
+    names_prerelease,
+    parsed_version,
+    read_specifier,
+)
 from stackgen.values import Artifact, Prereleases, Target
 from stackgen.values.files import DIRECT, Files
 
@@ -106,7 +110,7 @@ class Selector:
         self._newest = None if policy.newest_upload is None else moment(policy.newest_upload)
         self._hashes = dict(policy.hashes)
         self._ranks: dict[str, _Rank | None] = {}
-        self._pythons: dict[str, bool] = {"": True}
+        self._pythons: dict[str, str] = {"": ""}
 
     def select(self, artifacts: Sequence[Artifact], user: Sequence[str]) -> tuple[Candidate, ...]:
         """Return every version of one package, newest first; of one version the official first.
@@ -175,7 +179,7 @@ class Selector:
             rows, of_sdists = self._sound(files, group.sdists)
             why = why or of_sdists
         if not rows:
-            return why or self._without_wheel(group)
+            return why or self._without_wheel(group, files.column("name")[0])
         if len(rows) > 1:
             yanked, tails = files.column("yanked"), files.column("tail")
             rows = [row for row in rows if not yanked[row]] or rows
@@ -195,12 +199,14 @@ class Selector:
     def _python_problem(self, files: Files, row: int) -> str:
         requires = files.column("requires_python")[row]
         if requires not in self._pythons:
-            try:
-                wanted = SpecifierSet(requires)
-            except InvalidSpecifier:
-                wanted = SpecifierSet()  # pip, too, ignores what it cannot read
-            self._pythons[requires] = wanted.contains(self._python, prereleases=True)
-        if self._pythons[requires]:
+            self._pythons[requires] = self._problem_of(requires)
+        return self._pythons[requires]
+
+    def _problem_of(self, requires: str) -> str:
+        wanted = read_specifier(requires)
+        if wanted is None:
+            return malformed_python(requires)
+        if wanted.contains(self._python):
             return ""
         return f"requires Python {requires}, this is {self._target.python}"
 
@@ -221,11 +227,13 @@ class Selector:
             return "the lock file admits other files of it, none for this target"
         return ""
 
-    def _without_wheel(self, group: _Group) -> str:
-        if not group.others:
-            return "no wheel, only a source distribution (--allow-build NAME admits it)"
-        best = self._target.tags[0] if self._target.tags else "an unknown target"
-        return f"no wheel for Python {self._target.python_minor} on {best.rpartition('-')[2]}"
+    def _without_wheel(self, group: _Group, name: str) -> str:
+        found = "no wheel"
+        if group.others:
+            found += f" for Python {self._target.python_minor} on {self._target.platform}"
+        if not group.sdists:
+            return found
+        return f"{found}, only a source distribution (--allow-build {name} admits it)"
 
     def _kind(self, tail: str) -> int:
         """Return which of a group's lists a file belongs to."""

@@ -16,7 +16,13 @@ from stackgen.errors import ResolutionError
 from stackgen.resolve.anchor import Anchor
 from stackgen.resolve.bits import bits
 from stackgen.resolve.candidates import Selector
-from stackgen.resolve.dependencies import Dependency, Reader, base_name, python_admits
+from stackgen.resolve.dependencies import (
+    Dependency,
+    Reader,
+    base_name,
+    defect,
+    python_admits,
+)
 from stackgen.resolve.offers import Offers
 from stackgen.resolve.request import Request
 from stackgen.values import Artifact, Exclusion, Metadata, Release, Target
@@ -177,14 +183,13 @@ class Closure:
         """Take the metadata of artifacts that were asked for, or why there are none."""
         for artifact, found in metadata.items():
             needed = found.requires_python
-            if needed and not python_admits(needed, self._python):
+            if why := defect(found):
+                self._defects[_key(artifact)] = why
+            elif needed and not python_admits(needed, self._python):
                 self._defects[_key(artifact)] = f"requires Python {needed}, this is {self._python}"
             else:
                 self._metadata[_key(artifact)] = found
-        self._defects.update(
-            (_key(artifact), f"unreadable metadata: {why}")
-            for artifact, why in (defects or {}).items()
-        )
+        self._defects.update((_key(artifact), why) for artifact, why in (defects or {}).items())
         for artifact in (*metadata, *(defects or ())):
             self._lacking_metadata.pop(_key(artifact), None)
             self._todo.extend(self._waiting.pop(_key(artifact), ()))

@@ -5,7 +5,7 @@ An extra is a package of its own here, written ``name[extra]``: it depends on th
 """
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -16,7 +16,7 @@ from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
 
 from stackgen.errors import UsageError
-from stackgen.values import Target
+from stackgen.values import Metadata, Target
 
 # Most lines are for an extra that nobody asks for. To see that takes no parser: such a line ends in
 # a condition on the extra, and in no "or" that could hold without it.
@@ -105,7 +105,7 @@ class Reader:
         """Return what a release needs here.
 
         Args:
-            lines: its ``Requires-Dist``; lines that are not PEP 508 are passed over, as pip does.
+            lines: its ``Requires-Dist``, each of them readable (see `defect`).
             extra: "" for the release itself; otherwise only what this extra adds is returned.
         """
         found: list[Dependency] = []
@@ -120,7 +120,7 @@ class Reader:
             return ()
         requirement = _read(line)
         if requirement is None:
-            return ()
+            raise ValueError(f"malformed requirement: {line!r}")
         if canonicalize_name(requirement.name) in self._overrides:
             holds = self._is_of_extra(requirement.marker, extra)
         else:
@@ -167,12 +167,86 @@ class Reader:
         return self._holds[key]
 
 
+# Most lines are written as in these patterns: to see that they can be read takes no parser.
+_NAME = r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?"
+_NUMBER = r"[0-9]+(?:\.[0-9]+)*(?:(?:a|b|rc)[0-9]+)?(?:\.post[0-9]+)?(?:\.dev[0-9]+)?"
+_CLAUSE = rf"(?:(?:<=|>=|<|>)\s*{_NUMBER}|[=!]=\s*{_NUMBER}(?:\.\*)?)"
+_CLAUSES = rf"{_CLAUSE}(?:\s*,\s*{_CLAUSE})*"
+_VARIABLE = r"(?:python_version|python_full_version|sys_platform|platform_system|extra)"
+_TERM = rf"{_VARIABLE}\s*(?:[=!]=|<=|>=|<|>)\s*(?:\"[^\"\\]*\"|'[^'\\]*')"
+_PLAIN = re.compile(
+    rf"{_NAME}\s*(?:\[\s*{_NAME}(?:\s*,\s*{_NAME})*\s*\])?\s*(?:{_CLAUSES}|\({_CLAUSES}\))?\s*"
+    rf"(?:;\s*{_TERM}(?:\s+(?:and|or)\s+{_TERM})*)?\s*"
+)
+
+# What releases of the time before PEP 440 wrote, and what it means; uv reads these forms, too.
+_REPAIRS = tuple(
+    (re.compile(pattern), replacement)
+    for pattern, replacement in (
+        (r"([<>=~!]\s*[\w.*]*[\d*])\s*(?=[<>=!~])", r"\1,"),  # >=1.0<2
+        (r"!=\s*~\s*(\d+(?:\.\d+)*)", r"!=\1.*"),  # !=~5.0
+        (r"([<>]=?)\s*(\d+(?:\.\d+)*)\.\*(?![\w.])", r"\1\2"),  # >=1.*
+        (r"(?<=\d)\*", ".*"),  # !=3.0*
+        (r",\s*(?=\)?\s*$)", ""),  # >=3.6,
+        (r">\s*dev\b", ">0.dev0"),  # >dev
+        (r"((?:a|b|rc|post|dev)\d+)(?:\.0)+", r"\1"),  # >=9.0.0a1.0
+        (r"['\"]", ""),  # >=2.7'
+    )
+)
+
+
 @lru_cache(maxsize=100_000)
 def _read(line: str) -> Requirement | None:
-    try:
-        return Requirement(line)
-    except InvalidRequirement:
-        return None
+    """Return a requirement of a release, repaired where that takes a known form; or None."""
+    demand, semicolon, marker = line.partition(";")
+    for repaired in _repaired(demand):
+        try:
+            return Requirement(f"{repaired}{semicolon}{marker}")
+        except InvalidRequirement:
+            continue
+    return None
+
+
+def _repaired(text: str) -> Iterator[str]:
+    yield text
+    for pattern, replacement in _REPAIRS:
+        found = pattern.sub(replacement, text)
+        if found != text:
+            yield found
+        text = found
+
+
+@lru_cache(maxsize=10_000)
+def read_specifier(text: str) -> SpecifierSet | None:
+    """Return a ``Requires-Python``, repaired where that takes a known form; or None."""
+    for repaired in _repaired(text):
+        try:
+            return SpecifierSet(repaired, prereleases=True)
+        except InvalidSpecifier:
+            continue
+    return None
+
+
+def defect(metadata: Metadata) -> str:
+    """Return which line of a release's metadata is malformed, "" where none is.
+
+    As in uv, one such line is enough, whatever its marker: nobody knows what the release requires.
+    """
+    python = metadata.requires_python
+    if python and read_specifier(python) is None:
+        return malformed_python(python)
+    bad = next((line for line in metadata.requires_dist if not _is_readable(line)), None)
+    return "" if bad is None else f"malformed metadata: Requires-Dist {bad!r}"
+
+
+def malformed_python(requires: str) -> str:
+    """Return why a release with such a ``Requires-Python`` is no candidate."""
+    return f"malformed metadata: Requires-Python {requires!r}"
+
+
+@lru_cache(maxsize=200_000)
+def _is_readable(line: str) -> bool:
+    return _PLAIN.fullmatch(line) is not None or _read(line) is not None
 
 
 @lru_cache(maxsize=100_000)
@@ -194,11 +268,9 @@ def admits(specifier: str, version: str) -> bool:
 
 @lru_cache(maxsize=10_000)
 def python_admits(requires: str, python: str) -> bool:
-    """Return whether a ``Requires-Python`` admits a Python; what nobody can read admits all."""
-    try:
-        return SpecifierSet(requires).contains(python, prereleases=True)
-    except InvalidSpecifier:
-        return True
+    """Return whether a ``Requires-Python`` admits a Python."""
+    wanted = read_specifier(requires)
+    return wanted is not None and wanted.contains(python)
 
 
 def names_prerelease(specifier: str) -> bool:

@@ -29,7 +29,7 @@ def nothing_fits(universe: Universe, request: Request, target: Target) -> Resolu
         left_out = _left_out(name, universe, limits)
         specifiers = dict.fromkeys(filter(None, (str(each.specifier) for each in limits)))
         asked = name + ",".join(specifiers)
-        what = f"no version of {asked} fits Python {target.python_minor} here"
+        what = f"no version of {asked} fits Python {target.python_minor} on {target.platform}"
         if left_out:
             return ResolutionError(what, why=reasons(left_out), fix=_way_out(name, left_out))
         if len(limits) <= 1:  # several limits of one package are a conflict among themselves
@@ -53,7 +53,7 @@ def _left_out(
 def _way_out(name: str, left_out: Sequence[Exclusion]) -> str:
     """Return what lets in what was left out, by the reason that is given most."""
     reason = Counter(each.reason for each in left_out).most_common(1)[0][0]
-    if reason.startswith("no wheel, only"):
+    if "--allow-build" in reason:
         return f"give --allow-build {name}, or ask for other versions"
     if reason.startswith("uploaded after"):
         return "give a later --exclude-newer, or ask for older versions"

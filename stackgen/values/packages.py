@@ -26,6 +26,13 @@ class Target:
         return ".".join(self.python.split(".")[:2])
 
     @property
+    def platform(self) -> str:
+        """Return the wheel platform that fits best, such as ``manylinux_2_36_x86_64``."""
+        found = dict.fromkeys(tag.rpartition("-")[2] for tag in self.tags)
+        portable = (each for each in found if not each.startswith("linux_"))
+        return next(portable, "an unknown platform")
+
+    @property
     def environment(self) -> Mapping[str, str]:
         """Return the PEP 508 environment as a mapping."""
         return MappingProxyType(dict(self.markers))
