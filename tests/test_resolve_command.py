@@ -129,10 +129,34 @@ def test_alternatives_fill_one_role(laboratory: Laboratory) -> None:
     assert laboratory.run("resolve", "tool|num", "--count").stdout == "4\n"
 
 
+def test_the_policy_on_prereleases_is_an_option(laboratory: Laboratory) -> None:
+    assert laboratory.run("resolve", "tool<1", "--one").stdout.split() == ["tool", "0.9rc1"]
+    assert laboratory.run("resolve", "tool", "--pre", "--count").stdout == "2\n"
+    assert laboratory.run("resolve", "tool", "--prerelease", "allow", "--count").stdout == "2\n"
+    refused = laboratory.run("resolve", "tool<1", "--prerelease", "disallow", "--one")
+    assert (refused.returncode, "--prerelease disallow" in refused.stderr) == (4, True)
+    both = laboratory.run("resolve", "tool", "--pre", "--prerelease", "explicit")
+    assert both.returncode == 2
+
+
+def test_every_prerelease_is_looked_at_where_there_is_no_stack_without(
+    laboratory: Laboratory, tmp_path: Path
+) -> None:
+    index = publish(
+        tmp_path,
+        {
+            "aaa": {"1.0": Published(requires=["bbb>=1"])},
+            "bbb": {"2.0rc1": Published(), "1.0": Published(requires=["gone"])},
+        },
+    )
+    done = laboratory.run("resolve", "aaa", "--one", "--index-url", index)
+    assert done.stdout.split() == ["aaa", "1.0", "bbb", "2.0rc1"]
+
+
 def test_each_version_left_out_says_why(laboratory: Laboratory) -> None:
     text = laboratory.run("resolve", "frame", "--explain", "tool").stdout
     assert "versions in stacks (1): 1.0" in text
-    assert "left out (1), a prerelease (give --pre, or name one, to admit it): 0.9rc1" in text
+    assert "left out (1), a prerelease, taken only where no final release will do" in text
     held = laboratory.run("resolve", "frame", "--explain", "num<2")
     assert "num<2: in 2 stacks" in held.stdout
     none = laboratory.run("resolve", "frame>=2", "--explain", "num<2")
