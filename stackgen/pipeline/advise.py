@@ -39,6 +39,7 @@ from stackgen.values import (
     InspectionId,
     LockedPackage,
     LockFile,
+    Prereleases,
     Role,
     Target,
 )
@@ -180,7 +181,7 @@ class Admission:
         names = frozenset(str(canonicalize_name(each.name)) for each in pins)
         request = Request(
             requirements=(*pins, *requirements),
-            policy=Policy(prereleases=True, allow_build=names),
+            policy=Policy(prereleases=Prereleases.ALLOW, allow_build=names),
         )
         lock = resolve(self.index, request, target, progress=self.progress).newest()
         return frozenset(lock.versions) if lock is not None else frozenset()
