@@ -45,7 +45,7 @@ from stackgen.values import (
     Provenance,
     Ranked,
     Scaled,
-    Search,
+    SearchReport,
 )
 from tests.base_reports import BASE_REPORTS
 from tests.samples import MACHINE, call, environment
@@ -327,7 +327,7 @@ NIGHT = NightlyReport(
     new=(("numpy", ("2.4.0",)), ("torch", ())), explored=(), findings=(), noted=("jax",)
 )
 
-SEARCH = Search(
+SEARCH = SearchReport(
     strategy="racing",
     leader=NEW.stack.id,
     leader_label="numpy 2.4.0",

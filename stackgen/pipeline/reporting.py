@@ -20,7 +20,7 @@ from stackgen.values import (
     ExploreReport,
     FailedStack,
     Ranked,
-    Search,
+    SearchReport,
     StackId,
 )
 
@@ -42,7 +42,7 @@ class Outcome:
     failures: tuple[FailedStack, ...]
     untried: int
     stopped: Stopped
-    search: Search | None = None
+    search: SearchReport | None = None
 
 
 def report(work: Work, runner: Runner, found: Outcome) -> ExploreReport:

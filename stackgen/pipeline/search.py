@@ -28,7 +28,7 @@ from stackgen.values import (
     Role,
     StackId,
 )
-from stackgen.values import Search as Searched
+from stackgen.values import SearchReport
 
 MOST_BLOCKS = 200
 """Of one search; far more than any has needed."""
@@ -253,7 +253,7 @@ class Search:
         entrants = self.competitors.entrants
         return {each: entrants[place].candidate.label for each, place in places.items()}
 
-    def report(self) -> Searched | None:
+    def report(self) -> SearchReport | None:
         """Return what this search did and believes; None where nothing was compared."""
         self._look()
         done, seen = self._searched(), {each.stack for each in self._all}
@@ -277,7 +277,7 @@ class Search:
         machine_s = sum(each.duration_s for each in done)
         after = [e for e in self.runner.inspections if e.block and e.role is not Role.SEARCH]
         leader = self.competitors.entrants[standing.leader]
-        return Searched(
+        return SearchReport(
             strategy=options.strategy.value,
             leader=leader.ready.chosen.stack_id if leader.ready else "",
             leader_label=leader.candidate.label,

@@ -3,7 +3,7 @@
 from stackgen.measure.conclusion import Answer, conclusion
 from stackgen.render.bars import scale
 from stackgen.render.tables import columns, percent, span
-from stackgen.values import ExploreReport, Predicted, Search
+from stackgen.values import ExploreReport, Predicted, SearchReport
 
 _MAY_BE = 0.05
 """With a smaller probability to be within the margin of the best, a stack is out of the band."""
@@ -32,7 +32,7 @@ def search_text(report: ExploreReport) -> list[str]:
     return [*lines, ""]
 
 
-def _found(report: ExploreReport, search: Search) -> list[str]:
+def _found(report: ExploreReport, search: SearchReport) -> list[str]:
     """Return what the search was sure of; a comparison in fresh blocks overrules it."""
     sure = f"It ended {percent(search.confidence)} sure"
     if search.confidence < search.wanted:
@@ -48,7 +48,7 @@ def _found(report: ExploreReport, search: Search) -> list[str]:
     return lines
 
 
-def _table(search: Search) -> list[str]:
+def _table(search: SearchReport) -> list[str]:
     shown = search.predictions[:_ROWS]
     bars = scale((each.low, each.ratio, each.high) for each in shown)
     heading = bars.heading() if bars else ""
@@ -68,7 +68,7 @@ def _measured(each: Predicted) -> str:
     return f"in {_count(each.measured, 'block')}" if each.measured else "predicted, not measured"
 
 
-def _calibration(search: Search) -> list[str]:
+def _calibration(search: SearchReport) -> list[str]:
     inside, total = search.foretold
     if not total:
         return []

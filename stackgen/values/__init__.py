@@ -77,7 +77,7 @@ from stackgen.values.reports import (
     NightlyReport,
     Place,
     Predicted,
-    Search,
+    SearchReport,
 )
 from stackgen.values.resolution import (
     Explained,
@@ -165,7 +165,7 @@ __all__ = [
     "Role",
     "Ruling",
     "Scaled",
-    "Search",
+    "SearchReport",
     "Stack",
     "StackId",
     "StoreCheck",

@@ -125,7 +125,7 @@ class Predicted:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Search:
+class SearchReport:
     """How the stacks that were compared in the end had been chosen.
 
     strategy: by which they were measured until then.
@@ -205,7 +205,7 @@ class ExploreReport:
     figures: tuple[IndicatorId, ...] = ()
     reference_s: tuple[tuple[IndicatorId, float], ...] = ()
     checks: tuple[tuple[IndicatorId, str], ...] = ()
-    search: Search | None = None
+    search: SearchReport | None = None
     weights: tuple[tuple[IndicatorId, float], ...] = ()
     aside: tuple[str, ...] = ()
     tolerated: tuple[str, ...] = ()

@@ -21,7 +21,7 @@ from stackgen.builders.base_definitions import (
 from stackgen.builders.bases import BaseBuilder
 from stackgen.builders.engine import Engine, connect
 from stackgen.errors import BuildError, EngineError, UsageError
-from stackgen.pipeline.bases import bases
+from stackgen.pipeline.bases import bases as list_bases
 from stackgen.pipeline.options import ExecutorChoice
 from stackgen.pipeline.places import Places
 from stackgen.pipeline.progress import Silent
@@ -134,14 +134,14 @@ def test_without_an_engine_bases_are_listed_and_none_is_made(
 ) -> None:
     monkeypatch.setenv("DOCKER_HOST", "unix:///nowhere.sock")
     places = Places(cache=tmp_path, knowledge=tmp_path / "kb.db")
-    listed = bases([], make=False, places=places, progress=Silent())
+    listed = list_bases([], make=False, places=places, progress=Silent())
     assert {each.name for each in listed.bases} == {each.name for each in read_definitions()}
     assert {each.state for each in listed.bases} == {Readiness.UNKNOWN}
     assert all("no such file" in each.why for each in listed.bases)
     with pytest.raises(EngineError, match="no container engine answers"):
-        bases(["py37"], make=True, places=places, progress=Silent())
+        list_bases(["py37"], make=True, places=places, progress=Silent())
     with pytest.raises(UsageError, match="there is no base py38"):
-        bases(["py38"], make=False, places=places, progress=Silent())
+        list_bases(["py38"], make=False, places=places, progress=Silent())
 
 
 def test_a_base_that_is_an_image_needs_an_engine(
@@ -266,7 +266,7 @@ def test_a_base_is_what_its_own_interpreter_says(base: Base) -> None:
 
 @pytest.mark.docker
 def test_a_base_that_is_there_is_listed_with_what_it_is(base: Base, places: Places) -> None:
-    report = bases(["bookworm-py311"], make=True, places=places, progress=Silent())
+    report = list_bases(["bookworm-py311"], make=True, places=places, progress=Silent())
     (entry,) = report.bases
     assert (report.made, report.failed, report.exit_code) == ((), (), 0)
     assert entry.state is Readiness.READY
