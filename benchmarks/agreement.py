@@ -26,15 +26,16 @@ from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_version
 from uv import find_uv_bin
 
-from stackgen.builders.interpreters import find_interpreters, probe
-from stackgen.builders.judges import Answer, Judge, Question, Uv
+from stackgen.commands.verify import judge_environment, uv_variables
 from stackgen.errors import ResolutionError
+from stackgen.images.targets import find_interpreters, probe
 from stackgen.index import IndexConfig, PackageIndex, load_config
-from stackgen.pipeline.places import find_places
-from stackgen.pipeline.resolution import resolve
-from stackgen.pipeline.verify import judge_environment, uv_variables
+from stackgen.index.closure import resolve
+from stackgen.model.packages import Lock, Release, Target
+from stackgen.model.stacks import Base
+from stackgen.provenance.validators import Answer, Judge, Question, Uv
 from stackgen.resolve import Space, asked, base_name
-from stackgen.values import Base, Lock, Release, Target
+from stackgen.storage.paths import find_places
 
 CLOSURES = (
     ("tensorflow>=2.7", "numpy"),

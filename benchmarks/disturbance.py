@@ -21,7 +21,7 @@ from pathlib import Path
 
 import numpy as np
 
-from stackgen.resources import folder
+from stackgen.storage.resources import shipped_folder
 
 PAIRS = 15
 CALLS = (
@@ -34,7 +34,7 @@ CALLS = (
 def best_s(indicator: str, arguments: tuple[str, ...]) -> float:
     """Return the fastest of 30 samples of a fresh process on the last CPU, as stackgen takes it."""
     cpu = str(max(os.sched_getaffinity(0)))
-    script = str(folder("pis") / f"{indicator}.py")
+    script = str(shipped_folder("pis") / f"{indicator}.py")
     command = ["taskset", "-c", cpu, sys.executable, script, "--threads", "1", "--samples", "30"]
     done = subprocess.run([*command, *arguments], capture_output=True, text=True, check=True)
     return float(min(json.loads(done.stdout.splitlines()[-1])["values_s"]))

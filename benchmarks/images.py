@@ -30,22 +30,23 @@ from pathlib import Path
 import uv
 from docker.types import Mount
 
-from stackgen.artifacts.layers import LayerStore
-from stackgen.artifacts.unpack import unpacked_size
-from stackgen.artifacts.wheels import WheelStore
-from stackgen.builders.bases import BaseBuilder
-from stackgen.builders.engine import Engine, connect
-from stackgen.builders.images import ImageBuilder
-from stackgen.builders.interpreters import find_interpreters, probe
-from stackgen.builders.virtualenvs import VirtualenvBuilder
+from stackgen.images.bases import BaseBuilder
+from stackgen.images.build import ImageBuilder
+from stackgen.images.engine import Engine, connect
+from stackgen.images.layer_store import LayerStore
+from stackgen.images.layers import chain_ids
+from stackgen.images.targets import find_interpreters, probe
+from stackgen.images.unpack import unpacked_size
+from stackgen.images.virtualenvs import VirtualenvBuilder
 from stackgen.index import PackageIndex, load_config
-from stackgen.layers import chain_ids
-from stackgen.pipeline.places import find_places
-from stackgen.pipeline.progress import Silent
-from stackgen.pipeline.resolution import resolve
+from stackgen.index.closure import resolve
+from stackgen.model.packages import Artifact, Lock, Target
+from stackgen.model.progress import Silent
+from stackgen.model.stacks import Base, Stack
 from stackgen.resolve import Space, asked
-from stackgen.resources import folder
-from stackgen.values import Artifact, Base, Lock, Stack, Target
+from stackgen.storage.paths import find_places
+from stackgen.storage.resources import shipped_folder
+from stackgen.storage.wheels import WheelStore
 
 FRAMEWORK = "tensorflow-cpu"
 ASKED = (f"{FRAMEWORK}>=2.14,<2.17", "numpy>=1.24,<2")
@@ -315,7 +316,7 @@ def inside(bench: Bench, lock: Lock, pairs: int) -> dict[str, float]:
 
 def told(engine: Engine, image: str, command: Sequence[str]) -> float:
     """Run a command in an image; return the seconds that it tells."""
-    mounts = [Mount("/pis", str(folder("pis").resolve()), type="bind", read_only=True)]
+    mounts = [Mount("/pis", str(shipped_folder("pis").resolve()), type="bind", read_only=True)]
     ran = engine.run(image, command, mounts=mounts, environment={"TF_CPP_MIN_LOG_LEVEL": "3"})
     last = ran.stdout.strip().splitlines()[-1] if ran.stdout.strip() else ran.stderr[-500:]
     if not last.startswith("{"):

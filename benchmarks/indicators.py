@@ -27,8 +27,8 @@ from typing import Any, NamedTuple
 
 from scipy.stats import binom
 
-from stackgen.executors.process import THREAD_VARIABLES
-from stackgen.resources import folder
+from stackgen.sandbox.process import THREAD_VARIABLES
+from stackgen.storage.resources import shipped_folder
 
 HERE = Path(__file__).parent
 AGREED, SHARE, WITHIN = 0.03, 0.05, 0.01
@@ -52,7 +52,7 @@ class Pair:
     @property
     def jobs(self) -> tuple[dict[str, Any], dict[str, Any]]:
         """Return our job and the peer's."""
-        script = str(folder("pis") / f"{self.indicator}.py")
+        script = str(shipped_folder("pis") / f"{self.indicator}.py")
         peer = {"library": self.library, "setup": self.setup, "statement": self.statement}
         return {"script": script, "arguments": self.arguments}, peer
 
@@ -181,7 +181,7 @@ def _environment() -> dict[str, str]:
         "LC_ALL": "C.UTF-8",
         "PYTHONHASHSEED": "0",
         "PYTHONNOUSERSITE": "1",
-        "PYTHONPATH": str(folder("pis")),
+        "PYTHONPATH": str(shipped_folder("pis")),
         "MALLOC_MMAP_THRESHOLD_": "33554432",
         "MALLOC_TRIM_THRESHOLD_": "67108864",
         **dict.fromkeys(THREAD_VARIABLES, "1"),

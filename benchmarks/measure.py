@@ -24,9 +24,9 @@ import numpy as np
 
 from stackgen.measure import effect
 from stackgen.measure.model import Array, Measured, Model, Versions
-from stackgen.measure.racing import Race, Runner
-from stackgen.measure.uniform import leader_confidence
-from stackgen.values import IndicatorId, StackId, Verdict
+from stackgen.measure.racing import Race, Runner, leader_confidence
+from stackgen.model.evidence import Verdict
+from stackgen.model.identity import IndicatorId, StackId
 
 MARGIN, CONFIDENCE = 0.02, 0.95
 MOST_INSPECTIONS = 1600

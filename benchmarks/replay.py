@@ -16,7 +16,8 @@ from collections.abc import Callable, Iterator, Sequence
 from scipy import stats
 
 from stackgen.measure import ALPHA, LOOKS, MARGIN, effect, level_of_a_look
-from stackgen.values import IndicatorId, StackId, Verdict
+from stackgen.model.evidence import Verdict
+from stackgen.model.identity import IndicatorId, StackId
 from tests.recordings import NAMES, Arms, identical_pairs, recording, times
 
 Rule = Callable[[Sequence[float], Sequence[float]], bool]

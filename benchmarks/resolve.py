@@ -44,12 +44,12 @@ def seconds(action: Callable[[], object]) -> float:
 
 def measure(kind: str) -> Mapping[str, float]:
     """Return figures of one kind; runs in a process of its own, so that memory is its own, too."""
-    from stackgen.builders.interpreters import probe
+    from stackgen.images.targets import probe
     from stackgen.index import PackageIndex, load_config
-    from stackgen.pipeline.places import find_places
-    from stackgen.pipeline.progress import Silent
-    from stackgen.pipeline.reading import read_universe
+    from stackgen.index.closure import read_universe
+    from stackgen.model.progress import Silent
     from stackgen.resolve import Space, asked
+    from stackgen.storage.paths import find_places
 
     target = probe(sys.executable).target
     with PackageIndex(load_config(environ=os.environ), find_places(os.environ).cache) as index:

@@ -1,6 +1,6 @@
 """What ``stackgen images bases`` may have to tell."""
 
-from stackgen.values import BaseContent, BaseEntry, BasesReport, Readiness
+from stackgen.model.stacks import BaseContent, BaseEntry, BasesReport, Readiness
 
 _READY = BaseEntry(
     name="openblas",

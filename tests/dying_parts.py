@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from stackgen.database import open_database
-from stackgen.values import Inspection, Role
+from stackgen.knowledge.database import open_database
+from stackgen.model.inspections import Inspection, Role
 from tests.containers.wheels import make_wheel
 from tests.laboratory import Laboratory
 from tests.store_parts import until

@@ -8,22 +8,15 @@ from typing import Any
 
 import pytest
 
-from stackgen import resources
 from stackgen.executors import Executor
-from stackgen.executors.indicator_files import load_indicators
-from stackgen.executors.process import LOG_BYTES
 from stackgen.indicators import bind, find
-from stackgen.values import (
-    CampaignId,
-    Environment,
-    IndicatorCall,
-    Inspection,
-    InspectionPlan,
-    Limits,
-    Outcome,
-)
+from stackgen.model.identity import CampaignId
+from stackgen.model.inspections import IndicatorCall, Inspection, InspectionPlan, Limits, Outcome
+from stackgen.model.stacks import Environment
+from stackgen.sandbox.process import LOG_BYTES, load_indicators
+from stackgen.storage import resources
 
-PIS = resources.folder("pis")
+PIS = resources.shipped_folder("pis")
 HEAD = """
 import os, sys, time
 import harness

@@ -4,19 +4,18 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from stackgen.measure.figures import figures
-from stackgen.values import (
-    CampaignId,
+from stackgen.model.identity import CampaignId, IndicatorId
+from stackgen.model.inspections import (
     Indicator,
-    IndicatorId,
     Inspection,
     LoadedDistribution,
-    Machine,
     Observation,
     Outcome,
     Parameter,
     Role,
 )
-from stackgen.values.here import HereHost, HereReport, HereResult
+from stackgen.model.reports import HereHost, HereReport, HereResult
+from stackgen.model.stacks import Machine
 from tests.samples import environment
 
 RUSAGE = "1.5 0.25 81920 0 0 0 4096 2 0 8 16 0 0 0 30 40"

@@ -18,24 +18,15 @@ from pathlib import Path
 
 import psutil
 
-from stackgen.builders.engine import connect
 from stackgen.executors import Executor
 from stackgen.executors.docker import DockerExecutor
-from stackgen.executors.namespaces import ISOLATIONS
 from stackgen.executors.virtualenv import VirtualenvExecutor
-from stackgen.values import (
-    BaseFacts,
-    CampaignId,
-    Environment,
-    Indicator,
-    IndicatorCall,
-    InspectionPlan,
-    Kind,
-    Limits,
-    Lock,
-    Machine,
-    Stack,
-)
+from stackgen.images.engine import connect
+from stackgen.model.identity import CampaignId
+from stackgen.model.inspections import Indicator, IndicatorCall, InspectionPlan, Limits
+from stackgen.model.packages import Lock
+from stackgen.model.stacks import BaseFacts, Environment, Kind, Machine, Stack
+from stackgen.sandbox.namespaces import ISOLATIONS
 
 CAMPAIGN = CampaignId("d" * 64)
 MACHINE = Machine(identity=())

@@ -9,11 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from stackgen import resources
 from stackgen.executors import Executor
-from stackgen.values import (
-    CampaignId,
-    Environment,
+from stackgen.model.identity import CampaignId
+from stackgen.model.inspections import (
     Indicator,
     IndicatorCall,
     Inspection,
@@ -21,14 +19,15 @@ from stackgen.values import (
     Limits,
     Outcome,
 )
-from stackgen.values.programs import PROGRAM, Program
+from stackgen.model.stacks import PROGRAM, Environment, Program
+from stackgen.storage import resources
 
 DRIVER = Indicator(
     name=PROGRAM,
     component=PROGRAM,
     summary="",
     sha256="0" * 64,
-    path=str(resources.folder("pis") / "program.py"),
+    path=str(resources.shipped_folder("pis") / "program.py"),
     one_shot=True,
 )
 Measure = Callable[..., Inspection]

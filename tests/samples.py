@@ -1,21 +1,16 @@
 """Values that tests of the measuring core are made of."""
 
-from stackgen.values import (
-    Base,
-    BaseFacts,
-    CampaignId,
-    Environment,
+from stackgen.model.identity import CampaignId, MachineId
+from stackgen.model.inspections import (
     Indicator,
     IndicatorCall,
     Inspection,
-    Kind,
-    Lock,
-    MachineId,
     Observation,
     Outcome,
     Role,
-    Stack,
 )
+from stackgen.model.packages import Lock
+from stackgen.model.stacks import Base, BaseFacts, Environment, Kind, Stack
 from tests.spaces import TARGET, artifact
 
 FACTS = BaseFacts(

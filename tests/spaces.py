@@ -3,8 +3,8 @@
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
+from stackgen.model.packages import Artifact, Metadata, Target
 from stackgen.resolve import Closure, Policy, Request, Space, Universe, asked, merged
-from stackgen.values import Artifact, Metadata, Target
 
 Index = Mapping[str, Mapping[str, Sequence[str]]]
 """By package and version: the Requires-Dist lines."""

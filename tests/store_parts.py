@@ -8,10 +8,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from stackgen.artifacts.layers import LayerStore
-from stackgen.artifacts.wheels import WheelStore
-from stackgen.layers import Layer
-from stackgen.values import Artifact, Base
+from stackgen.images.layer_store import LayerStore
+from stackgen.images.layers import Layer
+from stackgen.model.packages import Artifact
+from stackgen.model.stacks import Base
+from stackgen.storage.wheels import WheelStore
 from tests.containers.wheels import a_base, make_wheel
 
 PROJECT = Path(__file__).parent.parent

@@ -6,29 +6,20 @@ from dataclasses import replace
 
 import pytest
 
-from stackgen.advice import Admits, advise
 from stackgen.errors import EvidenceError
-from stackgen.values import (
-    Advice,
-    BaseFacts,
-    CampaignId,
-    Change,
-    Environment,
+from stackgen.knowledge.advice import Admits, advise
+from stackgen.model.evidence import Advice, Change, Verdict
+from stackgen.model.identity import CampaignId
+from stackgen.model.inspections import (
     IndicatorCall,
     Inspection,
-    Kind,
     LoadedDistribution,
-    Lock,
-    LockedPackage,
-    LockFile,
-    Machine,
     Observation,
     Outcome,
     Role,
-    Stack,
-    Verdict,
 )
-from stackgen.values.programs import PROGRAM
+from stackgen.model.packages import Lock, LockedPackage, LockFile
+from stackgen.model.stacks import PROGRAM, BaseFacts, Environment, Kind, Machine, Stack
 from tests.samples import CAMPAIGN, FACTS, call, inspection
 from tests.spaces import artifact
 

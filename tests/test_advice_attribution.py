@@ -7,20 +7,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stackgen.advice import advise
 from stackgen.errors import EvidenceError
-from stackgen.values import (
-    Advice,
-    BaseFacts,
-    Inspection,
-    LoadedDistribution,
-    Lock,
-    LockedPackage,
-    LockFile,
-    Machine,
-    Observation,
-    Stack,
-)
+from stackgen.knowledge.advice import advise
+from stackgen.model.evidence import Advice
+from stackgen.model.inspections import Inspection, LoadedDistribution, Observation
+from stackgen.model.packages import Lock, LockedPackage, LockFile
+from stackgen.model.stacks import BaseFacts, Machine, Stack
 from tests.samples import CAMPAIGN, FACTS, call, inspection
 from tests.spaces import artifact
 from tests.test_advice import FAST, HERE, LOCK, OWN, anything, blocks

@@ -7,10 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from stackgen.commands.advise import Admission
 from stackgen.index import PackageIndex, load_config
-from stackgen.pipeline.advise import Admission
-from stackgen.pipeline.progress import Silent
-from stackgen.values import Change, LockedPackage, LockFile
+from stackgen.model.evidence import Change
+from stackgen.model.packages import LockedPackage, LockFile
+from stackgen.model.progress import Silent
 from tests.local_index import Published, publish
 from tests.samples import FACTS
 

@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
+from stackgen.campaign.request import IndexOptions
+from stackgen.commands.advise import advise
 from stackgen.errors import EvidenceError
-from stackgen.pipeline.advise import advise
-from stackgen.pipeline.options import IndexOptions
-from stackgen.pipeline.places import find_places
-from stackgen.pipeline.progress import Silent
+from stackgen.model.progress import Silent
+from stackgen.storage.paths import find_places
 
 
 @pytest.mark.parametrize(

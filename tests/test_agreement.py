@@ -10,10 +10,10 @@ from random import Random
 import pytest
 
 from benchmarks.agreement import Case, PipCheck, case_of, choices, outcome, report, run
-from stackgen.builders.interpreters import find_interpreters, probe
-from stackgen.builders.judges import Answer, Question
+from stackgen.images.targets import find_interpreters, probe
 from stackgen.index import PackageIndex, load_config
-from stackgen.values import Artifact, Release
+from stackgen.model.packages import Artifact, Release
+from stackgen.provenance.validators import Answer, Question
 from tests.local_index import Published, publish
 
 CHOICES = 60

@@ -5,7 +5,7 @@ import math
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stackgen.render.bars import WIDTH, scale
+from stackgen.report.tables import WIDTH, scale
 
 RATIOS = st.floats(0.2, 5.0)
 

@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stackgen.measure import Design, controls, decided, fewest_blocks, plan_block, rank
-from stackgen.values import Inspection, Limits, Observation, Outcome, Ranked, Role, Verdict
+from stackgen.model.evidence import Ranked, Verdict
+from stackgen.model.inspections import Inspection, Limits, Observation, Outcome, Role
 from tests.samples import CAMPAIGN, call, environment, inspection
 
 MATMUL, PURE = call(), call("python/pure")

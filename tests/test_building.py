@@ -11,13 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stackgen.artifacts.built import BuiltWheels
-from stackgen.builders.pep517 import RefusedError, unpacked
-from stackgen.builders.sdists import _Said
-from stackgen.index.sdist_metadata import read_build_system
-from stackgen.index.wheel_metadata import UnusableMetadataError
-from stackgen.values import Artifact
-from stackgen.values.sources import BUILT_HERE, BuildRecord
+from stackgen.images.built_wheels import BuiltWheels
+from stackgen.images.pep517 import RefusedError, unpacked
+from stackgen.images.sdists import _Said
+from stackgen.index.metadata import UnusableMetadataError, read_build_system
+from stackgen.model.packages import BUILT_HERE, Artifact, BuildRecord
 
 KEY = "0" * 64
 WHEEL = Artifact(

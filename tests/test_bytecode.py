@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from stackgen.builders import bytecode
+from stackgen.images import bytecode
 
 
 def started(folder: Path, gate: Path) -> "subprocess.Popen[bytes]":

@@ -7,11 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from stackgen.artifacts.layers import LayerStore
-from stackgen.artifacts.wheels import WheelStore
-from stackgen.database import open_database
 from stackgen.errors import DamagedLayersError, StorageError
-from stackgen.values import Artifact, Outcome
+from stackgen.images.layer_store import LayerStore
+from stackgen.knowledge.database import open_database
+from stackgen.model.inspections import Outcome
+from stackgen.model.packages import Artifact
+from stackgen.storage.wheels import WheelStore
 from tests.containers.wheels import make_wheel
 from tests.dying_parts import recorded, serve
 from tests.laboratory import INDICATOR, WORK, Laboratory

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from stackgen.database import Database, open_database
+from stackgen.campaign.host import Host, Patience, allowance_s
+from stackgen.campaign.runner import Runner
 from stackgen.errors import (
     BuildError,
     EngineError,
@@ -16,21 +17,11 @@ from stackgen.errors import (
     StorageError,
 )
 from stackgen.executors.fake import FakeExecutor
-from stackgen.pipeline.campaign import Runner
-from stackgen.pipeline.host import Host
-from stackgen.pipeline.patience import Patience, allowance_s
-from stackgen.pipeline.progress import Silent
-from stackgen.values import (
-    Campaign,
-    Environment,
-    Inspection,
-    InspectionPlan,
-    Limits,
-    Machine,
-    Observation,
-    Outcome,
-    Stack,
-)
+from stackgen.knowledge.database import Database, open_database
+from stackgen.model.evidence import Campaign
+from stackgen.model.inspections import Inspection, InspectionPlan, Limits, Observation, Outcome
+from stackgen.model.progress import Silent
+from stackgen.model.stacks import Environment, Machine, Stack
 from tests.samples import call, environment
 
 HERE = environment("1.26.0")

@@ -17,7 +17,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from stackgen.values import Inspection, Outcome, Role
+from stackgen.model.inspections import Inspection, Outcome, Role
 from tests.dying_parts import (
     assert_clean,
     assert_nothing_twice,

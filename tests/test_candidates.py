@@ -3,14 +3,8 @@
 import pytest
 
 from stackgen.errors import ResolutionError, UsageError
-from stackgen.resolve import (
-    Policy,
-    Space,
-    asked,
-    nothing_fits,
-    parse_requirement,
-)
-from stackgen.values import Prereleases
+from stackgen.model.choices import Prereleases
+from stackgen.resolve import Policy, Space, asked, nothing_fits, parse_requirement
 from tests.spaces import TARGET, Index, artifact, closure, space
 
 

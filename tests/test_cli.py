@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from stackgen.cli.images import refuse_tag
 from stackgen.cli.options import parse_gpus
-from stackgen.cli.stack_images import refuse_tag
 from stackgen.errors import UsageError
 from tests.laboratory import Laboratory
 

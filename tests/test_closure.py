@@ -5,8 +5,9 @@ from random import Random
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from stackgen.model.choices import Prereleases
+from stackgen.model.packages import Artifact, Metadata
 from stackgen.resolve import Closure, Policy, Space, Universe, asked
-from stackgen.values import Artifact, Metadata, Prereleases
 from tests.spaces import TARGET, Index, artifact, closure, space
 from tests.test_space import indexes
 

@@ -10,20 +10,31 @@ from pathlib import Path
 
 import pytest
 
-from stackgen.database import open_database
+from stackgen.campaign.candidates import Candidate
+from stackgen.campaign.plan import Chosen
+from stackgen.campaign.request import ExploreOptions
+from stackgen.commands.compare import (
+    Named,
+    Pair,
+    Resolver,
+    Side,
+    _chosen,
+    differing,
+    named,
+    refuse_unfit,
+)
 from stackgen.errors import EvidenceError, ResolutionError, UsageError
 from stackgen.index import PackageIndex, load_config
+from stackgen.knowledge.database import open_database
 from stackgen.measure import effect
-from stackgen.pipeline.compare import _chosen
-from stackgen.pipeline.opening import Chosen
-from stackgen.pipeline.options import ExploreOptions
-from stackgen.pipeline.places import Places
-from stackgen.pipeline.selection import Candidate
-from stackgen.pipeline.sides import Named, Pair, Resolver, Side, differing, named, refuse_unfit
-from stackgen.render.compare import compare_text
-from stackgen.render.terminal import Plain
+from stackgen.model.evidence import Control, Difference
+from stackgen.model.packages import Lock
+from stackgen.model.reports import ChosenStack, ExploreReport
+from stackgen.model.stacks import Stack
+from stackgen.report.compare import compare_text
+from stackgen.report.terminal import Plain
 from stackgen.resolve import Request
-from stackgen.values import ChosenStack, Control, Difference, ExploreReport, Lock, Stack
+from stackgen.storage.paths import Places
 from tests.laboratory import INDICATOR, WORK, Laboratory
 from tests.local_index import Published, publish
 from tests.samples import BASE, FACTS

@@ -3,8 +3,8 @@
 from dataclasses import replace
 from pathlib import Path
 
-from stackgen.pipeline.completeness import lacking
-from stackgen.values import Lock
+from stackgen.commands.images import lacking
+from stackgen.model.packages import Lock
 from tests.containers.wheels import a_base, make_wheel
 
 TARGET = a_base().target

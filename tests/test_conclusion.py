@@ -2,9 +2,11 @@
 
 from dataclasses import replace
 
-from stackgen.measure.conclusion import Answer, conclusion
-from stackgen.render import report_text
-from stackgen.values import ExploreReport, Ranked, StackId
+from stackgen.measure.ranking import Answer, conclusion
+from stackgen.model.evidence import Ranked
+from stackgen.model.identity import StackId
+from stackgen.model.reports import ExploreReport
+from stackgen.report import report_text
 from tests.test_render import FASTER, SEARCHED, report
 
 

@@ -9,25 +9,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from stackgen.campaign.indicators import limits, metered, usable_cpus
+from stackgen.campaign.request import ExploreOptions
 from stackgen.cli.options import check_prices, parse_cpus
 from stackgen.errors import UsageError
 from stackgen.measure import rank
 from stackgen.measure.costs import AtCount, costs, reference_times, scaled
-from stackgen.pipeline.measures import limits, usable_cpus
-from stackgen.pipeline.options import ExploreOptions
-from stackgen.pipeline.prices import metered
+from stackgen.model.evidence import Ranked
+from stackgen.model.inspections import IndicatorCall, Inspection, Observation, Role
+from stackgen.model.reports import Cost, Prices, Scaled
+from stackgen.model.stacks import Environment
 from stackgen.resolve import Request
-from stackgen.values import (
-    Cost,
-    Environment,
-    IndicatorCall,
-    Inspection,
-    Observation,
-    Prices,
-    Ranked,
-    Role,
-    Scaled,
-)
 from tests.samples import call, environment, inspection
 
 NEW, OLD, ODD = environment("2.4.0"), environment("1.26.4"), environment("1.21.6")

@@ -11,12 +11,11 @@ from pathlib import Path
 import psutil
 import pytest
 
+from stackgen.campaign.host import cpu_list, kept_to, refuse_cpus, shared_cores
+from stackgen.campaign.indicators import indicator_calls, limits, metered
+from stackgen.campaign.request import ExploreOptions
 from stackgen.cli.options import parse_cpu_list
 from stackgen.errors import UsageError
-from stackgen.pipeline.cpus import cpu_list, kept_to, refuse_cpus, shared_cores
-from stackgen.pipeline.measures import indicator_calls, limits
-from stackgen.pipeline.options import ExploreOptions
-from stackgen.pipeline.prices import metered
 from stackgen.resolve import Request
 from tests.dying_parts import recorded, serve, watch
 from tests.laboratory import INDICATOR, WORK, Laboratory

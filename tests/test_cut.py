@@ -7,10 +7,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stackgen.resolve import Space, asked
-from stackgen.resolve.cut import compile_space
 from stackgen.resolve.diagram import TooWideError, compile_diagram
+from stackgen.resolve.explain import newest_stack
 from stackgen.resolve.masks import compile_masks
-from stackgen.resolve.search import newest_stack
+from stackgen.resolve.roles import compile_space
 from tests.spaces import Index, universe
 from tests.test_space import indexes
 

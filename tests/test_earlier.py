@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from stackgen.measure import challengers_of, rank
-from stackgen.values import Environment, Inspection, Role
+from stackgen.model.inspections import Inspection, Role
+from stackgen.model.stacks import Environment
 from tests.laboratory import INDICATOR, WORK, Laboratory
 from tests.local_index import Published, publish
 from tests.samples import call, environment, inspection

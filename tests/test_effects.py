@@ -13,16 +13,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stackgen.errors import EvidenceError
-from stackgen.measure import (
-    LOOKS,
-    block_contrasts,
-    effect,
-    level_of_a_look,
-    p_value,
-    verdict,
-)
+from stackgen.measure import LOOKS, block_contrasts, effect, level_of_a_look, p_value, verdict
 from stackgen.measure.effects import trimmed_centre
-from stackgen.values import Effect, IndicatorId, StackId, Verdict
+from stackgen.model.evidence import Effect, Verdict
+from stackgen.model.identity import IndicatorId, StackId
 
 Times = dict[int, float]
 Recording = dict[str, dict[str, dict[str, float]]]

@@ -12,17 +12,10 @@ import psutil
 import pytest
 
 from stackgen.executors.virtualenv import VirtualenvExecutor
-from stackgen.owners import host
-from stackgen.values import Kind, Outcome
-from tests.killed_executor import (
-    HANGS,
-    MACHINE,
-    eventually,
-    kill,
-    plan_of,
-    processes_with,
-    running,
-)
+from stackgen.model.inspections import Outcome
+from stackgen.model.stacks import Kind
+from stackgen.storage.owners import host
+from tests.killed_executor import HANGS, MACHINE, eventually, kill, plan_of, processes_with, running
 
 
 @pytest.mark.parametrize("confinement", [(), ("unconfined",)], ids=["confined", "unconfined"])

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from stackgen.model.choices import Prereleases
 from stackgen.resolve import (
     Closure,
     Need,
@@ -21,9 +22,8 @@ from stackgen.resolve import (
     parse_requirement,
     relaxations,
 )
-from stackgen.resolve.conflicts import Core, smallest
 from stackgen.resolve.dependencies import Dependency
-from stackgen.values import Prereleases
+from stackgen.resolve.explain import Core, smallest
 from tests.spaces import TARGET, Index, artifact, closure, space, universe
 from tests.test_space import SPECIFIERS, indexes
 

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from stackgen.database import open_database
 from stackgen.executors.machine import this_machine
-from stackgen.values import Outcome
+from stackgen.knowledge.database import open_database
+from stackgen.model.inspections import Outcome
 from tests.killed_executor import eventually, processes_with
 from tests.laboratory import INDICATOR, WORK, Laboratory
 from tests.local_index import Published, publish

@@ -7,10 +7,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stackgen.layers import BaseImage, OwnLayer, image_config
-from stackgen.layers.dockerfile import dockerfile, index_options
-from stackgen.layers.oci import Blob, blob_of, image_index, image_manifest, read_config
-from stackgen.render.images import notable
+from stackgen.images.dockerfile import dockerfile, index_options
+from stackgen.images.layers import (
+    BaseImage,
+    Blob,
+    OwnLayer,
+    blob_of,
+    image_config,
+    image_index,
+    image_manifest,
+    read_config,
+)
+from stackgen.report.images import notable
 from tests.containers.wheels import a_base, artifact_of, make_wheel, stack_of
 
 ANSWERS = {

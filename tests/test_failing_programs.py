@@ -4,11 +4,12 @@ from pathlib import Path
 
 import pytest
 
-from stackgen.pipeline.campaign import telling_line
-from stackgen.pipeline.failing import nothing_runs
-from stackgen.pipeline.places import Places
-from stackgen.values import FailedStack, Outcome
-from stackgen.values.programs import Program
+from stackgen.campaign.comparison import nothing_runs
+from stackgen.campaign.runner import telling_line
+from stackgen.model.inspections import Outcome
+from stackgen.model.reports import FailedStack
+from stackgen.model.stacks import Program
+from stackgen.storage.paths import Places
 
 PLACES = Places(cache=Path("/c"), knowledge=Path("/k"), kb_option=" --kb /k")
 PROGRAM = Program(command=("python", "my train.py"), project="/p")

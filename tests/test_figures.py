@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stackgen.measure.figures import figures, quantile
-from stackgen.values import Observation
+from stackgen.model.inspections import Observation
 
 times = st.lists(st.floats(1e-9, 1e3), min_size=1, max_size=40)
 

@@ -4,9 +4,10 @@ from dataclasses import replace
 
 import pytest
 
+from stackgen.campaign.comparison import first_answers_s, too_short
 from stackgen.measure import Design
-from stackgen.pipeline.foresight import first_answers_s, too_short
-from stackgen.values import CampaignId, Limits, Outcome, Role
+from stackgen.model.identity import CampaignId
+from stackgen.model.inspections import Limits, Outcome, Role
 from tests.samples import call, environment, inspection
 
 OWN, CONTROL = call("program"), call("python/pure")

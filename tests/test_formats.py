@@ -12,14 +12,14 @@ import pytest
 from uv import find_uv_bin
 
 from stackgen import __version__
-from stackgen.cli.indicators import FormatName
+from stackgen.cli.knowledge import FormatName
 from stackgen.errors import MeasurementError, UsageError
-from stackgen.render import here_text
-from stackgen.render.formats import fields, formatted, refuse_unfit
-from stackgen.render.formats.pytorch_benchmark import bytes_text, count_text, time_text, yaml_lines
-from stackgen.render.formats.thoth import USAGE
-from stackgen.render.tables import duration
-from stackgen.values import Outcome
+from stackgen.model.inspections import Outcome
+from stackgen.report import here_text
+from stackgen.report.formats import fields, formatted, refuse_unfit
+from stackgen.report.formats.pytorch_benchmark import bytes_text, count_text, time_text, yaml_lines
+from stackgen.report.formats.thoth import USAGE
+from stackgen.report.tables import duration
 from tests.formats import BATCHES, FAILED, MODEL, ONE, RUSAGE, WITH_GPU, ran, report, result
 
 GOLDEN = Path(__file__).parent / "golden" / "formats"

@@ -15,8 +15,8 @@ from typing import Any
 
 import pytest
 
-from stackgen.database import open_database
-from stackgen.values import Inspection, Outcome
+from stackgen.knowledge.database import open_database
+from stackgen.model.inspections import Inspection, Outcome
 from tests.containers.conftest import base, cache, engine  # noqa: F401 - fixtures
 
 pytestmark = pytest.mark.network

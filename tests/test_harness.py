@@ -14,13 +14,13 @@ from typing import Any
 
 import pytest
 
-from stackgen import resources
-from stackgen.builders.interpreters import find_interpreters
-from stackgen.executors.process import THREAD_VARIABLES, WRONG_USAGE
+from stackgen.images.targets import find_interpreters
 from stackgen.indicators import parse_output
 from stackgen.indicators.output import SCHEMA
+from stackgen.sandbox.process import THREAD_VARIABLES, WRONG_USAGE
+from stackgen.storage import resources
 
-PIS = resources.folder("pis")
+PIS = resources.shipped_folder("pis")
 
 
 def run(

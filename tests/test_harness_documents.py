@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from stackgen import resources
-from stackgen.builders.interpreters import find_interpreters
-from stackgen.executors.process import WRONG_USAGE
+from stackgen.images.targets import find_interpreters
 from stackgen.indicators import parse_output
-from stackgen.values import Outcome
+from stackgen.model.inspections import Outcome
+from stackgen.sandbox.process import WRONG_USAGE
+from stackgen.storage import resources
 
-PIS = resources.folder("pis")
+PIS = resources.shipped_folder("pis")
 SCRIPT = """
 import harness
 

@@ -5,11 +5,11 @@ from collections.abc import Mapping
 
 import pytest
 
-from stackgen.builders.engine import EngineImage
-from stackgen.builders.held import HeldImages, locked_wheels
+from stackgen.commands.images import find_image
 from stackgen.errors import UsageError
-from stackgen.pipeline.images import find_image
-from stackgen.render import image_list_text
+from stackgen.images.engine import EngineImage
+from stackgen.images.image_store import HeldImages, locked_wheels
+from stackgen.report import image_list_text
 
 
 def image(

@@ -9,8 +9,10 @@ from pathlib import Path
 import pytest
 
 from stackgen.executors import Executor
-from stackgen.executors.here import HereExecutor, kept_variables, trace_folder
-from stackgen.values import BaseFacts, Environment, Kind, Lock, Machine, Outcome, Stack
+from stackgen.executors.local import HereExecutor, kept_variables, trace_folder
+from stackgen.model.inspections import Outcome
+from stackgen.model.packages import Lock
+from stackgen.model.stacks import BaseFacts, Environment, Kind, Machine, Stack
 from tests.executor_contract import ExecutorContract, Inspect, Plan, Script
 
 SeenWith = Callable[..., str]

@@ -14,9 +14,9 @@ from pathlib import Path
 
 import pytest
 
+from stackgen.campaign.host import Host, everybodys_folder
 from stackgen.errors import StorageError
-from stackgen.pipeline.host import Host, everybodys_folder
-from stackgen.pipeline.progress import Silent
+from stackgen.model.progress import Silent
 from tests.store_parts import another_process, until
 
 TURN = """

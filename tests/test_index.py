@@ -320,7 +320,7 @@ def test_a_page_of_the_same_content_is_not_read_anew(
         first = index.candidates("demo")
     clock.now += 601
     with monkeypatch.context() as patch, opened(server.simple) as index:
-        patch.delattr("stackgen.index.listings.parse_html")
+        patch.delattr("stackgen.index.client.parse_html")
         assert index.candidates("demo") == first
     clock.now += 601
     server.add("demo-2.0-py3-none-any.whl", make_wheel("demo", "2.0"))

@@ -9,11 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from packaging.version import Version
 
-from stackgen.index.pages import Page
-from stackgen.index.stored import decode, encode
+from stackgen.index.pages import Page, decode, encode
+from stackgen.model.choices import Prereleases
+from stackgen.model.files import Files
+from stackgen.model.packages import Artifact
 from stackgen.resolve.candidates import Candidate, Policy, Selector, moment
-from stackgen.values import Artifact, Prereleases
-from stackgen.values.files import Files
 from tests.spaces import TARGET, artifact
 
 

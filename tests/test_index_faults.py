@@ -12,7 +12,7 @@ import pytest
 from stackgen.errors import IndexUnavailableError
 from stackgen.index import IndexConfig, PackageIndex
 from stackgen.index.config import location
-from stackgen.values import Artifact
+from stackgen.model.packages import Artifact
 from tests.tiny_index import CUT, SLOW, TinyIndex, make_wheel, serving, sha256
 
 WHEEL = "demo-1.0-py3-none-any.whl"

@@ -16,9 +16,9 @@ from stackgen.index import IndexConfig, PackageIndex
 from stackgen.index.cache import CachedPage, IndexCache
 from stackgen.index.config import TransferLimits, location
 from stackgen.index.pages import parse_html
+from stackgen.model.packages import Artifact
 from stackgen.resolve.candidates import Candidate
-from stackgen.resolve.offers import Offers
-from stackgen.values import Artifact
+from stackgen.resolve.closure import Offers
 from tests.tiny_index import DRIP, TinyIndex, make_wheel, serving
 
 WHEEL = "demo-1.0-py3-none-any.whl"

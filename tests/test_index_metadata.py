@@ -14,9 +14,8 @@ from stackgen.errors import IndexUnavailableError, ResolutionError
 from stackgen.index import IndexConfig, PackageIndex, artifact_key
 from stackgen.index.cache import IndexCache
 from stackgen.index.config import location
-from stackgen.index.ranges import RangeFile
-from stackgen.index.wheel_metadata import UnusableMetadataError, parse_metadata
-from stackgen.values import Artifact, Metadata
+from stackgen.index.metadata import RangeFile, UnusableMetadataError, parse_metadata
+from stackgen.model.packages import Artifact, Metadata
 from tests.tiny_index import CUT, TinyIndex, make_wheel, serving, sha256
 
 WHEEL = "demo-1.0-py3-none-any.whl"

@@ -10,7 +10,7 @@ import pytest
 
 from stackgen.index import IndexConfig
 from stackgen.index.config import location
-from stackgen.index.multiplex import Multiplexer
+from stackgen.index.transport import Multiplexer
 
 URL = "https://h.test/demo"
 Answer = Callable[[httpx.Request], httpx.Response]

@@ -9,8 +9,8 @@ import requests
 from packaging.requirements import Requirement
 
 from stackgen.index import PackageIndex, load_config
-from stackgen.index.multiplex import Multiplexer
-from stackgen.values import Artifact
+from stackgen.index.transport import Multiplexer
+from stackgen.model.packages import Artifact
 
 pytestmark = pytest.mark.network
 

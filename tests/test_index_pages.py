@@ -4,10 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stackgen.index.pages import Page, name_and_version, parse_html
-from stackgen.index.stored import decode, encode
-from stackgen.values import Artifact
-from stackgen.values.files import Files
+from stackgen.index.pages import Page, decode, encode, name_and_version, parse_html
+from stackgen.model.files import Files
+from stackgen.model.packages import Artifact
 
 words = st.text(st.characters(exclude_characters="\0"), min_size=1, max_size=20)
 names = st.builds("demo-1-{}.whl".format, words) | words

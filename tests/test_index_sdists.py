@@ -13,9 +13,8 @@ from hypothesis import strategies as st
 from stackgen.errors import ResolutionError
 from stackgen.index import IndexConfig, PackageIndex, artifact_key
 from stackgen.index.config import location
-from stackgen.index.sdist_metadata import UNSAID, read_sdist
-from stackgen.index.wheel_metadata import UnusableMetadataError
-from stackgen.values import Artifact
+from stackgen.index.metadata import UNSAID, UnusableMetadataError, read_sdist
+from stackgen.model.packages import Artifact
 from tests.tiny_index import TinyIndex, serving
 
 SDIST = "demo-1.0.tar.gz"

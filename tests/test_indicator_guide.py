@@ -12,14 +12,14 @@ from typing import Any
 
 import pytest
 
-from stackgen import resources
-from stackgen.executors.indicator_files import load_indicators
 from stackgen.indicators import bind, declaration, find
-from stackgen.values import Indicator, Outcome
+from stackgen.model.inspections import Indicator, Outcome
+from stackgen.sandbox.process import load_indicators
+from stackgen.storage import resources
 
 GUIDE = Path(__file__).parent.parent / "docs" / "indicators.md"
 TEXT = GUIDE.read_text()
-PIS = resources.folder("pis")
+PIS = resources.shipped_folder("pis")
 CATALOGUE = re.compile(r"(<!-- catalogue:.*?-->\n)(.*?)(<!-- end of catalogue -->)", re.DOTALL)
 
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from stackgen.errors import MeasurementError
 from stackgen.indicators import parse_output
-from stackgen.values import Outcome
+from stackgen.model.inspections import Outcome
 
 DOCUMENT = {
     "stackgen": 1,

@@ -9,10 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from stackgen.builders.interpreter_folder import find_folder
-from stackgen.builders.interpreters import find_interpreters, probe
-from stackgen.builders.virtualenvs import VirtualenvBuilder
-from stackgen.values import Lock, Stack
+from stackgen.images.bases import find_folder
+from stackgen.images.targets import find_interpreters, probe
+from stackgen.images.virtualenvs import VirtualenvBuilder
+from stackgen.model.packages import Lock
+from stackgen.model.stacks import Stack
 from tests.test_virtualenvs import wheel
 
 SUPPORTED = [f"3.{minor}" for minor in range(7, 15)]

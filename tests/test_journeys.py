@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from stackgen.database import open_database
+from stackgen.knowledge.database import open_database
 from tests.laboratory import INDICATOR, WORK, Laboratory
 from tests.local_index import Published, publish
 

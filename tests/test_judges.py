@@ -11,15 +11,16 @@ from collections.abc import Iterator, Sequence
 
 import pytest
 
-from stackgen.builders.interpreters import find_interpreters, probe
-from stackgen.builders.judges import Judge, Question
+from stackgen.commands.verify import judges
 from stackgen.errors import ResolutionError
+from stackgen.images.targets import find_interpreters, probe
 from stackgen.index import PackageIndex, load_config
-from stackgen.pipeline.places import find_places
-from stackgen.pipeline.resolution import resolve
-from stackgen.pipeline.verify import judges
+from stackgen.index.closure import resolve
+from stackgen.model.packages import Lock
+from stackgen.model.stacks import Base
+from stackgen.provenance.validators import Judge, Question
 from stackgen.resolve import Slice, Space, asked, newest_first, parse_requirement
-from stackgen.values import Base, Lock
+from stackgen.storage.paths import find_places
 
 pytestmark = pytest.mark.network
 

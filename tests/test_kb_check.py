@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from stackgen.database import open_database
+from stackgen.knowledge.database import open_database
 from tests.database import samples
 from tests.laboratory import Laboratory
 

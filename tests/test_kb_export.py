@@ -6,11 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from stackgen.database import open_database
+from stackgen.commands.kb import export
 from stackgen.errors import EvidenceError, UsageError
-from stackgen.pipeline.export import export
-from stackgen.pipeline.places import Places
-from stackgen.values import IndicatorCall, Machine, Outcome, Role
+from stackgen.knowledge.database import open_database
+from stackgen.model.inspections import IndicatorCall, Outcome, Role
+from stackgen.model.stacks import Machine
+from stackgen.storage.paths import Places
 from tests.database.samples import CALL, CAMPAIGN, MACHINE, STACK, STARTED, inspection, prepare
 from tests.database.samples import stack as stack_of
 from tests.laboratory import Laboratory

@@ -15,19 +15,11 @@ from stackgen.knowledge import (
     signature,
 )
 from stackgen.measure import effect
-from stackgen.values import (
-    CampaignId,
-    Difference,
-    Environment,
-    IndicatorId,
-    Inspection,
-    Lock,
-    MachineId,
-    Observation,
-    Outcome,
-    Role,
-    Stack,
-)
+from stackgen.model.evidence import Difference
+from stackgen.model.identity import CampaignId, IndicatorId, MachineId
+from stackgen.model.inspections import Inspection, Observation, Outcome, Role
+from stackgen.model.packages import Lock
+from stackgen.model.stacks import Environment, Stack
 from tests.samples import FACTS, call, environment, inspection
 from tests.spaces import artifact
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from stackgen.pipeline.selection import read_lock_file
+from stackgen.campaign.candidates import read_lock_file
 from tests.locks.samples import FOLDER
 
 

@@ -10,14 +10,16 @@ from pathlib import Path
 import pytest
 from packaging.pylock import Pylock
 
+from stackgen.commands.lock_out import FILES, check_folder, keep_winner, locks_of
 from stackgen.errors import StorageError, UsageError
 from stackgen.index import load_config
 from stackgen.locks import read_lock
 from stackgen.locks.fields import parse_toml
-from stackgen.measure.conclusion import Answer, conclusion
-from stackgen.pipeline.lock_out import FILES, check_folder, keep_winner, locks_of
-from stackgen.render.terminal import Plain
-from stackgen.values import ChosenStack, Control, Difference, ExploreReport, Lock
+from stackgen.measure.ranking import Answer, conclusion
+from stackgen.model.evidence import Control, Difference
+from stackgen.model.packages import Lock
+from stackgen.model.reports import ChosenStack, ExploreReport
+from stackgen.report.terminal import Plain
 from tests.laboratory import INDICATOR, WORK, Laboratory
 from tests.local_index import Published, publish
 from tests.locks.samples import TARGET

@@ -5,15 +5,15 @@ from pathlib import Path
 
 import pytest
 
-from stackgen.builders.interpreters import find_interpreters, probe
+from stackgen.campaign.backend import open_workshop
+from stackgen.campaign.request import ExecutorChoice, ExploreOptions, IndexOptions
+from stackgen.commands.explore import explore
+from stackgen.commands.verify import verify
 from stackgen.errors import UsageError
-from stackgen.pipeline.explore import explore
-from stackgen.pipeline.options import ExecutorChoice, ExploreOptions, IndexOptions
-from stackgen.pipeline.places import Places, find_places
-from stackgen.pipeline.progress import Silent
-from stackgen.pipeline.verify import verify
-from stackgen.pipeline.workshop import open_workshop
+from stackgen.images.targets import find_interpreters, probe
+from stackgen.model.progress import Silent
 from stackgen.resolve import asked
+from stackgen.storage.paths import Places, find_places
 
 OWN = probe(sys.executable).target.python_minor
 LOCK = """

@@ -5,9 +5,12 @@ from types import ModuleType, SimpleNamespace
 
 import pytest
 
-from stackgen.executors.gpus import Gpus, any_gpu, find_gpus, from_library
 from stackgen.executors.machine import (
+    Gpus,
+    any_gpu,
     cpu_identity,
+    find_gpus,
+    from_library,
     group_limits,
     numa_nodes,
     os_release,

@@ -4,10 +4,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stackgen.resolve import Space, asked
-from stackgen.resolve.cut import compile_space
-from stackgen.resolve.masks import Masks, compile_masks
-from stackgen.resolve.ordering import decision_order
-from stackgen.resolve.states import Steps
+from stackgen.resolve.diagram import Steps
+from stackgen.resolve.masks import Masks, compile_masks, decision_order
+from stackgen.resolve.roles import compile_space
 from tests.spaces import Index, universe
 from tests.test_space import VERSIONS, indexes
 

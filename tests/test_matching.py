@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 from packaging.specifiers import SpecifierSet
 from packaging.version import Version
 
-from stackgen.resolve.matching import Versions
+from stackgen.resolve.dependencies import Versions
 
 numbers = st.lists(st.integers(0, 2), min_size=1, max_size=3).map(
     lambda parts: ".".join(map(str, parts))

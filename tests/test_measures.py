@@ -6,12 +6,12 @@ from pathlib import Path
 import psutil
 import pytest
 
+from stackgen.campaign.indicators import CONTROL, indicator_calls, limits
+from stackgen.campaign.request import ExploreOptions
 from stackgen.errors import UsageError
-from stackgen.pipeline.measures import CONTROL, indicator_calls, limits
-from stackgen.pipeline.options import ExploreOptions
+from stackgen.model.inspections import Indicator, IndicatorCall
+from stackgen.model.stacks import PROGRAM
 from stackgen.resolve import Request
-from stackgen.values import Indicator, IndicatorCall
-from stackgen.values.programs import PROGRAM
 
 OPTIONS = ExploreOptions(asked=Request(requirements=()), indicators=(CONTROL,))
 

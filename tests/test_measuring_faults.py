@@ -10,28 +10,24 @@ from pathlib import Path
 
 import pytest
 
-from stackgen.database import Database, open_database
+from stackgen.campaign.comparison import Judging, Stopped, measure, ranked
+from stackgen.campaign.host import Host, Patience
+from stackgen.campaign.runner import Runner
 from stackgen.errors import MeasurementError
 from stackgen.executors.fake import FakeExecutor
+from stackgen.knowledge.database import Database, open_database
 from stackgen.measure import LOOKS, Design
-from stackgen.pipeline.campaign import Runner
-from stackgen.pipeline.host import Host
-from stackgen.pipeline.measuring import Judging, Stopped, measure, ranked
-from stackgen.pipeline.patience import Patience
-from stackgen.pipeline.progress import Silent
-from stackgen.values import (
-    Campaign,
-    Environment,
+from stackgen.model.evidence import Campaign, Ranked, Verdict
+from stackgen.model.inspections import (
     Inspection,
     InspectionPlan,
     Limits,
-    Machine,
     Observation,
     Outcome,
-    Ranked,
     Role,
-    Verdict,
 )
+from stackgen.model.progress import Silent
+from stackgen.model.stacks import Environment, Machine
 from tests.dying_parts import assert_nothing_twice
 from tests.samples import call, environment
 

@@ -2,16 +2,11 @@
 
 from dataclasses import replace
 
-from stackgen.measure.memory import peak_memory
-from stackgen.render.memory import memory_text
-from stackgen.values import (
-    IndicatorCall,
-    IndicatorId,
-    Inspection,
-    Observation,
-    Outcome,
-)
-from stackgen.values.reports import PeakMemory
+from stackgen.measure.results import peak_memory
+from stackgen.model.identity import IndicatorId
+from stackgen.model.inspections import IndicatorCall, Inspection, Observation, Outcome
+from stackgen.model.reports import PeakMemory
+from stackgen.report.explore import memory_text
 from tests.samples import call, environment, inspection
 from tests.test_render import report
 

@@ -7,23 +7,23 @@ from pathlib import Path
 
 import pytest
 
-from stackgen.database import open_database
-from stackgen.pipeline.advise import advise
-from stackgen.pipeline.measures import CONTROL
-from stackgen.pipeline.options import IndexOptions
-from stackgen.pipeline.places import Places
-from stackgen.pipeline.progress import Silent
-from stackgen.render.advice import advice_text
-from stackgen.values import (
-    AdviceReport,
+from stackgen.campaign.indicators import CONTROL
+from stackgen.campaign.request import IndexOptions
+from stackgen.commands.advise import advise
+from stackgen.knowledge.database import open_database
+from stackgen.model.inspections import (
     Indicator,
     IndicatorCall,
     Inspection,
     LoadedDistribution,
     Observation,
     Role,
-    Stack,
 )
+from stackgen.model.progress import Silent
+from stackgen.model.reports import AdviceReport
+from stackgen.model.stacks import Stack
+from stackgen.report.listings import advice_text
+from stackgen.storage.paths import Places
 from tests.database import samples
 from tests.local_index import Published, publish
 

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from stackgen.database import open_database
-from stackgen.pipeline.measures import usable_cpus
+from stackgen.campaign.indicators import usable_cpus
+from stackgen.knowledge.database import open_database
 from tests.laboratory import INDICATOR, WORK, Laboratory
 from tests.local_index import Published, publish
 

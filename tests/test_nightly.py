@@ -2,12 +2,14 @@
 
 from dataclasses import dataclass, field, replace
 
+from stackgen.campaign.request import ExploreOptions
+from stackgen.commands.nightly import Night, _differences
 from stackgen.errors import EvidenceError
-from stackgen.pipeline.nightly import Night, _differences
-from stackgen.pipeline.options import ExploreOptions
-from stackgen.pipeline.progress import Silent
+from stackgen.model.evidence import Control, Difference
+from stackgen.model.identity import IndicatorId
+from stackgen.model.progress import Silent
+from stackgen.model.reports import ExploreReport
 from stackgen.resolve import Request, asked
-from stackgen.values import Control, Difference, ExploreReport, IndicatorId
 from tests.test_render import FASTER, deviating, report
 
 FAILED = Control(name="same stack twice", blocks=10, p_value=0.0, failed=True)

@@ -22,18 +22,12 @@ from stackgen.measure.noise import (
     robust_spread,
     smallest_shown,
 )
-from stackgen.render import as_json
-from stackgen.render.noise import noise_text, percent, shown_from
-from stackgen.values import (
-    IndicatorId,
-    Inspection,
-    Observation,
-    Place,
-    Role,
-    StackId,
-    Verdict,
-)
-from stackgen.values.noise import Disturbance, IndicatorNoise, NoiseReport
+from stackgen.model.evidence import Verdict
+from stackgen.model.identity import IndicatorId, StackId
+from stackgen.model.inspections import Inspection, Observation, Role
+from stackgen.model.reports import Disturbance, IndicatorNoise, NoiseReport, Place
+from stackgen.report import as_json
+from stackgen.report.noise import noise_text, percent, shown_from
 from tests.samples import call, environment, inspection
 
 HERE, MATMUL, PURE = environment("2.4.0"), call(), call("python/pure")

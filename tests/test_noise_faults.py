@@ -6,25 +6,16 @@ from pathlib import Path
 
 import pytest
 
-from stackgen.database import Database, open_database
+from stackgen.campaign.host import Host, Patience
+from stackgen.campaign.runner import Runner
+from stackgen.commands.noise import measure_pairs
 from stackgen.executors.fake import FakeExecutor
+from stackgen.knowledge.database import Database, open_database
 from stackgen.measure import LOOKS, Design, block_times
-from stackgen.pipeline.campaign import Runner
-from stackgen.pipeline.host import Host
-from stackgen.pipeline.noise import measure_pairs
-from stackgen.pipeline.patience import Patience
-from stackgen.pipeline.progress import Silent
-from stackgen.values import (
-    Campaign,
-    Environment,
-    Inspection,
-    InspectionPlan,
-    Limits,
-    Machine,
-    Observation,
-    Outcome,
-    Stack,
-)
+from stackgen.model.evidence import Campaign
+from stackgen.model.inspections import Inspection, InspectionPlan, Limits, Observation, Outcome
+from stackgen.model.progress import Silent
+from stackgen.model.stacks import Environment, Machine, Stack
 from tests.samples import call, environment
 
 HERE, MATMUL, SORT, PURE = environment("2.4.0"), call(), call("numpy/sort"), call("python/pure")

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from stackgen.database import open_database
-from stackgen.pipeline.advise import trusted_campaigns
-from stackgen.values import Role
+from stackgen.commands.advise import trusted_campaigns
+from stackgen.knowledge.database import open_database
+from stackgen.model.inspections import Role
 from tests.laboratory import INDICATOR, WORK, Laboratory
 from tests.local_index import Published, publish
 

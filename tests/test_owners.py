@@ -7,7 +7,7 @@ import sys
 import psutil
 import pytest
 
-from stackgen.owners import lives, owner
+from stackgen.storage.owners import lives, owner
 
 SAY = "from stackgen.owners import owner; print(owner(), flush=True); input()"
 

@@ -5,9 +5,9 @@ import random
 
 import pytest
 
+from stackgen.campaign.host import Patience, allowance_s
 from stackgen.errors import EngineError, IndexUnavailableError
-from stackgen.pipeline.patience import Patience, allowance_s
-from stackgen.render.terminal import Plain
+from stackgen.report.terminal import Plain
 
 GONE = IndexUnavailableError("the index is gone", why="connection refused\nmore", fix="wait")
 AWAY = EngineError("the engine is away", why="connection refused", fix="wait")

@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from stackgen.cli.indicators import parse_parameters
+from stackgen.campaign.host import Host
+from stackgen.cli.knowledge import parse_parameters
+from stackgen.commands.indicators import MOST_CALLS, calls_of, find_indicator, gpus_seen
 from stackgen.errors import UsageError
-from stackgen.pipeline.here import MOST_CALLS, calls_of, find_indicator, gpus_seen
-from stackgen.pipeline.host import Host
-from stackgen.pipeline.progress import Silent
+from stackgen.model.progress import Silent
 from tests.laboratory import Laboratory
 
 MINE = """

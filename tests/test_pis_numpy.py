@@ -17,12 +17,12 @@ from typing import Any
 import pytest
 from uv import find_uv_bin
 
-from stackgen import resources
-from stackgen.builders.interpreters import ask, find_interpreters
-from stackgen.executors.indicator_files import load_indicators
-from stackgen.values import Indicator
+from stackgen.images.targets import ask, find_interpreters
+from stackgen.model.inspections import Indicator
+from stackgen.sandbox.process import load_indicators
+from stackgen.storage import resources
 
-PIS = resources.folder("pis")
+PIS = resources.shipped_folder("pis")
 INDICATORS = {each.name: each for each in load_indicators(PIS) if each.component == "numpy"}
 # Runs each script with its options as if it had been called so; only the first finds threadpoolctl.
 DRIVER = """

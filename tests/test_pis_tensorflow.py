@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from stackgen.executors.indicator_files import load_indicators
+from stackgen.sandbox.process import load_indicators
 from tests.indicator_jobs import MODELS, OPERATIONS
 from tests.torch_parts import PIS, Job, Told, environment
 

@@ -17,15 +17,8 @@ from typing import Any
 
 import pytest
 
-from stackgen.executors.indicator_files import load_indicators
-from tests.torch_parts import (
-    MODELS,
-    OPERATIONS,
-    PIS,
-    agree,
-    cpu_environment,
-    driven,
-)
+from stackgen.sandbox.process import load_indicators
+from tests.torch_parts import MODELS, OPERATIONS, PIS, agree, cpu_environment, driven
 
 INDICATORS = {
     each.name.partition("/")[2]: each for each in load_indicators(PIS) if each.component == "torch"

@@ -5,27 +5,19 @@ from pathlib import Path
 
 import pytest
 
-from stackgen import resources
-from stackgen.executors.indicator_files import load_indicators
-from stackgen.executors.process import (
+from stackgen.indicators import bind, find
+from stackgen.model.identity import CampaignId, MachineId
+from stackgen.model.inspections import InspectionPlan, Limits, Outcome
+from stackgen.model.packages import Lock
+from stackgen.model.stacks import BaseFacts, Environment, Kind, Stack
+from stackgen.sandbox.process import (
     indicator_command,
     interpret,
+    load_indicators,
     log_tail,
     process_environment,
 )
-from stackgen.indicators import bind, find
-from stackgen.values import (
-    BaseFacts,
-    CampaignId,
-    Environment,
-    InspectionPlan,
-    Kind,
-    Limits,
-    Lock,
-    MachineId,
-    Outcome,
-    Stack,
-)
+from stackgen.storage import resources
 
 
 def plan(loops: int | None = None, **given: str) -> InspectionPlan:
@@ -33,7 +25,7 @@ def plan(loops: int | None = None, **given: str) -> InspectionPlan:
     stack = Stack(
         lock=Lock(artifacts=()), facts=facts, settings=(("OMP_NUM_THREADS", "7"), ("X", "y"))
     )
-    pis = load_indicators(resources.folder("pis"))
+    pis = load_indicators(resources.shipped_folder("pis"))
     return InspectionPlan(
         environment=Environment(stack=stack, kind=Kind.DOCKER, location="image", python="python"),
         call=bind(find(pis, "python/pure"), given),

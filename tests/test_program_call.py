@@ -8,11 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from stackgen import resources
-from stackgen.errors import MeasurementError, UsageError
-from stackgen.executors.fake import FakeExecutor
-from stackgen.pipeline import project_files
-from stackgen.pipeline.program import (
+from stackgen.campaign import program
+from stackgen.campaign.program import (
     ProgramWishes,
     Watching,
     kept_key,
@@ -20,7 +17,11 @@ from stackgen.pipeline.program import (
     own_files,
     program_call,
 )
-from stackgen.values import CampaignId, IndicatorCall, Inspection, InspectionPlan, Limits
+from stackgen.errors import MeasurementError, UsageError
+from stackgen.executors.fake import FakeExecutor
+from stackgen.model.identity import CampaignId
+from stackgen.model.inspections import IndicatorCall, Inspection, InspectionPlan, Limits
+from stackgen.storage import resources
 from tests.samples import environment, inspection
 
 Called = Callable[..., IndicatorCall]
@@ -209,7 +210,7 @@ def test_what_cannot_be_meant_is_refused(
 def test_a_folder_with_too_many_files_is_refused(
     called: Called, project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(project_files, "MOST_FILES", 3)
+    monkeypatch.setattr(program, "MOST_FILES", 3)
     for number in range(3):
         (project / str(number)).touch()
     with pytest.raises(UsageError, match="too large"):
@@ -217,13 +218,13 @@ def test_a_folder_with_too_many_files_is_refused(
 
 
 def test_the_digest_and_the_copy_leave_out_the_same() -> None:
-    driver = (resources.folder("pis") / "program.py").read_text(encoding="utf-8")
+    driver = (resources.shipped_folder("pis") / "program.py").read_text(encoding="utf-8")
     found = {
         ast.unparse(each.targets[0]): ast.literal_eval(each.value)
         for each in ast.parse(driver).body
         if isinstance(each, ast.Assign) and ast.unparse(each.targets[0]).startswith("LEFT_OUT")
     }
     assert found == {
-        "LEFT_OUT": project_files.LEFT_OUT,
-        "LEFT_OUT_ENDS": project_files.LEFT_OUT_ENDS,
+        "LEFT_OUT": program.LEFT_OUT,
+        "LEFT_OUT_ENDS": program.LEFT_OUT_ENDS,
     }

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from stackgen import resources
-from stackgen.executors import programs
-from stackgen.executors.programs import failed_to_import, without_secrets
-from stackgen.values.programs import Program
+from stackgen.model.stacks import Program
+from stackgen.sandbox import process
+from stackgen.sandbox.process import failed_to_import, without_secrets
+from stackgen.storage import resources
 
-DRIVER = resources.folder("pis") / "program.py"
+DRIVER = resources.shipped_folder("pis") / "program.py"
 PYENV = Path.home() / ".pyenv" / "versions"
 PYTHONS = [
     sys.executable,
@@ -137,8 +137,8 @@ def test_the_last_exception_counts() -> None:
 def test_a_closed_file_is_found_and_what_is_open_is_not(tmp_path: Path) -> None:
     tmp_path.chmod(0o755)
     (tmp_path / "open").touch(0o644)
-    assert programs.owner_of_closed([tmp_path]) is None
+    assert process.owner_of_closed([tmp_path]) is None
     tmp_path.chmod(0o700)
-    found = programs.owner_of_closed([tmp_path])
+    found = process.owner_of_closed([tmp_path])
     assert found is not None
     assert found[0] == tmp_path

@@ -9,7 +9,8 @@ import pytest
 
 from stackgen.executors import Executor
 from stackgen.executors.virtualenv import VirtualenvExecutor
-from stackgen.values import BaseFacts, Environment, Kind, Lock, Machine, Stack
+from stackgen.model.packages import Lock
+from stackgen.model.stacks import BaseFacts, Environment, Kind, Machine, Stack
 from tests.program_contract import Measure, ProgramContract, calling, listening
 
 FACTS = BaseFacts(python="CPython", python_build="", libc="", distribution="")

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from stackgen.campaign.user_input import Understood, Wishes, understood
 from stackgen.errors import UsageError
-from stackgen.pipeline.wishes import Understood, Wishes, understood
 
 
 def read(path: Path, *requirements: str, **options: object) -> Understood:

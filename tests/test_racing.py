@@ -11,10 +11,8 @@ from hypothesis import strategies as st
 
 from benchmarks import measure as simulation
 from stackgen.errors import EvidenceError
-from stackgen.measure.calibration import calibration
-from stackgen.measure.model import Measured, Model, Versions
-from stackgen.measure.racing import BLOCK, STRATEGIES, Race, Runner, chooser
-from stackgen.measure.uniform import uniform_blocks
+from stackgen.measure.model import Measured, Model, Versions, calibration
+from stackgen.measure.racing import BLOCK, STRATEGIES, Race, Runner, chooser, uniform_blocks
 
 GRID: tuple[Versions, ...] = tuple(
     (("numpy", n), ("torch", t)) for t, n in product("123", ("1", "2"))

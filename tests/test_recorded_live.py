@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from stackgen.measure import LOOKS, block_contrasts, effect, p_value
-from stackgen.values import Effect, IndicatorId, StackId, Verdict
+from stackgen.model.evidence import Effect, Verdict
+from stackgen.model.identity import IndicatorId, StackId
 
 RECORDED = Path(__file__).parent / "recorded" / "tensorflow-live.json.gz"
 EQUAL, PLANTED = ("A1", "A2", "A3"), "P5"

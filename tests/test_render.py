@@ -11,7 +11,33 @@ import pytest
 
 from stackgen.knowledge import Apart, FailureGroup, Trait
 from stackgen.measure import effect
-from stackgen.render import (
+from stackgen.model.evidence import (
+    Advice,
+    Change,
+    Control,
+    Deviation,
+    Difference,
+    Provenance,
+    Ranked,
+)
+from stackgen.model.inspections import Outcome
+from stackgen.model.packages import LockFile
+from stackgen.model.reports import (
+    AdviceReport,
+    Check,
+    ChosenStack,
+    Cost,
+    Estimate,
+    ExplorePlan,
+    ExploreReport,
+    FailedStack,
+    NightlyReport,
+    Place,
+    Predicted,
+    Scaled,
+    SearchReport,
+)
+from stackgen.report import (
     advice_text,
     as_json,
     bases_text,
@@ -22,31 +48,7 @@ from stackgen.render import (
     report_text,
     verification_text,
 )
-from stackgen.render.terminal import Patient, Plain
-from stackgen.values import (
-    Advice,
-    AdviceReport,
-    Change,
-    Check,
-    ChosenStack,
-    Control,
-    Cost,
-    Deviation,
-    Difference,
-    Estimate,
-    ExplorePlan,
-    ExploreReport,
-    FailedStack,
-    LockFile,
-    NightlyReport,
-    Outcome,
-    Place,
-    Predicted,
-    Provenance,
-    Ranked,
-    Scaled,
-    SearchReport,
-)
+from stackgen.report.terminal import Patient, Plain
 from tests.base_reports import BASE_REPORTS
 from tests.samples import MACHINE, call, environment
 from tests.verifications import VERIFICATIONS

@@ -9,7 +9,8 @@ import pytest
 from scipy.stats import binom
 
 from stackgen.measure import LOOKS, effect
-from stackgen.values import Effect, IndicatorId, StackId, Verdict
+from stackgen.model.evidence import Effect, Verdict
+from stackgen.model.identity import IndicatorId, StackId
 from tests.recordings import NAMES, contrasts, identical_pairs, recording, shuffled
 
 CASES = [(name, indicator) for name in NAMES for indicator in sorted(recording(name))]

@@ -6,8 +6,8 @@ import pytest
 from packaging.requirements import Requirement
 
 from stackgen.errors import UsageError
+from stackgen.model.choices import Prereleases
 from stackgen.resolve import Policy, Request, asked, parse_requirement
-from stackgen.values import Prereleases
 
 
 def test_roles_are_told_from_requirements() -> None:

@@ -10,16 +10,10 @@ from hypothesis import strategies as st
 
 from stackgen.measure import deviations, rank
 from stackgen.measure.results import Result, deviation, distance, not_repeatable
-from stackgen.values import (
-    Deviation,
-    Difference,
-    Environment,
-    Inspection,
-    Observation,
-    Outcome,
-    Role,
-    StackId,
-)
+from stackgen.model.evidence import Deviation, Difference
+from stackgen.model.identity import StackId
+from stackgen.model.inspections import Inspection, Observation, Outcome, Role
+from stackgen.model.stacks import Environment
 from tests.samples import call, environment, inspection
 
 NEW, OLD, ODD = environment("2.4.0"), environment("1.26.4"), environment("1.21.6")

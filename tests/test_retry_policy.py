@@ -12,7 +12,8 @@ from stackgen.measure.retry_policy import (
     known_trial,
     nothing_runs,
 )
-from stackgen.values import CampaignId, Inspection, MachineId, Observation, Outcome, Role, StackId
+from stackgen.model.identity import CampaignId, MachineId, StackId
+from stackgen.model.inspections import Inspection, Observation, Outcome, Role
 from tests.samples import call
 
 MATMUL = call()

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from scipy.stats import chisquare
 
 from stackgen.errors import UsageError
-from stackgen.resolve import Slice, pairwise_cover, sampling, stratified
+from stackgen.resolve import Slice, choose, pairwise_cover, stratified
 from tests.spaces import Index, space
 from tests.test_space import indexes
 
@@ -143,6 +143,6 @@ def test_a_cover_of_one_package_holds_each_of_its_versions() -> None:
 
 
 def test_a_cover_of_too_many_choices_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sampling, "MOST_COVERED", 3)
+    monkeypatch.setattr(choose, "MOST_COVERED", 3)
     with pytest.raises(UsageError, match="too many choices"):
         pairwise_cover(space(SKEWED, "a").slices(["a", "b"]))

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from stackgen.database import open_database
-from stackgen.values import Inspection, Role
+from stackgen.knowledge.database import open_database
+from stackgen.model.inspections import Inspection, Role
 from tests.laboratory import INDICATOR, WORK, Laboratory
 from tests.local_index import Published, publish
 

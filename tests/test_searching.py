@@ -8,8 +8,8 @@ import pytest
 
 from stackgen.measure import block_times
 from stackgen.measure.model import Measured, Model
-from stackgen.measure.searching import beliefs, searched
-from stackgen.values import Outcome, Role
+from stackgen.measure.racing import beliefs, searched
+from stackgen.model.inspections import Outcome, Role
 from tests.samples import call, environment, inspection
 
 FAST, SLOW = environment("2.0"), environment("1.0")

@@ -7,6 +7,9 @@ import pytest
 from packaging.requirements import InvalidRequirement, Requirement
 
 from stackgen.errors import ResolutionError
+from stackgen.model.choices import Prereleases
+from stackgen.model.files import DIRECT
+from stackgen.model.packages import Artifact, Metadata, Target
 from stackgen.resolve import (
     Closure,
     Policy,
@@ -20,8 +23,6 @@ from stackgen.resolve import (
     parse_requirement,
 )
 from stackgen.resolve.dependencies import Reader, defect
-from stackgen.values import Artifact, Metadata, Prereleases, Target
-from stackgen.values.files import DIRECT
 from tests.spaces import TARGET, Index, artifact, closure, space, universe
 
 Stack = Mapping[str, str]

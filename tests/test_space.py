@@ -12,8 +12,8 @@ from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 from scipy.stats import chisquare
 
+from stackgen.model.packages import Metadata
 from stackgen.resolve import Closure, Granularity, Policy, Space, asked, newest_first
-from stackgen.values import Metadata
 from tests.spaces import TARGET, Index, artifact, closure, space
 
 NAMES = ("a", "b", "c", "d")

@@ -16,14 +16,13 @@ from packaging.tags import sys_tags
 from packaging.utils import parse_wheel_filename
 from uv import find_uv_bin
 
-from stackgen.builders.interpreters import find_interpreters, probe
-from stackgen.builders.stated import ACCEPTED, stated_target
 from stackgen.errors import UsageError
+from stackgen.images.targets import ACCEPTED, find_interpreters, probe, stated_target
 from stackgen.index import PackageIndex, load_config
-from stackgen.pipeline.places import find_places
-from stackgen.pipeline.resolution import resolve
+from stackgen.index.closure import resolve
+from stackgen.model.packages import Target
 from stackgen.resolve import asked
-from stackgen.values import Target
+from stackgen.storage.paths import find_places
 
 GLIBC, MUSL = "manylinux_2_36_x86_64", "musllinux_1_2_x86_64"
 MAC, WINDOWS, ARM = "macosx_14_0_arm64", "win_amd64", "manylinux_2_28_aarch64"

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from stackgen.artifacts.checking import check
-from stackgen.values import Artifact, FaultKind, StoreCheck
+from stackgen.images.store_check import check
+from stackgen.model.packages import Artifact
+from stackgen.model.reports import FaultKind, StoreCheck
 from tests.laboratory import Laboratory
 from tests.store_parts import Nobody, Stores, local_wheel
 

@@ -13,10 +13,11 @@ from pathlib import Path
 
 import pytest
 
-from stackgen.artifacts.checking import check
-from stackgen.artifacts.staging import Staging
-from stackgen.in_use import InUse
-from stackgen.values import Artifact, Base
+from stackgen.images.layer_store import Staging
+from stackgen.images.store_check import check
+from stackgen.model.packages import Artifact
+from stackgen.model.stacks import Base
+from stackgen.storage.file_locks import InUse
 from tests.store_parts import BASE, Nobody, NoCompiler, Stores, another_process, local_wheel, until
 
 RUN = """

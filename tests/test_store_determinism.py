@@ -13,9 +13,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stackgen.artifacts.layer_tar import merge, write_tree
-from stackgen.builders.interpreters import find_interpreters
-from stackgen.layers import Layer
+from stackgen.images.layer_store import merge, write_tree
+from stackgen.images.layers import Layer
+from stackgen.images.targets import find_interpreters
 from tests.containers.wheels import make_wheel
 from tests.store_parts import PROJECT
 

@@ -16,13 +16,15 @@ from pathlib import Path
 
 import pytest
 
-from stackgen.artifacts.checking import check
-from stackgen.artifacts.wheels import HashMismatchError
-from stackgen.builders import bytecode
 from stackgen.errors import BuildError, IndexUnavailableError, StorageError
+from stackgen.images import bytecode
+from stackgen.images.store_check import check
 from stackgen.index import IndexConfig, PackageIndex
 from stackgen.index.config import location
-from stackgen.values import Artifact, Base, FaultKind, StoreCheck
+from stackgen.model.packages import Artifact
+from stackgen.model.reports import FaultKind, StoreCheck
+from stackgen.model.stacks import Base
+from stackgen.storage.wheels import HashMismatchError
 from tests.store_parts import BASE, NoCompiler, Stores, another_process, local_wheel, until
 from tests.tiny_index import make_wheel, sha256
 

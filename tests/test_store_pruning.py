@@ -10,11 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stackgen.artifacts.pruning import prune
 from stackgen.cli.images import parse_size
 from stackgen.errors import UsageError
-from stackgen.render import pruned_text
-from stackgen.values import Artifact, ImageState, ItemKind, Pruned, StoreItem
+from stackgen.images.store_check import prune
+from stackgen.model.packages import Artifact
+from stackgen.model.reports import ImageState, ItemKind, Pruned, StoreItem
+from stackgen.report import pruned_text
 from tests.laboratory import Laboratory
 from tests.store_parts import Stores, another_process, local_wheel
 

@@ -14,10 +14,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stackgen.artifacts.unpack import unpack
-from stackgen.artifacts.wheel_check import check_wheel
 from stackgen.errors import BuildError
-from stackgen.values import Artifact
+from stackgen.images.unpack import unpack
+from stackgen.model.packages import Artifact
+from stackgen.storage.wheels import check_wheel
 from tests.containers.wheels import artifact_of
 from tests.containers.wheels import make_wheel as stored_wheel
 from tests.tiny_index import make_wheel

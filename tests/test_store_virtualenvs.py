@@ -5,14 +5,15 @@ from pathlib import Path
 
 import pytest
 
-from stackgen.artifacts.pruning import prune
-from stackgen.artifacts.wheels import WheelStore
-from stackgen.builders.virtualenv_check import check
-from stackgen.builders.virtualenv_store import VirtualenvStore
-from stackgen.builders.virtualenvs import VirtualenvBuilder
-from stackgen.pipeline.places import Places
-from stackgen.pipeline.room import room_for
-from stackgen.values import Environment, FaultKind, ItemKind, Lock, StoreItem
+from stackgen.campaign.prepare import room_for
+from stackgen.images.store_check import prune
+from stackgen.images.virtualenv_store import VirtualenvStore, check
+from stackgen.images.virtualenvs import VirtualenvBuilder
+from stackgen.model.packages import Lock
+from stackgen.model.reports import FaultKind, ItemKind, StoreItem
+from stackgen.model.stacks import Environment
+from stackgen.storage.paths import Places
+from stackgen.storage.wheels import WheelStore
 from tests.laboratory import Laboratory
 from tests.store_parts import Nobody, another_process
 from tests.test_virtualenvs import BASE, LIST, Bench, said, wheel

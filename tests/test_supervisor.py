@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from stackgen.executors import supervisor
 from stackgen.executors.docker import _unenforced
-from stackgen.executors.supervised import Ready, Reply
-from stackgen.values import Limits
+from stackgen.model.inspections import Limits
+from stackgen.sandbox import supervisor
+from stackgen.sandbox.supervised import Ready, Reply
 
 VERSION_2 = "low 0\nhigh 0\nmax 12\noom 3\noom_kill {}\noom_group_kill 0\n"
 VERSION_1 = "oom_kill_disable 0\nunder_oom 0\noom_kill {}\n"

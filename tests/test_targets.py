@@ -9,9 +9,16 @@ import pytest
 from packaging.markers import default_environment
 from packaging.tags import sys_tags
 
-from stackgen.builders.interpreters import PROBE_SOURCE, find_interpreters, probe
-from stackgen.builders.targets import Probe, facts_from_probe, parse_probe, target_from_probe
 from stackgen.errors import BuildError
+from stackgen.images.targets import (
+    PROBE_SOURCE,
+    Probe,
+    facts_from_probe,
+    find_interpreters,
+    parse_probe,
+    probe,
+    target_from_probe,
+)
 
 SOURCE = PROBE_SOURCE.read_text(encoding="utf-8")
 

@@ -10,12 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from stackgen.builders import judges as edge
-from stackgen.builders.interpreters import find_interpreters, probe
-from stackgen.builders.judges import Answer, Question, Uv
-from stackgen.errors import UsageError
-from stackgen.index import load_config
-from stackgen.pipeline.verify import (
+from stackgen.commands.verify import (
     PinnedStack,
     judged,
     judges,
@@ -24,7 +19,14 @@ from stackgen.pipeline.verify import (
     uv_platform,
     uv_variables,
 )
-from stackgen.values import Base, Judgement, Kind, LockedPackage, LockFile, Ruling
+from stackgen.errors import UsageError
+from stackgen.images.targets import find_interpreters, probe
+from stackgen.index import load_config
+from stackgen.model.packages import LockedPackage, LockFile
+from stackgen.model.reports import Judgement, Ruling
+from stackgen.model.stacks import Base, Kind
+from stackgen.provenance import validators as edge
+from stackgen.provenance.validators import Answer, Question, Uv
 from tests.containers.wheels import make_wheel
 from tests.tiny_index import TinyIndex, serving
 from tests.verifications import CONFLICT, HOLDS, NO_INDEX, OTHER_PYTHON, TOO_MUCH, VERIFICATIONS

@@ -13,19 +13,13 @@ from pathlib import Path
 import pytest
 
 from stackgen.executors import Executor
-from stackgen.executors.namespaces import HostSupervisor
-from stackgen.executors.supervised import Lost
 from stackgen.executors.virtualenv import VirtualenvExecutor, unenforced_here
-from stackgen.owners import host
-from stackgen.values import (
-    BaseFacts,
-    Environment,
-    Kind,
-    Lock,
-    Machine,
-    Outcome,
-    Stack,
-)
+from stackgen.model.inspections import Outcome
+from stackgen.model.packages import Lock
+from stackgen.model.stacks import BaseFacts, Environment, Kind, Machine, Stack
+from stackgen.sandbox.namespaces import HostSupervisor
+from stackgen.sandbox.supervised import Lost
+from stackgen.storage.owners import host
 from tests.executor_contract import ExecutorContract, Inspect, Plan, Script
 
 FACTS = BaseFacts(python="CPython", python_build="", libc="", distribution="")

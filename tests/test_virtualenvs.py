@@ -15,12 +15,12 @@ from pathlib import Path
 
 import pytest
 
-from stackgen.builders.interpreters import find_interpreters, probe
-from stackgen.builders.virtualenv_check import check
-from stackgen.builders.virtualenv_store import VirtualenvStore
-from stackgen.builders.virtualenvs import VirtualenvBuilder
 from stackgen.errors import BuildError, StorageError
-from stackgen.values import Artifact, Base, Environment, Lock, Stack
+from stackgen.images.targets import find_interpreters, probe
+from stackgen.images.virtualenv_store import VirtualenvStore, check
+from stackgen.images.virtualenvs import VirtualenvBuilder
+from stackgen.model.packages import Artifact, Lock
+from stackgen.model.stacks import Base, Environment, Stack
 
 BASE = probe(sys.executable)
 LIST = (

@@ -6,7 +6,7 @@ import zipfile
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stackgen.index.wheel_tail import read_through
+from stackgen.index.metadata import read_through
 
 STATED = "demo-1.0.dist-info/METADATA"
 CONTENT = b"Metadata-Version: 2.1\nName: demo\nVersion: 1.0\n" * 40

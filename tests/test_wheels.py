@@ -11,12 +11,11 @@ from typing import BinaryIO
 
 import pytest
 
-from stackgen.artifacts.wheel_check import check_wheel
-from stackgen.artifacts.wheels import HashMismatchError, WheelStore
 from stackgen.errors import BuildError, IndexUnavailableError, StackgenError, StorageError
 from stackgen.index import IndexConfig, PackageIndex
 from stackgen.index.config import location
-from stackgen.values import Artifact
+from stackgen.model.packages import Artifact
+from stackgen.storage.wheels import HashMismatchError, WheelStore, check_wheel
 from tests.tiny_index import CUT, TinyIndex, make_wheel, serving, sha256
 
 WHEEL = "demo-1.0-py3-none-any.whl"

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from stackgen.builders.whole import WholeArchives
+from stackgen.images.build import WholeArchives
 
 
 def remember(path: Path, engines: list[str]) -> None:

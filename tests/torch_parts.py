@@ -12,12 +12,12 @@ from typing import Any
 import pytest
 from uv import find_uv_bin
 
-from stackgen import resources
-from stackgen.builders.interpreters import ask, find_interpreters
+from stackgen.images.targets import ask, find_interpreters
 from stackgen.index.config import load_config
+from stackgen.storage import resources
 from tests import indicator_jobs
 
-PIS = resources.folder("pis")
+PIS = resources.shipped_folder("pis")
 Told = dict[str, Any]
 CPU_TORCH = "torch==2.13.0+cpu"
 Job = str  # an indicator and its options, as on a command line

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from stackgen.values import Judgement, Ruling, Verification
+from stackgen.model.reports import Judgement, Ruling, Verification
 
 HOLDS = Judgement(judge="uv 0.9.0", ruling=Ruling.HOLDS)
 _ALSO = Judgement(judge="pip-tools 7.5.0", ruling=Ruling.HOLDS)

@@ -8,33 +8,30 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from stackgen.artifacts.wheels import WheelStore
-from stackgen.executors.indicator_files import load_indicators
+from stackgen.campaign.backend import Workshop, open_workshop
+from stackgen.campaign.host import Host
+from stackgen.campaign.indicators import limits
+from stackgen.campaign.request import ExecutorChoice
 from stackgen.index import PackageIndex, load_config
+from stackgen.index.closure import resolve
 from stackgen.indicators import bind, find
 from stackgen.measure import effect
-from stackgen.pipeline.host import Host
-from stackgen.pipeline.measures import limits
-from stackgen.pipeline.options import ExecutorChoice
-from stackgen.pipeline.places import Places, find_places
-from stackgen.pipeline.progress import Silent
-from stackgen.pipeline.resolution import resolve
-from stackgen.pipeline.workshop import Workshop, open_workshop
-from stackgen.resolve import asked
-from stackgen.resources import folder
-from stackgen.values import (
-    CampaignId,
-    Effect,
-    Environment,
+from stackgen.model.evidence import Effect
+from stackgen.model.identity import CampaignId, IndicatorId, StackId
+from stackgen.model.inspections import (
     IndicatorCall,
-    IndicatorId,
     Inspection,
     InspectionPlan,
     Limits,
     Observation,
-    Stack,
-    StackId,
 )
+from stackgen.model.progress import Silent
+from stackgen.model.stacks import Environment, Stack
+from stackgen.resolve import asked
+from stackgen.sandbox.process import load_indicators
+from stackgen.storage.paths import Places, find_places
+from stackgen.storage.resources import shipped_folder
+from stackgen.storage.wheels import WheelStore
 
 CAMPAIGN = CampaignId("benchmark")  # of no knowledge base
 INSIDE = Path(__file__).parent.parent / "inside"
@@ -125,7 +122,7 @@ def call_of(
 ) -> IndicatorCall:
     """Return a call of one of our indicators, or of a file in ``inside``."""
     own = INSIDE / f"{indicator}.py"
-    known = load_indicators(folder("pis"), [own] if own.exists() else [])
+    known = load_indicators(shipped_folder("pis"), [own] if own.exists() else [])
     given = {name: str(value) for name, value in parameters.items()}
     return bind(find(known, indicator), {"threads": str(threads or limits(0).threads)} | given)
 

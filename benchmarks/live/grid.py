@@ -25,9 +25,11 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.live.bench import ratio, told
-from stackgen.database import open_database
+from stackgen.knowledge.database import open_database
 from stackgen.measure import MARGIN, block_times
-from stackgen.values import Effect, IndicatorId, Inspection, Role, StackId
+from stackgen.model.evidence import Effect
+from stackgen.model.identity import IndicatorId, StackId
+from stackgen.model.inspections import Inspection, Role
 
 ASKED = ("tensorflow-cpu>=2.14,<2.18", "numpy>=1.23.5,<2")
 STACKS, PYTHON = 16, "3.11"

@@ -18,9 +18,11 @@ from pathlib import Path
 
 from benchmarks.live.bench import CAMPAIGN, Bench, call_of, opened, ratio, seen, told
 from stackgen import __version__
+from stackgen.campaign.indicators import limits
 from stackgen.measure import SAMPLES, Design, block_contrasts, calibration_plan, plan_block
-from stackgen.pipeline.measures import limits
-from stackgen.values import Environment, IndicatorId, InspectionPlan, Role, StackId
+from stackgen.model.identity import IndicatorId, StackId
+from stackgen.model.inspections import InspectionPlan, Role
+from stackgen.model.stacks import Environment
 
 STACK, PYTHON, SIZE = "tensorflow-cpu==2.16.2", "3.11", 256
 VARIABLE = "PLANTED_PRODUCTS"

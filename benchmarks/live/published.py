@@ -22,8 +22,9 @@ from dataclasses import replace
 from itertools import count, takewhile
 
 from benchmarks.live.bench import Arm, Bench, call_of, opened, ratio, told
-from stackgen.pipeline.measures import limits
-from stackgen.values import Environment, IndicatorCall, Observation
+from stackgen.campaign.indicators import limits
+from stackgen.model.inspections import IndicatorCall, Observation
+from stackgen.model.stacks import Environment
 
 OLD, NEW, PYTHON = "1.13.1", "1.14.0", "3.7"
 PERIOD = ("numpy<1.17", "protobuf<3.21")  # what either takes without a warning, or at all

@@ -22,11 +22,11 @@ from itertools import pairwise
 from docker import APIClient
 
 from benchmarks.live.bench import CAMPAIGN, Arm, Bench, call_of, opened
-from stackgen.executors.containers import CAMPAIGN_LABEL
-from stackgen.executors.docker import DockerExecutor
-from stackgen.pipeline.measures import limits, usable_cpus
-from stackgen.pipeline.options import ExecutorChoice
-from stackgen.values import Environment, Limits, Observation
+from stackgen.campaign.indicators import limits, usable_cpus
+from stackgen.campaign.request import ExecutorChoice
+from stackgen.executors.docker import CAMPAIGN_LABEL, DockerExecutor
+from stackgen.model.inspections import Limits, Observation
+from stackgen.model.stacks import Environment
 
 PERIOD_US = 100_000
 PERIOD_S = PERIOD_US / 1e6

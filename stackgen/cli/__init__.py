@@ -11,13 +11,11 @@ from typing import Annotated, NoReturn
 import typer
 
 from stackgen import __version__, interrupts
-from stackgen.cli import asking
-from stackgen.cli.compare import compare
+from stackgen.cli import options
+from stackgen.cli.compare import compare, noise
 from stackgen.cli.explore import explore
 from stackgen.cli.images import images_app
-from stackgen.cli.indicators import kb_export, machine, pi_app, pis
-from stackgen.cli.knowledge import kb_app
-from stackgen.cli.noise import noise
+from stackgen.cli.knowledge import kb_app, kb_export, machine, pi_app, pis
 from stackgen.cli.options import (
     AsJson,
     BaseName,
@@ -28,8 +26,7 @@ from stackgen.cli.options import (
     Seed,
     parse_span,
 )
-from stackgen.cli.resolve import PATIENCE_S, resolve
-from stackgen.cli.verify import verify
+from stackgen.cli.resolve import PATIENCE_S, resolve, verify
 from stackgen.errors import StackgenError, StorageError
 
 # Plain help starts in half the time of the rich one.
@@ -91,21 +88,21 @@ def advise(
     lock: Annotated[Path, typer.Argument(metavar="LOCK", help="Pipfile.lock, poetry.lock, ...")],
     kb: Kb = None,
     json: AsJson = False,
-    index_url: asking.IndexUrl = None,
-    extra_index_url: asking.ExtraIndexUrl = [],  # noqa: B006 # typer copies it
-    find_links: asking.FindLinks = [],  # noqa: B006
-    no_index: asking.NoIndex = False,
-    offline: asking.Offline = False,
+    index_url: options.IndexUrl = None,
+    extra_index_url: options.ExtraIndexUrl = [],  # noqa: B006 # typer copies it
+    find_links: options.FindLinks = [],  # noqa: B006
+    no_index: options.NoIndex = False,
+    offline: options.Offline = False,
 ) -> None:
     """Recommend versions for a lock file.
 
     The answer comes from what was measured, on this machine or the nearest one; nothing is run.
     The package index is asked whether the rest of the lock admits what is recommended.
     """
-    from stackgen.pipeline.advise import advise as run
-    from stackgen.pipeline.options import IndexOptions
-    from stackgen.pipeline.places import find_places
-    from stackgen.render import advice_text, as_json, open_progress
+    from stackgen.campaign.request import IndexOptions
+    from stackgen.commands.advise import advise as run
+    from stackgen.report import advice_text, as_json, open_progress
+    from stackgen.storage.paths import find_places
 
     index_options = IndexOptions(
         index_url=index_url,
@@ -125,9 +122,9 @@ def advise(
 @app.command()
 def doctor(kb: Kb = None, json: AsJson = False) -> None:
     """Tell what works here, and what does not."""
-    from stackgen.pipeline.doctor import doctor as run
-    from stackgen.pipeline.places import find_places
-    from stackgen.render import as_json, checks_text
+    from stackgen.commands.doctor import doctor as run
+    from stackgen.report import as_json, checks_text
+    from stackgen.storage.paths import find_places
 
     checks = run(find_places(os.environ, kb=kb), os.environ)
     typer.echo(as_json(checks) if json else checks_text(checks))
@@ -153,10 +150,10 @@ def nightly(
     indicators. The releases share the budget. Exit code 7 means findings, 3 that some release is
     not decided; it stays new.
     """
-    from stackgen.pipeline.nightly import nightly as run
-    from stackgen.pipeline.options import ExecutorChoice
-    from stackgen.pipeline.places import find_places
-    from stackgen.render import as_json, nightly_text, open_progress
+    from stackgen.campaign.request import ExecutorChoice
+    from stackgen.commands.nightly import nightly as run
+    from stackgen.report import as_json, nightly_text, open_progress
+    from stackgen.storage.paths import find_places
 
     with open_progress(sys.stderr) as progress:
         report = run(

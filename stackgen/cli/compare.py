@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from stackgen.cli import asking, program
+from stackgen.cli import options as given
 from stackgen.cli.options import (
     AsJson,
     BaseName,
@@ -53,15 +53,15 @@ def compare(
     pi: Indicators = [],  # noqa: B006 # typer copies it
     param: Parameters = [],  # noqa: B006
     weight: Weights = [],  # noqa: B006
-    pi_command: program.PiCommand = None,
-    project: program.Project = None,
-    data: program.Data = [],  # noqa: B006
-    env: program.Env = [],  # noqa: B006
-    network: program.Network = False,
-    figure: program.Figure = "",
-    better: program.Better = None,
-    check: program.Check = "",
-    time_limit: program.TimeLimit = "",
+    pi_command: given.PiCommand = None,
+    project: given.Project = None,
+    data: given.Data = [],  # noqa: B006
+    env: given.Env = [],  # noqa: B006
+    network: given.Network = False,
+    figure: given.Figure = "",
+    better: given.Better = None,
+    check: given.Check = "",
+    time_limit: given.TimeLimit = "",
     base: BaseName = "",
     executor: Annotated[ExecutorName, typer.Option(help="Where stacks run.")] = ExecutorName.auto,
     budget: Budget = "15m",
@@ -73,32 +73,32 @@ def compare(
     build_cpus: BuildCpus = "",
     price_per_hour: PricePerHour = None,
     prices: PriceFile = None,
-    allow_build: asking.BuildsSources = [],  # noqa: B006
-    rebuild: asking.Rebuild = False,
+    allow_build: given.BuildsSources = [],  # noqa: B006
+    rebuild: given.Rebuild = False,
     kb: Kb = None,
     json: AsJson = False,
-    index_url: asking.IndexUrl = None,
-    extra_index_url: asking.ExtraIndexUrl = [],  # noqa: B006
-    find_links: asking.FindLinks = [],  # noqa: B006
-    no_index: asking.NoIndex = False,
-    offline: asking.Offline = False,
+    index_url: given.IndexUrl = None,
+    extra_index_url: given.ExtraIndexUrl = [],  # noqa: B006
+    find_links: given.FindLinks = [],  # noqa: B006
+    no_index: given.NoIndex = False,
+    offline: given.Offline = False,
 ) -> None:
     """Measure whether stack B is faster than stack A, and by how much.
 
     Both are measured in every block until the answer is certain or the budget is spent. The same
     command goes on where it was. Exit code 3 means that there is no answer yet.
     """
-    asking.refuse_redirected_requirement()
-    from stackgen.pipeline.compare import compare as run
-    from stackgen.pipeline.options import ExecutorChoice, ExploreOptions
-    from stackgen.pipeline.places import find_places
-    from stackgen.pipeline.wishes import understood
-    from stackgen.render import as_json, open_progress
-    from stackgen.render.compare import compare_text
+    given.refuse_redirected_requirement()
+    from stackgen.campaign.request import ExecutorChoice, ExploreOptions
+    from stackgen.campaign.user_input import understood
+    from stackgen.commands.compare import compare as run
+    from stackgen.report import as_json, open_progress
+    from stackgen.report.compare import compare_text
+    from stackgen.storage.paths import find_places
 
     check_prices(price_per_hour, prices)
     wanted = understood(
-        asking.wishes(
+        given.wishes(
             requirements=[],
             files=[],
             extras=[],
@@ -125,7 +125,7 @@ def compare(
         indicators=tuple(pi),
         parameters=tuple(parse_pair(each, "--param") for each in param),
         weights=parse_weights(weight),
-        program=program.program_call(
+        program=given.program_call(
             pi_command,
             project=project,
             data=data,
@@ -156,4 +156,71 @@ def compare(
     with open_progress(sys.stderr) as progress:
         found = run(a, b, options, places, os.environ, progress)
     typer.echo(as_json(found) if json else compare_text(found))
+    raise typer.Exit(found.exit_code)
+
+
+# The command that measures one stack against itself
+
+Measured = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="REQUIREMENT...", help="One stack of these is measured [default: numpy]."
+    ),
+]
+Pis = Annotated[
+    list[str],
+    typer.Option(
+        "--pi",
+        metavar="NAME",
+        help="Indicator, or your own .py file [default: numpy's matmul, sort and ufunc, or the "
+        "framework's matmul]; python/pure is always measured.",
+    ),
+]
+Minutes = Annotated[
+    str, typer.Option(metavar="TIME", help="For building and measuring, 10m at most.")
+]
+
+
+def noise(
+    requirements: Measured = None,
+    pi: Pis = [],  # noqa: B006 # typer copies it
+    param: Parameters = [],  # noqa: B006
+    budget: Minutes = "5m",
+    base: BaseName = "",
+    executor: Annotated[ExecutorName, typer.Option(help="Where it runs.")] = ExecutorName.auto,
+    threads: Threads = 0,
+    measure_cpus: MeasureCpus = "",
+    build_cpus: BuildCpus = "",
+    seed: Seed = 0,
+    kb: Kb = None,
+    json: AsJson = False,
+) -> None:
+    """Tell how small a difference this machine can show, and how long that takes.
+
+    One stack is measured against itself: all that differs then is noise. The same command goes on
+    where it was. Exit code 3 means that there is no answer yet, 6 that equal runs differ.
+    """
+    given.refuse_redirected_requirement()
+    from stackgen.campaign.request import ExecutorChoice, ExploreOptions
+    from stackgen.commands.noise import noise as run
+    from stackgen.report import as_json, open_progress
+    from stackgen.report.noise import noise_text
+    from stackgen.resolve import asked
+    from stackgen.storage.paths import find_places
+
+    options = ExploreOptions(
+        asked=asked(*(requirements or ("numpy",))),
+        indicators=tuple(pi),
+        parameters=tuple(parse_pair(each, "--param") for each in param),
+        base=base,
+        executor=ExecutorChoice(executor.value),
+        budget_s=parse_span(budget),
+        seed=seed,
+        threads=threads,
+        measure_cpus=parse_cpu_list(measure_cpus, "--measure-cpus"),
+        build_cpus=parse_cpu_list(build_cpus, "--build-cpus"),
+    )
+    with open_progress(sys.stderr) as progress:
+        found = run(options, find_places(os.environ, kb=kb), os.environ, progress)
+    typer.echo(as_json(found) if json else noise_text(found))
     raise typer.Exit(found.exit_code)

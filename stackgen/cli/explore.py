@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from stackgen.cli import asking, program
+from stackgen.cli import options as cli_options
 from stackgen.cli.options import (
     AsJson,
     BaseName,
@@ -54,18 +54,18 @@ from stackgen.cli.options import (
 
 
 def explore(
-    requirements: asking.Requirements = None,
-    file: asking.Files = [],  # noqa: B006 # typer copies it
-    extra: asking.Extras = [],  # noqa: B006
-    group: asking.Groups = [],  # noqa: B006
-    constraint: asking.Constraints = [],  # noqa: B006
-    override: asking.Overrides = [],  # noqa: B006
-    exclude: asking.Excluded = [],  # noqa: B006
-    allow_build: asking.BuildsSources = [],  # noqa: B006
-    rebuild: asking.Rebuild = False,
-    pre: asking.Pre = False,
-    prerelease: asking.PrereleasePolicy = None,
-    exclude_newer: asking.ExcludeNewer = None,
+    requirements: cli_options.Requirements = None,
+    file: cli_options.Files = [],  # noqa: B006 # typer copies it
+    extra: cli_options.Extras = [],  # noqa: B006
+    group: cli_options.Groups = [],  # noqa: B006
+    constraint: cli_options.Constraints = [],  # noqa: B006
+    override: cli_options.Overrides = [],  # noqa: B006
+    exclude: cli_options.Excluded = [],  # noqa: B006
+    allow_build: cli_options.BuildsSources = [],  # noqa: B006
+    rebuild: cli_options.Rebuild = False,
+    pre: cli_options.Pre = False,
+    prerelease: cli_options.PrereleasePolicy = None,
+    exclude_newer: cli_options.ExcludeNewer = None,
     vary: Vary = [],  # noqa: B006
     fix: Fix = [],  # noqa: B006
     settings: Settings = [],  # noqa: B006
@@ -73,15 +73,15 @@ def explore(
     reference: Reference = None,
     pi: Indicators = [],  # noqa: B006
     param: Parameters = [],  # noqa: B006
-    pi_command: program.PiCommand = None,
-    project: program.Project = None,
-    data: program.Data = [],  # noqa: B006
-    env: program.Env = [],  # noqa: B006
-    network: program.Network = False,
-    figure: program.Figure = "",
-    better: program.Better = None,
-    check: program.Check = "",
-    time_limit: program.TimeLimit = "",
+    pi_command: cli_options.PiCommand = None,
+    project: cli_options.Project = None,
+    data: cli_options.Data = [],  # noqa: B006
+    env: cli_options.Env = [],  # noqa: B006
+    network: cli_options.Network = False,
+    figure: cli_options.Figure = "",
+    better: cli_options.Better = None,
+    check: cli_options.Check = "",
+    time_limit: cli_options.TimeLimit = "",
     base: BaseName = "",
     executor: Annotated[ExecutorName, typer.Option(help="Where stacks run.")] = ExecutorName.auto,
     budget: Budget = "30m",
@@ -104,12 +104,12 @@ def explore(
     kb: Kb = None,
     dry_run: DryRun = False,
     json: AsJson = False,
-    index_url: asking.IndexUrl = None,
-    extra_index_url: asking.ExtraIndexUrl = [],  # noqa: B006
-    find_links: asking.FindLinks = [],  # noqa: B006
-    compare_index: asking.CompareIndex = [],  # noqa: B006
-    no_index: asking.NoIndex = False,
-    offline: asking.Offline = False,
+    index_url: cli_options.IndexUrl = None,
+    extra_index_url: cli_options.ExtraIndexUrl = [],  # noqa: B006
+    find_links: cli_options.FindLinks = [],  # noqa: B006
+    compare_index: cli_options.CompareIndex = [],  # noqa: B006
+    no_index: cli_options.NoIndex = False,
+    offline: cli_options.Offline = False,
 ) -> None:
     """Measure which stack runs fastest here.
 
@@ -117,18 +117,18 @@ def explore(
     against each other within the budget. The same command goes on where it was. Exit code 3 means
     that there is no answer yet, 6 that equal stacks were shown to differ.
     """
-    asking.refuse_redirected_requirement()
-    from stackgen.pipeline.explore import explore as run
-    from stackgen.pipeline.options import ExecutorChoice, ExploreOptions, Strategy
-    from stackgen.pipeline.places import find_places
-    from stackgen.pipeline.wishes import understood
-    from stackgen.render import open_progress
+    cli_options.refuse_redirected_requirement()
+    from stackgen.campaign.request import ExecutorChoice, ExploreOptions, Strategy
+    from stackgen.campaign.user_input import understood
+    from stackgen.commands.explore import explore as run
+    from stackgen.report import open_progress
     from stackgen.resolve import choose
+    from stackgen.storage.paths import find_places
 
-    asking.refuse_nothing(requirements, file, lock)
+    cli_options.refuse_nothing(requirements, file, lock)
     check_prices(price_per_hour, prices)
     wanted = understood(
-        asking.wishes(
+        cli_options.wishes(
             requirements=requirements,
             files=file,
             extras=extra,
@@ -163,7 +163,7 @@ def explore(
         project=wanted.project,
         indicators=tuple(pi),
         parameters=tuple(parse_pair(each, "--param") for each in param),
-        program=program.program_call(
+        program=cli_options.program_call(
             pi_command,
             project=project,
             data=data,
@@ -208,9 +208,9 @@ def explore(
 
 
 def _print_exploration(found: object, *, as_json: bool) -> None:
-    from stackgen.render import as_json as json_text
-    from stackgen.render import plan_text, report_text
-    from stackgen.values import ExplorePlan, ExploreReport
+    from stackgen.model.reports import ExplorePlan, ExploreReport
+    from stackgen.report import as_json as json_text
+    from stackgen.report import plan_text, report_text
 
     if isinstance(found, ExplorePlan):
         typer.echo(json_text(found) if as_json else plan_text(found))

@@ -1,14 +1,22 @@
 """Options of the command line, and how their text is read."""
 
 import math
+import os
 import re
+import sys
 from enum import Enum
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from stackgen.errors import UsageError
+from stackgen.model.choices import Prereleases
+
+if TYPE_CHECKING:
+    from stackgen.campaign.user_input import Wishes
+    from stackgen.model.inspections import IndicatorCall
+    from stackgen.storage.paths import Places
 
 
 class ExecutorName(str, Enum):
@@ -346,3 +354,286 @@ def parse_pair(text: str, option: str) -> tuple[str, str]:
             fix=f"give it as in: {option} NAME=VALUE",
         )
     return name, value
+
+
+# Options that say what is asked for; resolve and explore share them
+
+Requirements = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="REQUIREMENT...",
+        help='As in "tensorflow>=2.7", in quotes; "a|b" takes either; or the path of a wheel.',
+    ),
+]
+Files = Annotated[
+    list[Path],
+    typer.Option(
+        "-r", "--requirement", metavar="FILE", help="requirements.txt, pyproject.toml or Pipfile."
+    ),
+]
+Extras = Annotated[
+    list[str], typer.Option("--extra", metavar="NAME", help="Extra of the pyproject.toml.")
+]
+Groups = Annotated[
+    list[str], typer.Option("--group", metavar="NAME", help="Dependency group of the file.")
+]
+Constraints = Annotated[
+    list[Path],
+    typer.Option("-c", "--constraint", metavar="FILE", help="Limits versions, asks for nothing."),
+]
+Overrides = Annotated[
+    list[str],
+    typer.Option(
+        "--override",
+        metavar="REQUIREMENT",
+        help="Counts in place of all that others require of it.",
+    ),
+]
+Excluded = Annotated[
+    list[str],
+    typer.Option(
+        "--exclude", metavar="NAME", callback=refuse_empty, help="Leave out, whoever requires it."
+    ),
+]
+AllowBuild = Annotated[
+    list[str],
+    typer.Option(
+        "--allow-build",
+        metavar="NAME",
+        callback=refuse_empty,
+        help="Source distributions will do as well.",
+    ),
+]
+BuildsSources = Annotated[
+    list[str],
+    typer.Option(
+        "--allow-build",
+        metavar="NAME",
+        callback=refuse_empty,
+        help="Where NAME has no wheel, build it. That runs its authors' code, in a container "
+        "without network; ':all:' allows it for every package.",
+    ),
+]
+Rebuild = Annotated[bool, typer.Option("--rebuild", help="Build again what failed to build.")]
+Pre = Annotated[bool, typer.Option("--pre", help="The same as --prerelease allow.")]
+PrereleasePolicy = Annotated[
+    Prereleases | None,
+    typer.Option(
+        "--prerelease",
+        help="Which prereleases are candidates, as in uv. [default: if-necessary]",
+    ),
+]
+ExcludeNewer = Annotated[
+    str | None,
+    typer.Option("--exclude-newer", metavar="DATE", help="Nothing uploaded after it."),
+]
+IndexUrl = Annotated[str | None, typer.Option("--index-url", metavar="URL", help="Package index.")]
+ExtraIndexUrl = Annotated[
+    list[str], typer.Option("--extra-index-url", metavar="URL", help="Asked after the first.")
+]
+FindLinks = Annotated[
+    list[str], typer.Option("--find-links", metavar="PATH", help="Folder or page with wheels.")
+]
+CompareIndex = Annotated[
+    list[str],
+    typer.Option(
+        "--compare-index", metavar="NAME=URL", help="Its versions stand beside those of the others."
+    ),
+]
+NoIndex = Annotated[bool, typer.Option("--no-index", help="Ask no index; --find-links alone.")]
+Offline = Annotated[bool, typer.Option("--offline", help="Use what is cached.")]
+
+
+def wishes(
+    *,
+    requirements: list[str] | None,
+    files: list[Path],
+    extras: list[str],
+    groups: list[str],
+    constraints: list[Path],
+    overrides: list[str],
+    excluded: list[str],
+    pre: bool,
+    prerelease: Prereleases | None,
+    exclude_newer: str | None,
+    index_url: str | None,
+    extra_index_urls: list[str],
+    find_links: list[str],
+    compared: list[str],
+    no_index: bool,
+    offline: bool,
+    allow_build: tuple[str, ...] = (),
+    around: Path | None = None,
+) -> "Wishes":
+    """Return what the options say, as one value."""
+    from stackgen.campaign.request import IndexOptions
+    from stackgen.campaign.user_input import Wishes
+
+    return Wishes(
+        requirements=tuple(requirements or ()),
+        files=tuple(files),
+        around=around,
+        extras=tuple(extras),
+        groups=tuple(groups),
+        constraints=tuple(constraints),
+        overrides=tuple(overrides),
+        excluded=tuple(excluded),
+        allow_build=allow_build,
+        prereleases=_prereleases(pre, prerelease),
+        exclude_newer=exclude_newer,
+        index=IndexOptions(
+            index_url=index_url,
+            extra_index_urls=tuple(extra_index_urls),
+            find_links=tuple(find_links),
+            compared=tuple(compared),
+            no_index=no_index,
+            offline=offline,
+        ),
+    )
+
+
+def _prereleases(pre: bool, policy: Prereleases | None) -> Prereleases:
+    if pre and policy and policy is not Prereleases.ALLOW:
+        raise UsageError(
+            f"--pre and --prerelease {policy.value} were given together",
+            why="--pre means --prerelease allow",
+            fix="give one of them",
+        )
+    return Prereleases.ALLOW if pre else policy or Prereleases.IF_NECESSARY
+
+
+def refuse_nothing(requirements: list[str] | None, files: list[Path], around: Path | None) -> None:
+    """Stop where nothing was named that stacks could be made of."""
+    if not requirements and not files and around is None:
+        raise UsageError(
+            "there is nothing to explore",
+            why="neither a requirement nor a file was given",
+            fix='name one, as in: stackgen explore "tensorflow>=2.7"',
+        )
+
+
+def refuse_redirected_requirement() -> None:
+    """Stop where the shell took an unquoted ``>=`` for a redirection of our output."""
+    try:
+        name = Path(f"/proc/self/fd/{sys.stdout.fileno()}").resolve().name
+    except (OSError, ValueError):
+        return
+    if name.startswith("="):
+        raise UsageError(
+            f"the output goes into a file named {name!r}",
+            why="the shell takes an unquoted > for a redirection",
+            fix='put the requirement in quotes, as in: stackgen resolve "tensorflow>=2.7"',
+        )
+
+
+# Options that say which command of the user's is measured, and what it may see
+
+
+class BetterName(str, Enum):
+    """Which figures are better."""
+
+    LOWER = "lower"
+    HIGHER = "higher"
+
+
+PiCommand = Annotated[
+    str | None,
+    typer.Option(
+        "--pi-command",
+        metavar="COMMAND",
+        help='Measure a command of yours, as in "python train.py --epochs 1". It runs in a fresh '
+        "copy of the project; what it writes is thrown away.",
+    ),
+]
+Project = Annotated[
+    Path | None, typer.Option(metavar="DIR", help="Folder that COMMAND runs in. [default: this]")
+]
+Data = Annotated[
+    list[Path], typer.Option("--data", metavar="DIR", help="Further folder that COMMAND reads.")
+]
+Env = Annotated[
+    list[str],
+    typer.Option("--env", metavar="NAME", help="Give COMMAND this variable of yours (NAME=VALUE)."),
+]
+Network = Annotated[bool, typer.Option("--network", help="Let COMMAND use the network.")]
+Figure = Annotated[
+    str,
+    typer.Option(
+        metavar="REGEX",
+        help="Compare a number that COMMAND prints, not its time: 'loss: ([0-9.e-]+)'; the last "
+        "one.",
+    ),
+]
+Better = Annotated[
+    BetterName | None, typer.Option(help="Which figures are better. [default: lower]")
+]
+Check = Annotated[
+    str,
+    typer.Option(metavar="FILE", help="File that COMMAND writes: is it the same in every stack?"),
+]
+TimeLimit = Annotated[
+    str,
+    typer.Option(
+        "--time-limit", metavar="TIME", help="Of one run of COMMAND [default: the budget]"
+    ),
+]
+
+
+def program_call(
+    command: str | None,
+    *,
+    project: Path | None,
+    data: list[Path],
+    env: list[str],
+    network: bool,
+    figure: str,
+    better: BetterName | None,
+    check: str,
+    timeout_s: float | None,
+    budget_s: float,
+    places: "Places",
+    dry_run: bool,
+) -> "IndicatorCall | None":
+    """Return the command that these options ask for, None where they ask for none.
+
+    Raises:
+        UsageError: options belong to a command that was not given, or cannot be understood.
+    """
+    given = {
+        "--project": project, "--data": data, "--env": env, "--network": network,
+        "--figure": figure, "--better": better, "--check": check, "--time-limit": timeout_s,
+    }  # fmt: skip
+    if command is None:
+        for option in (name for name, value in given.items() if value):
+            raise UsageError(
+                f"{option} belongs to a command of yours",
+                why="--pi-command was not given",
+                fix='give it as in: --pi-command "python train.py --epochs 1"',
+            )
+        return None
+    if better and not figure:
+        raise UsageError(
+            "--better says which figures are better, and there is no figure",
+            why="without --figure the time is compared, of which less is better",
+            fix="add it as in: --figure 'accuracy: ([0-9.e-]+)'",
+        )
+    from stackgen.campaign import program
+
+    wishes = program.ProgramWishes(
+        command=command,
+        project=project or Path(),
+        data=tuple(data),
+        variables=tuple(env),
+        figure=figure,
+        better=better.value if better else "lower",
+        check=check,
+        network=network,
+        timeout_s=timeout_s or budget_s,
+    )
+    path = program.key_path(places.knowledge)
+    return program.program_call(
+        wishes,
+        os.environ,
+        key=lambda: program.kept_key(path, dry_run=dry_run),
+        besides=program.own_files(places.knowledge, places.cache),
+    )

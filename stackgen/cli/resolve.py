@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from stackgen.cli import asking
+from stackgen.cli import options as given
 from stackgen.cli.options import (
     AsJson,
     BaseName,
@@ -43,17 +43,17 @@ WRITTEN = (Format.requirements, Format.pylock)
 
 
 def resolve(
-    requirements: asking.Requirements = None,
-    file: asking.Files = [],  # noqa: B006 # typer copies it
-    extra: asking.Extras = [],  # noqa: B006
-    group: asking.Groups = [],  # noqa: B006
-    constraint: asking.Constraints = [],  # noqa: B006
-    override: asking.Overrides = [],  # noqa: B006
-    exclude: asking.Excluded = [],  # noqa: B006
-    allow_build: asking.AllowBuild = [],  # noqa: B006
-    pre: asking.Pre = False,
-    prerelease: asking.PrereleasePolicy = None,
-    exclude_newer: asking.ExcludeNewer = None,
+    requirements: given.Requirements = None,
+    file: given.Files = [],  # noqa: B006 # typer copies it
+    extra: given.Extras = [],  # noqa: B006
+    group: given.Groups = [],  # noqa: B006
+    constraint: given.Constraints = [],  # noqa: B006
+    override: given.Overrides = [],  # noqa: B006
+    exclude: given.Excluded = [],  # noqa: B006
+    allow_build: given.AllowBuild = [],  # noqa: B006
+    pre: given.Pre = False,
+    prerelease: given.PrereleasePolicy = None,
+    exclude_newer: given.ExcludeNewer = None,
     count: Annotated[bool, typer.Option("--count", help="Print the number of stacks.")] = False,
     one: Annotated[bool, typer.Option("--one", help="Print the newest stack.")] = False,
     number: Annotated[
@@ -109,24 +109,24 @@ def resolve(
         bool, typer.Option("--hashes", help="With --format requirements: also hashes.")
     ] = False,
     json: AsJson = False,
-    index_url: asking.IndexUrl = None,
-    extra_index_url: asking.ExtraIndexUrl = [],  # noqa: B006
-    find_links: asking.FindLinks = [],  # noqa: B006
-    compare_index: asking.CompareIndex = [],  # noqa: B006
-    no_index: asking.NoIndex = False,
-    offline: asking.Offline = False,
+    index_url: given.IndexUrl = None,
+    extra_index_url: given.ExtraIndexUrl = [],  # noqa: B006
+    find_links: given.FindLinks = [],  # noqa: B006
+    compare_index: given.CompareIndex = [],  # noqa: B006
+    no_index: given.NoIndex = False,
+    offline: given.Offline = False,
 ) -> None:
     """Count the stacks that satisfy REQUIREMENT..., and print some of them.
 
     A stack is a complete set of versions. Exit code 4 means that none satisfies it; the error
     says why, and what would help. Nothing is installed (but --base makes a base that is lacking).
     """
-    asking.refuse_redirected_requirement()
-    from stackgen.pipeline.places import find_places
-    from stackgen.pipeline.resolve import Listing, ResolveOptions
-    from stackgen.pipeline.resolve import resolve as run
-    from stackgen.render import open_progress
+    given.refuse_redirected_requirement()
+    from stackgen.commands.resolve import Listing, ResolveOptions
+    from stackgen.commands.resolve import resolve as run
+    from stackgen.report import open_progress
     from stackgen.resolve import choose
+    from stackgen.storage.paths import find_places
 
     if not requirements and not file:
         raise UsageError(
@@ -155,7 +155,7 @@ def resolve(
         listing = Listing.UNIFORM if uniform else Listing.STRATIFIED
     wanted = sample or number or (MANY if cover else 1 if one or style in WRITTEN else 3)
     options = ResolveOptions(
-        wishes=asking.wishes(
+        wishes=given.wishes(
             requirements=requirements,
             files=file,
             extras=extra,
@@ -221,8 +221,8 @@ def _refuse_without(needed: str, is_there: bool, given: Mapping[str, bool]) -> N
 
 def _text(found: object, style: Format, *, count: bool, one: bool, hashes: bool) -> str:
     from stackgen.locks import write_pylock, write_requirements
-    from stackgen.render import as_json, count_text, resolution_text, stack_text
-    from stackgen.values import Resolution
+    from stackgen.model.reports import Resolution
+    from stackgen.report import as_json, count_text, resolution_text, stack_text
 
     assert isinstance(found, Resolution)  # noqa: S101
     if style is Format.json:
@@ -237,3 +237,41 @@ def _text(found: object, style: Format, *, count: bool, one: bool, hashes: bool)
     if style is Format.pylock:
         return write_pylock(lock, found.target)
     return f"{stack_text(lock)}\n"
+
+
+# The command that asks other resolvers about a lock
+
+
+def verify(
+    lock: Annotated[Path, typer.Argument(metavar="LOCK", help="Pipfile.lock, poetry.lock, ...")],
+    base: BaseName = "",
+    python: Annotated[
+        str, typer.Option("--python", metavar="PY", help="Interpreter, or its version.")
+    ] = "",
+    json: AsJson = False,
+) -> None:
+    """Ask uv and pip-tools whether a lock holds.
+
+    They are given its packages as pins, must accept all of them, and must find nothing missing
+    and, where the lock says what was asked for, nothing superfluous. Nothing is installed.
+    """
+    from stackgen.commands.verify import verify as run
+    from stackgen.report import as_json, open_progress, verification_text
+    from stackgen.storage.paths import find_places
+
+    if base and python:
+        raise UsageError(
+            "--base and --python were given together",
+            why="a lock is verified for one target at a time",
+            fix="give one of them",
+        )
+    with open_progress(sys.stderr) as progress:
+        found = run(
+            lock,
+            base=base or python,
+            places=find_places(os.environ),
+            environ=os.environ,
+            progress=progress,
+        )
+    typer.echo(as_json(found) if json else verification_text(found))
+    raise typer.Exit(found.exit_code)

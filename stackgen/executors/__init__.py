@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator
 from typing import Protocol
 
 from stackgen.errors import MeasurementError
-from stackgen.values import Inspection, InspectionPlan
+from stackgen.model.inspections import Inspection, InspectionPlan
 
 
 class ExecutorUnavailableError(MeasurementError):

@@ -1,38 +1,393 @@
 """Run inspections in containers: without network, privileges or a writable root."""
 
+import contextlib
 import hashlib
+import json
+import re
 import signal
+import socket
+import struct
 import time
+import uuid
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 from pathlib import Path
+from typing import Any
 
 import docker
-from docker.types import Mount
+import requests
+import urllib3
+from docker import errors as docker_errors
+from docker.types import DeviceRequest, LogConfig, Mount
 
-from stackgen.executors import ExecutorUnavailableError, programs
-from stackgen.executors.containers import (
-    CAMPAIGN_LABEL,
-    ENGINE_FAULTS,
-    SCRATCH,
-    CannotRun,
-    Containers,
-    EngineLost,
-    Kept,
-    Place,
-    engine_words,
-)
-from stackgen.executors.process import (
+from stackgen.executors import ExecutorUnavailableError
+from stackgen.interrupts import uninterrupted
+from stackgen.model.inspections import Inspection, InspectionPlan, Limits, Outcome
+from stackgen.model.stacks import Machine
+from stackgen.sandbox import process
+from stackgen.sandbox.process import (
     gpu_environment,
     indicator_command,
     inspection,
     interpret,
     process_environment,
 )
-from stackgen.executors.supervised import MOST_PROCESSES, Lost, Ready, Reply, Request, Unexecutable
-from stackgen.resources import folder
-from stackgen.values import Inspection, InspectionPlan, Limits, Machine, Outcome
+from stackgen.sandbox.supervised import (
+    MOST_PROCESSES,
+    SUPERVISOR,
+    Lost,
+    Ready,
+    Reply,
+    Request,
+    Supervised,
+    Unexecutable,
+)
+from stackgen.storage.owners import lives, owner
+from stackgen.storage.resources import shipped_folder
+
+# Containers that are kept: one for each environment, with a supervisor as its first process
+
+CAMPAIGN_LABEL = "stackgen.campaign"
+_OWNER_LABEL = "stackgen.owner"
+SCRATCH = "/tmp"  # noqa: S108 # the container's own, in memory
+_SCRATCH_BYTES = 256 << 20
+_MOST_KEPT = 32  # each takes some 20 MB of memory while it waits
+_LAST_WORDS_BYTES = 4096
+_START_S = 60.0
+_END_S = 10.0
+_GONE = (requests.RequestException, urllib3.exceptions.HTTPError, ConnectionError)
+ENGINE_FAULTS = (*_GONE, docker_errors.DockerException)
+"""What the client raises when nobody answers, or the engine refuses."""
+
+
+class EngineLost(Exception):  # noqa: N818 # it never leaves the executors
+    """The engine does not answer, or no longer has what it had."""
+
+
+class CannotRun(Exception):  # noqa: N818 # it never leaves the executors
+    """No container of this image can run; the image itself is at fault."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """What a kept container is made for; equal places share one.
+
+    image: its id. python: the interpreter in it. user: ``uid:gid``.
+    limits: those of the container; its time and threads are each inspection's own.
+    folders: (source, target) pairs of the user's folders that are seen, and cannot be written.
+    network: whether the engine's default network can be used.
+    scratch_bytes: what may be written, in memory.
+    """
+
+    image: str
+    python: str
+    user: str
+    limits: Limits
+    folders: tuple[tuple[str, str], ...] = ()
+    network: bool = False
+    scratch_bytes: int = _SCRATCH_BYTES
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Abilities:
+    """Which limits the engine can enforce."""
+
+    cpuset: bool
+    memory: bool
+    pids: bool
+
+
+class _Attached:
+    """The standard streams of a container's first process, as the engine passes them on."""
+
+    def __init__(self, api: docker.APIClient, container: str) -> None:
+        params = {"stdin": 1, "stdout": 1, "stderr": 1, "stream": 1, "logs": 0}
+        self._opened = api.attach_socket(container, params)
+        self._socket: socket.socket = getattr(self._opened, "_sock", self._opened)
+        self._unread = b""
+        self._stderr = b""
+
+    def send(self, text: bytes) -> None:
+        self._socket.settimeout(_START_S)
+        self._socket.sendall(text)
+
+    def receive(self, timeout_s: float) -> bytes:
+        """Return what came on standard output; the engine sends both streams in frames."""
+        deadline = time.monotonic() + timeout_s
+        while True:
+            header = self._exactly(8, deadline)
+            if not header:
+                return b""
+            stream, size = struct.unpack(">BxxxL", header)
+            text = self._exactly(size, deadline)
+            if stream == 1 and text:
+                return text
+            self._stderr = (self._stderr + text)[-_LAST_WORDS_BYTES:]
+
+    def last_words(self) -> str:
+        return self._stderr.decode("utf-8", "replace").strip()
+
+    def close(self) -> None:
+        """Hang up: the supervisor ends then, and its container with it."""
+        with contextlib.suppress(OSError):
+            self._socket.shutdown(socket.SHUT_RDWR)
+        getattr(self._opened, "_response", self._opened).close()
+        self._socket.close()
+
+    def _exactly(self, size: int, deadline: float) -> bytes:
+        """Return so many bytes, or b"" where the stream ended."""
+        while len(self._unread) < size:
+            self._socket.settimeout(max(0.001, deadline - time.monotonic()))
+            part = self._socket.recv(max(1 << 16, size - len(self._unread)))
+            if not part:
+                return b""
+            self._unread += part
+        found, self._unread = self._unread[:size], self._unread[size:]
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """A container that runs, and its supervisor."""
+
+    id: str
+    scripts: frozenset[str]
+    stream: _Attached
+    supervised: Supervised
+
+
+@dataclass(slots=True)
+class Containers:
+    """Makes containers, keeps a few, and sees to it that none is left.
+
+    scripts: indicators of the user's own that were asked for so far, by their path in a container;
+        whatever is made from now on has them all.
+    """
+
+    api: docker.APIClient
+    scripts: dict[str, Mount] = field(default_factory=dict)
+    _kept: dict[Place, Kept] = field(default_factory=dict)
+    _abilities: Abilities | None = None
+    _unremoved: list[str] = field(default_factory=list)
+
+    def abilities(self) -> Abilities:
+        """Return what the engine can enforce; this also finds out whether it answers."""
+        waiting, self._unremoved = self._unremoved, []
+        for container in waiting:
+            self._remove(container)
+        if self._abilities is None:
+            said = self.api.info()
+            self._abilities = Abilities(
+                cpuset=bool(said.get("CPUSet")),
+                memory=bool(said.get("MemoryLimit")),
+                pids=bool(said.get("PidsLimit")),
+            )
+        return self._abilities
+
+    def take(self, place: Place, script: str, mounts: tuple[Mount, ...], campaign: str) -> Kept:
+        """Return a container for a place, with a script in it: the one that is kept, or a new one.
+
+        Raises:
+            EngineLost: the engine failed.
+            CannotRun: the image has no interpreter that starts.
+            ExecutorUnavailableError: the engine cannot pass on the GPUs that were asked for.
+        """
+        kept = self._kept.pop(place, None)
+        if kept is not None and script in self.scripts and script not in kept.scripts:
+            self._end(kept)
+            kept = None
+        kept = kept or self._make(place, mounts, campaign)
+        self._kept[place] = kept  # the last one used is last
+        while len(self._kept) > _MOST_KEPT:
+            self._end(self._kept.pop(next(iter(self._kept))))
+        return kept
+
+    def drop(self, place: Place) -> None:
+        """Remove a container: what ran in it did not end as it should."""
+        with uninterrupted():
+            kept = self._kept.pop(place, None)
+            if kept is not None:
+                self._end(kept)
+
+    def ran_out_of_memory(self, kept: Kept) -> bool:
+        """Return whether the kernel ended a container for its memory."""
+        with contextlib.suppress(*ENGINE_FAULTS):
+            return bool(self.api.inspect_container(kept.id)["State"].get("OOMKilled"))
+        return False
+
+    def close(self) -> None:
+        """Remove every container that is kept."""
+        with uninterrupted():
+            for kept in self._kept.values():
+                kept.stream.close()  # they end by themselves meanwhile
+            while self._kept:
+                self._end(self._kept.popitem()[1])
+            again, self._unremoved = self._unremoved, []
+            for container in again:  # one that was just ending may have been refused
+                self._remove(container)
+
+    def remove_leftovers(self) -> None:
+        """Remove the containers of runs that were killed; those of living processes stay."""
+        with contextlib.suppress(*ENGINE_FAULTS):
+            for container in self.api.containers(all=True, filters={"label": CAMPAIGN_LABEL}):
+                if not lives(str(container["Labels"].get(_OWNER_LABEL, ""))):
+                    self._remove(str(container["Id"]))
+
+    def _make(self, place: Place, mounts: tuple[Mount, ...], campaign: str) -> Kept:
+        container = ""
+        stream: _Attached | None = None
+        supervised: Supervised | None = None
+        try:
+            with _refusals(place), uninterrupted():
+                container = self._create(place, mounts, campaign)
+            with _refusals(place):
+                stream = _Attached(self.api, container)
+                self.api.start(container)
+            try:
+                supervised = Supervised(stream)
+            except Lost as error:
+                raise self._unfit(container, place, str(error)) from error
+            if place.limits.gpus and not supervised.ready.sees_gpus:
+                supervised = None
+                raise _without_gpus(place, "the engine started a container, but without any GPU")
+        finally:
+            if supervised is None:
+                with uninterrupted():
+                    if stream is not None:
+                        stream.close()
+                    if container:
+                        self._remove(container)
+        return Kept(container, frozenset(self.scripts), stream, supervised)
+
+    def _create(self, place: Place, mounts: tuple[Mount, ...], campaign: str) -> str:
+        emptied = [SCRATCH, "/dev/shm", "/dev/mqueue"]  # noqa: S108
+        # What is mounted in there lies in folders that the engine made, for root alone to write.
+        below = [target for _, target in place.folders if target.startswith(f"{SCRATCH}/")]
+        mounted = [f"{SCRATCH}/{target.split('/')[2]}" for target in below]
+        options = json.dumps({"emptied": emptied, "own_ipc": True, "mounted": mounted})
+        text = SUPERVISOR.read_text(encoding="utf-8")
+        made = self.api.create_container(
+            place.image,
+            name=f"stackgen-{campaign[:12]}-{uuid.uuid4().hex[:12]}",
+            entrypoint=[place.python],
+            command=["-I", "-S", "-c", text, options],
+            user=place.user,
+            working_dir=SCRATCH,
+            stdin_open=True,
+            # The first process is immune to a kind request: an engine that stops need not wait.
+            stop_signal="SIGKILL",
+            environment={
+                "PATH": "/usr/bin:/bin",
+                "HOME": SCRATCH,
+                # Where GPUs are handed to every container, this one declines.
+                **({} if place.limits.gpus else {"NVIDIA_VISIBLE_DEVICES": "void"}),
+            },
+            labels={CAMPAIGN_LABEL: campaign, _OWNER_LABEL: owner()},
+            host_config=self._host_config(place, [*mounts, *self.scripts.values()]),
+        )
+        return str(made["Id"])
+
+    def _host_config(self, place: Place, mounts: list[Mount]) -> Any:
+        can, limits = self.abilities(), place.limits
+        mounts += [
+            Mount(target, source, type="bind", read_only=True) for source, target in place.folders
+        ]
+        memory = limits.memory_bytes if can.memory else None
+        cpus = ",".join(str(cpu) for cpu in limits.cpus) if can.cpuset else ""
+        # No CPU quota: its scheduling period fakes differences between stacks (MEASUREMENT.md, 5).
+        return self.api.create_host_config(
+            network_mode="default" if place.network else "none",
+            ipc_mode="private",
+            cap_drop=["ALL"],
+            security_opt=["no-new-privileges"],
+            read_only=True,
+            init=False,  # the supervisor is the first process, and takes in what is orphaned
+            # exec: what compiles models puts there what it loads; as in a virtualenv's scratch.
+            tmpfs={SCRATCH: f"rw,exec,nosuid,nodev,size={place.scratch_bytes},mode=1777"},
+            mounts=mounts,
+            cpuset_cpus=cpus or None,
+            mem_limit=memory,
+            memswap_limit=memory,
+            pids_limit=MOST_PROCESSES if can.pids else None,
+            device_requests=gpu_requests(limits.gpus) or None,
+            # What is said goes through the supervisor: the engine need not write it down.
+            log_config=LogConfig(type="none"),
+        )
+
+    def _unfit(self, container: str, place: Place, words: str) -> Exception:
+        """Return why a container ended before its supervisor could say a word."""
+        try:
+            deadline = time.monotonic() + _END_S
+            state = self.api.inspect_container(container)["State"]
+            while state["Running"] and time.monotonic() < deadline:
+                time.sleep(0.05)
+                state = self.api.inspect_container(container)["State"]
+        except ENGINE_FAULTS as error:
+            return EngineLost(engine_words(error))
+        if state["Running"]:
+            return EngineLost(f"{place.python} does not answer from its container: {words}")
+        code = state["ExitCode"]
+        return CannotRun(f"{place.python} does not start in its image (exit code {code}): {words}")
+
+    def _end(self, kept: Kept) -> None:
+        kept.stream.close()
+        self._remove(kept.id)
+
+    def _remove(self, container: str) -> None:
+        try:
+            self.api.remove_container(container, force=True, v=True)
+        except docker_errors.NotFound:
+            return
+        except ENGINE_FAULTS:
+            self._unremoved.append(container)  # when the engine is back
+
+
+def gpu_requests(gpus: str) -> list[DeviceRequest]:
+    """Return how an engine is asked for GPUs: all of them, or some by number or id."""
+    if not gpus:
+        return []
+    which: dict[str, Any] = {"count": -1} if gpus == "all" else {"device_ids": gpus.split(",")}
+    return [DeviceRequest(capabilities=[["gpu"]], **which)]
+
+
+def _without_gpus(place: Place, why: str) -> ExecutorUnavailableError:
+    return ExecutorUnavailableError(
+        f"the container engine cannot pass on the GPUs {place.limits.gpus!r}",
+        why=why,
+        fix="install the NVIDIA container toolkit and restart the engine, or measure in "
+        "virtualenvs: --executor virtualenv",
+    )
+
+
+def engine_words(error: BaseException) -> str:
+    """Return what the engine itself said."""
+    if isinstance(error, docker_errors.APIError) and error.explanation:
+        return str(error.explanation)
+    return str(error) or repr(error)
+
+
+@contextlib.contextmanager
+def _refusals(place: Place) -> Iterator[None]:
+    """Say what an engine's refusal to make or start a container means."""
+    try:
+        yield
+    except ENGINE_FAULTS as error:
+        words = engine_words(error)
+        if place.limits.gpus and any(word in words.lower() for word in ("device", "gpu", "nvidia")):
+            raise _without_gpus(place, words) from error
+        if place.network and re.search(r"network|endpoint", words.lower()):
+            raise ExecutorUnavailableError(
+                "the container engine cannot give a program its network",
+                why=words,
+                fix="look at: docker network inspect bridge; or measure in virtualenvs: "
+                "--executor virtualenv",
+            ) from error
+        told = isinstance(error, docker_errors.APIError)
+        if told and place.python in words:
+            raise CannotRun(words) from error
+        raise EngineLost(words) from error
+
 
 _PIS = "/stackgen/pis"
 _PROJECT = "/stackgen/project"
@@ -143,15 +498,15 @@ class DockerExecutor:
 
     def _user(self, plan: InspectionPlan) -> tuple[str, str]:
         """Return who runs a plan, as ``_user`` does; a large project is looked at once."""
-        files = (folder("pis") / "harness.py", Path(plan.call.indicator.path))
-        places = (*files, *map(Path, programs.guarded(plan.call.program)))
+        files = (shipped_folder("pis") / "harness.py", Path(plan.call.indicator.path))
+        places = (*files, *map(Path, process.guarded(plan.call.program)))
         if places not in self._users:
             self._users[places] = _user(places)
         return self._users[places]
 
     def _mounted(self, plan: InspectionPlan) -> tuple[str, tuple[Mount, ...]]:
         """Return the script's path in a container, and what every container needs mounted."""
-        pis = folder("pis").resolve()
+        pis = shipped_folder("pis").resolve()
         indicator = plan.call.indicator
         script = Path(indicator.path).resolve()
         mounts = (Mount(_PIS, str(pis), type="bind", read_only=True),)
@@ -223,9 +578,9 @@ def _place(plan: InspectionPlan, user: str) -> Place:
         return place
     return replace(
         place,
-        folders=programs.mounted(program, _PROJECT),
+        folders=process.mounted(program, _PROJECT),
         network=program.network,
-        scratch_bytes=programs.SCRATCH_BYTES,
+        scratch_bytes=process.SCRATCH_BYTES,
     )
 
 
@@ -235,7 +590,7 @@ def _user(places: Sequence[Path]) -> tuple[str, str]:
     Raises:
         ExecutorUnavailableError: only root may read the indicator, or a folder that it sees.
     """
-    closed = programs.owner_of_closed(places)
+    closed = process.owner_of_closed(places)
     if closed is None:
         return _NOBODY, ""
     path, owner = closed

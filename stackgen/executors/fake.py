@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
-from stackgen.values import Inspection, InspectionPlan
+from stackgen.model.inspections import Inspection, InspectionPlan
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,9 +9,12 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from pathlib import Path
 
-from stackgen import resources
-from stackgen.executors import ExecutorUnavailableError, programs
-from stackgen.executors.namespaces import (
+from stackgen.executors import ExecutorUnavailableError
+from stackgen.interrupts import uninterrupted
+from stackgen.model.inspections import Inspection, InspectionPlan, Limits, Outcome
+from stackgen.model.stacks import Machine
+from stackgen.sandbox import process
+from stackgen.sandbox.namespaces import (
     ISOLATIONS,
     MOST_BYTES,
     HostSupervisor,
@@ -19,7 +22,7 @@ from stackgen.executors.namespaces import (
     remove_leftovers,
     with_network,
 )
-from stackgen.executors.process import (
+from stackgen.sandbox.process import (
     gpu_environment,
     indicator_command,
     inspection,
@@ -27,9 +30,8 @@ from stackgen.executors.process import (
     log_tail,
     process_environment,
 )
-from stackgen.executors.supervised import MOST_PROCESSES, Lost, Ready, Reply, Request, Unexecutable
-from stackgen.interrupts import uninterrupted
-from stackgen.values import Inspection, InspectionPlan, Limits, Machine, Outcome
+from stackgen.sandbox.supervised import MOST_PROCESSES, Lost, Ready, Reply, Request, Unexecutable
+from stackgen.storage import resources
 
 _NO_NETWORK = "network isolation"
 _MOST_WRITTEN_BYTES = 1 << 30  # into any one file: a process that floods its log fills no disk
@@ -174,7 +176,7 @@ def _surroundings(plan: InspectionPlan) -> _Surroundings:
     program = plan.call.program
     if program is None:
         return _Surroundings(network=False, most_bytes=MOST_BYTES)
-    return _Surroundings(network=program.network, most_bytes=programs.SCRATCH_BYTES)
+    return _Surroundings(network=program.network, most_bytes=process.SCRATCH_BYTES)
 
 
 def _not_run(python: str, error: Exception) -> tuple[Outcome, str]:
@@ -204,7 +206,7 @@ def unenforced_here(scratch: Path) -> tuple[str, ...]:
 
 
 def _request(plan: InspectionPlan, supervisor: HostSupervisor) -> Request:
-    pis, script = resources.folder("pis"), plan.call.indicator.path
+    pis, script = resources.shipped_folder("pis"), plan.call.indicator.path
     harness = "" if Path(script).is_relative_to(pis) else str(pis)
     folder = str(supervisor.folder)
     environment = process_environment(plan, harness_folder=harness, home=folder)
@@ -217,7 +219,7 @@ def _request(plan: InspectionPlan, supervisor: HostSupervisor) -> Request:
         timeout_s=plan.limits.timeout_s,
         cpus=plan.limits.cpus,
         limits=_resource_limits(plan.limits, supervisor.ready),
-        guarded=(plan.environment.location, *programs.guarded(plan.call.program)),
+        guarded=(plan.environment.location, *process.guarded(plan.call.program)),
     )
 
 
@@ -236,7 +238,7 @@ def _unenforced(plan: InspectionPlan, supervisor: HostSupervisor, ended: Reply) 
     program = plan.call.program
     if program is not None and program.network:
         missing = tuple(each for each in missing if each != _NO_NETWORK)
-    return (*missing, *programs.writable(program, ended.writable))
+    return (*missing, *process.writable(program, ended.writable))
 
 
 def _missing(limits: Limits, supervisor: HostSupervisor, ended: Reply) -> tuple[str, ...]:

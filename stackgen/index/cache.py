@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from stackgen.errors import StorageError
-from stackgen.values import Metadata
+from stackgen.model.packages import Metadata
 
 if sys.platform != "win32":
     import fcntl

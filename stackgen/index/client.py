@@ -1,30 +1,484 @@
 """The package indexes of a configuration, behind one face."""
 
+import hashlib
+import re
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from threading import Lock
 from types import MappingProxyType, TracebackType
 from typing import TYPE_CHECKING, BinaryIO
+from urllib.parse import parse_qs, unquote, urlsplit
 
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from stackgen.errors import IndexUnavailableError, ResolutionError
-from stackgen.index import local
-from stackgen.index.cache import IndexCache
-from stackgen.index.catalogue import Catalogue
-from stackgen.index.config import IndexConfig
-from stackgen.index.direct import DirectFiles
-from stackgen.index.listings import Listings
+from stackgen.errors import IndexUnavailableError, ResolutionError, UsageError
+from stackgen.index import pages
+from stackgen.index.cache import CachedPage, Download, IndexCache
+from stackgen.index.config import IndexConfig, IndexLocation, TransferLimits, location
 from stackgen.index.metadata import MetadataReader, artifact_key
-from stackgen.index.parallel import Pool, Progress, as_done
-from stackgen.values import Artifact, Metadata
-from stackgen.values.files import Files
+from stackgen.index.pages import (
+    Page,
+    decode,
+    encode,
+    is_artifact,
+    name_and_version,
+    parse_html,
+    parse_json,
+    source_of,
+    with_local_hash,
+)
+from stackgen.index.transport import Pool, Progress, Reply, ReplyTooLargeError, as_done
+from stackgen.model.files import DIRECT, Files
+from stackgen.model.packages import Artifact, Metadata
 
 if TYPE_CHECKING:
     from stackgen.index.transport import Transport
+
+
+# The pages of indexes: from the cache while they are young, from the index otherwise
+
+FRESH_S = 600.0
+_ABSENT = (404, 410)
+_UNCHANGED = 304
+_OK = 200
+
+
+class Listings:
+    """Reads pages; a page named "" is a location's own, for links to files of any project.
+
+    transport: opens the connections, the first time that something must be asked.
+    """
+
+    def __init__(
+        self,
+        *,
+        transport: Callable[[], "Transport"],
+        cache: IndexCache,
+        pool: Pool,
+        clock: Callable[[], float],
+        offline: bool,
+        limits: TransferLimits,
+    ) -> None:
+        self._limits = limits
+        self._transport = transport
+        self._cache = cache
+        self._pool = pool
+        self._clock = clock
+        self._offline = offline
+
+    def read(
+        self,
+        location: IndexLocation,
+        names: Sequence[str],
+        on_each: Callable[[bool], None] = lambda _: None,
+    ) -> dict[str, Page | None]:
+        """Return the page of each name, None where the location does not have it.
+
+        on_each: told for each name whether it is there.
+
+        Raises:
+            IndexUnavailableError: it cannot be asked, or answers with nonsense; or it is offline
+                and the cache lacks a page.
+        """
+        found: dict[str, Page | None]
+        root = pages.path_of(location.url)
+        if root is not None:
+            found = {name: self._read_folder(location, root, name) for name in names}
+            for page in found.values():
+                on_each(page is not None)
+            return found
+        cached = self._cache.pages(location.url, names)
+        now = self._clock()
+        young = {
+            name: page
+            for name, page in cached.items()
+            if self._offline or 0 <= now - page.fetched < FRESH_S
+        }
+        found = {}
+        for name, entry in young.items():
+            with suppress(_UnreadableError):
+                found[name] = _decoded(entry, location)
+                on_each(found[name] is not None)
+        old = [name for name in names if name not in found]
+        if self._offline and old:
+            raise _not_cached(location, old)
+        ask = partial(self._ask, location, cached)
+        for name, (entry, page) in as_done(self._pool, ask, old):
+            self._cache.keep_pages(location.url, {name: entry})
+            found[name] = page
+            on_each(page is not None)
+        return found
+
+    def _ask(
+        self, location: IndexLocation, cached: dict[str, CachedPage], name: str
+    ) -> tuple[CachedPage, Page | None]:
+        """Fetch one page, or have the cached one confirmed. Runs in a thread of the pool."""
+        before, page = cached.get(name), None
+        if before is not None:
+            try:
+                page = _decoded(before, location)
+            except _UnreadableError:
+                before = None
+        from pypi_simple import ACCEPT_JSON_PREFERRED
+
+        url = f"{location.url.rstrip('/')}/{name}/" if name else location.url
+        headers = {"Accept": ACCEPT_JSON_PREFERRED}
+        if before and before.etag:
+            headers["If-None-Match"] = before.etag
+        elif before and before.modified:
+            headers["If-Modified-Since"] = before.modified
+        try:
+            reply = self._transport().get(url, headers, most_bytes=self._limits.page_bytes)
+        except ReplyTooLargeError as error:
+            raise IndexUnavailableError(
+                f"the page of {name or 'links'} at {location.name} is not read",
+                why=str(error),
+                fix="check the index URL; no package index has pages of that size",
+            ) from error
+        self._transport().check(reply)
+        if before and reply.status == _UNCHANGED:
+            return replace(before, fetched=self._clock()), page
+        if reply.status not in (_OK, *_ABSENT):
+            raise _nonsense(location, name, f"it said {reply.status}")
+        source = _digest(reply)
+        if before and before.content and source_of(before.content) == source:
+            # Not every server says that nothing has changed; to read a page again takes longer.
+            return replace(before, fetched=self._clock()), page
+        page = _parsed(reply, name, location) if reply.status == _OK else None
+        entry = CachedPage(
+            fetched=self._clock(),
+            etag=reply.headers.get("ETag", ""),
+            modified=reply.headers.get("Last-Modified", ""),
+            content=None if page is None else encode(page, source=source),
+        )
+        return entry, page
+
+    def _read_folder(self, location: IndexLocation, root: Path, name: str) -> Page | None:
+        try:
+            if not name:
+                return pages.links(location, root)
+            page = pages.project_page(location, root, name)
+        except OSError as error:
+            raise IndexUnavailableError(
+                f"the index {location.name} cannot be read",
+                why=str(error),
+                fix="correct its path in your options, environment or pip configuration",
+            ) from error
+        if page is None:
+            return None
+        files = Files.of([with_local_hash(each, self._cache) for each in page.files])
+        return replace(page, files=files)
+
+
+def _digest(reply: Reply) -> str:
+    """Return what tells this answer from others: its content, and where links in it lead from."""
+    return hashlib.sha256(f"{reply.status} {reply.url}\n".encode() + reply.body).hexdigest()
+
+
+class _UnreadableError(Exception):
+    """A cached page is none; it counts as not cached."""
+
+
+def _decoded(page: CachedPage, location: IndexLocation) -> Page | None:
+    try:
+        return None if page.content is None else decode(page.content, index=location.name)
+    except ValueError as error:
+        raise _UnreadableError from error
+
+
+def _parsed(reply: Reply, name: str, location: IndexLocation) -> Page | None:
+    """Parse an answer; a page that lists nothing means that the package is not there."""
+    from email.message import Message
+
+    header = Message()
+    header["Content-Type"] = reply.headers.get("Content-Type", "text/html")
+    kind, charset = header.get_content_type(), header.get_content_charset() or "utf-8"
+    try:
+        if kind.endswith("json"):
+            page = parse_json(reply.body, url=reply.url, name=name, index=location.name)
+        elif kind.endswith("html"):
+            text = reply.body.decode(charset, errors="replace")
+            page = parse_html(text, url=reply.url, name=name, index=location.name)
+        else:
+            raise _nonsense(location, name, f"it sent {kind}")
+    except (ValueError, LookupError) as error:
+        raise _nonsense(location, name, str(error)) from error
+    return page if page.listed else None
+
+
+def _nonsense(location: IndexLocation, name: str, why: str) -> IndexUnavailableError:
+    return IndexUnavailableError(
+        f"{location.name} does not answer as a package index",
+        why=f"asked for {name or 'its links'}: {why}",
+        fix="check the index URL: it usually ends in /simple",
+    )
+
+
+def _not_cached(location: IndexLocation, names: Sequence[str]) -> IndexUnavailableError:
+    shown = ", ".join(name or "its links" for name in sorted(names)[:5])
+    more = f" and {len(names) - 5} more" if len(names) > 5 else ""
+    return IndexUnavailableError(
+        f"offline, and the cache lacks pages of {location.name}: {shown}{more}",
+        why="these packages were not looked up before",
+        fix="run the same command once without --offline",
+    )
+
+
+# What all indexes of a configuration have of a package, in one sequence of files
+
+
+class Catalogue:
+    """Joins pages: of the first index that has a package, of compared indexes, of find-links.
+
+    skipped: by package, how many of its files have a name or version that nobody can read.
+    notes: what went wrong without stopping anything, in words.
+    """
+
+    def __init__(self, config: IndexConfig, cache: IndexCache, listings: Listings) -> None:
+        self.skipped: dict[str, int] = {}
+        self.notes: list[str] = []
+        self._config = config
+        self._cache = cache
+        self._listings = listings
+        self._pages: dict[str, list[Page]] = {}
+        self._links: dict[str, list[Artifact]] | None = None
+        self._of_links: dict[str, str] = {}
+        self._words: dict[str, Mapping[str, str]] = {}
+
+    def read(self, names: Sequence[str], report: Callable[[], None]) -> dict[str, Files | None]:
+        """Return the files of packages by normalised name; None where no index has them.
+
+        Raises:
+            IndexUnavailableError: an index cannot be asked.
+        """
+        pages = self._first_pages(names, report)
+        for place in self._config.compared:
+            of_place = self._listings.read(place, names)
+            for name, page in of_place.items():
+                if page is not None:
+                    pages.setdefault(name, []).append(page)
+        self._pages |= pages
+        links = self._find_links() if names else {}
+        return {
+            name: self._joined(name, pages.get(name, []), links.get(name, [])) for name in names
+        }
+
+    def announced(self, artifact: Artifact) -> str:
+        """Return what a page said of the metadata file beside an artifact; "" for nothing.
+
+        Threads of the pool ask this; most runs never do, so it is not sorted out before.
+        """
+        if artifact.name not in self._words:
+            self._words[artifact.name] = {
+                url: word
+                for page in self._pages.get(artifact.name, ())
+                if any(page.announced)
+                for url, word in zip(page.files.column("url"), page.announced, strict=True)
+            }
+        return self._words[artifact.name].get(artifact.url) or self._of_links.get(artifact.url, "")
+
+    def _first_pages(
+        self, names: Sequence[str], report: Callable[[], None]
+    ) -> dict[str, list[Page]]:
+        """Return each package's page from the first index that has it.
+
+        An index that is compared with the others is not one of them, wherever it stands.
+        """
+        found: dict[str, list[Page]] = {}
+        places = [each for each in self._config.indexes if each not in self._config.compared]
+        for place in places:
+            left = [name for name in names if name not in found]
+            if left:
+                settled = partial(_settled, report, place == places[-1])
+                pages = self._listings.read(place, left, settled)
+                found |= {name: [page] for name, page in pages.items() if page is not None}
+        if not places:
+            for _ in names:
+                report()
+        return found
+
+    def _find_links(self) -> dict[str, list[Artifact]]:
+        """Return what the find-links locations hold, by package; read once."""
+        if self._links is None:
+            self._links = {}
+            for place in self._config.find_links:
+                self._add_links(place, self._links)
+        return self._links
+
+    def _add_links(self, place: IndexLocation, links: dict[str, list[Artifact]]) -> None:
+        path = pages.path_of(place.url)
+        if path is not None and not path.exists():
+            self.notes.append(f"find-links names {path}, which does not exist")
+            return
+        page = self._listings.read(place, [""])[""]
+        if page is None:
+            self.notes.append(f"find-links names {place.name}, which lists nothing")
+            return
+        for artifact, word in zip(page.files, page.announced, strict=True):
+            links.setdefault(artifact.name, []).append(artifact)
+            self._of_links[artifact.url] = word
+
+    def _joined(self, name: str, pages: Sequence[Page], links: Sequence[Artifact]) -> Files | None:
+        """Join indexes' files and those of find-links; of the same file, the index's counts."""
+        if not pages and not links:
+            return None
+        self.skipped[name] = sum(page.skipped for page in pages)
+        parts = [page.files for page in pages]
+        if links:
+            known = {(each.filename, each.sha256) for part in parts for each in part}
+            hashed = [with_local_hash(each, self._cache) for each in links]
+            fresh = {(each.filename, each.sha256): each for each in hashed}
+            parts.append(Files.of([each for key, each in fresh.items() if key not in known]))
+        return Files.joined(parts)
+
+
+def _settled(report: Callable[[], None], is_last: bool, is_found: bool) -> None:
+    """Report a package that needs no further index."""
+    if is_found or is_last:
+        report()
+
+
+# Files that a requirement names by their address (``name @ https://.../name-1.0-...whl``)
+
+_REPOSITORY = re.compile(r"(git|hg|svn|bzr)(\+[a-z]+)?:|ssh:", re.IGNORECASE)
+_SHA256 = re.compile(r"[0-9a-f]{64}")
+
+
+class DirectFiles:
+    """Tells what lies at an address. The hash of it is read off the address, or computed once."""
+
+    def __init__(
+        self,
+        *,
+        transport: Callable[[], "Transport"],
+        cache: IndexCache,
+        clock: Callable[[], float],
+        offline: bool,
+    ) -> None:
+        self._transport = transport
+        self._cache = cache
+        self._clock = clock
+        self._offline = offline
+
+    def artifact(self, requirement: Requirement) -> Artifact:
+        """Return the wheel or sdist that a requirement names.
+
+        Raises:
+            UsageError: it names something else, another project, or a file of another hash.
+            IndexUnavailableError: the file must be read for its hash, and cannot be.
+        """
+        url = requirement.url or ""
+        place = _place(requirement.name, url)
+        if place.credentials is not None:
+            self._transport().know(place)
+        filename = unquote(urlsplit(place.url).path.rpartition("/")[2])
+        name, version = _release(canonicalize_name(requirement.name), filename)
+        stated = _stated_hash(requirement.name, url)
+        bare = Artifact(
+            name=name,
+            version=version,
+            filename=filename,
+            sha256=stated,
+            url=place.url,
+            index=DIRECT,
+        )
+        if pages.path_of(place.url) is not None:
+            return self._local(bare)
+        return bare if stated else self._hashed(bare)
+
+    def _local(self, stated: Artifact) -> Artifact:
+        found = with_local_hash(replace(stated, sha256=""), self._cache)
+        if not found.sha256:
+            raise UsageError(
+                f"there is no file {pages.path_of(stated.url)}",
+                why=f"the requirement on {stated.name} names it",
+                fix="correct the path in the requirement",
+            )
+        if stated.sha256 not in ("", found.sha256):
+            raise UsageError(
+                f"{stated.filename} is not the file that the requirement means",
+                why=f"its SHA-256 is {found.sha256}, the requirement states {stated.sha256}",
+                fix="correct the hash behind #sha256=, or get the right file",
+            )
+        return found
+
+    def _hashed(self, artifact: Artifact) -> Artifact:
+        """Return the artifact with its hash, read in full unless the server says it is the same."""
+        now = self._clock()
+        known = self._cache.download(artifact.url)
+        if known is None and self._offline:
+            raise IndexUnavailableError(
+                f"offline, and {artifact.filename} was not looked at before",
+                why="its address states no hash, so it must be read once",
+                fix="run the same command once without --offline, or add #sha256= to the address",
+            )
+        if known is None or not (self._offline or 0 <= now - known.fetched < FRESH_S):
+            known = self._confirmed(artifact.url, known) or self._read(artifact.url)
+            self._cache.keep_download(artifact.url, known)
+        return replace(artifact, sha256=known.sha256, size=known.size)
+
+    def _confirmed(self, url: str, known: Download | None) -> Download | None:
+        mark = self._mark(url) if known and known.mark else ""
+        same = known is not None and mark == known.mark != ""
+        return replace(known, fetched=self._clock()) if known and same else None
+
+    def _read(self, url: str) -> Download:
+        from tempfile import TemporaryFile
+
+        mark = self._mark(url)
+        with TemporaryFile() as file:
+            self._transport().download(url, file)
+            size = file.seek(0, 2)
+            digest = pages.digest_of(file)
+        return Download(fetched=self._clock(), mark=mark, size=size, sha256=digest)
+
+    def _mark(self, url: str) -> str:
+        """Return what tells this content from a later one; "" where the server says nothing."""
+        reply = self._transport().head(url)
+        self._transport().check(reply)
+        told = reply.headers.get("ETag") or reply.headers.get("Last-Modified", "")
+        length = reply.headers.get("Content-Length", "")
+        return f"{told} {length}" if told and reply.status == _OK else ""
+
+
+def _place(name: str, url: str) -> IndexLocation:
+    if _REPOSITORY.match(url):
+        raise UsageError(
+            f"cannot take {name} from a repository",
+            why="stackgen measures files that can be had again as they are, not checkouts",
+            fix="build a wheel of it once (pip wheel), and name that: 'name @ file:///...whl'",
+        )
+    return location(re.sub(r"^file:(?!//)", "", url))
+
+
+def _release(name: str, filename: str) -> tuple[str, str]:
+    """Return name and version by the file's name."""
+    found = name_and_version(filename, name) if is_artifact(filename) else None
+    if found is not None:
+        return found
+    other = name_and_version(filename, "") if filename.endswith(".whl") else None
+    raise UsageError(
+        f"{filename or 'the address'} is no wheel or source distribution of {name}",
+        why=f"it is one of {other[0]}" if other else "its name does not have the form of one",
+        fix="let the requirement name the file's own project, as in 'name @ file:///...whl'",
+    )
+
+
+def _stated_hash(name: str, url: str) -> str:
+    """Return the SHA-256 behind the address; "" where there is none."""
+    stated = parse_qs(urlsplit(url).fragment).get("sha256", [""])[0].lower()
+    if stated and not _SHA256.fullmatch(stated):
+        raise UsageError(
+            f"the hash of {name} cannot be read",
+            why=f"{stated[:20]!r} is no SHA-256: that has 64 hexadecimal digits",
+            fix="correct what stands behind #sha256=, or leave it out",
+        )
+    return stated
 
 
 class PackageIndex(AbstractContextManager["PackageIndex"]):
@@ -205,7 +659,7 @@ class PackageIndex(AbstractContextManager["PackageIndex"]):
         fresh: dict[str, int] = {}
         for artifact, size in as_done(self._pool, self._ask_size, missing):
             sizes[artifact_key(artifact)] = size
-            if size is not None and local.path_of(artifact.url) is None:
+            if size is not None and pages.path_of(artifact.url) is None:
                 fresh[artifact_key(artifact)] = size
             report()
         self._cache.keep_sizes(fresh)
@@ -239,7 +693,7 @@ class PackageIndex(AbstractContextManager["PackageIndex"]):
 
     def _ask_size(self, artifact: Artifact) -> int | None:
         """Look or ask how large a file is. Runs in a thread of the pool."""
-        path = local.path_of(artifact.url)
+        path = pages.path_of(artifact.url)
         if path is not None:
             return path.stat().st_size if path.is_file() else None
         if self._config.offline:

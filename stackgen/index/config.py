@@ -1,14 +1,50 @@
 """Which indexes to ask, in which order: command line, environment, pip's and uv's own files."""
 
+import ast
 import os
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
+from importlib.util import find_spec
 from pathlib import Path
 from urllib.parse import unquote, urlsplit, urlunsplit
 
 from stackgen.errors import UsageError
-from stackgen.index.default import default_index
+
+# The address of the index that is asked where nobody configured one
+
+_NAME = "PYPI_SIMPLE_ENDPOINT"
+
+
+@lru_cache(maxsize=1)
+def default_index() -> str:
+    """Return the address of PyPI: the library that reads its pages knows it.
+
+    To import that library, HTML parser and all, takes a fifth of a second, which a run that finds
+    everything in its cache must not pay; the address stands in plain text in the library's source.
+    """
+    return _from_source() or _from_library()
+
+
+def _from_source() -> str:
+    spec = find_spec("pypi_simple")
+    source = getattr(spec and spec.loader, "get_source", lambda _: None)("pypi_simple")
+    for statement in ast.parse(source or "").body:
+        match statement:
+            case (
+                ast.AnnAssign(target=ast.Name(id=name), value=ast.Constant(value=str(text)))
+                | ast.Assign(targets=[ast.Name(id=name)], value=ast.Constant(value=str(text)))
+            ) if name == _NAME:
+                return text
+    return ""
+
+
+def _from_library() -> str:
+    from pypi_simple import PYPI_SIMPLE_ENDPOINT
+
+    return str(PYPI_SIMPLE_ENDPOINT)
+
 
 DEFAULT_NAME = "PyPI"
 _SCHEMES = ("http", "https", "file")

@@ -2,30 +2,396 @@
 
 import hashlib
 import io
+import re
+import struct
+import sys
+import zlib
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from typing import IO, TYPE_CHECKING
 from urllib.parse import urlsplit, urlunsplit
 
+from packaging.utils import canonicalize_name
+
 from stackgen.errors import IndexUnavailableError
-from stackgen.index import local
+from stackgen.index import pages
 from stackgen.index.cache import IndexCache
 from stackgen.index.pages import NO_METADATA, SOME_METADATA
-from stackgen.index.parallel import Pool, Progress, as_done
-from stackgen.index.ranges import RangeFile
-from stackgen.index.replies import Reply, ReplyTooLargeError
-from stackgen.index.sdist_metadata import SilentSdistError, read_sdist
-from stackgen.index.wheel_metadata import (
-    LARGEST,
-    UnusableMetadataError,
-    parse_metadata,
-    read_wheel,
-)
-from stackgen.index.wheel_tail import read_through
-from stackgen.values import Artifact, Metadata
+from stackgen.index.transport import Pool, Progress, Reply, ReplyTooLargeError, as_done
+from stackgen.model.packages import Artifact, BuildSystem, Metadata
 
 if TYPE_CHECKING:
+    from email.message import Message
+
     from stackgen.index.transport import Transport
+
+
+# METADATA found through both ends of a wheel's directory, which may be megabytes long
+
+_ENTRY = re.compile(rb"PK\x01\x02(.{42})[^/\x00]{1,200}\.dist-info/METADATA", re.DOTALL)
+_FIELDS = struct.Struct("<6H3I5H2I")
+_ENTRY_SIZE = 46
+_LENGTHS = struct.Struct("<28x3H")  # Of the name and of two fields behind it, in an entry.
+_LOCAL = struct.Struct("<26x2H")
+_START = struct.Struct("<16xI")  # Of the directory, in the record that ends a zip file.
+_END = b"PK\x05\x06"
+_ENDS = (_END, b"PK\x06\x06")
+_LARGEST = 1 << 24
+_HEAD = 1 << 14
+_LOCAL_EXTRA = 512  # More than a local header has beyond its name.
+_STORED, _DEFLATED = 0, 8
+
+Read = Callable[[int, int], bytes]
+"""Returns the wheel's bytes from a first position up to and without a second, or to its end."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Member:
+    """Where METADATA lies in a wheel; `start` and `end` bound all that is needed of it."""
+
+    start: int
+    end: int
+    packed: int
+    unpacked: int
+    crc: int
+    method: int
+
+
+def read_through(tail: bytes, read: Read) -> tuple[bytes, int] | None:
+    """Return METADATA and its place in the wheel; None where the whole directory is needed.
+
+    tail: the last bytes of the wheel.
+    """
+    member = _in_tail(tail) or _in_head(tail, read)
+    content = None if member is None else _unpack(member, read(member.start, member.end))
+    return None if member is None or content is None else (content, member.start)
+
+
+def _in_tail(tail: bytes) -> Member | None:
+    for match in _ENTRY.finditer(tail):
+        *_, last = _entries(tail, match.start())
+        if tail[last : last + len(_END)] in _ENDS:
+            return _member(match)
+    return None
+
+
+def _in_head(tail: bytes, read: Read) -> Member | None:
+    end = tail.rfind(_END)
+    if end < 0 or end + _START.size > len(tail):
+        return None
+    start: int = _START.unpack_from(tail, end)[0]
+    head = read(start, start + _HEAD)
+    found = (_ENTRY.match(head, place) for place in _entries(head, 0))
+    return next((_member(match) for match in found if match), None)
+
+
+def _entries(directory: bytes, place: int) -> Iterator[int]:
+    """Yield where each entry of a directory begins, from one of them on, and where they end."""
+    yield place
+    while directory.startswith(b"PK\x01\x02", place) and place + _ENTRY_SIZE <= len(directory):
+        place += _ENTRY_SIZE + sum(_LENGTHS.unpack_from(directory, place))
+        yield place
+
+
+def _member(entry: re.Match[bytes]) -> Member | None:
+    fields = _FIELDS.unpack(entry[1])
+    method, crc, packed, unpacked, name, start = (fields[k] for k in (3, 6, 7, 8, 9, 15))
+    if name != len(entry[0]) - _ENTRY_SIZE or method not in (_STORED, _DEFLATED):
+        return None
+    if max(packed, unpacked) > _LARGEST:
+        return None  # An entry whose true sizes stand elsewhere (zip64) looks larger than that.
+    end = start + _LOCAL.size + name + _LOCAL_EXTRA + packed
+    return Member(start=start, end=end, packed=packed, unpacked=unpacked, crc=crc, method=method)
+
+
+def _unpack(member: Member, stored: bytes) -> bytes | None:
+    """Return the content of a member; None where these are not its bytes."""
+    if not stored.startswith(b"PK\x03\x04") or len(stored) < _LOCAL.size:
+        return None
+    begin = _LOCAL.size + sum(_LOCAL.unpack_from(stored))
+    content = stored[begin : begin + member.packed]
+    if member.method == _DEFLATED:
+        try:
+            content = zlib.decompressobj(-zlib.MAX_WBITS).decompress(content, member.unpacked)
+        except zlib.error:
+            return None
+    whole = len(content) == member.unpacked and zlib.crc32(content) == member.crc
+    return content if whole else None
+
+
+# A file that lives on a server, of which only the parts that are read are fetched
+
+_AT_LEAST = 1 << 14
+
+
+class RangeFile(io.RawIOBase):
+    """A read-only, seekable view of a remote file, for zipfile.
+
+    Args:
+        size: of the whole file, bytes.
+        tail: its last bytes, already fetched: a zip keeps its directory there.
+        fetch: returns the bytes from a first position up to and without a second.
+    """
+
+    def __init__(self, *, size: int, tail: bytes, fetch: Callable[[int, int], bytes]) -> None:
+        self._size = size
+        self._fetch = fetch
+        self._position = 0
+        self._blocks = [(size - len(tail), tail)]
+
+    def readable(self) -> bool:
+        """Return True."""
+        return True
+
+    def seekable(self) -> bool:
+        """Return True."""
+        return True
+
+    def tell(self) -> int:
+        """Return the position, bytes from the start."""
+        return self._position
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        """Move, and fetch nothing yet."""
+        base = {io.SEEK_SET: 0, io.SEEK_CUR: self._position, io.SEEK_END: self._size}[whence]
+        if base + offset < 0:
+            raise OSError("seek before the start of a remote file")
+        self._position = base + offset
+        return self._position
+
+    def readinto(self, buffer: memoryview | bytearray) -> int:  # type: ignore[override]
+        """Fill the buffer, fetching what is not at hand."""
+        end = min(self._position + len(buffer), self._size)
+        if end <= self._position:
+            return 0
+        part = self._bytes(self._position, end)
+        buffer[: len(part)] = part
+        self._position += len(part)
+        return len(part)
+
+    def part(self, start: int, end: int) -> bytes:
+        """Return the bytes from a first position up to and without a second, or to the end."""
+        end = min(end, self._size)
+        return self._bytes(start, end) if start < end else b""
+
+    def _bytes(self, start: int, end: int) -> bytes:
+        for first, block in self._blocks:
+            if first <= start and end <= first + len(block):
+                return block[start - first : end - first]
+        block = self._fetch(start, min(max(end, start + _AT_LEAST), self._size))
+        self._blocks.append((start, block))
+        return block[: end - start]
+
+
+# Read the few lines of METADATA that resolution needs
+
+LARGEST = 16 << 20
+"""So many bytes of metadata are read, and no more: those of real projects have some kilobytes."""
+
+_MEMBER = re.compile(r"[^/]+\.dist-info/METADATA")
+
+
+class UnusableMetadataError(ValueError):
+    """A file is not a wheel, or does not say what it requires; the message says which."""
+
+
+def parse_metadata(content: bytes, *, name: str) -> Metadata:
+    """Keep Requires-Dist and Requires-Python; every other field may be as wrong as it likes.
+
+    Raises:
+        UnusableMetadataError: this is not the metadata of that project.
+    """
+    return requirements(parse_headers(content, name=name))
+
+
+def parse_headers(content: bytes, *, name: str) -> "Message":
+    """Return the fields of METADATA or PKG-INFO, without the prose behind them.
+
+    Raises:
+        UnusableMetadataError: this is not the metadata of that project.
+    """
+    from email.parser import HeaderParser
+
+    headers, _, _ = content.replace(b"\r\n", b"\n").partition(b"\n\n")
+    message = HeaderParser().parsestr(headers.decode("utf-8", errors="replace"))
+    stated = _line(message["Name"])
+    if stated is None or canonicalize_name(stated) != name:
+        raise UnusableMetadataError(f"its metadata name {stated or 'no project'}, not {name}")
+    return message
+
+
+def requirements(message: "Message") -> Metadata:
+    """Return the fields that resolution needs."""
+    lines = (_line(value) for value in message.get_all("Requires-Dist", []))
+    return Metadata(
+        requires_dist=tuple(line for line in lines if line),
+        requires_python=_line(message["Requires-Python"]) or None,
+    )
+
+
+def read_wheel(file: IO[bytes], *, name: str) -> Metadata:
+    """Read what a wheel requires in its METADATA.
+
+    Raises:
+        UnusableMetadataError: the wheel is no zip file, or holds no METADATA of that project.
+    """
+    return requirements(wheel_headers(file, name=name))
+
+
+def wheel_headers(file: IO[bytes], *, name: str) -> "Message":
+    """Return the fields of a wheel's METADATA.
+
+    Raises:
+        UnusableMetadataError: the wheel is no zip file, or holds no METADATA of that project.
+    """
+    import zipfile
+
+    try:
+        with zipfile.ZipFile(file) as wheel:
+            members = [x for x in wheel.infolist() if _MEMBER.fullmatch(x.filename)]
+            if len(members) != 1:
+                raise UnusableMetadataError(f"it has {len(members)} METADATA files")
+            check_size("METADATA", members[0].file_size)
+            content = wheel.read(members[0])
+    except (zipfile.BadZipFile, zlib.error, NotImplementedError, EOFError, RuntimeError) as error:
+        raise UnusableMetadataError(f"it is not a readable zip file: {error}") from error
+    return parse_headers(content, name=name)
+
+
+def check_size(what: str, size: int) -> None:
+    """Refuse a file of more than `LARGEST` bytes.
+
+    Raises:
+        UnusableMetadataError: it is too large.
+    """
+    if size > LARGEST:
+        raise UnusableMetadataError(
+            f"its {what} is too large: {size / (1 << 20):.1f} MiB, "
+            f"and no more than {LARGEST >> 20} MiB are read"
+        )
+
+
+def _line(value: object) -> str | None:
+    """Return a header on one line: a long one may be folded over several."""
+    return None if value is None else " ".join(str(value).split())
+
+
+# Read what a source distribution requires, and how it is built, without building it
+
+_FARTHEST = 1 << 30  # So much is unpacked in search of PKG-INFO, and no more.
+_PKG_INFO = re.compile(r"(?:\./)?[^/]+/PKG-INFO")
+_PYPROJECT = re.compile(r"(?:\./)?[^/]+/pyproject\.toml")
+_STATIC = (2, 2)  # From this version of the metadata on, what is not called dynamic is final.
+
+UNSAID = (
+    "only a source distribution fits, and its metadata need a build: "
+    "stackgen builds nothing while it resolves"
+)
+
+
+class SilentSdistError(UnusableMetadataError):
+    """A source distribution is sound, and does not say what it requires."""
+
+
+def read_sdist(file: IO[bytes], *, filename: str, name: str) -> Metadata:
+    """Read the PKG-INFO of a source distribution (PEP 643).
+
+    Raises:
+        SilentSdistError: it may require anything: only building it would tell.
+        UnusableMetadataError: it cannot be read, or belongs to another project.
+    """
+    content = _first_member(file, filename, _PKG_INFO)
+    if content is None:
+        raise SilentSdistError(UNSAID)
+    message = parse_headers(content, name=name)
+    dynamic = {str(field).strip().lower() for field in message.get_all("Dynamic", [])}
+    if _version(str(message["Metadata-Version"])) < _STATIC or "requires-dist" in dynamic:
+        raise SilentSdistError(UNSAID)
+    return requirements(message)
+
+
+def read_build_system(file: IO[bytes], *, filename: str) -> BuildSystem:
+    """Read what a source distribution needs to be built (PEP 518); without a word, setuptools.
+
+    Raises:
+        UnusableMetadataError: its pyproject.toml cannot be read, or does not say it properly.
+    """
+    if sys.version_info >= (3, 11):
+        import tomllib
+    else:
+        import tomli as tomllib
+
+    content = _first_member(file, filename, _PYPROJECT)
+    try:
+        document = tomllib.loads((content or b"").decode("utf-8"))
+    except ValueError as error:
+        raise UnusableMetadataError(f"its pyproject.toml cannot be read: {error}") from error
+    table = document.get("build-system")
+    if table is None:
+        return BuildSystem(requires=("setuptools>=40.8", "wheel"))
+    if not isinstance(table, dict) or "requires" not in table:
+        raise UnusableMetadataError("its pyproject.toml does not say what building it requires")
+    backend = table.get("build-backend", "")
+    if not isinstance(backend, str):
+        raise UnusableMetadataError("its pyproject.toml names no readable build backend")
+    return BuildSystem(
+        requires=_texts(table["requires"]),
+        backend=backend,
+        backend_path=_texts(table.get("backend-path", [])),
+    )
+
+
+def _texts(found: object) -> tuple[str, ...]:
+    if isinstance(found, list) and all(isinstance(each, str) for each in found):
+        return tuple(found)
+    raise UnusableMetadataError("its pyproject.toml does not list texts where it should")
+
+
+def _first_member(file: IO[bytes], filename: str, wanted: re.Pattern[str]) -> bytes | None:
+    """Return the first member of that name, or None where there is none.
+
+    Raises:
+        UnusableMetadataError: it is no archive that can be read.
+    """
+    import tarfile
+    import zipfile
+
+    try:
+        file.seek(0)
+        return _of_zip(file, wanted) if filename.endswith(".zip") else _of_tar(file, wanted)
+    except (zipfile.BadZipFile, tarfile.TarError, zlib.error, EOFError, OSError) as error:
+        raise UnusableMetadataError(f"it is not a readable archive: {error}") from error
+
+
+def _of_tar(file: IO[bytes], wanted: re.Pattern[str]) -> bytes | None:
+    import tarfile
+
+    with tarfile.open(fileobj=file, mode="r:gz") as archive:
+        for member in archive:
+            if member.offset > _FARTHEST:
+                break
+            if member.isfile() and wanted.fullmatch(member.name):
+                check_size(member.name, member.size)
+                content = archive.extractfile(member)
+                return b"" if content is None else content.read()
+    return None
+
+
+def _of_zip(file: IO[bytes], wanted: re.Pattern[str]) -> bytes | None:
+    import zipfile
+
+    with zipfile.ZipFile(file) as archive:
+        for member in archive.infolist():
+            if wanted.fullmatch(member.filename):
+                check_size(member.filename, member.file_size)
+                return archive.read(member)
+    return None
+
+
+def _version(text: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in re.findall(r"\d+", text)[:2])
+
 
 _OK, _PARTIAL = 200, 206
 _TAIL, _LONGEST_TAIL = 1 << 16, 1 << 18
@@ -125,7 +491,7 @@ class MetadataReader:
             return f"unreadable metadata: {error}"
 
     def _read(self, artifact: Artifact) -> Metadata:
-        path = local.path_of(artifact.url)
+        path = pages.path_of(artifact.url)
         if path is not None:
             with path.open("rb") as file:
                 return _content(file, artifact)
@@ -213,7 +579,7 @@ class MetadataReader:
 
         with TemporaryFile() as file:
             self._transport().download(artifact.url, file)
-            if artifact.sha256 and local.digest_of(file) != artifact.sha256:
+            if artifact.sha256 and pages.digest_of(file) != artifact.sha256:
                 raise UnusableMetadataError("its content does not have the hash that is stated")
             return _content(file, artifact)
 
@@ -236,7 +602,7 @@ def _whole_size(reply: Reply) -> int | None:
 
 
 def _require_local(missing: list[Artifact]) -> None:
-    remote = sorted(x.filename for x in missing if local.path_of(x.url) is None)
+    remote = sorted(x.filename for x in missing if pages.path_of(x.url) is None)
     if remote:
         more = f" and {len(remote) - 3} more" if len(remote) > 3 else ""
         raise IndexUnavailableError(

@@ -1,23 +1,367 @@
 """HTTP to package indexes: retries what can pass, explains what cannot."""
 
+import asyncio
+import io
 import math
 import re
 import socket
 import ssl
+import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
-from typing import IO, TypeVar
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import CancelledError, ThreadPoolExecutor, as_completed
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from http.client import HTTPResponse
+from pathlib import Path
+from threading import Event, Lock, Thread
+from typing import IO, Any, TypeVar
 from urllib.parse import urlsplit
 
+import httpx
 import requests
+from requests.adapters import HTTPAdapter
+from urllib3 import HTTPConnectionPool, PoolManager
 from urllib3.exceptions import NameResolutionError
 
 from stackgen.errors import IndexRefusalError, IndexUnavailableError
 from stackgen.index.config import IndexConfig, IndexLocation
-from stackgen.index.multiplex import Multiplexer
-from stackgen.index.pacing import PacedAdapter, TooSlowError
-from stackgen.index.replies import Reply, ReplyTooLargeError
+
+# What servers answer
+
+
+class ReplyTooLargeError(Exception):
+    """A body is larger than its reader takes; limit: bytes."""
+
+    def __init__(self, limit: int) -> None:
+        super().__init__(f"it is larger than {limit / (1 << 20):g} MiB")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reply:
+    """What a server answered; `body` is empty where only the headers were wanted."""
+
+    status: int
+    url: str
+    headers: Mapping[str, str]
+    body: bytes = b""
+
+
+# Several requests at once, results as they come
+
+_I = TypeVar("_I")
+_T = TypeVar("_T")
+
+CONNECTIONS = 8
+"""At most so many to a host."""
+
+AT_ONCE = 24
+"""So many requests under way at most; where a host does not speak HTTP/2, they queue."""
+
+# Called in the asking thread with how many of how many are done.
+Progress = Callable[[int, int], None]
+
+
+class Pool(ThreadPoolExecutor):
+    """Threads that can be told to begin nothing more."""
+
+    def __init__(self) -> None:
+        super().__init__(AT_ONCE, thread_name_prefix="index")
+        self._given_up = Event()
+
+    def give_up(self) -> None:
+        """Let whatever has not begun fail at once."""
+        self._given_up.set()
+
+    def check(self) -> None:
+        """Fail where nothing more shall begin.
+
+        Raises:
+            CancelledError: it was given up.
+        """
+        if self._given_up.is_set():
+            raise CancelledError
+
+
+def as_done(pool: Pool, work: Callable[[_I], _T], items: Iterable[_I]) -> Iterator[tuple[_I, _T]]:
+    """Yield each item with its result; a failure cancels what has not begun."""
+
+    def begun(item: _I) -> _T:
+        pool.check()
+        return work(item)
+
+    waiting = {pool.submit(begun, item): item for item in items}
+    try:
+        for future in as_completed(waiting):
+            yield waiting[future], future.result()
+    finally:
+        for future in waiting:
+            future.cancel()
+
+
+# Many requests at once over one connection, where a server speaks HTTP/2
+# Any other status is for the ordinary connections: they know credentials, and what can pass.
+_FINAL = frozenset({200, 206, 304, 404, 410, 416})
+_PASSING = frozenset({429, 500, 502, 503, 504})
+_PARTIAL = 206
+_FAULTS = 3
+
+
+class Multiplexer:
+    """Asks over HTTP/2, and answers only where nothing went wrong.
+
+    What it leaves unanswered the ordinary connections ask again, and they explain what is wrong.
+    The first request to a host goes alone; where the host turns out not to speak HTTP/2, or fails
+    three times, none follows. Threads wait for the answers of one event loop.
+
+    Args:
+        config: certificates, timeouts, and which places want credentials.
+        transport: stands in for the network, in tests.
+    """
+
+    def __init__(
+        self, config: IndexConfig, transport: httpx.AsyncBaseTransport | None = None
+    ) -> None:
+        self._config = config
+        self._transport = transport
+        self._faults: Counter[str] = Counter()
+        self._speaks: dict[str, bool] = {}
+        self._known_to: dict[str, bool] = {}
+        self._first: dict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
+        self._starting = Lock()
+        self._is_started = False
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._client: httpx.AsyncClient | None = None
+
+    def close(self) -> None:
+        """Close the connections; nobody may be waiting."""
+        if self._loop is not None and self._client is not None:
+            asyncio.run_coroutine_threadsafe(self._client.aclose(), self._loop).result()
+            self._loop.call_soon_threadsafe(self._loop.stop)
+            self._thread.join()
+            self._loop.close()
+
+    def get(
+        self,
+        url: str,
+        headers: Mapping[str, str],
+        *,
+        most_bytes: float = math.inf,
+        deadline: float = math.inf,
+    ) -> Reply | None:
+        """Return the answer; None where the ordinary connections must ask.
+
+        The body is empty where a part was asked for and the server would send all of it.
+
+        most_bytes: of the body, uncompressed. deadline: by time.monotonic, when it must be there.
+        """
+        parts = urlsplit(url)
+        place = self._config.location_of(url)
+        if parts.scheme != "https" or self._speaks.get(parts.netloc) is False:
+            return None
+        if place is not None and place.credentials is not None:
+            return None
+        if self._has_credentials(parts.netloc, url):  # to a stranger, all may be "not found"
+            return None
+        loop = self._started()
+        if loop is None:
+            return None
+        asked = self._ask(url, dict(headers), parts.netloc, most_bytes, deadline)
+        return asyncio.run_coroutine_threadsafe(asked, loop).result()
+
+    def _has_credentials(self, host: str, url: str) -> bool:
+        """Return whether the user's netrc has credentials for a host."""
+        if host not in self._known_to:
+            self._known_to[host] = requests.utils.get_netrc_auth(url) is not None
+        return self._known_to[host]
+
+    def _started(self) -> asyncio.AbstractEventLoop | None:
+        """Return the loop; None where certificates or proxies are none, which others explain."""
+        with self._starting:
+            if not self._is_started:
+                self._is_started = True
+                with suppress(OSError, ValueError, ImportError):
+                    self._client = self._connect(self._certificates())
+                    self._loop = asyncio.new_event_loop()
+                    self._thread = Thread(target=self._loop.run_forever, name="http2", daemon=True)
+                    self._thread.start()
+            return self._loop
+
+    def _certificates(self) -> ssl.SSLContext:
+        bundle = Path(self._config.ca_bundle or requests.utils.DEFAULT_CA_BUNDLE_PATH)
+        if bundle.is_dir():
+            return ssl.create_default_context(capath=bundle)
+        return ssl.create_default_context(cafile=bundle)
+
+    def _connect(self, trusted: ssl.SSLContext) -> httpx.AsyncClient:
+        return httpx.AsyncClient(
+            http2=True,
+            verify=trusted,
+            limits=httpx.Limits(max_connections=CONNECTIONS, max_keepalive_connections=CONNECTIONS),
+            timeout=httpx.Timeout(
+                self._config.read_timeout_s, connect=self._config.connect_timeout_s
+            ),
+            follow_redirects=True,
+            transport=self._transport,
+        )
+
+    async def _ask(
+        self, url: str, headers: dict[str, str], host: str, most_bytes: float, deadline: float
+    ) -> Reply | None:
+        if host not in self._speaks:
+            async with self._first[host]:
+                if host not in self._speaks:
+                    return await self._answer(url, headers, host, most_bytes, deadline)
+        if not self._speaks[host]:
+            return None
+        return await self._answer(url, headers, host, most_bytes, deadline)
+
+    async def _answer(
+        self, url: str, headers: dict[str, str], host: str, most_bytes: float, deadline: float
+    ) -> Reply | None:
+        left_s = None if deadline == math.inf else deadline - time.monotonic()
+        try:
+            return await asyncio.wait_for(self._read(url, headers, host, most_bytes), left_s)
+        except Exception:  # noqa: BLE001 # whatever it is, the ordinary connections explain it
+            self._speaks.setdefault(host, False)
+            self._count_fault(host, is_fault=True)
+            return None
+
+    async def _read(
+        self, url: str, headers: dict[str, str], host: str, most_bytes: float
+    ) -> Reply | None:
+        assert self._client is not None  # noqa: S101
+        async with self._client.stream("GET", url, headers=headers) as response:
+            self._speaks.setdefault(host, response.http_version == "HTTP/2")
+            if response.status_code not in _FINAL:
+                self._count_fault(host, is_fault=response.status_code in _PASSING)
+                return None
+            body = bytearray()
+            if "Range" not in headers or response.status_code == _PARTIAL:
+                async for piece in response.aiter_bytes():
+                    body += piece
+                    if len(body) > most_bytes:
+                        return None
+            return Reply(
+                status=response.status_code,
+                url=str(response.url),
+                headers=response.headers,
+                body=bytes(body),
+            )
+
+    def _count_fault(self, host: str, *, is_fault: bool) -> None:
+        """Give a host up after some faults: one that is overwhelmed is asked less at once then."""
+        self._faults[host] += is_fault
+        if self._faults[host] >= _FAULTS:
+            self._speaks[host] = False
+
+
+# HTTP/1.1 connections on which no response takes for ever, however its bytes drip in
+
+
+class TooSlowError(TimeoutError):
+    """A response did not come in time, or at too low a rate; the message says which."""
+
+
+class PacedAdapter(HTTPAdapter):
+    """Opens the connections of a session, and ends responses that are too slow.
+
+    Args:
+        rate_bytes_s: the least rate.
+        window_s: time of waiting over which it is an average.
+    """
+
+    def __init__(self, *, rate_bytes_s: float, window_s: float) -> None:
+        self._rate_bytes_s = rate_bytes_s
+        self._window_s = window_s
+        self._of_thread = threading.local()
+        super().__init__(pool_connections=16, pool_maxsize=CONNECTIONS, pool_block=True)
+
+    def end_at(self, deadline: float) -> None:
+        """Set when responses that this thread asks for from now on end (time.monotonic)."""
+        self._of_thread.deadline = deadline
+
+    # These two are as untyped as what they override.
+    def init_poolmanager(self, *args: Any, **kwargs: Any) -> None:
+        """Make the pool of direct connections."""
+        super().init_poolmanager(*args, **kwargs)
+        self._pace(self.poolmanager)
+
+    def proxy_manager_for(self, proxy: str, **kwargs: Any) -> PoolManager:
+        """Return the pool of connections through a proxy."""
+        is_new = proxy not in self.proxy_manager
+        manager: PoolManager = super().proxy_manager_for(proxy, **kwargs)
+        if is_new:
+            self._pace(manager)
+        return manager
+
+    def _pace(self, manager: PoolManager) -> None:
+        """Let the connections of a pool read through `_Pace`."""
+        adapter = self
+
+        class Response(HTTPResponse):
+            def __init__(self, *args: Any, **kwargs: Any) -> None:
+                super().__init__(*args, **kwargs)
+                self.fp = io.BufferedReader(adapter.paced(self.fp.detach()))
+
+        def paced(pool: type[HTTPConnectionPool]) -> type[HTTPConnectionPool]:
+            connection = type("Connection", (pool.ConnectionCls,), {"response_class": Response})
+            return type(pool.__name__, (pool,), {"ConnectionCls": connection})
+
+        pools = manager.pool_classes_by_scheme
+        manager.pool_classes_by_scheme = {scheme: paced(pools[scheme]) for scheme in pools}
+
+    def paced(self, socket: io.RawIOBase) -> io.RawIOBase:
+        """Return the bytes of a socket, as long as they come fast enough."""
+        deadline = getattr(self._of_thread, "deadline", math.inf)
+        return _Pace(socket, self._rate_bytes_s, self._window_s, deadline)
+
+
+class _Pace(io.RawIOBase):
+    """Reads a socket. What counts is the time that is spent waiting for it, not using it."""
+
+    def __init__(
+        self, socket: io.RawIOBase, rate_bytes_s: float, window_s: float, deadline: float
+    ) -> None:
+        self._socket = socket
+        self._rate_bytes_s = rate_bytes_s
+        self._window_s = window_s
+        self._deadline = deadline
+        self._began = time.monotonic()
+        self._waited_s = 0.0
+        self._bytes = 0
+
+    def readable(self) -> bool:
+        """Return True."""
+        return True
+
+    def readinto(self, buffer: memoryview | bytearray) -> int | None:  # type: ignore[override]
+        """Fill the buffer with what comes next.
+
+        Raises:
+            TooSlowError: that is too late, or has been too little for long.
+        """
+        before = time.monotonic()
+        if before >= self._deadline:
+            raise TooSlowError(f"it took longer than {self._deadline - self._began:.0f} s")
+        count = self._socket.readinto(buffer)
+        self._waited_s += time.monotonic() - before
+        self._bytes += count or 0
+        if self._waited_s >= self._window_s:
+            if self._bytes < self._rate_bytes_s * self._waited_s:
+                raise TooSlowError(
+                    f"it sent {self._bytes} bytes in {self._waited_s:.0f} s, "
+                    f"and {self._rate_bytes_s:.0f} bytes per second are the least"
+                )
+            self._waited_s, self._bytes = 0.0, 0
+        return count
+
+    def close(self) -> None:
+        """Close the socket's side of it, too."""
+        self._socket.close()
+        super().close()
+
 
 _TRIES = 3
 _WAIT_S = 0.5
@@ -25,8 +369,6 @@ _LONGEST_WAIT_S = 20.0
 _CHUNK = 1 << 18
 _PIECE = 1 << 14  # Of what is unpacked into memory: a piece may become a thousand times as long.
 _ENOUGH_PROGRESS = 1 << 20
-_PASSING = frozenset({429, 500, 502, 503, 504})
-_T = TypeVar("_T")
 
 
 class _PassingError(Exception):

@@ -8,7 +8,7 @@ from difflib import get_close_matches
 from functools import lru_cache, partial
 
 from stackgen.errors import UsageError
-from stackgen.values import Indicator, IndicatorCall, Parameter
+from stackgen.model.inspections import Indicator, IndicatorCall, Parameter
 
 # Every indicator takes it, and the harness applies it; "auto" is what the plan's limits say.
 THREADS = Parameter(

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from stackgen.errors import MeasurementError
-from stackgen.values import LoadedDistribution, Observation, Outcome
+from stackgen.model.inspections import LoadedDistribution, Observation, Outcome
 
 SCHEMA = 1
 _START = '{"stackgen":'

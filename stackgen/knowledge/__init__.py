@@ -6,10 +6,10 @@ from stackgen.knowledge.failures import (
     Trait,
     blames_damaged_cache,
     explain_failures,
+    explain_results,
     signature,
 )
 from stackgen.knowledge.graph import build_graph
-from stackgen.knowledge.results import explain_results
 
 __all__ = [
     "Apart",

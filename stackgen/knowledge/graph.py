@@ -6,7 +6,9 @@ A view: it is rebuilt from the observations whenever it is wanted, and never sto
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from stackgen.values import Effect, IndicatorCall, Inspection, Stack
+from stackgen.model.evidence import Effect
+from stackgen.model.inspections import IndicatorCall, Inspection
+from stackgen.model.stacks import Stack
 
 if TYPE_CHECKING:
     import networkx as nx

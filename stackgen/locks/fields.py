@@ -3,7 +3,9 @@
 import json
 import re
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import TypeVar
 
 from packaging.markers import InvalidMarker, Marker
 from packaging.requirements import InvalidRequirement, Requirement
@@ -11,7 +13,7 @@ from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
 
-from stackgen.values import LockedPackage
+from stackgen.model.packages import LockedPackage
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -222,3 +224,99 @@ def _version(name: str, version: str) -> str:
         return str(Version(version))
     except InvalidVersion as error:
         raise MalformedError(f"{name} has no valid version: {version!r}") from error
+
+
+# The lines of a requirements file, joined and stripped of comments as pip does it
+
+_COMMENT = re.compile(r"(^|\s+)#.*$")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Line:
+    """A logical line.
+
+    number: of its first physical line, from 1.
+    text: without comment and surrounding spaces; may be "".
+    comment: with its number sign, or "".
+    """
+
+    number: int
+    text: str
+    comment: str
+
+
+def logical_lines(text: str) -> Iterator[Line]:
+    """Yield every logical line; a backslash joins, and a line of comment ends what was joined."""
+    pending: list[str] = []
+    first = 0
+    for number, raw in enumerate(text.removeprefix("\ufeff").splitlines(), start=1):
+        first = first or number
+        is_comment = bool(_COMMENT.match(raw))
+        # The space keeps a comment one, whatever it is joined to.
+        pending.append(f" {raw}" if is_comment else raw.rstrip("\\"))
+        if is_comment or not raw.endswith("\\"):
+            yield _line(first, "".join(pending))
+            pending, first = [], 0
+    if pending:
+        yield _line(first, "".join(pending))
+
+
+def _line(number: int, joined: str) -> Line:
+    comment = _COMMENT.search(joined)
+    return Line(
+        number=number,
+        text=_COMMENT.sub("", joined).strip(),
+        comment=comment.group().strip() if comment else "",
+    )
+
+
+# Under which condition a package of a dependency graph is installed
+
+Node = TypeVar("Node", bound=Hashable)
+Edges = Callable[[Node], Iterable[tuple[Node, str]]]
+# A way to a package holds where all markers on it hold; a package is installed where any way holds.
+Way = frozenset[str]
+
+_MOST_WAYS = 48
+
+
+def reach(roots: Iterable[tuple[Node, str]], edges: Edges[Node]) -> dict[Node, str]:
+    """Return every node that can be reached, and the marker under which it is.
+
+    Args:
+        roots: (node, marker) pairs to start from; a marker may be "".
+        edges: what a node leads to, and under which marker.
+
+    Returns:
+        A marker per node; "" where it always is, which is also what is said where more ways
+        lead to a node than are worth following.
+    """
+    ways: dict[Node, set[Way]] = {}
+    waiting = [(node, _way(marker)) for node, marker in roots]
+    while waiting:
+        node, way = waiting.pop()
+        if _adds(ways.setdefault(node, set()), way):
+            waiting += [(target, way | _way(marker)) for target, marker in edges(node)]
+    return {node: _marker(found) for node, found in ways.items()}
+
+
+def _way(marker: str) -> Way:
+    return frozenset([marker]) if marker else frozenset()
+
+
+def _adds(known: set[Way], way: Way) -> bool:
+    """Add a way unless one that asks for less is known; return whether it was added."""
+    if any(other <= way for other in known):
+        return False
+    if len(known) >= _MOST_WAYS:
+        way = frozenset()
+    known -= {other for other in known if way <= other}
+    known.add(way)
+    return True
+
+
+def _marker(ways: set[Way]) -> str:
+    if frozenset() in ways:
+        return ""
+    every = sorted(" and ".join(f"({marker})" for marker in sorted(way)) for way in ways)
+    return every[0] if len(every) == 1 else " or ".join(f"({way})" for way in every)

@@ -7,7 +7,7 @@ from packaging.utils import canonicalize_name
 from stackgen.locks import fields
 from stackgen.locks.direct import elsewhere
 from stackgen.locks.fields import MalformedError, Table
-from stackgen.values import LockedPackage, LockFile
+from stackgen.model.packages import LockedPackage, LockFile
 
 _GROUPS = {"default": "default", "develop": "dev"}  # other sections keep their names
 # A Pipfile may give a marker by its own name: os_name = "== 'nt'".

@@ -17,10 +17,9 @@ from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion
 
 from stackgen.locks import fields
-from stackgen.locks.conditions import reach
-from stackgen.locks.fields import Table
+from stackgen.locks.fields import Table, reach
 from stackgen.locks.pyproject import asked, poetry_marker, specifier
-from stackgen.values import LockedPackage, LockFile
+from stackgen.model.packages import LockedPackage, LockFile
 
 _FILES = ("file", "directory", "url")
 _Node = tuple[str, str, str]  # a package, its version, and one of its extras or ""

@@ -1,28 +1,69 @@
 """Tell lock formats apart, read each, and name what a foreign file seems to be."""
 
+import re
 from collections.abc import Callable, Iterator
 from typing import Protocol
 
+from packaging.pylock import Package, Pylock, PylockValidationError
+
 from stackgen.errors import UsageError
-from stackgen.locks import fields, pipfile, poetry, pylock, requirements, uv
+from stackgen.locks import fields, pipfile, poetry, requirements, uv
 from stackgen.locks.fields import MalformedError, Table
-from stackgen.locks.foreign import beginning, filename, foreign_text
-from stackgen.values import LockFile
+from stackgen.model.packages import LockedPackage, LockFile
+
+# Tell files that are none of ours by how they look
+
+
+def filename(path: str) -> str:
+    """Return the last part of a path or a URL."""
+    return re.split(r"[/\\]", path)[-1]
+
+
+def beginning(text: str) -> str:
+    """Return a text without what it may begin with and does not mean.
+
+    Raises:
+        MalformedError: it is empty, or nothing that a person wrote.
+    """
+    start = text.lstrip("\ufeff \t\r\n")
+    if not start:
+        raise MalformedError("it is empty")
+    if start.startswith("<"):
+        raise MalformedError("it seems to be HTML or XML (a download that went wrong?)")
+    if "\0" in start:
+        raise MalformedError("it is a binary file")
+    return start
+
+
+def foreign_text(name: str, start: str) -> str:
+    """Return what a text file of another tool seems to be; "" where nothing speaks for one."""
+    if name == "pixi.lock" or re.search(r"\Aversion: \d+\s+environments:\s*$", start, re.MULTILINE):
+        return (
+            "the pixi.lock of pixi, whose packages are conda's; run inside the environment: "
+            "pip list --format=freeze > requirements.txt"
+        )
+    if re.search(r"^channels:|^dependencies:\s*$", start, re.MULTILINE):
+        return "the environment.yml of conda"
+    if name.startswith("conda-lock") or re.search(r"^\s*content_hash:", start, re.MULTILINE):
+        return "a lock of conda-lock"
+    if re.search(r"^@EXPLICIT", start, re.MULTILINE):
+        return "an explicit list of conda"
+    if re.search(r"^lockfileVersion:|^# yarn lockfile", start, re.MULTILINE):
+        return "the lock of a JavaScript tool"
+    if name in ("go.sum", "Gemfile.lock"):
+        return f"the {name} of another language"
+    if name.endswith((".yml", ".yaml")):
+        return "YAML, which no lock of ours is written in"
+    if name.endswith(".py"):
+        return "Python code"
+    return ""
+
 
 ACCEPTED = "Pipfile.lock, poetry.lock, uv.lock, pylock.toml, or a requirements.txt with == pins"
 
 
 class _Reader(Protocol):
     def __call__(self, text: str, *, path: str, companion: str | None) -> LockFile: ...
-
-
-_READERS: dict[str, _Reader] = {
-    "pipfile": pipfile.read,
-    "poetry": poetry.read,
-    "uv": uv.read,
-    "pylock": pylock.read,
-    "requirements": requirements.read,
-}
 
 
 def read_lock(text: str, *, path: str, companion: str | None = None) -> LockFile:
@@ -137,3 +178,73 @@ def _of_toml(content: Table) -> str:
     if _is_uv(content):
         return "uv"
     raise MalformedError("it is TOML, and not that of a lock file")
+
+
+# pylock.toml (PEP 751), read through packaging's own reader
+
+_GROUP = re.compile(r"""["']([^"']+)["']\s+in\s+dependency_groups""")
+
+
+def read_pylock(text: str, *, path: str, companion: str | None) -> LockFile:  # noqa: ARG001 one signature
+    """Read a pylock.toml; the format does not say what was asked for.
+
+    Raises:
+        MalformedError: it is not one.
+    """
+    try:
+        lock = Pylock.from_dict(fields.parse_toml(text))
+    except PylockValidationError as error:
+        raise MalformedError(f"it breaks the format: {error}") from error
+    default_groups = frozenset(lock.default_groups or ())
+    return LockFile(
+        path=path,
+        format="pylock",
+        packages=tuple(
+            _package(package, default_groups)
+            for package in lock.packages
+            if not package.is_direct and package.version is not None
+        ),
+        requires_python=str(lock.requires_python or ""),
+        skipped=tuple(_skipped(lock)),
+    )
+
+
+def _package(package: Package, default_groups: frozenset[str]) -> LockedPackage:
+    files = [*(package.wheels or ()), *([package.sdist] if package.sdist else ())]
+    marker = str(package.marker or "")
+    return fields.package(
+        name=package.name,
+        version=str(package.version),
+        hashes=[f"sha256:{f.hashes['sha256']}" for f in files if "sha256" in f.hashes],
+        marker=marker,
+        group=_group(marker, default_groups),
+    )
+
+
+def _group(marker: str, default_groups: frozenset[str]) -> str:
+    """Return "default" where the package is in a group that is installed by default, or in none."""
+    groups = groups_in(marker)
+    return "default" if not groups or groups & default_groups else min(groups)
+
+
+def groups_in(marker: str) -> frozenset[str]:
+    """Return the dependency groups that a marker names."""
+    return frozenset(_GROUP.findall(marker))
+
+
+def _skipped(lock: Pylock) -> Iterator[str]:
+    for package in lock.packages:
+        if package.is_direct:
+            kind = "a repository" if package.vcs else "a file"
+            yield f"{package.name}: comes from {kind}, not from an index"
+        elif package.version is None:
+            yield f"{package.name}: the lock states no version"
+
+
+_READERS: dict[str, _Reader] = {
+    "pipfile": pipfile.read,
+    "poetry": poetry.read,
+    "uv": uv.read,
+    "pylock": read_pylock,
+    "requirements": requirements.read,
+}

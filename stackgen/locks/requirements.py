@@ -8,9 +8,8 @@ from packaging.requirements import InvalidRequirement, Requirement
 from packaging.specifiers import SpecifierSet
 
 from stackgen.locks import fields
-from stackgen.locks.fields import MalformedError
-from stackgen.locks.lines import logical_lines
-from stackgen.values import LockedPackage, LockFile
+from stackgen.locks.fields import MalformedError, logical_lines
+from stackgen.model.packages import LockedPackage, LockFile
 
 _HASH = re.compile(r"\s--hash[= ]\s*(\S+)")
 _MADE_FOR = re.compile(r"#.*(?:with Python |--python-version[= ])(\d+\.\d+)")

@@ -3,8 +3,8 @@
 from packaging.markers import Marker
 
 from stackgen.errors import UsageError
-from stackgen.locks.pylock import groups_in
-from stackgen.values import LockedPackage, LockFile, Target
+from stackgen.locks.reading import groups_in
+from stackgen.model.packages import LockedPackage, LockFile, Target
 
 
 def in_target(lockfile: LockFile, target: Target) -> tuple[LockedPackage, ...]:

@@ -5,9 +5,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from packaging.utils import canonicalize_name
 
 from stackgen.locks import fields
-from stackgen.locks.conditions import reach
-from stackgen.locks.fields import MalformedError, Table
-from stackgen.values import LockedPackage, LockFile
+from stackgen.locks.fields import MalformedError, Table, reach
+from stackgen.model.packages import LockedPackage, LockFile
 
 # A package (name, version) as such, or with one of its extras.
 _Node = tuple[str, str, str]

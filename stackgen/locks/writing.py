@@ -8,7 +8,7 @@ from packaging.pylock import Pylock
 
 from stackgen.errors import UsageError
 from stackgen.locks.fields import parse_toml
-from stackgen.values import Artifact, Lock, Target
+from stackgen.model.packages import Artifact, Lock, Target
 
 DIRECT = "direct"
 """The index of what the user named by its address."""

@@ -3,13 +3,14 @@
 from stackgen.measure.blocks import SAMPLES, Design, calibration_plan, plan_block, plan_search
 from stackgen.measure.effects import (
     ALPHA,
+    LOOKS,
     MARGIN,
     block_contrasts,
     effect,
+    level_of_a_look,
     p_value,
     verdict,
 )
-from stackgen.measure.looks import LOOKS, level_of_a_look
 from stackgen.measure.pressure import Aside, BlockKey, set_aside
 from stackgen.measure.ranking import (
     block_times,

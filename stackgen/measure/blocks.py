@@ -5,15 +5,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
-from stackgen.values import (
-    CampaignId,
-    Environment,
-    IndicatorCall,
-    IndicatorId,
-    InspectionPlan,
-    Limits,
-    Role,
-)
+from stackgen.model.identity import CampaignId, IndicatorId
+from stackgen.model.inspections import IndicatorCall, InspectionPlan, Limits, Role
+from stackgen.model.stacks import Environment
 
 Arm: TypeAlias = tuple[Role, Environment]
 

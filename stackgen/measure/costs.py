@@ -7,17 +7,10 @@ from dataclasses import dataclass
 from stackgen.measure.effects import ALPHA, block_contrasts, effect
 from stackgen.measure.pressure import BlockKey, set_aside
 from stackgen.measure.ranking import Times, block_times
-from stackgen.values import (
-    Cost,
-    IndicatorCall,
-    IndicatorId,
-    Inspection,
-    Observation,
-    Ranked,
-    Role,
-    Scaled,
-    StackId,
-)
+from stackgen.model.evidence import Ranked
+from stackgen.model.identity import IndicatorId, StackId
+from stackgen.model.inspections import IndicatorCall, Inspection, Observation, Role
+from stackgen.model.reports import Cost, Scaled
 
 _ITEMS = "items"  # a circumstance
 _MILLION, _HOUR_S = 1e6, 3600.0

@@ -4,8 +4,8 @@ import math
 import statistics
 from collections.abc import Sequence
 
-from stackgen.values import Observation
-from stackgen.values.here import Figures
+from stackgen.model.inspections import Observation
+from stackgen.model.reports import Figures
 
 _ITEMS, _DEVICE_MEMORY, _FIGURE = "items", "device_memory_bytes", "figure"
 _GPU_USE = "gpu utilization.gpu after"  # in percent, as the driver says right after the samples

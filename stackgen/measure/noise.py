@@ -12,12 +12,12 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import accumulate, pairwise
 
-from stackgen.measure.effects import MARGIN, POWER, block_contrasts, effect, p_value
-from stackgen.measure.looks import LOOKS
+from stackgen.measure.effects import LOOKS, MARGIN, POWER, block_contrasts, effect, p_value
 from stackgen.measure.pressure import number
 from stackgen.measure.ranking import CONTROL_ALPHA, Times, block_times
-from stackgen.values import IndicatorCall, IndicatorId, Inspection, Outcome, Role, StackId
-from stackgen.values.noise import Disturbance, IndicatorNoise, Shown
+from stackgen.model.identity import IndicatorId, StackId
+from stackgen.model.inspections import IndicatorCall, Inspection, Outcome, Role
+from stackgen.model.reports import Disturbance, IndicatorNoise, Shown
 
 Circumstances = Mapping[str, str]
 

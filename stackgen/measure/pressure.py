@@ -10,7 +10,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from stackgen.values import CampaignId, IndicatorId, Inspection, Observation, Role
+from stackgen.model.identity import CampaignId, IndicatorId
+from stackgen.model.inspections import Inspection, Observation, Role
 
 BlockKey: TypeAlias = tuple[CampaignId, int]
 

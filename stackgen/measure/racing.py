@@ -8,7 +8,8 @@ leader, runner-up and reference then meet in fresh blocks, which alone give what
 """
 
 import math
-from collections.abc import Callable, Sequence
+import statistics
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import combinations
@@ -19,6 +20,8 @@ import numpy as np
 from stackgen.errors import EvidenceError
 from stackgen.measure.effects import MARGIN
 from stackgen.measure.model import Array, Measured, Model, Prediction, Versions
+from stackgen.model.identity import CampaignId, IndicatorId, StackId
+from stackgen.model.inspections import IndicatorCall, Inspection, Role
 
 BLOCK = 4
 """Stacks in a block of a race."""
@@ -315,3 +318,189 @@ def _judged(
     draws = prediction.draws(GUESSES, dice)[:, order]
     within = draws[:, 0] - draws.min(axis=1) <= math.log1p(field.margin)
     return order, float(within.mean())
+
+
+# What the inspections of a search say: log times for the model, beliefs for the report
+
+_PROBABILITY = 0.95
+Block = tuple[CampaignId, int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Believed:
+    """What is believed of one stack: its speed relative to another, and how good it may be.
+
+    ratio: above 1 means faster. low, high: hold it with 95 % probability.
+    within: the probability that it is within the margin of the best.
+    """
+
+    place: int
+    ratio: float
+    low: float
+    high: float
+    within: float
+
+
+def searched(
+    inspections: Iterable[Inspection],
+    *,
+    places: Mapping[StackId, int],
+    calls: Sequence[IndicatorCall],
+    weights: Mapping[IndicatorId, float],
+    aside: Collection[Block] = (),
+    roles: Collection[Role] = (Role.SEARCH,),
+) -> list[Measured]:
+    """Return what a search has measured, in order of blocks.
+
+    A stack counts in a block where all indicators ran well on it; its log time is their weighted
+    mean. What is constant within a block, such as the scales of the indicators, cancels there.
+
+    Args:
+        inspections: of any kind.
+        places: of the stacks that take part.
+        calls: what is measured.
+        weights: of the indicators; 1 where none is given.
+        aside: blocks that do not count.
+        roles: of the inspections that count; by default those of searches alone.
+    """
+    found: dict[tuple[Block, int], dict[IndicatorId, list[float]]] = {}
+    for each in inspections:
+        block = each.campaign_id, each.block
+        counts = each.role in roles and each.stack_id in places and block not in aside
+        if counts and each.observation is not None:
+            times = found.setdefault((block, places[each.stack_id]), {})
+            times.setdefault(each.indicator_id, []).append(math.log(each.observation.best_s))
+    shares = {call.id: weights.get(call.id, 1.0) for call in calls}
+    whole = math.fsum(shares.values())
+    measured = []
+    for (block, place), times in sorted(found.items()):
+        # Twice in one block: knowledge bases were merged that had gone on separately.
+        if times.keys() == shares.keys() and all(len(each) == 1 for each in times.values()):
+            log_s = math.fsum(share * times[call][0] for call, share in shares.items()) / whole
+            measured.append(Measured(block[1], place, log_s))
+    return measured
+
+
+def beliefs(
+    prediction: Prediction,
+    alive: Sequence[int],
+    *,
+    reference: int,
+    margin: float,
+    draws: Array,
+) -> tuple[Believed, ...]:
+    """Return what is believed of each stack, the fastest first.
+
+    Args:
+        prediction: of all stacks.
+        alive: places of those that can be measured.
+        reference: the place of the stack that others are compared with.
+        margin: a relative difference that nobody cares about.
+        draws: guesses of all log times, shape (n, stacks).
+    """
+    best = draws[:, list(alive)].min(axis=1)
+    from scipy.stats import t
+
+    reach = float(t.isf((1 - _PROBABILITY) / 2, prediction.freedom))
+    found = []
+    for place in sorted(alive, key=lambda each: (prediction.mean[each], each)):
+        low, high = prediction.interval(place, reference, reach)
+        within = (draws[:, place] - best <= math.log1p(margin)).mean()
+        found.append(
+            Believed(
+                place=place,
+                ratio=math.exp((low + high) / 2),
+                low=math.exp(low),
+                high=math.exp(high),
+                within=float(within),
+            )
+        )
+    return tuple(found)
+
+
+# What the same confidence would have cost if every stack were measured in every block
+
+MOST = 1000
+"""Blocks beyond which nobody counts."""
+_CAMPAIGNS = 40
+_NODES = 24
+_FIRST = 3  # of fewer blocks nobody could tell how large the noise is
+
+
+def uniform_blocks(
+    prediction: Prediction,
+    alive: Sequence[int],
+    *,
+    margin: float,
+    confidence: float,
+    seed: int,
+) -> int:
+    """Return how many blocks of uniform repetition would have given the same confidence.
+
+    Campaigns are simulated with what is believed of times and noise now: every stack is in every
+    block, each is judged by its own blocks alone, and it ends when the leader is within the margin
+    of the best with this confidence, at two looks in a row. Rather too few than too many: who ends
+    a race believes that the leader is further ahead than it is.
+
+    Args:
+        prediction: what is believed now.
+        alive: places of the stacks that could be measured.
+        margin: a relative difference that nobody cares about.
+        confidence: what was asked for, or reached.
+        seed: of the dice.
+
+    Returns:
+        The median of the simulated campaigns, from 4 to 1000 blocks.
+    """
+    if len(alive) < 2:
+        return _FIRST + 1
+    dice = np.random.default_rng([seed, len(alive)])
+    looks = np.unique(np.geomspace(_FIRST, MOST, 60).round().astype(int))
+    truths = prediction.draws(_CAMPAIGNS, dice)[:, list(alive)]
+    needed = [
+        _needed(truth, looks, prediction.scatter, math.log1p(margin), confidence, dice)
+        for truth in truths
+    ]
+    return int(statistics.median_low(needed))
+
+
+def _needed(
+    truth: Array,
+    looks: "np.ndarray[tuple[int, ...], np.dtype[np.int_]]",
+    noise: float,
+    margin: float,
+    confidence: float,
+    dice: np.random.Generator,
+) -> int:
+    """Return after how many blocks one campaign is certain enough."""
+    steps = np.diff(looks, prepend=0)
+    walk = np.cumsum(dice.standard_normal((len(looks), len(truth))) * np.sqrt(steps)[:, None], 0)
+    sure = False
+    for blocks, sums in zip(looks, walk, strict=True):
+        error = noise / math.sqrt(blocks)
+        reached = leader_confidence(truth + noise * sums / blocks, error=error, margin=margin)
+        if sure and reached >= confidence:  # at two looks in a row, as a race is
+            return int(blocks)
+        sure = reached >= confidence
+    return MOST
+
+
+def leader_confidence(means: Array, *, error: float, margin: float) -> float:
+    """Return how probable it is that the lowest mean is of a stack within the margin.
+
+    Args:
+        means: log times, each the mean of as many inspections, shape (stacks,), two at least.
+        error: standard error of each.
+        margin: a difference of log times that nobody cares about.
+
+    Means are independent and normal, so for each value of the leader's the others' probabilities
+    multiply; Gauss and Hermite's rule adds them up over these values.
+    """
+    from scipy.special import ndtr
+
+    nodes, weights = np.polynomial.hermite_e.hermegauss(_NODES)
+    leader = int(np.argmin(means))
+    others = np.delete(means, leader)
+    reached = (others[None, :] - means[leader] + margin) / error - nodes[:, None]
+    found = weights @ np.prod(ndtr(reached), axis=1) / weights.sum()
+    return float(found)

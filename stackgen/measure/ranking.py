@@ -4,9 +4,11 @@ import math
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from enum import Enum
 
 from stackgen.measure.effects import (
     ALPHA,
+    LOOKS,
     MARGIN,
     block_contrasts,
     effect,
@@ -14,22 +16,13 @@ from stackgen.measure.effects import (
     p_value,
     verdict,
 )
-from stackgen.measure.looks import LOOKS
 from stackgen.measure.pressure import BlockKey, set_aside
 from stackgen.measure.results import deviations
 from stackgen.measure.retry_policy import blamed
-from stackgen.values import (
-    Control,
-    Effect,
-    IndicatorCall,
-    IndicatorId,
-    Inspection,
-    Ranked,
-    Role,
-    StackId,
-    Verdict,
-    content_id,
-)
+from stackgen.model.evidence import Control, Effect, Ranked, Verdict
+from stackgen.model.identity import IndicatorId, StackId, content_id
+from stackgen.model.inspections import IndicatorCall, Inspection, Role
+from stackgen.model.reports import ExploreReport
 
 CONTROL_ALPHA = 0.01
 Times = Mapping[BlockKey, float]
@@ -321,3 +314,68 @@ def _is_complete(row: Ranked, calls: Sequence[IndicatorCall]) -> bool:
 
 def _answers(row: Ranked) -> tuple[Effect, ...]:
     return row.effects if row.overall is None else (*row.effects, row.overall)
+
+
+# What an exploration comes to: which stack one should take, or why nobody can say
+
+
+class Answer(str, Enum):
+    """What a ranking answers.
+
+    FASTER: a stack is shown to be faster than the reference.
+    NOTHING_FASTER: none is, so that the reference stays.
+    NOTHING_COMPARED: no other stack runs and computes the same, or none was measured.
+    REFERENCE_FAILED: what all others are compared with failed while it was measured.
+    CONTROLS_FAILED: the machine showed differences where there are none.
+    TOO_EARLY: there are too few blocks for any interval.
+    """
+
+    FASTER = "faster"
+    NOTHING_FASTER = "nothing faster"
+    NOTHING_COMPARED = "nothing compared"
+    REFERENCE_FAILED = "reference failed"
+    CONTROLS_FAILED = "controls failed"
+    TOO_EARLY = "too early"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Conclusion:
+    """An answer, and the row of the stack to take; None where there is none to be named."""
+
+    answer: Answer
+    winner: Ranked | None = None
+
+
+def compared(report: ExploreReport) -> int:
+    """Return how many stacks were compared, the reference included.
+
+    Those that a search saw to compute something else are in the ranking as well.
+    """
+    return sum(row.is_reference or bool(row.effects) for row in report.ranking)
+
+
+def conclusion(report: ExploreReport) -> Conclusion:
+    """Return which stack a report shows to be the best to take.
+
+    It is the first of those that are not beaten and are shown to be faster than the reference, or
+    the one among them that a search had found (docs/adr/0021); where there are none, the reference
+    itself. What failed, or computes something else, answers nothing.
+    """
+    if not any(row.effects for row in report.ranking):
+        return Conclusion(answer=Answer.NOTHING_COMPARED)
+    reference = next((row for row in report.ranking if row.is_reference), None)
+    if reference is not None and reference.failures:
+        return Conclusion(answer=Answer.REFERENCE_FAILED)
+    if any(control.failed for control in report.controls):
+        return Conclusion(answer=Answer.CONTROLS_FAILED)
+    others = [row for row in report.ranking if row.counts and not row.is_reference]
+    if reference is None or not reference.counts or not others:
+        return Conclusion(answer=Answer.NOTHING_COMPARED)
+    if all(effect.low <= 0 for row in others for effect in row.effects):
+        return Conclusion(answer=Answer.TOO_EARLY)
+    found = report.search.leader if report.search else ""
+    fastest = [row for row in others if row.best and row.is_faster]
+    if fastest:
+        winner = next((row for row in fastest if row.stack_id == found), fastest[0])
+        return Conclusion(answer=Answer.FASTER, winner=winner)
+    return Conclusion(answer=Answer.NOTHING_FASTER, winner=reference)

@@ -4,15 +4,10 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from stackgen.values import (
-    Deviation,
-    Difference,
-    IndicatorCall,
-    IndicatorId,
-    Inspection,
-    Observation,
-    StackId,
-)
+from stackgen.model.evidence import Deviation, Difference
+from stackgen.model.identity import IndicatorId, StackId
+from stackgen.model.inspections import IndicatorCall, Inspection, Observation
+from stackgen.model.reports import PeakMemory
 
 TOLERANCE = 1e-4
 """How far checksums may be apart, as a ratio, where an observation does not say it."""
@@ -168,3 +163,23 @@ def _ratio(text: str) -> float | None:
     except ValueError:
         return None
     return value if 0 <= value < math.inf else None
+
+
+# How much memory indicators need on each stack
+
+
+def peak_memory(
+    inspections: Iterable[Inspection], indicators: Iterable[IndicatorId]
+) -> tuple[PeakMemory, ...]:
+    """Return the largest peak of each indicator on each stack, where the system told one."""
+    wanted = set(indicators)
+    found: dict[tuple[IndicatorId, StackId], int] = {}
+    for each in inspections:
+        peak = each.observation.peak_memory_bytes if each.observation else None
+        if peak is not None and each.indicator_id in wanted:
+            key = (each.indicator_id, each.stack_id)
+            found[key] = max(peak, found.get(key, 0))
+    return tuple(
+        PeakMemory(stack_id=stack, indicator_id=indicator, peak_bytes=peak)
+        for (indicator, stack), peak in sorted(found.items())
+    )

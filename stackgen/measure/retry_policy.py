@@ -24,15 +24,8 @@ import signal
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from enum import Enum
 
-from stackgen.values import (
-    CampaignId,
-    IndicatorCall,
-    IndicatorId,
-    Inspection,
-    InspectionId,
-    Outcome,
-    StackId,
-)
+from stackgen.model.identity import CampaignId, IndicatorId, InspectionId, StackId
+from stackgen.model.inspections import IndicatorCall, Inspection, Outcome
 
 MOST_KILLS = 3
 """In how many blocks in a row a stack is killed before the rest of a run goes on without it."""

@@ -1,17 +1,28 @@
 """The exact space of stacks that requirements allow on a target."""
 
 from stackgen.resolve.candidates import EARLY, Policy, moment
-from stackgen.resolve.choose import Completion, Granularity, newest_first
+from stackgen.resolve.choose import (
+    Completion,
+    Granularity,
+    contemporary,
+    newest_first,
+    newest_working,
+    pairwise_cover,
+    stratified,
+)
 from stackgen.resolve.closure import Closure, Need, Universe
-from stackgen.resolve.conflicts import Core, conflict_core
 from stackgen.resolve.dependencies import base_name, parse_requirement, parsed_version
-from stackgen.resolve.explain import conflict, nothing_fits
-from stackgen.resolve.relaxing import Relaxation, relaxations
+from stackgen.resolve.explain import (
+    Core,
+    Relaxation,
+    conflict,
+    conflict_core,
+    nothing_fits,
+    relaxations,
+)
 from stackgen.resolve.request import Combination, Request, asked
 from stackgen.resolve.roles import merged
-from stackgen.resolve.sampling import pairwise_cover, stratified
 from stackgen.resolve.space import Slice, Space
-from stackgen.resolve.working import contemporary, newest_working
 
 __all__ = [
     "EARLY",

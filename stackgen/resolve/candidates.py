@@ -8,14 +8,15 @@ from itertools import takewhile
 
 from packaging.tags import parse_tag
 
+from stackgen.model.choices import Prereleases
+from stackgen.model.files import DIRECT, Files
+from stackgen.model.packages import Artifact, Target
 from stackgen.resolve.dependencies import (
     malformed_python,
     names_prerelease,
     parsed_version,
     read_specifier,
 )
-from stackgen.values import Artifact, Prereleases, Target
-from stackgen.values.files import DIRECT, Files
 
 EARLY = "a prerelease, taken only where no final release will do (--pre admits all)"
 DISALLOWED = {

@@ -1,10 +1,16 @@
 """Which stacks of a space are explored, and in which order: newest first."""
 
-from collections.abc import Iterable, Mapping, Sequence
+import random
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from datetime import datetime, timedelta
 from enum import Enum
+from itertools import combinations
 
+from stackgen.errors import UsageError
+from stackgen.model.packages import Lock
 from stackgen.resolve.dependencies import parsed_version
-from stackgen.resolve.space import Slice
+from stackgen.resolve.space import Slice, Space
 
 
 class Granularity(str, Enum):
@@ -96,3 +102,209 @@ def contemporaries(
         if kept:
             found[name] = kept
     return found
+
+
+# Which stacks are looked at where there are too many: stratified samples and pairwise covers
+
+MOST_COVERED = 100_000
+"""Of more choices than this no cover is searched."""
+
+_TRIED = 64
+_Row = tuple[str, ...]
+_Pair = tuple[int, str, int, str]
+
+
+def stratified(
+    space: Space, slices: Sequence[Slice], *, seed: int, n: int, newest: bool = True
+) -> Iterator[tuple[Slice, Lock]]:
+    """Yield n stacks that spread over the versions of the varied packages.
+
+    The first varied package takes each of its feasible versions equally often while it has choices
+    left, the next one each that this leaves open, and so on; plain uniform sampling would hardly
+    ever leave the few versions that most stacks have. No choice comes twice before each has come
+    once, so a long sample holds them all.
+
+    Args:
+        space: where the choices are from.
+        slices: the feasible choices of the varied packages.
+        seed: equal seeds draw equal stacks.
+        n: how many.
+        newest: take the newest completion of each choice; otherwise a uniformly drawn one.
+    """
+    generator = random.Random(seed)  # noqa: S311
+    rows = [_row(each) for each in slices]
+    left: set[int] = set()
+    for _ in range(n if slices else 0):
+        left = left or set(range(len(slices)))
+        place = _drawn(rows, sorted(left), generator)
+        left.remove(place)
+        choice = slices[place]
+        if newest:
+            lock = space.complete(choice)
+        else:
+            lock = next(space.of(choice).sample(generator.getrandbits(64), 1))
+        if lock is not None:
+            yield choice, lock
+
+
+def _drawn(rows: Sequence[_Row], places: Sequence[int], generator: random.Random) -> int:
+    """Draw the version of each package in turn from those that are open."""
+    for depth in range(len(rows[0])):
+        groups: dict[str, list[int]] = {}
+        for place in places:
+            groups.setdefault(rows[place][depth], []).append(place)
+        places = groups[generator.choice(list(groups))]
+    return places[0]
+
+
+def pairwise_cover(slices: Sequence[Slice]) -> tuple[Slice, ...]:
+    """Return few choices that hold every feasible pair of versions of two varied packages.
+
+    Greedy, in the order given: the first pair that is missing is covered by the choice (of a few
+    that hold it) with the most missing pairs.
+
+    Raises:
+        UsageError: there are too many choices.
+    """
+    if len(slices) > MOST_COVERED:
+        raise UsageError(
+            "there are too many choices to cover all pairs",
+            why=f"{len(slices):,} choices are feasible, {MOST_COVERED:,} at most are covered",
+            fix="vary fewer packages, or give --granularity minor",
+        )
+    pairs = [_pairs(_row(each)) for each in slices]
+    holders: Mapping[_Pair, list[int]] = defaultdict(list)
+    for place, held in enumerate(pairs):
+        for pair in held:
+            holders[pair].append(place)
+    missing = set(holders)
+    found = []
+    for pair, places in holders.items():
+        if pair in missing:
+            best = _most(places[:: max(1, len(places) // _TRIED)], pairs, missing)
+            missing -= pairs[best]
+            found.append(slices[best])
+    return tuple(found)
+
+
+def _most(
+    places: Sequence[int], pairs: Sequence[frozenset[_Pair]], missing: Collection[_Pair]
+) -> int:
+    return max(places, key=lambda place: len(pairs[place].intersection(missing)))
+
+
+def _pairs(row: _Row) -> frozenset[_Pair]:
+    """Return the pairs of versions that a choice holds; of one package alone, its version."""
+    if len(row) == 1:
+        return frozenset({(0, row[0], 0, row[0])})
+    found = combinations(range(len(row)), 2)
+    return frozenset((one, row[one], two, row[two]) for one, two in found)
+
+
+def _row(choice: Slice) -> _Row:
+    """Return the version of each varied package, in their order; "" where it is absent."""
+    versions = dict(choice.versions)
+    return tuple(versions.get(name, "") for name in choice.varied)
+
+
+# The completion "newest-working": what to hold back when the newest completion does not run
+
+CONTEMPORARY = timedelta(days=365)
+"""How much later than the varied release a contemporary of it may have been uploaded."""
+
+Works = Callable[[Lock], bool]
+Held = Mapping[str, frozenset[str]]
+
+
+def newest_working(
+    space: Space,
+    choice: Slice,
+    failing: Lock,
+    works: Works,
+    *,
+    preferred: Mapping[str, str] | None = None,
+) -> Lock | None:
+    """Return a completion that works and holds back few packages, or None.
+
+    It costs about 2 + log2(n) trials, n being the packages whose contemporary version is older
+    than the newest one: is all of it old enough; which first packages, most suspicious first, must
+    be old (bisected); is the last of these enough on its own.
+
+    Args:
+        space: the space of the choice.
+        choice: the versions of the varied packages.
+        failing: its newest completion, known not to work.
+        works: tries a stack; the dear part. What it raises ends the search.
+        preferred: versions to keep where they are open (a user's lock).
+    """
+    allowed = contemporary_versions(space, failing, choice)
+    old = space.complete(choice, allowed, preferred=preferred) if allowed else None
+    if old is None or old.id == failing.id or not works(old):
+        return None
+    suspects = _suspects(
+        failing.versions, old.versions, varied={name for name, _ in choice.versions}
+    )
+
+    def holding(names: Sequence[str]) -> Lock | None:
+        held = {name: allowed[name] for name in names if name in allowed}
+        return space.complete(choice, held, preferred=preferred)
+
+    best, low, high = old, 0, len(suspects)
+    while high - low > 1:
+        middle = (low + high) // 2
+        lock = holding(suspects[:middle])
+        if lock is not None and works(lock):
+            best, high = lock, middle
+        else:
+            low = middle
+    alone = holding(suspects[high - 1 : high])
+    if alone is not None and alone.id not in (best.id, failing.id) and works(alone):
+        return alone
+    return best
+
+
+def contemporary(
+    space: Space, choice: Slice, *, preferred: Mapping[str, str] | None = None
+) -> Lock | None:
+    """Return the newest completion of what was uploaded at most a year after the varied release.
+
+    None where there is none, or where the index does not tell upload times.
+    """
+    newest = space.complete(choice, preferred=preferred)
+    allowed = contemporary_versions(space, newest, choice) if newest else {}
+    return space.complete(choice, allowed, preferred=preferred) if allowed else None
+
+
+def contemporary_versions(space: Space, lock: Lock, choice: Slice) -> Held:
+    """Return, by package, the versions not newer than the varied release's time plus a year.
+
+    Empty where the index does not tell upload times.
+    """
+    first = choice.versions[0][0] if choice.versions else ""
+    uploaded = next((a.uploaded for a in lock.artifacts if a.name == first), None)
+    if uploaded is None:
+        return {}
+    moment = datetime.fromisoformat(uploaded.replace("Z", "+00:00")) + CONTEMPORARY
+    releases = {
+        name: [(each.label, each.artifact.uploaded) for each in found]
+        for name, found in space.universe.releases.items()
+        if "[" not in name
+    }
+    return contemporaries(releases, newest_upload=moment.isoformat())
+
+
+def _suspects(
+    new: Mapping[str, str], old: Mapping[str, str], *, varied: set[str]
+) -> tuple[str, ...]:
+    """Return the packages that differ, those with a new major version first: they break most."""
+    differ = [name for name in new if name in old and new[name] != old[name]]
+    return tuple(
+        sorted(
+            (name for name in differ if name not in varied),
+            key=lambda name: (_major(new[name]) == _major(old[name]), name),
+        )
+    )
+
+
+def _major(version: str) -> int:
+    return parsed_version(version).release[0]

@@ -1,19 +1,214 @@
 """Why nothing resolves, as a chain that a person can follow."""
 
+import itertools
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import TypeVar
 
 from packaging.requirements import Requirement
+from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 
 from stackgen.errors import ResolutionError
+from stackgen.model.choices import Prereleases
+from stackgen.model.packages import Exclusion, Target
 from stackgen.resolve.closure import Universe
-from stackgen.resolve.conflicts import Core
-from stackgen.resolve.dependencies import Dependency, admits, base_name
-from stackgen.resolve.masks import admitted_releases
+from stackgen.resolve.dependencies import Dependency, admits, base_name, newest_bit
+from stackgen.resolve.diagram import State, Steps, undisturbed
+from stackgen.resolve.masks import Masks, admitted_releases, compile_masks
 from stackgen.resolve.request import Request
-from stackgen.values import Exclusion, Target
+
+# Is there any stack at all, and which is the newest? Answered without counting the space
+
+STATE_LIMIT = 200_000
+"""More states than this are not searched: a minute, and half a gigabyte."""
+
+Assignment = tuple[tuple[int, int], ...]
+"""Pairs of (package, bit of its version), in the order of decision."""
+
+
+def newest_stack(masks: Masks) -> Assignment | None:
+    """Return the stack that takes the newest version at each decision, or None where none is.
+
+    Exact: what is given up was shown to lead nowhere. States that lead nowhere are remembered.
+
+    Raises:
+        ResolutionError: that would take more than STATE_LIMIT states.
+    """
+    search = _Search(masks)
+    with undisturbed(len(masks.packages)):
+        return search.run()
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """A partial stack, as a tree that shares what other partial stacks have in common."""
+
+    package: int
+    version: int
+    rest: tuple["_Found", ...]
+
+
+class _Search:
+    def __init__(self, masks: Masks) -> None:
+        self._steps = Steps(masks)
+        self._known: dict[State, _Found | None] = {}
+
+    def run(self) -> Assignment | None:
+        start = self._steps.start()
+        found = None if start is None else self._all(start)
+        return None if found is None else _flat(found)
+
+    def _all(self, parts: tuple[State, ...]) -> tuple[_Found, ...] | None:
+        found = []
+        for part in parts:
+            one = self._one(part)
+            if one is None:
+                return None
+            found.append(one)
+        return tuple(found)
+
+    def _one(self, state: State) -> _Found | None:
+        if state in self._known:
+            return self._known[state]
+        if len(self._known) >= STATE_LIMIT:
+            raise _too_hard()
+        found = None
+        for versions, following in itertools.chain.from_iterable(self._steps.rounds(state)):
+            rest = self._all(self._steps.parts(following))
+            if rest is not None:
+                newest = newest_bit(versions)
+                found = _Found(self._steps.next_package(state), newest, rest)
+                break
+        self._known[state] = found
+        return found
+
+
+def _flat(found: tuple[_Found, ...]) -> Assignment:
+    pairs, todo = [], list(found)
+    while todo:
+        each = todo.pop()
+        pairs.append((each.package, each.version))
+        todo += each.rest
+    return tuple(sorted(pairs))
+
+
+def _too_hard() -> ResolutionError:
+    return ResolutionError(
+        "whether any stack exists could not be decided",
+        why=f"more than {STATE_LIMIT:,} partial stacks contradict each other",
+        fix="narrow it: pin a package that many others depend on, or leave out an extra",
+    )
+
+
+# A smallest conflict of an empty space
+
+_T = TypeVar("_T")
+_Fact = tuple[int, int]
+"""A package and one that it requires, as ranks; or _USER and what the user requires; or _LIMIT and
+the number of a constraint."""
+_USER, _LIMIT = -1, -2
+
+
+@dataclass(frozen=True, slots=True)
+class Core:
+    """A smallest conflict: without any one of its facts there would be a stack.
+
+    roots: packages that the user requires.
+    edges: (package, package that it requires).
+    limits: constraints.
+    """
+
+    roots: tuple[str, ...]
+    edges: tuple[tuple[str, str], ...]
+    limits: tuple[Dependency, ...] = ()
+
+
+def conflict_core(universe: Universe) -> Core:
+    """Return a smallest conflict of an empty space.
+
+    Args:
+        universe: the closure, not pruned: what was left out of it can be no part of the answer.
+
+    Raises:
+        ResolutionError: whether a part conflicts could not be found out.
+    """
+    masks = compile_masks(universe)
+    names = masks.packages
+    roots: list[_Fact] = [(_USER, rank) for rank, _ in masks.roots]
+    limits: list[_Fact] = [(_LIMIT, place) for place in range(len(universe.limits))]
+    edges = {
+        (rank, needed)
+        for rank, groups in enumerate(masks.groups)
+        for needs, _ in groups
+        for needed, _ in needs
+    }
+    limiting = _limiting(universe, masks)
+
+    def conflicting(facts: Sequence[_Fact]) -> bool:
+        return newest_stack(_only(masks, frozenset(facts), limiting)) is None
+
+    kept = smallest([*roots, *sorted(edges), *limits], conflicting)
+    return Core(
+        roots=tuple(names[needed] for by, needed in kept if by == _USER),
+        edges=tuple((names[by], names[needed]) for by, needed in kept if by >= 0),
+        limits=tuple(universe.limits[place] for by, place in kept if by == _LIMIT),
+    )
+
+
+def _limiting(universe: Universe, masks: Masks) -> Sequence[tuple[int, int] | None]:
+    """Return, by constraint, the package that it limits and the mask that it leaves."""
+    return [
+        (
+            masks.ranks[each.package],
+            admitted_releases(each.specifier, universe.releases[each.package]),
+        )
+        if each.package in masks.ranks
+        else None
+        for each in universe.limits
+    ]
+
+
+def _only(
+    masks: Masks, facts: Container[_Fact], limiting: Sequence[tuple[int, int] | None]
+) -> Masks:
+    """Return the masks in which only some facts hold."""
+    groups = tuple(
+        tuple(
+            (tuple(pair for pair in needs if (rank, pair[0]) in facts), versions)
+            for needs, versions in each
+        )
+        for rank, each in enumerate(masks.groups)
+    )
+    allowed: dict[int, int] = {}
+    for place, limit in enumerate(limiting):
+        if limit is not None and (_LIMIT, place) in facts:
+            allowed[limit[0]] = allowed.get(limit[0], -1) & limit[1]
+    roots = tuple(root for root in masks.roots if (_USER, root[0]) in facts)
+    return replace(masks, roots=roots, groups=groups).within(allowed)
+
+
+def smallest(facts: Sequence[_T], conflicting: Callable[[Sequence[_T]], bool]) -> tuple[_T, ...]:
+    """Return a smallest conflicting part of facts that conflict; early facts are kept rather.
+
+    It takes about k log(n/k) tries for a conflict of k among n facts.
+    Source: U. Junker, QuickXplain, AAAI 2004.
+    """
+
+    def explain(known: list[_T], fresh: bool, open_facts: Sequence[_T]) -> list[_T]:
+        if fresh and conflicting(known):
+            return []
+        if len(open_facts) <= 1:
+            return list(open_facts)
+        middle = len(open_facts) // 2
+        first, second = open_facts[:middle], open_facts[middle:]
+        later = explain([*known, *first], bool(first), second)
+        earlier = explain([*known, *later], bool(later), first)
+        return [*earlier, *later]
+
+    return tuple(explain([], False, facts))
 
 
 def nothing_fits(universe: Universe, request: Request, target: Target) -> ResolutionError | None:
@@ -258,3 +453,73 @@ def _limits(name: str, request: Request) -> Sequence[Requirement]:
 
 def _of_roles(request: Request) -> set[str]:
     return {canonicalize_name(each.name) for role in request.alternatives for each in role}
+
+
+# What could be asked for less, so that an empty space might not be empty any more
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Relaxation:
+    """One thing less asked for.
+
+    words: what to do, as in "leave out '<1.20' of numpy".
+    """
+
+    words: str
+    request: Request
+
+
+def relaxations(core: Core, request: Request) -> tuple[Relaxation, ...]:
+    """Return what could be asked for less, so that a conflict might be gone; each is one step."""
+    named = {base_name(name) for name in core.roots} | {base_name(b) for _, b in core.edges}
+    limited = {each.package for each in core.limits}
+    found: list[Relaxation] = []
+    for field, of in (("requirements", named), ("constraints", limited)):
+        given: tuple[Requirement, ...] = getattr(request, field)
+        for place, each in enumerate(given):
+            if canonicalize_name(each.name) in of:
+                for words, looser in _looser(each, is_constraint=field == "constraints"):
+                    others = (*given[:place], *looser, *given[place + 1 :])
+                    changed = replace(request, **{field: others})  # type: ignore[arg-type]
+                    found.append(Relaxation(words=words, request=changed))
+    return (*found, *_bent(named, request))
+
+
+def _looser(
+    each: Requirement, *, is_constraint: bool
+) -> Iterator[tuple[str, Sequence[Requirement]]]:
+    """Yield a requirement without one of its clauses, and what to call that."""
+    clauses = sorted(each.specifier, key=str)
+    if is_constraint and len(clauses) == 1:
+        yield f"leave out the constraint {str(each)!r}", ()
+        return
+    for clause in clauses:
+        looser = Requirement(str(each))
+        looser.specifier = SpecifierSet(",".join(str(c) for c in clauses if c != clause))
+        yield f"leave out {str(clause)!r} of {each.name}", (looser,)
+
+
+def _bent(named: set[str], request: Request) -> Iterator[Relaxation]:
+    """Yield a request without one of the ways in which the user bent it."""
+    for each in request.overrides:
+        if canonicalize_name(each.name) in named:
+            others = tuple(other for other in request.overrides if other is not each)
+            words = f"leave out the override {str(each)!r}"
+            yield Relaxation(words=words, request=replace(request, overrides=others))
+    policy = request.policy
+    if policy.newest_upload is not None:
+        looser = replace(request, policy=replace(policy, newest_upload=None))
+        yield Relaxation(words="leave out --exclude-newer", request=looser)
+    if policy.prereleases is not Prereleases.ALLOW:
+        looser = replace(request, policy=replace(policy, prereleases=Prereleases.ALLOW))
+        yield Relaxation(words="give --prerelease allow", request=looser)
+
+
+def format_count(number: int) -> str:
+    """Return a count exactly while it can be read, and its magnitude beyond."""
+    return f"{number:,}" if number < 10**9 else f"{number:.1e}".replace("e+", "e")
+
+
+def format_stack_count(count: int) -> str:
+    """Return ``1 stack``, ``14 stacks`` or ``4.0e55 stacks``."""
+    return f"{format_count(count)} {'stack' if count == 1 else 'stacks'}"

@@ -9,9 +9,9 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from stackgen.errors import UsageError
+from stackgen.model.choices import Prereleases
 from stackgen.resolve.candidates import Policy
 from stackgen.resolve.dependencies import parse_requirement
-from stackgen.values import Prereleases
 
 _USER_INFO = re.compile(r"//[^/@\s]+@")
 

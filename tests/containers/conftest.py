@@ -10,12 +10,12 @@ import platformdirs
 import pytest
 from docker import errors as docker_errors
 
-from stackgen.artifacts.layers import LayerStore
-from stackgen.builders.bases import BaseBuilder
-from stackgen.builders.engine import Engine, connect
-from stackgen.builders.images import ImageBuilder
 from stackgen.errors import BuildError, EngineError
-from stackgen.values import Base, Environment
+from stackgen.images.bases import BaseBuilder
+from stackgen.images.build import ImageBuilder
+from stackgen.images.engine import Engine, connect
+from stackgen.images.layer_store import LayerStore
+from stackgen.model.stacks import Base, Environment
 
 
 @pytest.fixture(scope="session")

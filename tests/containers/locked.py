@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from stackgen.values import Artifact
+from stackgen.model.packages import Artifact
 
 Pairs = Sequence[tuple[Artifact, Path]]
 FORMATS = {

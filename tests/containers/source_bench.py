@@ -7,18 +7,19 @@ from pathlib import Path
 
 import pytest
 
-from stackgen.artifacts.built import BuiltWheels
-from stackgen.artifacts.wheels import WheelStore
-from stackgen.builders.engine import Engine
-from stackgen.builders.images import ImageBuilder
-from stackgen.builders.sdists import Attempt, BuildLimits, SdistBuilder
+from stackgen.campaign.prepare import Sources
 from stackgen.errors import BuildError
+from stackgen.images.build import ImageBuilder
+from stackgen.images.built_wheels import BuiltWheels
+from stackgen.images.engine import Engine
+from stackgen.images.sdists import Attempt, BuildLimits, SdistBuilder
 from stackgen.index import PackageIndex, load_config
-from stackgen.pipeline.progress import Silent
-from stackgen.pipeline.resolution import resolve
-from stackgen.pipeline.sources import Sources
+from stackgen.index.closure import resolve
+from stackgen.model.packages import Artifact
+from stackgen.model.progress import Silent
+from stackgen.model.stacks import Base, Environment, Stack
 from stackgen.resolve import Policy, asked
-from stackgen.values import Artifact, Base, Environment, Stack
+from stackgen.storage.wheels import WheelStore
 
 LIMITS = BuildLimits(memory_bytes=256 << 20, timeout_s=60)
 

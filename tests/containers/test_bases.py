@@ -10,23 +10,23 @@ from pathlib import Path
 
 import pytest
 
-from stackgen.builders import debootstrap, interpreter_folder
-from stackgen.builders.base_definitions import (
+from stackgen.campaign.backend import bases as list_bases
+from stackgen.campaign.backend import open_workshop
+from stackgen.campaign.request import ExecutorChoice
+from stackgen.errors import BuildError, EngineError, UsageError
+from stackgen.images import bases
+from stackgen.images.base_definitions import (
     BaseDefinition,
     FromDebian,
     FromRegistry,
     read_definition,
     read_definitions,
 )
-from stackgen.builders.bases import BaseBuilder
-from stackgen.builders.engine import Engine, connect
-from stackgen.errors import BuildError, EngineError, UsageError
-from stackgen.pipeline.bases import bases as list_bases
-from stackgen.pipeline.options import ExecutorChoice
-from stackgen.pipeline.places import Places
-from stackgen.pipeline.progress import Silent
-from stackgen.pipeline.workshop import open_workshop
-from stackgen.values import Base, Kind, Readiness
+from stackgen.images.bases import BaseBuilder
+from stackgen.images.engine import Engine, connect
+from stackgen.model.progress import Silent
+from stackgen.model.stacks import Base, Kind, Readiness
+from stackgen.storage.paths import Places
 from tests.containers.registry import open_registry
 
 NOWHERE = f"127.0.0.1:9/base@sha256:{'0' * 64}"
@@ -156,7 +156,7 @@ def test_a_base_that_is_an_image_needs_an_engine(
 
 def bootstrapped(folder: Path, suite: str = "bookworm") -> None:
     archive = folder / "out" / "root.tar.gz"
-    debootstrap.root_archive(suite, ["libblas3"], archive=archive, progress=lambda _: None)
+    bases.root_archive(suite, ["libblas3"], archive=archive, progress=lambda _: None)
 
 
 def test_without_debootstrap_a_base_says_what_to_install(
@@ -220,16 +220,14 @@ def test_a_debian_is_packed_after_it_was_finished(tmp_path: Path) -> None:
     def finish(root: Path) -> None:
         (root / "etc" / "finished").touch()
 
-    debootstrap.root_archive(
-        "bookworm", [], archive=archive, progress=lambda _: None, finish=finish
-    )
+    bases.root_archive("bookworm", [], archive=archive, progress=lambda _: None, finish=finish)
     with tarfile.open(archive) as packed:
         assert {"./etc/made", "./etc/finished"} <= set(packed.getnames())
 
 
 def test_an_interpreter_that_is_not_here_is_named() -> None:
     with pytest.raises(BuildError, match=r"there is no folder with Python 3\.99") as caught:
-        interpreter_folder.find_folder("3.99")
+        bases.find_folder("3.99")
     assert "pyenv install 3.99" in caught.value.fix
 
 
@@ -401,14 +399,14 @@ def root(engine: Engine, base: Base, tmp_path: Path) -> Iterator[Path]:
 @pytest.mark.docker
 def test_a_library_that_the_base_lacks_is_named_with_its_module(root: Path) -> None:
     try:
-        interpreter = interpreter_folder.find_folder("3.7")
+        interpreter = bases.find_folder("3.7")
     except BuildError as error:
         pytest.skip(error.what)
     (library,) = root.glob("usr/lib/*/libsqlite3.so.0")
     for each in library.parent.glob("libsqlite3.so*"):
         each.unlink()
     with pytest.raises(BuildError, match=r"_sqlite3: libsqlite3\.so\.0") as caught:
-        interpreter_folder.copy_folder(interpreter, root)
+        bases.copy_folder(interpreter, root)
     assert "Debian packages" in caught.value.fix
 
 
@@ -445,8 +443,8 @@ def test_python_3_7_comes_with_its_whole_library(engine: Engine, cache: Path) ->
 def test_a_blas_of_the_system_is_a_fact_of_its_base(
     engine: Engine, cache: Path, tmp_path: Path
 ) -> None:
-    if debootstrap.obstacle():
-        pytest.skip(debootstrap.obstacle())
+    if bases.debootstrap_obstacle():
+        pytest.skip(bases.debootstrap_obstacle())
     mine = defined(tmp_path, f'packages = ["libopenblas0-pthread"]\n{PLAIN}', name="openblas")
     try:
         made = BaseBuilder(engine, cache, known=(mine,)).make("openblas", lambda _: None)

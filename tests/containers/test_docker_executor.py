@@ -13,26 +13,22 @@ from pathlib import Path
 import docker
 import pytest
 
-from stackgen.builders.engine import Engine
 from stackgen.executors import Executor, ExecutorUnavailableError
-from stackgen.executors.containers import gpu_requests
-from stackgen.executors.docker import CAMPAIGN_LABEL, DockerExecutor
-from stackgen.executors.supervised import Reply, Request, Supervised
-from stackgen.owners import owner
-from stackgen.resources import folder
-from stackgen.values import (
-    Base,
-    CampaignId,
-    Environment,
+from stackgen.executors.docker import CAMPAIGN_LABEL, DockerExecutor, gpu_requests
+from stackgen.images.engine import Engine
+from stackgen.model.identity import CampaignId
+from stackgen.model.inspections import (
     Indicator,
     IndicatorCall,
     Inspection,
     InspectionPlan,
-    Kind,
     Limits,
-    Machine,
     Outcome,
 )
+from stackgen.model.stacks import Base, Environment, Kind, Machine
+from stackgen.sandbox.supervised import Reply, Request, Supervised
+from stackgen.storage.owners import owner
+from stackgen.storage.resources import shipped_folder
 from tests.containers.wheels import stack_of
 from tests.executor_contract import ExecutorContract
 
@@ -114,7 +110,7 @@ class TestDockerExecutor(ExecutorContract):
 
 
 def test_a_shipped_indicator_runs(engine: Engine, base: Base) -> None:
-    seen = inspect(engine, plan_of(base, folder("pis") / "python" / "pure.py"))
+    seen = inspect(engine, plan_of(base, shipped_folder("pis") / "python" / "pure.py"))
     assert seen.outcome is Outcome.OK, seen.log
     assert seen.observation is not None
     assert len(seen.observation.values_s) == 30
@@ -284,7 +280,10 @@ def test_one_container_serves_the_plans_of_one_environment(
     engine: Engine, base: Base, tmp_path: Path
 ) -> None:
     tell = "import os; tell(host=os.uname().nodename, process=os.getpid())"
-    plan, pure = plan_of(base, written(tmp_path, tell)), folder("pis") / "python" / "pure.py"
+    plan, pure = (
+        plan_of(base, written(tmp_path, tell)),
+        shipped_folder("pis") / "python" / "pure.py",
+    )
     with closing(DockerExecutor(engine.api, MACHINE)) as executor:
         first, _, second = executor.inspect([plan, plan_of(base, pure), plan])
         assert told(first)["host"] == told(second)["host"]
@@ -303,7 +302,7 @@ def test_a_container_whose_process_failed_is_thrown_away(
 def test_only_so_many_containers_are_kept(
     engine: Engine, base: Base, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("stackgen.executors.containers._MOST_KEPT", 1)
+    monkeypatch.setattr("stackgen.executors.docker._MOST_KEPT", 1)
     script = written(tmp_path, "tell()")
     plans = [plan_of(base, script, memory_bytes=each << 20) for each in (64, 65)]
     with closing(DockerExecutor(engine.api, MACHINE)) as executor:

@@ -16,10 +16,10 @@ from pathlib import Path
 
 import pytest
 
-from stackgen.builders.bases import BaseBuilder
-from stackgen.builders.engine import Engine, connect
 from stackgen.errors import BuildError, EngineError
-from stackgen.values import Outcome
+from stackgen.images.bases import BaseBuilder
+from stackgen.images.engine import Engine, connect
+from stackgen.model.inspections import Outcome
 from tests.dying_parts import (
     assert_clean,
     assert_nothing_twice,

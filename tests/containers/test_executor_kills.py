@@ -5,9 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from stackgen.builders.engine import Engine
 from stackgen.executors.docker import CAMPAIGN_LABEL, DockerExecutor
-from stackgen.values import Base, Kind, Outcome
+from stackgen.images.engine import Engine
+from stackgen.model.inspections import Outcome
+from stackgen.model.stacks import Base, Kind
 from tests.killed_executor import CAMPAIGN, HANGS, MACHINE, eventually, kill, plan_of, running
 
 pytestmark = pytest.mark.docker

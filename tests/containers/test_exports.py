@@ -19,13 +19,14 @@ from typing import Any
 import pytest
 from docker import errors as docker_errors
 
-from stackgen.builders.engine import Engine
-from stackgen.builders.exports import appearing, write_layout
-from stackgen.builders.images import ImageBuilder
 from stackgen.errors import EngineError, StorageError, UsageError
+from stackgen.images.build import ImageBuilder
+from stackgen.images.engine import Engine
+from stackgen.images.exports import appearing, write_layout
 from stackgen.index import load_config
 from stackgen.index.config import DEFAULT_NAME
-from stackgen.values import Artifact, Base
+from stackgen.model.packages import Artifact
+from stackgen.model.stacks import Base
 from tests.containers.locked import Images
 from tests.containers.test_images import build, downloaded
 from tests.containers.test_same_packages import INVENTORY, awkward_wheels

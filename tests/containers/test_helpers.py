@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from stackgen.builders.base_compiler import BaseCompiler
-from stackgen.builders.engine import Engine, connect
-from stackgen.owners import owner
-from stackgen.values import Base
+from stackgen.images.build import BaseCompiler
+from stackgen.images.engine import Engine, connect
+from stackgen.model.stacks import Base
+from stackgen.storage.owners import owner
 
 pytestmark = pytest.mark.docker
 LABEL = "stackgen.helper"

@@ -4,12 +4,13 @@ from pathlib import Path
 
 import pytest
 
-from stackgen.artifacts.layers import LayerStore
-from stackgen.artifacts.pruning import prune
-from stackgen.builders.engine import Engine
-from stackgen.builders.image_store import ImageStore
-from stackgen.builders.images import ImageBuilder
-from stackgen.values import Base, Environment, StoreItem
+from stackgen.images.build import ImageBuilder
+from stackgen.images.engine import Engine
+from stackgen.images.image_store import ImageStore
+from stackgen.images.layer_store import LayerStore
+from stackgen.images.store_check import prune
+from stackgen.model.reports import StoreItem
+from stackgen.model.stacks import Base, Environment
 from tests.containers.wheels import make_wheel, stack_of
 
 pytestmark = pytest.mark.docker

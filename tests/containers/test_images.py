@@ -11,14 +11,15 @@ from pathlib import Path
 
 import pytest
 
-from stackgen.artifacts.layers import LayerStore
-from stackgen.artifacts.unpack import unpacked_size
-from stackgen.builders.engine import Engine
-from stackgen.builders.held import held_images
-from stackgen.builders.images import ImageBuilder
 from stackgen.errors import BuildError, EngineError
-from stackgen.layers import MAX_LAYERS
-from stackgen.values import Artifact, Base, Environment, Stack
+from stackgen.images.build import ImageBuilder
+from stackgen.images.engine import Engine
+from stackgen.images.image_store import held_images
+from stackgen.images.layer_store import LayerStore
+from stackgen.images.layers import MAX_LAYERS
+from stackgen.images.unpack import unpacked_size
+from stackgen.model.packages import Artifact
+from stackgen.model.stacks import Base, Environment, Stack
 from tests.containers.wheels import artifact_of, make_wheel, stack_of
 
 pytestmark = pytest.mark.docker

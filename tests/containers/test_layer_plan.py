@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stackgen.errors import BuildError
-from stackgen.layers import (
+from stackgen.images.layers import (
     BaseImage,
     OwnLayer,
     chain_ids,
@@ -18,7 +18,7 @@ from stackgen.layers import (
     layer_plan,
     load_manifest,
 )
-from stackgen.values import Artifact
+from stackgen.model.packages import Artifact
 from tests.containers.wheels import a_base, stack_of
 
 BASE = BaseImage(

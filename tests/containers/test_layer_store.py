@@ -16,12 +16,13 @@ from pathlib import Path
 
 import pytest
 
-from stackgen.artifacts.layers import LayerStore
-from stackgen.artifacts.pruning import prune
-from stackgen.builders import bytecode
 from stackgen.errors import BuildError, StorageError
-from stackgen.layers import Layer
-from stackgen.values import Artifact, Base
+from stackgen.images import bytecode
+from stackgen.images.layer_store import LayerStore
+from stackgen.images.layers import Layer
+from stackgen.images.store_check import prune
+from stackgen.model.packages import Artifact
+from stackgen.model.stacks import Base
 from tests.containers.wheels import a_base, make_wheel
 from tests.store_parts import NoCompiler
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from stackgen.builders.engine import Engine
-from stackgen.layers.image import STACK_LABEL, STACK_PYTHON
+from stackgen.images.engine import Engine
+from stackgen.images.layers import STACK_LABEL, STACK_PYTHON
 
 pytestmark = [pytest.mark.docker, pytest.mark.network, pytest.mark.slow]
 # What came later than TensorFlow 1 and breaks it, and what has no wheel in the version it asks for.

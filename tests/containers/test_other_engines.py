@@ -11,16 +11,17 @@ from pathlib import Path
 
 import pytest
 
-from stackgen.artifacts.layers import LayerStore
-from stackgen.builders.bases import BaseBuilder
-from stackgen.builders.engine import Engine, connect
-from stackgen.builders.exports import write_layout
-from stackgen.builders.held import held_images
-from stackgen.builders.images import ImageBuilder
+from stackgen.commands.images import find_image
 from stackgen.errors import BuildError, EngineError
 from stackgen.executors.docker import DockerExecutor
-from stackgen.pipeline.images import find_image
-from stackgen.values import Base, Kind, Machine, Outcome
+from stackgen.images.bases import BaseBuilder
+from stackgen.images.build import ImageBuilder
+from stackgen.images.engine import Engine, connect
+from stackgen.images.exports import write_layout
+from stackgen.images.image_store import held_images
+from stackgen.images.layer_store import LayerStore
+from stackgen.model.inspections import Outcome
+from stackgen.model.stacks import Base, Kind, Machine
 from tests.containers.test_images import Line, build, run
 from tests.containers.wheels import make_wheel
 from tests.killed_executor import HANGS, hanging, plan_of

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from stackgen.builders.engine import Engine
 from stackgen.executors import Executor, ExecutorUnavailableError
 from stackgen.executors.docker import DockerExecutor
-from stackgen.values import Base, Environment, Kind, Machine
+from stackgen.images.engine import Engine
+from stackgen.model.stacks import Base, Environment, Kind, Machine
 from tests.containers.wheels import stack_of
 from tests.program_contract import Measure, ProgramContract
 

@@ -7,12 +7,13 @@ from typing import Any
 
 import pytest
 
-from stackgen.builders.engine import Engine
-from stackgen.builders.images import ImageBuilder
-from stackgen.builders.interpreters import find_interpreters, probe
-from stackgen.builders.virtualenvs import VirtualenvBuilder
 from stackgen.errors import BuildError
-from stackgen.values import Artifact, Base
+from stackgen.images.build import ImageBuilder
+from stackgen.images.engine import Engine
+from stackgen.images.targets import find_interpreters, probe
+from stackgen.images.virtualenvs import VirtualenvBuilder
+from stackgen.model.packages import Artifact
+from stackgen.model.stacks import Base
 from tests.containers.wheels import make_wheel, stack_of
 
 pytestmark = pytest.mark.docker

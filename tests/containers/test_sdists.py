@@ -9,15 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from stackgen.builders.bases import BaseBuilder
-from stackgen.builders.engine import Engine
-from stackgen.builders.images import ImageBuilder
-from stackgen.builders.sdists import BuildLimits
+from stackgen.campaign.prepare import refuse_unbuildable
 from stackgen.errors import BuildError, UsageError
-from stackgen.layers.image import BUILT_LABEL
-from stackgen.pipeline.sources import refuse_unbuildable
-from stackgen.values import Artifact, Base
-from stackgen.values.sources import BUILT_HERE
+from stackgen.images.bases import BaseBuilder
+from stackgen.images.build import ImageBuilder
+from stackgen.images.engine import Engine
+from stackgen.images.layers import BUILT_LABEL
+from stackgen.images.sdists import BuildLimits
+from stackgen.model.packages import BUILT_HERE, Artifact
+from stackgen.model.stacks import Base
 from tests.containers.sdists import BACKEND, make_sdist, write_sdist
 from tests.containers.source_bench import LIMITS, Bench
 from tests.containers.wheels import make_wheel

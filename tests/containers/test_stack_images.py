@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from stackgen.builders.engine import Engine
-from stackgen.builders.held import held_images
-from stackgen.builders.images import ImageBuilder
 from stackgen.errors import EngineError
-from stackgen.values import Base
+from stackgen.images.build import ImageBuilder
+from stackgen.images.engine import Engine
+from stackgen.images.image_store import held_images
+from stackgen.model.stacks import Base
 from tests.containers.locked import FORMATS, Images
 from tests.containers.test_images import build, run
 from tests.containers.wheels import make_wheel

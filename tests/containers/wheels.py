@@ -6,7 +6,8 @@ import uuid
 import zipfile
 from pathlib import Path
 
-from stackgen.values import Artifact, Base, BaseFacts, Kind, Lock, Stack, Target
+from stackgen.model.packages import Artifact, Lock, Target
+from stackgen.model.stacks import Base, BaseFacts, Kind, Stack
 
 # No two runs make the same wheels: an engine may still hold the images of a run that was killed.
 HEAD = f"Metadata-Version: 2.1\nSummary: made by run {uuid.uuid4().hex}\n"

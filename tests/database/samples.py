@@ -1,21 +1,18 @@
 """One small, known set of values, for tests whose claim is not about the values."""
 
-from stackgen.database import Database
-from stackgen.values import (
-    Artifact,
-    BaseFacts,
-    Campaign,
+from stackgen.knowledge.database import Database
+from stackgen.model.evidence import Campaign
+from stackgen.model.inspections import (
     Indicator,
     IndicatorCall,
     Inspection,
     LoadedDistribution,
-    Lock,
-    Machine,
     Observation,
     Outcome,
     Role,
-    Stack,
 )
+from stackgen.model.packages import Artifact, Lock
+from stackgen.model.stacks import BaseFacts, Machine, Stack
 
 STARTED = "2024-05-01T10:00:00+00:00"
 MACHINE = Machine(identity=(("cpu", "example"),))

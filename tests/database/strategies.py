@@ -4,24 +4,20 @@ from datetime import datetime, timezone
 
 from hypothesis import strategies as st
 
-from stackgen.values import (
-    Artifact,
-    BaseFacts,
-    Campaign,
-    CampaignId,
+from stackgen.model.evidence import Campaign
+from stackgen.model.identity import CampaignId, MachineId
+from stackgen.model.inspections import (
     Indicator,
     IndicatorCall,
     Inspection,
     LoadedDistribution,
-    Lock,
-    Machine,
-    MachineId,
     Observation,
     Outcome,
     Parameter,
     Role,
-    Stack,
 )
+from stackgen.model.packages import Artifact, Lock
+from stackgen.model.stacks import BaseFacts, Machine, Stack
 
 names = st.from_regex(r"[a-z][a-z0-9]{0,6}(-[a-z0-9]{1,4})?", fullmatch=True)
 texts = st.text(max_size=12)

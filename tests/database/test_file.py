@@ -11,9 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from stackgen.database import connection, open_database
 from stackgen.errors import DatabaseError, StorageError
-from stackgen.values import Outcome, StackId
+from stackgen.knowledge import connection
+from stackgen.knowledge.database import open_database
+from stackgen.model.identity import StackId
+from stackgen.model.inspections import Outcome
 from tests.database import samples
 
 _WRITER = """

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from stackgen.database import Database, open_database
 from stackgen.errors import DatabaseError
-from stackgen.values import Inspection
+from stackgen.knowledge.database import Database, open_database
+from stackgen.model.inspections import Inspection
 from tests.database import samples, strategies
 
 numbers = st.frozensets(st.integers(0, 12), max_size=6)

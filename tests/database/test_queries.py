@@ -2,9 +2,9 @@ from pathlib import Path
 
 import pytest
 
-from stackgen.database import Database, named_queries, open_database
 from stackgen.errors import DatabaseError, UsageError
-from stackgen.values import Outcome
+from stackgen.knowledge.database import Database, named_queries, open_database
+from stackgen.model.inspections import Outcome
 from tests.database import samples
 
 _NAMES = [query.name for query in named_queries()]
@@ -76,7 +76,7 @@ def test_a_missing_parameter_is_the_users_mistake(tmp_path: Path) -> None:
 
 
 def test_a_query_cannot_write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from stackgen.database import queries
+    from stackgen.knowledge import queries
 
     hostile = queries.NamedQuery("hostile", "nothing.", "DELETE FROM stacks")
     monkeypatch.setattr(queries, "find_query", lambda _: hostile)

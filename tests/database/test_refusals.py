@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from stackgen.database import open_database
 from stackgen.errors import DatabaseError
-from stackgen.values import Inspection, Observation, Outcome
+from stackgen.knowledge.database import open_database
+from stackgen.model.inspections import Inspection, Observation, Outcome
 from tests.database import samples
 
 FIRST = samples.inspection(1)

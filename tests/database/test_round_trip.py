@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stackgen.database import Database, open_database
-from stackgen.values import IndicatorCall, Machine, Outcome, Stack
+from stackgen.knowledge.database import Database, open_database
+from stackgen.model.inspections import IndicatorCall, Outcome
+from stackgen.model.stacks import Machine, Stack
 from tests.database import samples, strategies
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 
 from stackgen.locks import read_asked
-from stackgen.values import Asked
+from stackgen.model.packages import Asked
 
 FOLDER = "/home/user"
 

@@ -6,7 +6,7 @@ Python 3.11. Addresses were replaced by neutral ones, and pip-tools' --find-link
 
 from pathlib import Path
 
-from stackgen.values import Target
+from stackgen.model.packages import Target
 
 FOLDER = Path(__file__).parent / "samples"
 

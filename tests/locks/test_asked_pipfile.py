@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stackgen.errors import UsageError
-from stackgen.values import Asked
+from stackgen.model.packages import Asked
 from tests.locks import asking
 from tests.locks.samples import text as sample
 

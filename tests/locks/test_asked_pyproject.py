@@ -10,7 +10,7 @@ from packaging.requirements import Requirement
 from uv import find_uv_bin
 
 from stackgen.errors import UsageError
-from stackgen.values import Asked
+from stackgen.model.packages import Asked
 from tests.locks import asking
 from tests.locks.samples import target
 from tests.locks.samples import text as sample

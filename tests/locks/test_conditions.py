@@ -2,7 +2,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from packaging.markers import Marker
 
-from stackgen.locks.conditions import reach
+from stackgen.locks.fields import reach
 
 _PLATFORMS = ("linux", "win32", "darwin")
 markers = st.sampled_from(["", *(f"sys_platform == '{p}'" for p in _PLATFORMS)])

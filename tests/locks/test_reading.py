@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from stackgen.errors import UsageError
 from stackgen.locks import decode_text, in_target, read_lock
-from stackgen.values import LockFile
+from stackgen.model.packages import LockFile
 from tests.locks.samples import TARGET, target, text
 
 _COMPANIONS = {

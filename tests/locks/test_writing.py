@@ -11,7 +11,7 @@ from packaging.pylock import Pylock
 from stackgen.errors import UsageError
 from stackgen.locks import in_target, read_lock, write_pylock, write_requirements
 from stackgen.locks.fields import parse_toml
-from stackgen.values import Artifact, Lock
+from stackgen.model.packages import Artifact, Lock
 from tests.locks.samples import TARGET
 
 _NUMPY = Artifact(

@@ -5,11 +5,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from packaging.utils import canonicalize_name
 
 from stackgen.locks import direct, fields, pipfile
-from stackgen.locks.asked.choices import chosen
-from stackgen.locks.asked.requirements import expanded
+from stackgen.locks.asked.requirements import chosen, expanded
 from stackgen.locks.direct import Skipped, elsewhere
 from stackgen.locks.fields import Table
-from stackgen.values import Asked, IndexOptions
+from stackgen.model.packages import Asked, IndexOptions
 
 _MAIN = "packages"
 _SETTINGS = frozenset(("source", "requires", "scripts", "pipenv", "pipfile", _MAIN))

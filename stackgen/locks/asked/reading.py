@@ -6,12 +6,11 @@ from pathlib import PurePath
 
 from stackgen.errors import UsageError
 from stackgen.locks.asked import pipfile, pyproject, requirements
-from stackgen.locks.asked.choices import chosen
-from stackgen.locks.asked.requirements import Surroundings
+from stackgen.locks.asked.requirements import Surroundings, chosen
 from stackgen.locks.direct import is_url
 from stackgen.locks.fields import MalformedError
-from stackgen.locks.foreign import beginning, filename, foreign_text
-from stackgen.values import Asked
+from stackgen.locks.reading import beginning, filename, foreign_text
+from stackgen.model.packages import Asked
 
 ACCEPTED = "a requirements file, a pyproject.toml or a Pipfile"
 

@@ -6,22 +6,133 @@ replaced where the environment has a value, and hashes are accepted and dropped:
 files that a lock names, and what is resolved here may be newer.
 """
 
+import optparse
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+import shlex
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import PurePath
+from typing import NoReturn
 from urllib.parse import urljoin
 
 from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 from stackgen.errors import UsageError
 from stackgen.locks import direct
-from stackgen.locks.asked.options import LineOptions, parse_options, split_options
 from stackgen.locks.direct import Skipped, is_url, without_credentials
-from stackgen.locks.fields import MalformedError, check_versions_in
-from stackgen.locks.lines import Line, logical_lines
-from stackgen.values import Asked, IndexOptions
+from stackgen.locks.fields import (
+    Line,
+    MalformedError,
+    check_versions_in,
+    checked_hash,
+    logical_lines,
+)
+from stackgen.model.packages import Asked, IndexOptions
+
+# The options that pip takes in a requirements file, by its own rules: it uses optparse as well
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LineOptions:
+    """What the options of one line say, each in the order given.
+
+    unfollowed: in words, options that change what pip would install and that we do not follow.
+    """
+
+    requirements: tuple[str, ...] = ()
+    constraints: tuple[str, ...] = ()
+    editables: tuple[str, ...] = ()
+    index_url: str | None = None
+    extra_index_urls: tuple[str, ...] = ()
+    find_links: tuple[str, ...] = ()
+    no_index: bool = False
+    prereleases: bool = False
+    unfollowed: tuple[str, ...] = ()
+
+
+def split_options(line: str) -> tuple[str, str]:
+    """Return (what stands before the first option, the options)."""
+    words = line.split(" ")
+    first = next((at for at, word in enumerate(words) if word.startswith("-")), len(words))
+    return " ".join(words[:first]).strip(), " ".join(words[first:])
+
+
+def parse_options(text: str) -> LineOptions:
+    """Parse the options of a line.
+
+    Hashes, hosts to be trusted, settings of builds and the like are accepted and dropped.
+
+    Raises:
+        MalformedError: pip knows no such option, or it lacks its value, or that is no hash.
+    """
+    try:
+        words = shlex.split(text)
+    except ValueError as error:
+        raise MalformedError(f"a quotation mark is never closed: {text!r}") from error
+    found, _ = _parser().parse_args(words)
+    for each in found.hashes or ():
+        checked_hash(each)
+    return LineOptions(
+        requirements=tuple(found.requirements or ()),
+        constraints=tuple(found.constraints or ()),
+        editables=tuple(found.editables or ()),
+        index_url=found.index_url,
+        extra_index_urls=tuple(found.extra_index_urls or ()),
+        find_links=tuple(found.find_links or ()),
+        no_index=bool(found.no_index),
+        prereleases=bool(found.pre) or ":all:" in (found.all_releases or ()),
+        unfollowed=(
+            *_unfollowed("--no-binary", found.no_binary, ":none:", "wheels are taken"),
+            *_unfollowed("--all-releases", found.all_releases, ":all:", "see --pre"),
+        ),
+    )
+
+
+def _unfollowed(
+    option: str, values: Iterable[str] | None, harmless: str, reason: str
+) -> Iterator[str]:
+    for value in values or ():
+        if value != harmless:
+            yield f"{option} {value} is not followed: {reason}"
+
+
+class _Parser(optparse.OptionParser):
+    """A parser that neither prints nor ends the program."""
+
+    def error(self, msg: str) -> NoReturn:
+        """Raise what is wrong."""
+        raise MalformedError(msg)
+
+
+def _parser() -> _Parser:
+    parser = _Parser(add_help_option=False)
+    parser.add_option("-i", "--index-url", "--pypi-url", dest="index_url")
+    for dest, names in (
+        ("requirements", ("-r", "--requirement")),
+        ("constraints", ("-c", "--constraint")),
+        ("editables", ("-e", "--editable")),
+        ("extra_index_urls", ("--extra-index-url",)),
+        ("find_links", ("-f", "--find-links")),
+        ("no_binary", ("--no-binary",)),
+        ("all_releases", ("--all-releases",)),
+        ("dropped", ("--only-binary",)),  # wheels and final releases are what we take by default
+        ("dropped", ("--only-final",)),
+        ("dropped", ("--trusted-host",)),
+        ("dropped", ("--use-feature",)),
+        ("hashes", ("--hash",)),
+        ("dropped", ("-C", "--config-settings", "--config-setting")),
+        ("dropped", ("--global-option",)),  # pip took these two until version 23
+        ("dropped", ("--install-option",)),
+    ):
+        parser.add_option(*names, dest=dest, action="append")
+    for dest, name in (("no_index", "--no-index"), ("pre", "--pre")):
+        parser.add_option(name, dest=dest, action="store_true")
+    for name in ("--prefer-binary", "--require-hashes", "--no-require-hashes"):
+        parser.add_option(name, dest="harmless", action="store_true")
+    return parser
+
 
 _VARIABLE = re.compile(r"\$\{([A-Z0-9_]+)\}")
 _NAMED = re.compile(r"[A-Za-z0-9][\w.-]*\s*(\[[^\]]*\])?\s*@")
@@ -208,3 +319,30 @@ def _beside(path: str, place: str) -> str:
 def _normal(path: str) -> str:
     """Return a path without detours, so that a file has one name."""
     return path if is_url(path) else os.path.normpath(path)
+
+
+# The extras and groups that a user chooses by name
+
+
+def chosen(kind: str, wanted: Sequence[str], *, known: Collection[str], path: str) -> list[str]:
+    """Return the normalised names that were chosen, each once, in the order given.
+
+    Args:
+        kind: what is chosen, "extra" or "group"; for the message.
+        wanted: names in any spelling.
+        known: the normalised names that the file has.
+        path: of the file, for the message.
+
+    Raises:
+        UsageError: the file has no such name; the error lists those that it has.
+    """
+    names: list[str] = list(dict.fromkeys(canonicalize_name(each) for each in wanted))
+    for name in names:
+        if name not in known:
+            options = ", ".join(sorted(known))
+            raise UsageError(
+                f"{path} has no {kind} {name!r}",
+                why=f"its {kind}s are: {options}" if options else f"it has no {kind}s at all",
+                fix=f"give --{kind} with one of those names" if options else f"leave --{kind} out",
+            )
+    return names

@@ -1,0 +1,434 @@
+"""Where stacks are built and run: an engine with a base, or virtualenvs of an interpreter."""
+
+import re
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Protocol
+
+from stackgen.campaign.host import Host
+from stackgen.campaign.request import ExecutorChoice
+from stackgen.errors import BuildError, EngineError, UsageError
+from stackgen.executors.docker import DockerExecutor
+from stackgen.executors.machine import this_machine
+from stackgen.executors.virtualenv import VirtualenvExecutor
+from stackgen.images.bases import (
+    BaseBuilder,
+    BaseDefinition,
+    HeldBase,
+    NoWayError,
+    read_definitions,
+)
+from stackgen.images.build import ImageBuilder
+from stackgen.images.engine import Engine, connect
+from stackgen.images.layer_store import LayerStore
+from stackgen.images.sdists import SdistBuilder, build_limits
+from stackgen.images.targets import find_interpreters, probe
+from stackgen.images.virtualenvs import VirtualenvBuilder
+from stackgen.model.progress import Progress
+from stackgen.model.stacks import (
+    Base,
+    BaseContent,
+    BaseEntry,
+    BasesReport,
+    Environment,
+    Machine,
+    Readiness,
+    Stack,
+)
+from stackgen.storage.paths import Places
+
+# The engine for commands that do nothing without one, and the base that a user means
+
+DEFAULT_BASE = "bookworm-py311"
+_VERSION = re.compile(r"(?:python)?(3\.\d+)")
+
+
+def needed_engine() -> Engine:
+    """Return the engine that answers.
+
+    Raises:
+        EngineError: none does; what it proposes can be done with images, too.
+    """
+    try:
+        return connect()
+    except EngineError as error:
+        start = "start Docker, or name another engine in DOCKER_HOST"
+        if "permission denied" in error.why.lower():
+            start = "become a member of the group docker, or name an engine of yours in DOCKER_HOST"
+        fix = f"{start}; without one, measure in virtualenvs: stackgen explore"
+        raise EngineError(error.what, why=error.why, fix=fix) from error
+
+
+def base_name(bases: BaseBuilder, asked: str) -> str:
+    """Return the base that somebody means: by its name, an image's, or a version of Python.
+
+    Args:
+        bases: that the engine holds or can make.
+        asked: what the user wrote; "" for the default base.
+
+    Raises:
+        UsageError: there is no such base, and nobody hands out an image of that name.
+    """
+    pythons = {each.name: each.python for each in bases.definitions()}
+    name = asked or DEFAULT_BASE
+    if name in pythons or bases.engine.image(name) is not None:
+        return name
+    if match := _VERSION.fullmatch(name):
+        fitting = [each for each, python in pythons.items() if python == match[1]]
+        if not fitting:
+            raise UsageError(
+                f"there is no base with Python {match[1]}",
+                why="; ".join(f"{each} has Python {of}" for each, of in pythons.items() if of),
+                fix="take one of these, or define one in a folder of yours (STACKGEN_IMAGES)",
+            )
+        return DEFAULT_BASE if DEFAULT_BASE in fitting else fitting[0]
+    if not bases.possible(name):
+        raise UsageError(
+            f"there is no base {name}",
+            why="the engine has no image of that name, and no registry hands one out here",
+            fix=f"take one of {', '.join(pythons)}, or a Python such as --base 3.11",
+        )
+    return name
+
+
+Admits = Callable[[str], bool]
+"""Returns whether what was asked for is meant for a version of Python."""
+
+
+def any_python(_: str) -> bool:
+    """Admit every version of Python."""
+    return True
+
+
+class Build(Protocol):
+    """Makes an environment of a stack, from wheels that are on disk."""
+
+    def __call__(
+        self, stack: Stack, wheels: Mapping[str, Path], varied: frozenset[str]
+    ) -> Environment:
+        """Return the environment, made now or before.
+
+        Raises:
+            BuildError: the stack cannot be installed, or the engine refused.
+            StorageError: the disk has no room.
+        """
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Workshop:
+    """A base, something that builds stacks on it, and something that runs them.
+
+    sdists: builds wheels from source distributions; None where there are no containers.
+    """
+
+    base: Base
+    machine: Machine
+    build: Build
+    executor: DockerExecutor | VirtualenvExecutor
+    sdists: SdistBuilder | None = None
+
+
+@contextmanager
+def open_workshop(
+    choice: ExecutorChoice,
+    base: str,
+    places: Places,
+    progress: Progress,
+    *,
+    make: bool = True,
+    admits: Admits = any_python,
+) -> Iterator[Workshop]:
+    """Open the workshop that was asked for; ``auto`` takes images wherever they can be had.
+
+    Args:
+        choice: where stacks shall run.
+        base: name of a base, an image, an interpreter, or "".
+        places: where things are kept.
+        progress: who is told.
+        make: whether a base may be made now; without it, a plan is made for our interpreter.
+        admits: where no base is named, one whose Python this admits is taken, if there is one.
+
+    Raises:
+        EngineError: docker was asked for, and no engine answers or no base can be made.
+        UsageError: there is no such base or interpreter.
+    """
+    machine = this_machine()
+    if _is_interpreter(base) and choice is not ExecutorChoice.DOCKER:
+        choice = ExecutorChoice.VIRTUALENV
+    if choice is ExecutorChoice.VIRTUALENV:
+        interpreter = _interpreter(base, admits, progress)
+        yield from _until_done(_virtualenvs(interpreter, machine, places))
+        return
+    try:
+        engine = connect()
+    except EngineError as error:
+        if choice is ExecutorChoice.DOCKER or (base and not _is_interpreter(base)):
+            raise
+        progress.note(f"Using virtualenvs: no container engine answers ({_first_line(error.why)}).")
+        interpreter = _interpreter(base, admits, progress)
+        yield from _until_done(_virtualenvs(interpreter, machine, places))
+        return
+    try:
+        wanted = base or _fitting_base(engine, places, admits, progress)
+        found = _with_engine(engine, choice, wanted, machine, places, progress, make=make)
+        if found is None:
+            found = _virtualenvs(_interpreter("", admits, progress), machine, places)
+        yield from _until_done(found)
+    finally:
+        engine.close()
+
+
+def _until_done(workshop: Workshop) -> Iterator[Workshop]:
+    """Yield a workshop, and end what its executor keeps running when it is no longer needed."""
+    try:
+        yield workshop
+    finally:
+        workshop.executor.close()
+
+
+def _fitting_base(engine: Engine, places: Places, admits: Admits, progress: Progress) -> str:
+    """Return the base to take where none is named: "", the default one, or one that is admitted."""
+    bases = BaseBuilder(engine=engine, cache=places.cache / "bases")
+    pythons = {each.name: each.python for each in bases.definitions() if each.python}
+    if DEFAULT_BASE not in pythons or admits(pythons[DEFAULT_BASE]):
+        return ""
+    fitting = [name for name, python in pythons.items() if admits(python)]
+    ready = (name for name in fitting if bases.ready(name) is not None)
+    found = next(ready, None) or next((name for name in fitting if bases.possible(name)), "")
+    if found:
+        progress.note(
+            f"The lock is not for Python {pythons[DEFAULT_BASE]} of {DEFAULT_BASE}: using {found} "
+            f"(Python {pythons[found]})."
+        )
+    return found
+
+
+def _with_engine(
+    engine: Engine,
+    choice: ExecutorChoice,
+    base: str,
+    machine: Machine,
+    places: Places,
+    progress: Progress,
+    *,
+    make: bool,
+) -> Workshop | None:
+    """Return the workshop of an engine, or None where virtualenvs must do; then it was said."""
+    bases = BaseBuilder(engine=engine, cache=places.cache / "bases")
+    name = base_name(bases, base)
+    ready = bases.ready(name)
+    if ready is None and not make:
+        progress.note(f"The base {name} is not made yet; this plan is for {sys.executable}.")
+        return None
+    if ready is None and choice is ExecutorChoice.AUTO and not bases.possible(name):
+        progress.note(
+            f"Using virtualenvs: a container engine answers, but the base {name} is not at hand "
+            "and cannot be made here (stackgen doctor says why)."
+        )
+        return None
+    try:
+        progress.doing(f"preparing the base {name}")
+        made = ready or _made(bases, name, places, progress)
+    except BuildError as error:
+        if choice is not ExecutorChoice.AUTO or base:
+            raise
+        progress.note(f"Using virtualenvs: {error.what} ({_first_line(error.why)}).")
+        return None
+    return _containers(engine, made, machine, places, progress)
+
+
+def _made(bases: BaseBuilder, name: str, places: Places, progress: Progress) -> Base:
+    with Host(cache=places.cache).building(progress):
+        return bases.make(name, progress.doing)
+
+
+def _containers(
+    engine: Engine, base: Base, machine: Machine, places: Places, progress: Progress
+) -> Workshop:
+    builder = ImageBuilder(
+        engine=engine,
+        store=LayerStore(places.cache / "layers", notify=progress.note),
+        memory=places.cache / "whole-archives.json",
+    )
+
+    def build(stack: Stack, wheels: Mapping[str, Path], varied: frozenset[str]) -> Environment:
+        return builder.build(stack, base, wheels, varied)
+
+    executor = DockerExecutor(engine.api, machine)
+    sdists = SdistBuilder(engine=engine, owner=str(places.cache), limits=build_limits(engine))
+    return Workshop(base=base, machine=machine, build=build, executor=executor, sdists=sdists)
+
+
+def _virtualenvs(interpreter: str, machine: Machine, places: Places) -> Workshop:
+    base = probe(interpreter)
+    builder = VirtualenvBuilder(root=places.cache / "virtualenvs")
+
+    def build(
+        stack: Stack,
+        wheels: Mapping[str, Path],
+        varied: frozenset[str],  # noqa: ARG001
+    ) -> Environment:
+        return builder.build(stack, base, wheels)
+
+    executor = VirtualenvExecutor(machine=machine, scratch=places.cache / "scratch")
+    return Workshop(base=base, machine=machine, build=build, executor=executor)
+
+
+def _is_interpreter(base: str) -> bool:
+    return bool(re.fullmatch(r"(python)?3\.\d+", base)) or Path(base).is_file()
+
+
+def _interpreter(base: str, admits: Admits, progress: Progress) -> str:
+    """Return the path of the interpreter that was asked for.
+
+    By default it is the one that runs us or, where that is not admitted, the newest that is.
+    """
+    if not base:
+        own = probe(sys.executable).target.python
+        if admits(own):
+            return sys.executable
+        for path, python in fitting_interpreters(admits):
+            progress.note(f"The lock is not for Python {own}: using {path} (Python {python}).")
+            return path
+        return sys.executable
+    if Path(base).is_file():
+        return base
+    version = base.removeprefix("python")
+    found = find_interpreters()
+    for path in found:
+        if Path(path).name == f"python{version}" or f"/{version}." in path:
+            return path
+    known = ", ".join(found) or "none"
+    raise UsageError(
+        f"there is no interpreter {base} here",
+        why=f"found: {known}",
+        fix="give the path of one with --base, or a version that is here, such as --base 3.11",
+    )
+
+
+def fitting_interpreters(admits: Admits) -> Iterator[tuple[str, str]]:
+    """Yield the interpreters of this machine that are admitted, newest first: path and version."""
+    for path in find_interpreters():
+        try:
+            python = probe(path).target.python
+        except BuildError:  # it does not run, which stackgen doctor says
+            continue
+        if admits(python):
+            yield path, python
+
+
+def _first_line(text: str) -> str:
+    return text.splitlines()[0].rstrip(".") if text else "no container engine answers"
+
+
+# Bases, for ``stackgen images bases``: listed, made, probed
+
+_FIX = "install debootstrap and run as root, or take an image that the engine has: --base IMAGE"
+
+
+def bases(names: Sequence[str], *, make: bool, places: Places, progress: Progress) -> BasesReport:
+    """Return what is known of bases; with ``make``, those that are missing are made first.
+
+    Args:
+        names: of the bases; none means all of them.
+        make: one that cannot be made keeps nobody from the others.
+        places: where archives and answers of probes are kept.
+        progress: is told what is made.
+
+    Raises:
+        UsageError: a definition is wrong, or there is no base of a name.
+        EngineError: bases are to be made, and no engine answers.
+    """
+    wanted = _named(names)
+    try:
+        engine = needed_engine()
+    except EngineError as error:
+        if make:
+            raise
+        return BasesReport(bases=tuple(_unknown(each, error) for each in wanted))
+    with closing(engine):
+        builder = BaseBuilder(engine=engine, cache=places.cache / "bases")
+        entries = [_base_entry(builder, each, make, progress) for each in wanted]
+    return BasesReport(
+        bases=tuple(entry for entry, _ in entries),
+        made=tuple(entry.name for entry, new in entries if new),
+        failed=tuple(entry.name for entry, _ in entries if make and entry.content is None),
+    )
+
+
+def _named(names: Sequence[str]) -> tuple[BaseDefinition, ...]:
+    known = {each.name: each for each in read_definitions()}
+    if unknown := [name for name in names if name not in known]:
+        raise UsageError(
+            f"there is no base {unknown[0]}",
+            why=f"known: {', '.join(known)}",
+            fix="name one of these, or define it in a folder of yours (STACKGEN_IMAGES)",
+        )
+    return tuple(known[name] for name in dict.fromkeys(names or known))
+
+
+def _base_entry(
+    builder: BaseBuilder, definition: BaseDefinition, make: bool, progress: Progress
+) -> tuple[BaseEntry, bool]:
+    """Return an entry, and whether its base was made just now."""
+    entry = _plain(definition)
+    new = False
+    try:
+        held = builder.held(definition.name)
+        if held is None and make:
+            with Host(cache=builder.cache.parent).building(progress):
+                builder.make(definition.name, progress.doing)
+            new = True
+            held = builder.held(definition.name)
+    except EngineError:
+        raise
+    except BuildError as error:
+        return _failed(entry, error, make=make), False
+    if held is not None:
+        return replace(entry, state=Readiness.READY, content=_content(held)), new
+    obstacle = builder.obstacle(definition.name)
+    state = Readiness.IMPOSSIBLE if obstacle else Readiness.POSSIBLE
+    return replace(entry, state=state, why=obstacle, fix=_FIX if obstacle else ""), False
+
+
+def _failed(entry: BaseEntry, error: BuildError, *, make: bool) -> BaseEntry:
+    if isinstance(error, NoWayError):
+        return replace(entry, state=Readiness.IMPOSSIBLE, why=error.why, fix=error.fix)
+    state = Readiness.IMPOSSIBLE if make else Readiness.WRONG
+    return replace(entry, state=state, why=f"{error.what}: {error.why}", fix=error.fix)
+
+
+def _unknown(definition: BaseDefinition, error: EngineError) -> BaseEntry:
+    why = f"{error.what} ({error.why.splitlines()[0]})"
+    return replace(_plain(definition), why=why, fix=error.fix)
+
+
+def _plain(definition: BaseDefinition) -> BaseEntry:
+    return BaseEntry(
+        name=definition.name,
+        summary=definition.summary,
+        state=Readiness.UNKNOWN,
+        why="",
+        fix="",
+        ways=tuple(way.label for way in definition.ways),
+        packages=definition.packages,
+    )
+
+
+def _content(held: HeldBase) -> BaseContent:
+    facts, target = held.base.facts, held.base.target
+    return BaseContent(
+        image_id=held.base.reference,
+        python=facts.python,
+        libc=facts.libc,
+        machine=dict(target.markers)["platform_machine"],
+        distribution=facts.distribution,
+        tags=len(target.tags),
+        first_tag=next((tag for tag in target.tags if "-linux_" not in tag), target.tags[0]),
+        blas=facts.system_packages,
+        size=held.size,
+        origin=held.origin,
+    )

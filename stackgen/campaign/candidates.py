@@ -1,0 +1,437 @@
+"""From what the user asked for to the choices that are worth building, newest first."""
+
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import product
+from pathlib import Path
+from typing import Protocol
+
+from packaging.specifiers import SpecifierSet
+from packaging.utils import canonicalize_name
+
+from stackgen.campaign.request import ExploreOptions
+from stackgen.campaign.targets import refuse_python
+from stackgen.errors import ResolutionError, UsageError
+from stackgen.index import PackageIndex
+from stackgen.index.closure import read_universe, resolve
+from stackgen.locks import decode_text, in_target, read_lock
+from stackgen.model.choices import Prereleases
+from stackgen.model.identity import LockId
+from stackgen.model.packages import BUILT_HERE, Artifact, Lock, LockedPackage, LockFile, Target
+from stackgen.model.progress import Progress
+from stackgen.resolve import (
+    Completion,
+    Policy,
+    Request,
+    Slice,
+    Space,
+    contemporary,
+    newest_first,
+    newest_working,
+    parse_requirement,
+)
+from stackgen.resolve.candidates import Selector
+
+FRAMEWORKS = ("tensorflow", "tensorflow-cpu", "intel-tensorflow", "torch")
+Settings = tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Candidate:
+    """A stack worth building, before anything of it is built.
+
+    choice: the versions of the varied packages; None for a user's lock as it stands.
+    """
+
+    lock: Lock
+    label: str
+    completion: str
+    settings: Settings
+    choice: Slice | None
+
+
+class Contenders(Protocol):
+    """Stacks that may be measured against each other, and how else they may be completed."""
+
+    @property
+    def varied(self) -> tuple[str, ...]:
+        """Return the packages in which they differ."""
+
+    def candidates(self) -> Iterator[Candidate]:
+        """Yield each of them, first of all to be measured; the reference comes first."""
+
+    def may_search(self, candidate: Candidate) -> bool:
+        """Return whether one that does not run may be completed otherwise."""
+
+    def search(self, candidate: Candidate, works: Callable[[Candidate], bool]) -> Candidate | None:
+        """Return the newest completion of a candidate that works; None where there is none."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Selection:
+    """The space, what varies in it, and the user's own lock where one was given.
+
+    reference_name: what the reference is called where it is a given lock.
+    preferred: versions that a completion keeps where it can (those of the user's lock).
+    """
+
+    space: Space
+    varied: tuple[str, ...]
+    choices: tuple[Slice, ...]
+    settings: tuple[Settings, ...]
+    reference: Lock | None
+    preferred: Mapping[str, str]
+    completion: Completion
+    reference_name: str = "your lock"
+
+    def candidates(self) -> Iterator[Candidate]:
+        """Yield every candidate, first of all to be measured; the reference comes first.
+
+        A given lock is the reference as it stands, without settings; then with each of them.
+        What comes twice (the user's own lock among the choices) is yielded once.
+        """
+        given: set[tuple[LockId, Settings]] = set()
+        for each in self._every():
+            if (each.lock.id, each.settings) not in given:
+                given.add((each.lock.id, each.settings))
+                yield each
+
+    def _every(self) -> Iterator[Candidate]:
+        if self.reference is not None:
+            for settings in dict.fromkeys(((), *self.settings)):
+                yield self._candidate(self.reference, "lock", settings, None)
+        old = self.completion is Completion.CONTEMPORARY
+        complete = partial(contemporary, self.space) if old else self.space.complete
+        for choice in self.choices:
+            lock = complete(choice, preferred=self.preferred)
+            if lock is not None:
+                for settings in self.settings:
+                    yield self._candidate(
+                        lock, "contemporary" if old else "newest", settings, choice
+                    )
+
+    def may_search(self, candidate: Candidate) -> bool:
+        """Return whether one that does not run may be completed otherwise."""
+        wanted = self.completion is Completion.NEWEST_WORKING and candidate.choice is not None
+        return wanted and candidate.completion == Completion.NEWEST.value
+
+    def search(self, candidate: Candidate, works: Callable[[Candidate], bool]) -> Candidate | None:
+        """Return the newest completion of a candidate that works; None where there is none.
+
+        Args:
+            candidate: one that does not run as it is.
+            works: tries one; what it raises ends the search.
+        """
+        if candidate.choice is None:
+            return None
+        lock = newest_working(
+            self.space,
+            candidate.choice,
+            candidate.lock,
+            lambda other: works(self._working(candidate, other)),
+            preferred=self.preferred,
+        )
+        return None if lock is None else self._working(candidate, lock)
+
+    def _working(self, candidate: Candidate, lock: Lock) -> Candidate:
+        return self._candidate(lock, "newest-working", candidate.settings, candidate.choice)
+
+    def _candidate(
+        self, lock: Lock, completion: str, settings: Settings, choice: Slice | None
+    ) -> Candidate:
+        # A choice also tells apart what two indexes have of the same version.
+        versions = dict(choice.versions) if choice else lock.versions
+        sources = {each.name for each in lock.artifacts if not each.is_wheel}
+        parts = [
+            f"{name} {versions[name]}{f' ({BUILT_HERE})' if name in sources else ''}"
+            for name in self.varied
+            if name in versions
+        ]
+        parts += [f"{name}={value}" for name, value in settings]
+        if completion == "lock":
+            label = ": ".join(filter(None, (self.reference_name, ", ".join(parts))))
+        else:
+            label = ", ".join(parts) or "the only stack"
+        return Candidate(
+            lock=lock,
+            label=label,
+            completion=completion,
+            settings=settings,
+            choice=choice,
+        )
+
+
+def select(
+    index: PackageIndex, options: ExploreOptions, target: Target, progress: Progress
+) -> Selection:
+    """Resolve what was asked for, and order its choices.
+
+    Raises:
+        ResolutionError: nothing satisfies it here.
+        UsageError: a package to be varied is not part of any stack.
+    """
+    if options.lock is None:
+        space = resolve(index, _with_varied(options), target, progress=progress)
+        return _selection(space, options, options.reference, {})
+    lockfile = read_lock_file(options.lock)
+    packages = in_target(lockfile, target)
+    allowed = options.asked.policy.allow_build
+    reference = _as_it_stands(index, packages, target, progress, allow_build=allowed)
+    request = _around(index, options, packages, target, progress)
+    space = resolve(index, request, target, progress=progress)
+    return _selection(space, options, reference, reference.versions)
+
+
+def _with_varied(options: ExploreOptions) -> Request:
+    """Return what is asked for, and what varies besides: --vary, and NumPy beside a framework.
+
+    PyTorch runs without NumPy, but hardly any program that uses it does.
+    """
+    named = set(options.asked.names)
+    wanted = [str(canonicalize_name(each)) for each in options.vary]
+    wanted += ["numpy"] if named & set(FRAMEWORKS) else []
+    fixed = {str(canonicalize_name(each)) for each in options.fixed}
+    added = dict.fromkeys(name for name in wanted if name not in named | fixed)
+    requirements = (*options.asked.requirements, *(parse_requirement(name) for name in added))
+    return replace(options.asked, requirements=requirements)
+
+
+def read_lock_file(path: Path) -> LockFile:
+    """Read a lock, with the file beside it that says what was asked for, if there is one.
+
+    Raises:
+        UsageError: it cannot be read, or is none.
+    """
+    try:
+        text = decode_text(path.read_bytes())
+    except (OSError, ValueError) as error:
+        raise UsageError(
+            f"cannot read {path}",
+            why=getattr(error, "strerror", None) or str(error),
+            fix="give the path of a Pipfile.lock, poetry.lock, uv.lock, pylock.toml or "
+            "requirements.txt",
+        ) from error
+    return read_lock(text, path=str(path), companion=_beside(path))
+
+
+_ASKED_IN = {"Pipfile.lock": "Pipfile", "poetry.lock": "pyproject.toml"}
+
+
+def _beside(path: Path) -> str | None:
+    """Return what the file holds from which a lock was made; pip-tools' has the lock's own name."""
+    other = path.with_name(_ASKED_IN.get(path.name, f"{path.stem}.in"))
+    if not other.is_file():
+        return None
+    try:
+        return decode_text(other.read_bytes())
+    except (OSError, ValueError) as error:
+        raise UsageError(
+            f"cannot read {other}",
+            why=getattr(error, "strerror", None) or str(error),
+            fix=f"correct it, or move it away: it is read because it lies beside {path.name}",
+        ) from error
+
+
+def _selection(
+    space: Space, options: ExploreOptions, reference: Lock | None, preferred: Mapping[str, str]
+) -> Selection:
+    varied = _varied(space, options, preferred)
+    if not varied:
+        raise UsageError(
+            "nothing is left to vary",
+            why="what was asked for is held by --fix, comes from the project's own file, or does "
+            "not apply to this Python",
+            fix="take away a --fix, or name a package that may vary: stackgen explore NAME ...",
+        )
+    return Selection(
+        space=space,
+        varied=varied,
+        choices=newest_first(space.slices(varied), granularity=options.granularity),
+        settings=_settings(options),
+        reference=reference,
+        preferred={name: v for name, v in preferred.items() if name not in varied},
+        completion=options.completion,
+        reference_name="your lock" if options.lock or options.reference_file else "best known",
+    )
+
+
+def _varied(space: Space, options: ExploreOptions, locked: Mapping[str, str]) -> tuple[str, ...]:
+    """Return what varies: what the user named, and numpy where it is part of the closure."""
+    named = [name for name in options.asked.names if name not in options.project]
+    if not named:
+        named = [name for name in FRAMEWORKS if name in {*locked, *options.project}]
+    added = [str(canonicalize_name(each)) for each in options.vary]
+    fixed = {canonicalize_name(each) for each in options.fixed}
+    wanted = dict.fromkeys([*named, *added, "numpy"])
+    return tuple(name for name in wanted if name in space.packages and name not in fixed)
+
+
+def _settings(options: ExploreOptions) -> tuple[Settings, ...]:
+    """Return every combination of the values of the settings; the first is the default one."""
+    names = [name for name, _ in options.settings]
+    combined = product(*(values for _, values in options.settings))
+    return tuple(tuple(sorted(zip(names, values, strict=True))) for values in combined)
+
+
+def _as_it_stands(
+    index: PackageIndex,
+    packages: Sequence[LockedPackage],
+    target: Target,
+    progress: Progress,
+    *,
+    allow_build: frozenset[str],
+) -> Lock:
+    """Return a user's lock with its artifacts for the target, hashes honoured."""
+    pins = Request(
+        requirements=tuple(parse_requirement(pin(each)) for each in packages),
+        policy=Policy(
+            prereleases=Prereleases.ALLOW, hashes=_hashes(packages), allow_build=allow_build
+        ),
+    )
+    lock = resolve(index, pins, target, progress=progress).newest()
+    assert lock is not None  # noqa: S101 # resolve refuses an empty space
+    return lock
+
+
+def _hashes(packages: Sequence[LockedPackage]) -> tuple[tuple[str, frozenset[str]], ...]:
+    return tuple((each.name, frozenset(each.hashes)) for each in packages if each.hashes)
+
+
+def may_vary(names: Container[str]) -> Iterator[str]:
+    """Yield which of these packages vary where nobody names any, the most likely one first."""
+    return (name for name in (*FRAMEWORKS, "numpy") if name in names)
+
+
+def _around(
+    index: PackageIndex,
+    options: ExploreOptions,
+    packages: Sequence[LockedPackage],
+    target: Target,
+    progress: Progress,
+) -> Request:
+    """Return a request that varies a part of a lock; the rest of it stays pinned.
+
+    What the varied packages themselves depend on is left to them, so that a newer framework can
+    bring its own; a completion still prefers the locked versions. What stays pinned stays the
+    same file, too: another build of it would be another package.
+    """
+    locked = {each.name for each in packages}
+    asked = options.asked
+    given = set(asked.names)
+    fixed = {canonicalize_name(each) for each in options.fixed}
+    own = list(may_vary(locked - fixed))[:1]
+    wanted = ([] if given else own) + [canonicalize_name(each) for each in options.vary]
+    added = [name for name in dict.fromkeys(wanted) if name not in given | fixed]
+    roots = (*asked.requirements, *(parse_requirement(name) for name in added))
+    if not roots and not asked.alternatives:
+        raise UsageError(
+            f"nothing to vary in {options.lock}",
+            why="it names neither TensorFlow, PyTorch nor NumPy",
+            fix="name what may change: stackgen explore NAME --from LOCK",
+        )
+    varied = replace(asked, requirements=roots)
+    universe = read_universe(index, varied, target, progress=progress)
+    free = set(universe.releases)
+    pinned = tuple(each for each in packages if each.name not in free or each.name in fixed)
+    return replace(
+        varied,
+        requirements=(*roots, *(parse_requirement(pin(each)) for each in pinned)),
+        policy=replace(asked.policy, hashes=_hashes(pinned)),
+    )
+
+
+def pin(package: LockedPackage) -> str:
+    """Return the requirement that a package of a lock stands for."""
+    extras = f"[{','.join(package.extras)}]" if package.extras else ""
+    return f"{package.name}{extras}=={package.version}"
+
+
+# A user's lock as it stands: the very files that a target takes of it
+
+_SHOWN = 5
+_WHEELS_ALONE = Policy(prereleases=Prereleases.ALLOW)
+
+
+def read_pins(path: Path) -> LockFile:
+    """Read a lock of which all that it holds can be installed.
+
+    Raises:
+        UsageError: it is no lock, or holds what no index has.
+    """
+    lockfile = read_lock_file(path)
+    if lockfile.skipped:
+        raise UsageError(
+            f"{path} holds what no index has",
+            why="; ".join(lockfile.skipped[:_SHOWN]),
+            fix="build a wheel of it, put it into a folder (--find-links FOLDER), and lock that",
+        )
+    return lockfile
+
+
+def pinned(
+    index: PackageIndex, lockfile: LockFile, target: Target, policy: Policy = _WHEELS_ALONE
+) -> Lock:
+    """Return exactly what a lock says: nothing is added, and nobody asks what packages require.
+
+    Args:
+        index: where its files are looked up.
+        lockfile: what the user locked.
+        target: what it is installed on.
+        policy: says of which packages a source distribution will do.
+
+    Raises:
+        UsageError: it is for another Python, or installs nothing there.
+        ResolutionError: no index has a file of some package that lock and target admit.
+        IndexUnavailableError: an index cannot be asked.
+    """
+    refuse_python(lockfile, target.python, "the base")
+    packages = in_target(lockfile, target)
+    if not packages:
+        raise UsageError(
+            f"{lockfile.path} installs nothing here",
+            why=f"no package of it is for Python {target.python}",
+            fix="name another base with --base (stackgen images lists them)",
+        )
+    index.candidates_many([each.name for each in packages])  # together, not one by one
+    found = [(each, _artifact(index, each, target, policy)) for each in packages]
+    problems = [f"{p.name} {p.version}: {a}" for p, a in found if isinstance(a, str)]
+    if problems:
+        more = f", and {len(problems) - _SHOWN} more" * (len(problems) > _SHOWN)
+        raise ResolutionError(
+            f"{lockfile.path} cannot be installed here",
+            why="; ".join(problems[:_SHOWN]) + more,
+            fix=_fix([(p.name, a) for p, a in found if isinstance(a, str)]),
+        )
+    return Lock(artifacts=tuple(a for _, a in found if isinstance(a, Artifact)))
+
+
+def _artifact(
+    index: PackageIndex, package: LockedPackage, target: Target, policy: Policy
+) -> Artifact | str:
+    """Return the file that the target takes, or why there is none."""
+    files = index.candidates_many([package.name])[package.name]
+    if files is None:
+        return "no index has it"
+    hashes = ((package.name, frozenset(package.hashes)),) if package.hashes else ()
+    policy = replace(policy, hashes=hashes)
+    pin = SpecifierSet(f"=={package.version}", prereleases=True)
+    offered = Selector(target, policy).select(files, [str(pin)])
+    fitting = [each.found for each in offered if pin.contains(each.version)]
+    why = next((each for each in fitting if isinstance(each, str)), "no index has this version")
+    return _first_file(fitting) or why.partition(" (--allow-build")[0]  # the fix tells how
+
+
+def _fix(problems: Sequence[tuple[str, str]]) -> str:
+    sources = [name for name, why in problems if "only a source distribution" in why]
+    parts = ["lock again for this base, or name the index that has it (--extra-index-url)"] * (
+        len(sources) < len(problems)
+    )
+    if sources:
+        options = " ".join(f"--allow-build {name}" for name in sources[:_SHOWN])
+        parts.append(f"if you trust their authors, let sources be built here: add {options}")
+    return "; ".join(parts)
+
+
+def _first_file(found: Sequence[Artifact | str]) -> Artifact | None:
+    return next((each for each in found if isinstance(each, Artifact)), None)

@@ -1,0 +1,347 @@
+"""Measure stacks against the reference, block after block, until every comparison is decided."""
+
+import re
+import shlex
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from stackgen.campaign.runner import Runner, telling_line
+from stackgen.errors import BuildError, IndexUnavailableError, MeasurementError, StackgenError
+from stackgen.measure import LOOKS, Design, decided, fewest_blocks, plan_block, rank
+from stackgen.measure.retry_policy import MOST_KILLS, Cause, cause, cause_of
+from stackgen.model.evidence import Ranked
+from stackgen.model.identity import IndicatorId, StackId
+from stackgen.model.inspections import IndicatorCall, Inspection, InspectionPlan, Outcome, Role
+from stackgen.model.reports import FailedStack
+from stackgen.model.stacks import Environment, Program
+from stackgen.storage.paths import Places
+
+ALL_FAILED = "every other stack failed while it was measured"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stopped:
+    """Why measuring ended, and how many blocks there are now."""
+
+    blocks: int
+    why: str
+    interrupted: bool = False
+    error: StackgenError | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Judging:
+    """How observations are judged.
+
+    margin: a relative difference that nobody cares about.
+    weights: of the indicators, where the user gave any; 1 where none is given.
+    """
+
+    margin: float
+    weights: Mapping[IndicatorId, float]
+
+
+def measure(
+    runner: Runner, design: Design, labels: Mapping[StackId, str], judging: Judging
+) -> Stopped:
+    """Run blocks until every comparison is decided, the budget is spent, or Ctrl-C.
+
+    A stack that failed in a block takes part in no further one. What stops it all is
+    returned, never raised: everything recorded until then can be reported.
+
+    Args:
+        runner: what runs and records inspections.
+        design: what a block holds.
+        labels: of the stacks in the design.
+        judging: how they are compared.
+    """
+    if not design.challengers:
+        return stopped(runner, "only one stack runs here, and there is nothing to compare it with")
+    longest = 0.0
+    while True:
+        ranking = ranked(runner, design, labels, judging)
+        try:
+            runner.refuse_idle(design.calls, reference=design.reference.stack.id)
+            design = _without_failed(runner, design, ranking)
+        except MeasurementError as error:
+            return stopped_by(runner, error)
+        if not design.challengers:
+            return stopped(runner, ALL_FAILED)
+        ranking = _taking_part(ranking, design)
+        if decided(ranking, design.calls):
+            return stopped(runner, "every comparison is decided")
+        if fewest_blocks(ranking, design.calls) >= LOOKS[-1]:
+            return stopped(runner, f"{LOOKS[-1]} blocks are the most ever taken")
+        # One block is always run: with none, all that was built would show nothing.
+        if runner.left_s <= longest and _has_compared(runner):
+            return stopped(runner, "the budget is spent")
+        try:
+            runner.pause_after_idle_block(design.calls)
+            design, took_s = _next_block(runner, design)
+            longest = max(longest, took_s)
+        except KeyboardInterrupt:
+            return stopped(runner, "you interrupted it", interrupted=True)
+        except StackgenError as error:
+            return stopped_by(runner, error)
+
+
+def _has_compared(runner: Runner) -> bool:
+    return any(each.block and each.role is not Role.SEARCH for each in runner.inspections)
+
+
+def stopped_by(runner: Runner, error: StackgenError) -> Stopped:
+    """Return that measuring ended with an error."""
+    return stopped(runner, error.what, error=error)
+
+
+def stopped(
+    runner: Runner, why: str, *, interrupted: bool = False, error: StackgenError | None = None
+) -> Stopped:
+    """Return why measuring ended, with the number of blocks so far."""
+    blocks = max((each.block for each in runner.inspections), default=0)
+    return Stopped(blocks=blocks, why=why, interrupted=interrupted, error=error)
+
+
+def ranked(
+    runner: Runner, design: Design, labels: Mapping[StackId, str], judging: Judging
+) -> tuple[Ranked, ...]:
+    """Return the ranking that the evidence allows now."""
+    return rank(
+        runner.inspections,
+        labels=labels,
+        reference=design.reference.stack.id,
+        calls=design.calls,
+        margin=judging.margin,
+        weights=judging.weights,
+    )
+
+
+def _without_failed(runner: Runner, design: Design, ranking: Sequence[Ranked]) -> Design:
+    """Leave out what failed in a block, for good, and what is killed again and again, for now.
+
+    Raises:
+        MeasurementError: the reference is among them, and nothing can be compared with it.
+    """
+    failed = {row.stack_id for row in ranking if row.failures} | runner.killed(design.calls).keys()
+    refuse_failed_reference(runner, design, failed)
+    left = tuple(each for each in design.challengers if each.stack.id not in failed)
+    return replace(design, challengers=left)
+
+
+def _taking_part(ranking: Sequence[Ranked], design: Design) -> tuple[Ranked, ...]:
+    """Return the rows of the stacks that further blocks hold."""
+    stacks = {each.stack.id for each in (design.reference, *design.challengers)}
+    return tuple(row for row in ranking if row.stack_id in stacks)
+
+
+def refuse_failed_reference(runner: Runner, design: Design, failed: set[StackId]) -> None:
+    """Explain that nothing can be compared with a stack that failed.
+
+    Raises:
+        MeasurementError: the reference is among the failed ones.
+    """
+    if design.reference.stack.id not in failed:
+        return
+    first = next(
+        each
+        for each in runner.failed_in_blocks(design.calls)
+        if each.stack_id == design.reference.stack.id
+    )
+    raise MeasurementError(
+        "the stack that all others are compared with failed while it was measured",
+        why=f"{first.outcome.value} in block {first.block}: {telling_line(first.log)}",
+        fix=_fix(first, design.seed),
+    )
+
+
+def _fix(failure: Inspection, seed: int) -> str:
+    if cause_of(failure) is Cause.KILLED:
+        return (
+            "find out what ends it (too little free memory?), then run the same command again: it "
+            "goes on with this stack"
+        )
+    return (
+        "run the same command again: the next stack that runs takes its place, where there is one; "
+        f"or begin anew with --seed {seed + 1}; stackgen kb failures has more"
+    )
+
+
+def _next_block(runner: Runner, design: Design) -> tuple[Design, float]:
+    """Run a block; return the design for the next one, and how many seconds it took.
+
+    Raises:
+        EngineError: the engine went away, and did not come back.
+    """
+
+    def plan(block: int, environments: Sequence[Environment]) -> tuple[InspectionPlan, ...]:
+        reference, *others = environments
+        now = replace(design, reference=reference, challengers=tuple(others))
+        return plan_block(now, block)
+
+    environments, took_s = runner.run_block((design.reference, *design.challengers), plan)
+    reference, *others = environments
+    return replace(design, reference=reference, challengers=tuple(others)), took_s
+
+
+# How long measuring takes, as far as the first runs tell
+
+_TWINS = 2  # the reference is measured twice in each block, and so is the control
+
+
+def first_answers_s(
+    design: Design,
+    inspections: Sequence[Inspection],
+    *,
+    challengers: int | None = None,
+    done: int | None = None,
+) -> float:
+    """Return the seconds until the first answers, from the longest runs of each call in blocks.
+
+    Before any block there are only trials: the first runs of a stack, which read hundreds of
+    megabytes from a cold disk (38 s of a run that took 3.6 s afterwards). What the shortest of them
+    computed is all that they foretell.
+
+    Args:
+        design: what a block holds.
+        inspections: everything so far; blocks of a search answer nothing.
+        challengers: how many stacks there will be beside the reference; those of the design by
+            default.
+        done: how many blocks there are of these stacks; by default all that are no search's.
+    """
+    calls = (*design.calls, design.control)
+    longest = {call.id: _one_run_s(call, inspections) for call in calls}
+    stacks = (len(design.challengers) if challengers is None else challengers) + _TWINS
+    block_s = sum(longest.get(call.id, 0.0) * stacks for call in design.calls)
+    block_s += longest.get(design.control.id, 0.0) * _TWINS
+    if done is None:
+        fresh = (e for e in inspections if e.block and e.role is not Role.SEARCH)
+        done = len({each.block for each in fresh})
+    return block_s * max(0, LOOKS[0] - done)
+
+
+def _one_run_s(call: IndicatorCall, inspections: Sequence[Inspection]) -> float:
+    """Return the longest run but one: that something held up a single one foretells nothing."""
+    own = [e for e in inspections if e.indicator_id == call.id and e.outcome is Outcome.OK]
+    runs = sorted(each.duration_s for each in own if each.block)
+    if runs:
+        return runs[-2 if len(runs) > 2 else -1]
+    return min((_computed_s(call, each) for each in own), default=0.0)
+
+
+def _computed_s(call: IndicatorCall, trial: Inspection) -> float:
+    """Return for how long a process computed, its start included; a program may also wait."""
+    told = dict(trial.observation.circumstances) if trial.observation else {}
+    try:
+        user_s, system_s, *_ = (float(each) for each in told.get("rusage", "").split())
+    except ValueError:
+        return trial.duration_s
+    return trial.duration_s if call.program else min(trial.duration_s, user_s + system_s)
+
+
+def too_short(design: Design, inspections: Sequence[Inspection], left_s: float) -> str:
+    """Return what to tell a user whose budget ends before the first answers, "" otherwise."""
+    needed_s = first_answers_s(design, inspections)
+    if needed_s <= left_s:
+        return ""
+    return (
+        f"The first answers need {LOOKS[0]} blocks, about {_minutes(needed_s)}; "
+        f"{_minutes(left_s)} of the budget are left. "
+        "Give more with --budget, or measure less: fewer --stacks, a shorter run."
+    )
+
+
+def _minutes(seconds: float) -> str:
+    minutes = max(0.0, seconds) / 60
+    return f"{minutes / 60:.1f} h" if minutes >= 90 else f"{minutes:.0f} min"
+
+
+# Stacks that do not run, in the words of a report
+
+_OF_THE_INDICATOR = (
+    Outcome.INVALID_OUTPUT,
+    Outcome.TIMEOUT,
+    Outcome.UNSUPPORTED,
+    Outcome.CRASHED,
+)
+_NO_NETWORK = "it had no network: add --network"
+_HINTS = (
+    (r"ModuleNotFoundError", "name what it imports: --from requirements.txt, or as a requirement"),
+    (r"FileNotFoundError", "name what it reads outside of the project: --data DIR"),
+    (r"No space left", "a run may write 1 GiB, its copy of the project included: write less"),
+    (r"unreachable|refused|[Nn]ame resolution|Name or service|getaddrinfo", _NO_NETWORK),
+)
+
+
+def nothing_runs(
+    failures: Sequence[FailedStack], places: Places, program: Program | None = None
+) -> StackgenError:
+    """Explain that no stack works, by what most of them ended with, running a program or not."""
+    what = "none of the stacks that were tried runs"
+    if not failures:
+        fix = "give more time with --budget; what was built and downloaded is kept"
+        return BuildError(what, why="the budget was spent before one was ready", fix=fix)
+    outcomes = Counter(each.outcome for each in failures)
+    common = outcomes.most_common(1)[0][0]
+    first = next(each for each in failures if each.outcome is common)
+    why = f"{first.label}: {first.outcome.value}: {first.reason}"
+    if common is Outcome.DOWNLOAD_FAILED:
+        fix = "look at the network with stackgen doctor, then run the same command again"
+        return IndexUnavailableError(what, why=why, fix=fix)
+    if cause(common, first.log) is Cause.KILLED:
+        fix = "find out what ends it (too little free memory?), then run the same command again"
+        return MeasurementError(what, why=why, fix=fix)
+    if program is not None and common in (*_OF_THE_INDICATOR, Outcome.IMPORT_FAILED):
+        return MeasurementError(what, why=why, fix=_helps(program, first.reason, places))
+    if common in _OF_THE_INDICATOR:
+        fix = "run the indicator by hand (stackgen pis shows its path), or choose another with --pi"
+        return MeasurementError(what, why=why, fix=fix)
+    fix = f"see: stackgen kb failures{places.kb_option}; or name older versions"
+    return BuildError(what, why=why, fix=fix)
+
+
+def _helps(program: Program, reason: str, places: Places) -> str:
+    """Return what a program may lack, by what it said, and how to look at it."""
+    hints = [hint for words, hint in _HINTS if re.search(words, reason)]
+    if below := _own_module(Path(program.project), reason):
+        hints = [f"that lies in its folder {below}: add --env PYTHONPATH={below}"]
+    if program.project in reason:
+        hints.insert(0, "it runs in a copy: name files from the project's folder on")
+    if program.network:
+        hints = [hint for hint in hints if hint != _NO_NETWORK]
+    by_hand = f"run it by hand in {program.project}: {shlex.join(program.command)}"
+    return "; ".join((*hints, by_hand, f"see also: stackgen kb failures{places.kb_option}"))
+
+
+def _own_module(project: Path, reason: str) -> str:
+    """Return the folder just below the project that has the module which was not found, or ""."""
+    found = re.search(r"No module named '(\w+)", reason)
+    if found is None:
+        return ""
+    names = (found[1], f"{found[1]}.py")
+    paths = (path for name in names for path in project.glob(f"*/{name}"))
+    return min((path.parent.name for path in paths), default="")
+
+
+def failed_in_blocks(
+    runner: Runner, labels: Mapping[StackId, str], calls: Sequence[IndicatorCall]
+) -> tuple[FailedStack, ...]:
+    """Return the stacks that failed while they were measured, each with its first failure."""
+    return tuple(
+        FailedStack(
+            label=f"{labels[each.stack_id]} (in block {each.block})",
+            outcome=each.outcome,
+            reason=_reason(each),
+        )
+        for each in runner.failed_in_blocks(calls)
+        if each.stack_id in labels
+    )
+
+
+def _reason(failure: Inspection) -> str:
+    """Return why a stack was left out of blocks, and for how long where that is not for good."""
+    reason = telling_line(failure.log)
+    if cause_of(failure) is Cause.KILLED:
+        return f"{reason}, {MOST_KILLS} times in a row; the same command tries it again"
+    return reason

@@ -1,0 +1,420 @@
+"""Take turns with every other stackgen on this host: one measures, or several build.
+
+A build beside a measurement makes its times scatter several times as much (docs/adr/0010).
+"""
+
+import errno
+import os
+import random
+import stat
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from stackgen.campaign.request import ExploreOptions
+from stackgen.errors import EngineError, StackgenError, StorageError, UsageError
+from stackgen.model.progress import Progress
+
+if sys.platform != "win32":  # nothing is measured there
+    import fcntl
+
+_EVERYBODYS = (Path("/run/lock"), Path("/tmp"))  # noqa: S108 # nothing is written there
+_TRIES, _PAUSE_S = 50, 0.02
+
+
+def everybodys_folder(candidates: tuple[Path, ...] = _EVERYBODYS) -> Path | None:
+    """Return the first folder in which every user of this host can make files, and keep them.
+
+    ``TMPDIR`` is not asked: all users must find the same one. Sticky means that nobody can remove
+    or replace what another user made.
+    """
+    for folder in candidates:
+        try:
+            status = folder.lstat()
+        except OSError:
+            continue
+        shared = stat.S_ISVTX | stat.S_IWOTH
+        if stat.S_ISDIR(status.st_mode) and status.st_mode & shared == shared:
+            return folder
+    return None
+
+
+@dataclass(slots=True, kw_only=True)
+class Host:
+    """The turns of one process.
+
+    cache: two containers of one host may share it, and no other folder.
+    everybody: a folder that all users of this host share; None where there is none.
+    waited_s: how long this process has waited for others.
+    """
+
+    cache: Path
+    everybody: Path | None = field(default_factory=everybodys_folder)
+    clock: Callable[[], float] = time.monotonic
+    waited_s: float = 0.0
+    _taken: bool = False
+    _told: bool = False
+
+    @contextmanager
+    def measuring(self, progress: Progress) -> Iterator[None]:
+        """Keep every other stackgen on this host from measuring and from building.
+
+        Raises:
+            StorageError: the cache cannot be written.
+        """
+        told = "waiting: another stackgen measures or builds on this machine"
+        with self._turn(fcntl.LOCK_EX, told, progress):
+            yield
+
+    @contextmanager
+    def building(self, progress: Progress) -> Iterator[None]:
+        """Keep every other stackgen on this host from measuring; others may build, too.
+
+        Raises:
+            StorageError: the cache cannot be written.
+        """
+        told = "waiting: another stackgen measures on this machine"
+        with self._turn(fcntl.LOCK_SH, told, progress):
+            yield
+
+    @contextmanager
+    def _turn(self, kind: int, told: str, progress: Progress) -> Iterator[None]:
+        if self._taken:  # it would wait for itself, for ever
+            raise RuntimeError("this process builds or measures already")
+        start = self.clock()
+        with ExitStack() as held:
+            # In this order in every process: so nobody waits for somebody who waits for them.
+            if self.everybody is not None:
+                self._take_everybodys(self.everybody, kind, told, progress, held)
+            try:
+                _take(self.cache / "measuring", _own, kind, told, progress, held)
+            except OSError as error:
+                raise StorageError(
+                    f"cannot write in {self.cache}",
+                    why=error.strerror or str(error),
+                    fix="make the folder writable, or name another one in STACKGEN_CACHE",
+                ) from error
+            self._taken = True
+            held.callback(self._end)
+            self.waited_s += self.clock() - start
+            yield
+
+    def _take_everybodys(
+        self, folder: Path, kind: int, told: str, progress: Progress, held: ExitStack
+    ) -> None:
+        try:
+            _take(folder / "stackgen-measuring", _everybodys, kind, told, progress, held)
+        except OSError as error:
+            if not self._told:
+                self._told = True
+                progress.note(
+                    "Other users of this machine are not waited for: "
+                    f"{folder / 'stackgen-measuring'}: {error.strerror or error}."
+                )
+
+    def _end(self) -> None:
+        self._taken = False
+
+
+def _take(
+    path: Path,
+    opened: Callable[[Path], int],
+    kind: int,
+    told: str,
+    progress: Progress,
+    held: ExitStack,
+) -> None:
+    """Lock a file through a turnstile, which keeps those who come later from overtaking.
+
+    Without it, builds that overlap would keep a measurement waiting for ever, and one campaign
+    would take the lock again after each block before anybody else wakes up.
+    """
+    with ExitStack() as turnstile:
+        _lock(path.with_name(f"{path.name}.turn"), opened, fcntl.LOCK_EX, told, progress, turnstile)
+        _lock(path.with_name(f"{path.name}.lock"), opened, kind, told, progress, held)
+
+
+def _lock(
+    path: Path,
+    opened: Callable[[Path], int],
+    kind: int,
+    told: str,
+    progress: Progress,
+    held: ExitStack,
+) -> None:
+    while True:
+        handle = opened(path)
+        try:
+            try:
+                fcntl.flock(handle, kind | fcntl.LOCK_NB)
+            except BlockingIOError:
+                progress.doing(told)
+                fcntl.flock(handle, kind)
+            if _is_at(handle, path):
+                held.callback(os.close, handle)
+                return
+        except BaseException:
+            os.close(handle)
+            raise
+        os.close(handle)  # somebody tidied the folder: what we locked is no longer what others see
+
+
+def _is_at(handle: int, path: Path) -> bool:
+    try:
+        return os.path.samestat(os.fstat(handle), path.lstat())
+    except FileNotFoundError:
+        return False
+
+
+def _own(path: Path) -> int:
+    return os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+
+
+def _everybodys(path: Path) -> int:
+    """Open a file that any user may have made, without being led elsewhere.
+
+    Reading is enough to lock, so nobody has to be able to write it. It is made without following
+    links, and opened without O_CREAT, which the kernel refuses for others' files in such folders.
+
+    Raises:
+        OSError: it is no plain file, or cannot be read.
+    """
+    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK
+    for _ in range(_TRIES):
+        try:
+            handle = os.open(path, flags)
+        except FileNotFoundError:
+            _make(path)
+            continue
+        except PermissionError:  # its maker is about to open it for all
+            time.sleep(_PAUSE_S)
+            continue
+        if stat.S_ISREG(os.fstat(handle).st_mode):
+            return handle
+        os.close(handle)
+        raise OSError(errno.EEXIST, "it is no plain file")
+    raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+
+
+def _make(path: Path) -> None:
+    try:
+        handle = os.open(path, os.O_RDONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o444)
+    except FileExistsError:
+        return
+    try:
+        os.fchmod(handle, 0o444)  # whatever the umask says
+    finally:
+        os.close(handle)
+
+
+# Wait for what may pass, ever longer, and not for ever: the one backoff of indexes and engines
+
+FIRST_PAUSE_S, LONGEST_PAUSE_S = 2.0, 10.0
+MOST_S, SHARE = 60.0, 0.1
+ENGINE_S = 60.0
+"""How long an engine may be away each time: without it nothing at all can go on."""
+_LEAST_S = 0.01
+
+
+def allowance_s(budget_s: float) -> float:
+    """Return how long one run may wait for indexes in all: a tenth of its budget, a minute at most.
+
+    What comes back at all (an index behind a proxy that restarts) is back by then, and meanwhile
+    the stacks that are ready wait; the same command goes on afterwards.
+    """
+    return min(MOST_S, SHARE * budget_s)
+
+
+@dataclass(slots=True, kw_only=True)
+class Patience:
+    """The pauses of one run: 2, 4, 8, 10, 10, ... seconds, each spread by a seeded half.
+
+    left_s: for how long it may still pause for anything but an engine. The first thing that is gone
+        uses it up, so that a dead index is not waited for again at each further stack.
+    engine_s: for how long it waits each time that an engine goes away.
+    dice: spreads the pauses of several runs that lost the same thing; seeded with the campaign.
+    """
+
+    left_s: float
+    dice: random.Random
+    progress: Progress
+    sleep: Callable[[float], None] = time.sleep
+    engine_s: float = ENGINE_S
+    _tries: int = 0
+    _engine_left_s: float = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._engine_left_s = self.engine_s
+
+    def pause(self, problem: StackgenError, *, at_most_s: float) -> bool:
+        """Say what is wrong and wait before another try; False where it is time to give up.
+
+        Args:
+            problem: what may pass.
+            at_most_s: what is left of the budget.
+        """
+        is_engine = isinstance(problem, EngineError)
+        wanted = min(LONGEST_PAUSE_S, FIRST_PAUSE_S * 2**self._tries)
+        allowed = self._engine_left_s if is_engine else self.left_s
+        pause_s = min(wanted * self.dice.uniform(0.5, 1.5), allowed, at_most_s)
+        if pause_s < _LEAST_S:
+            return False
+        self._tries += 1
+        if is_engine:
+            self._engine_left_s -= pause_s
+        else:
+            self.left_s -= pause_s
+        why = problem.why.splitlines()[0] if problem.why else problem.what
+        self.progress.note(f"{problem.what} ({why}); trying again in {pause_s:.1f} s.")
+        self.sleep(pause_s)
+        return True
+
+    def over(self) -> None:
+        """Note that it works again: the next pause is a short one."""
+        self._tries = 0
+
+    def engine_works(self) -> None:
+        """Note that a process ran: an engine that goes away again is waited for as long."""
+        self._tries = 0
+        self._engine_left_s = self.engine_s
+
+
+# CPUs that are set aside: some to measure on, others for whatever stackgen does besides
+
+_TOPOLOGY = Path("/sys/devices/system/cpu")
+
+
+def refuse_cpus(options: ExploreOptions, usable: Sequence[int]) -> None:
+    """Refuse CPUs that cannot be set aside as they were given.
+
+    Args:
+        options: what was asked for.
+        usable: numbers of the CPUs that this machine has for us.
+
+    Raises:
+        UsageError: a CPU is not there or not for us, has two purposes, or there are too few.
+    """
+    measure, build = options.measure_cpus, options.build_cpus
+    if not measure and not build:
+        _refuse_threads(options, usable, given="")
+        return
+    if not hasattr(os, "sched_setaffinity"):
+        raise UsageError(
+            "CPUs cannot be set aside here",
+            why="this system lets no program choose its CPUs",
+            fix="leave out --measure-cpus and --build-cpus",
+        )
+    if not measure:
+        raise UsageError(
+            "--build-cpus alone keeps nothing apart",
+            why="it is not said where is measured, and that could be on the same CPUs",
+            fix=f"give both, as in: {_example(usable)}",
+        )
+    for option, cpus in (("--measure-cpus", measure), ("--build-cpus", build)):
+        _refuse_missing(option, cpus, usable)
+    if both := sorted({*measure} & {*build}):
+        raise UsageError(
+            f"{_named(both)} cannot be for measuring and for building",
+            why="what is built would disturb what is measured",
+            fix=f"give each CPU to one of them, as in: {_example(usable)}",
+        )
+    _refuse_threads(options, measure, given="--measure-cpus")
+
+
+def _refuse_missing(option: str, cpus: Sequence[int], usable: Sequence[int]) -> None:
+    missing = [cpu for cpu in cpus if cpu not in usable]
+    if missing:
+        raise UsageError(
+            f"{option}: {_named(missing)} cannot be used",
+            why=f"this process may run on {cpu_list(usable)} (the machine has no others, or "
+            "taskset, a container or the system keeps them)",
+            fix=f"give some of these: {option} {cpu_list(usable)}",
+        )
+
+
+def _refuse_threads(options: ExploreOptions, cpus: Sequence[int], *, given: str) -> None:
+    """Refuse more threads than CPUs: they would take turns on them, which is another question.
+
+    Args:
+        options: what was asked for.
+        cpus: those that are measured on.
+        given: the option that names them, or "" where they are all that this machine has for us.
+    """
+    most = len(cpus)
+    asked = [int(v) for name, v in options.parameters if name == "threads" and v.isdigit()]
+    if (threads := max([options.threads, *asked])) <= most:
+        return
+    who = f"{given} names {most}" if given else f"this process may use {most}"
+    fix = f"give --threads {most} or fewer"
+    raise UsageError(
+        f"{threads} threads cannot be measured on {cpu_list(cpus)}",
+        why=f"{who}, and threads that wait for each other's CPU tell nothing about versions",
+        fix=f"{fix}, or more {given}" if given else fix,
+    )
+
+
+@contextmanager
+def kept_to(cpus: Sequence[int]) -> Iterator[None]:
+    """Keep this thread, and what it starts meanwhile, to these CPUs; to no others if empty.
+
+    What is measured is bound to CPUs of its own, and may leave these.
+    """
+    if not cpus:
+        yield
+        return
+    before = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, cpus)
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, before)
+
+
+def shared_cores(
+    measure: Iterable[int], build: Iterable[int], topology: Path = _TOPOLOGY
+) -> tuple[int, ...]:
+    """Return the CPUs for building that are the other half of a core that is measured on.
+
+    Source: Linux, Documentation/admin-guide/cputopology.rst.
+    """
+    siblings: set[int] = set()
+    for cpu in measure:
+        try:
+            text = (topology / f"cpu{cpu}/topology/thread_siblings_list").read_text("ascii")
+        except OSError:
+            continue
+        siblings.update(_numbers(text.strip()))
+    return tuple(sorted(siblings & set(build)))
+
+
+def cpu_list(cpus: Iterable[int]) -> str:
+    """Return CPUs as they are given, such as ``0,2-5``."""
+    runs: list[list[int]] = []
+    for cpu in sorted(set(cpus)):
+        if runs and runs[-1][1] == cpu - 1:
+            runs[-1][1] = cpu
+        else:
+            runs.append([cpu, cpu])
+    return ",".join(str(a) if a == b else f"{a}-{b}" for a, b in runs)
+
+
+def _numbers(text: str) -> set[int]:
+    found: set[int] = set()
+    for part in filter(None, text.split(",")):
+        first, _, last = part.partition("-")
+        found.update(range(int(first), int(last or first) + 1))
+    return found
+
+
+def _named(cpus: Sequence[int]) -> str:
+    return f"CPU {cpus[0]}" if len(cpus) == 1 else f"the CPUs {cpu_list(cpus)}"
+
+
+def _example(usable: Sequence[int]) -> str:
+    if len(usable) < 2:
+        return "--measure-cpus 1 --build-cpus 0"
+    half = len(usable) // 2
+    return f"--measure-cpus {cpu_list(usable[half:])} --build-cpus {cpu_list(usable[:half])}"

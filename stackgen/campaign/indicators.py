@@ -1,0 +1,340 @@
+"""Which indicators a campaign runs, and under which limits."""
+
+import math
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from stackgen.campaign.candidates import FRAMEWORKS
+from stackgen.campaign.request import ExploreOptions
+from stackgen.errors import UsageError
+from stackgen.indicators import bind, find
+from stackgen.measure.costs import AtCount
+from stackgen.model.identity import IndicatorId
+from stackgen.model.inspections import Indicator, IndicatorCall, Limits
+from stackgen.model.reports import Prices
+from stackgen.sandbox.process import load_indicators
+from stackgen.storage.resources import shipped_folder
+
+CONTROL = "python/pure"
+DEFAULT = "matmul"
+_LEFT_TO_OTHERS = 8  # one part in so many of the memory
+
+
+def shipped_indicators() -> tuple[Indicator, ...]:
+    """Return the indicators that travel with stackgen."""
+    return load_indicators(shipped_folder("pis"))
+
+
+def indicator_calls(
+    options: ExploreOptions, varied: tuple[str, ...], packages: frozenset[str]
+) -> tuple[tuple[IndicatorCall, ...], IndicatorCall]:
+    """Return the calls that the user wants to know, and the control.
+
+    Args:
+        options: what was asked for.
+        varied: the packages that vary; they decide what a bare name means.
+        packages: everything that stacks may contain.
+
+    A bare name (``matmul``) means that of the framework which is varied.
+
+    Raises:
+        UsageError: there is no such indicator or parameter, or a value is not allowed.
+    """
+    component = component_of(varied, packages)
+    if component == "python" and not options.indicators and options.program is None:
+        raise UsageError(
+            "there is no indicator for these packages",
+            why=f"stackgen measures {', '.join(FRAMEWORKS)} and numpy by itself",
+            fix="say what to measure: --pi (stackgen pis lists them, or give your own file), or a "
+            'command of yours: --pi-command "python train.py"',
+        )
+    wanted = options.indicators or ((DEFAULT,) if options.program is None else ())
+    own = {Path(each).stem: Path(each) for each in wanted if each.endswith(".py")}
+    known = load_indicators(shipped_folder("pis"), own.values())
+    here = {"torch" if each == "torch" else "tensorflow" for each in packages & set(FRAMEWORKS)}
+    here |= packages & {"numpy"}
+    threads = limits(options.threads, among=options.measure_cpus).threads
+    calls = [] if options.program is None else [_on(options.program, threads)]
+    for name in wanted:
+        indicator = _named(known, name, component)
+        if indicator.component in {"tensorflow", "torch", "numpy"} - here:
+            raise UsageError(
+                f"{indicator.name} cannot run in these stacks",
+                why=f"none of them contains {indicator.component}",
+                fix=f'ask for it as well: stackgen explore ... "{indicator.component}"',
+            )
+        calls.append(bind(indicator, _given(indicator, options, threads)))
+    found = find(known, CONTROL)
+    control = bind(found, _threads_of(found, threads))
+    if any(call.id == control.id for call in calls):
+        raise UsageError(
+            f"{CONTROL} is the control of every exploration",
+            why="it runs as such anyway, and shows that a comparison of it would be of noise alone",
+            fix="choose another indicator with --pi (stackgen pis lists them), or its work: "
+            f"--pi {CONTROL} --param rounds=NUMBER",
+        )
+    return tuple(calls), control
+
+
+def _named(known: Iterable[Indicator], name: str, component: str) -> Indicator:
+    """Return an indicator; a file of the user's own may be called like one of ours."""
+    if not name.endswith(".py"):
+        return find(known, name, component)
+    own = str(Path(name).resolve())
+    found = next((each for each in known if each.path == own), None)
+    if found is None:  # indicators are known by their files' names
+        raise UsageError(
+            f"several files are called {Path(name).name}",
+            why="an indicator of your own is known by its file's name",
+            fix="give one of them another name",
+        )
+    return found
+
+
+def weights_of(
+    given: Iterable[tuple[str, float]], calls: Sequence[IndicatorCall]
+) -> Mapping[IndicatorId, float]:
+    """Return the weight of each call whose indicator was given one.
+
+    Args:
+        given: weights by an indicator's name (``tensorflow/matmul``), the end of it (``matmul``),
+            or a file of the user's own.
+        calls: what is measured; all calls of one indicator share its weight.
+
+    Raises:
+        UsageError: what is given a weight is not measured, or could be several indicators.
+    """
+    found: dict[IndicatorId, float] = {}
+    measured = sorted({call.indicator.name for call in calls})
+    for name, weight in given:
+        wanted = Path(name).stem if name.endswith(".py") else name
+        meant = [each for each in measured if each == wanted]
+        meant = meant or [each for each in measured if each.rpartition("/")[2] == wanted]
+        if len(meant) != 1:
+            several = f"it could be {' or '.join(meant)}" if meant else "it is not measured here"
+            raise UsageError(
+                f"cannot give {name} a weight",
+                why=several,
+                fix=f"name one of what is measured: {', '.join(measured)}",
+            )
+        found |= {call.id: weight for call in calls if call.indicator.name == meant[0]}
+    return found
+
+
+def component_of(varied: tuple[str, ...], packages: frozenset[str]) -> str:
+    """Return whose speed is in question: the varied framework's, any framework's, or numpy's."""
+    for name in (*varied, *sorted(packages)):
+        if name in FRAMEWORKS:
+            return "torch" if name == "torch" else "tensorflow"
+    return "numpy" if "numpy" in packages else "python"
+
+
+def limits(threads: int, gpus: str = "", *, among: Sequence[int] = ()) -> Limits:
+    """Return what every inspection may use: by default all cores but one, the last ones, no GPU.
+
+    Args:
+        threads: how many; 0 takes all CPUs but one, or all that are given.
+        gpus: which it sees.
+        among: CPUs that were set aside for it; the last ones of them are taken.
+
+    Of the memory, what the system and stackgen need is left, lest the kernel ends those instead.
+
+    Source: MEASUREMENT.md, point 4 (contention changes rankings) and 5 (cpusets, no quotas).
+    """
+    cpus = sorted(among) or usable_cpus()
+    count = threads or (len(among) or max(1, len(cpus) - 1))
+    memory = psutil.virtual_memory().total
+    return Limits(
+        threads=count,
+        cpus=tuple(cpus[-count:]) if _can_be_bound() else (),
+        memory_bytes=memory - memory // _LEFT_TO_OTHERS,
+        gpus=gpus,
+    )
+
+
+def usable_cpus() -> list[int]:
+    """Return the numbers of the CPUs that this machine has for us."""
+    if _can_be_bound():
+        return sorted(psutil.Process().cpu_affinity())
+    return list(range(psutil.cpu_count() or 1))
+
+
+def _can_be_bound() -> bool:
+    return hasattr(psutil.Process, "cpu_affinity")
+
+
+def _given(indicator: Indicator, options: ExploreOptions, threads: int) -> dict[str, str]:
+    """Return the parameters given that this indicator has; with one indicator, all of them."""
+    names = {each.name for each in indicator.parameters}
+    alone = len(options.indicators) <= 1
+    given = {name: value for name, value in options.parameters if alone or name in names}
+    return _threads_of(indicator, threads) | given
+
+
+def _on(program: IndicatorCall, threads: int) -> IndicatorCall:
+    return replace(program, arguments=(*program.arguments, ("threads", str(threads))))
+
+
+def _threads_of(indicator: Indicator, threads: int) -> dict[str, str]:
+    known = any(each.name == "threads" for each in indicator.parameters)
+    return {"threads": str(threads)} if known else {}
+
+
+# Prices that the user gave, and numbers of CPUs that they are for
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+_EXAMPLE = "as in: [per_hour] and below it lines like 2 = 0.084"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Metered:
+    """The calls of a campaign with what is metered of them.
+
+    counts: one for each call that is measured on a given number of CPUs.
+    limits: of these calls.
+    per_hour: price of what each call runs on; empty where no prices were given.
+    """
+
+    calls: tuple[IndicatorCall, ...]
+    counts: tuple[AtCount, ...] = ()
+    limits: Mapping[IndicatorId, Limits] = field(default_factory=dict)
+    per_hour: Mapping[IndicatorId, float] = field(default_factory=dict)
+    currency: str = ""
+
+
+def metered(
+    options: ExploreOptions, calls: Sequence[IndicatorCall], limits: Limits, usable: Sequence[int]
+) -> Metered:
+    """Return the calls, one for each number of CPUs where ``--cpus`` was given, and their prices.
+
+    Args:
+        options: what was asked for.
+        calls: what is measured.
+        limits: of whatever is not given a number of CPUs.
+        usable: numbers of the CPUs that this machine has for us.
+
+    Raises:
+        UsageError: there are not so many CPUs, prices cannot be read, or one is missing.
+    """
+    prices = read_prices(options, len(usable))
+    if not options.cpus:
+        price = _price(prices, len(usable)) if prices else None
+        return Metered(
+            calls=tuple(calls),
+            per_hour={} if price is None else {call.id: price for call in calls},
+            currency=prices.currency if prices else "",
+        )
+    usable = options.measure_cpus or usable
+    _refuse_counts(options, usable)
+    counts = tuple(
+        AtCount(
+            call=_with_threads(call, count),
+            indicator=_without_threads(call).label,
+            cpus=count,
+            price=_price(prices, count) if prices else float(count),
+        )
+        for call in calls
+        for count in options.cpus
+    )
+    return Metered(
+        calls=tuple(each.call for each in counts),
+        counts=counts,
+        limits={
+            each.call.id: replace(limits, threads=each.cpus, cpus=tuple(usable[-each.cpus :]))
+            for each in counts
+        },
+        per_hour={each.call.id: each.price for each in counts} if prices else {},
+        currency=prices.currency if prices else "",
+    )
+
+
+def read_prices(options: ExploreOptions, machine_cpus: int) -> Prices | None:
+    """Return the prices that were given, None where none were.
+
+    Raises:
+        UsageError: the file is not there, or is none of prices.
+    """
+    if options.price_per_hour is not None:
+        return Prices(machine_cpus=machine_cpus, whole=options.price_per_hour)
+    if options.prices is None:
+        return None
+    try:
+        document = tomllib.loads(options.prices.read_text(encoding="utf-8"))
+        by_cpus = _by_cpus(document)
+        currency = document.get("currency", "")
+        if not isinstance(currency, str):
+            raise ValueError("currency is a text")
+    except (OSError, ValueError) as error:  # what is no TOML is a ValueError, too
+        raise UsageError(
+            f"cannot read prices from {options.prices}",
+            why=str(error),
+            fix=f"give a TOML file with the price per hour by number of CPUs, {_EXAMPLE}",
+        ) from error
+    return Prices(machine_cpus=machine_cpus, by_cpus=by_cpus, currency=currency)
+
+
+def _by_cpus(document: Mapping[str, Any]) -> tuple[tuple[int, float], ...]:
+    rows = document.get("per_hour")
+    if unknown := sorted(document.keys() - {"per_hour", "currency"}):
+        raise ValueError(f"it has {unknown[0]}, which means nothing here")
+    if not isinstance(rows, dict) or not rows:
+        raise ValueError("it has no table [per_hour] of numbers of CPUs and prices")
+    for count, price in rows.items():
+        if not count.isascii() or not count.isdigit() or int(count) < 1:
+            raise ValueError(f"{count} is no number of CPUs")
+        number = isinstance(price, int | float) and not isinstance(price, bool)
+        if not number or not 0 < price < math.inf:
+            raise ValueError(f"{price!r} is no price above zero")
+    return tuple(sorted((int(count), float(price)) for count, price in rows.items()))
+
+
+def _price(prices: Prices, cpus: int) -> float:
+    found = prices.per_hour(cpus)
+    if found is None:
+        known = ", ".join(str(count) for count, _ in prices.by_cpus)
+        raise UsageError(
+            f"the prices have none for {cpus} CPUs",
+            why=f"they have one for {known}; what several CPUs cost is not guessed from others",
+            fix=f"add a line to [per_hour]: {cpus} = PRICE; or measure others with --cpus",
+        )
+    return found
+
+
+def _refuse_counts(options: ExploreOptions, usable: Sequence[int]) -> None:
+    most = max(options.cpus)
+    if most > len(usable):
+        raise UsageError(
+            f"stacks cannot be measured on {most} CPUs",
+            why=f"{'--measure-cpus names' if options.measure_cpus else 'this machine has'} "
+            f"{len(usable)} for us",
+            fix=f"give no more than these, as in: --cpus {_example(len(usable))}",
+        )
+    if options.threads or any(name == "threads" for name, _ in options.parameters):
+        raise UsageError(
+            "--cpus sets the number of threads by itself",
+            why="each number of CPUs is measured with as many threads",
+            fix="leave out --threads and --param threads=..., or --cpus",
+        )
+
+
+def _example(most: int) -> str:
+    powers = {1 << power for power in range(most.bit_length() - 1)}
+    return ",".join(str(count) for count in sorted({most, *powers}))
+
+
+def _with_threads(call: IndicatorCall, count: int) -> IndicatorCall:
+    arguments = {**dict(call.arguments), "threads": str(count)}
+    return replace(call, arguments=tuple(sorted(arguments.items())))
+
+
+def _without_threads(call: IndicatorCall) -> IndicatorCall:
+    return replace(call, arguments=tuple(p for p in call.arguments if p[0] != "threads"))

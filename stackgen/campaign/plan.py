@@ -1,0 +1,275 @@
+"""From what was asked for to work that is ready to be done: where, on which stacks, by what."""
+
+import random
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timezone
+from functools import partial
+from itertools import islice
+
+from stackgen import __version__
+from stackgen.campaign.backend import Workshop, any_python, open_workshop
+from stackgen.campaign.candidates import Contenders, read_lock_file
+from stackgen.campaign.comparison import Judging
+from stackgen.campaign.host import Host, Patience, allowance_s, kept_to, refuse_cpus
+from stackgen.campaign.indicators import (
+    Metered,
+    indicator_calls,
+    limits,
+    metered,
+    usable_cpus,
+    weights_of,
+)
+from stackgen.campaign.prepare import Builder, Sources, estimate, refuse_unbuildable
+from stackgen.campaign.program import Watching, own_files
+from stackgen.campaign.request import ExploreOptions
+from stackgen.campaign.runner import Runner
+from stackgen.campaign.targets import refuse_any_python, refuse_python
+from stackgen.campaign.user_input import beside_compared, index_config
+from stackgen.images.built_wheels import BuiltWheels
+from stackgen.index import PackageIndex
+from stackgen.knowledge.database import Database
+from stackgen.knowledge.evidence import admits_python
+from stackgen.measure.racing import BLOCK
+from stackgen.model.evidence import Campaign
+from stackgen.model.identity import IndicatorId, content_id
+from stackgen.model.inspections import IndicatorCall
+from stackgen.model.progress import Progress
+from stackgen.model.reports import ExplorePlan, Place
+from stackgen.storage.paths import Places
+from stackgen.storage.wheels import WheelStore
+
+# What the phases of one exploration share, and what runs its inspections
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Work:
+    """What the phases of one exploration share.
+
+    weights: of the indicators, where the user gave any.
+    start: on the monotonic clock, when the budget began to run.
+    """
+
+    options: ExploreOptions
+    places: Places
+    progress: Progress
+    index: PackageIndex
+    store: WheelStore
+    workshop: Workshop
+    selection: Contenders
+    plan: ExplorePlan
+    calls: tuple[IndicatorCall, ...]
+    control: IndicatorCall
+    metered: Metered
+    start: float
+    weights: Mapping[IndicatorId, float] = field(default_factory=dict)
+
+    @property
+    def judging(self) -> Judging:
+        """Return how observations are judged."""
+        return Judging(margin=self.options.margin, weights=self.weights)
+
+
+def open_runner(work: Work, database: Database) -> Runner:
+    """Return what runs this campaign's inspections; the campaign is in the database then."""
+    base = work.workshop.base
+    campaign = Campaign(
+        kind=work.options.kind,
+        request=work.options.request(base.kind.value, base.facts, where=_where(work)),
+        seed=work.options.seed,
+        machine_id=work.workshop.machine.id,
+        stackgen_version=__version__,
+    )
+    database.add_machine(work.workshop.machine)
+    database.add_campaign(campaign, datetime.now(timezone.utc).isoformat(timespec="seconds"))
+    host = Host(cache=work.places.cache)
+    return Runner(
+        database=database,
+        executor=Watching(
+            work.workshop.executor, own_files(work.places.knowledge, work.places.cache)
+        ),
+        campaign=campaign,
+        limits=limits(work.options.threads, work.options.gpus, among=work.options.measure_cpus),
+        host=host,
+        build=Builder(
+            index=work.index,
+            store=work.store,
+            workshop=work.workshop,
+            varied=frozenset(work.selection.varied),
+            sources=_sources(work, host),
+            host=host,
+            progress=work.progress,
+        ),
+        patience=Patience(
+            left_s=allowance_s(work.options.budget_s),
+            dice=random.Random(f"{campaign.id}/{campaign.seed}"),  # noqa: S311
+            progress=work.progress,
+        ),
+        progress=work.progress,
+        deadline=work.start + work.options.budget_s,
+        rebuild=work.options.rebuild,
+        own_limits=work.metered.limits,
+    )
+
+
+def _sources(work: Work, host: Host) -> Sources:
+    return Sources(
+        base=work.workshop.base,
+        build=work.workshop.build,
+        sdists=work.workshop.sdists,
+        index=work.index,
+        store=work.store,
+        built=BuiltWheels(work.places.cache / "built"),
+        policy=work.options.asked.policy,
+        progress=work.progress,
+        turn=partial(host.building, work.progress),
+        again=work.options.rebuild,
+    )
+
+
+def _where(work: Work) -> str:
+    """Return what tells this knowledge base from others, so that merged ones never share blocks."""
+    host = dict(work.workshop.machine.circumstances).get("host", "")
+    return content_id("knowledge base", [host, str(work.places.knowledge)])
+
+
+Calls = tuple[tuple[IndicatorCall, ...], IndicatorCall]
+"""What is measured, and the control."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chosen:
+    """What is measured against each other.
+
+    options: what was asked for, with all that was read since.
+    packages: names of what the stacks contain that an indicator may be of.
+    count: of the stacks that satisfy what was asked for.
+    choices: how many of them could be told apart.
+    requirements: what was asked for, in words.
+    """
+
+    options: ExploreOptions
+    contenders: Contenders
+    packages: frozenset[str]
+    count: int
+    choices: int
+    requirements: tuple[str, ...]
+
+
+Choose = Callable[[PackageIndex, ExploreOptions, Workshop, Progress], Chosen]
+
+
+def calls_of(chosen: Chosen) -> Calls:
+    """Return the indicators that were asked for, or the default ones, and the control."""
+    varied = tuple(each for each in chosen.contenders.varied if each in chosen.packages)
+    return indicator_calls(chosen.options, varied, chosen.packages)
+
+
+@contextmanager
+def opened(
+    choose: Choose,
+    options: ExploreOptions,
+    places: Places,
+    environ: Mapping[str, str],
+    progress: Progress,
+    *,
+    calls_of: Callable[[Chosen], Calls] = calls_of,
+) -> Iterator[Work]:
+    """Open the workshop and the index, have stacks chosen, and plan what is to be done.
+
+    Args:
+        choose: says which stacks they are, once it is known what they are installed on.
+        options: what was asked for.
+        places: where things are kept.
+        environ: the user's variables.
+        progress: who is told.
+        calls_of: says by what they are measured, once they are known.
+
+    Raises:
+        StackgenError: one of its kinds for whatever is in the way.
+    """
+    start = time.monotonic()
+    usable = usable_cpus()
+    refuse_cpus(options, usable)
+    config = index_config(options.index, environ)
+    options = replace(options, asked=beside_compared(options.asked, config))
+    lockfile = read_lock_file(options.lock) if options.lock else None
+    if lockfile is not None and not options.base:
+        refuse_any_python(lockfile)
+    with (
+        open_workshop(
+            options.executor,
+            options.base,
+            places,
+            progress,
+            make=not options.dry_run,
+            admits=partial(admits_python, lockfile) if lockfile else any_python,
+        ) as workshop,
+        kept_to(options.build_cpus),
+        PackageIndex(config, places.cache) as index,
+    ):
+        if lockfile is not None:
+            refuse_python(lockfile, workshop.base.target.python, workshop.base.name)
+        chosen = choose(index, options, workshop, progress)
+        options = chosen.options
+        calls, control = calls_of(chosen)
+        allowed = limits(options.threads, options.gpus, among=options.measure_cpus)
+        cpus = metered(options, calls, allowed, usable)
+        store = WheelStore(places.cache, notify=progress.note)
+        yield Work(
+            options=options,
+            places=places,
+            progress=progress,
+            index=index,
+            store=store,
+            workshop=workshop,
+            selection=chosen.contenders,
+            plan=_plan(chosen, workshop, index, store, places),
+            calls=cpus.calls,
+            control=control,
+            metered=cpus,
+            start=start,
+            weights=weights_of(options.weights, cpus.calls),
+        )
+
+
+def _plan(
+    chosen: Chosen,
+    workshop: Workshop,
+    index: PackageIndex,
+    store: WheelStore,
+    places: Places,
+) -> ExplorePlan:
+    options, selection = chosen.options, chosen.contenders
+    first = list(islice(selection.candidates(), options.wanted))
+    searched = options.searches(chosen.choices)
+    if not options.dry_run:
+        refuse_unbuildable((a for each in first for a in each.lock.artifacts), workshop.sdists)
+    machine = dict(workshop.machine.identity)
+    return ExplorePlan(
+        requirements=chosen.requirements,
+        varied=selection.varied,
+        place=Place(
+            executor=workshop.base.kind.value,
+            base=workshop.base.name,
+            python=workshop.base.target.python,
+            machine=machine.get("cpu_name", "this machine"),
+        ),
+        count=chosen.count,
+        choices=chosen.choices,
+        chosen=tuple((each.label, each.choice.completions if each.choice else 1) for each in first),
+        estimate=estimate(
+            [each.lock for each in first],
+            workshop.base,
+            first=BLOCK if searched else len(first),
+            index=index,
+            store=store,
+            places=places,
+        ),
+        budget_s=options.budget_s,
+        seed=options.seed,
+        strategy=options.strategy.value,
+        searched=searched,
+    )

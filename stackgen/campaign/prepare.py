@@ -1,0 +1,697 @@
+"""From candidates to environments that run, with every failure kept as knowledge."""
+
+import hashlib
+import re
+import shutil
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timezone
+from itertools import islice
+from pathlib import Path
+
+from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
+from packaging.version import InvalidVersion, Version
+
+from stackgen.campaign.backend import Build, Workshop
+from stackgen.campaign.candidates import Candidate, Contenders
+from stackgen.campaign.host import Host
+from stackgen.campaign.runner import Runner, telling_line
+from stackgen.errors import (
+    BuildError,
+    EngineError,
+    IndexUnavailableError,
+    ResolutionError,
+    StorageError,
+    UsageError,
+)
+from stackgen.images.built_wheels import BuiltWheels
+from stackgen.images.layer_store import LayerStore
+from stackgen.images.sdists import Attempt, SdistBuilder
+from stackgen.images.unpack import unpacked_size
+from stackgen.images.virtualenv_store import VirtualenvStore
+from stackgen.index import PackageIndex, artifact_key
+from stackgen.index.closure import resolve
+from stackgen.index.metadata import (
+    SilentSdistError,
+    UnusableMetadataError,
+    read_build_system,
+    read_sdist,
+    requirements,
+    wheel_headers,
+)
+from stackgen.measure.retry_policy import Cause, cause_of
+from stackgen.model.identity import StackId, content_id
+from stackgen.model.inspections import IndicatorCall, Inspection, Outcome, Role
+from stackgen.model.packages import (
+    BUILT_HERE,
+    Artifact,
+    BuildRecord,
+    BuildSystem,
+    Lock,
+    Metadata,
+    Target,
+)
+from stackgen.model.progress import Progress
+from stackgen.model.reports import ChosenStack, Estimate, FailedStack
+from stackgen.model.stacks import Base, BaseFacts, Environment, Kind, Stack
+from stackgen.resolve import Policy, Request, parse_requirement
+from stackgen.sandbox.process import log_tail
+from stackgen.storage.paths import Places
+from stackgen.storage.wheels import HashMismatchError, WheelStore
+
+# Source distributions become wheels: what they require is resolved, they are built and checked
+
+Turn = Callable[[], AbstractContextManager[None]]
+
+_LAYOUT = "1"  # of how things are built; a change builds everything anew
+_SHOWN_LINES, _SHOWN_WIDTH = 12, 300
+_EXTRA = re.compile(r"extra == ['\"]([^'\"]+)['\"]")
+
+
+@dataclass(slots=True, kw_only=True)
+class Sources:
+    """Builds what a stack holds as source distributions.
+
+    base: what stacks are installed on.
+    build: makes the environments that wheels are built in.
+    sdists: builds in them; None where there are no containers.
+    policy: of what was asked for; what building requires is chosen by it, too.
+    turn: is entered while something is built, never while something is downloaded.
+    again: build once more what failed before.
+    """
+
+    base: Base
+    build: Build
+    sdists: SdistBuilder | None
+    index: PackageIndex
+    store: WheelStore
+    built: BuiltWheels
+    policy: Policy
+    progress: Progress
+    turn: Turn = nullcontext
+    again: bool = False
+    _locks: dict[tuple[str, ...], Lock] = field(default_factory=dict)
+    _tried: set[str] = field(default_factory=set)
+
+    def installable(
+        self, stack: Stack, files: Mapping[str, Path], *, within: tuple[str, ...] = ()
+    ) -> tuple[Stack, dict[str, Path]]:
+        """Return a stack with a wheel in place of each source distribution, and all its files.
+
+        Args:
+            stack: as it was resolved.
+            files: a verified file for each of its artifacts, by sha256.
+            within: the packages that this is needed to build.
+
+        Raises:
+            BuildError: a package cannot be built; the end of the log is in the error.
+            UsageError: there is no container to build in.
+            EngineError: the engine went away.
+        """
+        wheels = {
+            each.name: self._wheel(each, files[each.sha256], within)
+            for each in stack.lock.artifacts
+            if not each.is_wheel
+        }
+        if not wheels:
+            return stack, dict(files)
+        held = tuple(wheels.get(each.name, each) for each in stack.lock.artifacts)
+        made = self.store.fetch(wheels.values(), downloader=self.index)
+        return replace(stack, lock=Lock(artifacts=held)), {**files, **made}
+
+    def _wheel(self, sdist: Artifact, file: Path, within: tuple[str, ...]) -> Artifact:
+        refuse_unbuildable([sdist], self.sdists)
+        if sdist.name in within:
+            raise _unbuildable(
+                sdist,
+                why=f"building it requires itself: {' requires '.join((*within, sdist.name))}",
+                fix=f"take away --allow-build {sdist.name}, or name versions that have wheels",
+            )
+        system = _build_system(sdist, file)
+        record, key = self._record(sdist, file, system, (), within)
+        if record.asks:
+            record, key = self._record(sdist, file, system, record.asks, within)
+        if record.wheel is None:
+            raise self._failure(sdist, record, key)
+        return record.wheel
+
+    def _record(
+        self,
+        sdist: Artifact,
+        file: Path,
+        system: BuildSystem,
+        asks: tuple[str, ...],
+        within: tuple[str, ...],
+    ) -> tuple[BuildRecord, str]:
+        """Return what became of a build, now or before, and the key that it is kept under."""
+        builder = self.sdists
+        assert builder is not None  # noqa: S101 # refused before
+        lock = self._requirements(sdist, (*system.requires, *asks))
+        content = [_LAYOUT, sdist.sha256, builder.identity(self.base), lock.id, *asks]
+        key = content_id("build", content)
+        if found := self._known(key):
+            return found, key
+        self.progress.doing(f"preparing to build {sdist.name} {sdist.version}")
+        # Bases of equal facts may differ in what only building needs, such as a compiler.
+        base = ("STACKGEN_BUILDS_ON", builder.identity(self.base)[:16])
+        stack = Stack(lock=lock, facts=self.base.facts, settings=(base,))
+        files = self.store.fetch(lock.artifacts, downloader=self.index)
+        # What is built for a build is built before this one is locked: nobody waits in a circle.
+        ready, paths = self.installable(stack, files, within=(*within, sdist.name))
+        with self.turn():
+            environment = self.build(ready, paths, frozenset())
+        with self.built.alone(key), self.built.folder(key) as folder:
+            if found := self._known(key):
+                return found, key
+            self.progress.doing(f"building {sdist.name} {sdist.version} from its sources")
+            with self.turn():
+                attempt = builder.build(
+                    environment, file, system, folder, asked=bool(asks), key=key
+                )
+            record = self._judged(sdist, file, attempt, folder)
+            self.built.keep(key, record, attempt.log)
+            self._tried.add(key)
+        if record.wheel:
+            self.progress.note(f"{sdist.name} {sdist.version} was {BUILT_HERE} from its sources.")
+        return record, key
+
+    def _known(self, key: str) -> BuildRecord | None:
+        """Return what is remembered, unless its wheel is gone or damaged, or it is tried again."""
+        found = self.built.record(key)
+        if found is None or (found.wheel and not self.store.is_whole(found.wheel)):
+            return None
+        return None if found.failure and self.again and key not in self._tried else found
+
+    def _requirements(self, sdist: Artifact, lines: tuple[str, ...]) -> Lock:
+        """Resolve what building requires, once in a run."""
+        if lines not in self._locks:
+            self._locks[lines] = self._resolved(sdist, lines)
+        return self._locks[lines]
+
+    def _resolved(self, sdist: Artifact, lines: tuple[str, ...]) -> Lock:
+        target = self.base.target
+        try:
+            wanted = [parse_requirement(line) for line in lines]
+            wanted = [w for w in wanted if not w.marker or w.marker.evaluate(_markers(target))]
+            if not wanted:
+                return Lock(artifacts=())
+            request = Request(requirements=tuple(wanted), policy=replace(self.policy, hashes=()))
+            lock = resolve(self.index, request, target, progress=self.progress).newest()
+        except (ResolutionError, UsageError) as error:
+            why = f"what building it requires cannot be had: {error.what}: {error.why}"
+            raise _unbuildable(sdist, why=why, fix=error.fix) from error
+        assert lock is not None  # noqa: S101 # resolve refuses an empty space
+        return lock
+
+    def _judged(self, sdist: Artifact, file: Path, attempt: Attempt, folder: Path) -> BuildRecord:
+        """Keep the wheel of an attempt, unless it is not what the source distribution announced."""
+        if attempt.asks or attempt.failure:
+            return BuildRecord(asks=attempt.asks, failure=attempt.failure, fix=attempt.fix)
+        path = folder / attempt.wheel
+        lie = _lie(sdist, file, path, self.base.target)
+        fix = f"leave out {sdist.name}=={sdist.version}, and tell its authors"
+        if lie:
+            return BuildRecord(failure=lie, fix=fix)
+        wheel = Artifact(
+            name=sdist.name,
+            version=sdist.version,
+            filename=path.name,
+            sha256=_sha256(path),
+            url=path.resolve().as_uri(),
+            index=BUILT_HERE,
+            size=path.stat().st_size,
+        )
+        try:
+            self.store.fetch([wheel], downloader=self.index)
+        except BuildError as error:
+            return BuildRecord(failure=f"{error.what}: {error.why}", fix=fix)
+        return BuildRecord(wheel=replace(wheel, url=""))
+
+    def _failure(self, sdist: Artifact, record: BuildRecord, key: str) -> BuildError:
+        place = self.built.log(key)
+        before = "" if key in self._tried else " (remembered; --rebuild tries it again)"
+        lines = [each[:_SHOWN_WIDTH] for each in _lines(place) if each.strip()][-_SHOWN_LINES:]
+        why = "\n       ".join((*lines, f"{record.failure}{before}"))
+        return _unbuildable(sdist, why=why, fix=f"{record.fix}; the whole log: {place}")
+
+
+def refuse_unbuildable(artifacts: Iterable[Artifact], sdists: SdistBuilder | None) -> None:
+    """Refuse source distributions where nothing can be built.
+
+    Raises:
+        UsageError: there is one, and stacks are no container images here.
+    """
+    sdist = next((each for each in artifacts if not each.is_wheel), None)
+    if sdist is not None and sdists is None:
+        raise UsageError(
+            f"{sdist.name} {sdist.version} has no wheel here and would have to be built",
+            why="building runs the package's own code, and that is done in containers alone",
+            fix="give --executor docker (stackgen doctor tells what it needs), or take away "
+            f"--allow-build {sdist.name}",
+        )
+
+
+def _build_system(sdist: Artifact, file: Path) -> BuildSystem:
+    try:
+        with file.open("rb") as archive:
+            return read_build_system(archive, filename=sdist.filename)
+    except UnusableMetadataError as error:
+        fix = "take a version that has a wheel, or tell the package's authors"
+        raise _unbuildable(sdist, why=str(error), fix=fix) from error
+
+
+def _lie(sdist: Artifact, file: Path, wheel: Path, target: Target) -> str:
+    """Return in what a wheel differs from what its source distribution said; "" where it agrees."""
+    try:
+        name, version, _, tags = parse_wheel_filename(wheel.name)
+        with wheel.open("rb") as built:
+            message = wheel_headers(built, name=sdist.name)
+        announced = _announced(sdist, file)
+        stated = Version(str(message["Version"]))
+        differences = announced and _differences(announced, requirements(message), target)
+    except (InvalidWheelFilename, InvalidVersion, UnusableMetadataError) as error:
+        return f"what it made is no usable wheel: {error}"
+    except UsageError as error:
+        return f"what it made is no usable wheel: {error.what}"
+    if name != sdist.name or {version, stated} != {Version(sdist.version)}:
+        return f"it made {wheel.name} of {stated}, not a wheel of {sdist.name} {sdist.version}"
+    if not {str(tag) for tag in tags} & set(target.tags):
+        return f"it made {wheel.name}, which this Python and system do not take"
+    return f"its wheel differs from its announcement: {differences}" if differences else ""
+
+
+def _announced(sdist: Artifact, file: Path) -> Metadata | None:
+    """Return what a source distribution says that it requires; None where it says nothing.
+
+    A lock may hold such a one: then the lock says what is installed, and nobody else.
+    """
+    try:
+        with file.open("rb") as archive:
+            return read_sdist(archive, filename=sdist.filename, name=sdist.name)
+    except SilentSdistError:
+        return None
+
+
+def _differences(announced: Metadata, stated: Metadata, target: Target) -> str:
+    said, says = _applying(announced, target), _applying(stated, target)
+    parts = [f"it does not require {each}, as announced" for each in sorted(said - says)]
+    parts += [f"it requires {each}, which was not announced" for each in sorted(says - said)]
+    return "; ".join(parts)
+
+
+def _applying(metadata: Metadata, target: Target) -> set[str]:
+    """Return the requirements that count on a target, those of extras with the extra's name."""
+    found = set()
+    for requirement in map(parse_requirement, metadata.requires_dist):
+        marker, requirement.marker = requirement.marker, None
+        requirement.name = canonicalize_name(requirement.name)
+        if marker is None or marker.evaluate({**_markers(target), "extra": ""}):
+            found.add(str(requirement))
+            continue
+        for extra in set(_EXTRA.findall(str(marker))):
+            if marker.evaluate({**_markers(target), "extra": extra}):
+                found.add(f"{requirement} for the extra {canonicalize_name(extra)}")
+    return found
+
+
+def _markers(target: Target) -> dict[str, str]:
+    return dict(target.markers)
+
+
+def _sha256(path: Path) -> str:
+    digest = hashlib.sha256()
+    with path.open("rb") as file:
+        while chunk := file.read(1 << 20):
+            digest.update(chunk)
+    return digest.hexdigest()
+
+
+def _lines(path: Path) -> list[str]:
+    try:
+        return path.read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return []
+
+
+def _unbuildable(sdist: Artifact, *, why: str, fix: str) -> BuildError:
+    what = f"{sdist.name} {sdist.version} cannot be built from its sources"
+    return BuildError(what, why=why, fix=fix)
+
+
+# How much disk stacks will take that are not built yet
+
+_UNPACKED = 2.7  # bytes per byte of wheel, where only its size is known: seen 2.3 to 4.2
+_WITH_BYTECODE = 1.3  # per unpacked byte: seen 1.05 to 1.3
+_LINKS = 500_000  # of folders and small files, for each wheel that a virtualenv links
+
+
+def room_for(
+    locks: Sequence[Lock], base: Base, *, places: Places, downloads: Mapping[str, int]
+) -> int:
+    """Return about how many bytes building these locks takes, beside their wheels.
+
+    An image's layers are there twice, in our store and in the engine, which may have another disk:
+    they are counted as if it had not. Layers that exist may still have to be sent where the engine
+    has no stack of ours: then they count once.
+
+    Args:
+        locks: what will be built.
+        base: what it is built on.
+        places: where virtualenvs and layers are.
+        downloads: sizes of the wheels that are not here yet, by their sha256.
+    """
+    wheels = WheelStore(places.cache)
+    distinct: dict[str, Artifact] = {each.sha256: each for lock in locks for each in lock.artifacts}
+
+    def installed(artifacts: Sequence[Artifact]) -> int:
+        return round(sum(_unpacked(each, wheels, downloads) for each in artifacts) * _WITH_BYTECODE)
+
+    if base.kind is Kind.VIRTUALENV:
+        virtualenvs = VirtualenvStore(places.cache / "virtualenvs")
+        new = (x for x in locks if not virtualenvs.has(Stack(lock=x, facts=base.facts)))
+        linked = sum(len(lock.artifacts) for lock in new)
+        return installed(virtualenvs.lacking(base, distinct.values())) + linked * _LINKS
+    layers = LayerStore(places.cache / "layers")
+    lacking = layers.lacking(base, distinct.values())
+    sent = lacking if layers.stacks() else tuple(distinct.values())
+    return installed(lacking) + installed(sent)
+
+
+def _unpacked(artifact: Artifact, wheels: WheelStore, downloads: Mapping[str, int]) -> float:
+    path = wheels.path(artifact) if artifact.is_wheel else None
+    if path is not None:
+        return unpacked_size(path)
+    return (downloads.get(artifact.sha256) or artifact.size or 0) * _UNPACKED
+
+
+DOWNLOAD_BYTES_S = 20e6
+BUILD_BYTES_S = 25e6
+"""Rough rates for estimates alone: downloads, and wheel bytes installed."""
+
+BROKEN = (Outcome.IMPORT_FAILED, Outcome.CRASHED)
+"""Outcomes that another completion of the same choice may not have."""
+ALIKE = 3
+"""After so many failures for the same reason, and nothing that works, no further one is tried."""
+
+
+class _SearchEndedError(Exception):
+    """A search for working versions met something that says nothing about versions."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ready:
+    """A stack that was tried and works."""
+
+    chosen: ChosenStack
+    environment: Environment
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Builder:
+    """Fetches the wheels of a stack and builds it.
+
+    varied: the packages that differ between the stacks of a campaign.
+    sources: makes wheels of what has none.
+    """
+
+    index: PackageIndex
+    store: WheelStore
+    workshop: Workshop
+    varied: frozenset[str]
+    sources: Sources
+    host: Host
+    progress: Progress
+
+    def __call__(self, stack: Stack, label: str) -> Environment:
+        """Return a stack's environment, made now or before.
+
+        Raises:
+            StackgenError: a wheel cannot be had, or the stack cannot be built.
+        """
+        ready, wheels = self._wheels(stack, label)
+        try:
+            made = self._build(ready, wheels, label)
+        except (BuildError, FileNotFoundError) as error:
+            # A disk may spoil what nobody touched, and files may change between check and use.
+            if isinstance(error, EngineError) or not self.store.any_damaged(ready.lock.artifacts):
+                raise
+            ready, wheels = self._wheels(stack, label)
+            made = self._build(ready, wheels, label)
+        # What is recorded is what was asked for: anybody can install what is published.
+        return replace(made, stack=stack)
+
+    def _wheels(self, stack: Stack, label: str) -> tuple[Stack, dict[str, Path]]:
+        here: dict[str, int] = {}
+
+        def tell(artifact: Artifact, count: int) -> None:
+            here[artifact.sha256] = count
+            megabytes = sum(here.values()) // 1_000_000
+            self.progress.doing(f"downloading for {label}: {megabytes} MB")
+
+        files = self.store.fetch(stack.lock.artifacts, downloader=self.index, progress=tell)
+        return self.sources.installable(stack, files)
+
+    def _build(self, ready: Stack, wheels: Mapping[str, Path], label: str) -> Environment:
+        self.progress.doing(f"building {label}")
+        with self.host.building(self.progress):
+            return self.workshop.build(ready, wheels, self.varied)
+
+
+@dataclass(slots=True, kw_only=True)
+class Preparer:
+    """Has stacks built and tries them until enough of them work.
+
+    reserve_s: what of the budget is left for others when versions that work are looked for.
+    """
+
+    facts: BaseFacts
+    selection: Contenders
+    runner: Runner
+    call: IndicatorCall
+    progress: Progress
+    reserve_s: Callable[[], float] = lambda: 0.0
+    failures: list[FailedStack] = field(default_factory=list)
+
+    def prepare(self, wanted: int, *, until: Callable[[int], bool]) -> Iterator[Ready]:
+        """Yield stacks that work, newest first, each stack once.
+
+        Args:
+            wanted: yield no more than this; twice as many are tried at most.
+            until: asked before each further stack with the number that work so far; True ends it.
+        """
+        given: set[StackId] = set()
+        for candidate in islice(self._distinct(given), 2 * wanted):
+            if len(given) >= wanted or until(len(given)) or (not given and self.nothing_helps):
+                return
+            found = self.ready(candidate)
+            if found is not None and found.chosen.stack_id not in given:
+                given.add(found.chosen.stack_id)
+                yield found
+
+    def _distinct(self, given: Container[StackId]) -> Iterator[Candidate]:
+        """Yield the candidates that are not the same stack as one that works already."""
+        return (each for each in self.selection.candidates() if self.stack(each).id not in given)
+
+    def stack(self, candidate: Candidate) -> Stack:
+        """Return what a candidate is on this base."""
+        return Stack(lock=candidate.lock, facts=self.facts, settings=candidate.settings)
+
+    @property
+    def nothing_helps(self) -> bool:
+        """Return whether so many failed for the same reason that others will, where none runs."""
+        kinds = {(each.outcome, each.reason) for each in self.failures}
+        return len(self.failures) >= ALIKE and len(kinds) == 1
+
+    def ready(self, candidate: Candidate) -> Ready | None:
+        """Return a stack that was built and runs, with older dependencies where it must be.
+
+        Returns:
+            None where it does not run; that is among the failures then.
+
+        Raises:
+            StackgenError: what has nothing to do with this stack: a lost engine, a full disk.
+        """
+        environment, ran = self._try(candidate)
+        if environment is not None and ran.observation is not None:
+            return _ready(candidate, environment, candidate.lock)
+        if _is_broken(ran) and self.selection.may_search(candidate):
+            self.progress.note(
+                f"{candidate.label} with everything newest does not run "
+                f"({telling_line(ran.log)}); looking for versions that do."
+            )
+            again = self._search(candidate)
+            if again is not None:
+                environment, ran = self._try(again)
+                if environment is not None and ran.observation is not None:
+                    return _ready(again, environment, candidate.lock)
+        failed = FailedStack(
+            label=candidate.label,
+            outcome=ran.outcome,
+            reason=telling_line(ran.log),
+            log=ran.log,
+        )
+        self.failures.append(failed)
+        return None
+
+    def _search(self, candidate: Candidate) -> Candidate | None:
+        """Look for versions that run, as long as the budget lasts."""
+
+        def works(other: Candidate) -> bool:
+            if self.runner.left_s <= self.reserve_s():
+                raise _SearchEndedError
+            _, ran = self._try(other)
+            said = _is_broken(ran) or ran.outcome is Outcome.UNSUPPORTED
+            if ran.observation is None and not said:
+                raise _SearchEndedError
+            return ran.observation is not None
+
+        try:
+            return self.selection.search(candidate, works)
+        except _SearchEndedError:
+            return None
+
+    def _try(self, candidate: Candidate) -> tuple[Environment | None, Inspection]:
+        """Build a candidate and run the indicator on it once; any failure is recorded.
+
+        What is known to fail is neither built nor run again.
+        """
+        stack = self.stack(candidate)
+        self.runner.database.add_stack(stack)
+        known = self.runner.known(stack.id, self.call)
+        if known is not None and known.observation is None:
+            return None, known
+        environment = self._built(stack, candidate.label)
+        if isinstance(environment, Inspection):
+            return None, environment
+        self.progress.doing(f"trying {candidate.label}")
+        return environment, self.runner.trial(environment, self.call)
+
+    def _built(self, stack: Stack, label: str) -> Environment | Inspection:
+        """Return a stack's environment, or how building it failed, which is recorded.
+
+        Raises:
+            EngineError: nothing of this stack's: the next one would meet the same.
+        """
+        while True:
+            started = datetime.now(timezone.utc).isoformat(timespec="milliseconds")
+            try:
+                return self.runner.environment(stack, label)
+            except (IndexUnavailableError, BuildError) as error:
+                log = f"{error.what}: {error.why}"
+                outcome = _outcome(error)
+                record = _failed(
+                    stack.id, self.runner, self.call, outcome, started_at=started, log=log
+                )
+                self.runner.record(record)
+                if outcome is Outcome.ENGINE_LOST:
+                    raise
+            known = self.runner.known(stack.id, self.call)
+            if not self.runner.again_after_kill(record, known):
+                return record
+
+
+def _is_broken(ran: Inspection) -> bool:
+    """Return whether other versions may run where these failed; a kill says nothing of them."""
+    return ran.outcome in BROKEN and cause_of(ran) is not Cause.KILLED
+
+
+def _ready(candidate: Candidate, environment: Environment, newest: Lock) -> Ready:
+    before, now = newest.versions, candidate.lock.versions
+    chosen = ChosenStack(
+        stack_id=environment.stack.id,
+        label=candidate.label,
+        completion=candidate.completion,
+        lock=candidate.lock,
+        held_back=tuple((name, v) for name, v in now.items() if before.get(name, v) != v),
+        settings=candidate.settings,
+    )
+    return Ready(chosen=chosen, environment=environment)
+
+
+def _failed(
+    environment_stack: StackId,
+    runner: Runner,
+    call: IndicatorCall,
+    outcome: Outcome,
+    *,
+    started_at: str,
+    log: str,
+) -> Inspection:
+    """Return the record of a stack that never came to run."""
+    return Inspection(
+        stack_id=environment_stack,
+        machine_id=runner.campaign.machine_id,
+        indicator_id=call.id,
+        campaign_id=runner.campaign.id,
+        block=0,
+        position=0,
+        role=Role.CALIBRATION,
+        outcome=outcome,
+        started_at=started_at,
+        duration_s=0.0,
+        log=log_tail(log),
+    )
+
+
+def _outcome(error: Exception) -> Outcome:
+    if isinstance(error, HashMismatchError):
+        return Outcome.HASH_MISMATCH
+    if isinstance(error, IndexUnavailableError):
+        return Outcome.DOWNLOAD_FAILED
+    if isinstance(error, EngineError):
+        return Outcome.ENGINE_LOST
+    return Outcome.BUILD_FAILED
+
+
+def estimate(
+    locks: Sequence[Lock],
+    base: Base,
+    *,
+    first: int,
+    index: PackageIndex,
+    store: WheelStore,
+    places: Places,
+) -> Estimate:
+    """Return what building these locks will move and take; asks the index for unknown sizes.
+
+    Args:
+        locks: of all stacks, in the order in which they are built.
+        base: what they are installed on.
+        first: how many of them are built before the first block.
+        index: says how large wheels are.
+        store: holds those that are here.
+        places: where things are kept.
+    """
+    missing = store.missing(_artifacts(locks))
+    sizes = index.sizes(missing)
+    known = {each.sha256: sizes.get(artifact_key(each)) or 0 for each in missing}
+    download = sum(known.values())
+    soon = sum(known.get(each.sha256, 0) for each in _artifacts(locks[:first]))
+    return Estimate(
+        wheels=len(missing),
+        download_bytes=download,
+        disk_bytes=download + room_for(locks, base, places=places, downloads=known),
+        free_bytes=shutil.disk_usage(places.cache).free,
+        seconds=round(soon / DOWNLOAD_BYTES_S + soon / BUILD_BYTES_S + 10 * len(locks[:first])),
+    )
+
+
+def _artifacts(locks: Iterable[Lock]) -> list[Artifact]:
+    """Return what some locks need, each once."""
+    return list({each.sha256: each for lock in locks for each in lock.artifacts}.values())
+
+
+def refuse_without_room(found: Estimate, places: Places) -> None:
+    """Refuse to begin what cannot fit.
+
+    Raises:
+        StorageError: the estimate exceeds what is free.
+    """
+    if found.disk_bytes > found.free_bytes:
+        raise StorageError(
+            "there is not enough room for these stacks",
+            why=f"they need about {found.disk_bytes / 1e9:.1f} GB and {places.cache} has "
+            f"{found.free_bytes / 1e9:.1f} GB free",
+            fix="explore fewer with --stacks, or set STACKGEN_CACHE to a larger disk",
+        )

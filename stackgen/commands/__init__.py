@@ -1,0 +1,1 @@
+"""One module per command: the story of what it does."""

@@ -1,0 +1,257 @@
+"""Advise: a lock file in, the fastest known versions out, from evidence alone."""
+
+import platform
+import re
+import shlex
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from packaging.requirements import InvalidRequirement, Requirement
+from packaging.utils import canonicalize_name
+
+from stackgen.campaign.candidates import may_vary, pin, read_lock_file
+from stackgen.campaign.indicators import CONTROL
+from stackgen.campaign.request import IndexOptions
+from stackgen.campaign.user_input import index_config
+from stackgen.errors import EvidenceError, IndexUnavailableError, ResolutionError, UsageError
+from stackgen.executors.machine import this_machine
+from stackgen.images.targets import stated_target
+from stackgen.index import PackageIndex
+from stackgen.index.closure import resolve
+from stackgen.knowledge.advice import advise as recommend
+from stackgen.knowledge.database import Database, open_database
+from stackgen.locks import in_target
+from stackgen.measure import ALPHA, MARGIN, controls
+from stackgen.model.choices import Prereleases
+from stackgen.model.evidence import Advice, Change
+from stackgen.model.identity import CampaignId, IndicatorId, InspectionId
+from stackgen.model.inspections import IndicatorCall, Inspection, Role
+from stackgen.model.packages import LockedPackage, LockFile, Target
+from stackgen.model.progress import Progress
+from stackgen.model.reports import NOISE, AdviceReport
+from stackgen.model.stacks import BaseFacts
+from stackgen.resolve import Policy, Request, parse_requirement
+from stackgen.storage.paths import Places
+
+
+def advise(
+    path: Path,
+    index_options: IndexOptions,
+    places: Places,
+    environ: Mapping[str, str],
+    progress: Progress,
+) -> AdviceReport:
+    """Return the advice for a lock file.
+
+    Raises:
+        UsageError: it is no lock file that we read.
+        EvidenceError: nothing that was measured says anything about it.
+    """
+    lockfile = read_lock_file(path)
+    command = _explore_command(lockfile, path)
+    with (
+        open_database(places.knowledge, reading=True) as database,
+        PackageIndex(index_config(index_options, environ), places.cache) as index,
+    ):
+        calls = database.calls()
+        inspections = database.inspections()
+        trusted = trusted_campaigns(database, inspections, calls)
+        try:
+            advice = recommend(
+                lockfile=lockfile,
+                stacks=database.stacks(),
+                inspections=inspections,
+                calls=calls,
+                machine=this_machine(),
+                machines=database.machines(),
+                trusted=trusted,
+                admits=Admission(index=index, progress=progress).refusal,
+                margin=MARGIN,
+                alpha=ALPHA,
+            )
+        except EvidenceError as error:
+            if command:
+                raise
+            raise EvidenceError(error.what, why=error.why, fix=_nothing_varies(path)) from error
+        origins = database.origins()
+    behind = _behind(advice, [each for each in inspections if each.campaign_id in trusted])
+    return AdviceReport(
+        lockfile=lockfile,
+        advice=advice,
+        indicators=tuple((call.id, call.label) for call in calls),
+        knowledge_base=str(places.knowledge),
+        explore_command=command,
+        inspections=len(behind),
+        merged=tuple(
+            Counter(origin for each in behind for origin in origins.get(each, ())).items()
+        ),
+    )
+
+
+def _behind(advice: Advice, trusted: Iterable[Inspection]) -> Collection[InspectionId]:
+    """Return what the effects of an advice were computed from: all of the blocks of both stacks."""
+    blocks: dict[tuple[IndicatorId, CampaignId, int], list[Inspection]] = {}
+    for each in trusted:
+        if each.block and each.role is not Role.SEARCH:
+            key = each.indicator_id, each.campaign_id, each.block
+            blocks.setdefault(key, []).append(each)
+    stacks = {effect.indicator_id: effect.a for effect in advice.effects}
+    return {
+        each.id
+        for (indicator, _, _), block in blocks.items()
+        if stacks.get(indicator) in {each.stack_id for each in block}
+        for each in block
+    }
+
+
+@dataclass(slots=True, kw_only=True)
+class Admission:
+    """Whether the rest of a lock admits changes to it, as far as metadata tells."""
+
+    index: PackageIndex
+    progress: Progress
+    _unavailable: str = field(default="", init=False)
+
+    def refusal(
+        self, lockfile: LockFile, changes: Sequence[Change], facts: BaseFacts
+    ) -> str | None:
+        """Return why the rest of a lock does not admit changes on a base; None where it does.
+
+        An index that cannot be reached is a reason, too, and is not asked again.
+        """
+        if self._unavailable:
+            return self._unavailable
+        try:
+            return self._refusal(lockfile, changes, _target(facts))
+        except IndexUnavailableError as error:
+            self._unavailable = (
+                f"whether the rest of the lock admits it is not known: {error.what} ({error.why})"
+            )
+            return self._unavailable
+        except (ResolutionError, UsageError) as error:
+            why = " ".join(error.why.split())
+            return f"the rest of the lock does not admit it: {error.what}: {why}"
+
+    def _refusal(self, lockfile: LockFile, changes: Sequence[Change], target: Target) -> str | None:
+        locked = {canonicalize_name(each.name): each for each in in_target(lockfile, target)}
+        removed = {each.name for each in changes if each.recommended is None}
+        changed = dict(locked)
+        for each in changes:
+            if each.recommended is None:
+                changed.pop(canonicalize_name(each.name), None)
+            else:
+                package = locked.get(canonicalize_name(each.name)) or LockedPackage(
+                    name=each.name, version=each.recommended
+                )
+                changed[canonicalize_name(each.name)] = replace(package, version=each.recommended)
+        needed = self._installed(changed.values(), _readable(lockfile), target)
+        if still := sorted(removed & needed):
+            return f"the rest of the lock requires {still[0]}"
+        if not removed:
+            return None
+        rest = [each for name, each in locked.items() if name not in removed]
+        if own := sorted(removed - self._installed(rest, (), target)):
+            return f"it has no {own[0]}, which no other package of the lock brings"
+        return None
+
+    def _installed(
+        self,
+        packages: Iterable[LockedPackage],
+        requirements: Sequence[Requirement],
+        target: Target,
+    ) -> frozenset[str]:
+        """Return all that these packages bring, in just these versions.
+
+        Raises:
+            ResolutionError: they exclude each other, or a file is not there.
+        """
+        pins = [parse_requirement(pin(each)) for each in packages]
+        names = frozenset(str(canonicalize_name(each.name)) for each in pins)
+        request = Request(
+            requirements=(*pins, *requirements),
+            policy=Policy(prereleases=Prereleases.ALLOW, allow_build=names),
+        )
+        lock = resolve(self.index, request, target, progress=self.progress).newest()
+        return frozenset(lock.versions) if lock is not None else frozenset()
+
+
+def _readable(lockfile: LockFile) -> tuple[Requirement, ...]:
+    """Return what the user asked for, without what no index has."""
+    found = []
+    for line in lockfile.requirements:
+        try:
+            requirement = Requirement(line)
+        except InvalidRequirement:
+            continue
+        if requirement.url is None:
+            found.append(requirement)
+    return tuple(found)
+
+
+def _target(facts: BaseFacts) -> Target:
+    """Return the target that a base was; its machine is taken to be of our own kind.
+
+    Raises:
+        UsageError: its Python or C library is none that can be stated.
+    """
+    libc = re.fullmatch(r"(glibc|musl) (\d+)\.(\d+).*", facts.libc)
+    if libc is None:
+        raise UsageError(
+            f"what fits {facts.distribution} is not known",
+            why=f"{facts.libc!r} is neither glibc nor musl",
+            fix="measure on another base",
+        )
+    kind = "manylinux" if libc[1] == "glibc" else "musllinux"
+    return stated_target(
+        python=facts.python.split()[-1],
+        platform=f"{kind}_{libc[2]}_{libc[3]}_{platform.machine()}",
+    )
+
+
+def _explore_command(lockfile: LockFile, path: Path) -> str:
+    """Return the command that measures around a lock, "" where nothing in it would vary."""
+    locked = {each.name for each in lockfile.packages if each.group == "default"}
+    return f"stackgen explore --from {shlex.quote(str(path))}" if any(may_vary(locked)) else ""
+
+
+def _nothing_varies(path: Path) -> str:
+    return (
+        "nothing in it varies by itself (it holds neither TensorFlow, PyTorch nor NumPy); name "
+        f"what may: stackgen explore NAME --from {shlex.quote(str(path))}"
+    )
+
+
+def trusted_campaigns(
+    database: Database,
+    inspections: tuple[Inspection, ...],
+    calls: tuple[IndicatorCall, ...],
+) -> frozenset[CampaignId]:
+    """Return the campaigns whose controls were judged and hold; no others feed advice.
+
+    Nor do those that measured one stack against itself: it is not known to be better than others.
+    """
+    by_campaign: dict[CampaignId, list[Inspection]] = {}
+    for each in inspections:
+        by_campaign.setdefault(each.campaign_id, []).append(each)
+    return frozenset(
+        campaign.id
+        for campaign in database.campaigns()
+        if campaign.kind != NOISE and _holds(by_campaign.get(campaign.id, []), calls)
+    )
+
+
+def _holds(inspections: list[Inspection], calls: tuple[IndicatorCall, ...]) -> bool:
+    references = {each.stack_id for each in inspections if each.role is Role.REFERENCE}
+    known: Mapping[str, IndicatorCall] = {call.id: call for call in calls}
+    used = {each.indicator_id for each in inspections}
+    pure = [call for call in calls if call.id in used and call.indicator.name == CONTROL]
+    own = [known[each] for each in used if each in known and known[each] not in pure]
+    judged = [
+        control
+        for reference in references
+        for control in controls(inspections, reference=reference, calls=own, pure=(pure or own)[0])
+        if control.p_value is not None
+    ]
+    return bool(judged) and not any(control.failed for control in judged)

@@ -1,0 +1,350 @@
+"""Compare: two stacks in, the paired test of one against the other out."""
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from packaging.requirements import Requirement
+from packaging.utils import InvalidWheelFilename, parse_wheel_filename
+
+from stackgen.campaign.backend import Workshop
+from stackgen.campaign.candidates import FRAMEWORKS, Candidate, Selection, pinned, read_pins, select
+from stackgen.campaign.comparison import nothing_runs
+from stackgen.campaign.plan import Chosen
+from stackgen.campaign.request import ExploreOptions, Strategy
+from stackgen.commands.explore import measured
+from stackgen.commands.kb import one_stack
+from stackgen.errors import BuildError, EvidenceError, ResolutionError, StackgenError, UsageError
+from stackgen.index import PackageIndex
+from stackgen.knowledge.database import open_database
+from stackgen.model.choices import Prereleases
+from stackgen.model.identity import content_id
+from stackgen.model.packages import Artifact, Lock, LockFile, Target
+from stackgen.model.progress import Progress
+from stackgen.model.reports import ExploreReport, FailedStack
+from stackgen.model.stacks import Base, Stack
+from stackgen.resolve import Policy, Request, asked, parse_requirement
+from stackgen.storage.paths import Places
+
+# The two sides of a comparison: from what the user named to what is installed
+
+_STACK = re.compile(r"[0-9a-f]{4,64}")
+_EXAMPLE = 'stackgen compare "numpy==1.26.4" "numpy==2.3.5"; or: stackgen compare old.lock new.lock'
+_SHOWN = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Named:
+    """A side as the user named it: a lock, a stack of the knowledge base, or versions.
+
+    text: in the user's words.
+    """
+
+    text: str
+    lockfile: LockFile | None = None
+    stack: Stack | None = None
+    versions: Request | None = None
+
+    @property
+    def title(self) -> str:
+        """Return what it is called before its versions; "" where the versions are all."""
+        if self.lockfile is not None:
+            return Path(self.text).name
+        return f"stack {self.stack.id[:12]}" if self.stack is not None else ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Side:
+    """A side as it is installed.
+
+    selection: looks for other versions of what was not named; None for what is taken as it stands.
+    """
+
+    candidate: Candidate
+    selection: Selection | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pair:
+    """Two stacks; the first is what the second is compared with.
+
+    varied: the packages in which they differ, what was named first.
+    """
+
+    sides: tuple[Side, Side]
+    varied: tuple[str, ...]
+
+    def candidates(self) -> Iterator[Candidate]:
+        """Yield both."""
+        return (each.candidate for each in self.sides)
+
+    def may_search(self, candidate: Candidate) -> bool:
+        """Return whether one that does not run may be completed otherwise."""
+        selection = self._selection(candidate)
+        return selection is not None and selection.may_search(candidate)
+
+    def search(self, candidate: Candidate, works: Callable[[Candidate], bool]) -> Candidate | None:
+        """Return the newest completion of what was named that works; None where there is none."""
+        selection = self._selection(candidate)
+        if selection is None:
+            return None
+
+        def called_alike(found: Candidate) -> Candidate:
+            return replace(found, label=candidate.label)
+
+        found = selection.search(candidate, lambda other: works(called_alike(other)))
+        return None if found is None else called_alike(found)
+
+    def _selection(self, candidate: Candidate) -> Selection | None:
+        labels = {each.candidate.label: each.selection for each in self.sides}
+        return labels[candidate.label]
+
+
+def named(text: str, places: Places) -> Named:
+    """Read what a side is; nothing is looked up at an index.
+
+    Raises:
+        UsageError: it is neither a lock, nor a stack of the knowledge base, nor versions.
+    """
+    path = Path(text)
+    if path.is_file() or ("==" not in text and re.search(r"/|\.(lock|toml|txt)$", text)):
+        return Named(text=text, lockfile=read_pins(path))
+    if "==" in text:
+        return Named(text=text, versions=asked(*map(str, _versions(text))))
+    if _STACK.fullmatch(text) is None:
+        raise UsageError(
+            f"cannot compare with {text!r}",
+            why="it is no file, no beginning of a stack's id (4 hexadecimal digits or more), and "
+            "no list of versions",
+            fix=f"name both sides as in: {_EXAMPLE}",
+        )
+    with open_database(places.knowledge, reading=True) as database:
+        return Named(text=text, stack=one_stack(database, text, places))
+
+
+def _versions(text: str) -> Iterator[Requirement]:
+    for token in filter(None, re.split(r"[\s,]+", text)):
+        each = parse_requirement(token)
+        if [pin.operator for pin in each.specifier] not in (["=="], ["==="]):
+            raise UsageError(
+                f"cannot read {token!r} in {text!r}",
+                why="a side says which versions it has, as NAME==VERSION, with blanks between them",
+                fix=f"name both sides as in: {_EXAMPLE}",
+            )
+        yield each
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Resolver:
+    """Turns what was named into what is installed."""
+
+    index: PackageIndex
+    options: ExploreOptions
+    base: Base
+    progress: Progress
+
+    def pair(self, a: Named, b: Named) -> Pair:
+        """Return both sides with names that tell them apart.
+
+        Raises:
+            ResolutionError: a side cannot be installed here.
+            UsageError: a lock is for another Python, or a package has no such version.
+        """
+        sides = (self._side(a), self._side(b))
+        locks = (sides[0].candidate.lock, sides[1].candidate.lock)
+        wanted = [name for each in (a, b) if each.versions for name in each.versions.names]
+        varied = differing(*locks, first=wanted)
+        likely = dict.fromkeys((*wanted, *FRAMEWORKS, "numpy"))
+        told = [name for name in likely if name in varied] or varied
+        both = [
+            replace(side, candidate=replace(side.candidate, label=_label(letter, name, side, told)))
+            for letter, name, side in zip("AB", (a, b), sides, strict=True)
+        ]
+        return Pair(sides=(both[0], both[1]), varied=tuple(varied))
+
+    def _side(self, given: Named) -> Side:
+        if given.versions is not None:
+            return self._completed(given.versions)
+        if given.stack is not None:
+            return self._known(given.stack)
+        assert given.lockfile is not None  # noqa: S101 # one of the three is given
+        built = self.options.asked.policy.allow_build
+        policy = Policy(prereleases=Prereleases.ALLOW, allow_build=built)
+        lock = pinned(self.index, given.lockfile, self.base.target, policy)
+        return Side(candidate=_as_it_stands(lock))
+
+    def _completed(self, versions: Request) -> Side:
+        """Return the newest stack with these versions; what else it holds may be older."""
+        framework = set(versions.names) & set(FRAMEWORKS)
+        options = replace(
+            self.options,
+            asked=replace(versions, policy=self.options.asked.policy),
+            fixed=("numpy",) if framework and "numpy" not in versions.names else (),
+        )
+        selection = select(self.index, options, self.base.target, self.progress)
+        candidate = next(selection.candidates(), None)
+        if candidate is None:
+            raise ResolutionError(
+                f"no stack has {', '.join(versions.texts)}",
+                why="what these versions need cannot be had together",
+                fix=f"ask why: stackgen resolve {' '.join(versions.texts)}",
+            )
+        return Side(candidate=candidate, selection=selection)
+
+    def _known(self, stack: Stack) -> Side:
+        refuse_unfit(stack, self.base.target)
+        if stack.facts != self.base.facts:
+            self.progress.note(
+                f"Stack {stack.id[:12]} was measured on {stack.facts.python} "
+                f"({stack.facts.distribution}); here its packages are installed on "
+                f"{self.base.facts.python} ({self.base.facts.distribution})."
+            )
+        return Side(candidate=replace(_as_it_stands(stack.lock), settings=stack.settings))
+
+
+def differing(a: Lock, b: Lock, *, first: list[str]) -> list[str]:
+    """Return the packages that are not the same file on both sides, what is named first."""
+    files = [{each.name: each.sha256 for each in lock.artifacts} for lock in (a, b)]
+    names = sorted({*files[0], *files[1]})
+    found = [name for name in names if files[0].get(name) != files[1].get(name)]
+    return sorted(found, key=lambda name: first.index(name) if name in first else len(first))
+
+
+def _label(letter: str, given: Named, side: Side, told: list[str]) -> str:
+    versions = side.candidate.lock.versions
+    own = [name for name in told if name in versions]
+    if not own:  # all that differs is on the other side
+        likely = given.versions.names if given.versions else (*FRAMEWORKS, "numpy", *versions)
+        own = [name for name in likely if name in versions][:1]
+    parts = [f"{name} {versions[name]}" for name in own[:_SHOWN]]
+    parts += [f"{name}={value}" for name, value in side.candidate.settings]
+    text = ", ".join(parts)
+    return f"{letter}: {f'{given.title} ({text})' if given.title else text}"
+
+
+def _as_it_stands(lock: Lock) -> Candidate:
+    return Candidate(lock=lock, label="", completion="lock", settings=(), choice=None)
+
+
+def refuse_unfit(stack: Stack, target: Target) -> None:
+    """Refuse wheels that are for another Python or platform."""
+    unfit = [each for each in stack.lock.artifacts if each.is_wheel and not _fits(each, target)]
+    if unfit:
+        raise ResolutionError(
+            f"stack {stack.id[:12]} cannot be installed here",
+            why=f"{unfit[0].filename} does not fit Python {target.python} of this base",
+            fix=f"name another base with --base; it was measured on {stack.facts.python} "
+            f"({stack.facts.distribution})",
+        )
+
+
+def _fits(artifact: Artifact, target: Target) -> bool:
+    try:
+        _, _, _, tags = parse_wheel_filename(artifact.filename)
+    except InvalidWheelFilename:
+        return True  # an old name; whether it can be installed is seen then
+    return bool({str(tag) for tag in tags} & set(target.tags))
+
+
+COMPARE = "compare"
+_LOG_LINES = 12
+
+
+def compare(
+    a: str,
+    b: str,
+    options: ExploreOptions,
+    places: Places,
+    environ: Mapping[str, str],
+    progress: Progress,
+) -> ExploreReport:
+    """Measure two stacks against each other, both of them in every block.
+
+    Args:
+        a: what the other is compared with: a lock file, the beginning of a stack's id, or versions.
+        b: what is compared with it.
+        options: as of an exploration; what is asked for comes from the sides.
+        places: where things are kept.
+        environ: the user's variables.
+        progress: who is told.
+
+    Raises:
+        EvidenceError: both are the same stack.
+        StackgenError: one of its kinds for whatever stops it; what was measured is kept.
+    """
+    sides = (named(a, places), named(b, places))
+    options = replace(options, kind=COMPARE, strategy=Strategy.NEWEST, stacks=2)
+
+    def choose(
+        index: PackageIndex, options: ExploreOptions, workshop: Workshop, progress: Progress
+    ) -> Chosen:
+        resolver = Resolver(index=index, options=options, base=workshop.base, progress=progress)
+        return _chosen(sides, resolver.pair(*sides), options)
+
+    found = measured(choose, options, places, environ, progress)
+    assert isinstance(found, ExploreReport)  # noqa: S101 # it is never a dry run
+    if not found.interrupted and len(found.stacks) < 2:
+        raise _not_two(found, options, places, progress)
+    return found
+
+
+def _chosen(sides: tuple[Named, Named], pair: Pair, options: ExploreOptions) -> Chosen:
+    """Return what is measured; an indicator without a package's name must run on both sides.
+
+    Raises:
+        EvidenceError: both are the same stack.
+    """
+    first, second = pair.candidates()
+    ids = [content_id("side", [each.lock.id, list(each.settings)]) for each in (first, second)]
+    if ids[0] == ids[1]:
+        raise _same(", ".join(f"{a.name} {a.version}" for a in first.lock.artifacts))
+    packages = [frozenset(each.lock.versions) for each in (first, second)]
+    by_package = any("/" in each for each in options.indicators)
+    return Chosen(
+        options=replace(options, sides=tuple(ids)),
+        contenders=pair,
+        packages=packages[0] | packages[1] if by_package else packages[0] & packages[1],
+        count=2,
+        choices=2,
+        requirements=tuple(each.text for each in sides),
+    )
+
+
+def _same(holding: str) -> EvidenceError:
+    return EvidenceError(
+        "both are the same stack",
+        why=f"each holds {holding}",
+        fix="name another version on one side; how much one stack differs from itself is told by: "
+        "stackgen noise",
+    )
+
+
+def _not_two(
+    found: ExploreReport, options: ExploreOptions, places: Places, progress: Progress
+) -> StackgenError:
+    """Explain why there was nothing to compare with."""
+    ready = {each.label for each in found.stacks}
+    lacking = [label for label, _ in found.plan.chosen if label not in ready]
+    for each in found.failed:
+        if each.label in lacking:
+            _tell_log(each, progress)
+            program = options.program.program if options.program else None
+            error = nothing_runs([each], places, program)
+            why = f"{each.outcome.value}: {each.reason}"
+            return type(error)(f"{each.label} does not run here", why=why, fix=error.fix)
+    if found.seconds > options.budget_s:
+        return BuildError(
+            f"{' and '.join(lacking)} was not ready in time",
+            why="twice the budget was spent before",
+            fix="give more time with --budget; what was built and downloaded is kept",
+        )
+    pins = found.stacks[0].lock.artifacts if found.stacks else ()
+    return _same(", ".join(f"{each.name} {each.version}" for each in pins))
+
+
+def _tell_log(failed: FailedStack, progress: Progress) -> None:
+    lines = failed.log.rstrip().splitlines()[-_LOG_LINES:]
+    if lines:
+        told = "\n".join(f"  {line}" for line in lines)
+        progress.note(f"{failed.label}, the end of the log:\n{told}")

@@ -1,0 +1,184 @@
+"""Doctor: what works here, and what to do about what does not."""
+
+import importlib.metadata
+import os
+import shutil
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import psutil
+
+from stackgen.errors import StackgenError, StorageError
+from stackgen.images.targets import find_interpreters
+from stackgen.index import PackageIndex, load_config
+from stackgen.model.reports import Check
+from stackgen.storage.paths import Places
+
+if TYPE_CHECKING:
+    from stackgen.images.bases import BaseBuilder
+
+ROOM_BYTES = 20e9
+"""A few TensorFlow stacks fit into this."""
+
+
+def doctor(places: Places, environ: Mapping[str, str]) -> tuple[Check, ...]:
+    """Look at everything that stackgen relies on; nothing is changed."""
+    looks: Sequence[Callable[[], Iterator[Check]]] = (
+        _python,
+        _interpreters,
+        _engine_and_bases(places),
+        lambda: _index(places, environ),
+        lambda: _certificates(environ),
+        _cores,
+        lambda: _disk(places),
+        lambda: _knowledge(places),
+        lambda: _isolation(places),
+    )
+    return tuple(check for look in looks for check in _looked(look, places))
+
+
+def _looked(look: Callable[[], Iterator[Check]], places: Places) -> Iterator[Check]:
+    """Yield checks; a fix only where one is needed, and a full or locked disk as one, too."""
+    try:
+        for check in look():
+            yield replace(check, fix="" if check.fine else check.fix)
+    except OSError as error:
+        fix = f"make {places.cache} writable, or set STACKGEN_CACHE to another folder"
+        found = f"{places.cache}: {error.strerror or error}"
+        yield Check(name="Cache", fine=False, found=found, fix=fix, essential=True)
+    except StorageError as error:
+        found = f"{error.what}: {error.why}"
+        yield Check(name="Cache", fine=False, found=found, fix=error.fix, essential=True)
+
+
+def _python() -> Iterator[Check]:
+    uv = importlib.metadata.version("uv")
+    found = f"{sys.version.split()[0]} at {sys.executable}; uv {uv}"
+    yield Check(name="Python", fine=True, found=found, essential=True)
+
+
+def _interpreters() -> Iterator[Check]:
+    found = find_interpreters()
+    yield Check(
+        name="Interpreters",
+        fine=bool(found),
+        found=", ".join(Path(each).name for each in found) or "none besides ours",
+        fix="install another Python to explore other targets with --base 3.X",
+    )
+
+
+def _engine_and_bases(places: Places) -> Callable[[], Iterator[Check]]:
+    def look() -> Iterator[Check]:
+        from stackgen.campaign.backend import needed_engine
+        from stackgen.images.bases import BaseBuilder
+
+        try:
+            engine = needed_engine()
+        except StackgenError as error:
+            found = f"none answers ({error.why.splitlines()[0]}); virtualenvs are used"
+            yield Check(name="Container engine", fine=False, found=found, fix=error.fix)
+            return
+        facts = engine.facts
+        found = f"version {facts.version}, {facts.storage_driver}, {facts.cpus} CPUs"
+        yield Check(name="Container engine", fine=True, found=found)
+        bases = BaseBuilder(engine=engine, cache=places.cache / "bases")
+        try:
+            names = [each.name for each in bases.definitions()]
+        except StackgenError as error:
+            names = []
+            yield Check(name="Bases", fine=False, found=error.what, fix=error.fix)
+        yield from (_base(bases, name) for name in names)
+        engine.close()
+
+    return look
+
+
+def _base(bases: "BaseBuilder", name: str) -> Check:
+    try:
+        ready = bases.ready(name) is not None
+        possible = ready or bases.possible(name)
+        found = "ready" if ready else "can be made" if possible else "cannot be made here"
+    except StackgenError as error:
+        return Check(name=f"Base {name}", fine=False, found=error.what, fix=error.fix)
+    fix = f"see what is in its way: stackgen images bases {name}"
+    return Check(name=f"Base {name}", fine=possible, found=found, fix=fix)
+
+
+def _index(places: Places, environ: Mapping[str, str]) -> Iterator[Check]:
+    try:
+        config = load_config(environ=environ)
+        with PackageIndex(config, places.cache) as index:
+            count = len(index.candidates("numpy"))
+        names = ", ".join(each.name for each in config.indexes)
+        found = f"{names}; numpy has {count} files"
+        yield Check(name="Package index", fine=True, found=found, essential=True)
+    except StackgenError as error:
+        yield Check(
+            name="Package index", fine=False, found=error.what, fix=error.fix, essential=True
+        )
+
+
+def _certificates(environ: Mapping[str, str]) -> Iterator[Check]:
+    names = ("PIP_CERT", "REQUESTS_CA_BUNDLE", "SSL_CERT_FILE")
+    named = [(name, environ[name]) for name in names if environ.get(name)]
+    broken = [name for name, path in named if not Path(path).exists()]
+    yield Check(
+        name="Certificates",
+        fine=not broken,
+        found=", ".join(name for name, _ in named) or "the system's own",
+        fix=f"{', '.join(broken)} names a file that does not exist",
+    )
+
+
+def _cores() -> Iterator[Check]:
+    usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    load = psutil.getloadavg()[0]
+    calm = load < 0.5 * (usable or 1)
+    yield Check(
+        name="Cores",
+        fine=calm,
+        found=f"{usable} usable, load {load:.1f}",
+        fix="other programs are busy: measuring takes more blocks; stop them for sharper results",
+    )
+
+
+def _disk(places: Places) -> Iterator[Check]:
+    free = shutil.disk_usage(places.cache).free
+    yield Check(
+        name="Disk",
+        fine=free > ROOM_BYTES,
+        found=f"{free / 1e9:.0f} GB free in {places.cache}",
+        fix="TensorFlow stacks take gigabytes: set STACKGEN_CACHE to a larger disk",
+    )
+
+
+def _knowledge(places: Places) -> Iterator[Check]:
+    from stackgen.knowledge.database import open_database
+
+    try:
+        with open_database(places.knowledge) as database:
+            stats = database.stats()
+        count = sum(count for _, count in stats.inspections)
+        found = f"{places.knowledge}: {stats.stacks} stacks, {count} inspections"
+        yield Check(name="Knowledge base", fine=True, found=found, essential=True)
+    except StackgenError as error:
+        yield Check(
+            name="Knowledge base", fine=False, found=error.why, fix=error.fix, essential=True
+        )
+
+
+def _isolation(places: Places) -> Iterator[Check]:
+    from stackgen.executors.virtualenv import unenforced_here
+
+    missing = unenforced_here(places.cache / "scratch")
+    yield Check(
+        name="Isolation",
+        fine=not missing,
+        found=f"virtualenvs run without: {', '.join(missing)}"
+        if missing
+        else "virtualenvs run without network and cannot be changed by what runs in them",
+        fix="run as an ordinary user and allow user namespaces; containers need neither",
+    )

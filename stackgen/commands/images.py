@@ -1,0 +1,679 @@
+"""Bases and images, for ``stackgen images``."""
+
+import shlex
+import shutil
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from packaging.requirements import InvalidRequirement, Requirement
+from packaging.utils import canonicalize_name
+
+from stackgen import __version__
+from stackgen.campaign.backend import base_name, needed_engine
+from stackgen.campaign.candidates import FRAMEWORKS, pinned, read_pins
+from stackgen.campaign.host import Host
+from stackgen.campaign.prepare import Sources
+from stackgen.campaign.request import IndexOptions
+from stackgen.campaign.user_input import index_config
+from stackgen.errors import BuildError, EngineError, StorageError, UsageError
+from stackgen.images import layers, store_check, virtualenv_store
+from stackgen.images.base_definitions import FromRegistry
+from stackgen.images.bases import BaseBuilder, read_definitions
+from stackgen.images.build import ImageBuilder
+from stackgen.images.built_wheels import BuiltWheels
+from stackgen.images.dockerfile import dockerfile, index_options
+from stackgen.images.engine import Engine, EngineImage
+from stackgen.images.exports import appearing, refuse_occupied, write_layout
+from stackgen.images.image_store import HeldImages, ImageStore, held_images, locked_wheels
+from stackgen.images.layer_store import LayerStore
+from stackgen.images.layers import STACK_LABEL
+from stackgen.images.sdists import SdistBuilder, build_limits
+from stackgen.images.virtualenv_store import VirtualenvStore
+from stackgen.index import IndexConfig, PackageIndex
+from stackgen.index.config import DEFAULT_NAME
+from stackgen.index.metadata import UnusableMetadataError, read_wheel
+from stackgen.locks import write_requirements
+from stackgen.model.choices import Prereleases
+from stackgen.model.packages import Artifact, Lock, LockFile, Target
+from stackgen.model.progress import Progress
+from stackgen.model.reports import (
+    BaseState,
+    Exported,
+    ImageBuilt,
+    ImageDetails,
+    ImagesReport,
+    ImageState,
+    Pruned,
+    StoreCheck,
+    StorePruned,
+)
+from stackgen.model.stacks import Base, Environment, Stack
+from stackgen.resolve import Policy
+from stackgen.storage.paths import Places
+from stackgen.storage.wheels import WheelStore
+
+_LEAST = 4
+"""Characters of an id that name an image."""
+
+
+def overview(places: Places) -> ImagesReport:
+    """Return what there is; without an engine, what there could be."""
+    try:
+        with _builders(places) as (bases, builder):
+            held = held_images(builder.engine)
+            states = tuple(
+                BaseState(name=each.name, summary=each.summary, state=_state(bases, each.name))
+                for each in bases.definitions()
+            )
+            return ImagesReport(bases=states, images=held.states())
+    except EngineError as error:
+        why = error.why.splitlines()[0]
+        states = tuple(
+            BaseState(name=each.name, summary=each.summary, state="not known")
+            for each in read_definitions()
+        )
+        return ImagesReport(bases=states, images=(), no_engine=why)
+
+
+def listed() -> tuple[ImageState, ...]:
+    """Return the images of stacks, the latest used first.
+
+    Raises:
+        EngineError: no engine answers.
+    """
+    engine = needed_engine()
+    try:
+        return held_images(engine).states()
+    finally:
+        engine.close()
+
+
+def details(what: str) -> ImageDetails:
+    """Return what is known of an image.
+
+    Raises:
+        UsageError: there is none, or there are several.
+        EngineError: no engine answers.
+    """
+    engine = needed_engine()
+    try:
+        held = held_images(engine)
+        image = find_image(held, what)
+        return ImageDetails(
+            image=held.state(image),
+            labels=tuple(sorted(image.labels.items())),
+            lock=locked_wheels(image),
+            layers=held.layers(image),
+        )
+    finally:
+        engine.close()
+
+
+def find_image(held: HeldImages, what: str) -> EngineImage:
+    """Return the image that a tag, or the beginning of an image's or a stack's id, names.
+
+    Raises:
+        UsageError: there is none, or there are several.
+    """
+    named = [each for each in held.images if _has_tag(each, what)]
+    begun = [each for each in held.images if _begins(each, what)]
+    found = named or begun
+    if len(found) == 1:
+        return found[0]
+    if found:
+        raise UsageError(
+            f"{what} names {len(found)} images",
+            why=", ".join(each.labels[STACK_LABEL][:16] for each in found),
+            fix="give more of the id: stackgen images list",
+        )
+    alike = [tag for each in held.images for tag in each.tags if f"/{tag}".find(f"/{what}:") >= 0]
+    file = Path(what).is_file()
+    raise UsageError(
+        f"the engine has no image of a stack that {what!r} names",
+        why="it is the path of a file: images have names and ids"
+        if file
+        else "it is neither a tag of one, nor the beginning of an image's or a stack's id; "
+        + (f"there is {', '.join(alike)}" if alike else "and there is no lock of that name"),
+        fix=f"let it be found or built, and named: stackgen images build {shlex.quote(what)}"
+        if file
+        else "take one of: stackgen images list; or build it: stackgen images build LOCK",
+    )
+
+
+def image_builder(
+    engine: Engine, places: Places, *, notify: Callable[[str], None] | None = None
+) -> ImageBuilder:
+    """Return what builds images of stacks in an engine, from the user's store.
+
+    notify: is called with a sentence about each layer that was damaged.
+    """
+    return ImageBuilder(
+        engine=engine,
+        store=LayerStore(places.cache / "layers", notify=notify),
+        memory=places.cache / "whole-archives.json",
+    )
+
+
+def _has_tag(image: EngineImage, what: str) -> bool:
+    # Podman puts the name of a place before a name that has none.
+    return any(f"/{tag}".endswith((f"/{what}", f"/{what}:latest")) for tag in image.tags)
+
+
+def _begins(image: EngineImage, what: str) -> bool:
+    ids = (image.id, image.id.removeprefix("sha256:"), image.labels[STACK_LABEL])
+    return len(what) >= _LEAST and any(each.startswith(what) for each in ids)
+
+
+def _state(bases: BaseBuilder, name: str) -> str:
+    try:
+        if bases.ready(name) is not None:
+            return "ready"
+    except EngineError:
+        raise
+    except BuildError as error:
+        return error.what
+    return "can be made" if bases.possible(name) else "cannot be made here"
+
+
+@contextmanager
+def _builders(places: Places) -> Iterator[tuple[BaseBuilder, ImageBuilder]]:
+    engine: Engine = needed_engine()
+    try:
+        yield (
+            BaseBuilder(engine=engine, cache=places.cache / "bases"),
+            image_builder(engine, places),
+        )
+    finally:
+        engine.close()
+
+
+# What the packages of a lock require that the lock does not hold
+
+
+def lacking(lock: Lock, target: Target, wheels: Mapping[str, Path]) -> tuple[str, ...]:
+    """Return a line for each requirement that the lock does not satisfy, sorted.
+
+    Requirements of extras do not count: a lock does not say which extras were asked for.
+
+    Args:
+        lock: what is installed, nothing else.
+        target: says which markers hold.
+        wheels: of the lock by their sha256; those that are not here say nothing.
+    """
+    found = (
+        line
+        for artifact in lock.artifacts
+        for requirement in _required(artifact, target, wheels.get(artifact.sha256))
+        if (line := _lacks(artifact, requirement, lock))
+    )
+    return tuple(sorted(found))
+
+
+def _lacks(artifact: Artifact, requirement: Requirement, lock: Lock) -> str:
+    version = lock.versions.get(canonicalize_name(requirement.name))
+    if version is None:
+        return f"{artifact.name} {artifact.version} requires {requirement}, which the lock lacks"
+    if requirement.specifier.contains(version, prereleases=True):
+        return ""
+    return f"{artifact.name} {artifact.version} requires {requirement}, and the lock has {version}"
+
+
+def _required(artifact: Artifact, target: Target, wheel: Path | None) -> Iterator[Requirement]:
+    if wheel is None or not artifact.is_wheel:
+        return
+    try:
+        with wheel.open("rb") as file:
+            lines = read_wheel(file, name=artifact.name).requires_dist
+    except (OSError, UnusableMetadataError):
+        return
+    for line in lines:
+        try:
+            requirement = Requirement(line)
+        except InvalidRequirement:
+            continue
+        marker, requirement.marker = requirement.marker, None
+        if marker is None or marker.evaluate({**target.environment, "extra": ""}):
+            yield requirement
+
+
+# A lock in, an image out; and folders from which other people's tools make it
+
+_LACKING_SHOWN = 5
+_WHEELS = "wheels"
+_VARIED = frozenset((*FRAMEWORKS, "numpy"))
+"""What explorations vary lies on top here, too: so the stacks of both share what lies below."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BuildOptions:
+    """What shall be built.
+
+    lock: path of the lock.
+    base: name of a base, or an image; "" for the default one.
+    allow_build: packages whose source distribution is built where there is no wheel.
+    rebuild: build again what failed to build.
+    """
+
+    lock: Path
+    base: str = ""
+    allow_build: tuple[str, ...] = ()
+    rebuild: bool = False
+    index: IndexOptions = field(default_factory=IndexOptions)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Bench:
+    """A lock on a base, and where its wheels come from."""
+
+    lockfile: LockFile
+    lock: Lock
+    base: Base
+    engine: Engine
+    places: Places
+    config: IndexConfig
+    index: PackageIndex
+    progress: Progress
+    policy: Policy
+    rebuild: bool
+
+    @property
+    def stack(self) -> Stack:
+        return Stack(lock=self.lock, facts=self.base.facts)
+
+    def wheels(self) -> Mapping[str, Path]:
+        """Return the lock's files by sha256; what is missing is downloaded."""
+        self.progress.doing("downloading what is missing")
+        store = WheelStore(self.places.cache, notify=self.progress.note)
+        here: dict[str, int] = {}
+
+        def tell(artifact: Artifact, count: int) -> None:
+            here[artifact.sha256] = count
+            megabytes = sum(here.values()) // 1_000_000
+            self.progress.doing(f"downloading: {megabytes} MB")
+
+        return store.fetch(self.lock.artifacts, downloader=self.index, progress=tell)
+
+
+def build(
+    options: BuildOptions,
+    places: Places,
+    environ: Mapping[str, str],
+    progress: Progress,
+    *,
+    tag: str = "",
+) -> ImageBuilt:
+    """Build a lock's image, or find that the engine has it.
+
+    Raises:
+        UsageError: the lock cannot be read, or is for another Python.
+        ResolutionError: no index has what the lock names.
+        BuildError: the base or the image cannot be made.
+        StorageError: the disk has no room.
+    """
+    start = time.monotonic()
+    with _bench(options, places, environ, progress) as bench:
+        before = held_images(bench.engine)
+        image_id = _image(bench)
+        _tell_lacking(bench)
+        if tag:
+            image_builder(bench.engine, places).tag(image_id, tag)
+        held = held_images(bench.engine)
+        image = _of(held, image_id)
+        had_it = any(each.id == image_id for each in before.images)
+        known = before.chains | set(layers.chain_ids(_diff_ids(bench.engine, bench.base)))
+        fresh = [each for each in held.layers(image) if each.chain_id not in known]
+        sizes = [each.size for each in fresh]
+        return ImageBuilt(
+            image=held.state(image),
+            tag=tag,
+            packages=len(bench.lock.artifacts),
+            had_it=had_it,
+            layers_shared=len(image.diff_ids) - len(fresh),
+            layers_new=len(fresh),
+            new_bytes=None if None in sizes else sum(size or 0 for size in sizes),
+            seconds=time.monotonic() - start,
+        )
+
+
+def export_layout(
+    what: str,
+    folder: Path,
+    options: BuildOptions,
+    places: Places,
+    environ: Mapping[str, str],
+    progress: Progress,
+) -> Exported:
+    """Write an image as an OCI layout; a lock's image is built first where there is none.
+
+    Args:
+        what: path of a lock, or what ``find_image`` knows.
+        folder: to be written.
+        options: for a lock.
+        places: where things are kept.
+        environ: the user's variables.
+        progress: who is told.
+
+    Raises:
+        UsageError: there is no such lock or image, or the folder holds something.
+        EngineError: the engine does not hand the image out.
+        StorageError: the disk has no room.
+    """
+    refuse_occupied(folder)
+    if Path(what).is_file():
+        with _bench(replace(options, lock=Path(what)), places, environ, progress) as bench:
+            return _laid_out(bench.engine, _image(bench), folder, progress)
+    if options.base:
+        raise UsageError(
+            f"{what} is no lock, and --base is for locks",
+            why="an image lies on the base that it was built on",
+            fix="leave --base out, or give the path of the lock",
+        )
+    engine = needed_engine()
+    try:
+        held = held_images(engine)
+        return _laid_out(engine, find_image(held, what).id, folder, progress)
+    finally:
+        engine.close()
+
+
+def export_dockerfile(
+    folder: Path,
+    options: BuildOptions,
+    places: Places,
+    environ: Mapping[str, str],
+    progress: Progress,
+) -> Exported:
+    """Write a Dockerfile and a requirements.txt with hashes that install the same packages.
+
+    Wheels that lie on this machine alone are copied beside them.
+
+    Raises:
+        UsageError: the lock cannot be read, or the folder holds something.
+        ResolutionError: no index has what the lock names.
+        StorageError: the folder cannot be written.
+    """
+    refuse_occupied(folder)
+    with _bench(options, places, environ, progress) as bench, appearing(folder) as place:
+        local = [each for each in bench.lock.artifacts if _is_local(each)]
+        remote = [each for each in bench.lock.artifacts if not _is_local(each)]
+        if local:
+            (place / _WHEELS).mkdir()
+            for each, path in _files(bench, local):
+                shutil.copyfile(path, place / _WHEELS / each.filename)
+        (place / "requirements.txt").write_text(_requirements(bench, remote), encoding="utf-8")
+        (place / "Dockerfile").write_text(
+            _dockerfile(bench, wheels=bool(local), index=bool(remote)), encoding="utf-8"
+        )
+        size = sum(path.stat().st_size for path in place.rglob("*") if path.is_file())
+    packages = len(bench.lock.artifacts)
+    return Exported(folder=str(folder), image_id="", packages=packages, size=size)
+
+
+@contextmanager
+def _bench(
+    options: BuildOptions, places: Places, environ: Mapping[str, str], progress: Progress
+) -> Iterator[_Bench]:
+    lockfile = read_pins(options.lock)
+    allowed = frozenset(str(canonicalize_name(name)) for name in options.allow_build)
+    policy = Policy(prereleases=Prereleases.ALLOW, allow_build=allowed)
+    config = index_config(options.index, environ)
+    engine = needed_engine()
+    try:
+        base = _base(engine, options.base, places, progress)
+        with PackageIndex(config, places.cache) as index:
+            progress.doing("looking up the files of the lock")
+            yield _Bench(
+                lockfile=lockfile,
+                lock=pinned(index, lockfile, base.target, policy),
+                base=base,
+                engine=engine,
+                places=places,
+                config=config,
+                index=index,
+                progress=progress,
+                policy=policy,
+                rebuild=options.rebuild,
+            )
+    finally:
+        engine.close()
+
+
+def _base(engine: Engine, asked: str, places: Places, progress: Progress) -> Base:
+    bases = BaseBuilder(engine=engine, cache=places.cache / "bases")
+    name = base_name(bases, asked)
+    progress.doing(f"preparing the base {name}")
+    if ready := bases.ready(name):
+        return ready
+    with Host(cache=places.cache).building(progress):
+        return bases.make(name, progress.doing)
+
+
+def _image(bench: _Bench) -> str:
+    """Return the id of the stack's image, made now or before."""
+    builder = image_builder(bench.engine, bench.places, notify=bench.progress.note)
+    try:
+        return _built(bench, builder)
+    except (BuildError, FileNotFoundError) as error:
+        store = WheelStore(bench.places.cache)
+        if isinstance(error, EngineError) or not store.any_damaged(bench.lock.artifacts):
+            raise
+        return _built(bench, builder)
+
+
+def _built(bench: _Bench, builder: ImageBuilder) -> str:
+    stack = bench.stack
+    wheels: Mapping[str, Path] | None = None
+    if any(not each.is_wheel for each in bench.lock.artifacts):
+        stack, wheels = _sources(bench, builder).installable(stack, bench.wheels())
+    found = builder.existing(stack, bench.base)
+    if found is None:
+        wheels = wheels or bench.wheels()
+        bench.progress.doing("building the image")
+        with Host(cache=bench.places.cache).building(bench.progress):
+            found = builder.build(stack, bench.base, wheels, _VARIED)
+    return found.location
+
+
+def _tell_lacking(bench: _Bench) -> None:
+    """Say what the image lacks: nothing is resolved here, and it may be meant so."""
+    store = WheelStore(bench.places.cache)
+    places = {each.sha256: store.path(each) for each in bench.lock.artifacts}
+    here = {sha256: path for sha256, path in places.items() if path is not None}
+    lines = lacking(bench.lock, bench.base.target, here)
+    for line in lines[:_LACKING_SHOWN]:
+        bench.progress.note(f"note: {line}")
+    if len(lines) > _LACKING_SHOWN:
+        bench.progress.note(f"note: and {len(lines) - _LACKING_SHOWN} requirements more")
+
+
+def _sources(bench: _Bench, images: ImageBuilder) -> Sources:
+    """Return what makes wheels of a lock's source distributions, on its base."""
+
+    def build(stack: Stack, wheels: Mapping[str, Path], varied: frozenset[str]) -> Environment:
+        return images.build(stack, bench.base, wheels, varied)
+
+    owner = str(bench.places.cache)
+    return Sources(
+        base=bench.base,
+        build=build,
+        sdists=SdistBuilder(engine=bench.engine, owner=owner, limits=build_limits(bench.engine)),
+        index=bench.index,
+        store=WheelStore(bench.places.cache, notify=bench.progress.note),
+        built=BuiltWheels(bench.places.cache / "built"),
+        # What building requires is no part of the lock: no prerelease was asked for.
+        policy=replace(bench.policy, prereleases=Prereleases.IF_NECESSARY),
+        progress=bench.progress,
+        turn=partial(Host(cache=bench.places.cache).building, bench.progress),
+        again=bench.rebuild,
+    )
+
+
+def _laid_out(engine: Engine, image_id: str, folder: Path, progress: Progress) -> Exported:
+    image = _of(held_images(engine), image_id)
+    progress.doing(f"writing {folder}")
+    stack, packages = image.labels[layers.STACK_LABEL], len(locked_wheels(image))
+    size = write_layout(engine, image_id, folder, name=stack[:16], room=image.size)
+    return Exported(folder=str(folder), image_id=image_id, packages=packages, size=size)
+
+
+def _of(held: HeldImages, image_id: str) -> EngineImage:
+    for image in held.images:
+        if image.id == image_id:
+            return image
+    raise EngineError(
+        "the image vanished from the engine",
+        why="somebody removed it while it was being looked at",
+        fix="run the same command again",
+    )
+
+
+def _diff_ids(engine: Engine, base: Base) -> tuple[str, ...]:
+    found = engine.image(base.reference)
+    return found.diff_ids if found else ()
+
+
+def _is_local(artifact: Artifact) -> bool:
+    return urlsplit(artifact.url).scheme in ("", "file")
+
+
+def _files(bench: _Bench, local: list[Artifact]) -> list[tuple[Artifact, Path]]:
+    store = WheelStore(bench.places.cache, notify=bench.progress.note)
+    files = store.fetch(local, downloader=bench.index)
+    return [(each, files[each.sha256]) for each in local]
+
+
+def _requirements(bench: _Bench, remote: list[Artifact]) -> str:
+    """Return pins with one hash each; what lies beside them is found by its name."""
+    used = dict.fromkeys(each.index for each in remote)
+    config = bench.config
+    indexes = [each for each in config.indexes if each.name in used]
+    pages = [each.url for each in config.find_links if each.name in used]
+    urls = [each.url for each in indexes if each.name != DEFAULT_NAME]
+    plain = (replace(each, index="") if _is_local(each) else each for each in bench.lock.artifacts)
+    pins = write_requirements(Lock(artifacts=tuple(plain)), hashes=True)
+    return index_options(urls=urls, pages=pages, default=DEFAULT_NAME in used) + pins
+
+
+def _dockerfile(bench: _Bench, *, wheels: bool, index: bool) -> str:
+    image, interpreter = bench.base.name, bench.base.python
+    definitions = BaseBuilder(engine=bench.engine, cache=bench.places.cache).definitions()
+    ways = [way for each in definitions if each.name == bench.base.name for way in each.ways]
+    public = next((way for way in ways if isinstance(way, FromRegistry)), None)
+    if public is not None:
+        image, interpreter = public.reference, public.interpreter
+    return dockerfile(
+        image=image,
+        interpreter=interpreter,
+        base=bench.base.name,
+        python=bench.base.target.python_minor,
+        packages=len(bench.lock.artifacts),
+        lock=Path(bench.lockfile.path).name,
+        version=__version__,
+        wheels=wheels,
+        index=index,
+    )
+
+
+# What a user's cache and engine hold: how it is made smaller, and whether it is whole
+
+
+def prune(
+    places: Places, *, keep_bytes: int | None, keep_images: int | None, dry_run: bool = False
+) -> Pruned:
+    """Remove what was not used for longest, and images of stacks from the engine.
+
+    Args:
+        places: where the store is.
+        keep_bytes: how much stays of wheels, layers, virtualenvs, what these share, and our images
+            in the engine (where one answers), all in one order; None leaves them alone.
+        keep_images: how many of the latest used images stay, whoever made them, beside those in
+            use and those that somebody gave a name; None leaves the rest alone.
+        dry_run: say what would go, and remove nothing.
+
+    Raises:
+        EngineError: images are to go by number, and no engine answers.
+        StorageError: the store cannot be written.
+    """
+    removed: tuple[ImageState, ...] = ()
+    used: tuple[ImageState, ...] = ()
+    if keep_images is not None:
+        with _engine() as engine:
+            removed, used = _pruned_images(engine, places, keep=keep_images, dry_run=dry_run)
+    store, no_engine = None, ""
+    if keep_bytes is not None:
+        store, no_engine = _pruned_store(places, keep_bytes=keep_bytes, dry_run=dry_run)
+    return Pruned(
+        store=store, images=removed, images_in_use=used, dry_run=dry_run, no_engine=no_engine
+    )
+
+
+def check(places: Places, *, repair: bool) -> StoreCheck:
+    """Check all wheels, layers and virtualenvs; with ``repair``, remove what is damaged or left.
+
+    Raises:
+        StorageError: the store cannot be read, or written where something shall be removed.
+    """
+    try:
+        stored = store_check.check(
+            WheelStore(places.cache), LayerStore(places.cache / "layers"), repair=repair
+        )
+        whole, faults = virtualenv_store.check(_virtualenvs(places), repair=repair)
+    except OSError as error:
+        raise StorageError(
+            f"the store in {places.cache} cannot be checked",
+            why=str(error),
+            fix="run the same command as the user whom the folder belongs to",
+        ) from error
+    return StoreCheck(
+        wheels=stored.wheels,
+        layers=stored.layers,
+        virtualenvs=whole,
+        size=stored.size,
+        unfinished=stored.unfinished,
+        faults=(*stored.faults, *faults),
+    )
+
+
+def _pruned_store(places: Places, *, keep_bytes: int, dry_run: bool) -> tuple[StorePruned, str]:
+    """Return what went, and why images were not looked at, if so."""
+    layers = LayerStore(places.cache / "layers")
+    shelves: list[store_check.Shelf] = [WheelStore(places.cache), layers, _virtualenvs(places)]
+    try:
+        with _engine() as engine:
+            shelves.append(ImageStore(engine=engine, known=layers))
+            return store_check.prune(shelves, keep_bytes=keep_bytes, dry_run=dry_run), ""
+    except EngineError as error:
+        without = [shelf for shelf in shelves if not isinstance(shelf, ImageStore)]
+        why = error.why.splitlines()[0]
+        return store_check.prune(without, keep_bytes=keep_bytes, dry_run=dry_run), why
+
+
+def _virtualenvs(places: Places) -> VirtualenvStore:
+    return VirtualenvStore(places.cache / "virtualenvs")
+
+
+def _pruned_images(
+    engine: Engine, places: Places, *, keep: int, dry_run: bool
+) -> tuple[tuple[ImageState, ...], tuple[ImageState, ...]]:
+    """Return the images that are (or would be) gone, and those that stay nevertheless."""
+    images = ImageStore(engine=engine, known=LayerStore(places.cache / "layers"))
+    surplus = held_images(engine).states()[keep:]
+    gone = {each.image_id for each in surplus if images.remove(each.image_id, dry_run=dry_run)}
+    return (
+        tuple(each for each in surplus if each.image_id in gone),
+        tuple(each for each in surplus if each.image_id not in gone),
+    )
+
+
+@contextmanager
+def _engine() -> Iterator[Engine]:
+    engine = needed_engine()
+    try:
+        yield engine
+    finally:
+        engine.close()

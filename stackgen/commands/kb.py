@@ -1,0 +1,213 @@
+"""Looks into the knowledge base, for ``stackgen kb``."""
+
+import shlex
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import TypeVar
+
+from stackgen.errors import EvidenceError, UsageError
+from stackgen.executors.machine import this_machine
+from stackgen.knowledge import FailureGroup, explain_failures, explain_results
+from stackgen.knowledge.database import (
+    Database,
+    KnowledgeStats,
+    QueryResult,
+    named_queries,
+    open_database,
+)
+from stackgen.measure.figures import figures
+from stackgen.model.inspections import IndicatorCall, Inspection, Role
+from stackgen.model.reports import HereHost, HereReport, HereResult
+from stackgen.model.stacks import Machine, Stack
+from stackgen.storage.paths import Places
+
+
+def stats(places: Places) -> KnowledgeStats:
+    """Return how much the knowledge base holds."""
+    with open_database(places.knowledge, reading=True) as database:
+        return database.stats()
+
+
+def stats_rows(found: KnowledgeStats) -> tuple[tuple[str, str], ...]:
+    """Return the counts as (name, value) pairs for a table."""
+    counts = [
+        ("stacks", found.stacks),
+        ("machines", found.machines),
+        ("campaigns", found.campaigns),
+        ("indicators", found.indicators),
+        *((f"inspections {outcome.value}", count) for outcome, count in found.inspections),
+    ]
+    size = ("size", f"{found.file_bytes / 1e6:.1f} MB")
+    return (*((name, f"{count:,}") for name, count in counts), size)
+
+
+def failures(places: Places) -> tuple[FailureGroup, ...]:
+    """Return what fails, and then what computes something else, in groups that share a reason."""
+    with open_database(places.knowledge, reading=True) as database:
+        stacks, inspections = database.stacks(), database.inspections()
+        wrong = explain_results(stacks, inspections, database.calls())
+        return (*explain_failures(stacks, inspections), *wrong)
+
+
+def query_names() -> tuple[tuple[str, str], ...]:
+    """Return the named queries, each with what it answers."""
+    return tuple((each.name, each.purpose) for each in named_queries())
+
+
+def query(places: Places, name: str, parameters: Mapping[str, str]) -> QueryResult:
+    """Return the answer of a named query."""
+    with open_database(places.knowledge, reading=True) as database:
+        return database.run_named(name, parameters)
+
+
+def merge(places: Places, other: Path) -> int:
+    """Add another knowledge base to the user's own; return how many inspections were new."""
+    with open_database(places.knowledge) as database:
+        return database.merge(other)
+
+
+def check(places: Places) -> tuple[str, ...]:
+    """Return the rows of the knowledge base that are not valid, in words."""
+    with open_database(places.knowledge, reading=True) as database:
+        return tuple(map(str, database.check()))
+
+
+def repair(places: Places) -> tuple[tuple[str, ...], Path]:
+    """Remove the rows that are not valid; return them in words, and the copy made before."""
+    moment = datetime.now(timezone.utc).strftime("%Y%m%dT%H%M%S%fZ")
+    backup = places.knowledge.with_name(f"{places.knowledge.name}.before-repair-{moment}")
+    with open_database(places.knowledge) as database:
+        return tuple(map(str, database.repair(backup))), backup
+
+
+# What a knowledge base holds of one stack, as a report that other tools' formats can hold
+
+_T = TypeVar("_T")
+
+
+def export(places: Places, stack: str, *, indicator: str, machine: str = "") -> HereReport:
+    """Return every inspection of a stack that took part in comparisons, by arguments.
+
+    Of an indicator whose script has changed, the latest state counts.
+
+    Args:
+        places: which knowledge base.
+        stack: the beginning of a stack's id.
+        indicator: its name.
+        machine: the beginning of a machine's id; "" where there is but one.
+
+    Raises:
+        UsageError: what was named is not there, or there is more than one.
+        EvidenceError: the indicator was not measured on that stack.
+    """
+    with open_database(places.knowledge, reading=True) as database:
+        chosen = one_stack(database, stack, places)
+        calls = [each for each in database.calls() if each.indicator.name == indicator]
+        found = [
+            each
+            for call in calls
+            for each in database.inspections(indicator=call.id)
+            if each.stack_id == chosen.id and each.role is not Role.CALIBRATION
+        ]
+        ids = {each.machine_id for each in found}
+        machines = [each for each in database.machines() if each.id in ids]
+    if not found:
+        raise EvidenceError(
+            f"{indicator} was not measured on stack {chosen.id[:12]}",
+            why="no comparison holds both",
+            fix="see what was measured: stackgen kb query timings "
+            f"{shlex.quote(f'indicator={indicator}')}{places.kb_option}; a command of yours is "
+            "called program",
+        )
+    listing = f"stackgen kb query machines{places.kb_option}"
+    where = _one(machines, machine, _machine_id, "machine", listing)
+    return _report(chosen, where, calls, [each for each in found if each.machine_id == where.id])
+
+
+def one_stack(database: Database, begins: str, places: Places) -> Stack:
+    """Return the stack whose id begins so.
+
+    Raises:
+        UsageError: there is none, or more than one.
+    """
+    listing = f"stackgen kb query stacks{places.kb_option}"
+    return _one(database.stacks(), begins, _stack_id, "stack", listing)
+
+
+def _stack_id(stack: Stack) -> str:
+    return stack.id
+
+
+def _machine_id(machine: Machine) -> str:
+    return machine.id
+
+
+def _one(
+    known: Sequence[_T], begins: str, name: Callable[[_T], str], kind: str, command: str
+) -> _T:
+    found = [each for each in known if name(each).startswith(begins)]
+    if len(found) == 1:
+        return found[0]
+    raise UsageError(
+        f"several {kind}s begin with {begins!r}" if found else f"no {kind} begins with {begins!r}",
+        why=f"there are {', '.join(name(each)[:12] for each in known) or 'none at all'}",
+        fix=f"give the beginning of one id; this lists them: {command}",
+    )
+
+
+def _report(
+    stack: Stack, machine: Machine, calls: Iterable[IndicatorCall], found: Sequence[Inspection]
+) -> HereReport:
+    measured = {each.indicator_id for each in found}
+    latest = max(found, key=lambda each: each.started_at).indicator_id
+    present = [each for each in calls if each.id in measured]
+    state = next(each.indicator for each in present if each.id == latest)
+    same = [each for each in present if each.indicator.sha256 == state.sha256]
+    release = stack.facts.distribution.partition(" ")
+    identity, around = dict(machine.identity), dict(machine.circumstances)
+    platform = {
+        "machine": identity.get("architecture", ""),
+        "release": around.get("kernel", ""),
+        "system": identity.get("system", ""),
+    }
+    memory = around.get("memory_bytes", "")
+    return HereReport(
+        indicator=state,
+        script_sha256="",
+        python="",
+        python_version=stack.facts.python,
+        machine=machine,
+        host=HereHost(
+            name="",
+            os_release=(("id", release[0]), ("version_id", release[2])),
+            platform=tuple(sorted(platform.items())),
+            memory_total_bytes=int(memory) if memory.isdigit() else 0,
+        ),
+        results=tuple(
+            _result(call, [each for each in found if each.indicator_id == call.id]) for call in same
+        ),
+        varied=_varied(same),
+        began_at=min(each.started_at for each in found),
+    )
+
+
+def _result(call: IndicatorCall, ran: Sequence[Inspection]) -> HereResult:
+    seen = [each.observation for each in ran if each.observation is not None]
+    return HereResult(arguments=call.arguments, figures=figures(seen), inspections=tuple(ran))
+
+
+def _varied(calls: Sequence[IndicatorCall]) -> tuple[str, ...]:
+    values: dict[str, set[str]] = {}
+    for call in calls:
+        for name, value in call.arguments:
+            values.setdefault(name, set()).add(value)
+    return tuple(name for name, given in values.items() if len(given) > 1)
+
+
+# What this machine is, for ``stackgen machine``
+
+
+def machine_record() -> Machine:
+    """Return the record that every inspection here refers to."""
+    return this_machine()

@@ -1,0 +1,316 @@
+"""Noise: one stack measured against itself, and what this machine can show in spite of that."""
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import psutil
+
+from stackgen import interrupts
+from stackgen.campaign.backend import Workshop
+from stackgen.campaign.candidates import Selection, select
+from stackgen.campaign.comparison import nothing_runs
+from stackgen.campaign.indicators import CONTROL, component_of, limits, shipped_indicators
+from stackgen.campaign.plan import Calls, Chosen, Work, calls_of, open_runner, opened
+from stackgen.campaign.prepare import Preparer, Ready, refuse_without_room
+from stackgen.campaign.request import ExploreOptions
+from stackgen.campaign.runner import PlanBlock, Runner, telling_line
+from stackgen.errors import EvidenceError, MeasurementError, StackgenError, UsageError
+from stackgen.index import PackageIndex
+from stackgen.indicators import bind, find
+from stackgen.knowledge.database import Database, open_database
+from stackgen.measure import LOOKS, Design, block_times, plan_block
+from stackgen.measure.noise import disturbance, indicator_noise, run_s
+from stackgen.measure.pressure import set_aside
+from stackgen.measure.retry_policy import Cause, cause_of
+from stackgen.model.identity import StackId
+from stackgen.model.inspections import IndicatorCall, Inspection, InspectionPlan
+from stackgen.model.progress import Progress
+from stackgen.model.reports import NOISE, IndicatorNoise, NoiseReport
+from stackgen.model.stacks import Environment
+from stackgen.storage.paths import Places
+
+MOST_S = 600.0
+"""The longest budget: what ten minutes do not tell of a machine, more of them hardly do."""
+MOST_BLOCKS = LOOKS[-1]
+DEFAULTS = {
+    "numpy": ("numpy/matmul", "numpy/sort", "numpy/ufunc"),
+    "tensorflow": ("tensorflow/matmul",),
+    "torch": ("torch/matmul",),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ended:
+    """Why measuring ended."""
+
+    why: str
+    interrupted: bool = False
+    error: StackgenError | None = None
+
+
+def noise(
+    options: ExploreOptions, places: Places, environ: Mapping[str, str], progress: Progress
+) -> NoiseReport:
+    """Measure one stack, the newest that works, against itself.
+
+    Args:
+        options: as of an exploration; of the stacks that satisfy what is asked, one is measured.
+        places: where things are kept.
+        environ: the user's variables.
+        progress: who is told.
+
+    Raises:
+        StackgenError: one of its kinds for whatever stops it; what was measured is kept.
+    """
+    _refuse_long(options.budget_s)
+    options = replace(options, kind=NOISE, stacks=1)
+    with opened(_chosen, options, places, environ, progress, calls_of=_calls_of) as work:
+        refuse_without_room(work.plan.estimate, places)
+        with open_database(places.knowledge) as database:
+            return _against_itself(work, database)
+
+
+def _chosen(
+    index: PackageIndex, options: ExploreOptions, workshop: Workshop, progress: Progress
+) -> Chosen:
+    """Return the stacks of which the newest that works is measured."""
+    selection = select(index, options, workshop.base.target, progress)
+    return Chosen(
+        options=_with_indicators(options, selection),
+        contenders=selection,
+        packages=frozenset(selection.space.packages),
+        count=selection.space.count,
+        choices=len(selection.choices),
+        requirements=options.asked.texts,
+    )
+
+
+def _refuse_long(budget_s: float) -> None:
+    if budget_s > MOST_S:
+        raise UsageError(
+            f"a budget of {budget_s:g} s is more than this takes",
+            why="ten minutes show how much a machine scatters; the rest is for comparing stacks",
+            fix="give --budget 10m or less; the same command given again goes on from there",
+        )
+
+
+def _with_indicators(options: ExploreOptions, selection: Selection) -> ExploreOptions:
+    """Return options that name their indicators, so that defaults given by name are the same."""
+    if options.indicators:
+        return options
+    component = component_of(selection.varied, frozenset(selection.space.packages))
+    if component not in DEFAULTS:
+        raise UsageError(
+            "there is no indicator for these packages",
+            why="stackgen measures NumPy, TensorFlow and PyTorch by itself",
+            fix="say what to measure: --pi (stackgen pis lists them, or give your own file)",
+        )
+    return replace(options, indicators=(CONTROL, *DEFAULTS[component]))
+
+
+def _calls_of(chosen: Chosen) -> Calls:
+    """Return what is measured besides the control, which always is."""
+    options = chosen.options
+    threads = limits(options.threads).threads
+    control = bind(find(shipped_indicators(), CONTROL), {"threads": str(threads)})
+    names = tuple(each for each in options.indicators if each != CONTROL)
+    if not names:
+        return (), control
+    return calls_of(replace(chosen, options=replace(options, indicators=names)))[0], control
+
+
+def _against_itself(work: Work, database: Database) -> NoiseReport:
+    runner = open_runner(work, database)
+    for call in (*work.calls, work.control):
+        database.add_indicator(call)
+    ready = _ready(work, runner)
+    try:
+        design = Design(
+            campaign_id=runner.campaign.id,
+            seed=work.options.seed,
+            reference=ready.environment,
+            challengers=(),
+            calls=work.calls,
+            control=work.control,
+            loops=runner.calibrate(ready.environment, (*work.calls, work.control)),
+            limits=runner.limits,
+            own_limits=runner.own_limits,
+        )
+        ended = measure_pairs(runner, design)
+    except KeyboardInterrupt:
+        ended = Ended(why="you interrupted it", interrupted=True)
+    if ended.error is not None:
+        work.progress.note(f"error: {ended.error}")
+    return _report(work, runner, ready, ended)
+
+
+def _ready(work: Work, runner: Runner) -> Ready:
+    """Return the newest stack that works; having one may take as long again as the budget.
+
+    Raises:
+        StackgenError: none does.
+    """
+    preparer = Preparer(
+        facts=work.workshop.base.facts,
+        selection=work.selection,
+        runner=runner,
+        call=(*work.calls, work.control)[0],
+        progress=work.progress,
+    )
+    for ready in preparer.prepare(1, until=lambda _: runner.left_s < -work.options.budget_s):
+        return ready
+    raise nothing_runs(preparer.failures, work.places)
+
+
+def measure_pairs(runner: Runner, design: Design) -> Ended:
+    """Run blocks of equal runs until there are enough, the budget is spent, or Ctrl-C.
+
+    An indicator that failed in a block takes part in no further one.
+    """
+    longest = 0.0
+    while True:
+        seen = _of(runner, design.reference.stack.id)
+        failed = {call.id for call in _every(design) if _failure(seen, call)}
+        left = tuple(call for call in design.calls if call.id not in failed)
+        if design.control.id in failed or (failed and not left):
+            return Ended(why="what was to be measured failed")
+        design = replace(design, calls=left)
+        if error := _stopped_again_and_again(runner, design):
+            return Ended(why=error.what, error=error)
+        if _fewest_pairs(runner, design) >= MOST_BLOCKS:
+            why = f"{MOST_BLOCKS} blocks tell enough (with another --seed they are measured anew)"
+            return Ended(why=why)
+        # One block is always run: with none, all that was built would show nothing.
+        if runner.left_s <= longest and any(each.block for each in seen):
+            return Ended(why="the budget is spent")
+        try:
+            runner.pause_after_idle_block(_every(design))
+            (environment,), took_s = runner.run_block((design.reference,), _planned(design))
+        except KeyboardInterrupt:
+            return Ended(why="you interrupted it", interrupted=True)
+        except StackgenError as error:
+            return Ended(why=error.what, error=error)
+        design = replace(design, reference=environment)
+        longest = max(longest, took_s)
+
+
+def _stopped_again_and_again(runner: Runner, design: Design) -> StackgenError | None:
+    """Return why this run ends, where what it measures is killed; the next one tries again."""
+    stack = design.reference.stack.id
+    killed = runner.killed(_every(design)).get(stack)
+    try:
+        runner.refuse_idle(_every(design), reference=stack)
+    except MeasurementError as error:
+        return error
+    if killed is None:
+        return None
+    return MeasurementError(
+        "what was to be measured was stopped again and again",
+        why=f"{killed.outcome.value} in block {killed.block}: {telling_line(killed.log)}",
+        fix="find out what ends it (too little free memory?), then run the same command again",
+    )
+
+
+def _planned(design: Design) -> PlanBlock:
+    def plan(block: int, environments: Sequence[Environment]) -> tuple[InspectionPlan, ...]:
+        return plan_block(replace(design, reference=environments[0]), block)
+
+    return plan
+
+
+def _fewest_pairs(runner: Runner, design: Design) -> int:
+    """Return the blocks that count of the indicator that has the fewest."""
+    stack = design.reference.stack.id
+    return min(
+        len(block_times(runner.inspections, indicator=call.id, stack=stack, twin=True))
+        for call in _every(design)
+    )
+
+
+def _every(design: Design) -> tuple[IndicatorCall, ...]:
+    return (*design.calls, design.control)
+
+
+def _of(runner: Runner, stack: StackId) -> list[Inspection]:
+    """Return the inspections of a stack: before a new release, another one was the newest."""
+    return [each for each in runner.inspections if each.stack_id == stack]
+
+
+def _failure(inspections: Sequence[Inspection], call: IndicatorCall) -> Inspection | None:
+    """Return the first run of an indicator that failed by itself in a block in which others ran."""
+    ran = {each.block for each in inspections if each.observation is not None}
+    return next(
+        (
+            each
+            for each in inspections
+            if each.indicator_id == call.id
+            and each.block > 0
+            and each.block in ran
+            and cause_of(each) in (Cause.UNCERTAIN, Cause.OWN)
+        ),
+        None,
+    )
+
+
+def _report(work: Work, runner: Runner, ready: Ready, ended: Ended) -> NoiseReport:
+    seen = _of(runner, ready.chosen.stack_id)
+    disturbed = set_aside(seen)
+    calls = (*work.calls, work.control)
+    # A later version of an indicator is another one, and earlier blocks say nothing of it.
+    held = {each.block for each in seen if each.indicator_id in {call.id for call in calls}}
+    rows = tuple(_row(work, seen, ready, call, len(calls)) for call in calls)
+    return NoiseReport(
+        requirements=work.plan.requirements,
+        stack=ready.chosen.label,
+        place=work.plan.place,
+        seed=work.options.seed,
+        indicators=rows,
+        disturbance=disturbance(seen, cpus=psutil.cpu_count() or 1),
+        control_s=run_s(each for each in seen if each.indicator_id == work.control.id),
+        aside=tuple(
+            (block, why) for (_, block), why in sorted(disturbed.blocks.items()) if block in held
+        ),
+        tolerated=sum(block in held for _, block in disturbed.tolerated),
+        new_inspections=runner.added,
+        seconds=time.monotonic() - work.start,
+        stopped=ended.why,
+        interrupted=ended.interrupted,
+        exit_code=_exit_code(ended, rows),
+        knowledge_base=str(work.places.knowledge),
+    )
+
+
+def _row(
+    work: Work, seen: Sequence[Inspection], ready: Ready, call: IndicatorCall, count: int
+) -> IndicatorNoise:
+    failure = _failure(seen, call)
+    if failure is not None:
+        why = f"failed in block {failure.block}: {failure.outcome.value}: "
+        return IndicatorNoise(
+            indicator_id=call.id,
+            label=call.label,
+            run_s=None,
+            blocks=0,
+            nothing=why + telling_line(failure.log),
+            failed=True,
+        )
+    return indicator_noise(
+        seen,
+        stack=ready.chosen.stack_id,
+        call=call,
+        control=work.control,
+        seed=work.options.seed,
+        indicators=count,
+    )
+
+
+def _exit_code(ended: Ended, rows: Sequence[IndicatorNoise]) -> int:
+    """Return the exit code that tells a script how far to trust the report."""
+    if ended.interrupted:
+        return interrupts.exit_code()
+    if ended.error is not None:
+        return ended.error.exit_code
+    if any(row.failed or row.differs for row in rows):
+        return MeasurementError.exit_code
+    return 0 if all(row.shown for row in rows) else EvidenceError.exit_code

@@ -1,0 +1,408 @@
+"""Resolve: what is asked for in, the space and some of its stacks out; nothing is installed."""
+
+import shlex
+from collections.abc import Container, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from enum import Enum
+from functools import partial
+from itertools import islice
+from pathlib import Path
+
+from packaging.requirements import Requirement
+from packaging.specifiers import SpecifierSet
+from packaging.utils import canonicalize_name
+
+from stackgen.campaign.candidates import read_lock_file
+from stackgen.campaign.targets import find_target
+from stackgen.campaign.user_input import (
+    Understood,
+    Wishes,
+    beside_compared,
+    index_config,
+    understood,
+)
+from stackgen.errors import ResolutionError, UsageError
+from stackgen.index import PackageIndex, closure
+from stackgen.locks import in_target
+from stackgen.model.packages import Exclusion, Lock, Target
+from stackgen.model.progress import Progress
+from stackgen.model.reports import Explained, ListedStack, Membership, PackageVersions, Resolution
+from stackgen.resolve import (
+    EARLY,
+    Completion,
+    Granularity,
+    Request,
+    Slice,
+    Space,
+    base_name,
+    contemporary,
+    newest_first,
+    pairwise_cover,
+    parse_requirement,
+    parsed_version,
+    stratified,
+)
+from stackgen.storage.paths import Places
+
+# Questions about a space: what became of some versions, and is a lock among its stacks
+
+_SHOWN = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Inquiry:
+    """A request on a target, and where the answers come from."""
+
+    index: PackageIndex
+    request: Request
+    target: Target
+    progress: Progress
+
+    def space(self, request: Request | None = None) -> Space:
+        """Return the space of the request, or of another one."""
+        asked = request or self.request
+        return closure.resolve(self.index, asked, self.target, progress=self.progress)
+
+    def report(self, space: Space) -> Resolution:
+        """Return what is told of every space.
+
+        Raises:
+            UsageError: nothing is asked for.
+        """
+        if not space.packages:
+            raise UsageError(
+                "nothing is asked for",
+                why="the markers of all requirements exclude this Python and platform, or no line "
+                "names a package",
+                fix="check the files, or name another target with --python and --platform",
+            )
+        return Resolution(
+            requirements=self.request.texts,
+            target=self.target,
+            count=space.count,
+            exact=space.exact,
+            kept=space.kept,
+            notes=tuple(_unreadable_notes(space)),
+        )
+
+
+def explained(work: Inquiry, asked: str) -> Resolution:
+    """Tell of a package which versions are part of stacks, or of a requirement how many hold it."""
+    requirement = parse_requirement(asked)
+    name = canonicalize_name(requirement.name)
+    space = work.space()
+    if requirement.specifier:
+        return _held(work, space, requirement, asked)
+    known = [release.label for release in space.universe.releases.get(name, ())]
+    used = space.versions(name)
+    if not known and name not in space.universe.excluded:
+        raise ResolutionError(
+            f"{name} is part of no stack",
+            why="nothing that was asked for requires it, however indirectly",
+            fix=f"ask for it, too: stackgen resolve {shlex.join((*work.request.texts, name))}",
+        )
+    others = tuple(each for each in known if each not in used)
+    early: tuple[str, ...] = ()
+    if space.universe.prefers_final:
+        early = tuple(each for each in others if _is_prerelease(each))
+        others = tuple(each for each in others if each not in early)
+    found = Explained(
+        asked=asked,
+        count=space.within({}, present=(name,)).count,
+        versions=used,
+        left_out=(
+            *space.universe.excluded.get(name, ()),
+            *(Exclusion(name=name, version=each, reason=EARLY) for each in early),
+        ),
+        in_none=others if space.exact else (),
+        not_counted=() if space.exact else others,
+        exact=space.exact,
+    )
+    return replace(work.report(space), explained=found)
+
+
+def _is_prerelease(label: str) -> bool:
+    return parsed_version(label.partition("@")[0]).is_prerelease
+
+
+def _held(work: Inquiry, space: Space, requirement: Requirement, asked: str) -> Resolution:
+    name = canonicalize_name(requirement.name)
+    wanted = requirement.specifier
+    held = [v for v in space.versions(name) if wanted.contains(v.partition("@")[0], True)]
+    plain = held and not requirement.extras
+    part = space.within({name: held}, present=(name,)) if plain else None
+    if part is None or not part.count:  # whoever asks too much is told what is in the way
+        request = replace(work.request, requirements=(*work.request.requirements, requirement))
+        part = work.space(request)
+        held = list(part.versions(name))
+        asked = f"{asked}, asked for as well"
+    found = Explained(asked=asked, count=part.count, versions=tuple(held), exact=part.exact)
+    newest = part.newest()
+    notes = yanked_notes([newest] if newest else [])
+    report = work.report(space)
+    return replace(report, explained=found, notes=(*report.notes, *notes))
+
+
+def membership(work: Inquiry, path: Path) -> Resolution:
+    """Tell whether a lock holds one of the stacks: those that its versions leave."""
+    locked = {each.name: each.version for each in in_target(read_lock_file(path), work.target)}
+    held = replace(work.request, held=tuple(sorted(locked.items())))
+    try:
+        space = work.space(held)
+    except ResolutionError as error:
+        what, why, fix = error.args
+        found = Membership(path=str(path), inside=False, forbidden=f"{what}: {why}", fix=fix)
+        return _no_space(work, found)
+    stack = space.within(dict.fromkeys(set(space.packages) - locked.keys(), ())).newest()
+    lacking = _lacking(space, work.request, locked) if stack is None else ()
+    needed = stack.versions if stack is not None else {}
+    found = Membership(
+        path=str(path),
+        inside=stack is not None,
+        missing=lacking,
+        superfluous=tuple(sorted(locked.keys() - needed)) if stack is not None else (),
+    )
+    return replace(work.report(space), membership=found)
+
+
+def _lacking(space: Space, request: Request, locked: Container[str]) -> tuple[str, ...]:
+    """Return what the stack needs that a lock comes closest to; of a role, what the lock has."""
+    barred: dict[str, tuple[str, ...]] = {}
+    for role in request.alternatives:
+        names = [str(canonicalize_name(each.name)) for each in role]
+        if any(name in locked for name in names):
+            barred |= {name: () for name in names if name not in locked}
+    stack = space.newest(barred) or space.newest()
+    return tuple(sorted(name for name in stack.versions if name not in locked)) if stack else ()
+
+
+def _no_space(work: Inquiry, found: Membership) -> Resolution:
+    return Resolution(
+        requirements=work.request.texts,
+        target=work.target,
+        count=0,
+        exact=True,
+        kept=0,
+        membership=found,
+    )
+
+
+def _unreadable_notes(space: Space) -> Iterator[str]:
+    """Yield how many releases were left out because nobody knows what they require."""
+    found = [
+        f"{each.name} {each.version}: {each.reason}"
+        for excluded in space.universe.excluded.values()
+        for each in excluded
+        if each.reason.startswith(("malformed metadata", "unreadable metadata"))
+    ]
+    if found:
+        releases = "release was" if len(found) == 1 else "releases were"
+        more = f"; and {len(found) - _SHOWN} more" if len(found) > _SHOWN else ""
+        yield f"{len(found):,} {releases} left out: {'; '.join(found[:_SHOWN])}{more}"
+
+
+def yanked_notes(locks: Sequence[Lock]) -> Iterator[str]:
+    """Yield what was yanked of some stacks: the user pinned it."""
+    yanked = (each for lock in locks for each in lock.artifacts if each.yanked is not None)
+    yield from dict.fromkeys(
+        f"{each.name} {each.version} was yanked: {each.yanked or 'no reason given'}"
+        for each in yanked
+    )
+
+
+class Listing(str, Enum):
+    """Which stacks are listed.
+
+    CHOICES: of each choice of the varied packages the newest completion, newest choices first.
+    STACKS: every stack, newest first, in the order of decision.
+    STRATIFIED: a sample spread over the versions of the varied packages.
+    UNIFORM: a sample of all stacks.
+    COVER: so few choices that every feasible pair of varied versions is among them.
+    """
+
+    CHOICES = "newest of each choice"
+    STACKS = "newest first"
+    STRATIFIED = "sampled, spread over the varied versions"
+    UNIFORM = "sampled uniformly"
+    COVER = "covering all pairs of varied versions"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResolveOptions:
+    """What to resolve, for what, and which of the stacks to list.
+
+    base: a base's name, an image, or an interpreter; "" means our own interpreter.
+    python, platform: a target that is stated instead; either may be "".
+    vary: packages to be varied; none means those that were asked for, and NumPy.
+    n: how many stacks are listed; 0 lists none and leaves versions out as well.
+    explain: a package, or a requirement, of which everything is told.
+    contains: a lock file of which is told whether it is one of the stacks.
+    complete: refuse where a part of what is asked for must be left out.
+    """
+
+    wishes: Wishes
+    base: str = ""
+    python: str = ""
+    platform: str = ""
+    vary: tuple[str, ...] = ()
+    listing: Listing = Listing.CHOICES
+    n: int = 3
+    seed: int = 0
+    sampled_rest: bool = False
+    granularity: Granularity = Granularity.MINOR
+    completion: Completion = Completion.NEWEST
+    explain: str = ""
+    contains: Path | None = None
+    complete: bool = False
+
+
+def resolve(
+    options: ResolveOptions, places: Places, environ: Mapping[str, str], progress: Progress
+) -> Resolution:
+    """Resolve, and answer what was asked of the space.
+
+    Raises:
+        ResolutionError: no stack satisfies what is asked for.
+        UsageError: a file or an option cannot be understood.
+        IndexUnavailableError: an index cannot be asked.
+    """
+    target = find_target(
+        base=options.base,
+        python=options.python,
+        platform=options.platform,
+        places=places,
+        progress=progress,
+    )
+    wanted = understood(options.wishes, environ)
+    _refuse_incomplete(wanted, options)
+    _refuse_python(wanted.requires_python, target)
+    config = index_config(wanted.index, environ)
+    request = beside_compared(wanted.request, config)
+    with PackageIndex(config, places.cache) as index:
+        work = Inquiry(index=index, request=request, target=target, progress=progress)
+        if options.contains is not None:
+            return membership(work, options.contains)
+        found = explained(work, options.explain) if options.explain else _listed(work, options)
+        left_out = (f"left out: {each}" for each in wanted.left_out)
+        return replace(found, notes=(*left_out, *found.notes, *_index_notes(index, found)))
+
+
+def _listed(work: Inquiry, options: ResolveOptions) -> Resolution:
+    space = work.space()
+    report = work.report(space)
+    if not options.n:
+        return report
+    varied = _varied(space, work.request, options.vary)
+    slices = space.slices(varied)
+    choices = newest_first(slices, granularity=options.granularity)
+    rows = list(islice(_rows(space, varied, choices, options), options.n))
+    if not rows:
+        raise _nothing_contemporary()
+    return replace(
+        report,
+        packages=tuple(_packages(space, work.request)),
+        varied=varied,
+        choices=len(choices),
+        patches=len(slices),
+        listed=options.listing.value,
+        stacks=tuple(rows),
+        notes=(*report.notes, *yanked_notes([row.lock for row in rows])),
+    )
+
+
+def _packages(space: Space, request: Request) -> Iterator[PackageVersions]:
+    """Yield the versions of each package; of those that were asked for, also what is left out."""
+    given = [*request.requirements, *(each for role in request.alternatives for each in role)]
+    for name in space.packages:
+        limits = [each.specifier for each in given if canonicalize_name(each.name) == name]
+        left_out = (
+            each
+            for each in space.universe.excluded.get(name, ())
+            if any(map(str, limits))
+            and all(wanted.contains(each.version, prereleases=True) for wanted in limits)
+        )
+        if versions := space.versions(name):
+            yield PackageVersions(name=name, versions=versions, left_out=tuple(left_out))
+
+
+def _rows(
+    space: Space, varied: Sequence[str], choices: Sequence[Slice], options: ResolveOptions
+) -> Iterator[ListedStack]:
+    """Yield stacks in the way that was asked for."""
+    found: Iterator[tuple[Slice | None, Lock | None]]
+    if options.listing is Listing.STACKS:
+        found = ((None, lock) for lock in space.stacks())
+    elif options.listing is Listing.UNIFORM:
+        found = ((None, lock) for lock in space.sample(options.seed, options.n))
+    elif options.listing is Listing.STRATIFIED:
+        newest = not options.sampled_rest
+        found = iter(stratified(space, choices, seed=options.seed, n=options.n, newest=newest))
+    else:
+        chosen = pairwise_cover(choices) if options.listing is Listing.COVER else choices
+        old = options.completion is Completion.CONTEMPORARY
+        complete = partial(contemporary, space) if old else space.complete
+        found = ((choice, complete(choice)) for choice in chosen)
+    for choice, lock in found:
+        if lock is not None:
+            versions = lock.versions
+            yield ListedStack(
+                lock=lock,
+                varied=choice.versions
+                if choice
+                else tuple((name, versions[name]) for name in varied if name in versions),
+                completions=choice.completions if choice else 0,
+            )
+
+
+def _varied(space: Space, request: Request, named: Sequence[str]) -> tuple[str, ...]:
+    """Return what varies: what --vary names, else what was asked for, and NumPy where it is part.
+
+    Raises:
+        UsageError: a package to be varied is part of no stack.
+    """
+    wanted = [str(canonicalize_name(name)) for name in named]
+    for name in wanted:
+        if not space.versions(name):
+            raise UsageError(
+                f"{name} cannot be varied",
+                why="it is part of no stack",
+                fix="check its spelling, or name it as a requirement, too",
+            )
+    if not wanted:
+        wanted = [*request.names, "numpy"]
+    return tuple(dict.fromkeys(name for name in wanted if space.versions(name)))
+
+
+def _index_notes(index: PackageIndex, found: Resolution) -> Iterator[str]:
+    yield from index.notes
+    names = {base_name(each.name) for each in found.packages}
+    skipped = sum(count for name, count in index.skipped.items() if name in names)
+    if skipped:
+        yield f"{skipped:,} files with names or versions that no standard allows were passed over"
+
+
+def _refuse_incomplete(wanted: Understood, options: ResolveOptions) -> None:
+    """Refuse to write a lock that lacks what the user asked for."""
+    if wanted.left_out and options.complete:
+        raise UsageError(
+            "the lock would be incomplete",
+            why=f"no index can be asked for this: {'; '.join(wanted.left_out)}",
+            fix="take these lines out of the file, and install what they name by itself",
+        )
+
+
+def _refuse_python(requires: str, target: Target) -> None:
+    if requires and not SpecifierSet(requires).contains(target.python, prereleases=True):
+        raise ResolutionError(
+            f"the project asks for Python {requires}",
+            why=f"this resolves for Python {target.python}",
+            fix="name a Python that it admits, as in: --python 3.12",
+        )
+
+
+def _nothing_contemporary() -> ResolutionError:
+    return ResolutionError(
+        "no stack is made of contemporaries",
+        why="the index tells no upload times, or the versions of that time do not fit together",
+        fix="take the newest ones: --completion newest",
+    )

@@ -1,0 +1,318 @@
+"""Verify: a lock in, what independent resolvers say of it out."""
+
+import re
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from urllib.parse import quote, urlsplit, urlunsplit
+
+from packaging.markers import Marker
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name, canonicalize_version
+
+from stackgen.campaign.backend import Admits, open_workshop
+from stackgen.campaign.candidates import read_lock_file
+from stackgen.campaign.request import ExecutorChoice
+from stackgen.campaign.targets import refuse_python
+from stackgen.errors import UsageError
+from stackgen.images.targets import probe
+from stackgen.index import IndexConfig, IndexLocation, load_config
+from stackgen.knowledge.evidence import admits_python
+from stackgen.locks import in_target
+from stackgen.model.packages import LockedPackage, LockFile, Target
+from stackgen.model.progress import Progress
+from stackgen.model.reports import Judgement, Ruling, Verification
+from stackgen.model.stacks import Base, Kind
+from stackgen.provenance.validators import Answer, Judge, PipTools, Question, Uv
+from stackgen.storage.paths import Places
+
+_OWN = re.compile(r"PIP_|UV_|PYTHON|VIRTUAL_ENV|CONDA_")
+"""Variables that would change what a judge does; where to look for packages is set anew."""
+_PYTHON = re.compile(r"(python)?3\.\d+")
+# uv knows these by name, none newer; what fits an older glibc fits a newer one.
+_GLIBCS = {17, 28, *range(31, 41)}
+_PLATFORM = re.compile(r"manylinux_2_(\d+)_(x86_64|aarch64)|musllinux_1_\d+_(x86_64|aarch64)")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PinnedStack:
+    """What a lock installs on a target, and what of it somebody asked for.
+
+    pins: (name, version) pairs, sorted.
+    asked: PEP 508 lines; empty where nobody can tell, then ``unasked`` says why.
+    """
+
+    pins: tuple[tuple[str, str], ...]
+    asked: tuple[str, ...]
+    unasked: str
+
+    @property
+    def lines(self) -> tuple[str, ...]:
+        """Return the pins as requirements."""
+        return tuple(f"{name}=={version}" for name, version in self.pins)
+
+
+def verify(
+    path: Path,
+    *,
+    base: str,
+    places: Places,
+    environ: Mapping[str, str],
+    progress: Progress,
+) -> Verification:
+    """Ask every judge about a lock.
+
+    Args:
+        path: of the lock.
+        base: a base's name, an image, an interpreter or its version; "" means our own.
+        places: where the judges keep what they load.
+        environ: the user's variables.
+        progress: who is told.
+
+    Raises:
+        UsageError: it is no lock, or there is no such base.
+        BuildError: the base cannot be had.
+    """
+    lockfile = read_lock_file(path)
+    found = _base(base, places, progress, admits=partial(admits_python, lockfile))
+    stack = stack_of(lockfile, found.target)
+    config = load_config(environ=environ)
+    judgements = []
+    for judge in judges(found, config, environ, places.cache / "judges"):
+        progress.doing(f"asking {judge.name}")
+        judgements.append(judged(judge, stack))
+    return Verification(
+        path=str(path),
+        place=_place(found),
+        pins=stack.lines,
+        judgements=tuple(judgements),
+        skipped=lockfile.skipped,
+        unasked=stack.unasked,
+    )
+
+
+def stack_of(lockfile: LockFile, target: Target) -> PinnedStack:
+    """Narrow a lock to what it installs on a target.
+
+    Raises:
+        UsageError: it is for another Python, installs nothing there, or holds two versions of one
+            package.
+    """
+    refuse_python(lockfile, target.python, "the base that it was to be verified for")
+    packages = in_target(lockfile, target)
+    if not packages:
+        raise UsageError(
+            f"{lockfile.path} installs nothing here",
+            why=f"no package of it is for Python {target.python}",
+            fix="name the target that it was made for: stackgen verify LOCK --base 3.X",
+        )
+    asked = tuple(_asked(lockfile, packages, target))
+    unasked = "" if asked else "the lock does not say what was asked for"
+    if lockfile.skipped:
+        asked, unasked = (), "what no index has may need some of them"
+    pins = tuple((each.name, each.version) for each in packages)
+    return PinnedStack(pins=pins, asked=asked, unasked=unasked)
+
+
+def _asked(lockfile: LockFile, packages: Sequence[LockedPackage], target: Target) -> Iterator[str]:
+    """Yield what was asked for on a target; what a lock's own comments call direct, too."""
+    named = set()
+    for line in lockfile.requirements:
+        wanted = Requirement(line)
+        named.add(canonicalize_name(wanted.name))
+        if wanted.url is None and _holds(wanted.marker, target):
+            wanted.marker = None
+            yield str(wanted)
+    for package in packages:
+        if package.direct and package.name not in named:
+            extras = f"[{','.join(package.extras)}]" if package.extras else ""
+            yield f"{package.name}{extras}"
+
+
+def _holds(marker: Marker | None, target: Target) -> bool:
+    return marker is None or marker.evaluate({**target.environment, "extra": ""})
+
+
+def judged(judge: Judge, stack: PinnedStack) -> Judgement:
+    """Return what one judge says of a stack: first of all pins, then of what was asked for."""
+    answer = judge.ask(Question(requirements=stack.lines))
+    words, missing = _complaints(answer, stack), _missing(answer, stack)
+    superfluous: tuple[str, ...] = ()
+    if stack.asked and answer.pins is not None and not (words or missing):
+        # Whoever asks for every pin gets each of them: what is superfluous shows only where just
+        # what was asked for is required, and the pins constrain.
+        answer = judge.ask(Question(requirements=stack.asked, constraints=stack.lines))
+        words, superfluous = _complaints(answer, stack), _superfluous(answer, stack)
+    if answer.silence:
+        return Judgement(
+            judge=judge.name,
+            ruling=Ruling.NOT_ASKED,
+            words=(answer.silence,),
+            unreachable=answer.unreachable,
+        )
+    fails = bool(words or missing or superfluous)
+    return Judgement(
+        judge=judge.name,
+        ruling=Ruling.FAILS if fails else Ruling.HOLDS,
+        words=words,
+        missing=missing,
+        superfluous=superfluous,
+    )
+
+
+def _complaints(answer: Answer, stack: PinnedStack) -> tuple[str, ...]:
+    """Return why a judge refuses, or which pins it would not take as they are."""
+    if answer.silence:
+        return ()
+    if answer.pins is None:
+        return answer.refusal or ("it does not say why",)
+    pinned = dict(stack.pins)
+    return tuple(
+        f"it would take {name} {version} for {pinned[name]}"
+        for name, version in answer.pins
+        if name in pinned and canonicalize_version(version) != canonicalize_version(pinned[name])
+    )
+
+
+def _missing(answer: Answer, stack: PinnedStack) -> tuple[str, ...]:
+    pinned = dict(stack.pins)
+    return tuple(f"{name}=={v}" for name, v in answer.pins or () if name not in pinned)
+
+
+def _superfluous(answer: Answer, stack: PinnedStack) -> tuple[str, ...]:
+    if answer.pins is None:
+        return ()
+    needed = dict(answer.pins)
+    return tuple(f"{name}=={version}" for name, version in stack.pins if name not in needed)
+
+
+def judges(
+    base: Base, config: IndexConfig, environ: Mapping[str, str], cache: Path
+) -> tuple[Judge, ...]:
+    """Return the judges for a base; one that cannot judge it says so when it is asked."""
+    own = judge_environment(environ)
+    cache.mkdir(parents=True, exist_ok=True)
+    return (
+        _uv(base, config, own, cache),
+        _pip_tools(base, {**own, **pip_variables(config)}, cache),
+    )
+
+
+def judge_environment(environ: Mapping[str, str]) -> dict[str, str]:
+    """Return the user's variables without those that change what a judge says."""
+    return {key: value for key, value in environ.items() if not _OWN.match(key)}
+
+
+@dataclass(frozen=True, slots=True)
+class Silent:
+    """A judge that cannot be asked, and why."""
+
+    name: str
+    why: str
+
+    def ask(self, question: Question) -> Answer:  # noqa: ARG002 # whatever the question
+        """Return why there is no answer."""
+        return Answer(silence=self.why)
+
+
+def _uv(base: Base, config: IndexConfig, own: Mapping[str, str], cache: Path) -> Judge:
+    interpreter = Uv(
+        python=base.python,
+        environ={**own, **uv_variables(config)},
+        cache=cache,
+        no_index=not config.indexes,
+    )
+    if base.kind is Kind.VIRTUALENV:
+        return interpreter
+    platform = uv_platform(base.target)
+    if not platform:
+        return Silent(interpreter.name, f"it has no name for the platform of {base.name}")
+    return replace(interpreter, python=sys.executable, stated=(base.target.python, platform))
+
+
+def _pip_tools(base: Base, environ: Mapping[str, str], cache: Path) -> Judge:
+    asked = PipTools(environ=environ, cache=cache)
+    ours = probe(sys.executable)
+    if base.kind is Kind.VIRTUALENV and base.python == ours.python:
+        return asked
+    why = f"it judges for the Python alone that runs it, here {ours.target.python}"
+    return Silent(asked.name, why)
+
+
+def uv_platform(target: Target) -> str:
+    """Return uv's name of a target's platform, the newest that it has; "" where it has none."""
+    for tag in target.tags:
+        found = _PLATFORM.fullmatch(tag.rpartition("-")[2])
+        if found and found[3]:
+            return f"{found[3]}-unknown-linux-musl"
+        if found and int(found[1]) in _GLIBCS:
+            return f"{found[2]}-manylinux_2_{found[1]}"
+    return ""
+
+
+def uv_variables(config: IndexConfig) -> dict[str, str]:
+    """Return the environment that lets uv look where we look, in our order.
+
+    uv asks its default index last, so the last of ours is given as that.
+    """
+    addresses = [_address(each) for each in config.indexes]
+    found = {
+        "UV_NO_CONFIG": "1",
+        "UV_HTTP_TIMEOUT": f"{config.read_timeout_s:.0f}",
+        "UV_HTTP_RETRIES": "2",
+        "UV_INDEX": " ".join(addresses[:-1]),
+        "UV_DEFAULT_INDEX": "".join(addresses[-1:]),
+        "UV_FIND_LINKS": ",".join(_address(each) for each in config.find_links),
+        "SSL_CERT_FILE": config.ca_bundle or "",
+    }
+    return {key: value for key, value in found.items() if value}
+
+
+def pip_variables(config: IndexConfig) -> dict[str, str]:
+    """Return the environment that lets pip look where we look.
+
+    pip takes the best version of all indexes, not that of the first one; of pins it matters little.
+    It ignores an index without TLS unless its host is called trusted.
+    """
+    addresses = [_address(each) for each in config.indexes]
+    origins = [each.origin for each in (*config.indexes, *config.find_links)]
+    found = {
+        "PIP_CONFIG_FILE": "/dev/null",
+        "PIP_DISABLE_PIP_VERSION_CHECK": "1",
+        "PIP_DEFAULT_TIMEOUT": f"{config.read_timeout_s:.0f}",
+        "PIP_RETRIES": "2",
+        "PIP_INDEX_URL": "".join(addresses[:1]),
+        "PIP_EXTRA_INDEX_URL": " ".join(addresses[1:]),
+        "PIP_NO_INDEX": "" if addresses else "1",
+        "PIP_FIND_LINKS": " ".join(_address(each) for each in config.find_links),
+        "PIP_TRUSTED_HOST": " ".join(host for scheme, host in origins if scheme == "http"),
+        "PIP_CERT": config.ca_bundle or "",
+    }
+    return {key: value for key, value in found.items() if value}
+
+
+def _address(place: IndexLocation) -> str:
+    """Return an index's URL with its credentials, for an environment and nothing else."""
+    given, parts = place.credentials, urlsplit(place.url)
+    if given is None:
+        return place.url
+    user, password = quote(given.user, safe=""), quote(given.password, safe="")
+    return urlunsplit(parts._replace(netloc=f"{user}:{password}@{parts.netloc}"))
+
+
+def _place(base: Base) -> str:
+    python = f"Python {base.target.python}"
+    return python if base.kind is Kind.VIRTUALENV else f"{base.name} ({python})"
+
+
+def _base(name: str, places: Places, progress: Progress, *, admits: Admits) -> Base:
+    """Return what was named; never another base in its place, which would be another question.
+
+    Without a name it is our own interpreter or, where the lock is for another, one that fits.
+    """
+    interpreter = not name or _PYTHON.fullmatch(name) or Path(name).is_file()
+    choice = ExecutorChoice.VIRTUALENV if interpreter else ExecutorChoice.DOCKER
+    with open_workshop(choice, name, places, progress, admits=admits) as workshop:
+        return workshop.base

@@ -1,0 +1,110 @@
+"""Run inspections in an interpreter as it is, on this host as it is: as on a prepared GPU machine.
+
+Nothing is confined, and what the user has set for GPUs and numeric libraries holds. What a process
+started ends with it, and time and memory are limited, as in virtualenvs.
+"""
+
+import os
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from stackgen.executors.virtualenv import VirtualenvExecutor
+from stackgen.model.inspections import IndicatorCall, Inspection, InspectionPlan
+from stackgen.model.stacks import Machine
+from stackgen.sandbox.supervised import Request
+
+# What drivers, frameworks and numeric libraries read. Nothing else of the user's gets in: other
+# programs share beginnings with these (TF_VAR_... is Terraform's, NVIDIA_API_KEY a secret).
+_KEPT = re.compile(
+    r"(CUDA|NCCL|CUDNN|CUBLAS|XLA|TORCH|PYTORCH|TORCHINDUCTOR|TRITON|ROCR|HIP|HSA|MIOPEN|SYCL|ZE"
+    r"|OMP|KMP|GOMP|MKL|OPENBLAS|BLIS|ONEDNN|DNNL|NUMEXPR|MALLOC)_\w+"
+    r"|TF_(ENABLE|DISABLE|USE|FORCE|XLA|CPP|GPU|CUDA|CUDNN|CUBLAS|NUM|DETERMINISTIC|MKL|ONEDNN"
+    r"|FP16|AUTO|LAYOUT|THREAD)_?\w*|NVIDIA_(VISIBLE_DEVICES|TF32_OVERRIDE|DRIVER_CAPABILITIES)"
+    r"|LD_LIBRARY_PATH|LD_PRELOAD|DYLD_LIBRARY_PATH|GLIBC_TUNABLES|PYTHONPATH|PYTHONUSERBASE"
+)
+_SECRET = re.compile(r"KEY|TOKEN|SECRET|PASSW", re.IGNORECASE)
+# The user's packages; and what drivers compiled for a GPU that a package was not built for, which
+# can take minutes.
+_IN_HOME = (("PYTHONUSERBASE", ".local"), ("CUDA_CACHE_PATH", ".nv/ComputeCache"))
+_USER_SITE = "-s"  # keeps the user's own packages out, which a prepared machine may rely on
+
+
+def kept_variables(environ: Mapping[str, str]) -> dict[str, str]:
+    """Return what of the user's variables an inspection sees here."""
+    return {
+        name: value
+        for name, value in sorted(environ.items())
+        if _KEPT.fullmatch(name) and not _SECRET.search(name)
+    }
+
+
+def trace_folder(root: Path, call: IndicatorCall) -> Path:
+    """Return where a call's trace is kept: each call has a folder of its own."""
+    arguments = ",".join(f"{name}={value}" for name, value in call.arguments)
+    return root / call.indicator.name.replace("/", "-") / re.sub(r"[^\w.,=+-]", "_", arguments)
+
+
+@dataclass(slots=True, kw_only=True)
+class HereExecutor:
+    """Runs each plan as a process of its environment's interpreter, without namespaces.
+
+    Close it when done (``contextlib.closing`` does).
+
+    machine: where it runs.
+    scratch: a folder for the working directories.
+    environ: the user's variables; ``kept_variables`` says which of them are seen. Which GPUs are
+        seen is the user's to say where a plan's limits allow all of them.
+    trace: a folder for profiler traces, one of each call's first block; None keeps none.
+    """
+
+    machine: Machine
+    scratch: Path
+    environ: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))
+    trace: Path | None = None
+    _within: VirtualenvExecutor | None = None
+
+    def close(self) -> None:
+        """End what is kept running between inspections."""
+        if self._within is not None:
+            self._within.close()
+
+    def inspect(self, plans: Iterable[InspectionPlan]) -> Iterator[Inspection]:
+        """Yield one inspection per plan, in order.
+
+        Raises:
+            ExecutorUnavailableError: this system has no processes as we need them.
+            StorageError: the scratch folder cannot be written.
+        """
+        if self._within is None:
+            self._within = VirtualenvExecutor(
+                machine=self.machine, scratch=self.scratch, isolations=(), adapt=self._adapted
+            )
+        yield from self._within.inspect(plans)
+
+    def _adapted(self, plan: InspectionPlan, request: Request) -> Request:
+        """Return what is asked of the supervisor, with what holds here alone."""
+        environment = {**kept_variables(self.environ), **request.environment}
+        environment.pop("PYTHONNOUSERSITE", None)
+        environment.update(self._paths(request.environment))
+        environment["PATH"] = self.environ.get("PATH") or request.environment["PATH"]
+        return replace(request, command=self._command(plan, request), environment=environment)
+
+    def _paths(self, given: Mapping[str, str]) -> dict[str, str]:
+        """Return folders of the user's, also those in a home, which is another one meanwhile."""
+        named = (given.get("PYTHONPATH", ""), self.environ.get("PYTHONPATH", ""))
+        paths = os.pathsep.join(filter(None, named))
+        found = {"PYTHONPATH": paths} if paths else {}
+        home = self.environ.get("HOME")
+        for name, place in _IN_HOME if home else ():
+            found[name] = self.environ.get(name) or str(Path(str(home)) / place)
+        return found
+
+    def _command(self, plan: InspectionPlan, request: Request) -> tuple[str, ...]:
+        python, *rest = request.command
+        if _USER_SITE in rest:
+            rest.remove(_USER_SITE)
+        if self.trace is not None and not plan.block:
+            rest += ["--trace", str(trace_folder(self.trace, plan.call).absolute())]
+        return (python, *rest)

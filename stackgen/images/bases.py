@@ -1,0 +1,537 @@
+"""Bases that stacks are installed on: found in the engine, pulled, or made with debootstrap."""
+
+import contextlib
+import fcntl
+import json
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from stackgen.errors import BuildError, EngineError
+from stackgen.images import probe
+from stackgen.images.base_definitions import (
+    BaseDefinition,
+    FromDebian,
+    FromRegistry,
+    read_definitions,
+)
+from stackgen.images.engine import Engine, explained
+from stackgen.images.targets import (
+    Probe,
+    ask,
+    facts_from_probe,
+    find_interpreters,
+    parse_probe,
+    target_from_probe,
+)
+from stackgen.model.identity import content_id
+from stackgen.model.stacks import Base, Kind
+
+_BASE_LABEL = "stackgen.base"
+_REGISTRY_TIMEOUT_S = 8
+
+
+class NoWayError(BuildError):
+    """No way leads to a base here; why names each way with its refusal, a line each."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeldBase:
+    """A base that the engine holds.
+
+    origin: the way that led to it, in words.
+    size: bytes of its image.
+    """
+
+    base: Base
+    origin: str
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class BaseBuilder:
+    """Finds and makes bases in an engine.
+
+    cache: folder for what the probes said and for Debian archives; CI may keep it.
+    known: the definitions; by default those that travel with stackgen, and the user's own.
+    """
+
+    engine: Engine
+    cache: Path
+    known: tuple[BaseDefinition, ...] = ()
+
+    def definitions(self) -> tuple[BaseDefinition, ...]:
+        """Return the bases that can be named."""
+        return self.known or read_definitions()
+
+    def ready(self, name: str) -> Base | None:
+        """Return a base whose image the engine holds already, or None.
+
+        Args:
+            name: of a definition, or any image reference.
+
+        Raises:
+            EngineError: the engine failed.
+            BuildError: the image holds no usable interpreter, or another Python than defined.
+        """
+        held = self.held(name)
+        return held.base if held else None
+
+    def held(self, name: str) -> HeldBase | None:
+        """Return what ``ready`` does, with where it came from and what it takes."""
+        definition = self._definition(name)
+        if definition is None:
+            return self._probed(name, "", FromRegistry(reference=name, interpreter="python3"))
+        # What was made here comes first: making it took a minute, and facts should stay.
+        for way in sorted(definition.ways, key=lambda way: isinstance(way, FromRegistry)):
+            if found := self._probed(name, definition.python, way):
+                return found
+        return None
+
+    def possible(self, name: str) -> bool:
+        """Return whether ``make`` has a way that is likely to work; seconds at most."""
+        return not self.obstacle(name)
+
+    def obstacle(self, name: str) -> str:
+        """Return what is in each way to a base, or "" where one looks open; seconds at most."""
+        ways = self._ways(name)
+        if any(self.engine.image(_reference(way)) for way in ways):
+            return ""
+        reasons = {}
+        # Registries are asked last: where there is none, that takes seconds.
+        for way in sorted(ways, key=lambda way: isinstance(way, FromRegistry)):
+            reasons[way] = self._obstacle(way)
+            if not reasons[way]:
+                return ""
+        return _joined([(way, reasons[way]) for way in ways])
+
+    def make(self, name: str, progress: Callable[[str], None]) -> Base:
+        """Return a base: the engine's image, else by the first of its ways that can be gone.
+
+        Raises:
+            EngineError: the engine failed.
+            BuildError: there is no way to it here; every refusal is named.
+        """
+        with self._exclusively():
+            if found := self.ready(name):
+                return found
+            refusals: list[tuple[FromRegistry | FromDebian, str]] = []
+            for way in self._ways(name):
+                if refusal := self._go(way, progress):
+                    refusals.append((way, refusal))
+                elif made := self.ready(name):
+                    return made
+        if not refusals:
+            raise EngineError(
+                f"the base {name} vanished from the engine",
+                why="its image was removed while it was being looked at",
+                fix="run the same command again",
+            )
+        known = ", ".join(known.name for known in self.definitions())
+        raise NoWayError(
+            f"the base {name} cannot be had here",
+            why=_joined(refusals),
+            fix="install debootstrap and run as root, docker load an image and give its name "
+            f"with --base, or choose another base ({known})",
+        )
+
+    def _definition(self, name: str) -> BaseDefinition | None:
+        return next((known for known in self.definitions() if known.name == name), None)
+
+    def _ways(self, name: str) -> tuple[FromRegistry | FromDebian, ...]:
+        definition = self._definition(name)
+        return definition.ways if definition else (FromRegistry(reference=name),)
+
+    def _archive(self, way: FromDebian) -> Path:
+        return self.cache / "bases" / f"{way.tag.partition(':')[2]}.tar.gz"
+
+    def _obstacle(self, way: FromRegistry | FromDebian) -> str:
+        if isinstance(way, FromRegistry):
+            return self._registry_refusal(way.reference)
+        if self._archive(way).exists():
+            return ""
+        if obstacle := debootstrap_obstacle(way.suite):
+            return obstacle
+        return _folder_refusal(way.folder) if way.folder else ""
+
+    def _go(self, way: FromRegistry | FromDebian, progress: Callable[[str], None]) -> str:
+        """Go one way to a base; return why it led nowhere, or ""."""
+        if refusal := self._obstacle(way):
+            return refusal
+        try:
+            if isinstance(way, FromRegistry):
+                return self._pull(way.reference, progress)
+            self._bootstrap(way, progress)
+        except EngineError:
+            raise
+        except BuildError as error:
+            return f"{error.what}: {error.why} ({error.fix})"
+        return ""
+
+    def _registry_refusal(self, reference: str) -> str:
+        """Return why the engine cannot get an image, or "" where the registry offers it."""
+        try:
+            with (
+                self.engine.hurried(_REGISTRY_TIMEOUT_S),
+                explained(f"{reference} cannot be looked up"),
+            ):
+                self.engine.api.inspect_distribution(reference)  # type: ignore[no-untyped-call]
+        except EngineError as error:
+            return error.why
+        return ""
+
+    def _pull(self, reference: str, progress: Callable[[str], None]) -> str:
+        progress(f"pulling {reference}")
+        with explained(f"the engine cannot pull {reference}"):
+            for line in self.engine.api.pull(reference, stream=True, decode=True):
+                if problem := line.get("error"):
+                    return str(problem)
+        return ""
+
+    def _bootstrap(self, way: FromDebian, progress: Callable[[str], None]) -> None:
+        archive = self._archive(way)
+        remove_left_over(archive.parent)
+        if not archive.exists():
+            packages = way.packages
+            finish = None
+            if way.folder:
+                interpreter = find_folder(way.folder)
+                finish = partial(copy_folder, interpreter)
+            else:
+                packages = (*PYTHON, *packages)
+            root_archive(way.suite, packages, archive=archive, progress=progress, finish=finish)
+        progress(f"importing {way.label}")
+        self._import(way, archive)
+
+    def _import(self, way: FromDebian, archive: Path) -> None:
+        tag = way.tag.partition(":")[2]
+        changes = [f"LABEL {_BASE_LABEL}={tag.rpartition('-')[0]}"]
+        if way.user:
+            changes.append(f"USER {way.user}")
+        with explained(f"the engine cannot import the base {tag}"):
+            # In one word: Podman's socket passes over a tag that stands apart.
+            answer = self.engine.api.import_image(
+                src=str(archive), repository=way.tag, changes=changes
+            )
+        for line in str(answer).splitlines():
+            if problem := json.loads(line).get("error"):
+                raise EngineError(
+                    f"the engine refused the base {tag}",
+                    why=str(problem),
+                    fix=f"remove {archive} and try again",
+                )
+
+    def _probed(self, name: str, python: str, way: FromRegistry | FromDebian) -> HeldBase | None:
+        image = self.engine.image(_reference(way))
+        if image is None:
+            return None
+        found = parse_probe(self._answer(image.id, way.interpreter), where=f"the base {name}")
+        target = target_from_probe(found)
+        if python and target.python_minor != python:
+            raise BuildError(
+                f"the base {name} holds Python {target.python_minor}",
+                why=f"its definition says {python}; it came by {way.label}",
+                fix=f"correct python or this way in {name}.toml; docker rmi {_reference(way)} "
+                "removes what was made",
+            )
+        base = Base(
+            name=name,
+            kind=Kind.DOCKER,
+            reference=image.id,
+            python=found.base_executable,
+            facts=facts_from_probe(found),
+            target=target,
+        )
+        return HeldBase(base=base, origin=way.label, size=image.size)
+
+    def _answer(self, image: str, interpreter: str) -> str:
+        """Return what the probe printed, kept by image since an image never changes."""
+        text = Path(probe.__file__).read_text(encoding="utf-8")
+        key = content_id("probe", [image, interpreter, text])
+        kept = self.cache / "probes" / f"{key}.json"
+        with contextlib.suppress(OSError):
+            return kept.read_text(encoding="utf-8")
+        ran = self.engine.run(image, [interpreter, "-I", "-c", text])
+        if ran.exit_code == 0:
+            kept.parent.mkdir(parents=True, exist_ok=True)
+            temporary = kept.with_suffix(".tmp")
+            temporary.write_text(ran.stdout, encoding="utf-8")
+            temporary.replace(kept)
+        return ran.stdout or ran.stderr
+
+    @contextlib.contextmanager
+    def _exclusively(self) -> Iterator[None]:
+        """Let one process at a time make bases, so that none is made twice."""
+        self.cache.mkdir(parents=True, exist_ok=True)
+        with (self.cache / "bases.lock").open("a") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            yield
+
+
+def _reference(way: FromRegistry | FromDebian) -> str:
+    return way.reference if isinstance(way, FromRegistry) else way.tag
+
+
+def _joined(refusals: list[tuple[FromRegistry | FromDebian, str]]) -> str:
+    # Lines below the first one stand below the text that "why:" begins.
+    return "\n       ".join(f"{way.label}: {refusal}" for way, refusal in refusals)
+
+
+def _folder_refusal(python: str) -> str:
+    try:
+        find_folder(python)
+    except BuildError as error:
+        return f"{error.what} ({error.why}); {error.fix}"
+    return ""
+
+
+# Make a Debian base without a container registry, from the packages of a Debian mirror
+
+PYTHON = ("python3", "python3-venv")
+"""Debian's own Python, for a base that gets no other."""
+
+_TOOL = "debootstrap"
+_PACKAGES = ("ca-certificates",)
+_TEMPORARY = "stackgen-base-"
+_SUITES = "/usr/share/debootstrap"
+# What a container gets of its own, and what only the installation needed.
+_LEFT_OUT = (
+    *("./dev/*", "./proc/*", "./sys/*"),
+    *("./var/cache/apt/archives/*.deb", "./var/lib/apt/lists/*", "./var/log/*.log"),
+)
+
+
+def debootstrap_obstacle(suite: str = "") -> str:
+    """Return why no base of a suite can be made here, or "" where nothing speaks against it."""
+    if shutil.which(_TOOL) is None:
+        return "debootstrap is not installed"
+    if os.geteuid() != 0:
+        return "debootstrap needs root, and stackgen does not run as root"
+    suites = Path(os.environ.get("DEBOOTSTRAP_DIR", _SUITES)) / "scripts"
+    if suite and suites.is_dir() and not (suites / suite).exists():
+        return f"debootstrap here knows no suite {suite} (see the names in {suites})"
+    return ""
+
+
+def remove_left_over(folder: Path) -> None:
+    """Remove what killed processes left where archives are made; nobody may be making one now."""
+    for left in folder.glob(f"{_TEMPORARY}*"):
+        _remove(left)
+
+
+def root_archive(
+    suite: str,
+    packages: Sequence[str],
+    *,
+    archive: Path,
+    progress: Callable[[str], None],
+    finish: Callable[[Path], None] | None = None,
+) -> None:
+    """Write a compressed tar of a minimal Debian.
+
+    Args:
+        suite: such as ``bookworm``.
+        packages: to be added, Python among them unless ``finish`` brings one.
+        archive: takes its place whole or not at all.
+        progress: is told what happens.
+        finish: is given the root before it is packed.
+
+    Raises:
+        BuildError: the tool is missing or failed; its own words are the reason.
+    """
+    if reason := debootstrap_obstacle(suite):
+        raise BuildError(f"cannot make a Debian {suite} base", why=reason, fix=_FIX)
+    archive.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=_TEMPORARY, dir=archive.parent) as folder:
+        root = Path(folder) / "root"
+        include = ",".join((*_PACKAGES, *packages))
+        progress(f"making Debian {suite} with debootstrap (about a minute, 300 MB)")
+        try:
+            _run([_TOOL, "--variant=minbase", f"--include={include}", suite, str(root)], suite)
+            if finish is not None:
+                finish(root)
+            progress(f"packing Debian {suite}")
+            _pack(root, Path(folder) / "root.tar.gz", suite)
+            (Path(folder) / "root.tar.gz").replace(archive)
+        finally:
+            _remove(root)
+
+
+_FIX = "install debootstrap and run as root, or pull an image and name it: --base IMAGE"
+
+
+def _remove(root: Path) -> None:
+    # An interrupted debootstrap leaves /proc mounted in there: never descend into it.
+    subprocess.run(["rm", "-rf", "--one-file-system", str(root)], check=False)
+
+
+def _pack(root: Path, archive: Path, suite: str) -> None:
+    left_out = [f"--exclude={pattern}" for pattern in _LEFT_OUT]
+    options = ["--numeric-owner", "--sort=name", "--use-compress-program=gzip -1"]
+    _run(["tar", *options, *left_out, "-C", str(root), "-cf", str(archive), "."], suite)
+
+
+def _run(command: Sequence[str], suite: str) -> None:
+    done = subprocess.run(
+        command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+        text=True, errors="replace", check=False,
+    )  # fmt: skip
+    if done.returncode:
+        lines = done.stdout.strip().splitlines()
+        # debootstrap's errors begin with E:, and what follows them tells nothing.
+        said = [line for line in lines if line.startswith("E: ")] or lines[-3:]
+        raise BuildError(
+            f"cannot make a Debian {suite} base",
+            why=f"{command[0]}: {' / '.join(said[:3])}",
+            fix=_fix_for(said),
+        )
+
+
+def _fix_for(said: Sequence[str]) -> str:
+    if any(re.search(r"Couldn't find these debs", line) for line in said):
+        return "correct packages in the base's definition: this suite has no such packages"
+    return _FIX
+
+
+# Copy an interpreter of this machine into the root of a base: how old Pythons get there
+
+PLACE = "/opt/python"
+_SYSTEM = "/usr"
+# What nobody needs to run a stack, what belongs to the machine it comes from, and what needs a
+# display.
+_NOT_COPIED = shutil.ignore_patterns(
+    *("__pycache__", "site-packages", "test", "tests", "idle_test", "idlelib", "turtledemo"),
+    *("*.a", "*.exe", "_tkinter*.so"),
+)
+_COMPILE = ("-m", "compileall", "-q", "-f", "--invalidation-mode", "unchecked-hash")
+# Each extension module of the standard library, and why it cannot be imported.
+_TRY_ALL = """
+import importlib, os, sys
+for entry in sorted(os.listdir(sys.argv[1])):
+    name, _, rest = entry.partition(".")
+    if rest.endswith("so") and not name.startswith(("_test", "_ctypes_test", "xx", "_xx")):
+        try:
+            importlib.import_module(name)
+        except ImportError as error:
+            print(name, str(error).replace(chr(10), " "), sep="\\t")
+"""
+
+
+def find_folder(python: str) -> Path:
+    """Return an interpreter of this machine that lies in a folder of its own.
+
+    Args:
+        python: its version, ``3.7`` or ``3.7.16``.
+
+    Raises:
+        BuildError: there is none.
+    """
+    for found in find_interpreters():
+        if "python" + ".".join(python.split(".")[:2]) != Path(found).name:
+            continue
+        told = ask(found)
+        if told.prefix != _SYSTEM and f"{told.version}.".startswith(f"{python}."):
+            return Path(found)
+    raise BuildError(
+        f"there is no folder with Python {python} to copy",
+        why="no interpreter of that version lies on PATH, in pyenv's versions or among uv's; one "
+        f"in {_SYSTEM} belongs to its system",
+        fix=f"pyenv install {python} (or: uv python install {python}), then the same command again",
+    )
+
+
+def copy_folder(interpreter: Path, root: Path) -> None:
+    """Copy an interpreter with its standard library to ``/opt/python`` below a root.
+
+    Packages that were installed into it stay behind. Its libraries are made known to the loader,
+    and its standard library is byte-compiled where it lies then.
+
+    Args:
+        interpreter: what ``find_folder`` returned.
+        root: of a Debian that runs on this machine; we must be root.
+
+    Raises:
+        BuildError: it cannot be copied, does not run there, or misses libraries there.
+    """
+    told = ask(str(interpreter))
+    try:
+        library = _copied(interpreter, told, root)
+    except OSError as error:
+        raise BuildError(
+            f"{interpreter} cannot be copied into a base",
+            why=error.strerror or str(error),
+            fix="see that the folder is whole and the disk has room",
+        ) from error
+    inside = f"{PLACE}/bin/python3"
+    _chroot(root, ["ldconfig"])
+    _chroot(root, [inside, "-I", "-c", "pass"], what=f"Python {told.version} does not run there")
+    # Templates of broken Python are part of the library: they fail here, and nobody imports them.
+    _run_command(["chroot", str(root), inside, "-I", *_COMPILE, library])
+    _refuse_missing(interpreter, told, root, library)
+
+
+def _copied(interpreter: Path, told: Probe, root: Path) -> str:
+    """Return where the standard library lies below the root."""
+    prefix, place = Path(told.prefix), root / PLACE.lstrip("/")
+    library = Path(dict(told.paths)["stdlib"]).relative_to(prefix)
+    (place / "bin").mkdir(parents=True)
+    shutil.copy2(interpreter, place / "bin" / interpreter.name)
+    for name in ("python3", "python"):
+        (place / "bin" / name).symlink_to(interpreter.name)
+    shutil.copytree(prefix / library, place / library, symlinks=True, ignore=_NOT_COPIED)
+    (place / library / "site-packages").mkdir()
+    if (prefix / "include").is_dir():
+        shutil.copytree(prefix / "include", place / "include", symlinks=True)
+    for shared in sorted((prefix / "lib").glob("libpython*.so*")):
+        shutil.copy2(shared, place / "lib" / shared.name, follow_symlinks=False)
+    loader = root / "etc/ld.so.conf.d/stackgen-python.conf"
+    loader.parent.mkdir(parents=True, exist_ok=True)
+    loader.write_text(f"{PLACE}/lib\n", encoding="ascii")
+    return f"{PLACE}/{library.as_posix()}"
+
+
+def _refuse_missing(interpreter: Path, told: Probe, root: Path, library: str) -> None:
+    """Refuse where a module fails that can be imported at home: its library is not in the base."""
+    inside = [f"{PLACE}/bin/python3", "-I", "-c", _TRY_ALL, f"{library}/lib-dynload"]
+    there = _failures(_chroot(root, inside))
+    home = Path(dict(told.paths)["stdlib"]) / "lib-dynload"
+    here = _failures(_run_command([str(interpreter), "-I", "-c", _TRY_ALL, str(home)]).stdout)
+    missing = {name: why for name, why in there.items() if name not in here}
+    if missing:
+        raise BuildError(
+            f"Python {told.version} lacks libraries in this base",
+            why="; ".join(f"{name}: {why}" for name, why in missing.items()),
+            fix="add the Debian packages that hold them to packages in the base's definition",
+        )
+
+
+def _failures(text: str) -> dict[str, str]:
+    return dict(line.split("\t", 1) for line in text.splitlines() if "\t" in line)
+
+
+def _chroot(root: Path, command: Sequence[str], *, what: str = "") -> str:
+    done = _run_command(["chroot", str(root), *command])
+    if done.returncode:
+        raise BuildError(
+            what or f"{command[0]} failed in a base",
+            why=(done.stdout.strip().splitlines() or [f"exit code {done.returncode}"])[-1],
+            fix="take a Debian suite that is as new as the system the interpreter was built on",
+        )
+    return done.stdout
+
+
+def _run_command(command: Sequence[str]) -> subprocess.CompletedProcess[str]:
+    environment = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL": "C", "PYTHONHASHSEED": "0"}
+    return subprocess.run(
+        command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+        env=environment, text=True, errors="replace", check=False,
+    )  # fmt: skip
+
+
+__all__ = ["BaseBuilder", "BaseDefinition", "HeldBase", "NoWayError", "read_definitions"]

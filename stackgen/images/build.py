@@ -1,0 +1,469 @@
+"""Images of stacks: assembled from the base's layers and the store's, loaded into the engine."""
+
+import contextlib
+import fcntl
+import gzip
+import json
+import os
+import tarfile
+import tempfile
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import IO, Protocol, TypedDict, cast
+
+from docker.types import Mount
+
+from stackgen import __version__
+from stackgen.errors import BuildError, DamagedLayersError, EngineError
+from stackgen.images import bytecode, layers
+from stackgen.images.engine import Engine, EngineImage, Ran, explained
+from stackgen.images.layers import (
+    BASE_LABEL,
+    LAYOUT_LABEL,
+    STACK_LABEL,
+    BaseImage,
+    Compiler,
+    Layer,
+    OwnLayer,
+    config_member,
+    layer_member,
+)
+from stackgen.images.overlaps import refuse_overwriting
+from stackgen.measure.retry_policy import ending
+from stackgen.model.identity import StackId
+from stackgen.model.packages import Artifact
+from stackgen.model.stacks import Base, Environment, Kind, Stack
+
+# Image archives, as engines load them, made piece by piece
+
+_CHUNK = 1 << 20
+
+
+def image_archive(
+    tag: str, base: BaseImage, own: Sequence[Layer], config: bytes, *, sent: Iterable[Layer]
+) -> Generator[bytes, None, None]:
+    """Yield an image archive, piece by piece, so that it needs no disk.
+
+    Args:
+        tag: the image's tag.
+        base: what it is based on.
+        own: the layers above the base, bottom first.
+        config: the image's configuration.
+        sent: the layers that the archive holds.
+    """
+    diff_ids = [*base.diff_ids, *(layer.diff_id for layer in own)]
+    members = [layer_member(diff_id) for diff_id in diff_ids]
+    yield from _file(config_member(config), config)
+    yield from _file("manifest.json", layers.load_manifest(config, tag=tag, members=members))
+    for layer in {layer.diff_id: layer for layer in sent}.values():
+        yield _header(layer_member(layer.diff_id), layer.size)
+        with layer.path.open("rb") as source:
+            while chunk := source.read(_CHUNK):
+                yield chunk
+        yield bytes(-layer.size % tarfile.BLOCKSIZE)
+    yield bytes(2 * tarfile.BLOCKSIZE)
+
+
+def _file(name: str, content: bytes) -> Iterator[bytes]:
+    yield _header(name, len(content))
+    yield content + bytes(-len(content) % tarfile.BLOCKSIZE)
+
+
+def _header(name: str, size: int) -> bytes:
+    entry = tarfile.TarInfo(name)
+    entry.size = size
+    return entry.tobuf(tarfile.PAX_FORMAT)
+
+
+# Which engines want every layer in an archive, remembered between runs
+
+_KEPT = 32  # engines; each new version of one is another
+
+
+@dataclass(frozen=True, slots=True)
+class WholeArchives:
+    """A file of the engines that refused an archive with layers left out.
+
+    What cannot be read or written is not remembered: that costs time, and nothing else.
+    """
+
+    path: Path
+
+    def wanted_by(self, engine: str) -> bool:
+        """Return whether an engine, by its identity, refused such an archive."""
+        return engine in self._read()
+
+    def remember(self, engine: str) -> None:
+        """Note that it did; what other processes note at the same time stays noted."""
+        with contextlib.suppress(OSError):
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            with self.path.with_suffix(".lock").open("a") as lock:
+                fcntl.flock(lock, fcntl.LOCK_EX)
+                self._write([*(each for each in self._read() if each != engine), engine])
+
+    def _read(self) -> tuple[str, ...]:
+        try:
+            return tuple(str(each) for each in json.loads(self.path.read_text(encoding="utf-8")))
+        except (OSError, ValueError, TypeError):
+            return ()
+
+    def _write(self, engines: list[str]) -> None:
+        with tempfile.NamedTemporaryFile(
+            "w", dir=self.path.parent, prefix=self.path.name, delete=False, encoding="utf-8"
+        ) as file:
+            temporary = Path(file.name)
+            try:
+                json.dump(engines[-_KEPT:], file)
+                file.close()
+                temporary.replace(self.path)
+            except BaseException:
+                temporary.unlink(missing_ok=True)
+                raise
+
+
+# Byte-compile wheels with the interpreter of the base that they are laid out for
+
+_STAGING = "/staging"
+_GATE = "gate"
+
+
+class _How(TypedDict):
+    command: list[str]
+    mounts: list[Mount]
+    user: str
+    environment: dict[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class BaseCompiler:
+    """Byte-compiles with the base's own interpreter, in a container of the base."""
+
+    engine: Engine
+
+    @contextlib.contextmanager
+    def compiling(self, base: Base, staging: Path) -> Iterator[Callable[[], None]]:
+        """Start the interpreter while the trees are still laid out; yield what compiles them.
+
+        Starting takes as long as laying out a large wheel. A lock on a file tells the interpreter
+        when all is there, or that we were killed.
+        """
+        gate = staging / _GATE
+        with gate.open("w", encoding="ascii") as file:
+            gate.chmod(0o644)
+            fcntl.flock(file, fcntl.LOCK_EX)
+            with self.engine.running(base.reference, **self._how(base, staging)) as ended:
+
+                def compile_all() -> None:
+                    file.write(bytecode.OPEN)
+                    file.flush()
+                    fcntl.flock(file, fcntl.LOCK_UN)
+                    ran = ended()
+                    if ran.exit_code == bytecode.NEVER_OPENED:  # no locks on this kind of mount
+                        ran = self.engine.run(base.reference, **self._how(base, staging))
+                    _require_success(ran, base)
+
+                yield compile_all
+
+    def _how(self, base: Base, staging: Path) -> _How:
+        text = Path(bytecode.__file__).read_text(encoding="utf-8")
+        jobs = str(max(1, self.engine.facts.cpus))
+        arguments = [_STAGING, jobs, f"{_STAGING}/{_GATE}"]
+        # No -I: it would drop the hash seed, and before Python 3.11 sets are written in its order.
+        # A rootless engine maps its root to us; elsewhere the files must stay ours.
+        user = "0:0" if self.engine.facts.rootless else f"{os.getuid()}:{os.getgid()}"
+        return _How(
+            command=[base.python, "-s", "-S", "-W", "ignore", "-c", text, *arguments],
+            mounts=[Mount(_STAGING, str(staging.resolve()), type="bind")],
+            user=user,
+            environment={"PYTHONHASHSEED": "0"},
+        )
+
+
+def _require_success(ran: Ran, base: Base) -> None:
+    if ran.exit_code:
+        raise BuildError(
+            f"the packages could not be byte-compiled on {base.name}",
+            why="\n".join([*ran.stderr.strip().splitlines()[-1:], ending(ran.exit_code)]),
+            fix="run: stackgen doctor",
+        )
+
+
+_GZIP = b"\x1f\x8b"
+
+
+class LayerSource(Protocol):
+    """Where layers come from: ``artifacts.layers.LayerStore``."""
+
+    def skeleton(self, base: Base) -> Layer:
+        """Return the layer that makes a virtualenv of the base's interpreter."""
+
+    def layers(
+        self, base: Base, wheels: Sequence[tuple[Artifact, Path]], compiler: Compiler
+    ) -> Mapping[str, Layer]:
+        """Return the layer of each wheel by the wheel's sha256."""
+
+    def merged(self, parts: Sequence[Layer]) -> Layer:
+        """Return one layer with the members of all parts."""
+
+    def keep(self, diff_id: str, source: IO[bytes]) -> Layer:
+        """Store a base's layer."""
+
+    def kept(self, diff_id: str) -> Layer | None:
+        """Return a base's layer."""
+
+    def hold(self, stack_id: str) -> None:
+        """Keep a stack's image from being pruned, and note that it is ours."""
+
+    def used(self, base: Base, artifacts: Sequence[Artifact]) -> None:
+        """Note that the layers of these wheels are used, where they exist."""
+
+    def refuse_damaged(self, layers: Iterable[Layer]) -> None:
+        """Raise a ``DamagedLayersError`` where one is not what it should be; it is gone then."""
+
+
+@dataclass(slots=True)
+class ImageBuilder:
+    """Builds stacks as images of one engine.
+
+    memory: a file that remembers which engines refuse archives with layers left out.
+    """
+
+    engine: Engine
+    store: LayerSource
+    memory: Path
+    _diff_ids: dict[str, tuple[str, ...]] = field(default_factory=dict)
+
+    def build(
+        self,
+        stack: Stack,
+        base: Base,
+        wheels: Mapping[str, Path],
+        varied: frozenset[str] = frozenset(),
+        popularity: Mapping[str, int] | None = None,
+    ) -> Environment:
+        """Return a stack's image, which the engine may have already.
+
+        Args:
+            stack: what to install.
+            base: what to install it on, by this engine's ``BaseBuilder``.
+            wheels: a verified file for each artifact of the lock, by sha256.
+            varied: names of the packages that differ between the stacks that are built together.
+            popularity: how many of those stacks hold a wheel, by sha256.
+
+        Raises:
+            EngineError: the engine refused, in its own words, or went away.
+            BuildError: a wheel is refused, by name, or an artifact has no wheel.
+            StorageError: the disk has no room.
+        """
+        if found := self.existing(stack, base):
+            return found
+        try:
+            made = self._made(stack, base, wheels, varied, popularity)
+        except DamagedLayersError:
+            made = self._made(stack, base, wheels, varied, popularity)  # from the wheels, once
+        return _environment(stack, made)
+
+    def existing(self, stack: Stack, base: Base) -> Environment | None:
+        """Return a stack's image where the engine has it, and note that it is used.
+
+        Whatever stackgen made it, with whatever labels, it holds the same files in the same layers.
+        One that lies on another build of the base will not do: bases of equal facts may differ in
+        what a stack needs when it runs.
+        """
+        self.store.hold(stack.id)
+        image = self.engine.image(layers.image_tag(stack.id))
+        if image is None or image.labels.get(STACK_LABEL) != stack.id:
+            return None
+        if image.labels.get(LAYOUT_LABEL) != layers.LAYOUT:
+            return None
+        below = self.engine.image(base.reference)
+        if below is None or image.labels.get(BASE_LABEL) != below.id:
+            return None
+        self._touch(stack.id, image)
+        self.store.used(base, stack.lock.artifacts)
+        return _environment(stack, image)
+
+    def tag(self, image_id: str, name: str) -> None:
+        """Give an image a name (``name`` or ``name:tag``), which another one may have had.
+
+        Raises:
+            EngineError: the engine does not take the name.
+        """
+        repository, tag = name, ""
+        if ":" in name.rpartition("/")[2]:
+            repository, _, tag = name.rpartition(":")
+        with explained(f"the engine does not give an image the name {name}"):
+            self.engine.api.tag(image_id, repository, tag or "latest")
+
+    def _touch(self, stack_id: StackId, image: EngineImage) -> None:
+        """Tag an image once more: the engine notes when, and the latest used are kept longest."""
+        repository, _, tag = layers.image_tag(stack_id).partition(":")
+        with explained("the engine does not tag an image"):
+            self.engine.api.tag(image.id, repository, tag)
+
+    def _made(
+        self,
+        stack: Stack,
+        base: Base,
+        wheels: Mapping[str, Path],
+        varied: frozenset[str],
+        popularity: Mapping[str, int] | None,
+    ) -> EngineImage:
+        image = self._base_image(base)
+        sized = [_sized(artifact, wheels) for artifact in stack.lock.artifacts]
+        refuse_overwriting(sized, wheels)
+        ordered = layers.layer_order(sized, varied=varied, popularity=popularity)
+        room = layers.MAX_LAYERS - len(image.diff_ids) - 1  # one is the skeleton
+        plan = layers.layer_plan(ordered, room=room, varied=varied)
+        pairs = [(artifact, wheels[artifact.sha256]) for artifact in ordered]
+        made = self.store.layers(base, pairs, BaseCompiler(self.engine))
+        own = [self.store.skeleton(base), *(self._joined(group, made) for group in plan)]
+        contents = [(), *(tuple(each.filename for each in group) for group in plan)]
+        described = [
+            OwnLayer(diff_id=layer.diff_id, wheels=wheels_in)
+            for layer, wheels_in in zip(own, contents, strict=True)
+        ]
+        config = layers.image_config(stack, image, described, version=__version__)
+        return self._load(stack.id, image, own, config)
+
+    def _joined(self, group: Sequence[Artifact], made: Mapping[str, Layer]) -> Layer:
+        parts = [made[artifact.sha256] for artifact in group]
+        return parts[0] if len(parts) == 1 else self.store.merged(parts)
+
+    def _base_image(self, base: Base) -> BaseImage:
+        found = self.engine.image(base.reference)
+        if found is None:
+            raise EngineError(
+                f"the base {base.name} is gone from the engine",
+                why=f"it holds no image {base.reference[:19]}",
+                fix="run the same command again: the base is made anew",
+            )
+        digests = (each.rpartition("@")[2] for each in found.digests)
+        return BaseImage(
+            id=found.id,
+            name=base.name,
+            digest=next(digests, ""),
+            diff_ids=found.diff_ids,
+            architecture=found.architecture,
+            os=found.os,
+            variant=found.variant,
+            env=found.env,
+            user=found.user,
+        )
+
+    def _load(
+        self, stack_id: StackId, base: BaseImage, own: Sequence[Layer], config: bytes
+    ) -> EngineImage:
+        """Send what the engine lacks; send everything where it insists, and remember that."""
+        tag = layers.image_tag(stack_id)
+        diff_ids = (*base.diff_ids, *(layer.diff_id for layer in own))
+        whole = WholeArchives(self.memory)
+        refused = False
+        if not whole.wanted_by(self.engine.facts.identity):
+            missing = self._missing(base, own)
+            try:
+                self._send(image_archive(tag, base, own, config, sent=missing))
+                return self._verified(stack_id, diff_ids)
+            except EngineError:
+                self.store.refuse_damaged(missing)
+                # It may be gone, full, or unwilling; or somebody removed images meanwhile.
+                refused = self._missing(base, own) == missing
+        everything = [*self._base_layers(base), *own]
+        try:
+            self._send(image_archive(tag, base, own, config, sent=everything))
+        except EngineError:
+            self.store.refuse_damaged(everything)
+            raise
+        loaded = self._verified(stack_id, diff_ids)
+        if refused:
+            whole.remember(self.engine.facts.identity)
+        return loaded
+
+    def _missing(self, base: BaseImage, own: Sequence[Layer]) -> list[Layer]:
+        held = self._held_chains(base)
+        chain = layers.chain_ids([*base.diff_ids, *(layer.diff_id for layer in own)])
+        above = zip(own, chain[len(base.diff_ids) :], strict=True)
+        return [layer for layer, name in above if name not in held]
+
+    def _send(self, archive: Generator[bytes, None, None]) -> None:
+        with explained("the engine did not take an image"), contextlib.closing(archive):
+            for line in self.engine.api.load_image(archive):  # type: ignore[no-untyped-call]
+                if problem := line.get("error"):
+                    raise EngineError(
+                        "the engine refused an image",
+                        why=str(problem),
+                        fix="run: stackgen doctor; the layers themselves are as they should be",
+                    )
+
+    def _verified(self, stack_id: StackId, diff_ids: tuple[str, ...]) -> EngineImage:
+        image = self.engine.image(layers.image_tag(stack_id))
+        if image is None or image.diff_ids != diff_ids:
+            raise EngineError(
+                "the engine took an image and does not have it",
+                why=f"{layers.image_tag(stack_id)} is not what was sent",
+                fix="run: stackgen doctor, then the same command again",
+            )
+        self._touch(stack_id, image)
+        return image
+
+    def _held_chains(self, base: BaseImage) -> set[str]:
+        """Return the chains that the engine's stack images consist of, as it says now."""
+        present = self.engine.images(STACK_LABEL)
+        for image_id in present:
+            if image_id not in self._diff_ids and (image := self.engine.image(image_id)):
+                self._diff_ids[image_id] = image.diff_ids  # an image never changes
+        known = (self._diff_ids[image_id] for image_id in present if image_id in self._diff_ids)
+        return {chain for ids in (base.diff_ids, *known) for chain in layers.chain_ids(ids)}
+
+    def _base_layers(self, base: BaseImage) -> list[Layer]:
+        kept = [self.store.kept(diff_id) for diff_id in base.diff_ids]
+        found = [layer for layer in kept if layer is not None]
+        return found if len(found) == len(kept) else self._saved(base)
+
+    def _saved(self, base: BaseImage) -> list[Layer]:
+        """Take the base's layers out of the engine."""
+        with tempfile.TemporaryFile() as file:
+            with explained("the engine does not hand out the base"):
+                for chunk in self.engine.api.get_image(base.id):
+                    file.write(chunk)
+            file.seek(0)
+            with tarfile.open(fileobj=file) as archive:
+                manifest = json.load(_member(archive, "manifest.json"))
+                names: Sequence[str] = manifest[0]["Layers"]
+                pairs = zip(base.diff_ids, names, strict=True)
+                return [
+                    self.store.keep(diff, _plain(_member(archive, name))) for diff, name in pairs
+                ]
+
+
+def _member(archive: tarfile.TarFile, name: str) -> IO[bytes]:
+    with contextlib.suppress(KeyError):
+        if file := archive.extractfile(name):
+            return file
+    raise EngineError(
+        "the engine hands out an image that cannot be read",
+        why=f"its archive has no {name}",
+        fix="use another base, or: --executor virtualenv",
+    )
+
+
+def _plain(layer: IO[bytes]) -> IO[bytes]:
+    """Return a layer without the compression that some engines keep it in."""
+    begins = layer.read(len(_GZIP))
+    layer.seek(0)
+    return cast("IO[bytes]", gzip.open(layer)) if begins == _GZIP else layer
+
+
+def _sized(artifact: Artifact, wheels: Mapping[str, Path]) -> Artifact:
+    if not artifact.is_wheel or artifact.sha256 not in wheels:
+        raise BuildError(
+            f"{artifact.filename} cannot go into an image",
+            why="it is no wheel" if not artifact.is_wheel else "its file was not handed over",
+            fix=f"exclude {artifact.name} {artifact.version}",
+        )
+    return replace(artifact, size=wheels[artifact.sha256].stat().st_size)
+
+
+def _environment(stack: Stack, image: EngineImage) -> Environment:
+    return Environment(stack=stack, kind=Kind.DOCKER, location=image.id, python=layers.STACK_PYTHON)

@@ -1,0 +1,210 @@
+"""Byte-compile each wheel once per interpreter, and link the result into every virtualenv.
+
+Compiling all of TensorFlow's closure takes longer than installing it, and stacks that differ in one
+wheel share the rest. The bytecode is made as in images (``bytecode.py``: not checked against its
+source, named by a path without the virtualenv's), so that imports cost the same in both.
+"""
+
+import base64
+import errno
+import hashlib
+import os
+import secrets
+import shutil
+import subprocess
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from packaging.utils import canonicalize_name
+from packaging.version import Version
+
+from stackgen.errors import BuildError
+from stackgen.images.bytecode import __file__ as _compiler
+from stackgen.measure.retry_policy import ending
+from stackgen.model.identity import content_id
+from stackgen.model.packages import Artifact
+from stackgen.model.stacks import Base
+from stackgen.storage.file_locks import InUse, Work
+
+_PART = ".part-"
+_OLDEST = Version("3.7")  # before it, bytecode is always checked against its source's time
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BytecodeStore:
+    """Bytecode by interpreter and wheel.
+
+    folder: where it is kept; on the file system of the virtualenvs, or it is copied.
+    in_use: keeps what is handed out from being pruned, and others from making the same.
+    """
+
+    folder: Path
+    in_use: InUse
+
+    def install(self, site: Path, artifacts: tuple[Artifact, ...], base: Base) -> None:
+        """Put the bytecode of the wheels that are installed in ``site`` beside their sources.
+
+        Raises:
+            BuildError: the interpreter could not run the compiler.
+            OSError: the disk is full, or cannot be written.
+        """
+        if Version(base.target.python) < _OLDEST:
+            _run(base.python, "-m", "compileall", "-q", str(site))
+            return
+        home = bytecode_home(self.folder, base)
+        found = {home / name: files for name, files in _by_name(site, artifacts).items()}
+        installed = {in_use_name(place): place for place, files in found.items() if files}
+        for name in installed:
+            self.in_use.hold(name)
+
+        def make(names: Sequence[str], work: Work) -> None:
+            home.mkdir(parents=True, exist_ok=True)
+            sweep(self.folder, work)
+            missing = {installed[name]: found[installed[name]] for name in names}
+            _compile(home, site, missing, base, work)
+
+        self.in_use.made_once(installed, there=lambda name: installed[name].exists(), make=make)
+        for place in installed.values():
+            for pyc in sorted(place.rglob("*.pyc")):
+                _link(pyc, site / pyc.relative_to(place))
+
+
+def bytecode_home(folder: Path, base: Base) -> Path:
+    """Return where the bytecode of a base's interpreter lies: below it, a folder for each wheel."""
+    return folder / content_id("bytecode", base.facts.content)
+
+
+def in_use_name(place: Path) -> str:
+    """Return how a wheel's bytecode, or a folder aside, is known to those who use it."""
+    return f"bytecode/{place.parent.name}/{place.name}"
+
+
+def sweep(folder: Path, work: Work, *, remove: bool = True) -> tuple[Path, ...]:
+    """Return (and remove) what killed builds left; what living ones work on is theirs."""
+    left = tuple(path for path in folder.glob(f"*/{_PART}*") if work.take(in_use_name(path)))
+    for path in left if remove else ():
+        shutil.rmtree(path, ignore_errors=True)
+    return left
+
+
+def _compile(
+    home: Path, site: Path, missing: Mapping[Path, tuple[str, ...]], base: Base, work: Work
+) -> None:
+    """Compile in a folder aside; a wheel's bytecode appears at its place all at once."""
+    part = home / f"{_PART}{secrets.token_hex(8)}"
+    work.take(in_use_name(part))
+    part.mkdir()
+    try:
+        for place, files in missing.items():
+            (part / place.name).mkdir()
+            for file in files:
+                _link(site / file, part / place.name / file)
+        _run_compiler(base.python, part, work)
+        for place, files in missing.items():
+            for file in files:
+                (part / place.name / file).unlink()
+            (part / place.name).rename(place)
+    finally:
+        shutil.rmtree(part, ignore_errors=True)
+
+
+def _by_name(site: Path, artifacts: Sequence[Artifact]) -> dict[str, tuple[str, ...]]:
+    """Return the Python files of each wheel, relative to ``site``, by the name of its bytecode.
+
+    A file that several wheels hold is there once, as one of them has it: it is only that one's.
+    What is compiled of another one lacks it, and has a name of its own, since that wheel's
+    bytecode goes into other virtualenvs, too, where nothing compares it with its source.
+    """
+    listed = {each.sha256: _listed(site, each) for each in artifacts}
+    holders = Counter(file for files in listed.values() for file in files)
+    found = {}
+    for sha256, files in listed.items():
+        shared = (file for file in files if holders[file] > 1)
+        foreign = {file for file in shared if not _is_as_stated(site / file, files[file])}
+        name = content_id("without", [sha256, sorted(foreign)]) if foreign else sha256
+        found[name] = tuple(sorted(files.keys() - foreign))
+    return found
+
+
+def _listed(site: Path, artifact: Artifact) -> Mapping[str, str]:
+    """Return the Python files of an installed wheel, and the digest of each, as RECORD states it.
+
+    The files are relative to ``site``.
+    """
+    for info in site.glob("*.dist-info"):
+        name, _, version = info.name.removesuffix(".dist-info").partition("-")
+        if canonicalize_name(name) == artifact.name and _same(version, artifact.version):
+            record = (info / "RECORD").read_text(encoding="utf-8")
+            return dict(_python_files(record))
+    return {}
+
+
+def _same(one: str, other: str) -> bool:
+    return Version(one) == Version(other)
+
+
+def _python_files(record: str) -> Iterator[tuple[str, str]]:
+    import csv
+
+    for row in csv.reader(record.splitlines()):
+        if row and row[0].endswith(".py") and not row[0].startswith(("..", "/")):
+            yield row[0], (*row, "")[1]
+
+
+def _is_as_stated(file: Path, stated: str) -> bool:
+    """Return whether a file has the digest that a RECORD states."""
+    algorithm, _, encoded = stated.partition("=")
+    try:
+        digest = hashlib.new(algorithm, file.read_bytes()).digest()
+    except (OSError, ValueError):
+        return False
+    return base64.urlsafe_b64encode(digest).rstrip(b"=") == encoded.rstrip("=").encode()
+
+
+def _run_compiler(python: str, folder: Path, work: Work) -> None:
+    source = Path(_compiler).read_text(encoding="utf-8")
+    arguments = (str(folder), str(os.cpu_count() or 1), "", "0")  # no gate; its standard input
+    done = _run(python, "-c", source, *arguments, held=work.handle)
+    if os.strerror(errno.ENOSPC) in done.stderr:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    if done.returncode:
+        raise BuildError(
+            f"{python} could not byte-compile the packages",
+            why="\n".join(filter(None, (done.stderr.strip()[-800:], ending(done.returncode)))),
+            fix="run: stackgen doctor",
+        )
+
+
+def _run(
+    python: str, *arguments: str, held: int | None = None
+) -> "subprocess.CompletedProcess[str]":
+    """Run an interpreter, which keeps the locks of the descriptor ``held`` while it lives.
+
+    Its standard input is a pipe that ends with us (``bytecode.end_with_parent``).
+    """
+    ours, writing = os.pipe()
+    try:
+        return subprocess.run(
+            [python, "-I", *arguments],
+            stdin=ours,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            check=False,
+            pass_fds=() if held is None else (held,),
+        )
+    finally:
+        os.close(writing)
+        os.close(ours)
+
+
+def _link(source: Path, place: Path) -> None:
+    place.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        os.link(source, place)
+    except FileExistsError:
+        return
+    except OSError:
+        shutil.copy2(source, place)

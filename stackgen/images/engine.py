@@ -1,0 +1,330 @@
+"""The container engine: whether one answers, what it can do, and one-off runs in it."""
+
+import contextlib
+import re
+import shutil
+import socket
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import docker
+import requests
+import urllib3
+from docker import errors as docker_errors
+from docker.types import Mount
+from docker.utils import kwargs_from_env
+
+from stackgen.errors import EngineError
+from stackgen.storage.owners import lives, owner
+
+_UNIX = "unix://"
+_LOCAL = "unix:///var/run/docker.sock"
+_PING_TIMEOUT_S = 5
+_NEVER = "0001-"  # the zero of the engine's clock, for what it did not note
+_HELPER = "stackgen.helper"
+NOBODY = "65534:65534"
+_TIMEOUT_S = 900  # loading gigabytes may be silent for minutes
+_ENGINE_FAULTS = (
+    *(docker_errors.DockerException, requests.RequestException),
+    *(urllib3.exceptions.HTTPError, ConnectionError),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineFacts:
+    """What an engine says of itself, for ``stackgen doctor``.
+
+    host: name of the machine that it runs on, as it says itself.
+    free_bytes: of the disk with its images; None where that is not on this machine.
+    cpuset, memory_limit, pids_limit: whether it can enforce each of them.
+    """
+
+    host: str
+    version: str
+    storage_driver: str
+    cpus: int
+    memory_bytes: int
+    root_dir: str
+    free_bytes: int | None
+    cgroup_version: str
+    rootless: bool
+    cpuset: bool
+    memory_limit: bool
+    pids_limit: bool
+    security: tuple[str, ...]
+
+    @property
+    def identity(self) -> str:
+        """Return what tells engines apart, and one from its own newer versions.
+
+        Not by the id that it states: Podman's socket makes up another one for each answer.
+        """
+        return " ".join((self.host, self.root_dir, self.storage_driver, self.version))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ran:
+    """How a container's process ended."""
+
+    exit_code: int
+    stdout: str
+    stderr: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineImage:
+    """An image that the engine holds.
+
+    user: who runs in it where nobody says otherwise; "" for root.
+    digests: under which registries know it (``name@sha256:...``).
+    size: bytes of all its layers, shared ones included.
+    tagged_at: ISO 8601, when it was last loaded or tagged; "" where the engine does not say.
+    """
+
+    id: str
+    tags: tuple[str, ...]
+    digests: tuple[str, ...]
+    diff_ids: tuple[str, ...]
+    labels: Mapping[str, str]
+    env: tuple[tuple[str, str], ...]
+    user: str
+    architecture: str
+    os: str
+    variant: str
+    size: int
+    tagged_at: str
+
+
+class Engine:
+    """A container engine that answered. Close it (``contextlib.closing`` does) when done."""
+
+    def __init__(self, api: docker.APIClient) -> None:
+        self.api = api
+        self._swept = False
+        with explained("the container engine did not say what it is"):
+            self.facts = _facts(api)
+
+    def close(self) -> None:
+        """Close the connections."""
+        self.api.close()
+
+    @contextlib.contextmanager
+    def hurried(self, timeout_s: int) -> Iterator[None]:
+        """Within this context the engine must answer within ``timeout_s``."""
+        usual, self.api.timeout = self.api.timeout, timeout_s
+        try:
+            yield
+        finally:
+            self.api.timeout = usual
+
+    def image(self, reference: str) -> EngineImage | None:
+        """Return an image by its id or tag, or None where the engine lacks it."""
+        with explained(f"the engine does not say whether it has {reference}"):
+            try:
+                return _image(self.api.inspect_image(reference))  # type: ignore[no-untyped-call]
+            except docker_errors.ImageNotFound:
+                return None
+
+    def images(self, label: str) -> tuple[str, ...]:
+        """Return the ids of the images that carry a label (``name`` or ``name=value``)."""
+        with explained("the engine does not list its images"):
+            return tuple(str(found["Id"]) for found in self.api.images(filters={"label": label}))
+
+    def layer_sizes(self, image_id: str) -> tuple[int, ...]:
+        """Return the bytes of each layer, bottom first, empty ones included as its history says."""
+        with explained(f"the engine does not tell the layers of {image_id[:19]}"):
+            said = self.api.history(image_id)  # type: ignore[no-untyped-call]
+        return tuple(int(each.get("Size", 0)) for each in reversed(said))
+
+    def run(
+        self,
+        image: str,
+        command: Sequence[str],
+        *,
+        mounts: Sequence[Mount] = (),
+        user: str = NOBODY,
+        environment: Mapping[str, str] | None = None,
+    ) -> Ran:
+        """Run a command in a container without network, and remove the container.
+
+        Raises:
+            EngineError: the engine could not run it; that the command fails is no error here.
+        """
+        with self.running(
+            image, command, mounts=mounts, user=user, environment=environment
+        ) as ended:
+            return ended()
+
+    @contextlib.contextmanager
+    def running(
+        self,
+        image: str,
+        command: Sequence[str],
+        *,
+        mounts: Sequence[Mount] = (),
+        user: str = NOBODY,
+        environment: Mapping[str, str] | None = None,
+    ) -> Iterator[Callable[[], Ran]]:
+        """Start a command in a container without network; yield what waits for its end.
+
+        The container is removed when the context ends, whether the command has ended or not.
+
+        Raises:
+            EngineError: the engine could not run it; that the command fails is no error here.
+        """
+        what = f"the engine cannot run {command[0]} in {image[:19]}"
+        with explained(what):
+            host = self.api.create_host_config(
+                network_mode="none",
+                cap_drop=["ALL"],
+                security_opt=["no-new-privileges"],
+                mounts=list(mounts),
+            )
+            container = self.api.create_container(
+                image,
+                entrypoint=list(command[:1]),
+                command=list(command[1:]),
+                user=user,
+                environment=dict(environment or {}),
+                host_config=host,
+                labels={_HELPER: owner()},
+            )["Id"]
+        try:
+            with explained(what):
+                self.api.start(container)
+            yield lambda: self._ended(container, what)
+        finally:
+            with explained(what):
+                self.api.remove_container(container, force=True, v=True)
+                self._sweep()
+
+    def _ended(self, container: str, what: str) -> Ran:
+        with explained(what):
+            status = self.api.wait(container)["StatusCode"]
+            out = self.api.logs(container, stdout=True, stderr=False)
+            err = self.api.logs(container, stdout=False, stderr=True)
+        return Ran(
+            exit_code=int(status),
+            stdout=out.decode("utf-8", "replace"),
+            stderr=err.decode("utf-8", "replace"),
+        )
+
+    def _sweep(self) -> None:
+        """Remove, once, the containers that killed processes left here."""
+        if self._swept:
+            return
+        self._swept = True
+        for found in self.api.containers(all=True, filters={"label": _HELPER}):
+            if not lives(str(found["Labels"].get(_HELPER, ""))):
+                with contextlib.suppress(docker_errors.APIError):  # another one was faster
+                    self.api.remove_container(found["Id"], force=True, v=True)
+
+
+def connect() -> Engine:
+    """Return the engine that the environment names (``DOCKER_HOST``), or the local one.
+
+    Raises:
+        EngineError: none answers within seconds.
+    """
+    api: docker.APIClient | None = None
+    try:
+        settings = kwargs_from_env()
+        _knock(str(settings.get("base_url", _LOCAL)))
+        # The version is only for this first question, which is asked outside of all versions.
+        api = docker.APIClient(version="1.40", timeout=_PING_TIMEOUT_S, **settings)
+        version = str(api.version(api_version=False)["ApiVersion"])
+        api.close()
+        api = docker.APIClient(version=version, timeout=_PING_TIMEOUT_S, **settings)
+        engine = Engine(api)
+    except (*_ENGINE_FAULTS, OSError, ValueError) as error:
+        _close(api)
+        raise EngineError(
+            "no container engine answers",
+            why=engine_words(error),
+            fix="start Docker, set DOCKER_HOST, or use: --executor virtualenv",
+        ) from error
+    except EngineError:
+        _close(api)
+        raise
+    engine.api.timeout = _TIMEOUT_S
+    return engine
+
+
+@contextlib.contextmanager
+def explained(what: str) -> Iterator[None]:
+    """Turn whatever an engine's client raises into an EngineError with the engine's own words."""
+    try:
+        yield
+    except _ENGINE_FAULTS as error:
+        raise EngineError(what, why=engine_words(error), fix="run: stackgen doctor") from error
+
+
+def engine_words(error: BaseException) -> str:
+    """Return what the engine itself said, without the client's wrapping."""
+    if isinstance(error, docker_errors.APIError) and error.explanation:
+        return str(error.explanation)
+    # The client wraps what the system said into the names of its own classes.
+    said = re.findall(r"\[Errno -?\d+\] ([^\"')]+)|(timed out)", str(error))
+    return "".join(said[-1]).lower() if said else str(error) or repr(error)
+
+
+def _knock(url: str) -> None:
+    """Fail where nobody listens: the client itself would leave its socket open then."""
+    if url.startswith(_UNIX):
+        with socket.socket(socket.AF_UNIX) as knock:
+            knock.settimeout(_PING_TIMEOUT_S)
+            knock.connect("/" + url.removeprefix(_UNIX).lstrip("/"))
+
+
+def _close(api: docker.APIClient | None) -> None:
+    if api is not None:
+        api.close()
+
+
+def _facts(api: docker.APIClient) -> EngineFacts:
+    said = api.info()
+    security = tuple(str(option) for option in said.get("SecurityOptions") or ())
+    root = str(said.get("DockerRootDir", ""))
+    return EngineFacts(
+        host=str(said.get("Name", "")),
+        version=str(said.get("ServerVersion", "")),
+        storage_driver=str(said.get("Driver", "")),
+        cpus=int(said.get("NCPU", 0)),
+        memory_bytes=int(said.get("MemTotal", 0)),
+        root_dir=root,
+        free_bytes=_free_bytes(root),
+        cgroup_version=str(said.get("CgroupVersion", "1")),
+        rootless=any("rootless" in option for option in security),
+        cpuset=bool(said.get("CPUSet", False)),
+        memory_limit=bool(said.get("MemoryLimit", False)),
+        pids_limit=bool(said.get("PidsLimit", False)),
+        security=security,
+    )
+
+
+def _image(said: Mapping[str, Any]) -> EngineImage:
+    config = said.get("Config") or {}
+    env = (variable.partition("=") for variable in config.get("Env") or ())
+    tagged = str((said.get("Metadata") or {}).get("LastTagTime", ""))
+    return EngineImage(
+        id=str(said["Id"]),
+        tags=tuple(said.get("RepoTags") or ()),
+        digests=tuple(said.get("RepoDigests") or ()),
+        diff_ids=tuple(said["RootFS"].get("Layers") or ()),
+        labels=dict(config.get("Labels") or {}),
+        env=tuple(sorted((name, value) for name, _, value in env)),
+        user=str(config.get("User") or ""),
+        architecture=str(said["Architecture"]),
+        os=str(said["Os"]),
+        variant=str(said.get("Variant", "")),
+        size=int(said.get("Size", 0)),
+        tagged_at="" if tagged.startswith(_NEVER) else tagged,
+    )
+
+
+def _free_bytes(folder: str) -> int | None:
+    try:
+        return shutil.disk_usage(folder).free
+    except OSError:
+        return None

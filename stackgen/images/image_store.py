@@ -1,0 +1,261 @@
+"""The images of stacks as something that takes room, and can be taken out of the engine."""
+
+import json
+import re
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Protocol
+
+from stackgen.errors import EngineError
+from stackgen.images import layers
+from stackgen.images.engine import Engine, EngineImage, explained
+from stackgen.images.layers import (
+    LAYERS_LABEL,
+    OCI_LABELS,
+    PACKAGES_LABEL,
+    STACK_LABEL,
+    chain_ids,
+    image_tag,
+)
+from stackgen.model.identity import StackId
+from stackgen.model.reports import ImageLayer, ImageState, ItemKind, LockedWheel, StoreItem
+
+
+class Stacks(Protocol):
+    """What is known of stacks beside the engine: ``artifacts.layers.LayerStore``."""
+
+    def stacks(self) -> Collection[str]:
+        """Return the ids of those whose images we made or used."""
+
+    def claimed(self, stack_id: str) -> AbstractContextManager[bool]:
+        """Keep others from a stack's image meanwhile; yield False where one of them uses it."""
+
+    def forget(self, stack_id: str) -> None:
+        """Note that a stack's image is gone."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImageStore:
+    """The images of stacks in one engine that are ours to remove.
+
+    One engine may serve several stores: only what ours knows counts, and never what somebody gave
+    a name of his own.
+    """
+
+    engine: Engine
+    known: Stacks
+
+    def items(self) -> Iterator[StoreItem]:
+        """Yield these images; a layer counts for the one that would be the last to go.
+
+        That is one in use, or else the one that was used last. What bases and other images hold,
+        too, counts for nobody: it stays anyway.
+
+        Raises:
+            EngineError: the engine does not answer.
+        """
+        with explained("the engine does not list its images"):
+            ids = sorted({str(each["Id"]) for each in self.engine.api.images()})
+        images = [image for id_ in ids if (image := self.engine.image(id_))]
+        known = self.known.stacks()
+        ours = [image for image in images if _is_ours(image, known)]
+        others = (image for image in images if image not in ours)
+        counted = {chain for image in others for chain in chain_ids(image.diff_ids)}
+        for image in sorted(ours, key=self._stays_longest):
+            sizes = self._sizes(image)
+            own = sum(size for chain, size in sizes.items() if chain not in counted)
+            counted |= sizes.keys()
+            yield StoreItem(
+                kind=ItemKind.IMAGE,
+                name=image.labels.get("org.opencontainers.image.description", "") or image.id[7:19],
+                path=image.id,
+                size=own,
+                used_at=_used_at(image),
+            )
+
+    def drop(self, item: StoreItem, *, dry_run: bool = False) -> bool:
+        """Remove an image that no container and nobody else uses; return whether it is gone."""
+        return self.remove(item.path, dry_run=dry_run)
+
+    def remove(self, image_id: str, *, dry_run: bool = False) -> bool:
+        """Remove an image of a stack, whoever made it; return whether it is (or would be) gone.
+
+        It stays where a container or another process uses it, or where it has a name of somebody's.
+        """
+        image = self.engine.image(image_id)
+        if image is None:
+            return True
+        if _is_named(image):
+            return False
+        with self._free(image) as free:
+            if not free or dry_run:
+                return free
+            try:
+                with explained(f"the engine keeps the image {image.id[:19]}"):
+                    self.engine.api.remove_image(image.id, force=True)
+            except EngineError:
+                return False
+            self.known.forget(image.labels[STACK_LABEL])
+            return True
+
+    def _stays_longest(self, image: EngineImage) -> tuple[bool, float]:
+        with self._free(image) as free:
+            return free, -_used_at(image)
+
+    @contextmanager
+    def _free(self, image: EngineImage) -> Iterator[bool]:
+        """Keep others from an image meanwhile; yield False where one or a container uses it."""
+        with self.known.claimed(image.labels[STACK_LABEL]) as free:
+            yield free and not self._has_container(image)
+
+    def _has_container(self, image: EngineImage) -> bool:
+        with explained("the engine does not list its containers"):
+            listed = self.engine.api.containers(all=True)
+        return any(each.get("ImageID") == image.id for each in listed)
+
+    def _sizes(self, image: EngineImage) -> Mapping[str, int]:
+        """Return the bytes of each chain of an image; all on top where the engine tells less."""
+        chains = chain_ids(image.diff_ids)
+        sizes = self.engine.layer_sizes(image.id)
+        if len(sizes) != len(chains):  # of layers that are empty, no chain is made
+            sizes = tuple(size for size in sizes if size)
+        if len(sizes) != len(chains):
+            sizes = (*(0 for _ in chains[1:]), image.size)
+        return dict(zip(chains, sizes, strict=True))
+
+
+def _is_ours(image: EngineImage, known: Collection[str]) -> bool:
+    return image.labels.get(STACK_LABEL, "") in known and not _is_named(image)
+
+
+def _is_named(image: EngineImage) -> bool:
+    """Return whether somebody gave an image a name of his own."""
+    own = image_tag(StackId(image.labels.get(STACK_LABEL, "")))
+    return any(tag.rpartition("/")[2] != own for tag in image.tags)
+
+
+def _used_at(image: EngineImage) -> float:
+    """Return seconds since 1970; engines say nanoseconds, which not every Python can read."""
+    said = re.sub(r"\.\d+", lambda found: f"{found[0]:0<7.7}", image.tagged_at)
+    said = said.replace("Z", "+00:00")
+    try:
+        return datetime.fromisoformat(said).timestamp()
+    except ValueError:
+        return 0.0
+
+
+# What images of stacks an engine holds, which layers they share, and how large these are
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeldImages:
+    """The images of stacks in an engine, the latest used first.
+
+    sizes: bytes of each image's layers, bottom first, by the image's id; empty where the engine's
+        history does not tell them apart.
+    """
+
+    images: tuple[EngineImage, ...]
+    sizes: Mapping[str, tuple[int, ...]]
+
+    @property
+    def chains(self) -> frozenset[str]:
+        """Return the names of all layers that these images consist of."""
+        return frozenset(self._holders())
+
+    def states(self) -> tuple[ImageState, ...]:
+        """Return all images, each with the bytes that it alone holds beyond its base."""
+        holders = self._holders()
+        return tuple(self._state(image, holders) for image in self.images)
+
+    def state(self, image: EngineImage) -> ImageState:
+        """Return one of the images."""
+        return self._state(image, self._holders())
+
+    def layers(self, image: EngineImage) -> tuple[ImageLayer, ...]:
+        """Return the layers of one of the images, bottom first."""
+        return self._layers(image, self._holders())
+
+    def _holders(self) -> Counter[str]:
+        return Counter(chain for image in self.images for chain in layers.chain_ids(image.diff_ids))
+
+    def _layers(self, image: EngineImage, holders: Mapping[str, int]) -> tuple[ImageLayer, ...]:
+        contents = _contents(image)
+        below = len(image.diff_ids) - len(contents)
+        sizes = self.sizes.get(image.id) or (None,) * len(image.diff_ids)
+        rows = zip(image.diff_ids, layers.chain_ids(image.diff_ids), sizes, strict=True)
+        return tuple(
+            ImageLayer(
+                diff_id=diff_id,
+                chain_id=chain,
+                size=size,
+                wheels=contents[at - below] if at >= below else (),
+                of_base=at < below,
+                others=holders[chain] - 1,
+            )
+            for at, (diff_id, chain, size) in enumerate(rows)
+        )
+
+    def _state(self, image: EngineImage, holders: Mapping[str, int]) -> ImageState:
+        found = self._layers(image, holders)
+        own = [each.size for each in found if not (each.of_base or each.others)]
+        known = bool(self.sizes.get(image.id)) and any(not each.of_base for each in found)
+        labels = image.labels
+        return ImageState(
+            image_id=image.id,
+            packages=labels.get(f"{OCI_LABELS}description", ""),
+            size=image.size,
+            used_at=image.tagged_at,
+            stack_id=labels[STACK_LABEL],
+            tags=image.tags,
+            base=labels.get(f"{OCI_LABELS}base.name", ""),
+            own_bytes=sum(size or 0 for size in own) if known else None,
+        )
+
+
+def held_images(engine: Engine) -> HeldImages:
+    """Ask an engine for its images of stacks.
+
+    Raises:
+        EngineError: it does not say.
+    """
+    asked = (engine.image(each) for each in engine.images(STACK_LABEL))
+    found = sorted(
+        (image for image in asked if image is not None),
+        key=lambda image: image.tagged_at,
+        reverse=True,
+    )
+    sizes = {image.id: engine.layer_sizes(image.id) for image in found}
+    return HeldImages(
+        images=tuple(found),
+        sizes={each.id: sizes[each.id] for each in found if _told_apart(each, sizes[each.id])},
+    )
+
+
+def locked_wheels(image: EngineImage) -> tuple[LockedWheel, ...]:
+    """Return the lock that an image was made from; nothing where its labels do not say."""
+    return tuple(
+        LockedWheel(name=name, version=version, filename=filename, sha256=sha256)
+        for name, version, filename, sha256 in _rows(image.labels.get(PACKAGES_LABEL), 4)
+    )
+
+
+def _contents(image: EngineImage) -> tuple[tuple[str, ...], ...]:
+    """Return the wheels in each layer above the base; nothing where the labels do not say."""
+    found = _rows(image.labels.get(LAYERS_LABEL))
+    return found if len(found) <= len(image.diff_ids) else ()
+
+
+def _rows(text: str | None, width: int | None = None) -> tuple[tuple[str, ...], ...]:
+    try:
+        rows = tuple(tuple(str(cell) for cell in row) for row in json.loads(text or "[]"))
+    except (ValueError, TypeError):
+        return ()  # somebody else's label: anybody may label an image
+    return tuple(row for row in rows if width in (None, len(row)))
+
+
+def _told_apart(image: EngineImage, sizes: Sequence[int]) -> bool:
+    return len(sizes) == len(image.diff_ids)

@@ -1,0 +1,632 @@
+"""The store of layers: one deterministic tar per wheel and Python, shared by several processes."""
+
+import contextlib
+import errno
+import hashlib
+import json
+import os
+import re
+import secrets
+import shutil
+import stat
+import tarfile
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, BinaryIO
+
+from stackgen.errors import BuildError, DamagedLayersError, StorageError
+from stackgen.images.layers import LAYOUT, STACK_PYTHON, Compiler, Layer
+from stackgen.images.unpack import unpack, unpacked_size
+from stackgen.model.identity import content_id
+from stackgen.model.packages import Artifact
+from stackgen.model.reports import ItemKind, StoreItem
+from stackgen.model.stacks import Base
+from stackgen.storage.file_locks import InUse, Work
+
+# Write a tree of files as a layer whose bytes depend on nothing but names and contents
+# 1980: zip archives, which some packages make of their own files, know nothing earlier.
+_MTIME = 315532800
+_END = bytes(2 * tarfile.BLOCKSIZE)
+_CHUNK = 1 << 20
+
+
+class HashingWriter:
+    """A file that is only written, and knows the digest of what it was given."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file = file
+        self._digest = hashlib.sha256()
+        self.size = 0
+
+    def write(self, content: bytes) -> int:
+        """Write and count."""
+        self._digest.update(content)
+        self.size += len(content)
+        return self._file.write(content)
+
+    @property
+    def diff_id(self) -> str:
+        """Return the name of a layer with these bytes."""
+        return f"sha256:{self._digest.hexdigest()}"
+
+
+def write_tree(root: Path, file: BinaryIO, path: Path) -> Layer:
+    """Write everything below ``root``, sorted by name.
+
+    Args:
+        root: stands for the root of the image.
+        file: where the tar is written.
+        path: where the tar will be found later.
+    """
+    out = HashingWriter(file)
+    for member in _members(root):
+        _write_member(root, member, out)
+    return _finish(out, path)
+
+
+def write_entries(
+    entries: Iterable[tuple[tarfile.TarInfo, bytes]], file: BinaryIO, path: Path
+) -> Layer:
+    """Write members that exist in memory alone."""
+    out = HashingWriter(file)
+    for entry, content in entries:
+        plain = plain_entry(entry)
+        plain.size = len(content)
+        out.write(_header(plain))
+        out.write(content + bytes(-len(content) % tarfile.BLOCKSIZE))
+    return _finish(out, path)
+
+
+def merge(parts: Sequence[Layer], file: BinaryIO, path: Path) -> Layer:
+    """Join layers into one that holds the members of all, the later above the earlier.
+
+    An engine refuses a layer that names a file twice, so equal folders are written once. A file in
+    place of a folder takes away all that was in it, as it would in a layer of its own.
+    """
+    out = HashingWriter(file)
+    with contextlib.ExitStack() as stack:
+        chosen: dict[str, tuple[tarfile.TarInfo, tarfile.TarFile]] = {}
+        for part in parts:
+            archive = stack.enter_context(tarfile.open(part.path))
+            for entry in archive:
+                below = chosen.get(entry.name)
+                if below is not None and below[0].isdir() and not entry.isdir():
+                    _forget_below(entry.name, chosen)
+                chosen[entry.name] = entry, archive
+        for _, (entry, archive) in sorted(chosen.items()):
+            out.write(_header(entry))
+            if source := archive.extractfile(entry) if entry.isreg() else None:
+                _copy(source, out, entry.size)
+    return _finish(out, path)
+
+
+def _forget_below(folder: str, chosen: dict[str, tuple[tarfile.TarInfo, tarfile.TarFile]]) -> None:
+    for name in [name for name in chosen if name.startswith(f"{folder}/")]:
+        del chosen[name]
+
+
+def copy_whole(source: IO[bytes], file: BinaryIO, path: Path) -> Layer:
+    """Copy a layer that is complete."""
+    out = HashingWriter(file)
+    _copy(source, out)
+    return Layer(path=path, diff_id=out.diff_id, size=out.size)
+
+
+def plain_entry(entry: tarfile.TarInfo) -> tarfile.TarInfo:
+    """Return a member without owner, time, or the permissions of a umask."""
+    entry.uid = entry.gid = 0
+    entry.uname = entry.gname = ""
+    entry.mtime = _MTIME
+    executable = entry.isdir() or entry.issym() or entry.mode & stat.S_IXUSR
+    entry.mode = 0o755 if executable else 0o644
+    return entry
+
+
+def _members(root: Path) -> Iterator[str]:
+    for folder, folders, files in os.walk(root):
+        folders.sort()
+        relative = os.path.relpath(folder, root)
+        if relative != ".":
+            yield relative
+        yield from (os.path.normpath(f"{relative}/{name}") for name in sorted(files))
+
+
+def _write_member(root: Path, member: str, out: HashingWriter) -> None:
+    path = root / member
+    status = path.lstat()
+    entry = tarfile.TarInfo(member)
+    entry.mode = status.st_mode
+    if stat.S_ISDIR(status.st_mode):
+        entry.type = tarfile.DIRTYPE
+        out.write(_header(plain_entry(entry)))
+        return
+    entry.size = status.st_size
+    out.write(_header(plain_entry(entry)))
+    with path.open("rb") as source:
+        _copy(source, out, entry.size)
+
+
+def _copy(source: IO[bytes], out: HashingWriter, size: int = 0) -> None:
+    """Copy everything, and fill up the last block of a member of that size."""
+    while chunk := source.read(_CHUNK):
+        out.write(chunk)
+    out.write(bytes(-size % tarfile.BLOCKSIZE))
+
+
+def _header(entry: tarfile.TarInfo) -> bytes:
+    return entry.tobuf(tarfile.PAX_FORMAT, "utf-8", "surrogateescape")
+
+
+def _finish(out: HashingWriter, path: Path) -> Layer:
+    out.write(_END)
+    return Layer(path=path, diff_id=out.diff_id, size=out.size)
+
+
+# Room to work in: temporary folders of a store, which nobody sweeps while their owner lives
+
+_NAME = re.compile(r"tmp-[0-9a-f]+-(\d+)")  # its end is how many bytes its owner asked for
+_SPACE = "room"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Staging:
+    """Temporary folders below the root of a store."""
+
+    root: Path
+    in_use: InUse
+
+    @contextmanager
+    def folder(self, work: Work, need: int) -> Iterator[Path]:
+        """Yield a new folder, which goes with all that is left in it.
+
+        Args:
+            work: keeps the folder from being swept.
+            need: bytes that will be written; others that work here count on theirs as well.
+
+        Raises:
+            OSError: there is less room than that (ENOSPC), or no folder can be made.
+        """
+        path = self.root / f"tmp-{secrets.token_hex(8)}-{need}"
+        work.take(path.name)  # before it is there, so that nobody sees it without its owner
+        work.wait(_SPACE)  # whoever has it waits for nothing
+        try:
+            self._require_room(need)
+            path.mkdir()
+        finally:
+            work.give_back(_SPACE)
+        try:
+            path.chmod(0o755)  # a compiling container may run as somebody else
+            yield path
+        finally:
+            shutil.rmtree(path, ignore_errors=True)
+
+    def sweep(self, *, remove: bool = True) -> tuple[Path, ...]:
+        """Return (and remove) what killed processes left."""
+        found = []
+        with self.in_use.working() as work:
+            for path in (*self.root.glob("tmp-*"), *self.root.glob("??/tmp-*")):
+                if work.take(path.name):
+                    found.append(path)
+                    if remove:
+                        _remove(path)
+        return tuple(found)
+
+    def _require_room(self, need: int) -> None:
+        free = shutil.disk_usage(self.root).free
+        asked = {path: _asked(path) for path in self.root.glob("tmp-*")}
+        if free >= need + sum(asked.values()):
+            return
+        # What others have written is no longer free: only what they still lack counts.
+        others = sum(max(0, asked[path] - _written(path)) for path in asked if self._lives(path))
+        if free < need + others:
+            more = f", of which others need {others >> 20} MiB" if others else ""
+            raise OSError(errno.ENOSPC, f"{free >> 20} MiB are free{more}")
+
+    def _lives(self, path: Path) -> bool:
+        with self.in_use.working() as work:
+            return not work.take(path.name)
+
+
+def _asked(path: Path) -> int:
+    match = _NAME.fullmatch(path.name)
+    return int(match[1]) if match else 0
+
+
+def _written(path: Path) -> int:
+    """Return the bytes below a folder that somebody may be writing or removing."""
+    return sum(_size(Path(folder, name)) for folder, _, names in os.walk(path) for name in names)
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.lstat().st_blocks * 512
+    except OSError:
+        return 0
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        path.unlink(missing_ok=True)
+
+
+_PREFIX = str(Path(STACK_PYTHON).parent.parent)
+_WORKERS = 2  # unpacking is half inflating, half waiting for the disk
+# The tree, its bytecode and the tar exist at once: seen 2.3 times the unpacked bytes.
+_ROOM = 2.5
+
+
+class LayerStore:
+    """Layers by content, in a folder.
+
+    What was handed out is in use, so that nobody prunes it, until this object or its process ends.
+
+    root: is created where it does not exist.
+    notify: is called with a sentence about each layer that was damaged.
+    """
+
+    def __init__(self, root: Path, *, notify: Callable[[str], None] | None = None) -> None:
+        self.root = root
+        self._notify = notify
+        self._in_use = InUse(root)
+        self._staging = Staging(root=root, in_use=self._in_use)
+
+    def skeleton(self, base: Base) -> Layer:
+        """Return the layer that makes ``/opt/stack`` a virtualenv of the base's interpreter."""
+        key = _skeleton_key(base)
+        return self._one(key, lambda file, path: write_entries(_skeleton(base), file, path))
+
+    def layers(
+        self, base: Base, wheels: Sequence[tuple[Artifact, Path]], compiler: Compiler
+    ) -> Mapping[str, Layer]:
+        """Return the layer of each wheel by the wheel's sha256; what is missing is made.
+
+        Everything missing is byte-compiled in one go, since the interpreter's start is dear.
+        Several may build at once: what somebody else is making is waited for, not made again.
+
+        Raises:
+            BuildError: a wheel is refused, by name, or the interpreter cannot be run.
+            StorageError: the disk is full or cannot be written; the store stays whole.
+        """
+        wanted = {_key(base, pair[0]): pair for pair in wheels}
+
+        def make(keys: Sequence[str], work: Work) -> None:
+            self._make(base, {key: wanted[key] for key in keys}, compiler, work)
+
+        self._made_once(wanted, make)
+        return {artifact.sha256: self._existing(_key(base, artifact)) for artifact, _ in wheels}
+
+    def used(self, base: Base, artifacts: Sequence[Artifact]) -> None:
+        """Hold and date the layers of these wheels, as far as there are any; none is made."""
+        for key in (_skeleton_key(base), *(_key(base, each) for each in artifacts)):
+            self._find(key)
+
+    def merged(self, parts: Sequence[Layer]) -> Layer:
+        """Return one layer with the members of all parts.
+
+        Raises:
+            DamagedLayersError: a part is not what it should be.
+        """
+        key = content_id("merged", [LAYOUT, *(part.diff_id for part in parts)])
+        size = sum(part.size for part in parts)
+
+        def write(file: BinaryIO, path: Path) -> Layer:
+            self.refuse_damaged(parts)  # an engine would take what was copied from them
+            return merge(parts, file, path)
+
+        return self._one(key, write, need=size)
+
+    def refuse_damaged(self, layers: Iterable[Layer]) -> None:
+        """Compare layers with their digests, and remove what is damaged.
+
+        Raises:
+            DamagedLayersError: there was such a one.
+        """
+        damaged = [layer for layer in layers if not _is_whole(layer)]
+        if not damaged:
+            return
+        for layer in damaged:
+            name = _card(layer.path).get("of") or layer.diff_id[:19]
+            with self._explained("changed"):  # nobody can use it, whoever holds it
+                layer.path.with_suffix(".json").unlink(missing_ok=True)
+                layer.path.unlink(missing_ok=True)
+            if self._notify:
+                self._notify(f"The cache was damaged: the layer of {name} is made anew.")
+        raise DamagedLayersError(
+            f"{len(damaged)} layer(s) in {self.root} were damaged",
+            why="their bytes are not what was written; they were removed",
+            fix="run the same command again; if it stays so, look at the disk, and run: "
+            "stackgen images fsck --repair",
+        )
+
+    def keep(self, diff_id: str, source: IO[bytes]) -> Layer:
+        """Store a layer that was made elsewhere (a base's), by its own name."""
+        key = _foreign_key(diff_id)
+        return self._one(key, lambda file, path: copy_whole(source, file, path))
+
+    def kept(self, diff_id: str) -> Layer | None:
+        """Return a layer that ``keep`` stored."""
+        return self._find(_foreign_key(diff_id))
+
+    def lacking(self, base: Base, artifacts: Iterable[Artifact]) -> tuple[Artifact, ...]:
+        """Return the wheels of which there is no layer."""
+        return tuple(each for each in artifacts if not self._path(_key(base, each)).exists())
+
+    def hold(self, stack_id: str) -> None:
+        """Use the image of a stack until this object ends, and note that it is this store's."""
+        self._in_use.hold(_stack_name(stack_id))
+        note = self._stacks / stack_id
+        with contextlib.suppress(OSError):  # not ours to write: then it is not pruned either
+            note.parent.mkdir(parents=True, exist_ok=True)
+            note.touch()
+
+    def stacks(self) -> frozenset[str]:
+        """Return the stacks whose images this store's users had, by id."""
+        return frozenset(path.name for path in self._stacks.glob("*"))
+
+    def claimed(self, stack_id: str) -> contextlib.AbstractContextManager[bool]:
+        """Keep others from a stack's image meanwhile; yield False where one of them uses it."""
+        return self._in_use.claimed(_stack_name(stack_id))
+
+    def forget(self, stack_id: str) -> None:
+        """Note that a stack's image is gone."""
+        (self._stacks / stack_id).unlink(missing_ok=True)
+
+    @property
+    def _stacks(self) -> Path:
+        return self.root / "stacks"
+
+    def items(self) -> Iterator[StoreItem]:
+        """Yield all layers, in no order."""
+        for path in self.root.glob("??/*.tar"):
+            with contextlib.suppress(FileNotFoundError):  # somebody prunes, too
+                status = path.stat()
+                yield StoreItem(
+                    kind=ItemKind.LAYER,
+                    name=_card(path).get("of") or path.stem[:12],
+                    path=str(path),
+                    size=status.st_size,
+                    used_at=status.st_mtime,
+                )
+
+    def drop(self, item: StoreItem, *, dry_run: bool = False) -> bool:
+        """Remove a layer that nobody else uses; return whether it is (or would be) gone.
+
+        Raises:
+            StorageError: the folder cannot be written.
+        """
+        path = Path(item.path)
+        with self._explained("changed"), self._in_use.claimed(path.stem) as claimed:
+            if claimed and not dry_run:
+                path.with_suffix(".json").unlink(missing_ok=True)
+                path.unlink(missing_ok=True)
+            return claimed
+
+    def left_over(self, *, remove: bool = False) -> tuple[Path, ...]:
+        """Return (and remove) what killed processes left; what living ones work on is theirs."""
+        if not self.root.exists():
+            return ()
+        with self._explained("changed"):
+            lone = tuple(self._lone_cards(remove=remove))
+            return tuple(sorted((*self._staging.sweep(remove=remove), *lone)))
+
+    def _lone_cards(self, *, remove: bool) -> Iterator[Path]:
+        for card in self.root.glob("??/*.json"):
+            with self._in_use.claimed(card.stem) as claimed:
+                if claimed and not card.with_suffix(".tar").exists():
+                    yield card
+                    if remove:
+                        card.unlink(missing_ok=True)
+
+    def _made_once(self, keys: Iterable[str], make: Callable[[Sequence[str], Work], None]) -> None:
+        with self._explained("written"):
+            self._in_use.made_once(keys, there=lambda key: self._find(key) is not None, make=make)
+
+    def _one(self, key: str, write: Callable[[BinaryIO, Path], Layer], *, need: int = 0) -> Layer:
+        """Return a layer that is made by itself, of about that many bytes."""
+
+        def make(_: Sequence[str], work: Work) -> None:
+            with self._explained("written", need), self._staging.folder(work, need) as folder:
+                self._write(folder, key, write)
+
+        self._made_once([key], make)
+        return self._existing(key)
+
+    def _make(
+        self,
+        base: Base,
+        wheels: Mapping[str, tuple[Artifact, Path]],
+        compiler: Compiler,
+        work: Work,
+    ) -> None:
+        self._staging.sweep()
+        need = int(sum(unpacked_size(wheel) for _, wheel in wheels.values()) * _ROOM)
+        with self._explained("written", need), self._staging.folder(work, need) as staging:
+
+            def lay_out(pair: tuple[Artifact, Path]) -> None:
+                tree = staging / pair[0].sha256
+                tree.mkdir()
+                unpack(*pair, tree, prefix=_PREFIX, site=site_packages(base))
+
+            def store(key: str) -> None:
+                artifact, _ = wheels[key]
+                tree = staging / artifact.sha256
+                self._write(
+                    staging,
+                    key,
+                    lambda file, path: write_tree(tree, file, path),
+                    of=artifact.filename,
+                )
+                shutil.rmtree(tree)
+
+            with ThreadPoolExecutor(_WORKERS) as pool:
+                with compiler.compiling(base, staging) as compile_all:
+                    list(pool.map(lay_out, wheels.values()))
+                    _compile(compile_all)
+                list(pool.map(store, wheels))
+
+    def _path(self, key: str) -> Path:
+        return self.root / key[:2] / f"{key}.tar"
+
+    def _find(self, key: str) -> Layer | None:
+        self._in_use.hold(key)
+        layer = recorded(self._path(key))
+        with contextlib.suppress(OSError):  # not ours to write; the least recently used go first
+            if layer is not None:
+                os.utime(layer.path)
+        return layer
+
+    def _existing(self, key: str) -> Layer:
+        if layer := self._find(key):
+            return layer
+        raise StorageError(
+            f"a layer vanished from {self.root}",
+            why="another process pruned the store while this stack was assembled",
+            fix="run the same command again",
+        )
+
+    def _write(
+        self,
+        staging: Path,
+        key: str,
+        write: Callable[[BinaryIO, Path], Layer],
+        *,
+        of: str = "",
+    ) -> None:
+        """Write a tar and its card so that a reader sees both whole or neither."""
+        path = self._path(key)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with _replacing(path, staging / path.name) as file:
+            layer = write(file, path)
+        card = {"diff_id": layer.diff_id, "size": layer.size, "of": of}
+        with _replacing(path.with_suffix(".json"), staging / f"{key}.json") as file:
+            file.write(json.dumps(card).encode())
+
+    @contextlib.contextmanager
+    def _explained(self, action: str, need: int = 0) -> Iterator[None]:
+        """Explain what the disk refuses; ``need`` is in bytes."""
+        try:
+            yield
+        except OSError as error:
+            if error.errno not in _DISK_ERRORS:
+                raise
+            full = error.errno in _FULL
+            what = f" (about {max(1, need >> 20)} MiB are needed)" if full else ""
+            raise StorageError(
+                f"the store of layers in {self.root} cannot be {action}",
+                why=f"{error.strerror or error}{what}",
+                fix="run: stackgen images prune --keep SIZE; or put STACKGEN_CACHE elsewhere"
+                if full
+                else "make the folder writable, or name another one in STACKGEN_CACHE",
+            ) from error
+
+
+_FULL = {errno.ENOSPC, errno.EDQUOT}
+_DISK_ERRORS = {*_FULL, errno.EROFS, errno.EACCES, errno.EPERM, errno.ENOTDIR}
+
+
+def _compile(compile_all: Callable[[], None]) -> None:
+    try:
+        compile_all()
+    except BuildError as error:
+        # It runs in a process of its own, whose words are all that comes back.
+        if os.strerror(errno.ENOSPC) in error.why:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)) from error
+        raise
+
+
+def _is_whole(layer: Layer) -> bool:
+    digest = hashlib.sha256()
+    try:
+        with layer.path.open("rb") as file:
+            while chunk := file.read(_CHUNK):
+                digest.update(chunk)
+    except FileNotFoundError:
+        return False
+    return f"sha256:{digest.hexdigest()}" == layer.diff_id
+
+
+def recorded(path: Path) -> Layer | None:
+    """Return the layer of a tar as its card describes it; None where the two do not fit."""
+    card = _card(path)
+    try:
+        layer = Layer(path=path, diff_id=card["diff_id"], size=int(card["size"]))
+        return layer if path.stat().st_size == layer.size else None
+    except (OSError, ValueError, KeyError):
+        return None
+
+
+def _card(path: Path) -> Mapping[str, str]:
+    try:
+        card = json.loads(path.with_suffix(".json").read_text(encoding="utf-8"))
+        return {str(key): str(value) for key, value in card.items()}
+    except (OSError, ValueError, AttributeError):
+        return {}
+
+
+def site_packages(base: Base) -> str:
+    """Return the folder of a stack's packages on a base."""
+    abi = base.target.tags[0].split("-")[1] if base.target.tags else ""
+    threading = "t" if re.fullmatch(r"cp\d+t", abi) else ""
+    return f"{_PREFIX}/lib/python{base.target.python_minor}{threading}/site-packages"
+
+
+def _key(base: Base, artifact: Artifact) -> str:
+    return content_id("layer", [LAYOUT, artifact.sha256, base.facts.python, site_packages(base)])
+
+
+def _skeleton_key(base: Base) -> str:
+    return content_id("skeleton", [LAYOUT, base.python, base.facts.python, site_packages(base)])
+
+
+def _stack_name(stack_id: str) -> str:
+    return f"stack {stack_id}"
+
+
+def _foreign_key(diff_id: str) -> str:
+    return content_id("foreign", diff_id)
+
+
+def _skeleton(base: Base) -> Iterator[tuple[tarfile.TarInfo, bytes]]:
+    site = site_packages(base).lstrip("/")
+    parts = site.split("/")
+    prefix = _PREFIX.lstrip("/")
+    for depth in range(1, len(parts) + 1):
+        yield _entry("/".join(parts[:depth]), tarfile.DIRTYPE), b""
+    yield _entry(f"{prefix}/bin", tarfile.DIRTYPE), b""
+    yield _entry(f"{prefix}/bin/python", tarfile.SYMTYPE, link=base.python), b""
+    yield _entry(f"{prefix}/bin/python3", tarfile.SYMTYPE, link="python"), b""
+    home = str(Path(base.python).parent)
+    settings = {
+        "home": home,
+        "include-system-site-packages": "false",
+        "version": base.target.python,
+    }
+    text = "".join(f"{name} = {value}\n" for name, value in settings.items())
+    yield _entry(f"{prefix}/pyvenv.cfg", tarfile.REGTYPE), text.encode()
+
+
+def _entry(name: str, kind: bytes, *, link: str = "") -> tarfile.TarInfo:
+    entry = tarfile.TarInfo(name)
+    entry.type = kind
+    entry.linkname = link
+    return entry
+
+
+@contextlib.contextmanager
+def _replacing(path: Path, temporary: Path) -> Iterator[BinaryIO]:
+    """Write a file that takes its place whole, once it is on the disk, or not at all."""
+    with temporary.open("wb") as file:
+        try:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+            temporary.chmod(0o644)
+            temporary.replace(path)
+        except BaseException:
+            temporary.unlink(missing_ok=True)
+            raise

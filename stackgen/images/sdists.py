@@ -1,0 +1,378 @@
+"""Build a wheel from a source distribution, in a throw-away container of a base.
+
+Building runs the package's own code. The container has no network, no capabilities, no writable
+root and nobody's identity; what it writes lies in memory and counts against its limit. The wheel
+comes out through its standard output, so that it can write nowhere on the host.
+"""
+
+import contextlib
+import json
+import re
+import shutil
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO, Any
+
+import requests
+from docker import errors as docker_errors
+from docker.types import LogConfig, Mount
+
+from stackgen.errors import EngineError
+from stackgen.images import pep517
+from stackgen.images.engine import Engine, explained
+from stackgen.model.identity import content_id
+from stackgen.model.packages import BuildSystem
+from stackgen.model.stacks import Base, Environment
+
+_NOBODY = "65534:65534"
+_WORK = "/stackgen-build"  # no image has it: an engine gives a folder that exists its old owner
+_EPOCH = "315532800"  # 1980, when zip files begin
+_GRACE_S = 60.0
+_LONGEST_HEADER = 1 << 20
+_HEAD, _TAIL = 1 << 16, 1 << 20
+_LABEL = "stackgen.build"
+_STDOUT = 1
+_CHUNK = 1 << 20
+_LEAST_MEMORY, _MOST_MEMORY = 1 << 30, 16 << 30
+_SUFFIXES = (".zip", ".tar.gz")
+_UNNAMED = "wheel"
+_WHEEL_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+!-]{0,250}\.whl")
+
+_ENVIRONMENT = {
+    "SOURCE_DATE_EPOCH": _EPOCH,
+    "PYTHONHASHSEED": "0",
+    "PYTHONDONTWRITEBYTECODE": "1",
+    "LC_ALL": "C.UTF-8",
+    "TZ": "UTC",
+    "HOME": f"{_WORK}/home",
+    "TMPDIR": f"{_WORK}/scratch",
+}
+"""The same everywhere, so that the same sources give the same wheel."""
+
+_COMPILER = (
+    r"(?i)(unable to execute|command) '[^']*(gcc|g\+\+|cc|clang|gfortran)[^']*'"
+    r"( failed: No such file|: No such file)"
+    r"|No such file or directory: '[^']*(gcc|g\+\+|cc|clang|gfortran)'"
+    r"|Unknown compiler\(s\)|no acceptable C compiler|No CMAKE_C(XX)?_COMPILER could be found"
+    r"|Python\.h: No such file|Python dependency not found"
+)
+_NETWORK = (
+    r"Temporary failure in name resolution|Name or service not known|Network is unreachable"
+    r"|Could not resolve host|NameResolutionError"
+)
+_HINTS = (
+    (
+        _COMPILER,
+        'define a base with packages = ["gcc", "g++", "libc6-dev", "python3-dev"] in the folder '
+        "that STACKGEN_IMAGES names, and give it with --base and --rebuild; or take a version "
+        "that has a wheel",
+    ),
+    (
+        _NETWORK,
+        "building has no network, so a package that downloads while it is built cannot be had; "
+        "take a version that has a wheel",
+    ),
+    (r"No space left on device|MemoryError", "build it on a machine with more memory"),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BuildLimits:
+    """What a build may take.
+
+    memory_bytes: of its processes and of all that it writes.
+    """
+
+    memory_bytes: int
+    pids: int = 1024
+    timeout_s: float = 1800.0
+
+
+def build_limits(engine: Engine) -> BuildLimits:
+    """Return what a build may take of the engine's machine: half of its memory."""
+    memory = engine.facts.memory_bytes // 2 or _LEAST_MEMORY
+    return BuildLimits(memory_bytes=min(memory, _MOST_MEMORY))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attempt:
+    """How a build ended: with the name of a wheel, a wish for more packages, or a failure.
+
+    log: what its backend printed; of a long one the beginning and the end.
+    """
+
+    wheel: str = ""
+    asks: tuple[str, ...] = ()
+    failure: str = ""
+    fix: str = ""
+    log: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SdistBuilder:
+    """Builds wheels in containers of one engine.
+
+    owner: tells our containers from those of another cache that shares the engine.
+    """
+
+    engine: Engine
+    owner: str
+    limits: BuildLimits
+
+    def identity(self, base: Base) -> str:
+        """Return a digest of a base's content: also of what no stack's id holds, a compiler say.
+
+        Raises:
+            EngineError: the base is gone.
+        """
+        image = self.engine.image(base.reference)
+        if image is None:
+            raise EngineError(
+                f"the base {base.name} is gone from the engine",
+                why=f"it holds no image {base.reference[:19]}",
+                fix="run the same command again: the base is made anew",
+            )
+        return content_id("base image", [list(image.diff_ids), base.python])
+
+    def build(
+        self,
+        environment: Environment,
+        sdist: Path,
+        system: BuildSystem,
+        folder: Path,
+        *,
+        asked: bool,
+        key: str,
+    ) -> Attempt:
+        """Build one source distribution; whatever the package does wrong is in what is returned.
+
+        Args:
+            environment: an image that holds what the build requires.
+            sdist: the verified file; its suffix tells what it is.
+            system: how it is built.
+            folder: an empty one; a wheel that was made lies there under its own name.
+            asked: its backend has said what else it requires, and it is there.
+            key: what is built; one caller at a time builds the same.
+
+        Raises:
+            EngineError: the engine refused, or went away.
+            OSError: the folder cannot be written.
+        """
+        name = f"stackgen-build-{content_id('container', [self.owner, key])[:24]}"
+        suffix = next((each for each in _SUFFIXES if sdist.name.endswith(each)), ".tar.gz")
+        source = f"/sdist/source{suffix}"
+        order = self._order(source, system, asked=asked)
+        # A copy: whoever nobody is in the container may read it, whatever the store's own is like.
+        copy = folder / f"source{suffix}"
+        shutil.copyfile(sdist, copy)
+        copy.chmod(0o644)
+        mounts = [Mount(source, str(copy.resolve()), type="bind", read_only=True)]
+        with explained("the engine cannot build a source distribution"):
+            self._remove(name)  # what a killed process left
+            container = self._create(name, environment, order, mounts)
+            try:
+                attempt = self._ran(container, folder / _UNNAMED)
+            finally:
+                self._remove(container)
+        if attempt.wheel:
+            (folder / _UNNAMED).rename(folder / attempt.wheel)
+        return attempt
+
+    def _order(self, source: str, system: BuildSystem, *, asked: bool) -> list[str]:
+        text = Path(pep517.__file__).read_text(encoding="utf-8")
+        order = {
+            "sdist": source,
+            "sources": f"{_WORK}/sources",
+            "out": f"{_WORK}/out",
+            "answer": f"{_WORK}/answer.json",
+            "backend": system.backend,
+            "backend_path": system.backend_path,
+            "asked": asked,
+            "timeout_s": self.limits.timeout_s,
+            "text": text,
+        }
+        return ["-s", "-c", text, json.dumps(order)]
+
+    def _create(
+        self, name: str, environment: Environment, arguments: list[str], mounts: list[Mount]
+    ) -> str:
+        folder = environment.python.rpartition("/")[0]
+        path = f"{folder}:/usr/local/bin:/usr/bin:/bin"
+        made = self.engine.api.create_container(
+            environment.location,
+            name=name,
+            entrypoint=[environment.python],
+            command=arguments,
+            user=_NOBODY,
+            working_dir="/",
+            environment={**_ENVIRONMENT, "PATH": path},
+            labels={_LABEL: self.owner},
+            host_config=self._host_config(mounts),
+        )
+        return str(made["Id"])
+
+    def _host_config(self, mounts: list[Mount]) -> Any:
+        facts = self.engine.facts
+        memory = self.limits.memory_bytes if facts.memory_limit else None
+        size = self.limits.memory_bytes
+        return self.engine.api.create_host_config(
+            network_mode="none",
+            cap_drop=["ALL"],
+            security_opt=["no-new-privileges"],
+            read_only=True,
+            # Sources are compiled and tried there, so what lies there may be executed.
+            tmpfs={
+                _WORK: f"rw,exec,nosuid,nodev,size={size},mode=1777",
+                "/tmp": "rw,exec,nosuid,nodev,size=268435456,mode=1777",  # noqa: S108
+            },
+            mounts=mounts,
+            mem_limit=memory,
+            memswap_limit=memory,
+            pids_limit=self.limits.pids if facts.pids_limit else None,
+            log_config=LogConfig(type="none"),
+        )
+
+    def _ran(self, container: str, into: Path) -> Attempt:
+        """Start a container, take what it says as it comes, and return what that means."""
+        api = self.engine.api
+        late = threading.Event()
+
+        def end() -> None:
+            late.set()
+            self._kill(container)
+
+        timer = threading.Timer(self.limits.timeout_s + _GRACE_S, end)
+        said = _Said(limit=self.limits.memory_bytes)
+        with contextlib.closing(self._attached(container)) as attached, into.open("wb") as file:
+            api.start(container)
+            timer.start()
+            try:
+                for stream, piece in _frames(attached.raw):
+                    said.take(stream, piece, file)
+                    if said.too_much:
+                        self._kill(container)
+            finally:
+                timer.cancel()
+        api.wait(container)
+        state = api.inspect_container(container)["State"]
+        if late.is_set():
+            return self._failed(self._late, said)
+        return self._understood(said, oom=bool(state.get("OOMKilled")), code=int(state["ExitCode"]))
+
+    def _attached(self, container: str) -> requests.Response:
+        """Return what a container prints, from its start on.
+
+        The client's own way leaves its socket open.
+        """
+        api = self.engine.api
+        # Longer than a build takes: the engine that is silent for so long is lost.
+        patience_s = self.limits.timeout_s + 2 * _GRACE_S
+        found = api.post(
+            f"{api.base_url}/v{api.api_version}/containers/{container}/attach",
+            params={"stream": 1, "stdout": 1, "stderr": 1},
+            stream=True,
+            timeout=(_GRACE_S, patience_s),
+        )
+        found.raise_for_status()
+        return found
+
+    @property
+    def _late(self) -> str:
+        return f"it took longer than {self.limits.timeout_s / 60:.3g} minutes"
+
+    def _understood(self, said: "_Said", *, oom: bool, code: int) -> Attempt:
+        header = said.header
+        kind = header.get("kind")
+        if kind == "wheel" and said.size == header.get("size"):
+            if _WHEEL_NAME.fullmatch(str(header["name"])):
+                return Attempt(wheel=str(header["name"]), log=said.log)
+            return self._failed("what it made is not named as a wheel is", said)
+        if kind == "asks":
+            return Attempt(asks=tuple(str(each) for each in header["asks"]), log=said.log)
+        if oom:
+            memory = f"{self.limits.memory_bytes / 1e9:.1f} GB"
+            return self._failed(f"it needs more than the {memory} of memory that it may use", said)
+        if kind == "wheel":
+            return self._failed("the wheel that it handed out is cut off", said)
+        why = str(header.get("why", f"it ended with exit code {code}"))
+        return self._failed(self._late if why == "it took too long" else why, said)
+
+    def _failed(self, why: str, said: "_Said") -> Attempt:
+        hints = (hint for pattern, hint in _HINTS if re.search(pattern, said.log))
+        fix = next(hints, "take a version that has a wheel, or tell the package's authors")
+        return Attempt(failure=why, fix=fix, log=said.log)
+
+    def _kill(self, container: str) -> None:
+        with contextlib.suppress(docker_errors.DockerException, OSError):
+            self.engine.api.kill(container)
+
+    def _remove(self, container: str) -> None:
+        with contextlib.suppress(docker_errors.NotFound):
+            self.engine.api.remove_container(container, force=True, v=True)
+
+
+@dataclass(slots=True)
+class _Said:
+    """What a container printed: a line of JSON, then the wheel; and the log, bounded.
+
+    limit: bytes that a wheel may have.
+    """
+
+    limit: int
+    size: int = 0
+    too_much: bool = False
+    _line: bytearray = field(default_factory=bytearray)
+    _ended: bool = False
+    _head: bytearray = field(default_factory=bytearray)
+    _tail: bytearray = field(default_factory=bytearray)
+
+    def take(self, stream: int, piece: bytes, file: IO[bytes]) -> None:
+        """Take a piece of either stream; the wheel's bytes go into the file."""
+        if stream != _STDOUT:
+            return self._note(piece)
+        if not self._ended:
+            line, newline, piece = piece.partition(b"\n")
+            self._line += line
+            self._ended = bool(newline)
+        self.size += len(piece)
+        self.too_much = len(self._line) > _LONGEST_HEADER or self.size > self.limit
+        if not self.too_much:
+            file.write(piece)
+        return None
+
+    @property
+    def header(self) -> dict[str, Any]:
+        """Return the line of JSON; empty where it is none."""
+        try:
+            found = json.loads(self._line)
+        except ValueError:
+            return {}
+        return found if isinstance(found, dict) else {}
+
+    @property
+    def log(self) -> str:
+        """Return the beginning and the end of what was printed besides."""
+        cut = len(self._tail) > _TAIL
+        parts = [self._head, b"\n[...]\n" if cut else b"", self._tail[-_TAIL:]]
+        return b"".join(map(bytes, parts)).decode("utf-8", "replace")
+
+    def _note(self, piece: bytes) -> None:
+        room = max(0, _HEAD - len(self._head))
+        self._head += piece[:room]
+        self._tail += piece[room:]
+        if len(self._tail) > 4 * _TAIL:
+            del self._tail[: -2 * _TAIL]
+
+
+def _frames(source: Any) -> Iterator[tuple[int, bytes]]:
+    """Yield (stream, piece) pairs of what an engine sends of a container's output.
+
+    Source: Docker Engine API, "Attach to a container", stream format.
+    """
+    while len(head := source.read(8)) == 8:
+        left = int.from_bytes(head[4:], "big")
+        while left and (piece := source.read(min(left, _CHUNK))):
+            yield head[0], piece
+            left -= len(piece)

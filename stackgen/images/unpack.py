@@ -1,0 +1,195 @@
+"""Lay a wheel's files out as they will stand in an image, and refuse what does not belong there."""
+
+import configparser
+import errno
+import io
+import lzma
+import os
+import posixpath
+import struct
+import zipfile
+import zlib
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import BinaryIO
+
+from installer import install
+from installer.destinations import SchemeDictionaryDestination
+from installer.exceptions import InstallerError
+from installer.records import Hash, InvalidRecordEntry, RecordEntry, parse_record_file
+from installer.sources import WheelFile
+from installer.utils import Scheme, parse_entrypoints
+from packaging.utils import canonicalize_name
+
+from stackgen.errors import BuildError
+from stackgen.images.layers import STACK_PYTHON
+from stackgen.model.packages import Artifact
+from stackgen.storage.wheels import is_special, is_usual, misplaced, replaces_interpreter, unplaced
+
+# What the libraries below raise over a wheel that is damaged or was never one.
+_DAMAGED = (
+    *(zipfile.BadZipFile, zlib.error, EOFError, InstallerError, InvalidRecordEntry),
+    *(ValueError, KeyError, AssertionError, NotImplementedError, configparser.Error),
+    *(FileExistsError, NotADirectoryError, IsADirectoryError),
+    *(lzma.LZMAError, struct.error, IndexError, RuntimeError, OverflowError),
+)
+_BAD_NAMES = (errno.ENAMETOOLONG, errno.EILSEQ, errno.EINVAL)
+
+
+class _WithoutCopies(WheelFile):
+    """A wheel without what is made anew: its bytecode, and the scripts of its entry points."""
+
+    def get_contents(self) -> Iterator[tuple[tuple[str, str, str], BinaryIO, bool]]:
+        """Yield everything else; the installer would warn of bytecode and leave it out, too.
+
+        Old wheels hold a script for each entry point, which wants packages that nobody requires:
+        pip and uv leave it out.
+        """
+        scripts = {f"{self.data_dir}/scripts/{name}" for name in self._entry_points()}
+        for each in super().get_contents():
+            path = each[0][0]
+            if "__pycache__" not in path.split("/")[:-1] and path not in scripts:
+                yield each
+
+    def _entry_points(self) -> Iterator[str]:
+        if "entry_points.txt" in self.dist_info_filenames:
+            text = self.read_dist_info("entry_points.txt")
+            yield from (name for name, _, _, _ in parse_entrypoints(text))
+
+
+class _CheckedDestination(SchemeDictionaryDestination):
+    """Compares what was written with what the wheel's RECORD promised."""
+
+    def __init__(self, scheme: dict[str, str], destdir: Path, promised: dict[str, RecordEntry]):
+        super().__init__(scheme, STACK_PYTHON, "posix", destdir=str(destdir))
+        self.overwrite_existing = True  # some wheels hold a member twice
+        self.promised = promised
+        self._written: dict[str, Hash | None] = {}
+
+    def write_to_fs(
+        self, scheme: Scheme, path: str, stream: BinaryIO, is_executable: bool
+    ) -> RecordEntry:
+        """Write a file, unless it would lie elsewhere or is the stack's own."""
+        target = posixpath.normpath(posixpath.join(self.scheme_dict[scheme], path))
+        place = posixpath.relpath(target, self.scheme_dict["data"])
+        if place.startswith(".."):
+            raise ValueError(f"{path} would lie outside of the stack")
+        if replaces_interpreter(place):
+            raise ValueError(f"{path} would replace a file of the stack itself")
+        if place not in self._written and Path(self.destdir or "/", target.lstrip("/")).exists():
+            raise ValueError(f"{path} and another file have the same name on this disk")
+        entry = super().write_to_fs(scheme, path, stream, is_executable)
+        # Of scripts that are there twice, the last one counts, as for other installers.
+        if scheme != "scripts" and self._written.setdefault(place, entry.hash_) != entry.hash_:
+            raise ValueError(f"{path} would be written twice, with different contents")
+        self._written[place] = entry.hash_
+        return entry
+
+    def write_file(
+        self,
+        scheme: Scheme,
+        path: "str | os.PathLike[str]",
+        stream: BinaryIO,
+        is_executable: bool,
+    ) -> RecordEntry:
+        """Write a file of the wheel and compare its digest."""
+        if scheme == "scripts":  # the first line is replaced, so the digest may differ
+            return self._write_script_file(str(path), stream)
+        entry = super().write_file(scheme, path, stream, is_executable)
+        promised = self.promised.get(str(getattr(stream, "name", "")))
+        if promised is None or promised.hash_ is None or promised.hash_.name != "sha256":
+            return entry
+        if promised.hash_ != entry.hash_:
+            raise ValueError(f"{path} does not match its digest in RECORD")
+        return entry
+
+    def _write_script_file(self, path: str, stream: BinaryIO) -> RecordEntry:
+        # A script is there to be run, whatever the archive's bits say.
+        return super().write_file(Scheme("scripts"), path, io.BytesIO(stream.read()), True)
+
+
+def unpack(artifact: Artifact, wheel: Path, destdir: Path, *, prefix: str, site: str) -> None:
+    """Install a wheel below ``destdir`` as if that were the root of a file system.
+
+    Args:
+        artifact: says the wheel's real file name; ``wheel`` may be called anything.
+        wheel: the file.
+        destdir: an existing folder.
+        prefix: of the stack, such as ``/opt/stack``.
+        site: folder of its packages, such as ``/opt/stack/lib/python3.11/site-packages``.
+
+    Raises:
+        BuildError: the wheel is damaged, contradicts its RECORD, or would write elsewhere.
+        OSError: the disk is full or cannot be written.
+    """
+    try:
+        with zipfile.ZipFile(wheel) as archive:
+            archive.filename = artifact.filename
+            _refuse_foreign_members(archive.infolist())
+            _install(_WithoutCopies(archive), archive.namelist(), destdir, prefix=prefix, site=site)
+    except _DAMAGED as error:
+        raise _refusal(artifact, error) from error
+    except OSError as error:
+        if error.errno not in _BAD_NAMES:
+            raise
+        raise _refusal(artifact, error) from error
+
+
+def _refusal(artifact: Artifact, error: Exception) -> BuildError:
+    return BuildError(
+        f"the wheel {artifact.filename} was refused",
+        why=str(error) or repr(error),
+        fix=f"exclude {artifact.name} {artifact.version}, or tell whoever published it",
+    )
+
+
+def unpacked_size(wheel: Path) -> int:
+    """Return the bytes of a wheel's members, or of the file where it cannot be read."""
+    try:
+        with zipfile.ZipFile(wheel) as archive:
+            return sum(member.file_size for member in archive.infolist())
+    except _DAMAGED:
+        return wheel.stat().st_size
+
+
+def _install(
+    source: WheelFile, names: Iterable[str], destdir: Path, *, prefix: str, site: str
+) -> None:
+    for name in names:
+        if unplaced(name, source.data_dir):
+            raise ValueError(f"{name!r} belongs to no part of an environment")
+    record = source.read_dist_info("RECORD").splitlines()
+    promised = {row[0]: RecordEntry.from_elements(*row) for row in parse_record_file(record)}
+    minor = posixpath.basename(posixpath.dirname(site))
+    scheme = {
+        "purelib": site,
+        "platlib": site,
+        "scripts": f"{prefix}/bin",
+        "headers": f"{prefix}/include/site/{minor}/{canonicalize_name(source.distribution)}",
+        "data": prefix,
+    }
+    install(source, _CheckedDestination(scheme, destdir, promised), {})
+
+
+def _refuse_foreign_members(members: Iterable[zipfile.ZipInfo]) -> None:
+    for member in members:
+        for wrong, reason in _FAULTS:
+            if wrong(member):
+                raise ValueError(f"{member.filename!r} {reason}")
+
+
+def _escapes(member: zipfile.ZipInfo) -> bool:
+    return bool(misplaced(member.orig_filename))
+
+
+def _is_whiteout(member: zipfile.ZipInfo) -> bool:
+    # In a layer such a name deletes a file of the layers below.
+    return any(part.startswith(".wh.") for part in member.filename.split("/"))
+
+
+_FAULTS: tuple[tuple[Callable[[zipfile.ZipInfo], bool], str], ...] = (
+    (_escapes, "lies outside of the wheel, or is no plain path"),
+    (lambda member: not is_usual(member), "is packed in an unusual way"),
+    (is_special, "is a link or a device"),
+    (_is_whiteout, "would delete a file of another layer"),
+)

@@ -1,0 +1,284 @@
+"""A request and an index in, a space out; or an explanation why it would be empty."""
+
+import time
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, Executor, Future, ThreadPoolExecutor, wait
+from contextlib import suppress
+from dataclasses import replace
+from itertools import islice
+from typing import TypeVar
+
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+from stackgen.errors import IndexUnavailableError, ResolutionError
+from stackgen.index import PackageIndex, artifact_key
+from stackgen.model.packages import Artifact, Target
+from stackgen.model.progress import Progress, Silent
+from stackgen.resolve import (
+    Closure,
+    Combination,
+    Core,
+    Need,
+    Relaxation,
+    Request,
+    Space,
+    Universe,
+    conflict,
+    conflict_core,
+    merged,
+    nothing_fits,
+    relaxations,
+)
+from stackgen.resolve.explain import format_stack_count
+
+# Bring a closure what it needs: the core says what is missing, the index brings it
+
+_PART, _PARTS_AT_ONCE = 64, 2
+_T = TypeVar("_T")
+_Handover = Callable[[Closure], None]
+
+
+def read_universe(
+    index: PackageIndex,
+    request: Request,
+    target: Target,
+    *,
+    progress: Progress,
+    pruned: bool = True,
+    all_prereleases: bool = False,
+) -> Universe:
+    """Bring everything that the closure of a request needs.
+
+    Args:
+        index: what there is.
+        request: what stacks must satisfy.
+        target: where they are installed.
+        progress: told how far it is.
+        pruned: leave out what can be part of no stack; an explanation needs that, too.
+        all_prereleases: look also at those that no requirement needs.
+
+    Raises:
+        ResolutionError: the user requires a package that no index has.
+        IndexUnavailableError: an index cannot be asked.
+    """
+    parts = [
+        (
+            each,
+            read_combination(
+                index,
+                each,
+                target,
+                progress=progress,
+                pruned=pruned,
+                all_prereleases=all_prereleases,
+            ),
+        )
+        for each in request.combinations()
+    ]
+    return merged(request, parts)
+
+
+def read_combination(
+    index: PackageIndex,
+    how: Combination,
+    target: Target,
+    *,
+    progress: Progress,
+    pruned: bool = True,
+    all_prereleases: bool = False,
+) -> Universe:
+    """Bring everything that the closure of a request needs, its roles filled in one way."""
+    wanted, direct = _located(index, how.request)
+    closure = Closure(
+        wanted, target, barred=how.barred, pruned=pruned, all_prereleases=all_prereleases
+    )
+    _complete(index, closure, direct, progress)
+    return closure.universe()
+
+
+def _located(index: PackageIndex, request: Request) -> tuple[Request, Mapping[str, Artifact]]:
+    """Return a request whose addresses are spelled as the index does, and the files there."""
+    found: dict[str, Artifact] = {}
+
+    def located(each: Requirement) -> Requirement:
+        if not each.url:
+            return each
+        name = canonicalize_name(each.name)
+        found[name] = index.direct(each)
+        spelled = Requirement(str(each))
+        spelled.url = found[name].url
+        return spelled
+
+    wanted = replace(
+        request,
+        requirements=tuple(map(located, request.requirements)),
+        overrides=tuple(map(located, request.overrides)),
+    )
+    return wanted, found
+
+
+def _complete(
+    index: PackageIndex, closure: Closure, direct: Mapping[str, Artifact], progress: Progress
+) -> None:
+    closure.give_pages({name: (artifact,) for name, artifact in direct.items()})
+    with ThreadPoolExecutor(1 + _PARTS_AT_ONCE) as readers:
+        reading = _Reading(index, readers, progress)
+        try:
+            while reading.begin(closure.need()):
+                reading.give(closure)
+        except KeyboardInterrupt:
+            index.give_up()  # or the readers would go on to the end of their parts
+            raise
+
+
+class _Reading:
+    """Reads pages and metadata at the same time, so that no connection idles.
+
+    The index holds the connections; one thread waits here for each part of the work.
+    """
+
+    def __init__(self, index: PackageIndex, readers: Executor, progress: Progress) -> None:
+        self._index = index
+        self._readers = readers
+        self._progress = progress
+        self._under_way: dict[Future[_Handover], tuple[object, ...]] = {}
+        self._begun: set[object] = set()
+        self._done = 0
+
+    def begin(self, need: Need) -> bool:
+        """Begin what is needed and not begun yet; return whether anything is under way."""
+        names = [name for name in need.pages if name not in self._begun]
+        if names and not any(isinstance(part[0], str) for part in self._under_way.values()):
+            self._begun.update(names)
+            self._begin(_read_pages, names)
+        while len(self._under_way) <= _PARTS_AT_ONCE:
+            new = (each for each in need.metadata if artifact_key(each) not in self._begun)
+            part = list(islice(new, _PART))
+            if not part:
+                break
+            self._begun.update(artifact_key(each) for each in part)
+            self._begin(_read_metadata, part)
+        total = self._done + len(need.pages) + len(need.metadata)
+        self._progress.doing("resolving: reading the index", done=self._done, total=total)
+        return bool(self._under_way)
+
+    def give(self, closure: Closure) -> None:
+        """Wait until a part is read, and hand it on."""
+        for future in wait(self._under_way, return_when=FIRST_COMPLETED).done:
+            self._done += len(self._under_way.pop(future))
+            future.result()(closure)
+
+    def _begin(
+        self, read: Callable[[PackageIndex, Sequence[_T]], _Handover], part: Sequence[_T]
+    ) -> None:
+        self._under_way[self._readers.submit(read, self._index, part)] = tuple(part)
+
+
+def _read_pages(index: PackageIndex, names: Collection[str]) -> _Handover:
+    pages = index.candidates_many(names)
+    return lambda closure: closure.give_pages(pages)
+
+
+def _read_metadata(index: PackageIndex, artifacts: Sequence[Artifact]) -> _Handover:
+    read = index.metadata_many(artifacts)
+    keys = {each: artifact_key(each) for each in artifacts}
+    found = {each: read[key] for each, key in keys.items() if key in read}
+    silent = "unreadable metadata: it has none"
+    defects = {
+        each: index.defects.get(key, silent) for each, key in keys.items() if key not in read
+    }
+    return lambda closure: closure.give_metadata(found, defects)
+
+
+EXPLAINING_S = 30.0
+"""After this many seconds no further way out of a conflict is tried."""
+
+_SHOWN = 3
+_EXPLAINED = 3
+
+
+def resolve(
+    index: PackageIndex,
+    request: Request,
+    target: Target,
+    *,
+    progress: Progress | None = None,
+) -> Space:
+    """Return the space of a request on a target; it holds one stack at least.
+
+    Raises:
+        ResolutionError: it would be empty; the error names a smallest conflict, and what would
+            help.
+        IndexUnavailableError: an index cannot be asked.
+    """
+    watcher = progress or Silent()
+    space = _space(index, request, target, watcher)
+    if space.count:
+        return space
+    raise nothing_fits(space.universe, request, target) or _explained(
+        index, request, target, watcher
+    )
+
+
+def _space(index: PackageIndex, request: Request, target: Target, progress: Progress) -> Space:
+    """Return the space, perhaps an empty one; if it is, with every prerelease looked at."""
+    universe = read_universe(index, request, target, progress=progress)
+    progress.doing("resolving: counting the stacks")
+    space = Space(universe)
+    if space.count or not universe.has_more:
+        return space
+    universe = read_universe(index, request, target, progress=progress, all_prereleases=True)
+    progress.doing("resolving: counting the stacks with prereleases")
+    return Space(universe)
+
+
+def _explained(
+    index: PackageIndex, request: Request, target: Target, progress: Progress
+) -> ResolutionError:
+    """Explain an empty space: the conflict, and the smallest steps out of it."""
+    progress.doing("resolving: looking for what is in the way")
+    parts: list[tuple[Core, ResolutionError]] = []
+    for each in request.combinations()[:_EXPLAINED]:
+        try:
+            universe = read_combination(index, each, target, progress=progress, pruned=False)
+        except IndexUnavailableError:
+            return _unexplained(request)
+        core = conflict_core(universe)
+        parts.append((core, conflict(core, universe, each.request)))
+    what, why, fix = _joined([error for _, error in parts])
+    relaxed = {r.words: r for core, _ in parts for r in relaxations(core, request)}
+    ways = sorted(_ways_out(index, tuple(relaxed.values()), target, progress))
+    return ResolutionError(what, why=why, fix="; or ".join(w for _, w in ways[:_SHOWN]) or fix)
+
+
+def _joined(errors: Sequence[ResolutionError]) -> tuple[str, str, str]:
+    """Join the explanations of all ways to fill the roles."""
+    what, why, fix = errors[0].args
+    for each in errors[1:]:
+        what += f"; and {each.args[0]}"
+        why += f";\n       {each.args[1]}"
+    return what, why, fix
+
+
+def _unexplained(request: Request) -> ResolutionError:
+    return ResolutionError(
+        f"no stack satisfies {' with '.join(request.texts)}",
+        why="what they depend on leaves none; the cache lacks what would tell more",
+        fix="run the same command once without --offline",
+    )
+
+
+def _ways_out(
+    index: PackageIndex, ways: Sequence[Relaxation], target: Target, progress: Progress
+) -> Iterator[tuple[int, str]]:
+    """Yield what would help, and to how many stacks, as far as it is found out in time."""
+    end = time.monotonic() + EXPLAINING_S
+    for each in ways:
+        if time.monotonic() > end:
+            return
+        with suppress(ResolutionError, IndexUnavailableError):
+            space = _space(index, each.request, target, progress)
+            if space.count:
+                bound = "" if space.exact else "at least "
+                yield space.count, f"{each.words}: {bound}{format_stack_count(space.count)}"

@@ -1,0 +1,565 @@
+"""Open a knowledge base, bring it to our version, and say in our words what SQLite refuses.
+
+Durability: the file is in WAL mode with ``synchronous=NORMAL``. A commit hands its pages to the
+operating system, which keeps them when our process dies, so kill -9 loses nothing that was
+committed. Only a crash of the machine itself may take back the last commits, and even that leaves
+the file sound; waiting for the disk at each inspection would disturb the measurement of the next.
+"""
+
+import os
+import re
+import shlex
+import sqlite3
+import sys
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import datetime, timezone
+from pathlib import Path
+
+from stackgen import __version__
+from stackgen.errors import DatabaseError, StackgenError, StorageError
+from stackgen.knowledge import rows
+from stackgen.knowledge.checking import KEYS, InvalidRow, Reader, ValidRow, place_of, row_key
+from stackgen.storage.resources import shipped_folder
+
+# "stkg" in ASCII: tells a knowledge base from another program's SQLite file.
+_APPLICATION_ID = 0x73746B67
+_LOCK_TIMEOUT_S = 15.0
+_MAX_VALUE_BYTES = 1 << 26  # of one value in a file that may come from anywhere
+_IDENTITY_SINCE = 2  # version of the file
+
+
+def _initial(connection: sqlite3.Connection) -> None:
+    """Create every table of the first version."""
+    _run_script(connection, "schema.sql")
+
+
+def _origins(connection: sqlite3.Connection) -> None:
+    """Add the identity of the file, and the origins of merged rows."""
+    _run_script(connection, "origins.sql")
+    connection.execute("INSERT INTO identity VALUES (1, ?)", (uuid.uuid4().hex,))
+
+
+def _run_script(connection: sqlite3.Connection, name: str) -> None:
+    for statement in _statements((shipped_folder("kb") / name).read_text("utf-8")):
+        connection.execute(statement)
+
+
+# In order; the number of the last one is the version of the file. Never edit one that shipped.
+MIGRATIONS: tuple[tuple[str, Callable[[sqlite3.Connection], None]], ...] = (
+    ("initial", _initial),
+    ("origins", _origins),
+)
+
+
+def connect(path: Path) -> sqlite3.Connection:
+    """Return a connection to the knowledge base, created or migrated as needed.
+
+    Raises:
+        DatabaseError: damaged, locked, not writable, not ours, or of a newer version.
+        StorageError: its folder cannot be made, or the disk is full.
+    """
+    _make_folder(path.parent)
+    with explained(path):
+        connection = sqlite3.connect(path, timeout=_LOCK_TIMEOUT_S, isolation_level=None)
+        try:
+            _prepare(connection, path)
+        except BaseException:
+            connection.close()
+            raise
+    return connection
+
+
+def connect_read_only(path: Path) -> sqlite3.Connection:
+    """Return a connection to an existing knowledge base that never writes to it or its folder.
+
+    A file of an older version is migrated in memory. A file that no process has open is read as
+    immutable, since SQLite would otherwise need to create files beside one in WAL mode.
+
+    Raises:
+        DatabaseError: missing, damaged, locked, not ours, or of a newer version; or its last rows
+            are in a ``-wal`` file that cannot be read in place.
+    """
+    if not path.is_file():
+        raise DatabaseError(
+            f"there is no knowledge base {path}",
+            why="the file does not exist",
+            fix="check the path; stackgen kb stats --kb FILE shows what a file holds",
+        )
+    in_use = any(path.with_name(path.name + end).exists() for end in ("-wal", "-shm", "-journal"))
+    uri = f"{path.absolute().as_uri()}?mode=ro" + ("" if in_use else "&immutable=1")
+    with explained(path):
+        connection = sqlite3.connect(uri, uri=True, timeout=_LOCK_TIMEOUT_S, isolation_level=None)
+        try:
+            _distrust(connection)
+            _open_existing(connection, path)
+            if _pragma(connection, "user_version") < len(MIGRATIONS):
+                connection = _migrated_copy(connection)
+            connection.execute("PRAGMA query_only = ON")
+        except BaseException:
+            connection.close()
+            raise
+    return connection
+
+
+def is_writable(path: Path) -> bool:
+    """Return whether a file and its folder can be written, as WAL mode needs."""
+    effective = os.access in os.supports_effective_ids
+    return all(os.access(each, os.W_OK, effective_ids=effective) for each in (path, path.parent))
+
+
+def _distrust(connection: sqlite3.Connection) -> None:
+    """Restrict what a file from elsewhere can cause, before anything of it is read."""
+    connection.execute("PRAGMA trusted_schema = OFF")
+    connection.execute("PRAGMA cell_size_check = ON")
+    connection.execute("PRAGMA mmap_size = 0")
+    if sys.version_info >= (3, 11):
+        connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, _MAX_VALUE_BYTES)
+
+
+def _open_existing(connection: sqlite3.Connection, path: Path) -> None:
+    """Read the header and check whose file it is.
+
+    Raises:
+        DatabaseError: it is not ours, or its ``-wal`` or ``-journal`` file cannot be read in place.
+    """
+    try:
+        _refuse_foreign(connection, path, empty_is_ours=False)
+    except sqlite3.OperationalError as error:
+        if "unable to open" not in str(error) and "readonly" not in str(error):
+            raise
+        raise DatabaseError(
+            f"cannot read the knowledge base {path} in place",
+            why="its last rows are in a -wal or -journal file beside it, which takes a writable "
+            f"folder ({error})",
+            fix="copy it together with the files beside it to a writable folder, and give the "
+            "copy with --kb",
+        ) from error
+
+
+def _migrated_copy(connection: sqlite3.Connection) -> sqlite3.Connection:
+    version = _pragma(connection, "user_version")
+    refuse_other_schema(connection, additions=True)
+    copy = sqlite3.connect(":memory:", isolation_level=None)
+    _distrust(copy)
+    connection.backup(copy)
+    connection.close()
+    _migrate(copy)
+    if version < _IDENTITY_SINCE:
+        copy.execute("DELETE FROM identity")  # drawn for the copy alone: the file has none yet
+    return copy
+
+
+def refuse_other_schema(connection: sqlite3.Connection, *, additions: bool) -> None:
+    """Refuse a file whose tables are not those that stackgen makes for its version.
+
+    Only then is it plain rows that a query returns: a view, a virtual table or a generated column
+    in the place of a table would run what its author wrote.
+
+    Args:
+        connection: to the file.
+        additions: refuse tables, views, indexes and triggers of other names as well.
+
+    Raises:
+        sqlite3.DatabaseError: with what differs, for ``explained``.
+    """
+    model = sqlite3.connect(":memory:", isolation_level=None)
+    try:
+        for _, migration in MIGRATIONS[: _pragma(connection, "user_version")]:
+            migration(model)
+        expected, found = _schema(model), _schema(connection)
+    finally:
+        model.close()
+    for name, made in expected.items():
+        if name not in found:
+            raise sqlite3.DatabaseError(f"it has no {made[0]} {name!r}")
+        if found[name] != made:
+            raise sqlite3.DatabaseError(f"its {found[name][0]} {name!r} was changed")
+    others = [name for name in found if name not in expected]
+    if others and additions:
+        kind = found[others[0]][0]
+        raise sqlite3.DatabaseError(f"it has a {kind} {others[0]!r}, which stackgen never makes")
+
+
+def _schema(connection: sqlite3.Connection) -> dict[str, tuple[str, str, str]]:
+    """Return type, table and SQL (without comments and blanks) of all that was created by name."""
+    rows = connection.execute(
+        "SELECT name, type, tbl_name, sql FROM sqlite_master "
+        "WHERE sql IS NOT NULL AND name NOT LIKE 'sqlite!_stat_' ESCAPE '!'"
+    )
+    return {name: (kind, table, _normal_sql(sql)) for name, kind, table, sql in rows}
+
+
+def _normal_sql(sql: str) -> str:
+    return "".join("".join(line.partition("--")[0].split()) for line in sql.splitlines())
+
+
+def _prepare(connection: sqlite3.Connection, path: Path) -> None:
+    # Before anything of another program's file is touched.
+    _refuse_foreign(connection, path, empty_is_ours=True)
+    connection.execute("PRAGMA foreign_keys = ON")
+    _write_ahead(connection)
+    connection.execute("PRAGMA synchronous = NORMAL")
+    if _pragma(connection, "user_version") < len(MIGRATIONS):
+        _migrate(connection)
+
+
+def _write_ahead(connection: sqlite3.Connection) -> None:
+    """Turn WAL on; SQLite does not wait by itself where several processes do so at once."""
+    end = time.monotonic() + _LOCK_TIMEOUT_S
+    while True:
+        try:
+            connection.execute("PRAGMA journal_mode = WAL")
+        except sqlite3.OperationalError as error:
+            if "locked" not in str(error) or time.monotonic() > end:
+                raise
+            time.sleep(0.01)
+        else:
+            return
+
+
+def _migrate(connection: sqlite3.Connection) -> None:
+    """Run what is missing, each migration in a transaction of its own."""
+    for version, (name, migration) in enumerate(MIGRATIONS, start=1):
+        with transaction(connection):
+            # Asked again inside: another process may have been faster.
+            if _pragma(connection, "user_version") >= version:
+                continue
+            migration(connection)
+            now = datetime.now(timezone.utc).isoformat(timespec="seconds")
+            connection.execute(
+                "INSERT INTO migrations VALUES (?, ?, ?, ?)", (version, name, __version__, now)
+            )
+            # A pragma takes no parameters; both are whole numbers of ours.
+            connection.execute(f"PRAGMA user_version = {version:d}")
+            connection.execute(f"PRAGMA application_id = {_APPLICATION_ID:d}")
+
+
+def _refuse_foreign(connection: sqlite3.Connection, path: Path, *, empty_is_ours: bool) -> None:
+    # In one transaction: between two questions, another process may begin the very same file.
+    connection.execute("BEGIN")
+    try:
+        version = _pragma(connection, "user_version")
+        ours = _pragma(connection, "application_id") == _APPLICATION_ID
+        empty = not connection.execute("SELECT 1 FROM sqlite_master").fetchone()
+    finally:
+        connection.execute("ROLLBACK")
+    if not ours:
+        if empty and not version and empty_is_ours:
+            return
+        raise DatabaseError(
+            f"{path} is not a knowledge base of stackgen",
+            why="it is empty" if empty else "it is an SQLite database that another program made",
+            fix="give another file with --kb",
+        )
+    if version > len(MIGRATIONS):
+        raise DatabaseError(
+            f"{path} was written by a newer stackgen",
+            why=f"it has version {version}, and this stackgen {__version__} knows "
+            f"up to {len(MIGRATIONS)}",
+            fix="upgrade stackgen, or give another file with --kb",
+        )
+
+
+@contextmanager
+def transaction(connection: sqlite3.Connection) -> Iterator[None]:
+    """Commit all of the block's statements together, or none of them."""
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        yield
+    except BaseException:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+        raise
+    connection.execute("COMMIT")
+
+
+@contextmanager
+def explained(path: Path) -> Iterator[None]:
+    """Turn what SQLite says about this file into an error that tells what to do."""
+    try:
+        yield
+    except sqlite3.ProgrammingError:
+        raise  # a bug of ours: its traceback is the useful part
+    except sqlite3.Error as error:
+        raise _explain(path, error) from error
+
+
+_CAUSES = (
+    ("locked", "another process holds it", "wait until that process is done, then try again"),
+    (
+        "readonly",
+        "it cannot be written",
+        "make the file and its folder writable, or give another file with --kb",
+    ),
+    (
+        "unable to open",
+        "it cannot be opened or created",
+        "look at the path and its permissions, or give another file with --kb",
+    ),
+    (
+        "constraint failed",
+        "a row refers to one that was never added",
+        "please report this: it is a fault of stackgen",
+    ),
+)
+
+
+def _explain(path: Path, error: sqlite3.Error) -> StackgenError:
+    said = str(error)
+    if "disk is full" in said or "disk I/O" in said:
+        return StorageError(
+            f"cannot write the knowledge base {path}",
+            why=said,
+            fix="make room on that disk, then run the same command again: it goes on",
+        )
+    if "malformed JSON" in said:
+        return unreadable(path, said)
+    if path.is_file() and not is_writable(path):
+        return DatabaseError(
+            f"the knowledge base {path} cannot be written, and this command adds to it",
+            why=f"the file or its folder is read-only ({said})",
+            fix="give a copy in another folder with --kb; commands that only read need no copy",
+        )
+    for words, why, fix in _CAUSES:
+        if words in said:
+            what = f"cannot use the knowledge base {path}"
+            return DatabaseError(what, why=f"{why} ({said})", fix=fix)
+    return damaged(path, said)
+
+
+def damaged(path: Path, said: str) -> DatabaseError:
+    """Return the error for a file whose content is not what we wrote."""
+    return DatabaseError(
+        f"the knowledge base {path} is damaged",
+        why=said,
+        fix="get a sound copy of it; where there is none, move it away and start a new one",
+    )
+
+
+def unreadable(path: Path, row: str) -> DatabaseError:
+    """Return the error for a file of which single rows are not what we wrote."""
+    file = shlex.quote(str(path))
+    return DatabaseError(
+        f"the knowledge base {path} has a row that is not valid",
+        why=row,
+        fix=f"list such rows: stackgen kb check --kb {file}; remove them, after a copy was made: "
+        f"stackgen kb check --repair --kb {file}",
+    )
+
+
+def _make_folder(path: Path) -> None:
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise StorageError(
+            f"cannot make the folder {path} for the knowledge base",
+            why=str(error.strerror),
+            fix="give a file in a writable folder with --kb",
+        ) from error
+
+
+def _pragma(connection: sqlite3.Connection, name: str) -> int:
+    return int(connection.execute(f"PRAGMA {name}").fetchone()[0])
+
+
+def _statements(script: str) -> Iterator[str]:
+    """Split a script at its statements' ends (``executescript`` would commit half-way)."""
+    statement = ""
+    for line in script.splitlines(keepends=True):
+        statement += line
+        if sqlite3.complete_statement(statement):
+            yield statement
+            statement = ""
+
+
+# Merge two knowledge bases: since ids are digests of content, that is a union of valid rows
+
+_NAMED = 5  # rows that an error names before it counts the rest
+_MEMBERS = ("lock_artifacts", "load_set_members")
+# What equal keys decide although it is no part of them; None says nothing. All else is how
+# something was seen (a mirror's address, a driver's version), and stays as it was seen first.
+_DETERMINED = {
+    "artifacts": ("filename", "size"),
+    "lock_artifacts": ("version", "sha256"),
+    "indicators": ("component", "unit", "one_shot"),
+    "load_set_members": ("name", "version", "compiled"),
+}
+# What has an order: the earlier time wins on either side, so that it does not matter which of the
+# two was merged into the other.
+_EARLIEST = {"campaigns": "started_at", "releases_seen": "first_seen"}
+_IDENTITY = re.compile(r"[0-9a-f]{32}")
+
+
+def merge(connection: sqlite3.Connection, *, ours: Path, theirs: Path) -> int:
+    """Add all rows of another file in one transaction; return how many inspections were new.
+
+    The other file is only read, and trusted in nothing: its schema has to be ours, SQLite has to
+    find it sound, and every row is checked as a new one. One that is not valid, or contradicts
+    a row that is there, refuses the whole file.
+
+    Raises:
+        DatabaseError: the other file is missing, damaged, changed meanwhile, or of a newer version;
+            or rows of it are refused. Nothing was changed then.
+    """
+    if theirs.exists() and theirs.samefile(ours):
+        return 0
+    before = _state(theirs)
+    source = connect_read_only(theirs)
+    try:
+        with explained(theirs):
+            _refuse_unsound(source, theirs)
+            base_id = _identity(source, theirs)
+        with transaction(connection):
+            added = _add_all(connection, source, theirs, base_id)
+            if _state(theirs) != before:
+                raise DatabaseError(
+                    f"{theirs} was changed while it was read",
+                    why="another process writes to it",
+                    fix="merge it again when that process is done; nothing was changed here",
+                )
+            return added
+    finally:
+        source.close()
+
+
+def _refuse_unsound(source: sqlite3.Connection, path: Path) -> None:
+    refuse_other_schema(source, additions=True)
+    found = [str(row[0]) for row in source.execute("PRAGMA integrity_check(3)")]
+    if found != ["ok"]:
+        raise damaged(path, "; ".join(found))
+    rows.read_by_name(source)
+
+
+def _identity(source: sqlite3.Connection, path: Path) -> str:
+    found = [row["id"] for row in source.execute("SELECT id FROM identity")]
+    if any(not isinstance(each, str) or not _IDENTITY.fullmatch(each) for each in found):
+        raise damaged(path, f"its identity is not one: {rows.shown(found)}")
+    return found[0] if found else ""
+
+
+def _state(path: Path) -> tuple[int, int]:
+    """Return what changes with a file, and (0, 0) where there is none."""
+    if not path.exists():
+        return 0, 0
+    status = path.stat()
+    return status.st_mtime_ns, status.st_size
+
+
+def _add_all(
+    connection: sqlite3.Connection, source: sqlite3.Connection, theirs: Path, base_id: str
+) -> int:
+    origin = _origin(connection, base_id, theirs.name)
+    invalid: list[str] = []
+    conflicts: list[str] = []
+    inspections = 0
+    for each in _read(source, theirs):
+        if isinstance(each, InvalidRow):
+            invalid.append(str(each))
+        elif not invalid:
+            try:
+                new = _add(connection, each, origin)
+            except ValueError as error:
+                shown = InvalidRow(table=each.table, key=each.key, reason=str(error))
+                conflicts.append(str(shown))
+            else:
+                inspections += new and each.table == "inspections"
+    if invalid:
+        raise _refused(
+            theirs,
+            f"rows that are not valid: {len(invalid):,}",
+            invalid,
+            "ask for a sound copy, or remove these rows: "
+            f"stackgen kb check --repair --kb {shlex.quote(str(theirs))}",
+        )
+    if conflicts:
+        raise _refused(
+            theirs,
+            f"rows that contradict rows of this knowledge base: {len(conflicts):,}",
+            conflicts,
+            "find out which of the two is right, and remove the other one; machines of one kind "
+            "that run the same command for one knowledge base each take a --seed of their own",
+        )
+    unused = "DELETE FROM origins WHERE id NOT IN (SELECT origin_id FROM row_origins)"
+    connection.execute(unused)
+    return inspections
+
+
+def _read(source: sqlite3.Connection, path: Path) -> Iterator[ValidRow | InvalidRow]:
+    with explained(path):
+        yield from Reader(source).read()
+
+
+def _origin(connection: sqlite3.Connection, base_id: str, file: str) -> int:
+    now = datetime.now(timezone.utc).isoformat(timespec="seconds")
+    values = {"base_id": base_id, "file": file}
+    rows.insert(connection, "origins", {**values, "merged_at": now})
+    found = connection.execute(
+        "SELECT id FROM origins WHERE base_id = :base_id AND file = :file", values
+    )
+    return int(found.fetchone()["id"])
+
+
+def _add(connection: sqlite3.Connection, new: ValidRow, origin: int) -> bool:
+    """Add a row and where it came from; return whether it was not there before.
+
+    Raises:
+        ValueError: a row that is there contradicts it.
+    """
+    table, row = new.table, new.row
+    where = " AND ".join(f"{column} = :{column}" for column in KEYS[table])
+    known = connection.execute(f"SELECT * FROM {table} WHERE {where}", row).fetchone()  # noqa: S608
+    entry: rows.Row = {"table_name": table, "row_key": row_key(table, row), "origin_id": origin}
+    if known is None:
+        if table == "inspections":
+            _refuse_taken_place(connection, row)
+        rows.insert(connection, table, row)
+        if table not in _MEMBERS:
+            rows.insert(connection, "row_origins", entry)
+        return True
+    for column in _DETERMINED.get(table, ()):
+        if None not in (known[column], row[column]) and known[column] != row[column]:
+            raise ValueError(
+                f"{column} is {rows.shown(row[column])}, and {rows.shown(known[column])} here"
+            )
+    if table in _EARLIEST:
+        column = _EARLIEST[table]
+        connection.execute(
+            f"UPDATE {table} SET {column} = min({column}, :{column}) WHERE {where}",  # noqa: S608
+            row,
+        )
+    # What was recorded here stays our own; what was merged before has one more origin.
+    connection.execute(
+        "INSERT INTO row_origins SELECT :table_name, :row_key, :origin_id WHERE EXISTS (SELECT 1 "
+        "FROM row_origins WHERE table_name = :table_name AND row_key = :row_key) "
+        "ON CONFLICT DO NOTHING",
+        entry,
+    )
+    return False
+
+
+def _refuse_taken_place(connection: sqlite3.Connection, row: rows.Row) -> None:
+    if place_of(row) is None:
+        return
+    taken = connection.execute(
+        "SELECT id FROM inspections WHERE campaign_id = :campaign_id AND block = :block "
+        "AND stack_id = :stack_id AND indicator_id = :indicator_id "
+        "AND (role = 'twin') = (:role = 'twin')",
+        row,
+    ).fetchone()
+    if taken is not None:
+        raise ValueError(
+            f"block {row['block']} of its campaign has another run of its indicator on its "
+            f"stack: {taken['id']}"
+        )
+
+
+def _refused(theirs: Path, what: str, refused: list[str], fix: str) -> DatabaseError:
+    more = [f"and {len(refused) - _NAMED:,} more"] if len(refused) > _NAMED else []
+    return DatabaseError(
+        f"{theirs} was not merged, and nothing was changed",
+        why="\n       ".join([what, *refused[:_NAMED], *more]),
+        fix=fix,
+    )

@@ -1,0 +1,405 @@
+"""The knowledge base: values in, values out."""
+
+import dataclasses
+import sqlite3
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from types import TracebackType
+from typing import TypeVar, final
+
+from stackgen.errors import DatabaseError, MeasurementError
+from stackgen.knowledge import checking, queries, rows
+from stackgen.knowledge.connection import (
+    connect,
+    connect_read_only,
+    explained,
+    is_writable,
+    merge,
+    refuse_other_schema,
+    transaction,
+    unreadable,
+)
+from stackgen.knowledge.queries import NamedQuery, QueryResult, named_queries
+from stackgen.model.evidence import Campaign, Origin
+from stackgen.model.identity import CampaignId, IndicatorId, InspectionId, MachineId, StackId
+from stackgen.model.inspections import IndicatorCall, Inspection, LoadedDistribution, Outcome
+from stackgen.model.packages import Artifact, Lock
+from stackgen.model.stacks import Machine, Stack
+
+_T = TypeVar("_T")
+
+_INSPECTIONS = """
+SELECT * FROM inspections
+WHERE (:campaign IS NULL OR campaign_id = :campaign)
+  AND (:machine IS NULL OR machine_id = :machine)
+  AND (:indicator IS NULL OR indicator_id = :indicator)
+  AND (:outcome IS NULL OR outcome = :outcome)
+ORDER BY started_at, id
+"""
+_LOADED = """
+SELECT * FROM load_set_members ORDER BY load_set_id, position
+"""
+_ORIGINS = """
+SELECT row_key, base_id, file, merged_at FROM row_origins JOIN origins ON origins.id = origin_id
+WHERE table_name = 'inspections' ORDER BY row_key, merged_at, file
+"""
+_ARTIFACTS = """
+SELECT lock_id, artifacts.* FROM lock_artifacts JOIN artifacts USING (name, version, sha256)
+WHERE :lock IS NULL OR lock_id = :lock ORDER BY lock_id, name
+"""
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class KnowledgeStats:
+    """How much a knowledge base holds.
+
+    inspections: (outcome, count) pairs, most frequent first; outcomes never seen are absent.
+    """
+
+    stacks: int
+    machines: int
+    campaigns: int
+    indicators: int
+    inspections: tuple[tuple[Outcome, int], ...]
+    file_bytes: int
+
+
+@final
+class Database:
+    """An open knowledge base. Rows are only ever added; what is known already is left as it is.
+
+    Every ``add_...`` has committed when it returns, so a killed process loses nothing that it had
+    added (see ``stackgen.database.connection``). Use it as a context manager, from one thread.
+
+    Raises (from every method):
+        DatabaseError: damaged, locked, not writable, not ours, or of a newer version.
+        StorageError: the disk is full.
+    """
+
+    def __init__(self, path: Path, *, reading: bool = False) -> None:
+        self.path = path
+        read_only = reading and path.exists() and not is_writable(path)
+        self._connection = connect_read_only(path) if read_only else connect(path)
+        rows.read_by_name(self._connection)
+
+    def __enter__(self) -> "Database":
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the file; what was added stays."""
+        self._connection.close()
+
+    # -- adding ---------------------------------------------------------------------------------
+
+    def add_machine(self, machine: Machine) -> None:
+        """Add a machine; its circumstances stay as first seen."""
+        with self._adding():
+            rows.insert(self._connection, "machines", rows.machine_row(machine))
+
+    def add_stack(self, stack: Stack) -> None:
+        """Add a stack, its lock and its artifacts."""
+        with self._adding():
+            rows.insert(self._connection, "locks", {"id": stack.lock.id})
+            for artifact in stack.lock.artifacts:
+                self._add_artifact(stack.lock, artifact)
+            rows.insert(self._connection, "stacks", rows.stack_row(stack))
+
+    def add_indicator(self, call: IndicatorCall) -> None:
+        """Add an indicator with its arguments."""
+        with self._adding():
+            rows.insert(self._connection, "indicators", rows.call_row(call))
+
+    def add_campaign(self, campaign: Campaign, started_at: str) -> None:
+        """Add a campaign, whose machine was added before; ``started_at`` is ISO 8601 in UTC."""
+        with self._adding():
+            row = rows.campaign_row(campaign, started_at)
+            rows.insert(self._connection, "campaigns", row)
+
+    def add_inspection(self, inspection: Inspection) -> None:
+        """Add an inspection; its stack, machine, indicator and campaign were added before."""
+        storable = _storable(inspection)
+        with self._adding():
+            if storable.observation is not None:
+                self._add_loaded(storable.observation.loaded)
+            rows.insert(self._connection, "inspections", rows.inspection_row(storable))
+
+    def add_seen(self, name: str, versions: Iterable[str], when: str) -> None:
+        """Remember that an index had these versions of a package; the first time is kept."""
+        with self._adding():
+            for version in versions:
+                row = {"name": name, "version": version, "first_seen": when}
+                rows.insert(self._connection, "releases_seen", row)
+
+    def merge(self, other: Path) -> int:
+        """Add everything that another knowledge base holds; return how many inspections were new.
+
+        Raises:
+            DatabaseError: the other file is missing, or not a knowledge base of this version.
+        """
+        with self._explained():
+            return merge(self._connection, ours=self.path, theirs=other)
+
+    def check(self) -> tuple[checking.InvalidRow, ...]:
+        """Return every row that a merge would refuse."""
+        with self._explained():
+            refuse_other_schema(self._connection, additions=False)
+            reader = checking.Reader(self._connection)
+            return tuple(each for each in reader.read() if isinstance(each, checking.InvalidRow))
+
+    def repair(self, backup: Path) -> tuple[checking.InvalidRow, ...]:
+        """Remove every row that is not valid, and what refers to it; return what was removed.
+
+        Args:
+            backup: where a copy of the knowledge base is written first; it does not exist yet.
+
+        Raises:
+            DatabaseError: a row is so odd that it cannot be named to be removed.
+        """
+        with self._explained():
+            self._connection.execute("VACUUM INTO ?", (str(backup),))
+            # Checked again after each round instead: what referred to a removed row is next.
+            self._connection.execute("PRAGMA foreign_keys = OFF")
+            removed: list[checking.InvalidRow] = []
+            try:
+                with transaction(self._connection):
+                    while found := self.check():
+                        for each in found:
+                            checking.remove(self._connection, each)
+                        removed += found
+            finally:
+                self._connection.execute("PRAGMA foreign_keys = ON")
+            return tuple(removed)
+
+    # -- reading --------------------------------------------------------------------------------
+
+    def stack(self, stack_id: StackId) -> Stack:
+        """Return a stack.
+
+        Raises:
+            DatabaseError: the knowledge base holds none of that id.
+        """
+        found = self._rows("SELECT * FROM stacks WHERE id = :id", {"id": stack_id})
+        if not found:
+            raise DatabaseError(
+                f"no stack {stack_id[:12]} in {self.path}",
+                why="it was measured elsewhere, or its id is misspelled",
+                fix="run: stackgen kb query stacks",
+            )
+        locks = self._locks(found[0]["lock_id"])
+        return self._read("stacks", lambda row: _stack_of(row, locks), found)[0]
+
+    def stacks(self) -> tuple[Stack, ...]:
+        """Return every stack, by id."""
+        locks = self._locks(None)
+        found = self._rows("SELECT * FROM stacks ORDER BY id")
+        return self._read("stacks", lambda row: _stack_of(row, locks), found)
+
+    def machines(self) -> tuple[Machine, ...]:
+        """Return every machine, by id."""
+        found = self._rows("SELECT * FROM machines ORDER BY id")
+        return self._read("machines", rows.machine_of, found)
+
+    def calls(self) -> tuple[IndicatorCall, ...]:
+        """Return every indicator with its arguments, by name; the paths are ""."""
+        found = self._rows("SELECT * FROM indicators ORDER BY name, arguments, id")
+        return self._read("indicators", rows.call_of, found)
+
+    def campaigns(self) -> tuple[Campaign, ...]:
+        """Return every campaign, oldest first."""
+        found = self._rows("SELECT * FROM campaigns ORDER BY started_at, id")
+        return self._read("campaigns", rows.campaign_of, found)
+
+    def inspections(
+        self,
+        *,
+        campaign: CampaignId | None = None,
+        machine: MachineId | None = None,
+        indicator: IndicatorId | None = None,
+        outcome: Outcome | None = None,
+    ) -> tuple[Inspection, ...]:
+        """Return the inspections that match everything given, oldest first."""
+        wanted = {
+            "campaign": campaign,
+            "machine": machine,
+            "indicator": indicator,
+            "outcome": outcome.value if outcome else None,
+        }
+        loaded = self._load_sets()
+        return self._read(
+            "inspections",
+            lambda row: rows.inspection_of(row, loaded.get(row["load_set_id"], [])),
+            self._rows(_INSPECTIONS, wanted),
+        )
+
+    def last_block(self, campaign: CampaignId) -> int:
+        """Return the number of a campaign's latest block, whoever ran it; 0 before the first."""
+        found = self._rows(
+            "SELECT coalesce(max(block), 0) AS block FROM inspections WHERE campaign_id = :id",
+            {"id": campaign},
+        )
+        return int(found[0]["block"])
+
+    def count_inspections(self, campaign: CampaignId) -> int:
+        """Return how many inspections a campaign has, whoever recorded them."""
+        found = self._rows(
+            "SELECT count(*) AS n FROM inspections WHERE campaign_id = :id", {"id": campaign}
+        )
+        return int(found[0]["n"])
+
+    def failures(self) -> tuple[Inspection, ...]:
+        """Return the inspections that did not end well, oldest first."""
+        return tuple(i for i in self.inspections() if i.outcome is not Outcome.OK)
+
+    def seen_releases(self, name: str) -> frozenset[str]:
+        """Return the versions of a package that some index was seen to have."""
+        found = self._rows("SELECT version FROM releases_seen WHERE name = :name", {"name": name})
+        return frozenset(row["version"] for row in found)
+
+    def origins(self) -> Mapping[InspectionId, tuple[Origin, ...]]:
+        """Return where the inspections were merged from that were not recorded here."""
+        found = self._rows(_ORIGINS)
+        origins: dict[InspectionId, tuple[Origin, ...]] = {}
+        for row in found:
+            origin = Origin(base_id=row["base_id"], file=row["file"], merged_at=row["merged_at"])
+            inspection = InspectionId(row["row_key"])
+            origins[inspection] = (*origins.get(inspection, ()), origin)
+        return origins
+
+    def stats(self) -> KnowledgeStats:
+        """Count what the knowledge base holds."""
+        counted = self._rows(
+            "SELECT outcome, count(*) AS n, min(id) AS id FROM inspections "
+            "GROUP BY outcome ORDER BY n DESC"
+        )
+        return KnowledgeStats(
+            stacks=self._count("SELECT count(*) FROM stacks"),
+            machines=self._count("SELECT count(*) FROM machines"),
+            campaigns=self._count("SELECT count(*) FROM campaigns"),
+            indicators=self._count("SELECT count(*) FROM indicators"),
+            inspections=self._read(
+                "inspections", lambda row: (rows.outcome_of(row), int(row["n"])), counted
+            ),
+            file_bytes=self._count(
+                "SELECT page_count * page_size FROM pragma_page_count, pragma_page_size"
+            ),
+        )
+
+    def run_named(
+        self, name: str, parameters: Mapping[str, queries.Cell] | None = None
+    ) -> queries.QueryResult:
+        """Answer a query of ``kb/queries`` as (columns, rows).
+
+        Raises:
+            UsageError: no query has that name, or a parameter of it is missing.
+        """
+        query = queries.find_query(name)
+        with self._explained():
+            return queries.run_query(self._connection, query, parameters or {})
+
+    # -- within ---------------------------------------------------------------------------------
+
+    @contextmanager
+    def _explained(self) -> Iterator[None]:
+        with explained(self.path):
+            yield
+
+    @contextmanager
+    def _adding(self) -> Iterator[None]:
+        with self._explained(), transaction(self._connection):
+            yield
+
+    def _add_artifact(self, lock: Lock, artifact: Artifact) -> None:
+        rows.insert(self._connection, "artifacts", rows.artifact_row(artifact))
+        pin = {"name": artifact.name, "version": artifact.version, "sha256": artifact.sha256}
+        rows.insert(self._connection, "lock_artifacts", {"lock_id": lock.id, **pin})
+
+    def _add_loaded(self, loaded: tuple[LoadedDistribution, ...]) -> None:
+        rows.insert(self._connection, "load_sets", {"id": rows.load_set_id(loaded)})
+        for row in rows.load_set_rows(loaded):
+            rows.insert(self._connection, "load_set_members", row)
+
+    def _rows(self, sql: str, parameters: rows.Row | None = None) -> list[sqlite3.Row]:
+        with self._explained():
+            return self._connection.execute(sql, parameters or {}).fetchall()
+
+    def _count(self, sql: str) -> int:
+        return int(self._rows(sql)[0][0])
+
+    def _read(
+        self, table: str, read: Callable[[sqlite3.Row], _T], found: Iterable[sqlite3.Row]
+    ) -> tuple[_T, ...]:
+        values = []
+        for row in found:
+            try:
+                values.append(read(row))
+            except (ValueError, MeasurementError) as error:
+                key = tuple(row[column] for column in checking.KEYS[table])
+                why = checking.InvalidRow(table=table, key=key, reason=checking.reason(error))
+                raise unreadable(self.path, str(why)) from error
+        return tuple(values)
+
+    def _locks(self, lock_id: str | None) -> dict[str, list[Artifact]]:
+        locks: dict[str, list[Artifact]] = {}
+        found = self._rows(_ARTIFACTS, {"lock": lock_id})
+        artifacts = self._read("artifacts", rows.artifact_of, found)
+        for row, artifact in zip(found, artifacts, strict=True):
+            locks.setdefault(row["lock_id"], []).append(artifact)
+        return locks
+
+    def _load_sets(self) -> dict[str, list[LoadedDistribution]]:
+        sets: dict[str, list[LoadedDistribution]] = {}
+        found = self._rows(_LOADED)
+        members = self._read("load_set_members", rows.loaded_of, found)
+        for row, member in zip(found, members, strict=True):
+            sets.setdefault(row["load_set_id"], []).append(member)
+        return sets
+
+
+def open_database(path: Path, *, reading: bool = False) -> Database:
+    """Open a knowledge base, or create it.
+
+    Args:
+        path: the file.
+        reading: nothing will be added: a file or a folder that cannot be written is good enough.
+
+    Raises:
+        DatabaseError: damaged, locked, not writable, not ours, or of a newer version.
+        StorageError: its folder cannot be made, or the disk is full.
+    """
+    return Database(path, reading=reading)
+
+
+def _stack_of(row: sqlite3.Row, locks: Mapping[str, list[Artifact]]) -> Stack:
+    return Stack(
+        lock=Lock(artifacts=tuple(locks.get(row["lock_id"], ()))),
+        facts=rows.facts_of(row),
+        settings=rows.pairs(row, "settings"),
+    )
+
+
+def _storable(inspection: Inspection) -> Inspection:
+    """Return the inspection with a log that is valid Unicode: SQLite refuses lone surrogates.
+
+    A process may print any bytes, and losing its inspection for that is not an option.
+    """
+    log = inspection.log.encode("utf-8", "backslashreplace").decode("utf-8")
+    return inspection if log == inspection.log else dataclasses.replace(inspection, log=log)
+
+
+__all__ = [
+    "Database",
+    "KnowledgeStats",
+    "NamedQuery",
+    "QueryResult",
+    "named_queries",
+    "open_database",
+]

@@ -1,0 +1,202 @@
+"""What the observations allow us to say."""
+
+from dataclasses import dataclass
+from enum import Enum
+
+from stackgen.model.identity import CampaignId, IndicatorId, MachineId, StackId, content_id
+from stackgen.model.packages import Lock
+
+
+class Verdict(str, Enum):
+    """What an effect's interval says, decided in this order (MEASUREMENT.md)."""
+
+    EQUIVALENT = "equivalent"
+    FASTER = "faster"
+    SLOWER = "slower"
+    INCONCLUSIVE = "inconclusive"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Effect:
+    """How much faster A is than B on one indicator, from within-block contrasts alone.
+
+    ratio: time of B over time of A, so above 1 means that A is faster.
+    low, high: the interval of the ratio; 0 and infinity where too few blocks allow none.
+    blocks: how many blocks held both.
+    smallest_detectable: the smallest ratio above 1 that this evidence could have shown.
+    """
+
+    a: StackId
+    b: StackId
+    indicator_id: IndicatorId
+    ratio: float
+    low: float
+    high: float
+    blocks: int
+    verdict: Verdict
+    smallest_detectable: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Campaign:
+    """One run of explore, compare or nightly.
+
+    request: canonical JSON of what was asked for, so that a rerun finds its campaign.
+    """
+
+    kind: str
+    request: str
+    seed: int
+    machine_id: MachineId
+    stackgen_version: str
+
+    @property
+    def id(self) -> CampaignId:
+        """Return the digest of the whole plan; the same plan goes on with the same campaign."""
+        return CampaignId(
+            content_id("campaign", [self.kind, self.request, self.seed, self.machine_id])
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Control:
+    """An inspection pair whose answer is known: it must show no difference.
+
+    p_value: of the paired test; None while there are too few blocks.
+    """
+
+    name: str
+    blocks: int
+    p_value: float | None
+    failed: bool
+
+
+class Difference(str, Enum):
+    """In what a stack's result differs from what it should be."""
+
+    NUMBERS = "numerically different"
+    TEXT = "different result"
+    NOT_REPEATABLE = "not repeatable"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Deviation:
+    """That a stack does not compute what the reference computes, on one indicator.
+
+    checksum, expected: of the stack and of the reference (medians); of what is not repeatable, the
+        stack's own farthest and median. None where the result has no numbers.
+    difference: of the two, as a ratio of the larger one; infinite where even the text differs.
+    tolerance: up to which results count as the same.
+    """
+
+    indicator_id: IndicatorId
+    kind: Difference
+    checksum: float | None
+    expected: float | None
+    difference: float
+    tolerance: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ranked:
+    """One row of a ranking.
+
+    effects: against the reference, one per indicator; empty for the reference itself.
+    best: whether the fastest stack is not shown to beat this one.
+    failures: how many of its runs in blocks failed; such a stack is never the best.
+    deviations: where it computes something else than the reference; such a stack is never the
+        best either. The reference's own: where it does not compute the same twice.
+    overall: against the reference, over all indicators together (the weighted geometric mean of
+        each block's ratios); None for the reference, and where there is one indicator alone.
+    """
+
+    stack_id: StackId
+    label: str
+    effects: tuple[Effect, ...]
+    is_reference: bool = False
+    best: bool = False
+    failures: int = 0
+    deviations: tuple[Deviation, ...] = ()
+    overall: Effect | None = None
+
+    @property
+    def counts(self) -> bool:
+        """Return whether its speed is that of a stack which works and computes what it should."""
+        return not self.failures and (self.is_reference or not self.deviations)
+
+    @property
+    def is_faster(self) -> bool:
+        """Return whether it is shown to be faster than the reference.
+
+        Of several indicators, all together say so; where nothing does, one that says it and none
+        that says the opposite.
+        """
+        if self.overall is not None:
+            return self.overall.verdict is Verdict.FASTER
+        verdicts = [each.verdict for each in self.effects]
+        return Verdict.FASTER in verdicts and Verdict.SLOWER not in verdicts
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """One package that an advice would change; None where it is absent on that side."""
+
+    name: str
+    current: str | None
+    recommended: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Origin:
+    """Another knowledge base, of which rows were merged.
+
+    base_id: its identity; "" where it had none.
+    file: its name when it was merged, without folders.
+    merged_at: ISO 8601 in UTC, for the first time.
+    """
+
+    base_id: str
+    file: str
+    merged_at: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Provenance:
+    """What an advised effect was measured on, and when.
+
+    compared: in which packages the lock's own versions (``current``) differ from those that they
+        were compared with (``recommended``), as they were measured.
+    machine: the name of its CPU. python: of the base, in full.
+    first, last: when the first and the last of its inspections began, ISO 8601 in UTC.
+    is_figure: whether a program's own figure was compared in place of a time.
+    """
+
+    indicator_id: IndicatorId
+    indicator: str
+    compared: tuple[Change, ...]
+    machine: str
+    python: str
+    first: str
+    last: str
+    is_figure: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Advice:
+    """A recommended lock with its evidence, or a plain "no measurable difference".
+
+    lock: what is recommended; None where nothing is measurably faster, or may not be taken.
+    effects: of what is recommended, or of the fastest that might have been; empty where nothing
+        that was measured may be recommended at all.
+    provenance: of each effect, in their order.
+    refused: why what is shown to be faster is not recommended; "" where it is, or nothing is.
+    same_machine: whether the evidence was measured on the machine that asks.
+    """
+
+    lock: Lock | None
+    changes: tuple[Change, ...]
+    effects: tuple[Effect, ...]
+    caveats: tuple[str, ...]
+    same_machine: bool
+    provenance: tuple[Provenance, ...] = ()
+    refused: str = ""

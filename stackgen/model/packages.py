@@ -1,0 +1,248 @@
+"""What an index offers, what a target takes, and one complete resolution of both."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+
+from stackgen.model.identity import LockId, content_id
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Target:
+    """What decides which artifacts fit: read off a base, never guessed.
+
+    python: the full version, such as ``3.11.2``.
+    markers: the PEP 508 environment as sorted (name, value) pairs.
+    tags: the wheel tags that fit, most preferred first (``cp311-cp311-manylinux_2_36_x86_64``).
+    """
+
+    python: str
+    markers: tuple[tuple[str, str], ...]
+    tags: tuple[str, ...]
+
+    @property
+    def python_minor(self) -> str:
+        """Return the version without its patch level, such as ``3.11``."""
+        return ".".join(self.python.split(".")[:2])
+
+    @property
+    def platform(self) -> str:
+        """Return the wheel platform that fits best, such as ``manylinux_2_36_x86_64``."""
+        found = dict.fromkeys(tag.rpartition("-")[2] for tag in self.tags)
+        portable = (each for each in found if not each.startswith("linux_"))
+        return next(portable, "an unknown platform")
+
+    @property
+    def environment(self) -> Mapping[str, str]:
+        """Return the PEP 508 environment as a mapping."""
+        return MappingProxyType(dict(self.markers))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Artifact:
+    """One file of a release: a wheel or an sdist.
+
+    name: PEP 503 normalised.
+    version: PEP 440 normalised, with a local part where there is one.
+    sha256: 64 hexadecimal digits; "" where an index states none (then it cannot be locked).
+    url: where to get it, without credentials; ``file:`` URLs are allowed.
+    index: the name under which the index was configured, without credentials.
+    size: bytes, or None where the index does not say.
+    uploaded: ISO 8601, or None where the index does not say.
+    yanked: None, or the reason given (perhaps "").
+    """
+
+    name: str
+    version: str
+    filename: str
+    sha256: str
+    url: str
+    index: str
+    size: int | None = None
+    requires_python: str | None = None
+    uploaded: str | None = None
+    yanked: str | None = None
+
+    @property
+    def is_wheel(self) -> bool:
+        """Return whether this is a wheel (anything else is an sdist)."""
+        return self.filename.endswith(".whl")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Metadata:
+    """The part of a wheel's METADATA that resolution needs (raw PEP 508 lines)."""
+
+    requires_dist: tuple[str, ...]
+    requires_python: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Release:
+    """One version of a package, with the artifact that the target would select.
+
+    label: what tells it apart: its version, or ``version@index`` where the same version of two
+        indexes is compared.
+    """
+
+    artifact: Artifact
+    requires_dist: tuple[str, ...]
+    label: str
+
+    @property
+    def name(self) -> str:
+        """Return the normalised name of the package."""
+        return self.artifact.name
+
+    @property
+    def version(self) -> str:
+        """Return the normalised version."""
+        return self.artifact.version
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Exclusion:
+    """A version that an index has and the target cannot take, and why, in plain words."""
+
+    name: str
+    version: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lock:
+    """One complete resolution: every package pinned and hashed, sorted by name."""
+
+    artifacts: tuple[Artifact, ...]
+
+    def __post_init__(self) -> None:
+        names = [artifact.name for artifact in self.artifacts]
+        if names != sorted(set(names)):
+            raise ValueError("a lock holds each package once, sorted by name")
+
+    @property
+    def id(self) -> LockId:
+        """Return the digest of names, versions and hashes."""
+        pins = [[a.name, a.version, a.sha256] for a in self.artifacts]
+        return LockId(content_id("lock", pins))
+
+    @property
+    def versions(self) -> Mapping[str, str]:
+        """Return the pinned version of each package."""
+        return MappingProxyType({a.name: a.version for a in self.artifacts})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LockedPackage:
+    """A package as a user's lock file states it.
+
+    hashes: SHA-256 digests of every artifact that the lock admits; may be empty.
+    marker: a PEP 508 marker, or "".
+    unless: a PEP 508 marker under which another version of the lock takes its place, or "".
+    direct: whether the user asked for it (False where the lock cannot tell).
+    group: "default", "dev", or the name of another dependency group.
+    """
+
+    name: str
+    version: str
+    hashes: tuple[str, ...] = ()
+    marker: str = ""
+    unless: str = ""
+    extras: tuple[str, ...] = ()
+    direct: bool = False
+    group: str = "default"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LockFile:
+    """A user's lock file, whatever tool wrote it.
+
+    path: as the user gave it, for messages.
+    format: ``pipfile``, ``poetry``, ``uv``, ``pylock`` or ``requirements``.
+    requirements: what the user asked for as PEP 508 lines, where that is known.
+    requires_python: a version specifier, or "" where the lock does not say.
+    skipped: entries that cannot be pinned to an index release (VCS, paths), in words.
+    """
+
+    path: str
+    format: str
+    packages: tuple[LockedPackage, ...]
+    requirements: tuple[str, ...] = ()
+    requires_python: str = ""
+    skipped: tuple[str, ...] = ()
+
+
+# What is needed to build a source distribution, and what became of it
+
+BUILT_HERE = "built here"
+"""The index of a wheel that was built from its source distribution on this machine."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BuildSystem:
+    """What a source distribution says of how it is built (PEP 518).
+
+    requires: PEP 508 lines.
+    backend: an object reference; "" means setuptools the old way.
+    backend_path: folders within the sources that the backend lies in; empty where it is installed.
+    """
+
+    requires: tuple[str, ...]
+    backend: str = ""
+    backend_path: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BuildRecord:
+    """What became of building a source distribution; one of its three parts tells.
+
+    wheel: what was made, of the index "built here".
+    asks: what its backend wants besides, as PEP 508 lines, before it builds.
+    failure: why there is no wheel; fix: what may help.
+    """
+
+    wheel: Artifact | None = None
+    asks: tuple[str, ...] = ()
+    failure: str = ""
+    fix: str = ""
+
+    def __post_init__(self) -> None:
+        if (self.wheel is not None) + bool(self.asks) + bool(self.failure) != 1:
+            raise ValueError("a build gives a wheel, or asks for more, or fails")
+
+
+# What a user asks for: requirements, and what limits where and how they are looked for
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IndexOptions:
+    """Where a file says to look for packages, in its own order.
+
+    Addresses are as the file spells them and may hold credentials, so they stay out of the repr.
+
+    index_url: the default index, or None where the file leaves it to the user's configuration.
+    find_links: URLs, and paths (relative ones relative to the working folder).
+    """
+
+    index_url: str | None = field(default=None, repr=False)
+    extra_index_urls: tuple[str, ...] = field(default=(), repr=False)
+    find_links: tuple[str, ...] = field(default=(), repr=False)
+    no_index: bool = False
+    prereleases: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """What a file asks for, whatever tool it was written for.
+
+    requirements: PEP 508 lines; one that names a wheel by its place has the form ``name @ URL``.
+    constraints: PEP 508 lines that limit a package without asking for it.
+    requires_python: a version specifier, or "" where the file does not say.
+    skipped: what is left out or not followed (projects to be built, repositories), in words.
+    """
+
+    requirements: tuple[str, ...] = ()
+    constraints: tuple[str, ...] = ()
+    requires_python: str = ""
+    index_options: IndexOptions = IndexOptions()
+    skipped: tuple[str, ...] = ()

@@ -1,0 +1,1 @@
+"""A lock against its indexes, and against what other tools would install."""

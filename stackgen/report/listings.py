@@ -1,0 +1,331 @@
+"""Lists for the smaller commands."""
+
+import shlex
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+
+from stackgen.knowledge import FailureGroup, Trait
+from stackgen.model.evidence import Change, Effect, Origin, Provenance, Verdict
+from stackgen.model.inspections import Indicator, Outcome, Parameter
+from stackgen.model.reports import AdviceReport, Judgement, NightlyReport, Ruling, Verification
+from stackgen.model.stacks import BaseContent, BaseEntry, BasesReport, Readiness
+from stackgen.report.explore import interval, report_text, verdict
+from stackgen.report.tables import columns
+
+
+def nightly_text(report: NightlyReport) -> str:
+    """Return what was new, what was measured of it, and what was found."""
+    lines: list[str] = []
+    for name, versions in report.new:
+        lines.append(f"{name}: {', '.join(versions) or 'nothing new'}")
+    told = "first night; what there is was noted, from now on new releases count"
+    lines += [f"{name}: {told}" for name in report.noted]
+    for explored in report.explored:
+        lines += ["", report_text(explored)]
+    lines += [f"Cannot run here: {each}" for each in report.cannot_run]
+    lines += [f"Not decided: {each}" for each in report.undecided]
+    if report.postponed:
+        lines.append(f"Not measured, the budget is spent: {', '.join(report.postponed)}")
+    pending = len(report.undecided) + len(report.postponed)
+    if pending:
+        total = sum(len(versions) for _, versions in report.new)
+        lines.append(f"{pending} of {total} new releases stay new for the next night.")
+    if report.findings:
+        lines += ["", "Findings (each shown by two campaigns):"]
+    elif not pending:
+        lines += ["", "No findings."]
+    return "\n".join([*lines, *(f"  {each}" for each in report.findings)]).strip()
+
+
+_MOST_SHOWN = 6
+
+
+def failures_text(groups: Sequence[FailureGroup], *, kb_option: str = "") -> str:
+    """Return each group of failures, what its members share, and what to do next.
+
+    Args:
+        groups: of stacks that failed alike.
+        kb_option: what the proposed command needs to find the same knowledge base.
+    """
+    if not groups:
+        return "Nothing failed."
+    machines = {each.machine_id for each in groups}
+    lines: list[str] = []
+    for group in groups:
+        where = f" on machine {group.machine_id[:12]}" if len(machines) > 1 else ""
+        lines.append(f"{_counted(group)}{where}: {group.outcome.value}: {group.reason}")
+        lines += [f"  {each}" for each in _reasons(group)]
+        log = [each for each in group.log.splitlines() if each.strip() != group.reason]
+        lines += ["  the end of the latest log:"] * bool(log) + [f"    {each}" for each in log]
+        query = f"stackgen kb query pins stack={group.stacks[0][:12]}{kb_option}"
+        lines += [f"  all of its versions: {query}", ""]
+    return "\n".join(lines).rstrip()
+
+
+def _counted(group: FailureGroup) -> str:
+    stacks = _number(len(group.stacks), "stack")
+    return f"{stacks}, {_number(group.runs, 'run')}"
+
+
+def _number(count: int, name: str) -> str:
+    return f"{count} {name}" if count == 1 else f"{count} {name}s"
+
+
+def _reasons(group: FailureGroup) -> list[str]:
+    """Return what may be to blame, in sentences."""
+    if group.sometimes:
+        return ["now and then only: the same stacks also ran, so their versions are not to blame"]
+    one, did = len(group.stacks) == 1, _did(group)
+    whose = "it has" if one else "all of them have"
+    if not group.running:
+        none = "no stack ran this here" if did == "ran" else "no stack is known to compute it right"
+        return [f"{none}, so nothing can be ruled out: {whose} {_some(group)}"]
+    others = f"none of the {_number(group.running, 'stack')} that {did}"
+    lines = [f"{whose}, and {others} has: {_some(group)}"] if group.shared else []
+    if group.pairs:
+        told = [f"{_trait(a)} with {_trait(b)}" for a, b in group.pairs[:_MOST_SHOWN]]
+        lines.append(f"{whose} together, and {others} has: {_listed(told, len(group.pairs))}")
+    lines += [
+        f"{f'with {_trait(each.given)}, ' if each.given else ''}{each.name} is "
+        f"{', '.join(each.failing)} here, and {', '.join(each.running)} in those that {did}"
+        for each in group.apart[:_MOST_SHOWN]
+    ]
+    packages = [each for each in group.shared if each.kind == "package"]
+    if len(packages) == 1 and len(group.shared) == 1:
+        only = packages[0]
+        lines.append(f'to leave it out: stackgen explore ... "{only.name}!={only.value}"')
+    others = f"the {_number(group.running, 'stack')} that {did} here"
+    return lines or [f"nothing tells them from {others}"]
+
+
+def _did(group: FailureGroup) -> str:
+    return "ran" if isinstance(group.outcome, Outcome) else "computed the same"
+
+
+def _some(group: FailureGroup) -> str:
+    told = [_trait(each) for each in group.shared[:_MOST_SHOWN]]
+    return _listed(told, len(group.shared)) or "nothing in common"
+
+
+def _listed(told: Sequence[str], count: int) -> str:
+    more = [f"{count - len(told)} more (--json has all)"] if count > len(told) else []
+    return ", ".join([*told, *more])
+
+
+def _trait(trait: Trait) -> str:
+    if trait.kind == "setting":
+        return f"{trait.name}={trait.value}"
+    return trait.value if trait.name == "Python" else f"{trait.name} {trait.value}"
+
+
+# An advice in plain English
+
+TOLD = ("tensorflow", "tensorflow-cpu", "torch", "numpy")
+"""Packages whose locked versions head an advice."""
+
+
+def advice_text(report: AdviceReport) -> str:
+    """Return current and recommended versions, what was measured of them, and caveats."""
+    advice = report.advice
+    lines = [f"{report.lockfile.path}"]
+    locked = {each.name: each.version for each in report.lockfile.packages}
+    current = [f"{name} {locked[name]}" for name in TOLD if name in locked]
+    lines += [f"Current: {', '.join(current)}"] if current else []
+    if advice.refused:
+        lines += [f"Measured to be faster, but not recommended: {advice.refused}"]
+    elif advice.lock is None and not advice.effects:
+        lines += ["Nothing that was measured beside this lock can be recommended (see the notes)."]
+    elif advice.lock is None and all(effect.low <= 0 for effect in advice.effects):
+        lines += ["Not decided yet: too few blocks were measured for an answer."]
+    elif advice.lock is None:
+        lines += ["No measurable difference: nothing that was measured is faster than this lock."]
+    else:
+        rows = [("package", "current", "recommended")]
+        rows += [(c.name, c.current or "-", c.recommended or "-") for c in advice.changes]
+        lines += [*columns(rows), ""]
+    for effect, provenance in zip(advice.effects, advice.provenance, strict=True):
+        lines += _measured(effect, provenance, recommended=advice.lock is not None)
+    lines += [f"Note: {caveat}" for caveat in advice.caveats]
+    lines += [f"Evidence: {report.knowledge_base}"]
+    lines += [
+        f"Merged from {_origin(origin)}: {count} of {report.inspections} inspections"
+        for origin, count in report.merged
+    ]
+    if advice.lock is None and report.explore_command:
+        lines += [f"To measure more: {report.explore_command}"]
+    return "\n".join(lines)
+
+
+def _origin(origin: Origin) -> str:
+    base = f"knowledge base {origin.base_id[:12]}, " if origin.base_id else ""
+    return f"{origin.file} ({base}{origin.merged_at[:10]})"
+
+
+def _measured(effect: Effect, provenance: Provenance, *, recommended: bool) -> list[str]:
+    """Return an effect with its estimate and interval, and what it rests on."""
+    ratio = f"{effect.ratio:.2f} times as {'good' if provenance.is_figure else 'fast'}"
+    said = f"{ratio} {interval(effect)}, {effect.blocks} blocks"
+    if recommended and effect.verdict is Verdict.FASTER and not provenance.is_figure:
+        first = f"Expected speed-up on {provenance.indicator}: {said}"
+    else:
+        words = verdict(effect, figure=provenance.is_figure)
+        first = f"On {provenance.indicator}: {words}: {said}"
+    days = dict.fromkeys((provenance.first[:10], provenance.last[:10]))
+    return [
+        first,
+        f"  compared: {_versions(provenance.compared)}",
+        f"  measured: {' to '.join(days)} on {provenance.machine}, Python {provenance.python}",
+    ]
+
+
+def _versions(compared: tuple[Change, ...]) -> str:
+    told = [f"{c.name} {c.current or '-'} -> {c.recommended or '-'}" for c in compared]
+    more = f" and {len(told) - _MOST_SHOWN} more" if len(told) > _MOST_SHOWN else ""
+    return f"{', '.join(told[:_MOST_SHOWN])}{more}"
+
+
+# What the judges said of a lock, in plain English
+
+
+def verification_text(found: Verification) -> str:
+    """Return one line a judge, with what it refuses below."""
+    width = max(len(each.judge) for each in found.judgements)
+    lines = [f"{found.path} on {found.place}: {_package_count(len(found.pins))}"]
+    for each in found.judgements:
+        lines += _judgement(each, width)
+    lines += [f"Left out: {each}" for each in found.skipped]
+    if found.unasked and any(each.ruling is Ruling.HOLDS for each in found.judgements):
+        lines += [f"Superfluous packages were not looked for: {found.unasked}."]
+    return "\n".join(lines)
+
+
+def _judgement(each: Judgement, width: int) -> Iterator[str]:
+    asked = each.ruling is not Ruling.NOT_ASKED
+    why = "" if asked else f": {'; '.join(each.words)}"
+    yield f"  {each.judge.ljust(width)}  {each.ruling.value}{why}"
+    indent = " " * (width + 6)
+    if each.missing:
+        yield f"{indent}missing: {', '.join(each.missing)}"
+    if each.superfluous:
+        yield f"{indent}superfluous: {', '.join(each.superfluous)}"
+    if asked:
+        yield from (f"{indent}{line}" for line in each.words)
+
+
+def _package_count(packages: int) -> str:
+    return f"{packages} package" if packages == 1 else f"{packages} packages"
+
+
+# The bases that can be named, and what each of them is
+
+
+def bases_text(report: BasesReport) -> str:
+    """Return each base with what it is, or what is in its way."""
+    lines = [line for entry in report.bases for line in _lines(entry)]
+    if any(entry.state is Readiness.POSSIBLE for entry in report.bases):
+        lines.append("To make what can be made: stackgen images bases --make [NAME]")
+    if any(entry.state is Readiness.READY for entry in report.bases):
+        lines.append("To measure on one: stackgen explore REQUIREMENT --base NAME")
+    return "\n".join(lines).rstrip("\n")
+
+
+def _lines(entry: BaseEntry) -> Iterator[str]:
+    yield f"{entry.name}: {entry.summary}"
+    if entry.content is not None:
+        yield from _content_lines(entry.content)
+    else:
+        yield from _why_lines(entry)
+        yield f"  fix: {entry.fix}" if entry.fix else f"  by {', or '.join(entry.ways)}"
+    if entry.packages:
+        yield f"  with the Debian packages {', '.join(entry.packages)}"
+    yield ""
+
+
+def _why_lines(entry: BaseEntry) -> Iterator[str]:
+    reasons = [line.strip() for line in entry.why.splitlines()]
+    if len(reasons) < 2:
+        yield f"  {': '.join([entry.state.value, *reasons])}"
+        return
+    yield f"  {entry.state.value}:"
+    yield from (f"    {reason}" for reason in reasons)
+
+
+def _content_lines(content: BaseContent) -> Iterator[str]:
+    size = f"{content.size / 1e6:.0f} MB"
+    system = f"{content.distribution}, {content.libc}, {content.machine}"
+    yield f"  ready: {content.python}, {system}; {size}, by {content.origin}"
+    yield f"  takes {content.tags} kinds of wheels, {content.first_tag} first"
+    blas = ", ".join(f"{name} {version}" for name, version in content.blas)
+    yield f"  BLAS of the system: {blas or 'none; wheels bring their own'}"
+
+
+# The indicators: all of them a line each, or one with everything that it takes
+
+_COUNTS = {"FLOP": "counts floating-point operations", "byte": "counts bytes moved"}
+
+
+def indicators_text(indicators: Sequence[Indicator]) -> str:
+    """Return one line for each indicator, by the package whose speed it shows."""
+    lines: list[str] = []
+    for component, members in groupby(
+        sorted(indicators, key=lambda each: (each.component, each.name)),
+        key=lambda each: each.component,
+    ):
+        rows = [(each.name, each.summary) for each in members]
+        lines += [component, *columns(rows), ""]
+    lines += [
+        "What one of them takes: stackgen pis NAME. Measure one here and now: stackgen pi run NAME."
+    ]
+    return "\n".join(lines)
+
+
+def indicator_text(indicator: Indicator) -> str:
+    """Return everything that an indicator declares, and how to run it."""
+    once = "; it can happen once in a process only" if indicator.one_shot else ""
+    rows = [
+        ("parameter", "default", "meaning"),
+        *((f"--{each.name}", each.default, _meaning(each)) for each in indicator.parameters),
+    ]
+    return "\n".join(
+        [
+            f"{indicator.name}: {indicator.summary}",
+            f"  shows the speed of {indicator.component}, "
+            f"{_COUNTS.get(indicator.unit, 'tells times alone')}{once}",
+            f"  a process may take {indicator.timeout_s:g} s",
+            f"  {indicator.path}",
+            "",
+            *columns(rows),
+            "",
+            *(f"  {line}" for line in _examples(indicator)),
+        ]
+    )
+
+
+def _meaning(parameter: Parameter) -> str:
+    kind = {"int": "a whole number", "float": "a number", "str": "a text"}[parameter.type]
+    values = f"one of {', '.join(parameter.allowed)}" if parameter.allowed else kind
+    return f"{parameter.help} ({values})" if parameter.help else values
+
+
+def _examples(indicator: Indicator) -> list[str]:
+    """Return commands that can be typed as they stand."""
+    shown = indicator.parameters[0]
+    values = _values(shown)
+    own = "/" not in indicator.name  # a file of the user's is known by its path
+    name = shlex.quote(indicator.path) if own else indicator.name
+    lines = [f"stackgen pi run {name} --{shown.name} {','.join(values)}"]
+    if indicator.component != "python":
+        given = "" if shown.name == "threads" else f" --param {shown.name}={values[-1]}"
+        lines.append(f"stackgen explore {indicator.component} --pi {name}{given}")
+    if own:  # by hand it would have to find the harness
+        return lines
+    return [*lines, f"python {indicator.path} --{shown.name} {values[-1]}"]
+
+
+def _values(parameter: Parameter) -> list[str]:
+    """Return two values that a parameter takes, its default among them where there is a choice."""
+    if parameter.allowed:
+        return list(parameter.allowed[:2])
+    if parameter.type == "int" and parameter.default.isdigit():
+        return [parameter.default, str(int(parameter.default) * 2)]
+    return ["1", "2"] if parameter.name == "threads" else [parameter.default]

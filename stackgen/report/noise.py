@@ -1,0 +1,138 @@
+"""How small a difference a machine can show, in plain English."""
+
+import math
+
+from stackgen.measure import LOOKS, MARGIN
+from stackgen.measure.noise import CONTROLS, RUNS
+from stackgen.model.reports import Disturbance, IndicatorNoise, NoiseReport
+from stackgen.report.tables import span
+
+QUIET = 0.02
+"""Shares of the time below this are not worth a word."""
+_CERTAIN = 3.0  # standard errors that a correlation must be away from none to be told
+_NAMED = 3  # blocks that are told one by one
+_HEAD = ("blocks", "shows from", "machine time")
+
+
+def noise_text(report: NoiseReport) -> str:
+    """Return what differences show, of each indicator, and what was going on meanwhile."""
+    place = report.place
+    where = "in containers of" if place.executor == "docker" else "in virtualenvs of"
+    lines = [
+        f"{report.stack} against itself on Python {place.python}, {where} {place.base}",
+        f"on {place.machine}, seed {report.seed}: what differs is noise",
+        "",
+    ]
+    for row in report.indicators:
+        lines += [*_indicator(row), ""]
+    if any(row.shown for row in report.indicators):
+        lines += [*_legend(report), ""]
+    lines += [*_aside(report), *meanwhile(report.disturbance)]
+    return "\n".join(
+        [
+            *lines,
+            "",
+            f"Took {span(report.seconds)} for {report.new_inspections} inspections; stopped: "
+            f"{report.stopped}.",
+            f"Kept in {report.knowledge_base}; the same command goes on from there.",
+        ]
+    )
+
+
+def _indicator(row: IndicatorNoise) -> list[str]:
+    lines = [row.label]
+    if row.blocks and row.run_s is not None:
+        blocks = f"{row.blocks} block{'s' * (row.blocks > 1)} with two equal runs"
+        aside = f" ({row.left_out} more set aside)" if row.left_out else ""
+        lines.append(f"  {blocks}{aside}, {row.run_s:.2g} s a run")
+    if row.nothing:
+        lines.append(f"  {row.nothing}")
+    if row.spread is None or row.deviation is None or row.blocks < LOOKS[0]:
+        return lines
+    lines.append(
+        f"  spread of their differences {percent(row.spread)}; "
+        f"with outliers (standard deviation) {percent(row.deviation)}"
+    )
+    return [*lines, *_drift(row), *_table(row)]
+
+
+def _table(row: IndicatorNoise) -> list[str]:
+    if not row.shown:
+        return []
+    rows = [(str(each.blocks), shown_from(each.effect), span(each.machine_s)) for each in row.shown]
+    widths = [max(map(len, column)) for column in zip(_HEAD, *rows, strict=True)]
+    return [
+        "  " + "  ".join(cell.rjust(width) for cell, width in zip(cells, widths, strict=True))
+        for cells in (_HEAD, *rows)
+    ]
+
+
+def _drift(row: IndicatorNoise) -> list[str]:
+    """Tell of drift where it is beyond doubt."""
+    certain = _CERTAIN / math.sqrt(row.blocks)
+    lines = []
+    if row.drift is not None and row.drift > certain:
+        lines.append(f"  speed drifts from block to block (correlation {row.drift:.2f}); "
+                     "that cancels within blocks")  # fmt: skip
+    if row.carried is not None and row.carried > certain:
+        lines.append(f"  differences resemble those of the block before ({row.carried:.2f}): "
+                     "expect to need more blocks")  # fmt: skip
+    return lines
+
+
+def _legend(report: NoiseReport) -> list[str]:
+    control = "" if report.control_s is None else f" ({report.control_s:.2g} s a run)"
+    return [
+        "shows from: of 100 comparisons (stackgen compare) of two stacks that differ by so much,",
+        f"  95 find it; what certainly differs by less than {percent(MARGIN)} is called the same.",
+        "  Of more stacks or indicators together each needs more blocks.",
+        f"machine time: in each block {RUNS} runs, one stack twice and the other once, and plain",
+        f"  Python {_times(CONTROLS)}{control}; building apart.",
+    ]
+
+
+def _aside(report: NoiseReport) -> list[str]:
+    """Tell which blocks were disturbed."""
+    lines = [f"Block {block} is set aside: {why}." for block, why in report.aside[:_NAMED]]
+    more = len(report.aside) - len(lines)
+    lines += [f"So are {more} more."] if more else []
+    if report.tolerated:
+        lines.append(
+            f"{report.tolerated} disturbed blocks count all the same: most blocks are disturbed."
+        )
+    return lines
+
+
+def meanwhile(found: Disturbance) -> list[str]:
+    """Return what else went on, in words."""
+    causes = (
+        (found.waited, "other processes kept runs from the CPU for {} of their time"),
+        (found.stolen, "the host of this virtual machine took {} of its CPUs"),
+        (found.throttled, "a CPU quota stopped runs for {} of their time"),
+    )
+    told = [
+        words.format(percent(share))
+        for share, words in causes
+        if share is not None and share >= QUIET
+    ]
+    if told:
+        return ["Meanwhile:", *(f"  {each}" for each in told)]
+    if found.waited is None and found.stolen is None:
+        return ["What else went on meanwhile, this system does not tell."]
+    return ["Meanwhile the machine was quiet."]
+
+
+def percent(share: float) -> str:
+    """Return a share with the digits that tell something: ``8.1 %``, ``12 %``."""
+    return f"{share:.1%}".replace("%", " %") if share < 0.1 else f"{share:.0%}".replace("%", " %")
+
+
+def shown_from(effect: float) -> str:
+    """Return an effect; a large one as how many times as long."""
+    if math.isinf(effect):
+        return "never"
+    return percent(effect) if effect < 1 else f"{1 + effect:.1f} times"
+
+
+def _times(count: int) -> str:
+    return {1: "once", 2: "twice"}.get(count, f"{count} times")

@@ -1,0 +1,1 @@
+"""Limits and isolation of foreign code."""

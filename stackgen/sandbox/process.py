@@ -1,0 +1,366 @@
+"""What every executor shares: the command of an inspection, its environment, and its verdict."""
+
+import os
+import re
+import stat
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
+from pathlib import Path
+
+from stackgen.errors import MeasurementError, UsageError
+from stackgen.indicators import parse_indicator
+from stackgen.indicators.output import Parsed, parse_output, refuse_impossible, without_document
+from stackgen.measure.retry_policy import AT_LIMIT, ending
+from stackgen.model.identity import MachineId
+from stackgen.model.inspections import Indicator, Inspection, InspectionPlan, Observation, Outcome
+from stackgen.model.stacks import Program
+
+# What executors know of a user's own command: how it is run, what it sees, what is kept secret
+
+SCRATCH_BYTES = 1 << 30
+"""What it may write, in memory: checkpoints are larger than what indicators leave."""
+
+_VARIABLE = "STACKGEN_ENV_"  # as in pis/program.py
+_SHORTEST_SECRET = 4  # what is shorter is a switch, and would be found in every other word
+_RAISED = re.compile(r"^(?:\w+\.)*(\w*(?:Error|Exception|Interrupt|Exit))(?::|$)", re.MULTILINE)
+_IMPORT_ERRORS = ("ImportError", "ModuleNotFoundError")
+
+
+def program_command(
+    program: Program, *, python: str, script_path: str, project: str, folder: str
+) -> tuple[str, ...]:
+    """Return the command that runs a program; all paths are as the process will see them."""
+    given = {"figure": program.figure, "check": program.check}
+    options = [f"--{name}={value}" for name, value in given.items() if value]
+    options += [f"--project={project}", f"--folder={folder}", f"--better={program.better}"]
+    return (python, "-s", "-B", script_path, *options, "--", *program.command)
+
+
+def program_variables(program: Program, settings: Iterable[tuple[str, str]]) -> dict[str, str]:
+    """Return its variables, by names that mean something to its own process alone.
+
+    What a stack sets wins: that is what varies.
+    """
+    varied = {name for name, _ in settings}
+    return {_VARIABLE + name: value for name, value in program.variables if name not in varied}
+
+
+def without_secrets(text: str, program: Program) -> str:
+    """Return a text with each value of a variable replaced by the variable's name."""
+    found = [
+        (part, name)
+        for name, value in program.variables
+        for part in dict.fromkeys((value, *value.splitlines(), repr(value)[1:-1]))
+        if len(part) >= _SHORTEST_SECRET
+    ]
+    for part, name in sorted(found, key=lambda pair: -len(pair[0])):
+        text = text.replace(part, f"${name}")
+    return text
+
+
+def failed_to_import(stderr: str) -> bool:
+    """Return whether the last exception that a command told of is one of importing."""
+    raised = _RAISED.findall(stderr)
+    return bool(raised) and raised[-1] in _IMPORT_ERRORS
+
+
+def owner_of_closed(places: Sequence[Path]) -> tuple[Path, os.stat_result] | None:
+    """Return the first file or folder that others than its owner cannot read.
+
+    What root alone may read inside of these folders is passed over: nobody else will read it.
+    """
+    for place in places:
+        for path in (place, *_inside(place)):
+            found = path.lstat()
+            wanted = stat.S_IROTH | (stat.S_IXOTH if stat.S_ISDIR(found.st_mode) else 0)
+            open_ = stat.S_ISLNK(found.st_mode) or found.st_mode & wanted == wanted
+            if not open_ and (found.st_uid or path == place):
+                return path, found
+    return None
+
+
+def _inside(place: Path) -> Iterable[Path]:
+    for folder, names, files in os.walk(place):
+        yield from (Path(folder, name) for name in (*names, *files))
+
+
+def guarded(program: Program | None) -> tuple[str, ...]:
+    """Return the folders of the user's that a program should not be able to write to."""
+    return (program.project, *program.data) if program else ()
+
+
+def writable(program: Program | None, found: Iterable[str]) -> tuple[str, ...]:
+    """Return what is to be said where some of these folders could be written to all the same."""
+    open_ = set(found) & set(guarded(program))
+    return ("read-only project and data",) if open_ else ()
+
+
+def mounted(program: Program, project: str) -> tuple[tuple[str, str], ...]:
+    """Return (source, target) pairs of what a container has to see of this host."""
+    pairs = [(program.project, project), *((each, each) for each in program.data)]
+    return tuple((str(Path(source).resolve()), target) for source, target in pairs)
+
+
+LOG_BYTES = 4096
+WRONG_USAGE = 64  # how the harness exits when a parameter is wrong (EX_USAGE)
+
+# glibc adapts these thresholds to a process's history, which shows up in timings (MEASUREMENT.md,
+# 3). Fixed at what a long-lived process arrives at, they are the same for every stack.
+_MALLOC = {"MALLOC_MMAP_THRESHOLD_": "33554432", "MALLOC_TRIM_THRESHOLD_": "67108864"}
+THREAD_VARIABLES = (
+    "OMP_NUM_THREADS",
+    "OPENBLAS_NUM_THREADS",
+    "MKL_NUM_THREADS",
+    "BLIS_NUM_THREADS",
+    "VECLIB_MAXIMUM_THREADS",
+    "NUMEXPR_NUM_THREADS",
+    "TF_NUM_INTRAOP_THREADS",
+)
+_NO_MEMORY = re.compile(
+    r"MemoryError|std::bad_alloc|can't allocate memory|not enough memory|ResourceExhausted"
+    r"|OutOfMemoryError|Cannot allocate memory|Unable to allocate"
+)
+
+
+def thread_count(plan: InspectionPlan) -> int:
+    """Return how many threads a plan asks for: the call's own parameter before the limit."""
+    asked = dict(plan.call.arguments).get("threads", "auto")
+    return plan.limits.threads if asked == "auto" else int(asked)
+
+
+def indicator_command(
+    plan: InspectionPlan, *, python: str, script_path: str, folder: str = "", project: str = ""
+) -> tuple[str, ...]:
+    """Return the command that runs a plan's indicator.
+
+    ``python`` (the interpreter that sees the stack's packages), ``script_path``, the ``folder``
+    that may be written and a program's ``project`` are given as the process will see them. The
+    environment is fixed already, so Python needs no ``-I``, which would drop the hash seed.
+    """
+    program = plan.call.program
+    if program is not None:
+        return program_command(
+            program,
+            python=python,
+            script_path=script_path,
+            project=project or program.project,
+            folder=folder,
+        )
+    arguments = {**dict(plan.call.arguments), "threads": str(thread_count(plan))}
+    options = [part for name in sorted(arguments) for part in (f"--{name}", arguments[name])]
+    loops = [] if plan.loops is None else ["--loops", str(plan.loops)]
+    return (python, "-s", "-B", script_path, *options, "--samples", str(plan.samples), *loops)
+
+
+def process_environment(
+    plan: InspectionPlan,
+    *,
+    harness_folder: str = "",
+    path: str = "/usr/bin:/bin",
+    home: str = "/tmp",  # noqa: S108 - inside a container, where nothing else can be written
+) -> dict[str, str]:
+    """Return every environment variable of an inspection; nothing of the user's gets in.
+
+    ``harness_folder`` is where ``harness.py`` lies, for indicators from outside of ``pis``;
+    ``home`` is a folder that may be written and is thrown away. The stack's settings come last:
+    what the user varies wins over a default of ours.
+    """
+    threads = str(thread_count(plan))
+    settings, program = plan.environment.stack.settings, plan.call.program
+    return {
+        "PATH": path,
+        "HOME": home,
+        "TMPDIR": home,
+        "LC_ALL": "C.UTF-8",
+        "PYTHONHASHSEED": "0",
+        "PYTHONNOUSERSITE": "1",
+        "PYTHONDONTWRITEBYTECODE": "1",
+        **({"PYTHONPATH": harness_folder} if harness_folder else {}),
+        **_MALLOC,
+        **dict.fromkeys(THREAD_VARIABLES, threads),
+        **(program_variables(program, settings) if program else {}),
+        **dict(settings),
+    }
+
+
+def gpu_environment(gpus: str) -> dict[str, str]:
+    """Return the variables that let a process see these GPUs (``Limits.gpus``) and no others.
+
+    Without being asked for, none is seen, as in a container: the same command measures the same.
+    """
+    return {} if gpus == "all" else {"CUDA_VISIBLE_DEVICES": gpus}
+
+
+def interpret(
+    plan: InspectionPlan,
+    machine_id: MachineId,
+    *,
+    exit_code: int | None,
+    timed_out: bool,
+    oom: bool,
+    at_limit: bool = False,
+    stdout: str,
+    stderr: str,
+    started_at: str,
+    duration_s: float,
+    unenforced: tuple[str, ...] = (),
+) -> Inspection:
+    """Turn how a process ended into an inspection; no fault of a stack raises.
+
+    ``exit_code`` is negative, or above 128, for a signal, and None where the process was lost;
+    ``oom`` is whether the system says that it was killed for its memory, and ``at_limit`` whether
+    that was by a limit of ours; ``started_at`` is ISO 8601 in UTC; ``unenforced`` names the
+    limits that could not be set.
+    """
+    verdict = _verdict(
+        plan,
+        exit_code,
+        timed_out=timed_out,
+        oom=oom,
+        at_limit=at_limit,
+        stdout=stdout,
+        stderr=stderr,
+        lasted_s=duration_s,
+    )
+    said = (stderr, without_document(stdout))
+    if plan.call.program is not None:  # why a command ended is the last thing that it tells
+        said = (without_document(stdout), stderr)
+    log = "\n".join(part for part in (*said, verdict.reason) if part)
+    if plan.call.program is not None:
+        log = without_secrets(log, plan.call.program)
+    return inspection(
+        plan,
+        machine_id,
+        outcome=verdict.outcome,
+        observation=verdict.observation,
+        log=log,
+        started_at=started_at,
+        duration_s=duration_s,
+        unenforced=unenforced,
+    )
+
+
+def inspection(
+    plan: InspectionPlan,
+    machine_id: MachineId,
+    *,
+    outcome: Outcome,
+    started_at: str,
+    duration_s: float,
+    log: str,
+    observation: Observation | None = None,
+    unenforced: tuple[str, ...] = (),
+) -> Inspection:
+    """Return the inspection of a plan that ended so, also where no process ever ran."""
+    return Inspection(
+        stack_id=plan.environment.stack.id,
+        machine_id=machine_id,
+        indicator_id=plan.call.id,
+        campaign_id=plan.campaign_id,
+        block=plan.block,
+        position=plan.position,
+        role=plan.role,
+        outcome=outcome,
+        observation=observation,
+        started_at=started_at,
+        duration_s=duration_s,
+        log=log_tail(log),
+        unenforced=unenforced,
+    )
+
+
+def log_tail(text: str, replace: Mapping[str, str] | None = None) -> str:
+    """Return the last 4 KB of a log, with the user's home shortened to ``~``."""
+    for private, public in (replace or {str(Path.home()): "~"}).items():
+        text = text.replace(private, public) if len(private) > 1 else text
+    return text.encode("utf-8", "replace")[-LOG_BYTES:].decode("utf-8", "ignore").strip("\n")
+
+
+def _verdict(
+    plan: InspectionPlan,
+    exit_code: int | None,
+    *,
+    timed_out: bool,
+    oom: bool,
+    at_limit: bool,
+    stdout: str,
+    stderr: str,
+    lasted_s: float,
+) -> Parsed:
+    """Decide: first by what the executor did, then by what the system did, then by what it said."""
+    if timed_out:
+        limit = f"stopped after its time limit of {plan.limits.timeout_s:g} s"
+        return Parsed(outcome=Outcome.TIMEOUT, reason=limit)
+    if exit_code is None:
+        return Parsed(outcome=Outcome.ENGINE_LOST, reason="the process was lost")
+    if oom or (exit_code and _NO_MEMORY.search(stderr[-LOG_BYTES:])):
+        how = ending(exit_code) + (AT_LIMIT if at_limit else "")
+        return Parsed(outcome=Outcome.OUT_OF_MEMORY, reason=f"out of memory ({how})")
+    if exit_code and plan.call.program is not None:
+        importing = exit_code > 0 and failed_to_import(stderr)
+        outcome = Outcome.IMPORT_FAILED if importing else Outcome.CRASHED
+        return Parsed(outcome=outcome, reason=ending(exit_code))
+    if exit_code == WRONG_USAGE:
+        return Parsed(outcome=Outcome.UNSUPPORTED, reason="the indicator refused its parameters")
+    if exit_code:
+        return Parsed(outcome=Outcome.CRASHED, reason=ending(exit_code))
+    try:
+        parsed = parse_output(stdout)
+        if parsed.observation is not None:
+            refuse_impossible(parsed.observation, lasted_s=lasted_s)
+    except MeasurementError as error:
+        return Parsed(outcome=Outcome.INVALID_OUTPUT, reason=f"{error.what} ({error.why})")
+    return parsed
+
+
+# Read indicators from disk
+
+HARNESS = "harness.py"
+_SHARED = re.compile(r"^(?:import|from) (framework_\w+)", re.MULTILINE)
+
+
+def load_indicators(folder: Path, extra: Iterable[Path] = ()) -> tuple[Indicator, ...]:
+    """Return the indicators below a folder, and further ones, sorted by name.
+
+    Args:
+        folder: ``pis``, with the harness and one folder per component.
+        extra: files of the user's own; each is named after its file.
+
+    Raises:
+        UsageError: a file cannot be read, or is not an indicator.
+    """
+    shipped = {
+        path.relative_to(folder).with_suffix("").as_posix(): path for path in folder.glob("*/*.py")
+    }
+    own = {path.stem: path for path in extra}
+    read = cache(_text)
+    return tuple(
+        parse_indicator(
+            _text(path),
+            name=name,
+            path=str(path.resolve()),
+            harness_source="\n".join(read(each) for each in _runs_with(folder, path)),
+        )
+        for name, path in sorted({**shipped, **own}.items())
+    )
+
+
+def _runs_with(folder: Path, script: Path) -> list[Path]:
+    """Return the files of the folder that a script runs with, the harness first."""
+    shared: set[Path] = set()
+    waiting = [script]
+    while waiting:
+        names = _SHARED.findall(_text(waiting.pop()))
+        found = {path for name in names if (path := folder / f"{name}.py").is_file()} - shared
+        shared |= found
+        waiting += found
+    return [folder / HARNESS, *sorted(shared)]
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(
+            f"cannot read the indicator {path}", why=str(error), fix="give the path of its .py file"
+        ) from error

@@ -1,0 +1,668 @@
+"""Wheels on disk, found by what they are: each is downloaded once, verified, and kept."""
+
+import base64
+import contextlib
+import copy
+import csv
+import errno
+import hashlib
+import io
+import lzma
+import os
+import posixpath
+import re
+import shutil
+import stat
+import struct
+import sys
+import threading
+import zipfile
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, BinaryIO, Protocol
+from urllib.parse import unquote, urlsplit
+
+from stackgen.errors import BuildError, StackgenError, StorageError
+from stackgen.model.packages import Artifact
+from stackgen.model.reports import ItemKind, StoreItem
+from stackgen.storage.file_locks import InUse
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer  # The checker brings it.
+
+
+# Is this file a wheel that may be unpacked? Looked at once, before anything of it is used
+
+_CHUNK = 1 << 20
+_RECORD = re.compile(r"[^/]+\.dist-info/RECORD")
+_DRIVE = re.compile(r"[A-Za-z]:")
+# The skeleton of an environment: a wheel that replaced these would choose the interpreter.
+_OWN = re.compile(r"pyvenv\.cfg|bin/(python|pypy)[0-9.]*", re.IGNORECASE)
+_DATA = re.compile(r"^[^/]+\.data/(data|scripts)/")
+_PARTS = ("purelib", "platlib", "scripts", "headers", "data")
+_PLACES = {"data": "", "scripts": "bin/"}
+_ALGORITHMS = ("sha256", "sha384", "sha512")
+_LARGEST_RECORD = 64 << 20
+_SIGNATURES = ("RECORD", "RECORD.jws", "RECORD.p7s")  # of the files listed, so not listed itself
+MOST_UNPACKED, MOST_RATIO, SMALL_UNPACKED = 32 << 30, 100, 256 << 20
+"""A wheel may unpack to 32 GiB, and to 100 times its size where that is more than 256 MiB.
+
+Of a thousand wheels of an index, none unpacks to more than 18 times its size; the largest, PyTorch
+with its CUDA libraries, to some gigabytes and 4 times.
+"""
+# What zipfile raises over bytes that are no zip archive, or a broken one.
+_UNREADABLE = (
+    *(zipfile.BadZipFile, zlib.error, lzma.LZMAError, EOFError, NotImplementedError),
+    *(RuntimeError, ValueError, KeyError, IndexError, struct.error, OverflowError, MemoryError),
+)
+
+
+def check_wheel(path: Path, *, name: str = "") -> None:
+    """Check a wheel: a sound zip, no member outside its prefix, all of it as its RECORD says.
+
+    name: what errors call it, where the file has another name as yet.
+    It reads and hashes every member: about a second for 100 MB of wheel.
+
+    Raises:
+        BuildError: it is not such a wheel; the error names file and member.
+    """
+    shown = name or path.name
+    try:
+        with zipfile.ZipFile(path) as wheel:
+            _check_size(shown, path.stat().st_size, wheel.infolist())
+            _check_names(shown, wheel.infolist())
+            recorded = _recorded(shown, wheel)
+            for member in wheel.infolist():
+                algorithm, digest = recorded.get(member.filename, ("", b""))
+                if _digest(shown, wheel, member, algorithm) != digest:
+                    raise _refusal(shown, f"{member.filename} differs from what its RECORD says")
+    except _UNREADABLE as error:
+        raise _refusal(shown, f"it is not a readable zip file: {error}") from error
+    except OSError as error:
+        if error.errno != errno.EINVAL:  # a place before the beginning of the file
+            raise
+        raise _refusal(shown, f"it is not a readable zip file: {error}") from error
+
+
+def misplaced(name: str) -> str:
+    """Return why a member of that name cannot be laid out; "" where it can."""
+    is_rooted = name.startswith("/") or _DRIVE.match(name) is not None
+    if is_rooted or "\\" in name or "\0" in name or ".." in name.split("/"):
+        return "would be written outside the prefix"
+    plain = name.removesuffix("/")
+    if "\n" in name or posixpath.normpath(plain) != plain or plain == ".":
+        return "is no plain path"
+    return ""
+
+
+def is_special(member: zipfile.ZipInfo) -> bool:
+    """Return whether a member is anything but a file or a folder: a link, a device, a pipe."""
+    return stat.S_IFMT(member.external_attr >> 16) not in (0, stat.S_IFREG, stat.S_IFDIR)
+
+
+def unplaced(name: str, data_dir: str) -> bool:
+    """Return whether a member below a wheel's data folder belongs to no part of an environment.
+
+    installer 1.1 never comes back from a file that bears the name of that folder.
+    """
+    head, *rest = name.split("/")
+    return head == data_dir and not name.endswith("/") and (len(rest) < 2 or rest[0] not in _PARTS)
+
+
+def is_usual(member: zipfile.ZipInfo) -> bool:
+    """Return whether a member is packed as wheels are: others may ask for gigabytes of memory."""
+    encrypted = member.flag_bits & 0x1
+    return member.compress_type in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED) and not encrypted
+
+
+def replaces_interpreter(place: str) -> bool:
+    """Return whether a file, relative to the environment that it is installed in, is its own."""
+    return _OWN.fullmatch(place) is not None
+
+
+def _check_size(shown: str, size: int, members: list[zipfile.ZipInfo]) -> None:
+    unpacked = sum(member.file_size for member in members)
+    most = min(MOST_UNPACKED, max(SMALL_UNPACKED, MOST_RATIO * size))
+    if unpacked > most:
+        raise _refusal(
+            shown,
+            f"its {_megabytes(size)} would unpack to {_megabytes(unpacked)}; a wheel of this size "
+            f"may unpack to {_megabytes(most)}",
+        )
+
+
+def _megabytes(size: int) -> str:
+    return f"{size / 1e6:,.1f} MB"
+
+
+def _check_names(shown: str, members: list[zipfile.ZipInfo]) -> None:
+    seen: dict[str, int] = {}
+    for member in members:
+        # ZipInfo cuts at a NUL and turns separators of this system into slashes.
+        name = member.orig_filename
+        if wrong := misplaced(name):
+            raise _refusal(shown, f"its member {name!r} {wrong}")
+        if not is_usual(member):
+            raise _refusal(shown, f"its member {name!r} is packed in an unusual way")
+        if is_special(member):
+            raise _refusal(shown, f"its member {name!r} is a link or a device")
+        if replaces_interpreter(_DATA.sub(lambda found: _PLACES[found[1]], name)):
+            raise _refusal(shown, f"its member {name!r} would replace the interpreter")
+        if seen.setdefault(name, member.CRC) != member.CRC:
+            raise _refusal(shown, f"it holds {name!r} twice, with different contents")
+
+
+def _recorded(shown: str, wheel: zipfile.ZipFile) -> dict[str, tuple[str, bytes]]:
+    """Return algorithm and digest of each member, all of which RECORD has to list with one."""
+    records = [x for x in wheel.infolist() if _RECORD.fullmatch(x.filename)]
+    if len(records) != 1 or records[0].file_size > _LARGEST_RECORD:
+        raise _refusal(shown, f"it holds {len(records)} RECORD files; a wheel has one")
+    infos = {head for x in wheel.namelist() if (head := x.split("/")[0]).endswith(".dist-info")}
+    if len(infos) != 1:
+        raise _refusal(shown, f"it speaks for {len(infos)} packages: {', '.join(sorted(infos))}")
+    present = {member.filename for member in wheel.infolist() if not member.is_dir()}
+    text = wheel.read(records[0]).decode("utf-8", errors="replace")
+    found: dict[str, tuple[str, bytes]] = {}
+    for row in csv.reader(io.StringIO(text)):
+        name, stated = (*row, "", "")[:2]
+        algorithm, _, encoded = stated.partition("=")
+        # Lines without a file are harmless: wheels are known to list byte code that they lack.
+        if name in present and algorithm in _ALGORITHMS:
+            found[name] = (algorithm, _decoded(encoded))
+    (info,) = infos
+    data_dir = f"{info.removesuffix('.dist-info')}.data"
+    for name in sorted(present):
+        if unplaced(name, data_dir):
+            raise _refusal(shown, f"its member {name!r} belongs to no part of an environment")
+    unlisted = present - found.keys() - {f"{info}/{name}" for name in _SIGNATURES}
+    if unlisted:
+        raise _refusal(shown, f"its RECORD states no digest of {min(unlisted)}")
+    return found
+
+
+def _decoded(encoded: str) -> bytes:
+    """Return a digest from URL-safe base64 without padding; empty where it is none."""
+    bare = encoded.rstrip("=")
+    try:
+        return base64.urlsafe_b64decode(bare + "=" * (-len(bare) % 4))
+    except ValueError:
+        return b""
+
+
+def _digest(shown: str, wheel: zipfile.ZipFile, member: zipfile.ZipInfo, algorithm: str) -> bytes:
+    """Return the digest of a member; empty where no algorithm is stated for it.
+
+    Unpacking tools write all that a member holds, whatever size it declares: zipfile would stop
+    there, so one byte more is asked for.
+    """
+    digest = hashlib.new(algorithm or "sha256")
+    longer = copy.copy(member)
+    longer.file_size += 1
+    size = 0
+    with wheel.open(longer) as content:
+        while chunk := content.read(_CHUNK):
+            size += len(chunk)
+            digest.update(chunk)
+    if size > member.file_size:
+        declared = f"the {member.file_size} bytes that it declares"
+        raise _refusal(shown, f"its member {member.filename!r} unpacks to more than {declared}")
+    return digest.digest() if algorithm else b""
+
+
+def _refusal(shown: str, why: str) -> BuildError:
+    return BuildError(
+        f"the wheel {shown} is not safe to unpack",
+        why=why,
+        fix="exclude this release, and tell its authors",
+    )
+
+
+if sys.platform != "win32":
+    import fcntl
+
+_PARALLEL = 8  # connections: few enough for an index that many share
+_SHA256 = re.compile(r"[0-9a-f]{64}")
+_NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+
+# Called with an artifact and how many bytes of it are here; from several threads.
+Progress = Callable[[Artifact, int], None]
+
+
+class Downloader(Protocol):
+    """Something that gets artifacts from where they are."""
+
+    def download(self, artifact: Artifact, into: BinaryIO, *, start: int = 0) -> None:
+        """Write an artifact's bytes from `start` on; where that cannot be, all of it from 0.
+
+        Raises:
+            StackgenError: it cannot be had.
+            OSError: `into` cannot be written.
+        """
+
+
+class HashMismatchError(BuildError):
+    """What an index hands out is not what it (or a lock) said it is."""
+
+
+class WheelStore:
+    """Artifacts below ``root/wheels``, verified and checked when they came.
+
+    Several processes may share a store: each artifact is downloaded by one of them, and what was
+    handed out is in use, so that nobody prunes it, until this object or its process ends.
+
+    notify: is called with a sentence about each artifact that was damaged since.
+    """
+
+    def __init__(self, root: Path, *, notify: Callable[[str], None] | None = None) -> None:
+        self._wheels = root / "wheels"
+        self._in_use = InUse(self._wheels)
+        self._notify = notify
+        self._verified: dict[str, str] = {}
+
+    def path(self, artifact: Artifact) -> Path | None:
+        """Return where the artifact lies, under its own file name; None where it is not here."""
+        place = self._place(artifact)
+        try:
+            size = place.stat().st_size
+        except OSError:
+            return None
+        return place if artifact.size in (None, size) else None
+
+    def missing(self, artifacts: Iterable[Artifact]) -> tuple[Artifact, ...]:
+        """Return those that are not here, each once, in the order given."""
+        distinct = {artifact.sha256: artifact for artifact in artifacts}
+        return tuple(x for x in distinct.values() if self.path(x) is None)
+
+    def fetch(
+        self,
+        artifacts: Iterable[Artifact],
+        *,
+        downloader: Downloader,
+        progress: Progress | None = None,
+    ) -> dict[str, Path]:
+        """Get what is missing, several at a time; what was cut off before goes on where it stopped.
+
+        What is here is compared with its digest, once as long as nobody touches the file; what was
+        damaged comes again.
+
+        Returns:
+            The path of each artifact by its SHA-256.
+
+        Raises:
+            HashMismatchError: an artifact is not what it should be; nothing of it stays.
+            BuildError: a wheel is unsafe or contradicts its own RECORD, or has no hash.
+            StorageError: no room, the folder cannot be written, or what was damaged cannot be had
+                again; what is whole stays.
+            StackgenError: whatever the downloader says.
+        """
+        wanted = {artifact.sha256: artifact for artifact in artifacts}
+        for sha256 in wanted:
+            self._in_use.hold(sha256)
+        self._require_room(self.missing(wanted.values()))
+        wanting = [each for each in wanted.values() if not self._is_as_verified(each)]
+        stop = threading.Event()
+
+        def get(artifact: Artifact) -> None:
+            def tell_bytes(count: int) -> None:
+                if stop.is_set():
+                    raise _StoppedError
+                if progress:
+                    progress(artifact, count)
+
+            self._get(artifact, downloader, tell_bytes)
+
+        # The largest first: it takes longest, and the small ones pass beside it.
+        _in_parallel(get, sorted(wanting, key=lambda artifact: -(artifact.size or 0)), stop)
+        places = {sha256: self._place(artifact) for sha256, artifact in wanted.items()}
+        for place in places.values():
+            with contextlib.suppress(OSError):  # Not ours to write; the least used go first.
+                os.utime(place.parent)  # not the file: uv unpacks anew what was touched
+        return places
+
+    def is_whole(self, artifact: Artifact) -> bool:
+        """Return whether an artifact is here with the content that it should have."""
+        return self._is_as_verified(artifact) or self._is_verified(artifact)
+
+    def any_damaged(self, artifacts: Iterable[Artifact]) -> bool:
+        """Return whether an artifact is damaged or gone, by its content, whenever it was verified.
+
+        The next ``fetch`` gets it again.
+        """
+        whole = []
+        for artifact in artifacts:
+            self._verified.pop(artifact.sha256, None)
+            whole.append(self._is_verified(artifact))
+        return not all(whole)
+
+    def items(self) -> Iterator[StoreItem]:
+        """Yield wheels and unfinished downloads, in no order."""
+        for path in self._wheels.glob("??/*"):
+            kind = ItemKind.UNFINISHED if path.suffix == ".part" else ItemKind.WHEEL
+            with contextlib.suppress(FileNotFoundError):  # Somebody prunes, too.
+                for file in list(path.iterdir()) if path.is_dir() else (path,):
+                    if file.suffix != ".lock":
+                        yield _item(kind, file)
+
+    def drop(self, item: StoreItem, *, dry_run: bool = False) -> bool:
+        """Remove an item that nobody else uses; return whether it is (or would be) gone.
+
+        Raises:
+            StorageError: the folder cannot be written.
+        """
+        path = Path(item.path)
+        own = path.parent if item.kind is ItemKind.WHEEL else path.with_suffix("")
+        try:
+            with self._in_use.claimed(own.name) as claimed:
+                if claimed and not dry_run:
+                    path.unlink(missing_ok=True)
+                    # Whoever waits for the lock or makes the folder uses the artifact.
+                    own.with_suffix(".lock").unlink(missing_ok=True)
+                    with contextlib.suppress(OSError):
+                        own.rmdir()
+                return claimed
+        except OSError as error:
+            raise _unwritable(self._wheels, f"remove {item.name} from", error) from error
+
+    def left_over(self, *, remove: bool = False) -> tuple[Path, ...]:
+        """Return (and remove) what killed processes left that nobody can go on with."""
+        found = []
+        for folder in sorted(filter(_is_empty, self._wheels.glob("??/*"))):
+            with self._in_use.claimed(folder.name) as claimed:
+                if claimed and _is_empty(folder):
+                    found.append(folder)
+                    if remove:
+                        folder.rmdir()
+        return tuple(found)
+
+    def _get(
+        self, artifact: Artifact, downloader: Downloader, tell_bytes: Callable[[int], None]
+    ) -> None:
+        place = self._place(artifact)
+        part = place.parent.with_suffix(".part")
+        try:
+            part.parent.mkdir(parents=True, exist_ok=True)
+            with _alone(place.parent.with_suffix(".lock")):
+                if self.is_whole(artifact):  # Another process may have been faster.
+                    return
+                damaged = place.exists()
+                if damaged and self._notify:
+                    self._notify(
+                        f"The cache was damaged: {artifact.filename} is not what was downloaded; "
+                        "it is fetched again."
+                    )
+                try:
+                    _complete(artifact, part, downloader, tell_bytes)
+                except StackgenError as error:
+                    if not damaged:
+                        raise
+                    raise _irreplaceable(artifact, place, error) from error
+                _move(part, place)
+                self._remember(artifact, _look(place))
+        except OSError as error:
+            if error.errno in _NO_ROOM:
+                needed = max(artifact.size or 0, _size(part))
+                part.unlink(missing_ok=True)
+                raise _no_room([artifact], needed, self._wheels, str(error)) from error
+            raise _unwritable(self._wheels, f"keep {artifact.filename} in", error) from error
+
+    def _is_as_verified(self, artifact: Artifact) -> bool:
+        """Return whether nobody touched a file since its content was verified, here or before.
+
+        The lock beside it says what the file looked like then.
+        """
+        place = self._place(artifact)
+        if self.path(artifact) is None:
+            return False
+        if artifact.sha256 not in self._verified:
+            with contextlib.suppress(OSError, ValueError):
+                lock = place.parent.with_suffix(".lock")
+                self._verified[artifact.sha256] = lock.read_text(encoding="ascii")
+        return self._verified.get(artifact.sha256) == _look(place)
+
+    def _is_verified(self, artifact: Artifact) -> bool:
+        """Compare the content of a file with its digest, and remember where they agree."""
+        place = self._place(artifact)
+        look = _look(place)
+        try:
+            with place.open("rb") as file:
+                whole = _sha256(file) == artifact.sha256 and _look(place) == look
+        except FileNotFoundError:
+            return False
+        self._remember(artifact, look if whole else "")
+        return whole
+
+    def _remember(self, artifact: Artifact, look: str) -> None:
+        place = self._place(artifact)
+        self._verified[artifact.sha256] = look
+        with contextlib.suppress(OSError):  # Not ours to write; another process verifies it anew.
+            place.parent.with_suffix(".lock").write_text(look, encoding="ascii")
+
+    def _place(self, artifact: Artifact) -> Path:
+        """Return where an artifact belongs. Hash and name come from an index: trust neither."""
+        name = artifact.filename
+        if not _SHA256.fullmatch(artifact.sha256):
+            raise BuildError(
+                f"{name} cannot be verified",
+                why=f"the index {artifact.index} states no SHA-256 for it",
+                fix="take this package from an index that states hashes",
+            )
+        if Path(name).name != name or name in (".", "..") or "\\" in name or "\0" in name:
+            raise BuildError(
+                f"{name!r} is no file name",
+                why="it would lead out of the store",
+                fix=f"do not trust the index {artifact.index}",
+            )
+        return self._wheels / artifact.sha256[:2] / artifact.sha256 / name
+
+    def _require_room(self, missing: Sequence[Artifact]) -> None:
+        parts = sum(_size(self._place(x).parent.with_suffix(".part")) for x in missing)
+        needed = sum(artifact.size or 0 for artifact in missing) - parts
+        existing = next(x for x in (self._wheels, *self._wheels.parents) if x.exists())
+        free = shutil.disk_usage(existing).free
+        if needed > free:
+            raise _no_room(missing, needed, self._wheels, f"only {_mb(free)} are free")
+
+
+def _complete(
+    artifact: Artifact, part: Path, downloader: Downloader, tell_bytes: Callable[[int], None]
+) -> None:
+    """Make `part` the whole, verified artifact.
+
+    A wrong hash is tried once more from nothing where an earlier, partial download or a cut that
+    nobody noticed may be to blame; a wrong hash twice is the index's own.
+    """
+    resumed = part.exists()
+    actual = _fill(artifact, part, downloader, tell_bytes)
+    truncated = artifact.size is not None and part.stat().st_size < artifact.size
+    if actual != artifact.sha256 and (resumed or truncated):
+        part.unlink()
+        actual = _fill(artifact, part, downloader, tell_bytes)
+    try:
+        _verify(artifact, part, actual)
+    except BuildError:
+        part.unlink()
+        raise
+
+
+def _fill(
+    artifact: Artifact, part: Path, downloader: Downloader, tell_bytes: Callable[[int], None]
+) -> str:
+    """Get the rest of an artifact into `part`; return the SHA-256 of all of it."""
+    part.touch()
+    with _Counted(part, tell_bytes) as file:
+        local = _local_path(artifact)
+        start = file.seek(0, os.SEEK_END)
+        if start and (digest := _sha256(file)) == artifact.sha256:
+            return digest  # The last run was stopped between the download and its end.
+        if local is None:
+            downloader.download(artifact, file, start=start)
+        else:
+            # A copy, not a link: what its owner does to the original must not reach the store.
+            file.truncate(file.seek(0))
+            with local.open("rb") as source:
+                shutil.copyfileobj(source, file, _CHUNK)
+        return _sha256(file)
+
+
+def _verify(artifact: Artifact, part: Path, actual: str) -> None:
+    if actual != artifact.sha256:
+        size = part.stat().st_size
+        raise HashMismatchError(
+            f"{artifact.filename} is not the file that {artifact.index} announced",
+            why=f"SHA-256 {actual} ({size} bytes) instead of {artifact.sha256}",
+            fix="try again later; if it stays so, do not trust this index",
+        )
+    if artifact.is_wheel:
+        check_wheel(part, name=artifact.filename)
+
+
+def _move(part: Path, place: Path) -> None:
+    """Put a verified file where it belongs; what is there survives a power cut."""
+    place.parent.mkdir(exist_ok=True)
+    with part.open("r+b") as file:
+        os.fsync(file.fileno())
+    part.replace(place)
+    for folder in (place.parent, place.parent.parent):
+        _sync(folder)
+
+
+def _sync(folder: Path) -> None:
+    """Make a rename in this folder last through a power cut."""
+    if sys.platform != "win32":  # There, a folder cannot be opened.
+        handle = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+
+
+class _StoppedError(Exception):
+    """Another download failed, or the user wants to stop: this one need not go on."""
+
+
+class _Counted(io.BufferedRandom):
+    """A file that tells how far it was written."""
+
+    def __init__(self, path: Path, tell_bytes: Callable[[int], None]) -> None:
+        super().__init__(io.FileIO(path, "r+"))
+        self._tell_bytes = tell_bytes
+
+    def write(self, chunk: "Buffer") -> int:
+        """Write the chunk, then tell."""
+        written = super().write(chunk)
+        self._tell_bytes(self.tell())
+        return written
+
+
+def _in_parallel(
+    get: Callable[[Artifact], None], missing: Sequence[Artifact], stop: threading.Event
+) -> None:
+    """Get all; a failure or Ctrl-C stops what is under way and cancels the rest."""
+    with ThreadPoolExecutor(_PARALLEL, thread_name_prefix="wheels") as pool:
+        waiting = [pool.submit(get, artifact) for artifact in missing]
+        try:
+            for future in as_completed(waiting):
+                future.result()
+        except BaseException:
+            stop.set()
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
+
+
+@contextlib.contextmanager
+def _alone(path: Path) -> Iterator[None]:
+    """Keep other threads and processes from the same artifact meanwhile."""
+    with path.open("a") as lock:
+        if sys.platform != "win32":
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def _local_path(artifact: Artifact) -> Path | None:
+    parts = urlsplit(artifact.url)
+    if parts.scheme != "file":
+        return None
+    path = Path(unquote(parts.path))
+    if not path.is_file():
+        raise BuildError(
+            f"{path} is not there",
+            why="the wheel was moved or removed since it was listed",
+            fix="put it back, or run the command again",
+        )
+    return path
+
+
+def _sha256(file: IO[bytes]) -> str:
+    digest = hashlib.sha256()
+    file.seek(0)
+    while chunk := file.read(_CHUNK):
+        digest.update(chunk)
+    return digest.hexdigest()
+
+
+def _is_empty(folder: Path) -> bool:
+    try:
+        return not any(folder.iterdir())
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+
+
+def _item(kind: ItemKind, path: Path) -> StoreItem:
+    status = path.stat()
+    unfinished = kind is ItemKind.UNFINISHED
+    return StoreItem(
+        kind=kind,
+        name=path.name[:12] if unfinished else path.name,
+        path=str(path),
+        size=status.st_size,
+        used_at=(status if unfinished else path.parent.stat()).st_mtime,
+    )
+
+
+def _unwritable(folder: Path, action: str, error: OSError) -> StorageError:
+    return StorageError(
+        f"cannot {action} {folder}",
+        why=str(error),
+        fix="make the folder writable, or name another one in STACKGEN_CACHE",
+    )
+
+
+def _look(path: Path) -> str:
+    """Return what changes whenever somebody writes to a file or replaces it; "" where none is."""
+    try:
+        status = path.stat()
+    except OSError:
+        return ""
+    # The time of change cannot be set: tools that copy times along change it, too.
+    return f"{status.st_size} {status.st_mtime_ns} {status.st_ctime_ns} {status.st_ino}"
+
+
+def _irreplaceable(artifact: Artifact, place: Path, error: StackgenError) -> StorageError:
+    return StorageError(
+        f"the cached file {place} is damaged",
+        why=f"its SHA-256 is not {artifact.sha256}, and it cannot be fetched again: {error.what}: "
+        f"{error.why}",
+        fix=f"run the same command again where {artifact.index} answers, or put a sound copy there",
+    )
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except OSError:
+        return 0
+
+
+def _no_room(artifacts: Sequence[Artifact], needed: int, folder: Path, why: str) -> StorageError:
+    more = " or more" if any(artifact.size is None for artifact in artifacts) else ""
+    return StorageError(
+        f"no room for {len(artifacts)} wheel(s) of {_mb(needed)}{more} in {folder}",
+        why=why,
+        fix="run: stackgen images prune --keep SIZE; or put STACKGEN_CACHE elsewhere",
+    )
+
+
+def _mb(size: int) -> str:
+    return f"{size / 1e6:,.1f} MB"
