@@ -121,8 +121,8 @@ def explore(
     from stackgen.campaign.request import ExecutorChoice, ExploreOptions, Strategy
     from stackgen.campaign.user_input import understood
     from stackgen.commands.explore import explore as run
+    from stackgen.model import choices
     from stackgen.report import open_progress
-    from stackgen.resolve import choose
     from stackgen.storage.paths import find_places
 
     cli_options.refuse_nothing(requirements, file, lock)
@@ -193,8 +193,8 @@ def explore(
         build_cpus=parse_cpu_list(build_cpus, "--build-cpus"),
         price_per_hour=price_per_hour,
         prices=prices,
-        granularity=choose.Granularity(granularity.value),
-        completion=choose.Completion(completion.value),
+        granularity=choices.Granularity(granularity.value),
+        completion=choices.Completion(completion.value),
         lock_out=lock_out,
         dry_run=dry_run,
         rebuild=rebuild,

@@ -124,8 +124,8 @@ def resolve(
     given.refuse_redirected_requirement()
     from stackgen.commands.resolve import Listing, ResolveOptions
     from stackgen.commands.resolve import resolve as run
+    from stackgen.model import choices
     from stackgen.report import open_progress
-    from stackgen.resolve import choose
     from stackgen.storage.paths import find_places
 
     if not requirements and not file:
@@ -182,8 +182,8 @@ def resolve(
         n=0 if count else wanted,
         seed=seed,
         sampled_rest=rest,
-        granularity=choose.Granularity(granularity.value),
-        completion=choose.Completion(completion.value),
+        granularity=choices.Granularity(granularity.value),
+        completion=choices.Completion(completion.value),
         explain=explain,
         contains=contains,
         complete=style in WRITTEN,

@@ -1,4 +1,4 @@
-"""Which prereleases may be part of a stack."""
+"""What a user chooses about the stacks of a search space: enumerations shared by all commands."""
 
 from enum import Enum
 
@@ -23,3 +23,23 @@ class Prereleases(str, Enum):
     def prefers_final(self) -> bool:
         """Return whether a prerelease is taken only where no final release will do."""
         return self not in (Prereleases.DISALLOW, Prereleases.ALLOW)
+
+
+class Granularity(str, Enum):
+    """Which versions are distinct: the newest patch of each minor release, or every version."""
+
+    MINOR = "minor"
+    PATCH = "patch"
+
+
+class Completion(str, Enum):
+    """How the versions of packages that are not varied are chosen.
+
+    NEWEST: the newest version at each decision, dependents first.
+    CONTEMPORARY: the same, of what was uploaded at most a year after the varied release.
+    NEWEST_WORKING: as NEWEST; where that does not run, with as few older versions as possible.
+    """
+
+    NEWEST = "newest"
+    CONTEMPORARY = "contemporary"
+    NEWEST_WORKING = "newest-working"

@@ -1,9 +1,8 @@
 """The exact space of stacks that requirements allow on a target."""
 
+from stackgen.model.choices import Completion, Granularity
 from stackgen.resolve.candidates import EARLY, Policy, moment
 from stackgen.resolve.choose import (
-    Completion,
-    Granularity,
     contemporary,
     newest_first,
     newest_working,

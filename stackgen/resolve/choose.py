@@ -4,33 +4,13 @@ import random
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
-from enum import Enum
 from itertools import combinations
 
 from stackgen.errors import UsageError
+from stackgen.model.choices import Granularity
 from stackgen.model.packages import Lock
 from stackgen.resolve.dependencies import parsed_version
 from stackgen.resolve.space import Slice, Space
-
-
-class Granularity(str, Enum):
-    """Which versions are told apart: of each minor release the newest patch alone, or every one."""
-
-    MINOR = "minor"
-    PATCH = "patch"
-
-
-class Completion(str, Enum):
-    """How packages that are not varied are chosen.
-
-    NEWEST: the newest version at each decision, dependents first.
-    CONTEMPORARY: the same, of what was uploaded at most a year after the varied release.
-    NEWEST_WORKING: as NEWEST; where that does not run, with as little held back as it takes.
-    """
-
-    NEWEST = "newest"
-    CONTEMPORARY = "contemporary"
-    NEWEST_WORKING = "newest-working"
 
 
 def newest_first(
