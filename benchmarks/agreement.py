@@ -35,7 +35,7 @@ from stackgen.model.packages import Lock, Release, Target
 from stackgen.model.stacks import Base
 from stackgen.provenance.validators import Answer, Judge, Question, Uv
 from stackgen.resolve import Space, asked, base_name
-from stackgen.storage.paths import find_places
+from stackgen.storage.paths import find_paths
 
 CLOSURES = (
     ("tensorflow>=2.7", "numpy"),
@@ -362,7 +362,7 @@ def run(
     closures: Collection[tuple[str, ...]] = CLOSURES,
 ) -> list[Outcome]:
     """Compare as many choices as wanted, spread evenly over closures and Pythons."""
-    config, cache = load_config(environ=os.environ, offline=offline), find_places(os.environ).cache
+    config, cache = load_config(environ=os.environ, offline=offline), find_paths(os.environ).cache
     judged = cache / "judges"
     judged.mkdir(parents=True, exist_ok=True)
     found: list[Outcome] = []

@@ -44,7 +44,7 @@ from stackgen.model.packages import Artifact, Lock, Target
 from stackgen.model.progress import Silent
 from stackgen.model.stacks import Base, Stack
 from stackgen.resolve import Space, asked
-from stackgen.storage.paths import find_places
+from stackgen.storage.paths import find_paths
 from stackgen.storage.resources import shipped_folder
 from stackgen.storage.wheels import WheelStore
 
@@ -292,7 +292,7 @@ def inside(bench: Bench, lock: Lock, pairs: int) -> dict[str, float]:
     """Import and multiply in our image and in pip's, in turn; each time a process of its own."""
     builder = bench.builder("first")
     ours, naive = bench.build(builder, lock), bench.peer(PIP, lock)
-    places = {"stackgen": (ours, "/opt/stack/bin/python"), "pip": (naive, "/opt/peer/bin/python")}
+    paths = {"stackgen": (ours, "/opt/stack/bin/python"), "pip": (naive, "/opt/peer/bin/python")}
     commands: dict[str, list[str]] = {
         "import tensorflow": ["-c", IMPORTED],
         "matmul": ["/pis/tensorflow/matmul.py", "--size", "1024", "--threads", "1"],
@@ -302,8 +302,8 @@ def inside(bench: Bench, lock: Lock, pairs: int) -> dict[str, float]:
         ratios, own = [], []
         for number in range(pairs + 1):
             taken = {}
-            for name in sorted(places, reverse=bool(number % 2)):
-                image, python = places[name]
+            for name in sorted(paths, reverse=bool(number % 2)):
+                image, python = paths[name]
                 taken[name] = told(bench.engine, image, [python, *command])
             if number:  # the first pair warms the disk
                 ratios.append(taken["stackgen"] / taken["pip"])
@@ -453,7 +453,7 @@ def main() -> None:
     parser.add_argument("--without-grid", action="store_true")
     parser.add_argument("--json", action="store_true", help="print the figures for machines")
     given = parser.parse_args()
-    engine, cache, run = connect(), find_places(os.environ).cache, uuid.uuid4().hex[:8]
+    engine, cache, run = connect(), find_paths(os.environ).cache, uuid.uuid4().hex[:8]
     with (
         contextlib.closing(engine),
         tempfile.TemporaryDirectory(prefix="bench-", dir=cache) as name,

@@ -49,10 +49,10 @@ def measure(kind: str) -> Mapping[str, float]:
     from stackgen.index.closure import read_universe
     from stackgen.model.progress import Silent
     from stackgen.resolve import Space, asked
-    from stackgen.storage.paths import find_places
+    from stackgen.storage.paths import find_paths
 
     target = probe(sys.executable).target
-    with PackageIndex(load_config(environ=os.environ), find_places(os.environ).cache) as index:
+    with PackageIndex(load_config(environ=os.environ), find_paths(os.environ).cache) as index:
         start = time.perf_counter()
         universe = read_universe(index, asked(*ASKED), target, progress=Silent())
         found = {"read": time.perf_counter() - start}

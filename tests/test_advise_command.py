@@ -9,7 +9,7 @@ from stackgen.campaign.request import IndexOptions
 from stackgen.commands.advise import advise
 from stackgen.errors import EvidenceError
 from stackgen.model.progress import Silent
-from stackgen.storage.paths import find_places
+from stackgen.storage.paths import find_paths
 
 
 @pytest.mark.parametrize(
@@ -24,7 +24,7 @@ def test_a_lock_in_which_nothing_varies_is_not_sent_to_explore(
 ) -> None:
     lock = tmp_path / "requirements.txt"
     lock.write_text(pins)
-    places = find_places({"HOME": str(tmp_path)}, kb=tmp_path / "kb.db")
+    paths = find_paths({"HOME": str(tmp_path)}, kb=tmp_path / "kb.db")
     with pytest.raises(EvidenceError) as unknown:
-        advise(lock, IndexOptions(no_index=True), places, {"PIP_CONFIG_FILE": os.devnull}, Silent())
+        advise(lock, IndexOptions(no_index=True), paths, {"PIP_CONFIG_FILE": os.devnull}, Silent())
     assert unknown.value.fix.startswith(fix)

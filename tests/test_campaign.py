@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from stackgen.campaign.host import Host, Patience, allowance_s
+from stackgen.campaign.host import Host, RetryPolicy, allowance_s
 from stackgen.campaign.runner import Runner
 from stackgen.errors import (
     BuildError,
@@ -95,7 +95,7 @@ def runner(
         limits=Limits(threads=1),
         host=Host(cache=tmp_path, everybody=None),
         build=build or Counting(),
-        patience=Patience(
+        retry_policy=RetryPolicy(
             left_s=allowance_s,
             dice=random.Random(1),
             progress=Silent(),
@@ -225,7 +225,7 @@ def test_an_engine_that_is_away_for_ten_seconds_costs_a_short_campaign_ten_secon
 
     endings = (Outcome.ENGINE_LOST, Outcome.OK)
     one = runner(database, tmp_path, *endings, build=Away(), allowance_s=allowance_s(30))
-    one.patience.sleep, one.clock, one.deadline = sleep, lambda: now, 30.0
+    one.retry_policy.sleep, one.clock, one.deadline = sleep, lambda: now, 30.0
     if lost_at == "while it is built":
         assert one.environment(HERE.stack, "x") == HERE
     else:

@@ -34,7 +34,7 @@ from stackgen.model.stacks import Stack
 from stackgen.report.compare import compare_text
 from stackgen.report.terminal import Plain
 from stackgen.resolve import Request
-from stackgen.storage.paths import Places
+from stackgen.storage.paths import Paths
 from tests.laboratory import INDICATOR, WORK, Laboratory
 from tests.local_index import Published, publish
 from tests.samples import BASE, FACTS
@@ -46,8 +46,8 @@ SAME = [0.001 * (-1) ** i for i in range(16)]
 WIDE = [0.2 * (-1) ** i for i in range(16)]
 
 
-def places(folder: Path) -> Places:
-    return Places(cache=folder / "cache", knowledge=folder / "kb.db")
+def paths(folder: Path) -> Paths:
+    return Paths(cache=folder / "cache", knowledge=folder / "kb.db")
 
 
 @pytest.mark.parametrize(
@@ -55,7 +55,7 @@ def places(folder: Path) -> Places:
     ["numpy==1.26.4 scipy==1.12.0", "numpy==1.26.4,scipy==1.12.0", " numpy==1.26.4, scipy==1.12.0"],
 )
 def test_versions_may_have_blanks_or_commas_between_them(text: str, tmp_path: Path) -> None:
-    found = named(text, places(tmp_path))
+    found = named(text, paths(tmp_path))
     assert found.versions is not None
     assert found.versions.texts == ("numpy==1.26.4", "scipy==1.12.0")
 
@@ -63,7 +63,7 @@ def test_versions_may_have_blanks_or_commas_between_them(text: str, tmp_path: Pa
 def test_a_file_that_is_there_is_a_lock_whatever_it_is_called(tmp_path: Path) -> None:
     path = tmp_path / "numpy==1.26.4"
     path.write_text("numpy==1.26.4\n")
-    found = named(str(path), places(tmp_path))
+    found = named(str(path), paths(tmp_path))
     assert found.lockfile is not None
     assert found.title == "numpy==1.26.4"
 
@@ -87,7 +87,7 @@ def test_a_side_that_is_none_is_told_with_what_it_may_be(
     text: str, says: str, tmp_path: Path
 ) -> None:
     with pytest.raises(UsageError) as error:
-        named(text, places(tmp_path))
+        named(text, paths(tmp_path))
     assert says in str(error.value)
 
 
@@ -95,7 +95,7 @@ def test_a_stack_is_found_by_the_beginning_of_its_id_and_called_by_it(tmp_path: 
     with open_database(tmp_path / "kb.db") as database:
         database.add_stack(NEW.stack)
         database.add_stack(OLD.stack)
-    found = named(NEW.stack.id[:8], places(tmp_path))
+    found = named(NEW.stack.id[:8], paths(tmp_path))
     assert found.stack == NEW.stack
     assert found.title == f"stack {NEW.stack.id[:12]}"
 

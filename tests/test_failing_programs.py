@@ -9,9 +9,9 @@ from stackgen.campaign.runner import telling_line
 from stackgen.model.inspections import Outcome
 from stackgen.model.reports import FailedStack
 from stackgen.model.stacks import Program
-from stackgen.storage.paths import Places
+from stackgen.storage.paths import Paths
 
-PLACES = Places(cache=Path("/c"), knowledge=Path("/k"), kb_option=" --kb /k")
+PLACES = Paths(cache=Path("/c"), knowledge=Path("/k"), kb_option=" --kb /k")
 PROGRAM = Program(command=("python", "my train.py"), project="/p")
 
 

@@ -119,8 +119,8 @@ def test_tensorflow_runs_with_two_numpys(cpu_tensorflow: str, tmp_path: Path) ->
 def test_numpy_runs_in_two_images(tmp_path: Path) -> None:
     where = ("--executor", "docker", "--base", "bookworm-py311", "--budget", "60s")
     explored = explore(tmp_path / "kb.db", "numpy", *where)
-    assert explored.report["plan"]["place"]["executor"] == "docker"
-    assert explored.report["plan"]["place"]["base"] == "bookworm-py311"
+    assert explored.report["plan"]["setup"]["executor"] == "docker"
+    assert explored.report["plan"]["setup"]["base"] == "bookworm-py311"
     assert_both_ran(explored, "numpy/matmul", "numpy")
     assert {each.unenforced for each in explored.inspections} == {()}
 

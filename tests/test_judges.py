@@ -20,7 +20,7 @@ from stackgen.model.packages import Lock
 from stackgen.model.stacks import Base
 from stackgen.provenance.validators import Judge, Question
 from stackgen.resolve import Slice, Space, asked, newest_first, parse_requirement
-from stackgen.storage.paths import find_places
+from stackgen.storage.paths import find_paths
 
 pytestmark = pytest.mark.network
 
@@ -40,7 +40,7 @@ IMPOSSIBLE = [
 @pytest.fixture(scope="module")
 def index() -> Iterator[PackageIndex]:
     """Return the configured index with the user's cache: a second run reads little."""
-    with PackageIndex(load_config(environ=os.environ), find_places(os.environ).cache) as each:
+    with PackageIndex(load_config(environ=os.environ), find_paths(os.environ).cache) as each:
         yield each
 
 
@@ -75,12 +75,12 @@ def ask(judge: Judge, requirements: Sequence[str]) -> set[str] | None:
 
 
 def uv_for(on: Base) -> Judge:
-    return judges(on, load_config(environ=os.environ), os.environ, find_places(os.environ).cache)[0]
+    return judges(on, load_config(environ=os.environ), os.environ, find_paths(os.environ).cache)[0]
 
 
 def pip_tools() -> Judge:
     ours = probe(sys.executable)
-    found = judges(ours, load_config(environ=os.environ), os.environ, find_places(os.environ).cache)
+    found = judges(ours, load_config(environ=os.environ), os.environ, find_paths(os.environ).cache)
     return found[1]
 
 

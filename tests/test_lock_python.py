@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from stackgen.campaign.backend import open_workshop
+from stackgen.campaign.backend import open_backend
 from stackgen.campaign.request import ExecutorChoice, ExploreOptions, IndexOptions
 from stackgen.commands.explore import explore
 from stackgen.commands.verify import verify
@@ -13,7 +13,7 @@ from stackgen.errors import UsageError
 from stackgen.images.targets import find_interpreters, probe
 from stackgen.model.progress import Silent
 from stackgen.resolve import asked
-from stackgen.storage.paths import Places, find_places
+from stackgen.storage.paths import Paths, find_paths
 
 OWN = probe(sys.executable).target.python_minor
 LOCK = """
@@ -30,8 +30,8 @@ hashes = {{sha256 = "{zeros}"}}
 
 
 @pytest.fixture
-def places(tmp_path: Path) -> Places:
-    return find_places({"HOME": str(tmp_path), "STACKGEN_CACHE": str(tmp_path / "cache")})
+def paths(tmp_path: Path) -> Paths:
+    return find_paths({"HOME": str(tmp_path), "STACKGEN_CACHE": str(tmp_path / "cache")})
 
 
 def lock(folder: Path, requires_python: str) -> Path:
@@ -40,7 +40,7 @@ def lock(folder: Path, requires_python: str) -> Path:
     return path
 
 
-def refusal(path: Path, places: Places, *, base: str = "") -> UsageError:
+def refusal(path: Path, paths: Paths, *, base: str = "") -> UsageError:
     options = ExploreOptions(
         asked=asked("numpy"),
         lock=path,
@@ -50,29 +50,29 @@ def refusal(path: Path, places: Places, *, base: str = "") -> UsageError:
         index=IndexOptions(offline=True, no_index=True),
     )
     with pytest.raises(UsageError) as refused:
-        explore(options, places, {}, Silent())
+        explore(options, paths, {}, Silent())
     return refused.value
 
 
 def test_a_lock_that_no_python_here_fits_is_refused_by_its_python(
-    tmp_path: Path, places: Places
+    tmp_path: Path, paths: Paths
 ) -> None:
-    told = refusal(lock(tmp_path, "==3.99.*"), places)
+    told = refusal(lock(tmp_path, "==3.99.*"), paths)
     assert told.what == f"{tmp_path / 'pylock.toml'} is for Python ==3.99.*"
     assert OWN in told.why
     assert "--base" in told.fix
 
 
 def test_a_base_that_a_lock_does_not_fit_is_refused_with_those_that_do(
-    tmp_path: Path, places: Places
+    tmp_path: Path, paths: Paths
 ) -> None:
-    told = refusal(lock(tmp_path, f"!={OWN}.*"), places, base=sys.executable)
+    told = refusal(lock(tmp_path, f"!={OWN}.*"), paths, base=sys.executable)
     assert f"is for Python !={OWN}" in told.what
     named = {"3.9": "bullseye-py39", "3.13": "trixie-py313"}
     assert all(f"--base {base}" in told.fix for minor, base in named.items() if minor != OWN)
 
 
-def test_where_none_is_named_an_interpreter_that_fits_is_taken(places: Places) -> None:
+def test_where_none_is_named_an_interpreter_that_fits_is_taken(paths: Paths) -> None:
     minors = [probe(path).target.python_minor for path in find_interpreters()]
     other = next((minor for minor in minors if minor != OWN), None)
     if other is None:
@@ -81,11 +81,11 @@ def test_where_none_is_named_an_interpreter_that_fits_is_taken(places: Places) -
     def admits(python: str) -> bool:
         return python == other or python.startswith(f"{other}.")
 
-    with open_workshop(ExecutorChoice.VIRTUALENV, "", places, Silent(), admits=admits) as workshop:
-        assert workshop.base.target.python_minor == other
+    with open_backend(ExecutorChoice.VIRTUALENV, "", paths, Silent(), admits=admits) as backend:
+        assert backend.base.target.python_minor == other
 
 
-def test_verify_names_the_python_that_a_lock_is_for(tmp_path: Path, places: Places) -> None:
+def test_verify_names_the_python_that_a_lock_is_for(tmp_path: Path, paths: Paths) -> None:
     path = lock(tmp_path, "==3.99.*")
     with pytest.raises(UsageError, match=r"is for Python ==3\.99"):
-        verify(path, base="", places=places, environ={}, progress=Silent())
+        verify(path, base="", paths=paths, environ={}, progress=Silent())

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from stackgen.campaign.comparison import Judging, Stopped, measure, ranked
-from stackgen.campaign.host import Host, Patience
+from stackgen.campaign.host import Host, RetryPolicy
 from stackgen.campaign.runner import Runner
 from stackgen.errors import MeasurementError
 from stackgen.executors.fake import FakeExecutor
@@ -96,7 +96,9 @@ class Bench:
             limits=Limits(threads=1),
             host=Host(cache=folder, everybody=None),
             build=lambda stack, _: STACKS[NAMES[stack.id]],
-            patience=Patience(left_s=0.0, engine_s=0.0, dice=random.Random(1), progress=Silent()),
+            retry_policy=RetryPolicy(
+                left_s=0.0, engine_s=0.0, dice=random.Random(1), progress=Silent()
+            ),
             progress=Silent(),
             deadline=self.seconds + budget_s,
             clock=lambda: float(self.seconds),

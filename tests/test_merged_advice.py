@@ -23,7 +23,7 @@ from stackgen.model.progress import Silent
 from stackgen.model.reports import AdviceReport
 from stackgen.model.stacks import Stack
 from stackgen.report.listings import advice_text
-from stackgen.storage.paths import Places
+from stackgen.storage.paths import Paths
 from tests.database import samples
 from tests.local_index import Published, publish
 
@@ -66,35 +66,35 @@ def measured(path: Path, seed: int) -> Path:
 
 
 @pytest.fixture
-def places(tmp_path: Path) -> Places:
+def paths(tmp_path: Path) -> Paths:
     (tmp_path / "requirements.txt").write_text("numpy==1.26.4\n")
-    return Places(cache=tmp_path / "cache", knowledge=measured(tmp_path / "mine.db", 1))
+    return Paths(cache=tmp_path / "cache", knowledge=measured(tmp_path / "mine.db", 1))
 
 
-def advised(places: Places) -> AdviceReport:
-    folder = places.knowledge.parent
+def advised(paths: Paths) -> AdviceReport:
+    folder = paths.knowledge.parent
     index = publish(folder, {"numpy": {"1.26.4": Published(), "2.0.0": Published()}})
     return advise(
         folder / "requirements.txt",
         IndexOptions(index_url=index),
-        places,
+        paths,
         {"PIP_CONFIG_FILE": os.devnull},
         Silent(),
     )
 
 
-def test_an_advice_from_own_inspections_names_no_other_knowledge_base(places: Places) -> None:
-    report = advised(places)
+def test_an_advice_from_own_inspections_names_no_other_knowledge_base(paths: Paths) -> None:
+    report = advised(paths)
     assert report.advice.lock is not None
     assert (report.inspections, report.merged) == (3 * BLOCKS, ())
     assert "Merged" not in advice_text(report)
 
 
-def test_an_advice_counts_what_was_merged_and_names_the_file(places: Places) -> None:
-    theirs = measured(places.knowledge.with_name("team.db"), 2)
-    with open_database(places.knowledge) as database:
+def test_an_advice_counts_what_was_merged_and_names_the_file(paths: Paths) -> None:
+    theirs = measured(paths.knowledge.with_name("team.db"), 2)
+    with open_database(paths.knowledge) as database:
         database.merge(theirs)
-    report = advised(places)
+    report = advised(paths)
     ((origin, count),) = report.merged
     assert (count, report.inspections) == (3 * BLOCKS, 6 * BLOCKS)
     day = origin.merged_at[:10]

@@ -25,7 +25,7 @@ from stackgen.measure.noise import (
 from stackgen.model.evidence import Verdict
 from stackgen.model.identity import IndicatorId, StackId
 from stackgen.model.inspections import Inspection, Observation, Role
-from stackgen.model.reports import Disturbance, IndicatorNoise, NoiseReport, Place
+from stackgen.model.reports import Disturbance, IndicatorNoise, MeasurementSetup, NoiseReport
 from stackgen.report import as_json
 from stackgen.report.noise import noise_text, percent, shown_from
 from tests.samples import call, environment, inspection
@@ -241,7 +241,7 @@ def report(
     return NoiseReport(
         requirements=("numpy",),
         stack="numpy 2.4.0",
-        place=Place(
+        setup=MeasurementSetup(
             executor="virtualenv", base="python3.11", python="3.11.2", machine="AMD EPYC"
         ),
         seed=0,

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from stackgen.campaign.host import Host, Patience
+from stackgen.campaign.host import Host, RetryPolicy
 from stackgen.campaign.runner import Runner
 from stackgen.commands.noise import measure_pairs
 from stackgen.executors.fake import FakeExecutor
@@ -69,7 +69,9 @@ def runner(database: Database, tmp_path: Path, ends: Ends, *, budget_s: float = 
         limits=Limits(threads=1),
         host=Host(cache=tmp_path, everybody=None),
         build=build,
-        patience=Patience(left_s=0.0, engine_s=0.0, dice=random.Random(1), progress=Silent()),
+        retry_policy=RetryPolicy(
+            left_s=0.0, engine_s=0.0, dice=random.Random(1), progress=Silent()
+        ),
         progress=Silent(),
         deadline=budget_s,
         clock=lambda: now[0],

@@ -31,8 +31,8 @@ from stackgen.model.reports import (
     ExplorePlan,
     ExploreReport,
     FailedStack,
+    MeasurementSetup,
     NightlyReport,
-    Place,
     Predicted,
     Scaled,
     SearchReport,
@@ -60,7 +60,9 @@ MATMUL = call()
 PLAN = ExplorePlan(
     requirements=("tensorflow>=2.7",),
     varied=("tensorflow", "numpy"),
-    place=Place(executor="docker", base="bookworm-py311", python="3.11.2", machine="AMD EPYC"),
+    setup=MeasurementSetup(
+        executor="docker", base="bookworm-py311", python="3.11.2", machine="AMD EPYC"
+    ),
     count=4 * 10**55,
     choices=280,
     chosen=(("tensorflow 2.21.0, numpy 2.4.0", 10**37), ("tensorflow 2.20.0, numpy 1.26.4", 12)),

@@ -22,7 +22,7 @@ from stackgen.index import PackageIndex, load_config
 from stackgen.index.closure import resolve
 from stackgen.model.packages import Target
 from stackgen.resolve import asked
-from stackgen.storage.paths import find_places
+from stackgen.storage.paths import find_paths
 
 GLIBC, MUSL = "manylinux_2_36_x86_64", "musllinux_1_2_x86_64"
 MAC, WINDOWS, ARM = "macosx_14_0_arm64", "win_amd64", "manylinux_2_28_aarch64"
@@ -238,7 +238,7 @@ ASKED = ("numpy", 'pywin32; sys_platform == "win32"', "scikit-learn>=1.4", "tqdm
 
 @pytest.fixture(scope="module")
 def index() -> Iterator[PackageIndex]:
-    with PackageIndex(load_config(environ=os.environ), find_places(os.environ).cache) as each:
+    with PackageIndex(load_config(environ=os.environ), find_paths(os.environ).cache) as each:
         yield each
 
 

@@ -5,14 +5,14 @@ from pathlib import Path
 
 import pytest
 
-from stackgen.campaign.prepare import room_for
+from stackgen.campaign.prepare import disk_space_for
 from stackgen.images.store_check import prune
 from stackgen.images.virtualenv_store import VirtualenvStore, check
 from stackgen.images.virtualenvs import VirtualenvBuilder
 from stackgen.model.packages import Lock
 from stackgen.model.reports import FaultKind, ItemKind, StoreItem
 from stackgen.model.stacks import Environment
-from stackgen.storage.paths import Places
+from stackgen.storage.paths import Paths
 from stackgen.storage.wheels import WheelStore
 from tests.laboratory import Laboratory
 from tests.store_parts import Nobody, another_process
@@ -223,17 +223,17 @@ def test_the_commands_prune_and_check_virtualenvs(tmp_path: Path) -> None:
 
 
 def test_the_estimate_of_new_bytes_knows_what_is_there(bench: Bench, tmp_path: Path) -> None:
-    places = Places(cache=tmp_path / "cache", knowledge=tmp_path / "kb.db")
-    bench.root = places.cache / "virtualenvs"
+    folders = Paths(cache=tmp_path / "cache", knowledge=tmp_path / "kb.db")
+    bench.root = folders.cache / "virtualenvs"
     bench.builder = VirtualenvBuilder(root=bench.root)
     source = f"TEXT = '{'x' * 2_000_000}'\n"
     one, two = (wheel(bench.wheels, name, "1.0", source) for name in ("aa", "bb"))
     first, second = Lock(artifacts=(one,)), Lock(artifacts=(one, two))
 
     def needed(*locks: Lock) -> int:
-        return room_for(locks, BASE, places=places, downloads={})
+        return disk_space_for(locks, BASE, paths=folders, downloads={})
 
-    wheels = WheelStore(places.cache)
+    wheels = WheelStore(folders.cache)
     paths = wheels.fetch((one, two), downloader=Nobody())
     assert 2_000_000 < needed(first) < 4_000_000  # unpacked, though no download is left
     assert needed(first, second) < 2 * needed(first) + 1_500_000  # what both hold counts once

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from stackgen.campaign.backend import Workshop, open_workshop
+from stackgen.campaign.backend import Backend, open_backend
 from stackgen.campaign.host import Host
 from stackgen.campaign.indicators import limits
 from stackgen.campaign.request import ExecutorChoice
@@ -29,7 +29,7 @@ from stackgen.model.progress import Silent
 from stackgen.model.stacks import Environment, Stack
 from stackgen.resolve import asked
 from stackgen.sandbox.process import load_indicators
-from stackgen.storage.paths import Places, find_places
+from stackgen.storage.paths import Paths, find_paths
 from stackgen.storage.resources import shipped_folder
 from stackgen.storage.wheels import WheelStore
 
@@ -69,20 +69,20 @@ class Arm:
 class Bench:
     """Where stacks are built and run."""
 
-    workshop: Workshop
+    backend: Backend
     index: PackageIndex
-    places: Places
+    paths: Paths
 
     def environment(self, *requirements: str) -> Environment:
         """Return the newest stack of some requirements, built now or before."""
-        target = self.workshop.base.target
+        target = self.backend.base.target
         lock = resolve(self.index, asked(*requirements), target, progress=Silent()).newest()
         if lock is None:
             raise SystemExit(f"no stack holds {', '.join(requirements)}")
-        wheels = WheelStore(self.places.cache).fetch(lock.artifacts, downloader=self.index)
-        with Host(cache=self.places.cache).building(Silent()):
-            stack = Stack(lock=lock, facts=self.workshop.base.facts)
-            return self.workshop.build(stack, wheels, frozenset({"numpy"}))
+        wheels = WheelStore(self.paths.cache).fetch(lock.artifacts, downloader=self.index)
+        with Host(cache=self.paths.cache).building(Silent()):
+            stack = Stack(lock=lock, facts=self.backend.base.facts)
+            return self.backend.build(stack, wheels, frozenset({"numpy"}))
 
     def inspect(self, plan: InspectionPlan) -> Inspection:
         """Run one process; no other stackgen measures or builds meanwhile."""
@@ -90,8 +90,8 @@ class Bench:
 
     def together(self, plans: Sequence[InspectionPlan]) -> list[Inspection]:
         """Run processes one after another, with nobody else's between them."""
-        with Host(cache=self.places.cache).measuring(Silent()):
-            return list(self.workshop.executor.inspect(plans))
+        with Host(cache=self.paths.cache).measuring(Silent()):
+            return list(self.backend.executor.inspect(plans))
 
     def calibrated(self, arm: Arm) -> Arm:
         """Return an arm with as many operations per sample as one trial finds."""
@@ -109,12 +109,12 @@ class Bench:
 @contextmanager
 def opened(base: str, choice: ExecutorChoice = ExecutorChoice.VIRTUALENV) -> Iterator[Bench]:
     """Open a bench on a base, with the user's cache and package index."""
-    places = find_places(os.environ)
+    paths = find_paths(os.environ)
     with (
-        open_workshop(choice, base, places, Silent()) as workshop,
-        PackageIndex(load_config(environ=os.environ), places.cache) as index,
+        open_backend(choice, base, paths, Silent()) as backend,
+        PackageIndex(load_config(environ=os.environ), paths.cache) as index,
     ):
-        yield Bench(workshop=workshop, index=index, places=places)
+        yield Bench(backend=backend, index=index, paths=paths)
 
 
 def call_of(

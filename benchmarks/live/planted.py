@@ -124,9 +124,9 @@ def about(bench: Bench, stack: str) -> dict[str, str]:
     """Return how it is recorded."""
     return {
         "stack": stack,
-        "base": bench.workshop.base.name,
+        "base": bench.backend.base.name,
         "executor": "virtualenv",
-        "machine": dict(bench.workshop.machine.identity).get("cpu_name", ""),
+        "machine": dict(bench.backend.machine.identity).get("cpu_name", ""),
         "threads": str(limits(0).threads),
         "size": str(SIZE),
         "samples": str(SAMPLES),

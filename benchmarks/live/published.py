@@ -145,7 +145,7 @@ def main() -> None:
     options = parser.parse_args()
     with opened(PYTHON) as bench:
         found = environments(bench)
-        print(f"TensorFlow {OLD} and {NEW} on {bench.workshop.base.name}, matmul in float32,")
+        print(f"TensorFlow {OLD} and {NEW} on {bench.backend.base.name}, matmul in float32,")
         threads = limits(options.threads).threads
         print(f"{threads} thread(s), {options.mode} mode; ratio: time of {OLD} / time of {NEW}")
         print(f"{'':5} {'GFLOP/s':>8}")

@@ -94,7 +94,7 @@ def limit(api: APIClient, memory_bytes: int | None, quota_us: int) -> None:
 
 def measured(bench: Bench, arms: Sequence[Arm], processes: int, quota_us: int) -> list[Way]:
     """Return what blocks of the three ways show."""
-    executor = bench.workshop.executor
+    executor = bench.backend.executor
     assert isinstance(executor, DockerExecutor)
     for arm in arms:
         bench.inspect(replace(arm, samples=2).plan())  # makes the container, which is kept

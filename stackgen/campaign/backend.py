@@ -38,7 +38,7 @@ from stackgen.model.stacks import (
     Readiness,
     Stack,
 )
-from stackgen.storage.paths import Places
+from stackgen.storage.paths import Paths
 
 # The engine for commands that do nothing without one, and the base that a user means
 
@@ -118,7 +118,7 @@ class Build(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Workshop:
+class Backend:
     """A base, something that builds stacks on it, and something that runs them.
 
     sdists: builds wheels from source distributions; None where there are no containers.
@@ -132,21 +132,21 @@ class Workshop:
 
 
 @contextmanager
-def open_workshop(
+def open_backend(
     choice: ExecutorChoice,
     base: str,
-    places: Places,
+    paths: Paths,
     progress: Progress,
     *,
     make: bool = True,
     admits: Admits = any_python,
-) -> Iterator[Workshop]:
-    """Open the workshop that was asked for; ``auto`` takes images wherever they can be had.
+) -> Iterator[Backend]:
+    """Open the backend that was asked for; ``auto`` takes images wherever they can be had.
 
     Args:
         choice: where stacks shall run.
         base: name of a base, an image, an interpreter, or "".
-        places: where things are kept.
+        paths: where things are kept.
         progress: who is told.
         make: whether a base may be made now; without it, a plan is made for our interpreter.
         admits: where no base is named, one whose Python this admits is taken, if there is one.
@@ -160,7 +160,7 @@ def open_workshop(
         choice = ExecutorChoice.VIRTUALENV
     if choice is ExecutorChoice.VIRTUALENV:
         interpreter = _interpreter(base, admits, progress)
-        yield from _until_done(_virtualenvs(interpreter, machine, places))
+        yield from _until_done(_virtualenvs(interpreter, machine, paths))
         return
     try:
         engine = connect()
@@ -169,29 +169,29 @@ def open_workshop(
             raise
         progress.note(f"Using virtualenvs: no container engine answers ({_first_line(error.why)}).")
         interpreter = _interpreter(base, admits, progress)
-        yield from _until_done(_virtualenvs(interpreter, machine, places))
+        yield from _until_done(_virtualenvs(interpreter, machine, paths))
         return
     try:
-        wanted = base or _fitting_base(engine, places, admits, progress)
-        found = _with_engine(engine, choice, wanted, machine, places, progress, make=make)
+        wanted = base or _fitting_base(engine, paths, admits, progress)
+        found = _with_engine(engine, choice, wanted, machine, paths, progress, make=make)
         if found is None:
-            found = _virtualenvs(_interpreter("", admits, progress), machine, places)
+            found = _virtualenvs(_interpreter("", admits, progress), machine, paths)
         yield from _until_done(found)
     finally:
         engine.close()
 
 
-def _until_done(workshop: Workshop) -> Iterator[Workshop]:
-    """Yield a workshop, and end what its executor keeps running when it is no longer needed."""
+def _until_done(backend: Backend) -> Iterator[Backend]:
+    """Yield a backend, and end what its executor keeps running when it is no longer needed."""
     try:
-        yield workshop
+        yield backend
     finally:
-        workshop.executor.close()
+        backend.executor.close()
 
 
-def _fitting_base(engine: Engine, places: Places, admits: Admits, progress: Progress) -> str:
+def _fitting_base(engine: Engine, paths: Paths, admits: Admits, progress: Progress) -> str:
     """Return the base to take where none is named: "", the default one, or one that is admitted."""
-    bases = BaseBuilder(engine=engine, cache=places.cache / "bases")
+    bases = BaseBuilder(engine=engine, cache=paths.cache / "bases")
     pythons = {each.name: each.python for each in bases.definitions() if each.python}
     if DEFAULT_BASE not in pythons or admits(pythons[DEFAULT_BASE]):
         return ""
@@ -211,13 +211,13 @@ def _with_engine(
     choice: ExecutorChoice,
     base: str,
     machine: Machine,
-    places: Places,
+    paths: Paths,
     progress: Progress,
     *,
     make: bool,
-) -> Workshop | None:
-    """Return the workshop of an engine, or None where virtualenvs must do; then it was said."""
-    bases = BaseBuilder(engine=engine, cache=places.cache / "bases")
+) -> Backend | None:
+    """Return the backend of an engine, or None where virtualenvs must do; then it was said."""
+    bases = BaseBuilder(engine=engine, cache=paths.cache / "bases")
     name = base_name(bases, base)
     ready = bases.ready(name)
     if ready is None and not make:
@@ -231,40 +231,40 @@ def _with_engine(
         return None
     try:
         progress.doing(f"preparing the base {name}")
-        made = ready or _made(bases, name, places, progress)
+        made = ready or _made(bases, name, paths, progress)
     except BuildError as error:
         if choice is not ExecutorChoice.AUTO or base:
             raise
         progress.note(f"Using virtualenvs: {error.what} ({_first_line(error.why)}).")
         return None
-    return _containers(engine, made, machine, places, progress)
+    return _containers(engine, made, machine, paths, progress)
 
 
-def _made(bases: BaseBuilder, name: str, places: Places, progress: Progress) -> Base:
-    with Host(cache=places.cache).building(progress):
+def _made(bases: BaseBuilder, name: str, paths: Paths, progress: Progress) -> Base:
+    with Host(cache=paths.cache).building(progress):
         return bases.make(name, progress.doing)
 
 
 def _containers(
-    engine: Engine, base: Base, machine: Machine, places: Places, progress: Progress
-) -> Workshop:
+    engine: Engine, base: Base, machine: Machine, paths: Paths, progress: Progress
+) -> Backend:
     builder = ImageBuilder(
         engine=engine,
-        store=LayerStore(places.cache / "layers", notify=progress.note),
-        memory=places.cache / "whole-archives.json",
+        store=LayerStore(paths.cache / "layers", notify=progress.note),
+        memory=paths.cache / "whole-archives.json",
     )
 
     def build(stack: Stack, wheels: Mapping[str, Path], varied: frozenset[str]) -> Environment:
         return builder.build(stack, base, wheels, varied)
 
     executor = DockerExecutor(engine.api, machine)
-    sdists = SdistBuilder(engine=engine, owner=str(places.cache), limits=build_limits(engine))
-    return Workshop(base=base, machine=machine, build=build, executor=executor, sdists=sdists)
+    sdists = SdistBuilder(engine=engine, owner=str(paths.cache), limits=build_limits(engine))
+    return Backend(base=base, machine=machine, build=build, executor=executor, sdists=sdists)
 
 
-def _virtualenvs(interpreter: str, machine: Machine, places: Places) -> Workshop:
+def _virtualenvs(interpreter: str, machine: Machine, paths: Paths) -> Backend:
     base = probe(interpreter)
-    builder = VirtualenvBuilder(root=places.cache / "virtualenvs")
+    builder = VirtualenvBuilder(root=paths.cache / "virtualenvs")
 
     def build(
         stack: Stack,
@@ -273,8 +273,8 @@ def _virtualenvs(interpreter: str, machine: Machine, places: Places) -> Workshop
     ) -> Environment:
         return builder.build(stack, base, wheels)
 
-    executor = VirtualenvExecutor(machine=machine, scratch=places.cache / "scratch")
-    return Workshop(base=base, machine=machine, build=build, executor=executor)
+    executor = VirtualenvExecutor(machine=machine, scratch=paths.cache / "scratch")
+    return Backend(base=base, machine=machine, build=build, executor=executor)
 
 
 def _is_interpreter(base: str) -> bool:
@@ -329,13 +329,13 @@ def _first_line(text: str) -> str:
 _FIX = "install debootstrap and run as root, or take an image that the engine has: --base IMAGE"
 
 
-def bases(names: Sequence[str], *, make: bool, places: Places, progress: Progress) -> BasesReport:
+def bases(names: Sequence[str], *, make: bool, paths: Paths, progress: Progress) -> BasesReport:
     """Return what is known of bases; with ``make``, those that are missing are made first.
 
     Args:
         names: of the bases; none means all of them.
         make: one that cannot be made keeps nobody from the others.
-        places: where archives and answers of probes are kept.
+        paths: where archives and answers of probes are kept.
         progress: is told what is made.
 
     Raises:
@@ -350,7 +350,7 @@ def bases(names: Sequence[str], *, make: bool, places: Places, progress: Progres
             raise
         return BasesReport(bases=tuple(_unknown(each, error) for each in wanted))
     with closing(engine):
-        builder = BaseBuilder(engine=engine, cache=places.cache / "bases")
+        builder = BaseBuilder(engine=engine, cache=paths.cache / "bases")
         entries = [_base_entry(builder, each, make, progress) for each in wanted]
     return BasesReport(
         bases=tuple(entry for entry, _ in entries),

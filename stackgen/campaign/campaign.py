@@ -99,7 +99,7 @@ def report(work: Work, runner: Runner, found: Outcome) -> ExploreReport:
         stopped=found.stopped.why,
         interrupted=found.stopped.interrupted,
         exit_code=_exit_code(found.stopped, ranking, checked),
-        knowledge_base=str(work.places.knowledge),
+        knowledge_base=str(work.paths.knowledge),
         margin=work.options.margin,
         costs=costs(seen, ranking=ranking, calls=calls, per_hour=work.metered.per_hour),
         currency=work.metered.currency,
@@ -184,7 +184,7 @@ def compete(work: Work, database: Database) -> ExploreReport:
         database.add_indicator(call)
     _tell_estimate(work)
     preparer = Preparer(
-        facts=work.workshop.base.facts,
+        facts=work.backend.base.facts,
         selection=work.selection,
         runner=runner,
         call=work.calls[0],
@@ -218,7 +218,7 @@ def _search_first(work: Work, runner: Runner, preparer: Preparer) -> Outcome:
         place = field.first_ready(_failed(work, runner))
         ready = field.have_ready(place) if place is not None else None
         if place is None or ready is None:
-            raise nothing_runs(preparer.failures, work.places, work.calls[0].program)
+            raise nothing_runs(preparer.failures, work.paths, work.calls[0].program)
         compared = _labels([ready])
         _tell_of_other_reference(work, ready)
         design = calibrated(work, runner, [ready])
@@ -305,7 +305,7 @@ def _all_at_once(work: Work, runner: Runner, preparer: Preparer) -> Outcome:
     try:
         _prepare(work, preparer, runner, ready)
         if not ready:
-            raise nothing_runs(preparer.failures, work.places, work.calls[0].program)
+            raise nothing_runs(preparer.failures, work.paths, work.calls[0].program)
         failed = _failed(work, runner)
         ready.sort(key=lambda each: each.chosen.stack_id in failed)  # the first is the reference
         _tell_of_other_reference(work, ready[0])

@@ -16,7 +16,7 @@ from stackgen.model.identity import IndicatorId, StackId
 from stackgen.model.inspections import IndicatorCall, Inspection, InspectionPlan, Outcome, Role
 from stackgen.model.reports import FailedStack
 from stackgen.model.stacks import Environment, Program
-from stackgen.storage.paths import Places
+from stackgen.storage.paths import Paths
 
 ALL_FAILED = "every other stack failed while it was measured"
 
@@ -275,7 +275,7 @@ _HINTS = (
 
 
 def nothing_runs(
-    failures: Sequence[FailedStack], places: Places, program: Program | None = None
+    failures: Sequence[FailedStack], paths: Paths, program: Program | None = None
 ) -> StackgenError:
     """Explain that no stack works, by what most of them ended with, running a program or not."""
     what = "none of the stacks that were tried runs"
@@ -293,15 +293,15 @@ def nothing_runs(
         fix = "find out what ends it (too little free memory?), then run the same command again"
         return MeasurementError(what, why=why, fix=fix)
     if program is not None and common in (*_OF_THE_INDICATOR, Outcome.IMPORT_FAILED):
-        return MeasurementError(what, why=why, fix=_helps(program, first.reason, places))
+        return MeasurementError(what, why=why, fix=_helps(program, first.reason, paths))
     if common in _OF_THE_INDICATOR:
         fix = "run the indicator by hand (stackgen pis shows its path), or choose another with --pi"
         return MeasurementError(what, why=why, fix=fix)
-    fix = f"see: stackgen kb failures{places.kb_option}; or name older versions"
+    fix = f"see: stackgen kb failures{paths.kb_option}; or name older versions"
     return BuildError(what, why=why, fix=fix)
 
 
-def _helps(program: Program, reason: str, places: Places) -> str:
+def _helps(program: Program, reason: str, paths: Paths) -> str:
     """Return what a program may lack, by what it said, and how to look at it."""
     hints = [hint for words, hint in _HINTS if re.search(words, reason)]
     if below := _own_module(Path(program.project), reason):
@@ -311,7 +311,7 @@ def _helps(program: Program, reason: str, places: Places) -> str:
     if program.network:
         hints = [hint for hint in hints if hint != _NO_NETWORK]
     by_hand = f"run it by hand in {program.project}: {shlex.join(program.command)}"
-    return "; ".join((*hints, by_hand, f"see also: stackgen kb failures{places.kb_option}"))
+    return "; ".join((*hints, by_hand, f"see also: stackgen kb failures{paths.kb_option}"))
 
 
 def _own_module(project: Path, reason: str) -> str:

@@ -229,7 +229,7 @@ def allowance_s(budget_s: float) -> float:
 
 
 @dataclass(slots=True, kw_only=True)
-class Patience:
+class RetryPolicy:
     """The pauses of one run: 2, 4, 8, 10, 10, ... seconds, each spread by a seeded half.
 
     left_s: for how long it may still pause for anything but an engine. The first thing that is gone

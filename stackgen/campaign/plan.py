@@ -10,10 +10,10 @@ from functools import partial
 from itertools import islice
 
 from stackgen import __version__
-from stackgen.campaign.backend import Workshop, any_python, open_workshop
+from stackgen.campaign.backend import Backend, any_python, open_backend
 from stackgen.campaign.candidates import Contenders, read_lock_file
 from stackgen.campaign.comparison import Judging
-from stackgen.campaign.host import Host, Patience, allowance_s, kept_to, refuse_cpus
+from stackgen.campaign.host import Host, RetryPolicy, allowance_s, kept_to, refuse_cpus
 from stackgen.campaign.indicators import (
     Metered,
     indicator_calls,
@@ -37,8 +37,8 @@ from stackgen.model.evidence import Campaign
 from stackgen.model.identity import IndicatorId, content_id
 from stackgen.model.inspections import IndicatorCall
 from stackgen.model.progress import Progress
-from stackgen.model.reports import ExplorePlan, Place
-from stackgen.storage.paths import Places
+from stackgen.model.reports import ExplorePlan, MeasurementSetup
+from stackgen.storage.paths import Paths
 from stackgen.storage.wheels import WheelStore
 
 # What the phases of one exploration share, and what runs its inspections
@@ -53,11 +53,11 @@ class Work:
     """
 
     options: ExploreOptions
-    places: Places
+    paths: Paths
     progress: Progress
     index: PackageIndex
     store: WheelStore
-    workshop: Workshop
+    backend: Backend
     selection: Contenders
     plan: ExplorePlan
     calls: tuple[IndicatorCall, ...]
@@ -74,35 +74,33 @@ class Work:
 
 def open_runner(work: Work, database: Database) -> Runner:
     """Return what runs this campaign's inspections; the campaign is in the database then."""
-    base = work.workshop.base
+    base = work.backend.base
     campaign = Campaign(
         kind=work.options.kind,
         request=work.options.request(base.kind.value, base.facts, where=_where(work)),
         seed=work.options.seed,
-        machine_id=work.workshop.machine.id,
+        machine_id=work.backend.machine.id,
         stackgen_version=__version__,
     )
-    database.add_machine(work.workshop.machine)
+    database.add_machine(work.backend.machine)
     database.add_campaign(campaign, datetime.now(timezone.utc).isoformat(timespec="seconds"))
-    host = Host(cache=work.places.cache)
+    host = Host(cache=work.paths.cache)
     return Runner(
         database=database,
-        executor=Watching(
-            work.workshop.executor, own_files(work.places.knowledge, work.places.cache)
-        ),
+        executor=Watching(work.backend.executor, own_files(work.paths.knowledge, work.paths.cache)),
         campaign=campaign,
         limits=limits(work.options.threads, work.options.gpus, among=work.options.measure_cpus),
         host=host,
         build=Builder(
             index=work.index,
             store=work.store,
-            workshop=work.workshop,
+            backend=work.backend,
             varied=frozenset(work.selection.varied),
             sources=_sources(work, host),
             host=host,
             progress=work.progress,
         ),
-        patience=Patience(
+        retry_policy=RetryPolicy(
             left_s=allowance_s(work.options.budget_s),
             dice=random.Random(f"{campaign.id}/{campaign.seed}"),  # noqa: S311
             progress=work.progress,
@@ -116,12 +114,12 @@ def open_runner(work: Work, database: Database) -> Runner:
 
 def _sources(work: Work, host: Host) -> Sources:
     return Sources(
-        base=work.workshop.base,
-        build=work.workshop.build,
-        sdists=work.workshop.sdists,
+        base=work.backend.base,
+        build=work.backend.build,
+        sdists=work.backend.sdists,
         index=work.index,
         store=work.store,
-        built=BuiltWheels(work.places.cache / "built"),
+        built=BuiltWheels(work.paths.cache / "built"),
         policy=work.options.asked.policy,
         progress=work.progress,
         turn=partial(host.building, work.progress),
@@ -131,8 +129,8 @@ def _sources(work: Work, host: Host) -> Sources:
 
 def _where(work: Work) -> str:
     """Return what tells this knowledge base from others, so that merged ones never share blocks."""
-    host = dict(work.workshop.machine.circumstances).get("host", "")
-    return content_id("knowledge base", [host, str(work.places.knowledge)])
+    host = dict(work.backend.machine.circumstances).get("host", "")
+    return content_id("knowledge base", [host, str(work.paths.knowledge)])
 
 
 Calls = tuple[tuple[IndicatorCall, ...], IndicatorCall]
@@ -158,7 +156,7 @@ class Chosen:
     requirements: tuple[str, ...]
 
 
-Choose = Callable[[PackageIndex, ExploreOptions, Workshop, Progress], Chosen]
+Choose = Callable[[PackageIndex, ExploreOptions, Backend, Progress], Chosen]
 
 
 def calls_of(chosen: Chosen) -> Calls:
@@ -171,18 +169,18 @@ def calls_of(chosen: Chosen) -> Calls:
 def opened(
     choose: Choose,
     options: ExploreOptions,
-    places: Places,
+    paths: Paths,
     environ: Mapping[str, str],
     progress: Progress,
     *,
     calls_of: Callable[[Chosen], Calls] = calls_of,
 ) -> Iterator[Work]:
-    """Open the workshop and the index, have stacks chosen, and plan what is to be done.
+    """Open the backend and the index, have stacks chosen, and plan what is to be done.
 
     Args:
         choose: says which stacks they are, once it is known what they are installed on.
         options: what was asked for.
-        places: where things are kept.
+        paths: where things are kept.
         environ: the user's variables.
         progress: who is told.
         calls_of: says by what they are measured, once they are known.
@@ -199,34 +197,34 @@ def opened(
     if lockfile is not None and not options.base:
         refuse_any_python(lockfile)
     with (
-        open_workshop(
+        open_backend(
             options.executor,
             options.base,
-            places,
+            paths,
             progress,
             make=not options.dry_run,
             admits=partial(admits_python, lockfile) if lockfile else any_python,
-        ) as workshop,
+        ) as backend,
         kept_to(options.build_cpus),
-        PackageIndex(config, places.cache) as index,
+        PackageIndex(config, paths.cache) as index,
     ):
         if lockfile is not None:
-            refuse_python(lockfile, workshop.base.target.python, workshop.base.name)
-        chosen = choose(index, options, workshop, progress)
+            refuse_python(lockfile, backend.base.target.python, backend.base.name)
+        chosen = choose(index, options, backend, progress)
         options = chosen.options
         calls, control = calls_of(chosen)
         allowed = limits(options.threads, options.gpus, among=options.measure_cpus)
         cpus = metered(options, calls, allowed, usable)
-        store = WheelStore(places.cache, notify=progress.note)
+        store = WheelStore(paths.cache, notify=progress.note)
         yield Work(
             options=options,
-            places=places,
+            paths=paths,
             progress=progress,
             index=index,
             store=store,
-            workshop=workshop,
+            backend=backend,
             selection=chosen.contenders,
-            plan=_plan(chosen, workshop, index, store, places),
+            plan=_plan(chosen, backend, index, store, paths),
             calls=cpus.calls,
             control=control,
             metered=cpus,
@@ -237,24 +235,24 @@ def opened(
 
 def _plan(
     chosen: Chosen,
-    workshop: Workshop,
+    backend: Backend,
     index: PackageIndex,
     store: WheelStore,
-    places: Places,
+    paths: Paths,
 ) -> ExplorePlan:
     options, selection = chosen.options, chosen.contenders
     first = list(islice(selection.candidates(), options.wanted))
     searched = options.searches(chosen.choices)
     if not options.dry_run:
-        refuse_unbuildable((a for each in first for a in each.lock.artifacts), workshop.sdists)
-    machine = dict(workshop.machine.identity)
+        refuse_unbuildable((a for each in first for a in each.lock.artifacts), backend.sdists)
+    machine = dict(backend.machine.identity)
     return ExplorePlan(
         requirements=chosen.requirements,
         varied=selection.varied,
-        place=Place(
-            executor=workshop.base.kind.value,
-            base=workshop.base.name,
-            python=workshop.base.target.python,
+        setup=MeasurementSetup(
+            executor=backend.base.kind.value,
+            base=backend.base.name,
+            python=backend.base.target.python,
             machine=machine.get("cpu_name", "this machine"),
         ),
         count=chosen.count,
@@ -262,11 +260,11 @@ def _plan(
         chosen=tuple((each.label, each.choice.completions if each.choice else 1) for each in first),
         estimate=estimate(
             [each.lock for each in first],
-            workshop.base,
+            backend.base,
             first=BLOCK if searched else len(first),
             index=index,
             store=store,
-            places=places,
+            paths=paths,
         ),
         budget_s=options.budget_s,
         seed=options.seed,

@@ -13,7 +13,7 @@ from pathlib import Path
 from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
 from packaging.version import InvalidVersion, Version
 
-from stackgen.campaign.backend import Build, Workshop
+from stackgen.campaign.backend import Backend, Build
 from stackgen.campaign.candidates import Candidate, Contenders
 from stackgen.campaign.host import Host
 from stackgen.campaign.runner import Runner, telling_line
@@ -57,7 +57,7 @@ from stackgen.model.reports import ChosenStack, Estimate, FailedStack
 from stackgen.model.stacks import Base, BaseFacts, Environment, Kind, Stack
 from stackgen.resolve import Policy, Request, parse_requirement
 from stackgen.sandbox.process import log_tail
-from stackgen.storage.paths import Places
+from stackgen.storage.paths import Paths
 from stackgen.storage.wheels import HashMismatchError, WheelStore
 
 # Source distributions become wheels: what they require is resolved, they are built and checked
@@ -346,8 +346,8 @@ _WITH_BYTECODE = 1.3  # per unpacked byte: seen 1.05 to 1.3
 _LINKS = 500_000  # of folders and small files, for each wheel that a virtualenv links
 
 
-def room_for(
-    locks: Sequence[Lock], base: Base, *, places: Places, downloads: Mapping[str, int]
+def disk_space_for(
+    locks: Sequence[Lock], base: Base, *, paths: Paths, downloads: Mapping[str, int]
 ) -> int:
     """Return about how many bytes building these locks takes, beside their wheels.
 
@@ -358,21 +358,21 @@ def room_for(
     Args:
         locks: what will be built.
         base: what it is built on.
-        places: where virtualenvs and layers are.
+        paths: where virtualenvs and layers are.
         downloads: sizes of the wheels that are not here yet, by their sha256.
     """
-    wheels = WheelStore(places.cache)
+    wheels = WheelStore(paths.cache)
     distinct: dict[str, Artifact] = {each.sha256: each for lock in locks for each in lock.artifacts}
 
     def installed(artifacts: Sequence[Artifact]) -> int:
         return round(sum(_unpacked(each, wheels, downloads) for each in artifacts) * _WITH_BYTECODE)
 
     if base.kind is Kind.VIRTUALENV:
-        virtualenvs = VirtualenvStore(places.cache / "virtualenvs")
+        virtualenvs = VirtualenvStore(paths.cache / "virtualenvs")
         new = (x for x in locks if not virtualenvs.has(Stack(lock=x, facts=base.facts)))
         linked = sum(len(lock.artifacts) for lock in new)
         return installed(virtualenvs.lacking(base, distinct.values())) + linked * _LINKS
-    layers = LayerStore(places.cache / "layers")
+    layers = LayerStore(paths.cache / "layers")
     lacking = layers.lacking(base, distinct.values())
     sent = lacking if layers.stacks() else tuple(distinct.values())
     return installed(lacking) + installed(sent)
@@ -417,7 +417,7 @@ class Builder:
 
     index: PackageIndex
     store: WheelStore
-    workshop: Workshop
+    backend: Backend
     varied: frozenset[str]
     sources: Sources
     host: Host
@@ -455,7 +455,7 @@ class Builder:
     def _build(self, ready: Stack, wheels: Mapping[str, Path], label: str) -> Environment:
         self.progress.doing(f"building {label}")
         with self.host.building(self.progress):
-            return self.workshop.build(ready, wheels, self.varied)
+            return self.backend.build(ready, wheels, self.varied)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -651,7 +651,7 @@ def estimate(
     first: int,
     index: PackageIndex,
     store: WheelStore,
-    places: Places,
+    paths: Paths,
 ) -> Estimate:
     """Return what building these locks will move and take; asks the index for unknown sizes.
 
@@ -661,7 +661,7 @@ def estimate(
         first: how many of them are built before the first block.
         index: says how large wheels are.
         store: holds those that are here.
-        places: where things are kept.
+        paths: where things are kept.
     """
     missing = store.missing(_artifacts(locks))
     sizes = index.sizes(missing)
@@ -671,8 +671,8 @@ def estimate(
     return Estimate(
         wheels=len(missing),
         download_bytes=download,
-        disk_bytes=download + room_for(locks, base, places=places, downloads=known),
-        free_bytes=shutil.disk_usage(places.cache).free,
+        disk_bytes=download + disk_space_for(locks, base, paths=paths, downloads=known),
+        free_bytes=shutil.disk_usage(paths.cache).free,
         seconds=round(soon / DOWNLOAD_BYTES_S + soon / BUILD_BYTES_S + 10 * len(locks[:first])),
     )
 
@@ -682,7 +682,7 @@ def _artifacts(locks: Iterable[Lock]) -> list[Artifact]:
     return list({each.sha256: each for lock in locks for each in lock.artifacts}.values())
 
 
-def refuse_without_room(found: Estimate, places: Places) -> None:
+def refuse_without_disk_space(found: Estimate, paths: Paths) -> None:
     """Refuse to begin what cannot fit.
 
     Raises:
@@ -691,7 +691,7 @@ def refuse_without_room(found: Estimate, places: Places) -> None:
     if found.disk_bytes > found.free_bytes:
         raise StorageError(
             "there is not enough room for these stacks",
-            why=f"they need about {found.disk_bytes / 1e9:.1f} GB and {places.cache} has "
+            why=f"they need about {found.disk_bytes / 1e9:.1f} GB and {paths.cache} has "
             f"{found.free_bytes / 1e9:.1f} GB free",
             fix="explore fewer with --stacks, or set STACKGEN_CACHE to a larger disk",
         )

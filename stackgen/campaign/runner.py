@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from stackgen.campaign.host import Host, Patience
+from stackgen.campaign.host import Host, RetryPolicy
 from stackgen.errors import EngineError, IndexRefusalError, IndexUnavailableError, MeasurementError
 from stackgen.executors import Executor
 from stackgen.knowledge import blames_damaged_cache
@@ -61,7 +61,7 @@ class Runner:
     limits: Limits
     host: Host
     build: Build
-    patience: Patience
+    retry_policy: RetryPolicy
     progress: Progress
     deadline: float
     clock: Clock = time.monotonic
@@ -95,7 +95,7 @@ class Runner:
         self._own.add(inspection.id)
         self.added += 1
         if inspection.outcome is Outcome.OK:
-            self.patience.engine_works()
+            self.retry_policy.engine_works()
         self._tell_unenforced(inspection)
 
     def _tell_unenforced(self, inspection: Inspection) -> None:
@@ -154,7 +154,7 @@ class Runner:
         """Return a stack's environment; an index or an engine that is gone is waited for.
 
         Raises:
-            StackgenError: it cannot be built, or the patience of this run is over.
+            StackgenError: it cannot be built, or the retry policy of this run gives up.
         """
         self._labels.setdefault(stack.id, label)
         while True:
@@ -163,10 +163,10 @@ class Runner:
             except IndexRefusalError:
                 raise
             except (IndexUnavailableError, EngineError) as error:
-                if not self.patience.pause(error, at_most_s=self.left_s):
+                if not self.retry_policy.pause(error, at_most_s=self.left_s):
                     raise
             else:
-                self.patience.over()
+                self.retry_policy.over()
                 return made
 
     def trial(self, environment: Environment, call: IndicatorCall) -> Inspection:
@@ -207,7 +207,7 @@ class Runner:
             why=_ending(ran),
             fix="run the same command again",
         )
-        if not self.patience.pause(problem, at_most_s=self.left_s):
+        if not self.retry_policy.pause(problem, at_most_s=self.left_s):
             self.progress.note(f"{problem.what} ({problem.why}); trying again.")
         return True
 
@@ -305,7 +305,7 @@ class Runner:
                     why=_ending(idle[0][-1]),
                     fix="run the same command again",
                 )
-                self.patience.pause(problem, at_most_s=self.left_s)
+                self.retry_policy.pause(problem, at_most_s=self.left_s)
                 return True
         return False
 
@@ -315,9 +315,9 @@ class Runner:
         """Wait for a lost engine, and make environments again where they are gone.
 
         Raises:
-            EngineError: what was lost at first; the patience of this run is over.
+            EngineError: what was lost at first, where the retry policy of this run gives up.
         """
-        if not self.patience.pause(problem, at_most_s=self.left_s):
+        if not self.retry_policy.pause(problem, at_most_s=self.left_s):
             raise problem
         try:
             return tuple(

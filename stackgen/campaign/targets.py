@@ -11,11 +11,11 @@ from stackgen.images.targets import find_interpreters, probe, stated_target
 from stackgen.knowledge.evidence import admits_python
 from stackgen.model.packages import LockFile, Target
 from stackgen.model.progress import Progress
-from stackgen.storage.paths import Places
+from stackgen.storage.paths import Paths
 
 
 def find_target(
-    *, base: str, python: str, platform: str, places: Places, progress: Progress
+    *, base: str, python: str, platform: str, paths: Paths, progress: Progress
 ) -> Target:
     """Return what is resolved for; what is not given is "".
 
@@ -32,10 +32,10 @@ def find_target(
             fix="give one or the other",
         )
     if base:
-        from stackgen.campaign.backend import open_workshop  # slow to load, and rarely needed
+        from stackgen.campaign.backend import open_backend  # slow to load, and rarely needed
 
-        with open_workshop(ExecutorChoice.AUTO, base, places, progress) as workshop:
-            return workshop.base.target
+        with open_backend(ExecutorChoice.AUTO, base, paths, progress) as backend:
+            return backend.base.target
     own = probe(sys.executable).target
     if not python and not platform:
         return own

@@ -102,7 +102,7 @@ def advise(
     from stackgen.campaign.request import IndexOptions
     from stackgen.commands.advise import advise as run
     from stackgen.report import advice_text, as_json, open_progress
-    from stackgen.storage.paths import find_places
+    from stackgen.storage.paths import find_paths
 
     index_options = IndexOptions(
         index_url=index_url,
@@ -112,8 +112,8 @@ def advise(
         offline=offline,
     )
     with open_progress(sys.stderr, patience_s=PATIENCE_S) as progress:
-        places = find_places(os.environ, kb=kb, reading=True)
-        report = run(lock, index_options, places, os.environ, progress)
+        paths = find_paths(os.environ, kb=kb, reading=True)
+        report = run(lock, index_options, paths, os.environ, progress)
     typer.echo(as_json(report) if json else advice_text(report))
     if report.advice.lock is None:
         raise typer.Exit(3)
@@ -124,9 +124,9 @@ def doctor(kb: Kb = None, json: AsJson = False) -> None:
     """Tell what works here, and what does not."""
     from stackgen.commands.doctor import doctor as run
     from stackgen.report import as_json, checks_text
-    from stackgen.storage.paths import find_places
+    from stackgen.storage.paths import find_paths
 
-    checks = run(find_places(os.environ, kb=kb), os.environ)
+    checks = run(find_paths(os.environ, kb=kb), os.environ)
     typer.echo(as_json(checks) if json else checks_text(checks))
     if any(check.essential and not check.fine for check in checks):
         raise typer.Exit(1)
@@ -153,7 +153,7 @@ def nightly(
     from stackgen.campaign.request import ExecutorChoice
     from stackgen.commands.nightly import nightly as run
     from stackgen.report import as_json, nightly_text, open_progress
-    from stackgen.storage.paths import find_places
+    from stackgen.storage.paths import find_paths
 
     with open_progress(sys.stderr) as progress:
         report = run(
@@ -163,7 +163,7 @@ def nightly(
             base=base,
             budget_s=parse_span(budget),
             seed=seed,
-            places=find_places(os.environ, kb=kb),
+            paths=find_paths(os.environ, kb=kb),
             environ=os.environ,
             progress=progress,
         )

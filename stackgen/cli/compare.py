@@ -94,7 +94,7 @@ def compare(
     from stackgen.commands.compare import compare as run
     from stackgen.report import as_json, open_progress
     from stackgen.report.compare import compare_text
-    from stackgen.storage.paths import find_places
+    from stackgen.storage.paths import find_paths
 
     check_prices(price_per_hour, prices)
     wanted = understood(
@@ -119,7 +119,7 @@ def compare(
         ),
         os.environ,
     )
-    places = find_places(os.environ, kb=kb)
+    paths = find_paths(os.environ, kb=kb)
     options = ExploreOptions(
         asked=wanted.request,
         indicators=tuple(pi),
@@ -136,7 +136,7 @@ def compare(
             check=check,
             timeout_s=parse_span(time_limit, "--time-limit") if time_limit else None,
             budget_s=parse_span(budget),
-            places=places,
+            paths=paths,
             dry_run=False,
         ),
         base=base,
@@ -154,7 +154,7 @@ def compare(
         index=wanted.index,
     )
     with open_progress(sys.stderr) as progress:
-        found = run(a, b, options, places, os.environ, progress)
+        found = run(a, b, options, paths, os.environ, progress)
     typer.echo(as_json(found) if json else compare_text(found))
     raise typer.Exit(found.exit_code)
 
@@ -206,7 +206,7 @@ def noise(
     from stackgen.report import as_json, open_progress
     from stackgen.report.noise import noise_text
     from stackgen.resolve import asked
-    from stackgen.storage.paths import find_places
+    from stackgen.storage.paths import find_paths
 
     options = ExploreOptions(
         asked=asked(*(requirements or ("numpy",))),
@@ -221,6 +221,6 @@ def noise(
         build_cpus=parse_cpu_list(build_cpus, "--build-cpus"),
     )
     with open_progress(sys.stderr) as progress:
-        found = run(options, find_places(os.environ, kb=kb), os.environ, progress)
+        found = run(options, find_paths(os.environ, kb=kb), os.environ, progress)
     typer.echo(as_json(found) if json else noise_text(found))
     raise typer.Exit(found.exit_code)

@@ -123,7 +123,7 @@ def explore(
     from stackgen.commands.explore import explore as run
     from stackgen.model import choices
     from stackgen.report import open_progress
-    from stackgen.storage.paths import find_places
+    from stackgen.storage.paths import find_paths
 
     cli_options.refuse_nothing(requirements, file, lock)
     check_prices(price_per_hour, prices)
@@ -150,7 +150,7 @@ def explore(
         ),
         os.environ,
     )
-    places = find_places(os.environ, kb=kb)
+    paths = find_paths(os.environ, kb=kb)
     way = Strategy(strategy.value)
     certainty = check_confidence(confidence, way.value, searches=way.searches)
     options = ExploreOptions(
@@ -174,7 +174,7 @@ def explore(
             check=check,
             timeout_s=parse_span(time_limit, "--time-limit") if time_limit else None,
             budget_s=parse_span(budget),
-            places=places,
+            paths=paths,
             dry_run=dry_run,
         ),
         base=base,
@@ -203,7 +203,7 @@ def explore(
     with open_progress(sys.stderr) as progress:
         for note in wanted.left_out:
             progress.note(f"left out: {note}")
-        found = run(options, places, os.environ, progress)
+        found = run(options, paths, os.environ, progress)
     _print_exploration(found, as_json=json)
 
 

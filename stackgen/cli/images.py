@@ -45,7 +45,7 @@ def images_build(
     """
     from stackgen.commands.images import build
     from stackgen.report import as_json, built_text, open_progress
-    from stackgen.storage.paths import find_places
+    from stackgen.storage.paths import find_paths
 
     if tag:
         refuse_tag(tag)
@@ -55,7 +55,7 @@ def images_build(
         rebuild=rebuild,
     )
     with open_progress(sys.stderr, patience_s=1.0) as progress:
-        found = build(options, find_places(os.environ), os.environ, progress, tag=tag)
+        found = build(options, find_paths(os.environ), os.environ, progress, tag=tag)
     typer.echo(as_json(found) if json else built_text(found))
 
 
@@ -123,20 +123,20 @@ def images_export(
     """
     from stackgen.commands.images import export_dockerfile, export_layout
     from stackgen.report import as_json, exported_text, open_progress
-    from stackgen.storage.paths import find_places
+    from stackgen.storage.paths import find_paths
 
     options = replace(
         _options(Path(what), base, index_url, extra_index_url, find_links, no_index, offline),
         allow_build=tuple(allow_build),
     )
-    places = find_places(os.environ)
+    paths = find_paths(os.environ)
     with open_progress(sys.stderr, patience_s=1.0) as progress:
         if oci is not None and dockerfile is None:
-            found = export_layout(what, oci, options, places, os.environ, progress)
+            found = export_layout(what, oci, options, paths, os.environ, progress)
         elif dockerfile is not None and oci is None:
             _refuse_image(what)
             _refuse_building(allow_build)
-            found = export_dockerfile(dockerfile, options, places, os.environ, progress)
+            found = export_dockerfile(dockerfile, options, paths, os.environ, progress)
         else:
             raise UsageError(
                 "it is not clear what to write",
@@ -207,10 +207,10 @@ def images_bases(
     """
     from stackgen.campaign.backend import bases
     from stackgen.report import as_json, bases_text, open_progress
-    from stackgen.storage.paths import find_places
+    from stackgen.storage.paths import find_paths
 
     with open_progress(sys.stderr) as progress:
-        found = bases(names or (), make=make, places=find_places(os.environ), progress=progress)
+        found = bases(names or (), make=make, paths=find_paths(os.environ), progress=progress)
     typer.echo(as_json(found) if json else bases_text(found))
     raise typer.Exit(found.exit_code)
 
@@ -237,9 +237,9 @@ def images(context: typer.Context, json: AsJson = False) -> None:
     if context.invoked_subcommand is None:
         from stackgen.commands.images import overview
         from stackgen.report import as_json, images_text
-        from stackgen.storage.paths import find_places
+        from stackgen.storage.paths import find_paths
 
-        found = overview(find_places(os.environ))
+        found = overview(find_paths(os.environ))
         typer.echo(as_json(found) if json else images_text(found))
 
 
@@ -261,7 +261,7 @@ def images_prune(
     """
     from stackgen.commands.images import prune
     from stackgen.report import as_json, pruned_text
-    from stackgen.storage.paths import find_places
+    from stackgen.storage.paths import find_paths
 
     if not keep and images is None:
         raise UsageError(
@@ -270,7 +270,7 @@ def images_prune(
             fix="say what stays, as in: stackgen images prune --keep 20GB --images 10",
         )
     found = prune(
-        find_places(os.environ),
+        find_paths(os.environ),
         keep_bytes=parse_size(keep) if keep else None,
         keep_images=images,
         dry_run=dry_run,
@@ -292,9 +292,9 @@ def images_fsck(
     """
     from stackgen.commands.images import check
     from stackgen.report import as_json, check_text
-    from stackgen.storage.paths import find_places
+    from stackgen.storage.paths import find_paths
 
-    found = check(find_places(os.environ), repair=repair)
+    found = check(find_paths(os.environ), repair=repair)
     typer.echo(as_json(found) if json else check_text(found))
     raise typer.Exit(found.exit_code)
 

@@ -19,11 +19,11 @@ def kb_stats(kb: Kb = None, json: AsJson = False) -> None:
     """Count what the knowledge base holds."""
     from stackgen.commands.kb import stats, stats_rows
     from stackgen.report import as_json, columns
-    from stackgen.storage.paths import find_places
+    from stackgen.storage.paths import find_paths
 
-    places = find_places(os.environ, kb=kb, reading=True)
-    found = stats(places)
-    rows = [("file", str(places.knowledge)), *stats_rows(found)]
+    paths = find_paths(os.environ, kb=kb, reading=True)
+    found = stats(paths)
+    rows = [("file", str(paths.knowledge)), *stats_rows(found)]
     typer.echo(as_json(found) if json else "\n".join(columns(rows, indent="")))
 
 
@@ -32,11 +32,11 @@ def kb_failures(kb: Kb = None, json: AsJson = False) -> None:
     """Group the stacks that do not run."""
     from stackgen.commands.kb import failures
     from stackgen.report import as_json, failures_text
-    from stackgen.storage.paths import find_places
+    from stackgen.storage.paths import find_paths
 
-    places = find_places(os.environ, kb=kb, reading=True)
-    found = failures(places)
-    typer.echo(as_json(found) if json else failures_text(found, kb_option=places.kb_option))
+    paths = find_paths(os.environ, kb=kb, reading=True)
+    found = failures(paths)
+    typer.echo(as_json(found) if json else failures_text(found, kb_option=paths.kb_option))
 
 
 @kb_app.command("query", epilog="Example: stackgen kb query seen name=tensorflow")
@@ -51,13 +51,13 @@ def kb_query(
     """Run one of the named queries."""
     from stackgen.commands.kb import query, query_names
     from stackgen.report import as_json, columns
-    from stackgen.storage.paths import find_places
+    from stackgen.storage.paths import find_paths
 
     if not name:
         typer.echo("\n".join(columns(query_names(), indent="")))
         return
     given = dict(parse_pair(each, "the parameter") for each in values or ())
-    found = query(find_places(os.environ, kb=kb, reading=True), name, given)
+    found = query(find_paths(os.environ, kb=kb, reading=True), name, given)
     rows = [found.columns, *(["" if c is None else str(c) for c in row] for row in found.rows)]
     typer.echo(as_json(found) if json else "\n".join(columns(rows, indent="")))
 
@@ -69,9 +69,9 @@ def kb_merge(
 ) -> None:
     """Add what another knowledge base holds."""
     from stackgen.commands.kb import merge
-    from stackgen.storage.paths import find_places
+    from stackgen.storage.paths import find_paths
 
-    typer.echo(f"{merge(find_places(os.environ, kb=kb), other)} inspections added")
+    typer.echo(f"{merge(find_paths(os.environ, kb=kb), other)} inspections added")
 
 
 @kb_app.command("check")
@@ -84,17 +84,17 @@ def kb_check(
     """List the rows that are not valid: ids, values, references, positions in blocks."""
     from stackgen.commands.kb import check
     from stackgen.commands.kb import repair as run_repair
-    from stackgen.storage.paths import find_places
+    from stackgen.storage.paths import find_paths
 
-    places = find_places(os.environ, kb=kb, reading=True)
-    found = check(places)
+    paths = find_paths(os.environ, kb=kb, reading=True)
+    found = check(paths)
     if not found:
         typer.echo("every row is valid")
         return
     if not repair:
         typer.echo("\n".join([*found, f"{len(found)} rows are not valid"]))
         raise typer.Exit(DatabaseError.exit_code)
-    removed, backup = run_repair(places)
+    removed, backup = run_repair(paths)
     typer.echo("\n".join([*(f"removed {each}" for each in removed), f"the file before: {backup}"]))
 
 
@@ -207,7 +207,7 @@ def run(
     from stackgen.commands.indicators import HereOptions, find_indicator, measure_here
     from stackgen.report import as_json, here_text, indicator_text, open_progress
     from stackgen.report.formats import formatted, refuse_unfit
-    from stackgen.storage.paths import find_places
+    from stackgen.storage.paths import find_paths
 
     if wants_help:
         typer.echo(context.get_help())
@@ -228,7 +228,7 @@ def run(
         seed=seed,
     )
     with open_progress(sys.stderr) as progress:
-        report = measure_here(options, find_places(os.environ), os.environ, progress)
+        report = measure_here(options, find_paths(os.environ), os.environ, progress)
     printed = not (json or form) or output is not None
     odd = any(each.failure or (each.figures and each.figures.figure) for each in report.results)
     if printed or odd:  # which formats may not be able to tell
@@ -255,10 +255,10 @@ def kb_export(
     """Write what was measured of a stack in the format of another tool."""
     from stackgen.commands.kb import export
     from stackgen.report.formats import formatted, refuse_unfit
-    from stackgen.storage.paths import find_places
+    from stackgen.storage.paths import find_paths
 
-    places = find_places(os.environ, kb=kb, reading=True)
-    report = export(places, stack, indicator=pi, machine=machine_id)
+    paths = find_paths(os.environ, kb=kb, reading=True)
+    report = export(paths, stack, indicator=pi, machine=machine_id)
     given: dict[str, list[str]] = {}
     for name, value in (pair for each in report.results for pair in each.arguments):
         given.setdefault(name, []).append(value)

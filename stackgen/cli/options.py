@@ -16,7 +16,7 @@ from stackgen.model.choices import Prereleases
 if TYPE_CHECKING:
     from stackgen.campaign.user_input import Wishes
     from stackgen.model.inspections import IndicatorCall
-    from stackgen.storage.paths import Places
+    from stackgen.storage.paths import Paths
 
 
 class ExecutorName(str, Enum):
@@ -591,7 +591,7 @@ def program_call(
     check: str,
     timeout_s: float | None,
     budget_s: float,
-    places: "Places",
+    paths: "Paths",
     dry_run: bool,
 ) -> "IndicatorCall | None":
     """Return the command that these options ask for, None where they ask for none.
@@ -630,10 +630,10 @@ def program_call(
         network=network,
         timeout_s=timeout_s or budget_s,
     )
-    path = program.key_path(places.knowledge)
+    path = program.key_path(paths.knowledge)
     return program.program_call(
         wishes,
         os.environ,
         key=lambda: program.kept_key(path, dry_run=dry_run),
-        besides=program.own_files(places.knowledge, places.cache),
+        besides=program.own_files(paths.knowledge, paths.cache),
     )

@@ -126,7 +126,7 @@ def resolve(
     from stackgen.commands.resolve import resolve as run
     from stackgen.model import choices
     from stackgen.report import open_progress
-    from stackgen.storage.paths import find_places
+    from stackgen.storage.paths import find_paths
 
     if not requirements and not file:
         raise UsageError(
@@ -189,7 +189,7 @@ def resolve(
         complete=style in WRITTEN,
     )
     with open_progress(sys.stderr, patience_s=PATIENCE_S) as progress:
-        found = run(options, find_places(os.environ), os.environ, progress)
+        found = run(options, find_paths(os.environ), os.environ, progress)
         for note in found.notes:
             progress.note(note)
     typer.echo(_text(found, style, count=count, one=one, hashes=hashes), nl=False)
@@ -257,7 +257,7 @@ def verify(
     """
     from stackgen.commands.verify import verify as run
     from stackgen.report import as_json, open_progress, verification_text
-    from stackgen.storage.paths import find_places
+    from stackgen.storage.paths import find_paths
 
     if base and python:
         raise UsageError(
@@ -269,7 +269,7 @@ def verify(
         found = run(
             lock,
             base=base or python,
-            places=find_places(os.environ),
+            paths=find_paths(os.environ),
             environ=os.environ,
             progress=progress,
         )

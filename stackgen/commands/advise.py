@@ -33,13 +33,13 @@ from stackgen.model.progress import Progress
 from stackgen.model.reports import NOISE, AdviceReport
 from stackgen.model.stacks import BaseFacts
 from stackgen.resolve import Policy, Request, parse_requirement
-from stackgen.storage.paths import Places
+from stackgen.storage.paths import Paths
 
 
 def advise(
     path: Path,
     index_options: IndexOptions,
-    places: Places,
+    paths: Paths,
     environ: Mapping[str, str],
     progress: Progress,
 ) -> AdviceReport:
@@ -52,8 +52,8 @@ def advise(
     lockfile = read_lock_file(path)
     command = _explore_command(lockfile, path)
     with (
-        open_database(places.knowledge, reading=True) as database,
-        PackageIndex(index_config(index_options, environ), places.cache) as index,
+        open_database(paths.knowledge, reading=True) as database,
+        PackageIndex(index_config(index_options, environ), paths.cache) as index,
     ):
         calls = database.calls()
         inspections = database.inspections()
@@ -81,7 +81,7 @@ def advise(
         lockfile=lockfile,
         advice=advice,
         indicators=tuple((call.id, call.label) for call in calls),
-        knowledge_base=str(places.knowledge),
+        knowledge_base=str(paths.knowledge),
         explore_command=command,
         inspections=len(behind),
         merged=tuple(

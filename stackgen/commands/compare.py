@@ -8,7 +8,7 @@ from pathlib import Path
 from packaging.requirements import Requirement
 from packaging.utils import InvalidWheelFilename, parse_wheel_filename
 
-from stackgen.campaign.backend import Workshop
+from stackgen.campaign.backend import Backend
 from stackgen.campaign.candidates import FRAMEWORKS, Candidate, Selection, pinned, read_pins, select
 from stackgen.campaign.comparison import nothing_runs
 from stackgen.campaign.plan import Chosen
@@ -25,7 +25,7 @@ from stackgen.model.progress import Progress
 from stackgen.model.reports import ExploreReport, FailedStack
 from stackgen.model.stacks import Base, Stack
 from stackgen.resolve import Policy, Request, asked, parse_requirement
-from stackgen.storage.paths import Places
+from stackgen.storage.paths import Paths
 
 # The two sides of a comparison: from what the user named to what is installed
 
@@ -101,7 +101,7 @@ class Pair:
         return labels[candidate.label]
 
 
-def named(text: str, places: Places) -> Named:
+def named(text: str, paths: Paths) -> Named:
     """Read what a side is; nothing is looked up at an index.
 
     Raises:
@@ -119,8 +119,8 @@ def named(text: str, places: Places) -> Named:
             "no list of versions",
             fix=f"name both sides as in: {_EXAMPLE}",
         )
-    with open_database(places.knowledge, reading=True) as database:
-        return Named(text=text, stack=one_stack(database, text, places))
+    with open_database(paths.knowledge, reading=True) as database:
+        return Named(text=text, stack=one_stack(database, text, paths))
 
 
 def _versions(text: str) -> Iterator[Requirement]:
@@ -255,7 +255,7 @@ def compare(
     a: str,
     b: str,
     options: ExploreOptions,
-    places: Places,
+    paths: Paths,
     environ: Mapping[str, str],
     progress: Progress,
 ) -> ExploreReport:
@@ -265,7 +265,7 @@ def compare(
         a: what the other is compared with: a lock file, the beginning of a stack's id, or versions.
         b: what is compared with it.
         options: as of an exploration; what is asked for comes from the sides.
-        places: where things are kept.
+        paths: where things are kept.
         environ: the user's variables.
         progress: who is told.
 
@@ -273,19 +273,19 @@ def compare(
         EvidenceError: both are the same stack.
         StackgenError: one of its kinds for whatever stops it; what was measured is kept.
     """
-    sides = (named(a, places), named(b, places))
+    sides = (named(a, paths), named(b, paths))
     options = replace(options, kind=COMPARE, strategy=Strategy.NEWEST, stacks=2)
 
     def choose(
-        index: PackageIndex, options: ExploreOptions, workshop: Workshop, progress: Progress
+        index: PackageIndex, options: ExploreOptions, backend: Backend, progress: Progress
     ) -> Chosen:
-        resolver = Resolver(index=index, options=options, base=workshop.base, progress=progress)
+        resolver = Resolver(index=index, options=options, base=backend.base, progress=progress)
         return _chosen(sides, resolver.pair(*sides), options)
 
-    found = measured(choose, options, places, environ, progress)
+    found = measured(choose, options, paths, environ, progress)
     assert isinstance(found, ExploreReport)  # noqa: S101 # it is never a dry run
     if not found.interrupted and len(found.stacks) < 2:
-        raise _not_two(found, options, places, progress)
+        raise _not_two(found, options, paths, progress)
     return found
 
 
@@ -321,7 +321,7 @@ def _same(holding: str) -> EvidenceError:
 
 
 def _not_two(
-    found: ExploreReport, options: ExploreOptions, places: Places, progress: Progress
+    found: ExploreReport, options: ExploreOptions, paths: Paths, progress: Progress
 ) -> StackgenError:
     """Explain why there was nothing to compare with."""
     ready = {each.label for each in found.stacks}
@@ -330,7 +330,7 @@ def _not_two(
         if each.label in lacking:
             _tell_log(each, progress)
             program = options.program.program if options.program else None
-            error = nothing_runs([each], places, program)
+            error = nothing_runs([each], paths, program)
             why = f"{each.outcome.value}: {each.reason}"
             return type(error)(f"{each.label} does not run here", why=why, fix=error.fix)
     if found.seconds > options.budget_s:

@@ -15,7 +15,7 @@ from stackgen.errors import StackgenError, StorageError
 from stackgen.images.targets import find_interpreters
 from stackgen.index import PackageIndex, load_config
 from stackgen.model.reports import Check
-from stackgen.storage.paths import Places
+from stackgen.storage.paths import Paths
 
 if TYPE_CHECKING:
     from stackgen.images.bases import BaseBuilder
@@ -24,30 +24,30 @@ ROOM_BYTES = 20e9
 """A few TensorFlow stacks fit into this."""
 
 
-def doctor(places: Places, environ: Mapping[str, str]) -> tuple[Check, ...]:
+def doctor(paths: Paths, environ: Mapping[str, str]) -> tuple[Check, ...]:
     """Look at everything that stackgen relies on; nothing is changed."""
     looks: Sequence[Callable[[], Iterator[Check]]] = (
         _python,
         _interpreters,
-        _engine_and_bases(places),
-        lambda: _index(places, environ),
+        _engine_and_bases(paths),
+        lambda: _index(paths, environ),
         lambda: _certificates(environ),
         _cores,
-        lambda: _disk(places),
-        lambda: _knowledge(places),
-        lambda: _isolation(places),
+        lambda: _disk(paths),
+        lambda: _knowledge(paths),
+        lambda: _isolation(paths),
     )
-    return tuple(check for look in looks for check in _looked(look, places))
+    return tuple(check for look in looks for check in _looked(look, paths))
 
 
-def _looked(look: Callable[[], Iterator[Check]], places: Places) -> Iterator[Check]:
+def _looked(look: Callable[[], Iterator[Check]], paths: Paths) -> Iterator[Check]:
     """Yield checks; a fix only where one is needed, and a full or locked disk as one, too."""
     try:
         for check in look():
             yield replace(check, fix="" if check.fine else check.fix)
     except OSError as error:
-        fix = f"make {places.cache} writable, or set STACKGEN_CACHE to another folder"
-        found = f"{places.cache}: {error.strerror or error}"
+        fix = f"make {paths.cache} writable, or set STACKGEN_CACHE to another folder"
+        found = f"{paths.cache}: {error.strerror or error}"
         yield Check(name="Cache", fine=False, found=found, fix=fix, essential=True)
     except StorageError as error:
         found = f"{error.what}: {error.why}"
@@ -70,7 +70,7 @@ def _interpreters() -> Iterator[Check]:
     )
 
 
-def _engine_and_bases(places: Places) -> Callable[[], Iterator[Check]]:
+def _engine_and_bases(paths: Paths) -> Callable[[], Iterator[Check]]:
     def look() -> Iterator[Check]:
         from stackgen.campaign.backend import needed_engine
         from stackgen.images.bases import BaseBuilder
@@ -84,7 +84,7 @@ def _engine_and_bases(places: Places) -> Callable[[], Iterator[Check]]:
         facts = engine.facts
         found = f"version {facts.version}, {facts.storage_driver}, {facts.cpus} CPUs"
         yield Check(name="Container engine", fine=True, found=found)
-        bases = BaseBuilder(engine=engine, cache=places.cache / "bases")
+        bases = BaseBuilder(engine=engine, cache=paths.cache / "bases")
         try:
             names = [each.name for each in bases.definitions()]
         except StackgenError as error:
@@ -107,10 +107,10 @@ def _base(bases: "BaseBuilder", name: str) -> Check:
     return Check(name=f"Base {name}", fine=possible, found=found, fix=fix)
 
 
-def _index(places: Places, environ: Mapping[str, str]) -> Iterator[Check]:
+def _index(paths: Paths, environ: Mapping[str, str]) -> Iterator[Check]:
     try:
         config = load_config(environ=environ)
-        with PackageIndex(config, places.cache) as index:
+        with PackageIndex(config, paths.cache) as index:
             count = len(index.candidates("numpy"))
         names = ", ".join(each.name for each in config.indexes)
         found = f"{names}; numpy has {count} files"
@@ -145,24 +145,24 @@ def _cores() -> Iterator[Check]:
     )
 
 
-def _disk(places: Places) -> Iterator[Check]:
-    free = shutil.disk_usage(places.cache).free
+def _disk(paths: Paths) -> Iterator[Check]:
+    free = shutil.disk_usage(paths.cache).free
     yield Check(
         name="Disk",
         fine=free > ROOM_BYTES,
-        found=f"{free / 1e9:.0f} GB free in {places.cache}",
+        found=f"{free / 1e9:.0f} GB free in {paths.cache}",
         fix="TensorFlow stacks take gigabytes: set STACKGEN_CACHE to a larger disk",
     )
 
 
-def _knowledge(places: Places) -> Iterator[Check]:
+def _knowledge(paths: Paths) -> Iterator[Check]:
     from stackgen.knowledge.database import open_database
 
     try:
-        with open_database(places.knowledge) as database:
+        with open_database(paths.knowledge) as database:
             stats = database.stats()
         count = sum(count for _, count in stats.inspections)
-        found = f"{places.knowledge}: {stats.stacks} stacks, {count} inspections"
+        found = f"{paths.knowledge}: {stats.stacks} stacks, {count} inspections"
         yield Check(name="Knowledge base", fine=True, found=found, essential=True)
     except StackgenError as error:
         yield Check(
@@ -170,10 +170,10 @@ def _knowledge(places: Places) -> Iterator[Check]:
         )
 
 
-def _isolation(places: Places) -> Iterator[Check]:
+def _isolation(paths: Paths) -> Iterator[Check]:
     from stackgen.executors.virtualenv import unenforced_here
 
-    missing = unenforced_here(places.cache / "scratch")
+    missing = unenforced_here(paths.cache / "scratch")
     yield Check(
         name="Isolation",
         fine=not missing,

@@ -3,12 +3,12 @@
 from collections.abc import Mapping
 from dataclasses import replace
 
-from stackgen.campaign.backend import Workshop
+from stackgen.campaign.backend import Backend
 from stackgen.campaign.campaign import compete
 from stackgen.campaign.candidates import pinned, read_pins, select
 from stackgen.campaign.host import cpu_list, shared_cores
 from stackgen.campaign.plan import Choose, Chosen, Work, opened
-from stackgen.campaign.prepare import refuse_without_room
+from stackgen.campaign.prepare import refuse_without_disk_space
 from stackgen.campaign.request import ExploreOptions
 from stackgen.campaign.user_input import index_config
 from stackgen.commands.lock_out import check_folder, keep_winner
@@ -20,11 +20,11 @@ from stackgen.model.progress import Progress
 from stackgen.model.reports import ExplorePlan, ExploreReport
 from stackgen.model.stacks import Kind
 from stackgen.resolve import Policy
-from stackgen.storage.paths import Places
+from stackgen.storage.paths import Paths
 
 
 def explore(
-    options: ExploreOptions, places: Places, environ: Mapping[str, str], progress: Progress
+    options: ExploreOptions, paths: Paths, environ: Mapping[str, str], progress: Progress
 ) -> ExplorePlan | ExploreReport:
     """Explore, or only plan it (``dry_run``).
 
@@ -32,13 +32,13 @@ def explore(
         StackgenError: one of its kinds for whatever stops it; what was measured is kept.
     """
     _refuse_two_references(options)
-    return measured(_selected, options, places, environ, progress)
+    return measured(_selected, options, paths, environ, progress)
 
 
 def measured(
     choose: Choose,
     options: ExploreOptions,
-    places: Places,
+    paths: Paths,
     environ: Mapping[str, str],
     progress: Progress,
 ) -> ExplorePlan | ExploreReport:
@@ -47,7 +47,7 @@ def measured(
     Args:
         choose: says which stacks they are, once it is known what they are installed on.
         options: what was asked for.
-        places: where things are kept.
+        paths: where things are kept.
         environ: the user's variables.
         progress: who is told.
 
@@ -56,26 +56,26 @@ def measured(
     """
     if options.lock_out is not None:
         check_folder(options.lock_out, make=not options.dry_run)
-    with opened(choose, options, places, environ, progress) as work:
+    with opened(choose, options, paths, environ, progress) as work:
         if options.dry_run:
             return work.plan
         _refuse_one_stack(work.plan)
         _tell_of_gpus(work)
         _tell_of_cpus(work)
-        refuse_without_room(work.plan.estimate, places)
-        with open_database(places.knowledge) as database:
+        refuse_without_disk_space(work.plan.estimate, paths)
+        with open_database(paths.knowledge) as database:
             found = compete(work, database)
         if options.lock_out is None:
             return found
         config = index_config(options.index, environ)
-        return keep_winner(found, options.lock_out, work.workshop.base.target, config, progress)
+        return keep_winner(found, options.lock_out, work.backend.base.target, config, progress)
 
 
 def _selected(
-    index: PackageIndex, options: ExploreOptions, workshop: Workshop, progress: Progress
+    index: PackageIndex, options: ExploreOptions, backend: Backend, progress: Progress
 ) -> Chosen:
     """Return the stacks that satisfy what was asked for."""
-    target = workshop.base.target
+    target = backend.base.target
     if options.reference_file is not None:
         lock = pinned(index, read_pins(options.reference_file), target, _any_release(options))
         options = replace(options, reference=lock)
@@ -107,13 +107,13 @@ def _refuse_two_references(options: ExploreOptions) -> None:
 
 
 def _tell_of_gpus(work: Work) -> None:
-    name = dict(work.workshop.machine.identity).get("gpu0")
+    name = dict(work.backend.machine.identity).get("gpu0")
     if name and not work.options.gpus:
         work.progress.note(
             f"Stacks are measured without this machine's {name}: --gpus all shows it."
         )
     # An engine refuses what it cannot pass on; in a virtualenv nobody would notice.
-    if work.options.gpus and not name and work.workshop.base.kind is not Kind.DOCKER:
+    if work.options.gpus and not name and work.backend.base.kind is not Kind.DOCKER:
         work.progress.note("No GPU was found here: stacks run as they would without --gpus.")
 
 
@@ -124,7 +124,7 @@ def _tell_of_cpus(work: Work) -> None:
             f"The --build-cpus {cpu_list(both)} share cores with those that are measured on: what "
             "runs on one half of a core slows the other."
         )
-    if work.options.build_cpus and work.workshop.base.kind is Kind.DOCKER:
+    if work.options.build_cpus and work.backend.base.kind is Kind.DOCKER:
         work.progress.note(
             "The container engine loads images on any CPU: --build-cpus binds stackgen alone."
         )

@@ -54,17 +54,17 @@ from stackgen.model.reports import (
 )
 from stackgen.model.stacks import Base, Environment, Stack
 from stackgen.resolve import Policy
-from stackgen.storage.paths import Places
+from stackgen.storage.paths import Paths
 from stackgen.storage.wheels import WheelStore
 
 _LEAST = 4
 """Characters of an id that name an image."""
 
 
-def overview(places: Places) -> ImagesReport:
+def overview(paths: Paths) -> ImagesReport:
     """Return what there is; without an engine, what there could be."""
     try:
-        with _builders(places) as (bases, builder):
+        with _builders(paths) as (bases, builder):
             held = held_images(builder.engine)
             states = tuple(
                 BaseState(name=each.name, summary=each.summary, state=_state(bases, each.name))
@@ -146,7 +146,7 @@ def find_image(held: HeldImages, what: str) -> EngineImage:
 
 
 def image_builder(
-    engine: Engine, places: Places, *, notify: Callable[[str], None] | None = None
+    engine: Engine, paths: Paths, *, notify: Callable[[str], None] | None = None
 ) -> ImageBuilder:
     """Return what builds images of stacks in an engine, from the user's store.
 
@@ -154,8 +154,8 @@ def image_builder(
     """
     return ImageBuilder(
         engine=engine,
-        store=LayerStore(places.cache / "layers", notify=notify),
-        memory=places.cache / "whole-archives.json",
+        store=LayerStore(paths.cache / "layers", notify=notify),
+        memory=paths.cache / "whole-archives.json",
     )
 
 
@@ -181,12 +181,12 @@ def _state(bases: BaseBuilder, name: str) -> str:
 
 
 @contextmanager
-def _builders(places: Places) -> Iterator[tuple[BaseBuilder, ImageBuilder]]:
+def _builders(paths: Paths) -> Iterator[tuple[BaseBuilder, ImageBuilder]]:
     engine: Engine = needed_engine()
     try:
         yield (
-            BaseBuilder(engine=engine, cache=places.cache / "bases"),
-            image_builder(engine, places),
+            BaseBuilder(engine=engine, cache=paths.cache / "bases"),
+            image_builder(engine, paths),
         )
     finally:
         engine.close()
@@ -274,7 +274,7 @@ class _Bench:
     lock: Lock
     base: Base
     engine: Engine
-    places: Places
+    paths: Paths
     config: IndexConfig
     index: PackageIndex
     progress: Progress
@@ -288,7 +288,7 @@ class _Bench:
     def wheels(self) -> Mapping[str, Path]:
         """Return the lock's files by sha256; what is missing is downloaded."""
         self.progress.doing("downloading what is missing")
-        store = WheelStore(self.places.cache, notify=self.progress.note)
+        store = WheelStore(self.paths.cache, notify=self.progress.note)
         here: dict[str, int] = {}
 
         def tell(artifact: Artifact, count: int) -> None:
@@ -301,7 +301,7 @@ class _Bench:
 
 def build(
     options: BuildOptions,
-    places: Places,
+    paths: Paths,
     environ: Mapping[str, str],
     progress: Progress,
     *,
@@ -316,12 +316,12 @@ def build(
         StorageError: the disk has no room.
     """
     start = time.monotonic()
-    with _bench(options, places, environ, progress) as bench:
+    with _bench(options, paths, environ, progress) as bench:
         before = held_images(bench.engine)
         image_id = _image(bench)
         _tell_lacking(bench)
         if tag:
-            image_builder(bench.engine, places).tag(image_id, tag)
+            image_builder(bench.engine, paths).tag(image_id, tag)
         held = held_images(bench.engine)
         image = _of(held, image_id)
         had_it = any(each.id == image_id for each in before.images)
@@ -344,7 +344,7 @@ def export_layout(
     what: str,
     folder: Path,
     options: BuildOptions,
-    places: Places,
+    paths: Paths,
     environ: Mapping[str, str],
     progress: Progress,
 ) -> Exported:
@@ -354,7 +354,7 @@ def export_layout(
         what: path of a lock, or what ``find_image`` knows.
         folder: to be written.
         options: for a lock.
-        places: where things are kept.
+        paths: where things are kept.
         environ: the user's variables.
         progress: who is told.
 
@@ -365,7 +365,7 @@ def export_layout(
     """
     refuse_occupied(folder)
     if Path(what).is_file():
-        with _bench(replace(options, lock=Path(what)), places, environ, progress) as bench:
+        with _bench(replace(options, lock=Path(what)), paths, environ, progress) as bench:
             return _laid_out(bench.engine, _image(bench), folder, progress)
     if options.base:
         raise UsageError(
@@ -384,7 +384,7 @@ def export_layout(
 def export_dockerfile(
     folder: Path,
     options: BuildOptions,
-    places: Places,
+    paths: Paths,
     environ: Mapping[str, str],
     progress: Progress,
 ) -> Exported:
@@ -398,7 +398,7 @@ def export_dockerfile(
         StorageError: the folder cannot be written.
     """
     refuse_occupied(folder)
-    with _bench(options, places, environ, progress) as bench, appearing(folder) as place:
+    with _bench(options, paths, environ, progress) as bench, appearing(folder) as place:
         local = [each for each in bench.lock.artifacts if _is_local(each)]
         remote = [each for each in bench.lock.artifacts if not _is_local(each)]
         if local:
@@ -416,7 +416,7 @@ def export_dockerfile(
 
 @contextmanager
 def _bench(
-    options: BuildOptions, places: Places, environ: Mapping[str, str], progress: Progress
+    options: BuildOptions, paths: Paths, environ: Mapping[str, str], progress: Progress
 ) -> Iterator[_Bench]:
     lockfile = read_pins(options.lock)
     allowed = frozenset(str(canonicalize_name(name)) for name in options.allow_build)
@@ -424,15 +424,15 @@ def _bench(
     config = index_config(options.index, environ)
     engine = needed_engine()
     try:
-        base = _base(engine, options.base, places, progress)
-        with PackageIndex(config, places.cache) as index:
+        base = _base(engine, options.base, paths, progress)
+        with PackageIndex(config, paths.cache) as index:
             progress.doing("looking up the files of the lock")
             yield _Bench(
                 lockfile=lockfile,
                 lock=pinned(index, lockfile, base.target, policy),
                 base=base,
                 engine=engine,
-                places=places,
+                paths=paths,
                 config=config,
                 index=index,
                 progress=progress,
@@ -443,23 +443,23 @@ def _bench(
         engine.close()
 
 
-def _base(engine: Engine, asked: str, places: Places, progress: Progress) -> Base:
-    bases = BaseBuilder(engine=engine, cache=places.cache / "bases")
+def _base(engine: Engine, asked: str, paths: Paths, progress: Progress) -> Base:
+    bases = BaseBuilder(engine=engine, cache=paths.cache / "bases")
     name = base_name(bases, asked)
     progress.doing(f"preparing the base {name}")
     if ready := bases.ready(name):
         return ready
-    with Host(cache=places.cache).building(progress):
+    with Host(cache=paths.cache).building(progress):
         return bases.make(name, progress.doing)
 
 
 def _image(bench: _Bench) -> str:
     """Return the id of the stack's image, made now or before."""
-    builder = image_builder(bench.engine, bench.places, notify=bench.progress.note)
+    builder = image_builder(bench.engine, bench.paths, notify=bench.progress.note)
     try:
         return _built(bench, builder)
     except (BuildError, FileNotFoundError) as error:
-        store = WheelStore(bench.places.cache)
+        store = WheelStore(bench.paths.cache)
         if isinstance(error, EngineError) or not store.any_damaged(bench.lock.artifacts):
             raise
         return _built(bench, builder)
@@ -474,16 +474,16 @@ def _built(bench: _Bench, builder: ImageBuilder) -> str:
     if found is None:
         wheels = wheels or bench.wheels()
         bench.progress.doing("building the image")
-        with Host(cache=bench.places.cache).building(bench.progress):
+        with Host(cache=bench.paths.cache).building(bench.progress):
             found = builder.build(stack, bench.base, wheels, _VARIED)
     return found.location
 
 
 def _tell_lacking(bench: _Bench) -> None:
     """Say what the image lacks: nothing is resolved here, and it may be meant so."""
-    store = WheelStore(bench.places.cache)
-    places = {each.sha256: store.path(each) for each in bench.lock.artifacts}
-    here = {sha256: path for sha256, path in places.items() if path is not None}
+    store = WheelStore(bench.paths.cache)
+    paths = {each.sha256: store.path(each) for each in bench.lock.artifacts}
+    here = {sha256: path for sha256, path in paths.items() if path is not None}
     lines = lacking(bench.lock, bench.base.target, here)
     for line in lines[:_LACKING_SHOWN]:
         bench.progress.note(f"note: {line}")
@@ -497,18 +497,18 @@ def _sources(bench: _Bench, images: ImageBuilder) -> Sources:
     def build(stack: Stack, wheels: Mapping[str, Path], varied: frozenset[str]) -> Environment:
         return images.build(stack, bench.base, wheels, varied)
 
-    owner = str(bench.places.cache)
+    owner = str(bench.paths.cache)
     return Sources(
         base=bench.base,
         build=build,
         sdists=SdistBuilder(engine=bench.engine, owner=owner, limits=build_limits(bench.engine)),
         index=bench.index,
-        store=WheelStore(bench.places.cache, notify=bench.progress.note),
-        built=BuiltWheels(bench.places.cache / "built"),
+        store=WheelStore(bench.paths.cache, notify=bench.progress.note),
+        built=BuiltWheels(bench.paths.cache / "built"),
         # What building requires is no part of the lock: no prerelease was asked for.
         policy=replace(bench.policy, prereleases=Prereleases.IF_NECESSARY),
         progress=bench.progress,
-        turn=partial(Host(cache=bench.places.cache).building, bench.progress),
+        turn=partial(Host(cache=bench.paths.cache).building, bench.progress),
         again=bench.rebuild,
     )
 
@@ -542,7 +542,7 @@ def _is_local(artifact: Artifact) -> bool:
 
 
 def _files(bench: _Bench, local: list[Artifact]) -> list[tuple[Artifact, Path]]:
-    store = WheelStore(bench.places.cache, notify=bench.progress.note)
+    store = WheelStore(bench.paths.cache, notify=bench.progress.note)
     files = store.fetch(local, downloader=bench.index)
     return [(each, files[each.sha256]) for each in local]
 
@@ -561,7 +561,7 @@ def _requirements(bench: _Bench, remote: list[Artifact]) -> str:
 
 def _dockerfile(bench: _Bench, *, wheels: bool, index: bool) -> str:
     image, interpreter = bench.base.name, bench.base.python
-    definitions = BaseBuilder(engine=bench.engine, cache=bench.places.cache).definitions()
+    definitions = BaseBuilder(engine=bench.engine, cache=bench.paths.cache).definitions()
     ways = [way for each in definitions if each.name == bench.base.name for way in each.ways]
     public = next((way for way in ways if isinstance(way, FromRegistry)), None)
     if public is not None:
@@ -583,12 +583,12 @@ def _dockerfile(bench: _Bench, *, wheels: bool, index: bool) -> str:
 
 
 def prune(
-    places: Places, *, keep_bytes: int | None, keep_images: int | None, dry_run: bool = False
+    paths: Paths, *, keep_bytes: int | None, keep_images: int | None, dry_run: bool = False
 ) -> Pruned:
     """Remove what was not used for longest, and images of stacks from the engine.
 
     Args:
-        places: where the store is.
+        paths: where the store is.
         keep_bytes: how much stays of wheels, layers, virtualenvs, what these share, and our images
             in the engine (where one answers), all in one order; None leaves them alone.
         keep_images: how many of the latest used images stay, whoever made them, beside those in
@@ -603,16 +603,16 @@ def prune(
     used: tuple[ImageState, ...] = ()
     if keep_images is not None:
         with _engine() as engine:
-            removed, used = _pruned_images(engine, places, keep=keep_images, dry_run=dry_run)
+            removed, used = _pruned_images(engine, paths, keep=keep_images, dry_run=dry_run)
     store, no_engine = None, ""
     if keep_bytes is not None:
-        store, no_engine = _pruned_store(places, keep_bytes=keep_bytes, dry_run=dry_run)
+        store, no_engine = _pruned_store(paths, keep_bytes=keep_bytes, dry_run=dry_run)
     return Pruned(
         store=store, images=removed, images_in_use=used, dry_run=dry_run, no_engine=no_engine
     )
 
 
-def check(places: Places, *, repair: bool) -> StoreCheck:
+def check(paths: Paths, *, repair: bool) -> StoreCheck:
     """Check all wheels, layers and virtualenvs; with ``repair``, remove what is damaged or left.
 
     Raises:
@@ -620,12 +620,12 @@ def check(places: Places, *, repair: bool) -> StoreCheck:
     """
     try:
         stored = store_check.check(
-            WheelStore(places.cache), LayerStore(places.cache / "layers"), repair=repair
+            WheelStore(paths.cache), LayerStore(paths.cache / "layers"), repair=repair
         )
-        whole, faults = virtualenv_store.check(_virtualenvs(places), repair=repair)
+        whole, faults = virtualenv_store.check(_virtualenvs(paths), repair=repair)
     except OSError as error:
         raise StorageError(
-            f"the store in {places.cache} cannot be checked",
+            f"the store in {paths.cache} cannot be checked",
             why=str(error),
             fix="run the same command as the user whom the folder belongs to",
         ) from error
@@ -639,10 +639,10 @@ def check(places: Places, *, repair: bool) -> StoreCheck:
     )
 
 
-def _pruned_store(places: Places, *, keep_bytes: int, dry_run: bool) -> tuple[StorePruned, str]:
+def _pruned_store(paths: Paths, *, keep_bytes: int, dry_run: bool) -> tuple[StorePruned, str]:
     """Return what went, and why images were not looked at, if so."""
-    layers = LayerStore(places.cache / "layers")
-    shelves: list[store_check.Shelf] = [WheelStore(places.cache), layers, _virtualenvs(places)]
+    layers = LayerStore(paths.cache / "layers")
+    shelves: list[store_check.Shelf] = [WheelStore(paths.cache), layers, _virtualenvs(paths)]
     try:
         with _engine() as engine:
             shelves.append(ImageStore(engine=engine, known=layers))
@@ -653,15 +653,15 @@ def _pruned_store(places: Places, *, keep_bytes: int, dry_run: bool) -> tuple[St
         return store_check.prune(without, keep_bytes=keep_bytes, dry_run=dry_run), why
 
 
-def _virtualenvs(places: Places) -> VirtualenvStore:
-    return VirtualenvStore(places.cache / "virtualenvs")
+def _virtualenvs(paths: Paths) -> VirtualenvStore:
+    return VirtualenvStore(paths.cache / "virtualenvs")
 
 
 def _pruned_images(
-    engine: Engine, places: Places, *, keep: int, dry_run: bool
+    engine: Engine, paths: Paths, *, keep: int, dry_run: bool
 ) -> tuple[tuple[ImageState, ...], tuple[ImageState, ...]]:
     """Return the images that are (or would be) gone, and those that stay nevertheless."""
-    images = ImageStore(engine=engine, known=LayerStore(places.cache / "layers"))
+    images = ImageStore(engine=engine, known=LayerStore(paths.cache / "layers"))
     surplus = held_images(engine).states()[keep:]
     gone = {each.image_id for each in surplus if images.remove(each.image_id, dry_run=dry_run)}
     return (

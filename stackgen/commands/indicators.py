@@ -28,7 +28,7 @@ from stackgen.model.progress import Progress
 from stackgen.model.reports import HereReport, HereResult
 from stackgen.model.stacks import Environment, Kind, Stack
 from stackgen.sandbox.process import load_indicators
-from stackgen.storage.paths import Places
+from stackgen.storage.paths import Paths
 from stackgen.storage.resources import shipped_folder
 
 MOST_CALLS = 300
@@ -60,7 +60,7 @@ class HereOptions:
 
 
 def measure_here(
-    options: HereOptions, places: Places, environ: Mapping[str, str], progress: Progress
+    options: HereOptions, paths: Paths, environ: Mapping[str, str], progress: Progress
 ) -> HereReport:
     """Measure every combination of parameters, each in fresh processes in random order.
 
@@ -90,13 +90,13 @@ def measure_here(
         traces=str(options.trace.absolute()) if options.trace else "",
         began_at=datetime.now(timezone.utc).isoformat(timespec="milliseconds"),
     )
-    scratch = places.cache / "scratch"
+    scratch = paths.cache / "scratch"
     executor = HereExecutor(machine=machine, scratch=scratch, environ=environ, trace=options.trace)
     with closing(executor):
         session = _Session(
             executor=executor,
             environment=_environment(python, told),
-            host=Host(cache=places.cache),
+            host=Host(cache=paths.cache),
             options=options,
             progress=progress,
         )

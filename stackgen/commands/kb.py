@@ -20,12 +20,12 @@ from stackgen.measure.figures import figures
 from stackgen.model.inspections import IndicatorCall, Inspection, Role
 from stackgen.model.reports import HereHost, HereReport, HereResult
 from stackgen.model.stacks import Machine, Stack
-from stackgen.storage.paths import Places
+from stackgen.storage.paths import Paths
 
 
-def stats(places: Places) -> KnowledgeStats:
+def stats(paths: Paths) -> KnowledgeStats:
     """Return how much the knowledge base holds."""
-    with open_database(places.knowledge, reading=True) as database:
+    with open_database(paths.knowledge, reading=True) as database:
         return database.stats()
 
 
@@ -42,9 +42,9 @@ def stats_rows(found: KnowledgeStats) -> tuple[tuple[str, str], ...]:
     return (*((name, f"{count:,}") for name, count in counts), size)
 
 
-def failures(places: Places) -> tuple[FailureGroup, ...]:
+def failures(paths: Paths) -> tuple[FailureGroup, ...]:
     """Return what fails, and then what computes something else, in groups that share a reason."""
-    with open_database(places.knowledge, reading=True) as database:
+    with open_database(paths.knowledge, reading=True) as database:
         stacks, inspections = database.stacks(), database.inspections()
         wrong = explain_results(stacks, inspections, database.calls())
         return (*explain_failures(stacks, inspections), *wrong)
@@ -55,29 +55,29 @@ def query_names() -> tuple[tuple[str, str], ...]:
     return tuple((each.name, each.purpose) for each in named_queries())
 
 
-def query(places: Places, name: str, parameters: Mapping[str, str]) -> QueryResult:
+def query(paths: Paths, name: str, parameters: Mapping[str, str]) -> QueryResult:
     """Return the answer of a named query."""
-    with open_database(places.knowledge, reading=True) as database:
+    with open_database(paths.knowledge, reading=True) as database:
         return database.run_named(name, parameters)
 
 
-def merge(places: Places, other: Path) -> int:
+def merge(paths: Paths, other: Path) -> int:
     """Add another knowledge base to the user's own; return how many inspections were new."""
-    with open_database(places.knowledge) as database:
+    with open_database(paths.knowledge) as database:
         return database.merge(other)
 
 
-def check(places: Places) -> tuple[str, ...]:
+def check(paths: Paths) -> tuple[str, ...]:
     """Return the rows of the knowledge base that are not valid, in words."""
-    with open_database(places.knowledge, reading=True) as database:
+    with open_database(paths.knowledge, reading=True) as database:
         return tuple(map(str, database.check()))
 
 
-def repair(places: Places) -> tuple[tuple[str, ...], Path]:
+def repair(paths: Paths) -> tuple[tuple[str, ...], Path]:
     """Remove the rows that are not valid; return them in words, and the copy made before."""
     moment = datetime.now(timezone.utc).strftime("%Y%m%dT%H%M%S%fZ")
-    backup = places.knowledge.with_name(f"{places.knowledge.name}.before-repair-{moment}")
-    with open_database(places.knowledge) as database:
+    backup = paths.knowledge.with_name(f"{paths.knowledge.name}.before-repair-{moment}")
+    with open_database(paths.knowledge) as database:
         return tuple(map(str, database.repair(backup))), backup
 
 
@@ -86,13 +86,13 @@ def repair(places: Places) -> tuple[tuple[str, ...], Path]:
 _T = TypeVar("_T")
 
 
-def export(places: Places, stack: str, *, indicator: str, machine: str = "") -> HereReport:
+def export(paths: Paths, stack: str, *, indicator: str, machine: str = "") -> HereReport:
     """Return every inspection of a stack that took part in comparisons, by arguments.
 
     Of an indicator whose script has changed, the latest state counts.
 
     Args:
-        places: which knowledge base.
+        paths: which knowledge base.
         stack: the beginning of a stack's id.
         indicator: its name.
         machine: the beginning of a machine's id; "" where there is but one.
@@ -101,8 +101,8 @@ def export(places: Places, stack: str, *, indicator: str, machine: str = "") -> 
         UsageError: what was named is not there, or there is more than one.
         EvidenceError: the indicator was not measured on that stack.
     """
-    with open_database(places.knowledge, reading=True) as database:
-        chosen = one_stack(database, stack, places)
+    with open_database(paths.knowledge, reading=True) as database:
+        chosen = one_stack(database, stack, paths)
         calls = [each for each in database.calls() if each.indicator.name == indicator]
         found = [
             each
@@ -117,21 +117,21 @@ def export(places: Places, stack: str, *, indicator: str, machine: str = "") -> 
             f"{indicator} was not measured on stack {chosen.id[:12]}",
             why="no comparison holds both",
             fix="see what was measured: stackgen kb query timings "
-            f"{shlex.quote(f'indicator={indicator}')}{places.kb_option}; a command of yours is "
+            f"{shlex.quote(f'indicator={indicator}')}{paths.kb_option}; a command of yours is "
             "called program",
         )
-    listing = f"stackgen kb query machines{places.kb_option}"
+    listing = f"stackgen kb query machines{paths.kb_option}"
     where = _one(machines, machine, _machine_id, "machine", listing)
     return _report(chosen, where, calls, [each for each in found if each.machine_id == where.id])
 
 
-def one_stack(database: Database, begins: str, places: Places) -> Stack:
+def one_stack(database: Database, begins: str, paths: Paths) -> Stack:
     """Return the stack whose id begins so.
 
     Raises:
         UsageError: there is none, or more than one.
     """
-    listing = f"stackgen kb query stacks{places.kb_option}"
+    listing = f"stackgen kb query stacks{paths.kb_option}"
     return _one(database.stacks(), begins, _stack_id, "stack", listing)
 
 

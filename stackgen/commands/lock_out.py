@@ -153,12 +153,12 @@ def _why(report: ExploreReport) -> str:
 
 
 def _head(report: ExploreReport, chosen: ChosenStack) -> Iterator[str]:
-    place, names = report.plan.place, dict(report.indicators)
+    setup, names = report.plan.setup, dict(report.indicators)
     measured = {each.indicator_id: None for row in report.ranking for each in row.effects}
     yield f"{MARK} explore --lock-out, which may overwrite it"
     yield f"# {chosen.label}, {_why(report)}"
     yield f"# Measured: {', '.join(names.get(each, each) for each in measured)}"
-    yield f"# On: Python {place.python} ({place.base}), {place.machine}"
+    yield f"# On: Python {setup.python} ({setup.base}), {setup.machine}"
     if chosen.settings:
         settings = " ".join(f"{name}={value}" for name, value in chosen.settings)
         yield f"# It was measured with these variables, which no lock can set: {settings}"

@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 
 from packaging.utils import canonicalize_name
 
-from stackgen.campaign.backend import open_workshop
+from stackgen.campaign.backend import open_backend
 from stackgen.campaign.indicators import CONTROL
 from stackgen.campaign.request import ExecutorChoice, ExploreOptions, Strategy
 from stackgen.commands.advise import trusted_campaigns
@@ -33,7 +33,7 @@ from stackgen.model.progress import Progress
 from stackgen.model.reports import ExploreReport, NightlyReport
 from stackgen.model.stacks import BaseFacts
 from stackgen.resolve import Granularity, Request, asked, parse_requirement, parsed_version
-from stackgen.storage.paths import Places
+from stackgen.storage.paths import Paths
 
 FINDINGS = 7
 """The exit code of a night that found something."""
@@ -50,7 +50,7 @@ def nightly(
     base: str,
     budget_s: float,
     seed: int,
-    places: Places,
+    paths: Paths,
     environ: Mapping[str, str],
     progress: Progress,
 ) -> NightlyReport:
@@ -76,13 +76,13 @@ def nightly(
         stacks=2,
         strategy=Strategy.NEWEST,
     )
-    with open_workshop(executor, base, places, progress) as workshop:
-        on = workshop.base
-    state = _State(places=places, base=f"{on.kind.value} {on.name}", indicators=indicators)
+    with open_backend(executor, base, paths, progress) as backend:
+        on = backend.base
+    state = _State(paths=paths, base=f"{on.kind.value} {on.name}", indicators=indicators)
     new = {name: state.unseen(name, environ) for name in packages}
 
     def measure(options: ExploreOptions) -> ExploreReport:
-        report = explore(options, places, environ, progress)
+        report = explore(options, paths, environ, progress)
         assert isinstance(report, ExploreReport)  # noqa: S101 # only a dry run gives a plan
         return report
 
@@ -246,18 +246,18 @@ class _State:
     indicators: as the user names them; none means the default ones.
     """
 
-    places: Places
+    paths: Paths
     base: str
     indicators: tuple[str, ...]
 
     def seen(self, name: str) -> frozenset[str]:
         """Return the releases that count as seen."""
-        with open_database(self.places.knowledge) as database:
+        with open_database(self.paths.knowledge) as database:
             return database.seen_releases(self._key(name))
 
     def add(self, name: str, versions: Sequence[str]) -> None:
         """Record that releases were decided."""
-        with open_database(self.places.knowledge) as database:
+        with open_database(self.paths.knowledge) as database:
             database.add_seen(self._key(name), versions, _now())
 
     def unseen(self, name: str, environ: Mapping[str, str]) -> tuple[str, ...] | None:
@@ -266,13 +266,13 @@ class _State:
         None on the first night, when everything is noted as seen. Earlier versions of stackgen
         kept the state by package alone: what they saw is where a night begins that has no state.
         """
-        with PackageIndex(load_config(environ=environ), self.places.cache) as index:
+        with PackageIndex(load_config(environ=environ), self.paths.cache) as index:
             files = index.candidates(name)
         versions = {each.version for each in files if each.is_wheel and each.yanked is None}
         final = [each for each in versions if not parsed_version(each).is_prerelease]
         seen = self.seen(name)
         if not seen:
-            with open_database(self.places.knowledge) as database:
+            with open_database(self.paths.knowledge) as database:
                 seen = database.seen_releases(name)
             self.add(name, sorted(seen) or final)
         return tuple(sorted(set(final) - seen, key=parsed_version)) if seen else None
@@ -284,7 +284,7 @@ class _State:
 
 def _question(name: str, version: str, facts: BaseFacts, state: _State) -> Mapping[str, Any]:
     """Return what to explore: a release beside the best known stack, or beside its predecessor."""
-    best = _best_known(name, version, facts, state.places)
+    best = _best_known(name, version, facts, state.paths)
     if best is not None:
         return {"asked": asked(f"{name}=={version}"), "reference": best}
     older = [each for each in state.seen(name) if parsed_version(each) < parsed_version(version)]
@@ -296,13 +296,13 @@ def _question(name: str, version: str, facts: BaseFacts, state: _State) -> Mappi
     return {"asked": both, "granularity": Granularity.PATCH, "fixed": fixed}
 
 
-def _best_known(name: str, version: str, facts: BaseFacts, places: Places) -> Lock | None:
+def _best_known(name: str, version: str, facts: BaseFacts, paths: Paths) -> Lock | None:
     """Return the fastest stack of a package that this machine has measured on a base, or None.
 
     It is the leader of the latest campaign on this machine whose controls hold; a reference stays
     the best unless another stack is shown to be faster.
     """
-    with open_database(places.knowledge) as database:
+    with open_database(paths.knowledge) as database:
         machine = this_machine().id
         calls = database.calls()
         inspections = database.inspections(machine=machine)

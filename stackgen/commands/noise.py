@@ -7,12 +7,12 @@ from dataclasses import dataclass, replace
 import psutil
 
 from stackgen import interrupts
-from stackgen.campaign.backend import Workshop
+from stackgen.campaign.backend import Backend
 from stackgen.campaign.candidates import Selection, select
 from stackgen.campaign.comparison import nothing_runs
 from stackgen.campaign.indicators import CONTROL, component_of, limits, shipped_indicators
 from stackgen.campaign.plan import Calls, Chosen, Work, calls_of, open_runner, opened
-from stackgen.campaign.prepare import Preparer, Ready, refuse_without_room
+from stackgen.campaign.prepare import Preparer, Ready, refuse_without_disk_space
 from stackgen.campaign.request import ExploreOptions
 from stackgen.campaign.runner import PlanBlock, Runner, telling_line
 from stackgen.errors import EvidenceError, MeasurementError, StackgenError, UsageError
@@ -28,7 +28,7 @@ from stackgen.model.inspections import IndicatorCall, Inspection, InspectionPlan
 from stackgen.model.progress import Progress
 from stackgen.model.reports import NOISE, IndicatorNoise, NoiseReport
 from stackgen.model.stacks import Environment
-from stackgen.storage.paths import Places
+from stackgen.storage.paths import Paths
 
 MOST_S = 600.0
 """The longest budget: what ten minutes do not tell of a machine, more of them hardly do."""
@@ -50,13 +50,13 @@ class Ended:
 
 
 def noise(
-    options: ExploreOptions, places: Places, environ: Mapping[str, str], progress: Progress
+    options: ExploreOptions, paths: Paths, environ: Mapping[str, str], progress: Progress
 ) -> NoiseReport:
     """Measure one stack, the newest that works, against itself.
 
     Args:
         options: as of an exploration; of the stacks that satisfy what is asked, one is measured.
-        places: where things are kept.
+        paths: where things are kept.
         environ: the user's variables.
         progress: who is told.
 
@@ -65,17 +65,17 @@ def noise(
     """
     _refuse_long(options.budget_s)
     options = replace(options, kind=NOISE, stacks=1)
-    with opened(_chosen, options, places, environ, progress, calls_of=_calls_of) as work:
-        refuse_without_room(work.plan.estimate, places)
-        with open_database(places.knowledge) as database:
+    with opened(_chosen, options, paths, environ, progress, calls_of=_calls_of) as work:
+        refuse_without_disk_space(work.plan.estimate, paths)
+        with open_database(paths.knowledge) as database:
             return _against_itself(work, database)
 
 
 def _chosen(
-    index: PackageIndex, options: ExploreOptions, workshop: Workshop, progress: Progress
+    index: PackageIndex, options: ExploreOptions, backend: Backend, progress: Progress
 ) -> Chosen:
     """Return the stacks of which the newest that works is measured."""
-    selection = select(index, options, workshop.base.target, progress)
+    selection = select(index, options, backend.base.target, progress)
     return Chosen(
         options=_with_indicators(options, selection),
         contenders=selection,
@@ -152,7 +152,7 @@ def _ready(work: Work, runner: Runner) -> Ready:
         StackgenError: none does.
     """
     preparer = Preparer(
-        facts=work.workshop.base.facts,
+        facts=work.backend.base.facts,
         selection=work.selection,
         runner=runner,
         call=(*work.calls, work.control)[0],
@@ -160,7 +160,7 @@ def _ready(work: Work, runner: Runner) -> Ready:
     )
     for ready in preparer.prepare(1, until=lambda _: runner.left_s < -work.options.budget_s):
         return ready
-    raise nothing_runs(preparer.failures, work.places)
+    raise nothing_runs(preparer.failures, work.paths)
 
 
 def measure_pairs(runner: Runner, design: Design) -> Ended:
@@ -263,7 +263,7 @@ def _report(work: Work, runner: Runner, ready: Ready, ended: Ended) -> NoiseRepo
     return NoiseReport(
         requirements=work.plan.requirements,
         stack=ready.chosen.label,
-        place=work.plan.place,
+        setup=work.plan.setup,
         seed=work.options.seed,
         indicators=rows,
         disturbance=disturbance(seen, cpus=psutil.cpu_count() or 1),
@@ -277,7 +277,7 @@ def _report(work: Work, runner: Runner, ready: Ready, ended: Ended) -> NoiseRepo
         stopped=ended.why,
         interrupted=ended.interrupted,
         exit_code=_exit_code(ended, rows),
-        knowledge_base=str(work.places.knowledge),
+        knowledge_base=str(work.paths.knowledge),
     )
 
 

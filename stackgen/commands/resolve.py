@@ -42,7 +42,7 @@ from stackgen.resolve import (
     parsed_version,
     stratified,
 )
-from stackgen.storage.paths import Places
+from stackgen.storage.paths import Paths
 
 # Questions about a space: what became of some versions, and is a lock among its stacks
 
@@ -257,7 +257,7 @@ class ResolveOptions:
 
 
 def resolve(
-    options: ResolveOptions, places: Places, environ: Mapping[str, str], progress: Progress
+    options: ResolveOptions, paths: Paths, environ: Mapping[str, str], progress: Progress
 ) -> Resolution:
     """Resolve, and answer what was asked of the space.
 
@@ -270,7 +270,7 @@ def resolve(
         base=options.base,
         python=options.python,
         platform=options.platform,
-        places=places,
+        paths=paths,
         progress=progress,
     )
     wanted = understood(options.wishes, environ)
@@ -278,7 +278,7 @@ def resolve(
     _refuse_python(wanted.requires_python, target)
     config = index_config(wanted.index, environ)
     request = beside_compared(wanted.request, config)
-    with PackageIndex(config, places.cache) as index:
+    with PackageIndex(config, paths.cache) as index:
         work = Inquiry(index=index, request=request, target=target, progress=progress)
         if options.contains is not None:
             return membership(work, options.contains)

@@ -12,7 +12,7 @@ from packaging.markers import Marker
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name, canonicalize_version
 
-from stackgen.campaign.backend import Admits, open_workshop
+from stackgen.campaign.backend import Admits, open_backend
 from stackgen.campaign.candidates import read_lock_file
 from stackgen.campaign.request import ExecutorChoice
 from stackgen.campaign.targets import refuse_python
@@ -26,7 +26,7 @@ from stackgen.model.progress import Progress
 from stackgen.model.reports import Judgement, Ruling, Verification
 from stackgen.model.stacks import Base, Kind
 from stackgen.provenance.validators import Answer, Judge, PipTools, Question, Uv
-from stackgen.storage.paths import Places
+from stackgen.storage.paths import Paths
 
 _OWN = re.compile(r"PIP_|UV_|PYTHON|VIRTUAL_ENV|CONDA_")
 """Variables that would change what a judge does; where to look for packages is set anew."""
@@ -58,7 +58,7 @@ def verify(
     path: Path,
     *,
     base: str,
-    places: Places,
+    paths: Paths,
     environ: Mapping[str, str],
     progress: Progress,
 ) -> Verification:
@@ -67,7 +67,7 @@ def verify(
     Args:
         path: of the lock.
         base: a base's name, an image, an interpreter or its version; "" means our own.
-        places: where the judges keep what they load.
+        paths: where the judges keep what they load.
         environ: the user's variables.
         progress: who is told.
 
@@ -76,11 +76,11 @@ def verify(
         BuildError: the base cannot be had.
     """
     lockfile = read_lock_file(path)
-    found = _base(base, places, progress, admits=partial(admits_python, lockfile))
+    found = _base(base, paths, progress, admits=partial(admits_python, lockfile))
     stack = stack_of(lockfile, found.target)
     config = load_config(environ=environ)
     judgements = []
-    for judge in judges(found, config, environ, places.cache / "judges"):
+    for judge in judges(found, config, environ, paths.cache / "judges"):
         progress.doing(f"asking {judge.name}")
         judgements.append(judged(judge, stack))
     return Verification(
@@ -307,12 +307,12 @@ def _place(base: Base) -> str:
     return python if base.kind is Kind.VIRTUALENV else f"{base.name} ({python})"
 
 
-def _base(name: str, places: Places, progress: Progress, *, admits: Admits) -> Base:
+def _base(name: str, paths: Paths, progress: Progress, *, admits: Admits) -> Base:
     """Return what was named; never another base in its place, which would be another question.
 
     Without a name it is our own interpreter or, where the lock is for another, one that fits.
     """
     interpreter = not name or _PYTHON.fullmatch(name) or Path(name).is_file()
     choice = ExecutorChoice.VIRTUALENV if interpreter else ExecutorChoice.DOCKER
-    with open_workshop(choice, name, places, progress, admits=admits) as workshop:
-        return workshop.base
+    with open_backend(choice, name, paths, progress, admits=admits) as backend:
+        return backend.base

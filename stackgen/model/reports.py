@@ -129,7 +129,7 @@ class FailedStack:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class MeasurementSetup:
     """Where stacks are installed and measured, in words for a report."""
 
     executor: str
@@ -152,7 +152,7 @@ class ExplorePlan:
 
     requirements: tuple[str, ...]
     varied: tuple[str, ...]
-    place: Place
+    setup: MeasurementSetup
     count: int
     choices: int
     chosen: tuple[tuple[str, int], ...]
@@ -590,7 +590,7 @@ class NoiseReport:
 
     requirements: tuple[str, ...]
     stack: str
-    place: Place
+    setup: MeasurementSetup
     seed: int
     indicators: tuple[IndicatorNoise, ...]
     disturbance: Disturbance

@@ -383,7 +383,7 @@ def particulars(report: ExploreReport) -> list[str]:
 def _head(plan: ExplorePlan, measured: str) -> list[str]:
     asked = ", ".join(plan.requirements) or "your lock"
     return [
-        f"{asked}: {format_count(plan.count)} stacks on Python {plan.place.python}; "
+        f"{asked}: {format_count(plan.count)} stacks on Python {plan.setup.python}; "
         f"{plan.choices:,} choices of {' and '.join(plan.varied) or 'nothing'}",
         place_line(plan, measured),
     ]
@@ -391,9 +391,9 @@ def _head(plan: ExplorePlan, measured: str) -> list[str]:
 
 def place_line(plan: ExplorePlan, measured: str) -> str:
     """Return where stacks are, or will be, ``measured``."""
-    place = plan.place
-    where = "in containers of" if place.executor == "docker" else "in virtualenvs of"
-    return f"{measured} {where} {place.base} on {place.machine}, seed {plan.seed}"
+    setup = plan.setup
+    where = "in containers of" if setup.executor == "docker" else "in virtualenvs of"
+    return f"{measured} {where} {setup.base} on {setup.machine}, seed {plan.seed}"
 
 
 def _measured(report: ExploreReport) -> list[str]:

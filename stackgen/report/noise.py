@@ -16,11 +16,11 @@ _HEAD = ("blocks", "shows from", "machine time")
 
 def noise_text(report: NoiseReport) -> str:
     """Return what differences show, of each indicator, and what was going on meanwhile."""
-    place = report.place
-    where = "in containers of" if place.executor == "docker" else "in virtualenvs of"
+    setup = report.setup
+    where = "in containers of" if setup.executor == "docker" else "in virtualenvs of"
     lines = [
-        f"{report.stack} against itself on Python {place.python}, {where} {place.base}",
-        f"on {place.machine}, seed {report.seed}: what differs is noise",
+        f"{report.stack} against itself on Python {setup.python}, {where} {setup.base}",
+        f"on {setup.machine}, seed {report.seed}: what differs is noise",
         "",
     ]
     for row in report.indicators:

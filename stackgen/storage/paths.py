@@ -11,7 +11,7 @@ from stackgen.errors import StorageError, UsageError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Places:
+class Paths:
     """The folders and files of one user.
 
     cache: wheels, layers, virtualenvs, index pages: all can be made again.
@@ -24,10 +24,10 @@ class Places:
     kb_option: str = ""
 
 
-def find_places(
+def find_paths(
     environ: Mapping[str, str], *, kb: Path | None = None, reading: bool = False
-) -> Places:
-    """Return the user's places: options first, then STACKGEN_KB and STACKGEN_CACHE.
+) -> Paths:
+    """Return the user's paths: options first, then STACKGEN_KB and STACKGEN_CACHE.
 
     Args:
         environ: the user's variables.
@@ -55,6 +55,6 @@ def find_places(
             raise StorageError(
                 f"cannot make the folder {folder}",
                 why=error.strerror or str(error),
-                fix="name other places with STACKGEN_CACHE and STACKGEN_KB (or --kb)",
+                fix="name other folders with STACKGEN_CACHE and STACKGEN_KB (or --kb)",
             ) from error
-    return Places(cache=cache.absolute(), knowledge=knowledge.absolute(), kb_option=option)
+    return Paths(cache=cache.absolute(), knowledge=knowledge.absolute(), kb_option=option)

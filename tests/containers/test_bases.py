@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from stackgen.campaign.backend import bases as list_bases
-from stackgen.campaign.backend import open_workshop
+from stackgen.campaign.backend import open_backend
 from stackgen.campaign.request import ExecutorChoice
 from stackgen.errors import BuildError, EngineError, UsageError
 from stackgen.images import bases
@@ -26,7 +26,7 @@ from stackgen.images.bases import BaseBuilder
 from stackgen.images.engine import Engine, connect
 from stackgen.model.progress import Silent
 from stackgen.model.stacks import Base, Kind, Readiness
-from stackgen.storage.paths import Places
+from stackgen.storage.paths import Paths
 from tests.containers.registry import open_registry
 
 NOWHERE = f"127.0.0.1:9/base@sha256:{'0' * 64}"
@@ -133,23 +133,23 @@ def test_without_an_engine_bases_are_listed_and_none_is_made(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("DOCKER_HOST", "unix:///nowhere.sock")
-    places = Places(cache=tmp_path, knowledge=tmp_path / "kb.db")
-    listed = list_bases([], make=False, places=places, progress=Silent())
+    paths = Paths(cache=tmp_path, knowledge=tmp_path / "kb.db")
+    listed = list_bases([], make=False, paths=paths, progress=Silent())
     assert {each.name for each in listed.bases} == {each.name for each in read_definitions()}
     assert {each.state for each in listed.bases} == {Readiness.UNKNOWN}
     assert all("no such file" in each.why for each in listed.bases)
     with pytest.raises(EngineError, match="no container engine answers"):
-        list_bases(["py37"], make=True, places=places, progress=Silent())
+        list_bases(["py37"], make=True, paths=paths, progress=Silent())
     with pytest.raises(UsageError, match="there is no base py38"):
-        list_bases(["py38"], make=False, places=places, progress=Silent())
+        list_bases(["py38"], make=False, paths=paths, progress=Silent())
 
 
 def test_a_base_that_is_an_image_needs_an_engine(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("DOCKER_HOST", "unix:///nowhere.sock")
-    places = Places(cache=tmp_path, knowledge=tmp_path / "kb.db")
-    opened = open_workshop(ExecutorChoice.AUTO, "py37", places, Silent())
+    paths = Paths(cache=tmp_path, knowledge=tmp_path / "kb.db")
+    opened = open_backend(ExecutorChoice.AUTO, "py37", paths, Silent())
     with pytest.raises(EngineError, match="no container engine answers"), opened:
         pass
 
@@ -232,9 +232,9 @@ def test_an_interpreter_that_is_not_here_is_named() -> None:
 
 
 @pytest.fixture
-def places(cache: Path) -> Places:
-    """Return the user's places: what bases were probed and made from is kept there."""
-    return Places(cache=cache.parent, knowledge=cache.parent / "none.db")
+def paths(cache: Path) -> Paths:
+    """Return the user's folders: what bases were probed and made from is kept there."""
+    return Paths(cache=cache.parent, knowledge=cache.parent / "none.db")
 
 
 @contextmanager
@@ -263,8 +263,8 @@ def test_a_base_is_what_its_own_interpreter_says(base: Base) -> None:
 
 
 @pytest.mark.docker
-def test_a_base_that_is_there_is_listed_with_what_it_is(base: Base, places: Places) -> None:
-    report = list_bases(["bookworm-py311"], make=True, places=places, progress=Silent())
+def test_a_base_that_is_there_is_listed_with_what_it_is(base: Base, paths: Paths) -> None:
+    report = list_bases(["bookworm-py311"], make=True, paths=paths, progress=Silent())
     (entry,) = report.bases
     assert (report.made, report.failed, report.exit_code) == ((), (), 0)
     assert entry.state is Readiness.READY

@@ -5,7 +5,7 @@ import random
 
 import pytest
 
-from stackgen.campaign.host import Patience, allowance_s
+from stackgen.campaign.host import RetryPolicy, allowance_s
 from stackgen.errors import EngineError, IndexUnavailableError
 from stackgen.report.terminal import Plain
 
@@ -13,8 +13,10 @@ GONE = IndexUnavailableError("the index is gone", why="connection refused\nmore"
 AWAY = EngineError("the engine is away", why="connection refused", fix="wait")
 
 
-def patience(left_s: float, slept: list[float], stream: io.StringIO, seed: int = 1) -> Patience:
-    return Patience(
+def retry_policy(
+    left_s: float, slept: list[float], stream: io.StringIO, seed: int = 1
+) -> RetryPolicy:
+    return RetryPolicy(
         left_s=left_s, dice=random.Random(seed), progress=Plain(stream), sleep=slept.append
     )
 
@@ -22,7 +24,7 @@ def patience(left_s: float, slept: list[float], stream: io.StringIO, seed: int =
 def test_pauses_grow_and_end() -> None:
     slept: list[float] = []
     stream = io.StringIO()
-    waiting = patience(60, slept, stream)
+    waiting = retry_policy(60, slept, stream)
     while waiting.pause(GONE, at_most_s=1e9):
         pass
     assert sum(slept) == pytest.approx(60)
@@ -35,7 +37,7 @@ def test_pauses_grow_and_end() -> None:
 
 def test_a_run_is_no_more_patient_with_the_second_loss_than_it_has_time_left() -> None:
     slept: list[float] = []
-    waiting = patience(10, slept, io.StringIO())
+    waiting = retry_policy(10, slept, io.StringIO())
     assert waiting.pause(GONE, at_most_s=1e9)
     assert waiting.pause(GONE, at_most_s=1e9)
     waiting.over()
@@ -46,7 +48,7 @@ def test_a_run_is_no_more_patient_with_the_second_loss_than_it_has_time_left() -
 
 def test_nothing_is_waited_for_beyond_the_budget() -> None:
     slept: list[float] = []
-    waiting = patience(60, slept, io.StringIO())
+    waiting = retry_policy(60, slept, io.StringIO())
     assert waiting.pause(GONE, at_most_s=0.5)
     assert not waiting.pause(GONE, at_most_s=0)
     assert slept == [0.5]
@@ -54,7 +56,7 @@ def test_nothing_is_waited_for_beyond_the_budget() -> None:
 
 def test_an_engine_is_waited_for_a_minute_each_time_whatever_the_budget() -> None:
     slept: list[float] = []
-    waiting = patience(allowance_s(30), slept, io.StringIO())
+    waiting = retry_policy(allowance_s(30), slept, io.StringIO())
     for times in (1, 2):
         while waiting.pause(AWAY, at_most_s=1e9):
             pass
@@ -66,7 +68,7 @@ def test_an_engine_is_waited_for_a_minute_each_time_whatever_the_budget() -> Non
 def test_the_same_seed_waits_the_same_and_another_does_not() -> None:
     runs: list[list[float]] = [[], [], []]
     for slept, seed in zip(runs, (1, 1, 2), strict=True):
-        patience(60, slept, io.StringIO(), seed).pause(GONE, at_most_s=1e9)
+        retry_policy(60, slept, io.StringIO(), seed).pause(GONE, at_most_s=1e9)
     assert runs[0] == runs[1] != runs[2]
 
 
