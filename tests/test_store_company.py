@@ -147,8 +147,8 @@ def test_nobody_sweeps_the_folder_of_a_process_that_lives(
 RESERVE = """
 import sys
 from pathlib import Path
-from stackgen.artifacts.staging import Staging
-from stackgen.in_use import InUse
+from stackgen.images.layer_store import Staging
+from stackgen.storage.file_locks import InUse
 root = Path(sys.argv[1])
 in_use = InUse(root)
 with in_use.working() as work, Staging(root=root, in_use=in_use).folder(work, int(sys.argv[2])):

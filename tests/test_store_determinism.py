@@ -24,8 +24,8 @@ MAKE = """
 import os, subprocess, sys
 from contextlib import contextmanager
 from pathlib import Path
-from stackgen.artifacts.layers import LayerStore
-from stackgen.builders import bytecode
+from stackgen.images.layer_store import LayerStore
+from stackgen.images import bytecode
 from tests.containers.wheels import a_base, artifact_of
 
 store, wheel, python, jobs, umask = sys.argv[1:]
@@ -136,7 +136,7 @@ def test_the_user_does_not_matter(open_folder: Path) -> None:
 def open_to_all(python: str) -> bool:
     """Return whether anybody may run this Python, and it finds what stackgen needs."""
     try:
-        command = [python, "-c", "import stackgen.artifacts.layers"]
+        command = [python, "-c", "import stackgen.images.layer_store"]
         environment = {"PYTHONPATH": sysconfig.get_path("purelib"), "PYTHONDONTWRITEBYTECODE": "1"}
         subprocess.run(
             command, user=NOBODY, cwd=PROJECT, env=environment, check=True, capture_output=True

@@ -1,8 +1,6 @@
 """From candidates to environments that run, with every failure kept as knowledge."""
 
-import hashlib
 import re
-import shutil
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
@@ -57,6 +55,7 @@ from stackgen.model.reports import ChosenStack, Estimate, FailedStack
 from stackgen.model.stacks import Base, BaseFacts, Environment, Kind, Stack
 from stackgen.resolve import Policy, Request, parse_requirement
 from stackgen.sandbox.process import log_tail
+from stackgen.storage.files import file_sha256, free_bytes
 from stackgen.storage.paths import Paths
 from stackgen.storage.wheels import HashMismatchError, WheelStore
 
@@ -217,7 +216,7 @@ class Sources:
             name=sdist.name,
             version=sdist.version,
             filename=path.name,
-            sha256=_sha256(path),
+            sha256=file_sha256(path),
             url=path.resolve().as_uri(),
             index=BUILT_HERE,
             size=path.stat().st_size,
@@ -317,14 +316,6 @@ def _applying(metadata: Metadata, target: Target) -> set[str]:
 
 def _markers(target: Target) -> dict[str, str]:
     return dict(target.markers)
-
-
-def _sha256(path: Path) -> str:
-    digest = hashlib.sha256()
-    with path.open("rb") as file:
-        while chunk := file.read(1 << 20):
-            digest.update(chunk)
-    return digest.hexdigest()
 
 
 def _lines(path: Path) -> list[str]:
@@ -672,7 +663,7 @@ def estimate(
         wheels=len(missing),
         download_bytes=download,
         disk_bytes=download + disk_space_for(locks, base, paths=paths, downloads=known),
-        free_bytes=shutil.disk_usage(paths.cache).free,
+        free_bytes=free_bytes(paths.cache),
         seconds=round(soon / DOWNLOAD_BYTES_S + soon / BUILD_BYTES_S + 10 * len(locks[:first])),
     )
 

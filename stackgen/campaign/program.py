@@ -21,6 +21,7 @@ from stackgen.images.layers import PREFIX
 from stackgen.indicators import THREADS
 from stackgen.model.inspections import Indicator, IndicatorCall, Inspection, InspectionPlan
 from stackgen.model.stacks import PROGRAM, Program
+from stackgen.storage.files import file_sha256
 from stackgen.storage.resources import shipped_folder
 
 # Digests of the files that a user's command meets: those of its project, and data beside it
@@ -111,7 +112,7 @@ def _content(path: Path) -> str:
     status = path.stat()
     if status.st_size > READ_BYTES or not os.access(path, os.R_OK):
         return _size_and_time(path)
-    return f"{status.st_mode & 0o111} {hashlib.sha256(path.read_bytes()).hexdigest()}"
+    return f"{status.st_mode & 0o111} {file_sha256(path)}"
 
 
 def _size_and_time(path: Path) -> str:

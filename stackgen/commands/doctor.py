@@ -2,7 +2,6 @@
 
 import importlib.metadata
 import os
-import shutil
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -15,6 +14,7 @@ from stackgen.errors import StackgenError, StorageError
 from stackgen.images.targets import find_interpreters
 from stackgen.index import PackageIndex, load_config
 from stackgen.model.reports import Check
+from stackgen.storage.files import free_bytes
 from stackgen.storage.paths import Paths
 
 if TYPE_CHECKING:
@@ -146,7 +146,7 @@ def _cores() -> Iterator[Check]:
 
 
 def _disk(paths: Paths) -> Iterator[Check]:
-    free = shutil.disk_usage(paths.cache).free
+    free = free_bytes(paths.cache)
     yield Check(
         name="Disk",
         fine=free > ROOM_BYTES,

@@ -1,6 +1,5 @@
 """Measure an indicator here and now, in an interpreter as it is; nothing is kept but the answer."""
 
-import hashlib
 import itertools
 import math
 import os
@@ -28,6 +27,7 @@ from stackgen.model.progress import Progress
 from stackgen.model.reports import HereReport, HereResult
 from stackgen.model.stacks import Environment, Kind, Stack
 from stackgen.sandbox.process import load_indicators
+from stackgen.storage.files import file_sha256
 from stackgen.storage.paths import Paths
 from stackgen.storage.resources import shipped_folder
 
@@ -79,7 +79,7 @@ def measure_here(
     options = replace(options, gpus=gpus_seen(options.gpus, present=any_gpu(find_gpus())))
     report = HereReport(
         indicator=indicator,
-        script_sha256=hashlib.sha256(Path(indicator.path).read_bytes()).hexdigest(),
+        script_sha256=file_sha256(Path(indicator.path)),
         python=python,
         python_version=f"{told.implementation} {told.version}",
         machine=machine,

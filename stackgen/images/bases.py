@@ -1,7 +1,6 @@
 """Bases that stacks are installed on: found in the engine, pulled, or made with debootstrap."""
 
 import contextlib
-import fcntl
 import json
 import os
 import re
@@ -32,6 +31,7 @@ from stackgen.images.targets import (
 )
 from stackgen.model.identity import content_id
 from stackgen.model.stacks import Base, Kind
+from stackgen.storage.files import atomic_write_text, exclusive
 
 _BASE_LABEL = "stackgen.base"
 _REGISTRY_TIMEOUT_S = 8
@@ -260,17 +260,14 @@ class BaseBuilder:
         ran = self.engine.run(image, [interpreter, "-I", "-c", text])
         if ran.exit_code == 0:
             kept.parent.mkdir(parents=True, exist_ok=True)
-            temporary = kept.with_suffix(".tmp")
-            temporary.write_text(ran.stdout, encoding="utf-8")
-            temporary.replace(kept)
+            atomic_write_text(kept, ran.stdout)
         return ran.stdout or ran.stderr
 
     @contextlib.contextmanager
     def _exclusively(self) -> Iterator[None]:
         """Let one process at a time make bases, so that none is made twice."""
         self.cache.mkdir(parents=True, exist_ok=True)
-        with (self.cache / "bases.lock").open("a") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
+        with exclusive(self.cache / "bases.lock"):
             yield
 
 

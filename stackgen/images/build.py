@@ -34,6 +34,7 @@ from stackgen.measure.retry_policy import ending
 from stackgen.model.identity import StackId
 from stackgen.model.packages import Artifact
 from stackgen.model.stacks import Base, Environment, Kind, Stack
+from stackgen.storage.files import atomic_write_text, exclusive
 
 # Image archives, as engines load them, made piece by piece
 
@@ -98,28 +99,15 @@ class WholeArchives:
         """Note that it did; what other processes note at the same time stays noted."""
         with contextlib.suppress(OSError):
             self.path.parent.mkdir(parents=True, exist_ok=True)
-            with self.path.with_suffix(".lock").open("a") as lock:
-                fcntl.flock(lock, fcntl.LOCK_EX)
-                self._write([*(each for each in self._read() if each != engine), engine])
+            with exclusive(self.path.with_suffix(".lock")):
+                engines = [*(each for each in self._read() if each != engine), engine]
+                atomic_write_text(self.path, json.dumps(engines[-_KEPT:]))
 
     def _read(self) -> tuple[str, ...]:
         try:
             return tuple(str(each) for each in json.loads(self.path.read_text(encoding="utf-8")))
         except (OSError, ValueError, TypeError):
             return ()
-
-    def _write(self, engines: list[str]) -> None:
-        with tempfile.NamedTemporaryFile(
-            "w", dir=self.path.parent, prefix=self.path.name, delete=False, encoding="utf-8"
-        ) as file:
-            temporary = Path(file.name)
-            try:
-                json.dump(engines[-_KEPT:], file)
-                file.close()
-                temporary.replace(self.path)
-            except BaseException:
-                temporary.unlink(missing_ok=True)
-                raise
 
 
 # Byte-compile wheels with the interpreter of the base that they are laid out for

@@ -4,9 +4,7 @@ The wheels themselves lie in the wheel store, as all wheels do: pruned, checked 
 """
 
 import contextlib
-import fcntl
 import json
-import os
 import re
 import shutil
 from collections.abc import Iterator
@@ -15,6 +13,7 @@ from pathlib import Path
 
 from stackgen.errors import StorageError
 from stackgen.model.packages import Artifact, BuildRecord
+from stackgen.storage.files import atomic_write_text, exclusive
 
 _KEY = re.compile(r"[0-9a-f]{64}")
 
@@ -54,8 +53,8 @@ class BuiltWheels:
         """
         try:
             self._place(key, "log").parent.mkdir(parents=True, exist_ok=True)
-            _write(self._place(key, "log"), log)
-            _write(self._place(key, "json"), json.dumps(asdict(record), sort_keys=True))
+            atomic_write_text(self._place(key, "log"), log)
+            atomic_write_text(self._place(key, "json"), json.dumps(asdict(record), sort_keys=True))
         except OSError as error:
             raise _unwritable(self.root, error) from error
 
@@ -68,11 +67,11 @@ class BuiltWheels:
         """
         try:
             self._place(key, "lock").parent.mkdir(parents=True, exist_ok=True)
-            lock = self._place(key, "lock").open("a")
+            locked = contextlib.ExitStack()
+            locked.enter_context(exclusive(self._place(key, "lock")))
         except OSError as error:
             raise _unwritable(self.root, error) from error
-        with lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
+        with locked:
             yield
 
     @contextlib.contextmanager
@@ -96,15 +95,6 @@ class BuiltWheels:
         if not _KEY.fullmatch(key):
             raise ValueError(f"not a key: {key!r}")
         return self.root / key[:2] / f"{key}.{suffix}"
-
-
-def _write(place: Path, text: str) -> None:
-    temporary = place.with_name(f"{place.name}.part")
-    with temporary.open("w", encoding="utf-8") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-    temporary.replace(place)
 
 
 def _unwritable(folder: Path, error: OSError) -> StorageError:

@@ -2,10 +2,10 @@
 
 import contextlib
 import re
-import shutil
 import socket
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import docker
@@ -16,6 +16,7 @@ from docker.types import Mount
 from docker.utils import kwargs_from_env
 
 from stackgen.errors import EngineError
+from stackgen.storage.files import free_bytes
 from stackgen.storage.owners import lives, owner
 
 _UNIX = "unix://"
@@ -324,7 +325,6 @@ def _image(said: Mapping[str, Any]) -> EngineImage:
 
 
 def _free_bytes(folder: str) -> int | None:
-    try:
-        return shutil.disk_usage(folder).free
-    except OSError:
-        return None
+    """Return the free space of a folder of the engine; None where this host has no such folder."""
+    path = Path(folder)
+    return free_bytes(path) if path.exists() else None

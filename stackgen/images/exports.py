@@ -24,6 +24,7 @@ from stackgen.images.layers import (
     image_manifest,
     read_config,
 )
+from stackgen.storage.files import stream_sha256
 
 _CHUNK = 1 << 20
 _BLOBS = Path("blobs", "sha256")
@@ -173,14 +174,11 @@ def _checked(config: Config, found: Sequence[Blob], place: Path) -> list[Blob]:
 
 
 def _unzipped_digest(path: Path) -> str:
-    digest = hashlib.sha256()
     try:
         with gzip.open(path) as file:
-            while chunk := file.read(_CHUNK):
-                digest.update(chunk)
+            return f"sha256:{stream_sha256(cast('IO[bytes]', file))}"
     except (gzip.BadGzipFile, EOFError):
         return ""
-    return f"sha256:{digest.hexdigest()}"
 
 
 def _path(place: Path, blob: Blob) -> Path:

@@ -25,12 +25,20 @@ from stackgen.model.packages import Artifact
 from stackgen.model.reports import ItemKind, StoreItem
 from stackgen.model.stacks import Base
 from stackgen.storage.file_locks import InUse, Work
+from stackgen.storage.files import (
+    CHUNK_BYTES,
+    DISK_FULL,
+    atomic_write,
+    file_sha256,
+    free_bytes,
+    occupied_bytes,
+    remove_path,
+)
 
 # Write a tree of files as a layer whose bytes depend on nothing but names and contents
 # 1980: zip archives, which some packages make of their own files, know nothing earlier.
 _MTIME = 315532800
 _END = bytes(2 * tarfile.BLOCKSIZE)
-_CHUNK = 1 << 20
 
 
 class HashingWriter:
@@ -151,7 +159,7 @@ def _write_member(root: Path, member: str, out: HashingWriter) -> None:
 
 def _copy(source: IO[bytes], out: HashingWriter, size: int = 0) -> None:
     """Copy everything, and fill up the last block of a member of that size."""
-    while chunk := source.read(_CHUNK):
+    while chunk := source.read(CHUNK_BYTES):
         out.write(chunk)
     out.write(bytes(-size % tarfile.BLOCKSIZE))
 
@@ -211,16 +219,19 @@ class Staging:
                 if work.take(path.name):
                     found.append(path)
                     if remove:
-                        _remove(path)
+                        with contextlib.suppress(OSError):
+                            remove_path(path)
         return tuple(found)
 
     def _require_room(self, need: int) -> None:
-        free = shutil.disk_usage(self.root).free
+        free = free_bytes(self.root)
         asked = {path: _asked(path) for path in self.root.glob("tmp-*")}
         if free >= need + sum(asked.values()):
             return
         # What others have written is no longer free: only what they still lack counts.
-        others = sum(max(0, asked[path] - _written(path)) for path in asked if self._lives(path))
+        others = sum(
+            max(0, asked[path] - occupied_bytes(path)) for path in asked if self._lives(path)
+        )
         if free < need + others:
             more = f", of which others need {others >> 20} MiB" if others else ""
             raise OSError(errno.ENOSPC, f"{free >> 20} MiB are free{more}")
@@ -233,25 +244,6 @@ class Staging:
 def _asked(path: Path) -> int:
     match = _NAME.fullmatch(path.name)
     return int(match[1]) if match else 0
-
-
-def _written(path: Path) -> int:
-    """Return the bytes below a folder that somebody may be writing or removing."""
-    return sum(_size(Path(folder, name)) for folder, _, names in os.walk(path) for name in names)
-
-
-def _size(path: Path) -> int:
-    try:
-        return path.lstat().st_blocks * 512
-    except OSError:
-        return 0
-
-
-def _remove(path: Path) -> None:
-    if path.is_dir():
-        shutil.rmtree(path, ignore_errors=True)
-    else:
-        path.unlink(missing_ok=True)
 
 
 _PREFIX = str(Path(STACK_PYTHON).parent.parent)
@@ -500,10 +492,10 @@ class LayerStore:
         """Write a tar and its card so that a reader sees both whole or neither."""
         path = self._path(key)
         path.parent.mkdir(parents=True, exist_ok=True)
-        with _replacing(path, staging / path.name) as file:
+        with atomic_write(path, folder=staging) as file:
             layer = write(file, path)
         card = {"diff_id": layer.diff_id, "size": layer.size, "of": of}
-        with _replacing(path.with_suffix(".json"), staging / f"{key}.json") as file:
+        with atomic_write(path.with_suffix(".json"), folder=staging) as file:
             file.write(json.dumps(card).encode())
 
     @contextlib.contextmanager
@@ -514,7 +506,7 @@ class LayerStore:
         except OSError as error:
             if error.errno not in _DISK_ERRORS:
                 raise
-            full = error.errno in _FULL
+            full = error.errno in DISK_FULL
             what = f" (about {max(1, need >> 20)} MiB are needed)" if full else ""
             raise StorageError(
                 f"the store of layers in {self.root} cannot be {action}",
@@ -525,8 +517,7 @@ class LayerStore:
             ) from error
 
 
-_FULL = {errno.ENOSPC, errno.EDQUOT}
-_DISK_ERRORS = {*_FULL, errno.EROFS, errno.EACCES, errno.EPERM, errno.ENOTDIR}
+_DISK_ERRORS = DISK_FULL | {errno.EROFS, errno.EACCES, errno.EPERM, errno.ENOTDIR}
 
 
 def _compile(compile_all: Callable[[], None]) -> None:
@@ -540,14 +531,10 @@ def _compile(compile_all: Callable[[], None]) -> None:
 
 
 def _is_whole(layer: Layer) -> bool:
-    digest = hashlib.sha256()
     try:
-        with layer.path.open("rb") as file:
-            while chunk := file.read(_CHUNK):
-                digest.update(chunk)
+        return f"sha256:{file_sha256(layer.path)}" == layer.diff_id
     except FileNotFoundError:
         return False
-    return f"sha256:{digest.hexdigest()}" == layer.diff_id
 
 
 def recorded(path: Path) -> Layer | None:
@@ -615,18 +602,3 @@ def _entry(name: str, kind: bytes, *, link: str = "") -> tarfile.TarInfo:
     entry.type = kind
     entry.linkname = link
     return entry
-
-
-@contextlib.contextmanager
-def _replacing(path: Path, temporary: Path) -> Iterator[BinaryIO]:
-    """Write a file that takes its place whole, once it is on the disk, or not at all."""
-    with temporary.open("wb") as file:
-        try:
-            yield file
-            file.flush()
-            os.fsync(file.fileno())
-            temporary.chmod(0o644)
-            temporary.replace(path)
-        except BaseException:
-            temporary.unlink(missing_ok=True)
-            raise

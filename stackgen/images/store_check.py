@@ -1,6 +1,5 @@
 """Look at every byte of a store: each wheel must be what its name says, each layer its card."""
 
-import hashlib
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -17,9 +16,9 @@ from stackgen.model.reports import (
     StoreItem,
     StorePruned,
 )
+from stackgen.storage.files import file_sha256
 from stackgen.storage.wheels import WheelStore
 
-_CHUNK = 1 << 20
 _READERS = min(4, os.cpu_count() or 1)
 
 
@@ -95,13 +94,10 @@ def _layer_fault(item: StoreItem, path: Path) -> StoreFault | None:
 
 
 def _compared(item: StoreItem, sha256: str) -> StoreFault | None:
-    digest = hashlib.sha256()
-    with Path(item.path).open("rb") as file:
-        while chunk := file.read(_CHUNK):
-            digest.update(chunk)
-    if digest.hexdigest() == sha256:
+    found = file_sha256(Path(item.path))
+    if found == sha256:
         return None
-    why = f"SHA-256 {digest.hexdigest()} ({item.size} bytes) instead of {sha256}"
+    why = f"SHA-256 {found} ({item.size} bytes) instead of {sha256}"
     return _fault(item, FaultKind.DAMAGED, why)
 
 

@@ -4,10 +4,8 @@ Files are shared: a virtualenv links what uv unpacked and what was byte-compiled
 count once, for that from which they go last.
 """
 
-import base64
 import contextlib
 import csv
-import hashlib
 import io
 import math
 import os
@@ -24,6 +22,7 @@ from stackgen.model.packages import Artifact
 from stackgen.model.reports import FaultKind, ItemKind, StoreFault, StoreItem
 from stackgen.model.stacks import Base, Stack
 from stackgen.storage.file_locks import InUse
+from stackgen.storage.files import recorded_digest, remove_path, stream_sha256
 
 MARKER = ".complete"
 UV = "uv"
@@ -136,7 +135,7 @@ class VirtualenvStore:
                 uv = self.root / UV
                 left = [*uv.glob(".tmp*"), *uv.glob("*/.tmp*"), *self._unknown_to_uv()]
                 for path in left if remove else ():
-                    _unlink(path)
+                    remove_path(path)
                 found += left
         return tuple(sorted(found))
 
@@ -173,7 +172,7 @@ class VirtualenvStore:
                     for note in _notes(self.root / UV):
                         if note.resolve() == path.resolve():
                             shutil.rmtree(note.parent, ignore_errors=True)
-                    _unlink(path)
+                    remove_path(path)
                 return free
         is_virtualenv = kind is ItemKind.VIRTUALENV
         name = in_use_name(path) if is_virtualenv else compiled.in_use_name(path)
@@ -181,7 +180,7 @@ class VirtualenvStore:
             if free and not dry_run:
                 if is_virtualenv:  # from now on, what is left of it is an unfinished one
                     (path / MARKER).unlink(missing_ok=True)
-                _unlink(path)
+                remove_path(path)
             return free
 
 
@@ -226,14 +225,8 @@ def _item(kind: ItemKind, path: Path, name: str, size: int, used_at: float) -> S
     return StoreItem(kind=kind, name=name, path=str(path), size=size, used_at=used_at)
 
 
-def _unlink(path: Path) -> None:
-    with contextlib.suppress(FileNotFoundError):
-        shutil.rmtree(path) if path.is_dir() else path.unlink()
-
-
 # Look at every file of the virtualenvs: each must be what the RECORD of its package says
 
-_CHUNK = 1 << 20
 _READERS = min(4, os.cpu_count() or 1)
 _DAMAGED, _LEFT_OVER = FaultKind.DAMAGED, FaultKind.LEFT_OVER
 
@@ -312,7 +305,7 @@ def _recorded(folder: Path) -> Mapping[Path, set[str]]:
             name, stated = (*row, "", "")[:2]
             algorithm, _, encoded = stated.partition("=")
             if algorithm == "sha256" and not name.endswith(".pyc"):
-                found[Path(os.path.normpath(site / name))].add(_decoded(encoded))
+                found[Path(os.path.normpath(site / name))].add(recorded_digest(encoded).hex())
     return found
 
 
@@ -320,14 +313,6 @@ def _records(folder: Path) -> Iterator[Path]:
     yield from folder.glob("*.dist-info/RECORD")
     for site in {path.resolve() for path in folder.glob("lib*/*/site-packages")}:
         yield from site.glob("*.dist-info/RECORD")
-
-
-def _decoded(encoded: str) -> str:
-    bare = encoded.rstrip("=")
-    try:
-        return base64.urlsafe_b64decode(bare + "=" * (-len(bare) % 4)).hex()
-    except ValueError:
-        return ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -343,10 +328,7 @@ class _Digests:
                 status = os.fstat(file.fileno())
                 inode = status.st_dev, status.st_ino
                 if inode not in self.known:
-                    digest = hashlib.sha256()
-                    while chunk := file.read(_CHUNK):
-                        digest.update(chunk)
-                    self.known[inode] = digest.hexdigest()
+                    self.known[inode] = stream_sha256(file)
                 return self.known[inode]
         except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
             return ""

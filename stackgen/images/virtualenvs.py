@@ -5,7 +5,6 @@ copying them, and makes those that the installed virtualenv declines.
 """
 
 import contextlib
-import errno
 import io
 import os
 import shutil
@@ -32,6 +31,7 @@ from stackgen.measure.retry_policy import ending
 from stackgen.model.packages import Artifact
 from stackgen.model.stacks import Base, Environment, Kind, Stack
 from stackgen.storage.file_locks import InUse, Work
+from stackgen.storage.files import DISK_FULL, free_bytes, remove_path
 
 _WITH_BYTECODE = 1.4  # bytes on disk per byte of unpacked wheel: seen 1.1 to 1.3
 _FULL = ("No space left on device", "Disk quota exceeded")
@@ -101,9 +101,9 @@ class VirtualenvBuilder:
 
     def _make_empty(self, folder: Path, base: Base, work: Work) -> None:
         """Make a virtualenv without any package, and without what stands in none of our images."""
-        _remove(folder)  # what an interrupted build left
+        remove_path(folder)  # what an interrupted build left
         if not _virtualenv(folder, base, self.root / "virtualenv"):
-            _remove(folder)
+            remove_path(folder)
             self._uv("venv", "--python", base.python, str(folder), work=work)
         # A hook into imports, for installations by distutils alone, that only slows measuring; on
         # Python 3.6 and 3.7, virtualenv's does not even compile, and each start complains.
@@ -138,7 +138,7 @@ class VirtualenvBuilder:
         lacking = set(VirtualenvStore(self.root).lacking(base, stack.lock.artifacts))
         pairs = zip(stack.lock.artifacts, files, strict=True)
         new = [file for artifact, file in pairs if artifact in lacking]
-        free = shutil.disk_usage(self.root).free
+        free = free_bytes(self.root)
         if _needed(new) > free:
             raise _full(f"{free >> 20} MiB are free", new)
 
@@ -232,11 +232,6 @@ def _is_whole(folder: Path, _: str) -> bool:
     return (folder / MARKER).exists() and (folder / "bin" / "python").exists()
 
 
-def _remove(folder: Path) -> None:
-    if folder.exists():
-        shutil.rmtree(folder)
-
-
 def _refusal(arguments: Sequence[str], output: str, exit_code: int) -> Exception:
     """Turn what uv said, and how it ended, into the error that a caller can decide by."""
     tail = output.strip()[-_OUTPUT_TAIL:]
@@ -261,7 +256,7 @@ def _storage_errors(folder: Path, files: Sequence[Path]) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        if error.errno in DISK_FULL:
             raise _full(str(error), files) from error
         raise StorageError(
             f"cannot write below {folder.parent}",

@@ -5,7 +5,7 @@ import sys
 import threading
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -13,9 +13,7 @@ from typing import TypeVar
 
 from stackgen.errors import StorageError
 from stackgen.model.packages import Metadata
-
-if sys.platform != "win32":
-    import fcntl
+from stackgen.storage.files import exclusive
 
 _SCHEMA_VERSION = 2
 _BUSY_S = 30.0
@@ -72,7 +70,7 @@ class IndexCache:
         self.notes: list[str] = []
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            with self._alone():
+            with self._exclusive():
                 self._connection = self._open()
         except (OSError, sqlite3.Error) as error:
             raise StorageError(
@@ -203,7 +201,7 @@ class IndexCache:
                 self.notes.append(f"the cache {self._path} was of no use: {error}")
                 if not _is_passing(error):
                     self._connection.close()
-                    with self._alone():
+                    with self._exclusive():
                         self._connection = self._fresh()
                 return otherwise
 
@@ -238,13 +236,9 @@ class IndexCache:
             raise
         return connection
 
-    @contextmanager
-    def _alone(self) -> Iterator[None]:
+    def _exclusive(self) -> AbstractContextManager[None]:
         """Keep other processes from opening or replacing the file meanwhile."""
-        with self._path.with_name(f"{self._path.name}.lock").open("w") as lock:
-            if sys.platform != "win32":  # There, an open file cannot be replaced anyway.
-                fcntl.flock(lock, fcntl.LOCK_EX)
-            yield
+        return exclusive(self._path.with_name(f"{self._path.name}.lock"))
 
 
 def _is_passing(error: sqlite3.DatabaseError) -> bool:

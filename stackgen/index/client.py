@@ -35,6 +35,7 @@ from stackgen.index.pages import (
 from stackgen.index.transport import Pool, Progress, Reply, ReplyTooLargeError, as_done
 from stackgen.model.files import DIRECT, Files
 from stackgen.model.packages import Artifact, Metadata
+from stackgen.storage.files import stream_sha256
 
 if TYPE_CHECKING:
     from stackgen.index.transport import Transport
@@ -434,7 +435,8 @@ class DirectFiles:
         with TemporaryFile() as file:
             self._transport().download(url, file)
             size = file.seek(0, 2)
-            digest = pages.digest_of(file)
+            file.seek(0)
+            digest = stream_sha256(file)
         return Download(fetched=self._clock(), mark=mark, size=size, sha256=digest)
 
     def _mark(self, url: str) -> str:

@@ -20,6 +20,7 @@ from stackgen.index.cache import IndexCache
 from stackgen.index.pages import NO_METADATA, SOME_METADATA
 from stackgen.index.transport import Pool, Progress, Reply, ReplyTooLargeError, as_done
 from stackgen.model.packages import Artifact, BuildSystem, Metadata
+from stackgen.storage.files import stream_sha256
 
 if TYPE_CHECKING:
     from email.message import Message
@@ -579,7 +580,8 @@ class MetadataReader:
 
         with TemporaryFile() as file:
             self._transport().download(artifact.url, file)
-            if artifact.sha256 and pages.digest_of(file) != artifact.sha256:
+            file.seek(0)
+            if artifact.sha256 and stream_sha256(file) != artifact.sha256:
                 raise UnusableMetadataError("its content does not have the hash that is stated")
             return _content(file, artifact)
 

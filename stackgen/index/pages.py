@@ -1,6 +1,5 @@
 """What an index's page says, as artifacts."""
 
-import hashlib
 import json
 import re
 import sys
@@ -13,7 +12,7 @@ from datetime import datetime, timezone
 from functools import lru_cache
 from html.parser import HTMLParser
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any, overload
 from urllib.parse import unquote, urljoin, urlsplit, urlunsplit
 
 from packaging.utils import canonicalize_name
@@ -23,6 +22,7 @@ from stackgen.index.cache import IndexCache
 from stackgen.index.config import IndexLocation
 from stackgen.model.files import COLUMNS, Coded, Files
 from stackgen.model.packages import Artifact
+from stackgen.storage.files import file_sha256
 
 if TYPE_CHECKING:
     from pydantic import ValidationError
@@ -597,24 +597,9 @@ def with_local_hash(artifact: Artifact, cache: IndexCache) -> Artifact:
     size, modified = status.st_size, status.st_mtime_ns
     digest = cache.file_hash(path, size=size, modified=modified)
     if digest is None:
-        digest = sha256_of(path)
+        digest = file_sha256(path)
         cache.keep_file_hash(path, size=size, modified=modified, sha256=digest)
     return replace(artifact, sha256=digest, size=size)
-
-
-def sha256_of(path: Path) -> str:
-    """Return the SHA-256 of a file, 64 hexadecimal digits."""
-    with path.open("rb") as file:
-        return digest_of(file)
-
-
-def digest_of(file: IO[bytes]) -> str:
-    """Return the SHA-256 of all that an open file holds."""
-    digest = hashlib.sha256()
-    file.seek(0)
-    while chunk := file.read(1 << 20):
-        digest.update(chunk)
-    return digest.hexdigest()
 
 
 def _html(path: Path, *, name: str, index: str) -> Page:

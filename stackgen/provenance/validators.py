@@ -5,7 +5,6 @@ their environment alone: a command line can be seen by every user of the machine
 """
 
 import importlib.metadata
-import os
 import re
 import subprocess
 import sys
@@ -18,6 +17,8 @@ from typing import Protocol
 
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
+
+from stackgen.storage.files import occupied_bytes
 
 LIMIT_S = 120.0
 MOST_BYTES = 250_000_000
@@ -191,26 +192,12 @@ def _watched(process: "subprocess.Popen[str]", folder: Path) -> _Ran:
         with suppress(subprocess.TimeoutExpired):
             output, errors = process.communicate(timeout=_STEP_S)
             return _Ran(code=process.returncode, output=output, errors=errors)
-        if _occupied(folder) > MOST_BYTES:
+        if occupied_bytes(folder) > MOST_BYTES:
             return _Ran(
                 stopped="the index offers no metadata apart from wheels, and it would load "
                 f"more than {MOST_BYTES // 1_000_000} MB of those"
             )
     return _Ran(stopped=f"it came to no verdict within {LIMIT_S:.0f} s")
-
-
-def _occupied(folder: Path) -> int:
-    """Return bytes on disk: a wheel of which pip reads the end alone is a file of holes.
-
-    It is the tool's folder: files come and go, and whole folders while they are listed, at which
-    ``rglob`` would break.
-    """
-    total = 0
-    for place, _, files in os.walk(folder):
-        for name in files:
-            with suppress(OSError):
-                total += Path(place, name).lstat().st_blocks * 512
-    return total
 
 
 def _read(path: Path) -> str:

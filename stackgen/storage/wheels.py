@@ -1,6 +1,5 @@
 """Wheels on disk, found by what they are: each is downloaded once, verified, and kept."""
 
-import base64
 import contextlib
 import copy
 import csv
@@ -21,13 +20,22 @@ import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, BinaryIO, Protocol
+from typing import TYPE_CHECKING, BinaryIO, Protocol
 from urllib.parse import unquote, urlsplit
 
 from stackgen.errors import BuildError, StackgenError, StorageError
 from stackgen.model.packages import Artifact
 from stackgen.model.reports import ItemKind, StoreItem
 from stackgen.storage.file_locks import InUse
+from stackgen.storage.files import (
+    CHUNK_BYTES,
+    DISK_FULL,
+    exclusive,
+    file_sha256,
+    free_bytes,
+    recorded_digest,
+    stream_sha256,
+)
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer  # The checker brings it.
@@ -35,7 +43,6 @@ if TYPE_CHECKING:
 
 # Is this file a wheel that may be unpacked? Looked at once, before anything of it is used
 
-_CHUNK = 1 << 20
 _RECORD = re.compile(r"[^/]+\.dist-info/RECORD")
 _DRIVE = re.compile(r"[A-Za-z]:")
 # The skeleton of an environment: a wheel that replaced these would choose the interpreter.
@@ -170,7 +177,7 @@ def _recorded(shown: str, wheel: zipfile.ZipFile) -> dict[str, tuple[str, bytes]
         algorithm, _, encoded = stated.partition("=")
         # Lines without a file are harmless: wheels are known to list byte code that they lack.
         if name in present and algorithm in _ALGORITHMS:
-            found[name] = (algorithm, _decoded(encoded))
+            found[name] = (algorithm, recorded_digest(encoded))
     (info,) = infos
     data_dir = f"{info.removesuffix('.dist-info')}.data"
     for name in sorted(present):
@@ -180,15 +187,6 @@ def _recorded(shown: str, wheel: zipfile.ZipFile) -> dict[str, tuple[str, bytes]
     if unlisted:
         raise _refusal(shown, f"its RECORD states no digest of {min(unlisted)}")
     return found
-
-
-def _decoded(encoded: str) -> bytes:
-    """Return a digest from URL-safe base64 without padding; empty where it is none."""
-    bare = encoded.rstrip("=")
-    try:
-        return base64.urlsafe_b64decode(bare + "=" * (-len(bare) % 4))
-    except ValueError:
-        return b""
 
 
 def _digest(shown: str, wheel: zipfile.ZipFile, member: zipfile.ZipInfo, algorithm: str) -> bytes:
@@ -202,7 +200,7 @@ def _digest(shown: str, wheel: zipfile.ZipFile, member: zipfile.ZipInfo, algorit
     longer.file_size += 1
     size = 0
     with wheel.open(longer) as content:
-        while chunk := content.read(_CHUNK):
+        while chunk := content.read(CHUNK_BYTES):
             size += len(chunk)
             digest.update(chunk)
     if size > member.file_size:
@@ -219,12 +217,9 @@ def _refusal(shown: str, why: str) -> BuildError:
     )
 
 
-if sys.platform != "win32":
-    import fcntl
-
 _PARALLEL = 8  # connections: few enough for an index that many share
 _SHA256 = re.compile(r"[0-9a-f]{64}")
-_NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+_NO_ROOM = DISK_FULL | {errno.EFBIG}
 
 # Called with an artifact and how many bytes of it are here; from several threads.
 Progress = Callable[[Artifact, int], None]
@@ -383,7 +378,7 @@ class WheelStore:
         part = place.parent.with_suffix(".part")
         try:
             part.parent.mkdir(parents=True, exist_ok=True)
-            with _alone(place.parent.with_suffix(".lock")):
+            with exclusive(place.parent.with_suffix(".lock")):
                 if self.is_whole(artifact):  # Another process may have been faster.
                     return
                 damaged = place.exists()
@@ -426,8 +421,7 @@ class WheelStore:
         place = self._place(artifact)
         look = _look(place)
         try:
-            with place.open("rb") as file:
-                whole = _sha256(file) == artifact.sha256 and _look(place) == look
+            whole = file_sha256(place) == artifact.sha256 and _look(place) == look
         except FileNotFoundError:
             return False
         self._remember(artifact, look if whole else "")
@@ -459,8 +453,7 @@ class WheelStore:
     def _require_room(self, missing: Sequence[Artifact]) -> None:
         parts = sum(_size(self._place(x).parent.with_suffix(".part")) for x in missing)
         needed = sum(artifact.size or 0 for artifact in missing) - parts
-        existing = next(x for x in (self._wheels, *self._wheels.parents) if x.exists())
-        free = shutil.disk_usage(existing).free
+        free = free_bytes(self._wheels)
         if needed > free:
             raise _no_room(missing, needed, self._wheels, f"only {_mb(free)} are free")
 
@@ -494,7 +487,7 @@ def _fill(
     with _Counted(part, tell_bytes) as file:
         local = _local_path(artifact)
         start = file.seek(0, os.SEEK_END)
-        if start and (digest := _sha256(file)) == artifact.sha256:
+        if start and (digest := _digest_from_start(file)) == artifact.sha256:
             return digest  # The last run was stopped between the download and its end.
         if local is None:
             downloader.download(artifact, file, start=start)
@@ -502,8 +495,13 @@ def _fill(
             # A copy, not a link: what its owner does to the original must not reach the store.
             file.truncate(file.seek(0))
             with local.open("rb") as source:
-                shutil.copyfileobj(source, file, _CHUNK)
-        return _sha256(file)
+                shutil.copyfileobj(source, file, CHUNK_BYTES)
+        return _digest_from_start(file)
+
+
+def _digest_from_start(file: BinaryIO) -> str:
+    file.seek(0)
+    return stream_sha256(file)
 
 
 def _verify(artifact: Artifact, part: Path, actual: str) -> None:
@@ -571,15 +569,6 @@ def _in_parallel(
             raise
 
 
-@contextlib.contextmanager
-def _alone(path: Path) -> Iterator[None]:
-    """Keep other threads and processes from the same artifact meanwhile."""
-    with path.open("a") as lock:
-        if sys.platform != "win32":
-            fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
-
-
 def _local_path(artifact: Artifact) -> Path | None:
     parts = urlsplit(artifact.url)
     if parts.scheme != "file":
@@ -592,14 +581,6 @@ def _local_path(artifact: Artifact) -> Path | None:
             fix="put it back, or run the command again",
         )
     return path
-
-
-def _sha256(file: IO[bytes]) -> str:
-    digest = hashlib.sha256()
-    file.seek(0)
-    while chunk := file.read(_CHUNK):
-        digest.update(chunk)
-    return digest.hexdigest()
 
 
 def _is_empty(folder: Path) -> bool:

@@ -239,10 +239,10 @@ def test_two_at_once_build_it_once(bench: Bench) -> None:
 ANOTHER = """
 import sys
 from pathlib import Path
-from stackgen.artifacts.layers import LayerStore
-from stackgen.builders.bases import BaseBuilder
-from stackgen.builders.engine import connect
-from stackgen.builders.images import ImageBuilder
+from stackgen.images.layer_store import LayerStore
+from stackgen.images.bases import BaseBuilder
+from stackgen.images.engine import connect
+from stackgen.images.build import ImageBuilder
 from tests.containers.source_bench import Bench
 
 root, cache, name = Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3]

@@ -1,0 +1,125 @@
+"""Files on disk: digests, exclusive locks, atomic replacement, disk space, removal."""
+
+import base64
+import contextlib
+import errno
+import hashlib
+import os
+import secrets
+import shutil
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO, BinaryIO
+
+if sys.platform != "win32":
+    import fcntl
+
+CHUNK_BYTES = 1 << 20
+"""How much of a file is read at once."""
+DISK_FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
+"""Error numbers of a full disk and of an exhausted quota."""
+
+
+def file_sha256(path: Path) -> str:
+    """Return the SHA-256 of a file, 64 hexadecimal digits.
+
+    Raises:
+        OSError: the file cannot be read.
+    """
+    with path.open("rb") as file:
+        return stream_sha256(file)
+
+
+def stream_sha256(file: IO[bytes]) -> str:
+    """Return the SHA-256 of an open file from its current position to its end."""
+    digest = hashlib.sha256()
+    while chunk := file.read(CHUNK_BYTES):
+        digest.update(chunk)
+    return digest.hexdigest()
+
+
+def recorded_digest(encoded: str) -> bytes:
+    """Return a digest from a RECORD: URL-safe base64 without padding; empty where it is invalid."""
+    bare = encoded.rstrip("=")
+    try:
+        return base64.urlsafe_b64decode(bare + "=" * (-len(bare) % 4))
+    except ValueError:
+        return b""
+
+
+@contextlib.contextmanager
+def exclusive(path: Path) -> Iterator[None]:
+    """Hold an exclusive lock on a lock file; wait while another thread or process holds it.
+
+    The file is created if needed and stays. The kernel releases the lock when its process ends.
+    On Windows there is no lock.
+
+    Raises:
+        OSError: the file cannot be opened, or its file system has no locks.
+    """
+    with path.open("a") as lock:
+        if sys.platform != "win32":
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+@contextlib.contextmanager
+def atomic_write(path: Path, *, folder: Path | None = None) -> Iterator[BinaryIO]:
+    """Write a file that replaces ``path`` when the context ends, once its bytes are on the disk.
+
+    After an exception ``path`` is as before. The new file is readable by all users.
+
+    Args:
+        path: of the file; its folder exists.
+        folder: for the temporary file, on the same file system; by default that of ``path``.
+
+    Raises:
+        OSError: the disk is full, or cannot be written.
+    """
+    temporary = (folder or path.parent) / f".{path.name}-{secrets.token_hex(8)}"
+    try:
+        with temporary.open("xb") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.chmod(0o644)
+        temporary.replace(path)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+
+
+def atomic_write_text(path: Path, text: str) -> None:
+    """Replace a file by one with this text in UTF-8, as ``atomic_write`` does."""
+    with atomic_write(path) as file:
+        file.write(text.encode())
+
+
+def free_bytes(path: Path) -> int:
+    """Return the free disk space where a path, which need not exist, lies."""
+    existing = next(each for each in (path, *path.parents) if each.exists())
+    return shutil.disk_usage(existing).free
+
+
+def occupied_bytes(folder: Path) -> int:
+    """Return the bytes on disk of all files in a folder; other processes may change it meanwhile.
+
+    The holes of sparse files do not count.
+    """
+    total = 0
+    for place, _, names in os.walk(folder):
+        for name in names:
+            with contextlib.suppress(OSError):
+                total += Path(place, name).lstat().st_blocks * 512
+    return total
+
+
+def remove_path(path: Path) -> None:
+    """Remove a file or a folder, if it exists.
+
+    Raises:
+        OSError: it cannot be removed.
+    """
+    with contextlib.suppress(FileNotFoundError):
+        shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
