@@ -21,7 +21,7 @@ from pathlib import Path
 
 import numpy as np
 
-from stackgen.storage.resources import shipped_folder
+from stackgen.storage.paths import shipped_folder
 
 PAIRS = 15
 CALLS = (

@@ -44,8 +44,7 @@ from stackgen.model.packages import Artifact, Lock, Target
 from stackgen.model.progress import Silent
 from stackgen.model.stacks import Base, Stack
 from stackgen.resolve import Space, asked
-from stackgen.storage.paths import find_paths
-from stackgen.storage.resources import shipped_folder
+from stackgen.storage.paths import find_paths, shipped_folder
 from stackgen.storage.wheels import WheelStore
 
 FRAMEWORK = "tensorflow-cpu"

@@ -28,7 +28,7 @@ from typing import Any, NamedTuple
 from scipy.stats import binom
 
 from stackgen.sandbox.process import THREAD_VARIABLES
-from stackgen.storage.resources import shipped_folder
+from stackgen.storage.paths import shipped_folder
 
 HERE = Path(__file__).parent
 AGREED, SHARE, WITHIN = 0.03, 0.05, 0.01

@@ -14,9 +14,9 @@ from stackgen.model.identity import CampaignId
 from stackgen.model.inspections import IndicatorCall, Inspection, InspectionPlan, Limits, Outcome
 from stackgen.model.stacks import Environment
 from stackgen.sandbox.process import LOG_BYTES, load_indicators
-from stackgen.storage import resources
+from stackgen.storage.paths import shipped_folder
 
-PIS = resources.shipped_folder("pis")
+PIS = shipped_folder("pis")
 HEAD = """
 import os, sys, time
 import harness

@@ -20,14 +20,14 @@ from stackgen.model.inspections import (
     Outcome,
 )
 from stackgen.model.stacks import PROGRAM, Environment, Program
-from stackgen.storage import resources
+from stackgen.storage.paths import shipped_folder
 
 DRIVER = Indicator(
     name=PROGRAM,
     component=PROGRAM,
     summary="",
     sha256="0" * 64,
-    path=str(resources.shipped_folder("pis") / "program.py"),
+    path=str(shipped_folder("pis") / "program.py"),
     one_shot=True,
 )
 Measure = Callable[..., Inspection]

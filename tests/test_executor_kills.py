@@ -14,7 +14,7 @@ import pytest
 from stackgen.executors.virtualenv import VirtualenvExecutor
 from stackgen.model.inspections import Outcome
 from stackgen.model.stacks import Kind
-from stackgen.storage.owners import host
+from stackgen.storage.leases import host_identity
 from tests.killed_executor import HANGS, MACHINE, eventually, kill, plan_of, processes_with, running
 
 
@@ -46,7 +46,7 @@ def test_another_process_keeps_its_folder_whatever_the_clock_says(tmp_path: Path
     with running("virtualenv", str(script), str(scratch)) as process:
         (folder,) = scratch.iterdir()
         # What a folder's name says of its maker was taken for a lie once the clock was set.
-        as_if_older = scratch / f"stackgen-{host()}+{process.pid}+1+0123"
+        as_if_older = scratch / f"stackgen-{host_identity()}+{process.pid}+1+0123"
         folder.rename(as_if_older)
         with closing(VirtualenvExecutor(machine=MACHINE, scratch=scratch)) as executor:
             assert [each.outcome for each in executor.inspect([plan])] == [Outcome.OK]

@@ -18,9 +18,9 @@ from stackgen.images.targets import find_interpreters
 from stackgen.indicators import parse_output
 from stackgen.indicators.output import SCHEMA
 from stackgen.sandbox.process import THREAD_VARIABLES, WRONG_USAGE
-from stackgen.storage import resources
+from stackgen.storage.paths import shipped_folder
 
-PIS = resources.shipped_folder("pis")
+PIS = shipped_folder("pis")
 
 
 def run(

@@ -13,9 +13,9 @@ from stackgen.images.targets import find_interpreters
 from stackgen.indicators import parse_output
 from stackgen.model.inspections import Outcome
 from stackgen.sandbox.process import WRONG_USAGE
-from stackgen.storage import resources
+from stackgen.storage.paths import shipped_folder
 
-PIS = resources.shipped_folder("pis")
+PIS = shipped_folder("pis")
 SCRIPT = """
 import harness
 

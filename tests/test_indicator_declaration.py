@@ -12,9 +12,9 @@ from stackgen.errors import UsageError
 from stackgen.indicators import bind, find, parse_indicator
 from stackgen.report.listings import indicator_text
 from stackgen.sandbox.process import load_indicators
-from stackgen.storage import resources
+from stackgen.storage.paths import shipped_folder
 
-PIS = load_indicators(resources.shipped_folder("pis"))
+PIS = load_indicators(shipped_folder("pis"))
 
 
 def small(parameter: str = "{}") -> str:
@@ -190,16 +190,14 @@ def test_only_what_is_called_alike_is_listed() -> None:
 def test_a_users_own_file_is_an_indicator_named_after_it(tmp_path: Path) -> None:
     mine = tmp_path / "mine.py"
     mine.write_text(f"INDICATOR = {small(repr({'type': 'int', 'default': 3}))}")
-    found = find(load_indicators(resources.shipped_folder("pis"), [mine]), "mine")
+    found = find(load_indicators(shipped_folder("pis"), [mine]), "mine")
     assert dataclasses.replace(found, sha256="").path == str(mine)
 
 
 def test_examples_of_a_users_own_file_name_it_by_its_path(tmp_path: Path) -> None:
     mine = tmp_path / "my own.py"
     mine.write_text(f"INDICATOR = {small(repr({'type': 'int', 'default': 3}))}")
-    (found,) = (
-        e for e in load_indicators(resources.shipped_folder("pis"), [mine]) if e.path == str(mine)
-    )
+    (found,) = (e for e in load_indicators(shipped_folder("pis"), [mine]) if e.path == str(mine))
     told = indicator_text(found)
     assert f"stackgen pi run '{mine}' --" in told
     assert f"--pi '{mine}'" in told
@@ -211,13 +209,13 @@ def test_a_file_that_is_no_python_is_told_with_its_line(tmp_path: Path) -> None:
     broken = tmp_path / "broken.py"
     broken.write_text("x = 1\ny = (\n")
     with pytest.raises(UsageError, match=r"\(line 2\)") as refused:
-        load_indicators(resources.shipped_folder("pis"), [broken])
+        load_indicators(shipped_folder("pis"), [broken])
     assert "unknown" not in str(refused.value)
 
 
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"gone\.py"):
-        load_indicators(resources.shipped_folder("pis"), [tmp_path / "gone.py"])
+        load_indicators(shipped_folder("pis"), [tmp_path / "gone.py"])
 
 
 def test_a_call_is_called_by_what_is_not_as_usual() -> None:

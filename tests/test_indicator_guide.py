@@ -15,11 +15,11 @@ import pytest
 from stackgen.indicators import bind, declaration, find
 from stackgen.model.inspections import Indicator, Outcome
 from stackgen.sandbox.process import load_indicators
-from stackgen.storage import resources
+from stackgen.storage.paths import shipped_folder
 
 GUIDE = Path(__file__).parent.parent / "docs" / "indicators.md"
 TEXT = GUIDE.read_text()
-PIS = resources.shipped_folder("pis")
+PIS = shipped_folder("pis")
 CATALOGUE = re.compile(r"(<!-- catalogue:.*?-->\n)(.*?)(<!-- end of catalogue -->)", re.DOTALL)
 
 

@@ -20,9 +20,9 @@ from uv import find_uv_bin
 from stackgen.images.targets import ask, find_interpreters
 from stackgen.model.inspections import Indicator
 from stackgen.sandbox.process import load_indicators
-from stackgen.storage import resources
+from stackgen.storage.paths import shipped_folder
 
-PIS = resources.shipped_folder("pis")
+PIS = shipped_folder("pis")
 INDICATORS = {each.name: each for each in load_indicators(PIS) if each.component == "numpy"}
 # Runs each script with its options as if it had been called so; only the first finds threadpoolctl.
 DRIVER = """

@@ -16,7 +16,7 @@ from stackgen.indicators import parse_output
 from stackgen.measure import block_times, controls, rank, set_aside
 from stackgen.model.inspections import Inspection, Observation, Outcome, Role
 from stackgen.report import report_text
-from stackgen.storage import resources
+from stackgen.storage.paths import shipped_folder
 from tests.samples import CAMPAIGN, call, environment, inspection
 from tests.test_render import FASTER, report
 
@@ -285,7 +285,7 @@ def observed(folder: Path, first: str = "", work: str = "pass", samples: int = 5
         capture_output=True,
         text=True,
         check=True,
-        env={**os.environ, "PYTHONPATH": str(resources.shipped_folder("pis"))},
+        env={**os.environ, "PYTHONPATH": str(shipped_folder("pis"))},
     )
     found = parse_output(done.stdout).observation
     assert found is not None

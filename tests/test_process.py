@@ -17,7 +17,7 @@ from stackgen.sandbox.process import (
     log_tail,
     process_environment,
 )
-from stackgen.storage import resources
+from stackgen.storage.paths import shipped_folder
 
 
 def plan(loops: int | None = None, **given: str) -> InspectionPlan:
@@ -25,7 +25,7 @@ def plan(loops: int | None = None, **given: str) -> InspectionPlan:
     stack = Stack(
         lock=Lock(artifacts=()), facts=facts, settings=(("OMP_NUM_THREADS", "7"), ("X", "y"))
     )
-    pis = load_indicators(resources.shipped_folder("pis"))
+    pis = load_indicators(shipped_folder("pis"))
     return InspectionPlan(
         environment=Environment(stack=stack, kind=Kind.DOCKER, location="image", python="python"),
         call=bind(find(pis, "python/pure"), given),

@@ -21,7 +21,7 @@ from stackgen.errors import MeasurementError, UsageError
 from stackgen.executors.fake import FakeExecutor
 from stackgen.model.identity import CampaignId
 from stackgen.model.inspections import IndicatorCall, Inspection, InspectionPlan, Limits
-from stackgen.storage import resources
+from stackgen.storage.paths import shipped_folder
 from tests.samples import environment, inspection
 
 Called = Callable[..., IndicatorCall]
@@ -218,7 +218,7 @@ def test_a_folder_with_too_many_files_is_refused(
 
 
 def test_the_digest_and_the_copy_leave_out_the_same() -> None:
-    driver = (resources.shipped_folder("pis") / "program.py").read_text(encoding="utf-8")
+    driver = (shipped_folder("pis") / "program.py").read_text(encoding="utf-8")
     found = {
         ast.unparse(each.targets[0]): ast.literal_eval(each.value)
         for each in ast.parse(driver).body

@@ -10,9 +10,9 @@ import pytest
 from stackgen.model.stacks import Program
 from stackgen.sandbox import process
 from stackgen.sandbox.process import failed_to_import, without_secrets
-from stackgen.storage import resources
+from stackgen.storage.paths import shipped_folder
 
-DRIVER = resources.shipped_folder("pis") / "program.py"
+DRIVER = shipped_folder("pis") / "program.py"
 PYENV = Path.home() / ".pyenv" / "versions"
 PYTHONS = [
     sys.executable,

@@ -17,7 +17,7 @@ from stackgen.images.layer_store import Staging
 from stackgen.images.store_check import check
 from stackgen.model.packages import Artifact
 from stackgen.model.stacks import Base
-from stackgen.storage.file_locks import InUse
+from stackgen.storage.leases import Leases
 from tests.store_parts import BASE, Nobody, NoCompiler, Stores, another_process, local_wheel, until
 
 RUN = """
@@ -148,34 +148,34 @@ RESERVE = """
 import sys
 from pathlib import Path
 from stackgen.images.layer_store import Staging
-from stackgen.storage.file_locks import InUse
+from stackgen.storage.leases import Leases
 root = Path(sys.argv[1])
-in_use = InUse(root)
-with in_use.working() as work, Staging(root=root, in_use=in_use).folder(work, int(sys.argv[2])):
+leases = Leases(root)
+with leases.locks() as locks, Staging(root=root, leases=leases).folder(locks, int(sys.argv[2])):
     print("there", flush=True)
     sys.stdin.read()
 """
 
 
 def test_room_that_another_process_needs_is_not_promised_twice(tmp_path: Path) -> None:
-    in_use = InUse(tmp_path)
-    staging = Staging(root=tmp_path, in_use=in_use)
+    leases = Leases(tmp_path)
+    staging = Staging(root=tmp_path, leases=leases)
     most = int(shutil.disk_usage(tmp_path).free * 0.6)
-    with another_process(RESERVE, tmp_path, most) as other, in_use.working() as work:
+    with another_process(RESERVE, tmp_path, most) as other, leases.locks() as locks:
         assert other.stdout is not None
         assert other.stdout.readline() == "there\n"
-        with pytest.raises(OSError, match="of which others need"), staging.folder(work, most):
+        with pytest.raises(OSError, match="of which others need"), staging.folder(locks, most):
             pass
-        with staging.folder(work, most // 6):
+        with staging.folder(locks, most // 6):
             pass
         other.kill()
         other.wait()
-        with staging.folder(work, most):  # what it left does not count
+        with staging.folder(locks, most):  # what it left does not count
             pass
     assert len(staging.sweep()) == 1
 
 
 def test_a_store_that_can_only_be_read_is_said_to_be_so(tmp_path: Path) -> None:
     (tmp_path / "in-use").mkdir()  # opened for reading alone, whoever asks: also by root
-    with pytest.raises(PermissionError, match="Permission denied"), InUse(tmp_path).claimed("a"):
+    with pytest.raises(PermissionError, match="Permission denied"), Leases(tmp_path).claim("a"):
         pass

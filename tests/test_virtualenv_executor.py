@@ -19,7 +19,7 @@ from stackgen.model.packages import Lock
 from stackgen.model.stacks import BaseFacts, Environment, Kind, Machine, Stack
 from stackgen.sandbox.namespaces import HostSupervisor
 from stackgen.sandbox.supervised import Lost
-from stackgen.storage.owners import host
+from stackgen.storage.leases import host_identity
 from tests.executor_contract import ExecutorContract, Inspect, Plan, Script
 
 FACTS = BaseFacts(python="CPython", python_build="", libc="", distribution="")
@@ -71,9 +71,9 @@ class TestVirtualenvExecutor(ExecutorContract):
         self, inspect: Inspect, script: Script, tmp_path: Path
     ) -> None:
         scratch = tmp_path / "scratch"
-        killed = scratch / f"stackgen-{host()}+0123"
-        killed_before_locks = scratch / f"stackgen-{host()}+999999999+1+0123"
-        elsewhere = scratch / f"stackgen-{host()}-2+0123"
+        killed = scratch / f"stackgen-{host_identity()}+0123"
+        killed_before_locks = scratch / f"stackgen-{host_identity()}+999999999+1+0123"
+        elsewhere = scratch / f"stackgen-{host_identity()}-2+0123"
         for folder in (killed, killed_before_locks, elsewhere):
             folder.mkdir(parents=True)
             (folder / "left-behind").touch()

@@ -14,10 +14,10 @@ from uv import find_uv_bin
 
 from stackgen.images.targets import ask, find_interpreters
 from stackgen.index.config import load_config
-from stackgen.storage import resources
+from stackgen.storage.paths import shipped_folder
 from tests import indicator_jobs
 
-PIS = resources.shipped_folder("pis")
+PIS = shipped_folder("pis")
 Told = dict[str, Any]
 CPU_TORCH = "torch==2.13.0+cpu"
 Job = str  # an indicator and its options, as on a command line

@@ -29,8 +29,7 @@ from stackgen.model.progress import Silent
 from stackgen.model.stacks import Environment, Stack
 from stackgen.resolve import asked
 from stackgen.sandbox.process import load_indicators
-from stackgen.storage.paths import Paths, find_paths
-from stackgen.storage.resources import shipped_folder
+from stackgen.storage.paths import Paths, find_paths, shipped_folder
 from stackgen.storage.wheels import WheelStore
 
 CAMPAIGN = CampaignId("benchmark")  # of no knowledge base

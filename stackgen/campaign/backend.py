@@ -17,8 +17,8 @@ from stackgen.executors.virtualenv import VirtualenvExecutor
 from stackgen.images.bases import (
     BaseBuilder,
     BaseDefinition,
-    HeldBase,
-    NoWayError,
+    BaseUnavailableError,
+    EngineBase,
     read_definitions,
 )
 from stackgen.images.build import ImageBuilder
@@ -395,7 +395,7 @@ def _base_entry(
 
 
 def _failed(entry: BaseEntry, error: BuildError, *, make: bool) -> BaseEntry:
-    if isinstance(error, NoWayError):
+    if isinstance(error, BaseUnavailableError):
         return replace(entry, state=Readiness.IMPOSSIBLE, why=error.why, fix=error.fix)
     state = Readiness.IMPOSSIBLE if make else Readiness.WRONG
     return replace(entry, state=state, why=f"{error.what}: {error.why}", fix=error.fix)
@@ -418,7 +418,7 @@ def _plain(definition: BaseDefinition) -> BaseEntry:
     )
 
 
-def _content(held: HeldBase) -> BaseContent:
+def _content(held: EngineBase) -> BaseContent:
     facts, target = held.base.facts, held.base.target
     return BaseContent(
         image_id=held.base.reference,

@@ -18,7 +18,7 @@ from stackgen.model.identity import IndicatorId
 from stackgen.model.inspections import Indicator, IndicatorCall, Limits
 from stackgen.model.reports import Prices
 from stackgen.sandbox.process import load_indicators
-from stackgen.storage.resources import shipped_folder
+from stackgen.storage.paths import shipped_folder
 
 CONTROL = "python/pure"
 DEFAULT = "matmul"

@@ -22,7 +22,7 @@ from stackgen.indicators import THREADS
 from stackgen.model.inspections import Indicator, IndicatorCall, Inspection, InspectionPlan
 from stackgen.model.stacks import PROGRAM, Program
 from stackgen.storage.files import file_sha256
-from stackgen.storage.resources import shipped_folder
+from stackgen.storage.paths import shipped_folder
 
 # Digests of the files that a user's command meets: those of its project, and data beside it
 # As in pis/program.py: what tools make again, and what is only linked to.

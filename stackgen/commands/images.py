@@ -29,7 +29,7 @@ from stackgen.images.built_wheels import BuiltWheels
 from stackgen.images.dockerfile import dockerfile, index_options
 from stackgen.images.engine import Engine, EngineImage
 from stackgen.images.exports import appearing, refuse_occupied, write_layout
-from stackgen.images.image_store import HeldImages, ImageStore, held_images, locked_wheels
+from stackgen.images.image_store import EngineImages, ImageStore, engine_images, locked_wheels
 from stackgen.images.layer_store import LayerStore
 from stackgen.images.layers import STACK_LABEL
 from stackgen.images.sdists import SdistBuilder, build_limits
@@ -65,7 +65,7 @@ def overview(paths: Paths) -> ImagesReport:
     """Return what there is; without an engine, what there could be."""
     try:
         with _builders(paths) as (bases, builder):
-            held = held_images(builder.engine)
+            held = engine_images(builder.engine)
             states = tuple(
                 BaseState(name=each.name, summary=each.summary, state=_state(bases, each.name))
                 for each in bases.definitions()
@@ -88,7 +88,7 @@ def listed() -> tuple[ImageState, ...]:
     """
     engine = needed_engine()
     try:
-        return held_images(engine).states()
+        return engine_images(engine).states()
     finally:
         engine.close()
 
@@ -102,7 +102,7 @@ def details(what: str) -> ImageDetails:
     """
     engine = needed_engine()
     try:
-        held = held_images(engine)
+        held = engine_images(engine)
         image = find_image(held, what)
         return ImageDetails(
             image=held.state(image),
@@ -114,7 +114,7 @@ def details(what: str) -> ImageDetails:
         engine.close()
 
 
-def find_image(held: HeldImages, what: str) -> EngineImage:
+def find_image(held: EngineImages, what: str) -> EngineImage:
     """Return the image that a tag, or the beginning of an image's or a stack's id, names.
 
     Raises:
@@ -317,12 +317,12 @@ def build(
     """
     start = time.monotonic()
     with _bench(options, paths, environ, progress) as bench:
-        before = held_images(bench.engine)
+        before = engine_images(bench.engine)
         image_id = _image(bench)
         _tell_lacking(bench)
         if tag:
             image_builder(bench.engine, paths).tag(image_id, tag)
-        held = held_images(bench.engine)
+        held = engine_images(bench.engine)
         image = _of(held, image_id)
         had_it = any(each.id == image_id for each in before.images)
         known = before.chains | set(layers.chain_ids(_diff_ids(bench.engine, bench.base)))
@@ -375,7 +375,7 @@ def export_layout(
         )
     engine = needed_engine()
     try:
-        held = held_images(engine)
+        held = engine_images(engine)
         return _laid_out(engine, find_image(held, what).id, folder, progress)
     finally:
         engine.close()
@@ -514,14 +514,14 @@ def _sources(bench: _Bench, images: ImageBuilder) -> Sources:
 
 
 def _laid_out(engine: Engine, image_id: str, folder: Path, progress: Progress) -> Exported:
-    image = _of(held_images(engine), image_id)
+    image = _of(engine_images(engine), image_id)
     progress.doing(f"writing {folder}")
     stack, packages = image.labels[layers.STACK_LABEL], len(locked_wheels(image))
     size = write_layout(engine, image_id, folder, name=stack[:16], room=image.size)
     return Exported(folder=str(folder), image_id=image_id, packages=packages, size=size)
 
 
-def _of(held: HeldImages, image_id: str) -> EngineImage:
+def _of(held: EngineImages, image_id: str) -> EngineImage:
     for image in held.images:
         if image.id == image_id:
             return image
@@ -662,7 +662,7 @@ def _pruned_images(
 ) -> tuple[tuple[ImageState, ...], tuple[ImageState, ...]]:
     """Return the images that are (or would be) gone, and those that stay nevertheless."""
     images = ImageStore(engine=engine, known=LayerStore(paths.cache / "layers"))
-    surplus = held_images(engine).states()[keep:]
+    surplus = engine_images(engine).states()[keep:]
     gone = {each.image_id for each in surplus if images.remove(each.image_id, dry_run=dry_run)}
     return (
         tuple(each for each in surplus if each.image_id in gone),

@@ -15,7 +15,7 @@ from pathlib import Path
 from stackgen.campaign.host import Host
 from stackgen.campaign.indicators import limits
 from stackgen.errors import UsageError
-from stackgen.executors.local import HereExecutor, kept_variables
+from stackgen.executors.local import LocalExecutor, kept_variables
 from stackgen.executors.machine import any_gpu, find_gpus, this_host, this_machine
 from stackgen.images.targets import Probe, ask, facts_from_probe
 from stackgen.indicators import bind, find
@@ -28,8 +28,7 @@ from stackgen.model.reports import HereReport, HereResult
 from stackgen.model.stacks import Environment, Kind, Stack
 from stackgen.sandbox.process import load_indicators
 from stackgen.storage.files import file_sha256
-from stackgen.storage.paths import Paths
-from stackgen.storage.resources import shipped_folder
+from stackgen.storage.paths import Paths, shipped_folder
 
 MOST_CALLS = 300
 DEFAULT_SAMPLES = 30
@@ -91,7 +90,7 @@ def measure_here(
         began_at=datetime.now(timezone.utc).isoformat(timespec="milliseconds"),
     )
     scratch = paths.cache / "scratch"
-    executor = HereExecutor(machine=machine, scratch=scratch, environ=environ, trace=options.trace)
+    executor = LocalExecutor(machine=machine, scratch=scratch, environ=environ, trace=options.trace)
     with closing(executor):
         session = _Session(
             executor=executor,
@@ -189,7 +188,7 @@ def _environment(python: str, told: Probe) -> Environment:
 class _Session:
     """The processes of one run."""
 
-    executor: HereExecutor
+    executor: LocalExecutor
     environment: Environment
     host: Host
     options: HereOptions

@@ -43,8 +43,8 @@ from stackgen.sandbox.supervised import (
     Supervised,
     Unexecutable,
 )
-from stackgen.storage.owners import lives, owner
-from stackgen.storage.resources import shipped_folder
+from stackgen.storage.leases import is_running, process_identity
+from stackgen.storage.paths import shipped_folder
 
 # Containers that are kept: one for each environment, with a supervisor as its first process
 
@@ -231,7 +231,7 @@ class Containers:
         """Remove the containers of runs that were killed; those of living processes stay."""
         with contextlib.suppress(*ENGINE_FAULTS):
             for container in self.api.containers(all=True, filters={"label": CAMPAIGN_LABEL}):
-                if not lives(str(container["Labels"].get(_OWNER_LABEL, ""))):
+                if not is_running(str(container["Labels"].get(_OWNER_LABEL, ""))):
                     self._remove(str(container["Id"]))
 
     def _make(self, place: Place, mounts: tuple[Mount, ...], campaign: str) -> Kept:
@@ -283,7 +283,7 @@ class Containers:
                 # Where GPUs are handed to every container, this one declines.
                 **({} if place.limits.gpus else {"NVIDIA_VISIBLE_DEVICES": "void"}),
             },
-            labels={CAMPAIGN_LABEL: campaign, _OWNER_LABEL: owner()},
+            labels={CAMPAIGN_LABEL: campaign, _OWNER_LABEL: process_identity()},
             host_config=self._host_config(place, [*mounts, *self.scripts.values()]),
         )
         return str(made["Id"])

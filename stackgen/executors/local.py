@@ -47,7 +47,7 @@ def trace_folder(root: Path, call: IndicatorCall) -> Path:
 
 
 @dataclass(slots=True, kw_only=True)
-class HereExecutor:
+class LocalExecutor:
     """Runs each plan as a process of its environment's interpreter, without namespaces.
 
     Close it when done (``contextlib.closing`` does).

@@ -31,7 +31,7 @@ from stackgen.sandbox.process import (
     process_environment,
 )
 from stackgen.sandbox.supervised import MOST_PROCESSES, Lost, Ready, Reply, Request, Unexecutable
-from stackgen.storage import resources
+from stackgen.storage.paths import shipped_folder
 
 _NO_NETWORK = "network isolation"
 _MOST_WRITTEN_BYTES = 1 << 30  # into any one file: a process that floods its log fills no disk
@@ -206,7 +206,7 @@ def unenforced_here(scratch: Path) -> tuple[str, ...]:
 
 
 def _request(plan: InspectionPlan, supervisor: HostSupervisor) -> Request:
-    pis, script = resources.shipped_folder("pis"), plan.call.indicator.path
+    pis, script = shipped_folder("pis"), plan.call.indicator.path
     harness = "" if Path(script).is_relative_to(pis) else str(pis)
     folder = str(supervisor.folder)
     environment = process_environment(plan, harness_folder=harness, home=folder)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from stackgen.errors import UsageError
 from stackgen.model.identity import content_id
-from stackgen.storage.resources import shipped_folder
+from stackgen.storage.paths import shipped_folder
 
 if sys.version_info >= (3, 11):
     import tomllib

@@ -37,12 +37,12 @@ _BASE_LABEL = "stackgen.base"
 _REGISTRY_TIMEOUT_S = 8
 
 
-class NoWayError(BuildError):
+class BaseUnavailableError(BuildError):
     """No way leads to a base here; why names each way with its refusal, a line each."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class HeldBase:
+class EngineBase:
     """A base that the engine holds.
 
     origin: the way that led to it, in words.
@@ -83,7 +83,7 @@ class BaseBuilder:
         held = self.held(name)
         return held.base if held else None
 
-    def held(self, name: str) -> HeldBase | None:
+    def held(self, name: str) -> EngineBase | None:
         """Return what ``ready`` does, with where it came from and what it takes."""
         definition = self._definition(name)
         if definition is None:
@@ -134,7 +134,7 @@ class BaseBuilder:
                 fix="run the same command again",
             )
         known = ", ".join(known.name for known in self.definitions())
-        raise NoWayError(
+        raise BaseUnavailableError(
             f"the base {name} cannot be had here",
             why=_joined(refusals),
             fix="install debootstrap and run as root, docker load an image and give its name "
@@ -227,7 +227,7 @@ class BaseBuilder:
                     fix=f"remove {archive} and try again",
                 )
 
-    def _probed(self, name: str, python: str, way: FromRegistry | FromDebian) -> HeldBase | None:
+    def _probed(self, name: str, python: str, way: FromRegistry | FromDebian) -> EngineBase | None:
         image = self.engine.image(_reference(way))
         if image is None:
             return None
@@ -248,7 +248,7 @@ class BaseBuilder:
             facts=facts_from_probe(found),
             target=target,
         )
-        return HeldBase(base=base, origin=way.label, size=image.size)
+        return EngineBase(base=base, origin=way.label, size=image.size)
 
     def _answer(self, image: str, interpreter: str) -> str:
         """Return what the probe printed, kept by image since an image never changes."""
@@ -531,4 +531,10 @@ def _run_command(command: Sequence[str]) -> subprocess.CompletedProcess[str]:
     )  # fmt: skip
 
 
-__all__ = ["BaseBuilder", "BaseDefinition", "HeldBase", "NoWayError", "read_definitions"]
+__all__ = [
+    "BaseBuilder",
+    "BaseDefinition",
+    "BaseUnavailableError",
+    "EngineBase",
+    "read_definitions",
+]

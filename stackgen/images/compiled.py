@@ -26,7 +26,7 @@ from stackgen.measure.retry_policy import ending
 from stackgen.model.identity import content_id
 from stackgen.model.packages import Artifact
 from stackgen.model.stacks import Base
-from stackgen.storage.file_locks import InUse, Work
+from stackgen.storage.leases import Leases, Locks
 
 _PART = ".part-"
 _OLDEST = Version("3.7")  # before it, bytecode is always checked against its source's time
@@ -37,11 +37,11 @@ class BytecodeStore:
     """Bytecode by interpreter and wheel.
 
     folder: where it is kept; on the file system of the virtualenvs, or it is copied.
-    in_use: keeps what is handed out from being pruned, and others from making the same.
+    leases: keeps what is handed out from being pruned, and others from making the same.
     """
 
     folder: Path
-    in_use: InUse
+    leases: Leases
 
     def install(self, site: Path, artifacts: tuple[Artifact, ...], base: Base) -> None:
         """Put the bytecode of the wheels that are installed in ``site`` beside their sources.
@@ -55,17 +55,19 @@ class BytecodeStore:
             return
         home = bytecode_home(self.folder, base)
         found = {home / name: files for name, files in _by_name(site, artifacts).items()}
-        installed = {in_use_name(place): place for place, files in found.items() if files}
+        installed = {lease_name(place): place for place, files in found.items() if files}
         for name in installed:
-            self.in_use.hold(name)
+            self.leases.hold(name)
 
-        def make(names: Sequence[str], work: Work) -> None:
+        def make(names: Sequence[str], locks: Locks) -> None:
             home.mkdir(parents=True, exist_ok=True)
-            sweep(self.folder, work)
+            sweep(self.folder, locks)
             missing = {installed[name]: found[installed[name]] for name in names}
-            _compile(home, site, missing, base, work)
+            _compile(home, site, missing, base, locks)
 
-        self.in_use.made_once(installed, there=lambda name: installed[name].exists(), make=make)
+        self.leases.create_missing(
+            installed, exists=lambda name: installed[name].exists(), create=make
+        )
         for place in installed.values():
             for pyc in sorted(place.rglob("*.pyc")):
                 _link(pyc, site / pyc.relative_to(place))
@@ -76,32 +78,32 @@ def bytecode_home(folder: Path, base: Base) -> Path:
     return folder / content_id("bytecode", base.facts.content)
 
 
-def in_use_name(place: Path) -> str:
+def lease_name(place: Path) -> str:
     """Return how a wheel's bytecode, or a folder aside, is known to those who use it."""
     return f"bytecode/{place.parent.name}/{place.name}"
 
 
-def sweep(folder: Path, work: Work, *, remove: bool = True) -> tuple[Path, ...]:
+def sweep(folder: Path, locks: Locks, *, remove: bool = True) -> tuple[Path, ...]:
     """Return (and remove) what killed builds left; what living ones work on is theirs."""
-    left = tuple(path for path in folder.glob(f"*/{_PART}*") if work.take(in_use_name(path)))
+    left = tuple(path for path in folder.glob(f"*/{_PART}*") if locks.try_acquire(lease_name(path)))
     for path in left if remove else ():
         shutil.rmtree(path, ignore_errors=True)
     return left
 
 
 def _compile(
-    home: Path, site: Path, missing: Mapping[Path, tuple[str, ...]], base: Base, work: Work
+    home: Path, site: Path, missing: Mapping[Path, tuple[str, ...]], base: Base, locks: Locks
 ) -> None:
     """Compile in a folder aside; a wheel's bytecode appears at its place all at once."""
     part = home / f"{_PART}{secrets.token_hex(8)}"
-    work.take(in_use_name(part))
+    locks.try_acquire(lease_name(part))
     part.mkdir()
     try:
         for place, files in missing.items():
             (part / place.name).mkdir()
             for file in files:
                 _link(site / file, part / place.name / file)
-        _run_compiler(base.python, part, work)
+        _run_compiler(base.python, part, locks)
         for place, files in missing.items():
             for file in files:
                 (part / place.name / file).unlink()
@@ -163,10 +165,10 @@ def _is_as_stated(file: Path, stated: str) -> bool:
     return base64.urlsafe_b64encode(digest).rstrip(b"=") == encoded.rstrip("=").encode()
 
 
-def _run_compiler(python: str, folder: Path, work: Work) -> None:
+def _run_compiler(python: str, folder: Path, locks: Locks) -> None:
     source = Path(_compiler).read_text(encoding="utf-8")
     arguments = (str(folder), str(os.cpu_count() or 1), "", "0")  # no gate; its standard input
-    done = _run(python, "-c", source, *arguments, held=work.handle)
+    done = _run(python, "-c", source, *arguments, held=locks.handle)
     if os.strerror(errno.ENOSPC) in done.stderr:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
     if done.returncode:

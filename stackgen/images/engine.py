@@ -17,7 +17,7 @@ from docker.utils import kwargs_from_env
 
 from stackgen.errors import EngineError
 from stackgen.storage.files import free_bytes
-from stackgen.storage.owners import lives, owner
+from stackgen.storage.leases import is_running, process_identity
 
 _UNIX = "unix://"
 _LOCAL = "unix:///var/run/docker.sock"
@@ -189,7 +189,7 @@ class Engine:
                 user=user,
                 environment=dict(environment or {}),
                 host_config=host,
-                labels={_HELPER: owner()},
+                labels={_HELPER: process_identity()},
             )["Id"]
         try:
             with explained(what):
@@ -217,7 +217,7 @@ class Engine:
             return
         self._swept = True
         for found in self.api.containers(all=True, filters={"label": _HELPER}):
-            if not lives(str(found["Labels"].get(_HELPER, ""))):
+            if not is_running(str(found["Labels"].get(_HELPER, ""))):
                 with contextlib.suppress(docker_errors.APIError):  # another one was faster
                     self.api.remove_container(found["Id"], force=True, v=True)
 

@@ -30,7 +30,7 @@ class Stacks(Protocol):
     def stacks(self) -> Collection[str]:
         """Return the ids of those whose images we made or used."""
 
-    def claimed(self, stack_id: str) -> AbstractContextManager[bool]:
+    def claim(self, stack_id: str) -> AbstractContextManager[bool]:
         """Keep others from a stack's image meanwhile; yield False where one of them uses it."""
 
     def forget(self, stack_id: str) -> None:
@@ -108,7 +108,7 @@ class ImageStore:
     @contextmanager
     def _free(self, image: EngineImage) -> Iterator[bool]:
         """Keep others from an image meanwhile; yield False where one or a container uses it."""
-        with self.known.claimed(image.labels[STACK_LABEL]) as free:
+        with self.known.claim(image.labels[STACK_LABEL]) as free:
             yield free and not self._has_container(image)
 
     def _has_container(self, image: EngineImage) -> bool:
@@ -151,7 +151,7 @@ def _used_at(image: EngineImage) -> float:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class HeldImages:
+class EngineImages:
     """The images of stacks in an engine, the latest used first.
 
     sizes: bytes of each image's layers, bottom first, by the image's id; empty where the engine's
@@ -216,7 +216,7 @@ class HeldImages:
         )
 
 
-def held_images(engine: Engine) -> HeldImages:
+def engine_images(engine: Engine) -> EngineImages:
     """Ask an engine for its images of stacks.
 
     Raises:
@@ -229,7 +229,7 @@ def held_images(engine: Engine) -> HeldImages:
         reverse=True,
     )
     sizes = {image.id: engine.layer_sizes(image.id) for image in found}
-    return HeldImages(
+    return EngineImages(
         images=tuple(found),
         sizes={each.id: sizes[each.id] for each in found if _told_apart(each, sizes[each.id])},
     )

@@ -24,7 +24,6 @@ from stackgen.model.identity import content_id
 from stackgen.model.packages import Artifact
 from stackgen.model.reports import ItemKind, StoreItem
 from stackgen.model.stacks import Base
-from stackgen.storage.file_locks import InUse, Work
 from stackgen.storage.files import (
     CHUNK_BYTES,
     DISK_FULL,
@@ -34,6 +33,7 @@ from stackgen.storage.files import (
     occupied_bytes,
     remove_path,
 )
+from stackgen.storage.leases import Leases, Locks
 
 # Write a tree of files as a layer whose bytes depend on nothing but names and contents
 # 1980: zip archives, which some packages make of their own files, know nothing earlier.
@@ -184,27 +184,27 @@ class Staging:
     """Temporary folders below the root of a store."""
 
     root: Path
-    in_use: InUse
+    leases: Leases
 
     @contextmanager
-    def folder(self, work: Work, need: int) -> Iterator[Path]:
+    def folder(self, locks: Locks, need: int) -> Iterator[Path]:
         """Yield a new folder, which goes with all that is left in it.
 
         Args:
-            work: keeps the folder from being swept.
+            locks: keeps the folder from being swept.
             need: bytes that will be written; others that work here count on theirs as well.
 
         Raises:
             OSError: there is less room than that (ENOSPC), or no folder can be made.
         """
         path = self.root / f"tmp-{secrets.token_hex(8)}-{need}"
-        work.take(path.name)  # before it is there, so that nobody sees it without its owner
-        work.wait(_SPACE)  # whoever has it waits for nothing
+        locks.try_acquire(path.name)  # before it is there, so that nobody sees it without its owner
+        locks.acquire(_SPACE)  # whoever has it waits for nothing
         try:
             self._require_room(need)
             path.mkdir()
         finally:
-            work.give_back(_SPACE)
+            locks.release(_SPACE)
         try:
             path.chmod(0o755)  # a compiling container may run as somebody else
             yield path
@@ -214,9 +214,9 @@ class Staging:
     def sweep(self, *, remove: bool = True) -> tuple[Path, ...]:
         """Return (and remove) what killed processes left."""
         found = []
-        with self.in_use.working() as work:
+        with self.leases.locks() as locks:
             for path in (*self.root.glob("tmp-*"), *self.root.glob("??/tmp-*")):
-                if work.take(path.name):
+                if locks.try_acquire(path.name):
                     found.append(path)
                     if remove:
                         with contextlib.suppress(OSError):
@@ -237,8 +237,8 @@ class Staging:
             raise OSError(errno.ENOSPC, f"{free >> 20} MiB are free{more}")
 
     def _lives(self, path: Path) -> bool:
-        with self.in_use.working() as work:
-            return not work.take(path.name)
+        with self.leases.locks() as locks:
+            return not locks.try_acquire(path.name)
 
 
 def _asked(path: Path) -> int:
@@ -264,8 +264,8 @@ class LayerStore:
     def __init__(self, root: Path, *, notify: Callable[[str], None] | None = None) -> None:
         self.root = root
         self._notify = notify
-        self._in_use = InUse(root)
-        self._staging = Staging(root=root, in_use=self._in_use)
+        self._leases = Leases(root)
+        self._staging = Staging(root=root, leases=self._leases)
 
     def skeleton(self, base: Base) -> Layer:
         """Return the layer that makes ``/opt/stack`` a virtualenv of the base's interpreter."""
@@ -286,10 +286,10 @@ class LayerStore:
         """
         wanted = {_key(base, pair[0]): pair for pair in wheels}
 
-        def make(keys: Sequence[str], work: Work) -> None:
-            self._make(base, {key: wanted[key] for key in keys}, compiler, work)
+        def make(keys: Sequence[str], locks: Locks) -> None:
+            self._make(base, {key: wanted[key] for key in keys}, compiler, locks)
 
-        self._made_once(wanted, make)
+        self._create_missing(wanted, make)
         return {artifact.sha256: self._existing(_key(base, artifact)) for artifact, _ in wheels}
 
     def used(self, base: Base, artifacts: Sequence[Artifact]) -> None:
@@ -350,7 +350,7 @@ class LayerStore:
 
     def hold(self, stack_id: str) -> None:
         """Use the image of a stack until this object ends, and note that it is this store's."""
-        self._in_use.hold(_stack_name(stack_id))
+        self._leases.hold(_stack_name(stack_id))
         note = self._stacks / stack_id
         with contextlib.suppress(OSError):  # not ours to write: then it is not pruned either
             note.parent.mkdir(parents=True, exist_ok=True)
@@ -360,9 +360,9 @@ class LayerStore:
         """Return the stacks whose images this store's users had, by id."""
         return frozenset(path.name for path in self._stacks.glob("*"))
 
-    def claimed(self, stack_id: str) -> contextlib.AbstractContextManager[bool]:
+    def claim(self, stack_id: str) -> contextlib.AbstractContextManager[bool]:
         """Keep others from a stack's image meanwhile; yield False where one of them uses it."""
-        return self._in_use.claimed(_stack_name(stack_id))
+        return self._leases.claim(_stack_name(stack_id))
 
     def forget(self, stack_id: str) -> None:
         """Note that a stack's image is gone."""
@@ -392,7 +392,7 @@ class LayerStore:
             StorageError: the folder cannot be written.
         """
         path = Path(item.path)
-        with self._explained("changed"), self._in_use.claimed(path.stem) as claimed:
+        with self._explained("changed"), self._leases.claim(path.stem) as claimed:
             if claimed and not dry_run:
                 path.with_suffix(".json").unlink(missing_ok=True)
                 path.unlink(missing_ok=True)
@@ -408,24 +408,28 @@ class LayerStore:
 
     def _lone_cards(self, *, remove: bool) -> Iterator[Path]:
         for card in self.root.glob("??/*.json"):
-            with self._in_use.claimed(card.stem) as claimed:
+            with self._leases.claim(card.stem) as claimed:
                 if claimed and not card.with_suffix(".tar").exists():
                     yield card
                     if remove:
                         card.unlink(missing_ok=True)
 
-    def _made_once(self, keys: Iterable[str], make: Callable[[Sequence[str], Work], None]) -> None:
+    def _create_missing(
+        self, keys: Iterable[str], make: Callable[[Sequence[str], Locks], None]
+    ) -> None:
         with self._explained("written"):
-            self._in_use.made_once(keys, there=lambda key: self._find(key) is not None, make=make)
+            self._leases.create_missing(
+                keys, exists=lambda key: self._find(key) is not None, create=make
+            )
 
     def _one(self, key: str, write: Callable[[BinaryIO, Path], Layer], *, need: int = 0) -> Layer:
         """Return a layer that is made by itself, of about that many bytes."""
 
-        def make(_: Sequence[str], work: Work) -> None:
-            with self._explained("written", need), self._staging.folder(work, need) as folder:
+        def make(_: Sequence[str], locks: Locks) -> None:
+            with self._explained("written", need), self._staging.folder(locks, need) as folder:
                 self._write(folder, key, write)
 
-        self._made_once([key], make)
+        self._create_missing([key], make)
         return self._existing(key)
 
     def _make(
@@ -433,11 +437,11 @@ class LayerStore:
         base: Base,
         wheels: Mapping[str, tuple[Artifact, Path]],
         compiler: Compiler,
-        work: Work,
+        locks: Locks,
     ) -> None:
         self._staging.sweep()
         need = int(sum(unpacked_size(wheel) for _, wheel in wheels.values()) * _ROOM)
-        with self._explained("written", need), self._staging.folder(work, need) as staging:
+        with self._explained("written", need), self._staging.folder(locks, need) as staging:
 
             def lay_out(pair: tuple[Artifact, Path]) -> None:
                 tree = staging / pair[0].sha256
@@ -465,7 +469,7 @@ class LayerStore:
         return self.root / key[:2] / f"{key}.tar"
 
     def _find(self, key: str) -> Layer | None:
-        self._in_use.hold(key)
+        self._leases.hold(key)
         layer = recorded(self._path(key))
         with contextlib.suppress(OSError):  # not ours to write; the least recently used go first
             if layer is not None:

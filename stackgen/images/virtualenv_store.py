@@ -21,8 +21,8 @@ from stackgen.images import compiled
 from stackgen.model.packages import Artifact
 from stackgen.model.reports import FaultKind, ItemKind, StoreFault, StoreItem
 from stackgen.model.stacks import Base, Stack
-from stackgen.storage.file_locks import InUse
 from stackgen.storage.files import recorded_digest, remove_path, stream_sha256
+from stackgen.storage.leases import Leases
 
 MARKER = ".complete"
 UV = "uv"
@@ -33,7 +33,7 @@ def virtualenv_folder(root: Path, stack: Stack) -> Path:
     return root / "environments" / replace(stack, settings=()).id
 
 
-def in_use_name(folder: Path) -> str:
+def lease_name(folder: Path) -> str:
     """Return how a virtualenv is known to those who use it."""
     return f"environments/{folder.name}"
 
@@ -57,11 +57,11 @@ class VirtualenvStore:
     """
 
     root: Path
-    _in_use: InUse = field(init=False, repr=False)
+    _leases: Leases = field(init=False, repr=False)
     _linked: dict[str, set[str]] = field(default_factory=dict, repr=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "_in_use", InUse(self.root))
+        object.__setattr__(self, "_leases", Leases(self.root))
 
     def items(self) -> Iterator[StoreItem]:
         """Yield everything that takes room, in no order.
@@ -129,9 +129,9 @@ class VirtualenvStore:
             for folder in found
             if self.remove(ItemKind.VIRTUALENV, folder, dry_run=not remove)
         ]
-        with self._in_use.working() as work:
-            found += compiled.sweep(self.root / "bytecode", work, remove=remove)
-            if work.take(UV):
+        with self._leases.locks() as locks:
+            found += compiled.sweep(self.root / "bytecode", locks, remove=remove)
+            if locks.try_acquire(UV):
                 uv = self.root / UV
                 left = [*uv.glob(".tmp*"), *uv.glob("*/.tmp*"), *self._unknown_to_uv()]
                 for path in left if remove else ():
@@ -166,8 +166,8 @@ class VirtualenvStore:
 
     def _removed(self, kind: ItemKind, path: Path, *, dry_run: bool) -> bool:
         if kind is ItemKind.UNPACKED:
-            with self._in_use.working() as work:
-                free = work.take(UV)
+            with self._leases.locks() as locks:
+                free = locks.try_acquire(UV)
                 if free and not dry_run:
                     for note in _notes(self.root / UV):
                         if note.resolve() == path.resolve():
@@ -175,8 +175,8 @@ class VirtualenvStore:
                     remove_path(path)
                 return free
         is_virtualenv = kind is ItemKind.VIRTUALENV
-        name = in_use_name(path) if is_virtualenv else compiled.in_use_name(path)
-        with self._in_use.claimed(name) as free:
+        name = lease_name(path) if is_virtualenv else compiled.lease_name(path)
+        with self._leases.claim(name) as free:
             if free and not dry_run:
                 if is_virtualenv:  # from now on, what is left of it is an unfinished one
                     (path / MARKER).unlink(missing_ok=True)

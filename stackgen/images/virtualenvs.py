@@ -24,14 +24,14 @@ from stackgen.images.virtualenv_store import (
     UV,
     VirtualenvStore,
     forget_lost_wheels,
-    in_use_name,
+    lease_name,
     virtualenv_folder,
 )
 from stackgen.measure.retry_policy import ending
 from stackgen.model.packages import Artifact
 from stackgen.model.stacks import Base, Environment, Kind, Stack
-from stackgen.storage.file_locks import InUse, Work
 from stackgen.storage.files import DISK_FULL, free_bytes, remove_path
+from stackgen.storage.leases import Leases, Locks
 
 _WITH_BYTECODE = 1.4  # bytes on disk per byte of unpacked wheel: seen 1.1 to 1.3
 _FULL = ("No space left on device", "Disk quota exceeded")
@@ -48,10 +48,10 @@ class VirtualenvBuilder:
     """
 
     root: Path
-    _in_use: InUse = field(init=False, repr=False, compare=False)
+    _leases: Leases = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "_in_use", InUse(self.root))
+        object.__setattr__(self, "_leases", Leases(self.root))
 
     def build(self, stack: Stack, base: Base, wheels: Mapping[str, Path]) -> Environment:
         """Return a virtualenv that holds exactly a stack's packages; one that exists is reused.
@@ -69,17 +69,17 @@ class VirtualenvBuilder:
         python = folder / "bin" / "python"
         files = [path for a in stack.lock.artifacts if (path := wheels.get(a.sha256))]
 
-        def make(_: Sequence[str], work: Work) -> None:
+        def make(_: Sequence[str], locks: Locks) -> None:
             try:
-                self._build(folder, stack, base, wheels, work)
+                self._build(folder, stack, base, wheels, locks)
             except BaseException:
                 shutil.rmtree(folder, ignore_errors=True)  # it may be what fills the disk
                 raise
 
         with _storage_errors(folder, files):
-            self._in_use.hold(in_use_name(folder))
+            self._leases.hold(lease_name(folder))
             there = partial(_is_whole, folder)
-            self._in_use.made_once([in_use_name(folder)], there=there, make=make)
+            self._leases.create_missing([lease_name(folder)], exists=there, create=make)
         with contextlib.suppress(OSError):  # not ours to write; the least recently used go first
             os.utime(folder / MARKER)
         return Environment(
@@ -87,31 +87,31 @@ class VirtualenvBuilder:
         )
 
     def _build(
-        self, folder: Path, stack: Stack, base: Base, wheels: Mapping[str, Path], work: Work
+        self, folder: Path, stack: Stack, base: Base, wheels: Mapping[str, Path], locks: Locks
     ) -> None:
         """Build in place (scripts name their interpreter's path) and set the marker at the end."""
         files = [self._named(artifact, wheels) for artifact in stack.lock.artifacts]
         refuse_overwriting(stack.lock.artifacts, wheels)
-        self._make_empty(folder, base, work)
+        self._make_empty(folder, base, locks)
         if files:
-            self._install(folder, stack, base, files, work)
+            self._install(folder, stack, base, files, locks)
         marker = folder / f"{MARKER}.part"
         marker.write_text(stack.lock.id, encoding="utf-8")
         marker.replace(folder / MARKER)
 
-    def _make_empty(self, folder: Path, base: Base, work: Work) -> None:
+    def _make_empty(self, folder: Path, base: Base, locks: Locks) -> None:
         """Make a virtualenv without any package, and without what stands in none of our images."""
         remove_path(folder)  # what an interrupted build left
         if not _virtualenv(folder, base, self.root / "virtualenv"):
             remove_path(folder)
-            self._uv("venv", "--python", base.python, str(folder), work=work)
+            self._uv("venv", "--python", base.python, str(folder), locks=locks)
         # A hook into imports, for installations by distutils alone, that only slows measuring; on
         # Python 3.6 and 3.7, virtualenv's does not even compile, and each start complains.
         for hook in folder.glob("lib*/*/site-packages/_virtualenv.*"):
             hook.unlink()
 
     def _install(
-        self, folder: Path, stack: Stack, base: Base, files: Sequence[Path], work: Work
+        self, folder: Path, stack: Stack, base: Base, files: Sequence[Path], locks: Locks
     ) -> None:
         """Install and byte-compile: what is compiled at first use would be timed as an import."""
         install = (
@@ -120,15 +120,15 @@ class VirtualenvBuilder:
             *map(str, files),
         )
         self._require_space(stack, base, files)
-        work.share(UV)
+        locks.acquire_shared(UV)
         try:
-            self._uv(*install, work=work)
+            self._uv(*install, locks=locks)
         except BuildError:
             if not forget_lost_wheels(self.root / UV):
                 raise
-            self._uv(*install, work=work)  # somebody had removed what uv remembered
-        work.give_back(UV)
-        store = compiled.BytecodeStore(folder=self.root / "bytecode", in_use=self._in_use)
+            self._uv(*install, locks=locks)  # somebody had removed what uv remembered
+        locks.release(UV)
+        store = compiled.BytecodeStore(folder=self.root / "bytecode", leases=self._leases)
         # Where lib64 is a folder of its own, compiled packages lie there; else it is a link.
         for site in {found.resolve() for found in folder.glob("lib*/*/site-packages")}:
             store.install(site, stack.lock.artifacts, base)
@@ -172,7 +172,7 @@ class VirtualenvBuilder:
         link.unlink()
         return "hardlink"
 
-    def _uv(self, *arguments: str, work: Work) -> None:
+    def _uv(self, *arguments: str, locks: Locks) -> None:
         """Run uv, which keeps our locks for as long as it lives."""
         import uv
 
@@ -186,7 +186,7 @@ class VirtualenvBuilder:
             text=True,
             errors="replace",
             check=False,
-            pass_fds=(work.handle,),
+            pass_fds=(locks.handle,),
         )
         if done.returncode:
             raise _refusal(arguments, done.stdout, done.returncode)

@@ -22,7 +22,7 @@ from stackgen import __version__
 from stackgen.errors import DatabaseError, StackgenError, StorageError
 from stackgen.knowledge import rows
 from stackgen.knowledge.checking import KEYS, InvalidRow, Reader, ValidRow, place_of, row_key
-from stackgen.storage.resources import shipped_folder
+from stackgen.storage.paths import shipped_folder
 
 # "stkg" in ASCII: tells a knowledge base from another program's SQLite file.
 _APPLICATION_ID = 0x73746B67

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from stackgen.errors import UsageError
-from stackgen.storage.resources import shipped_folder
+from stackgen.storage.paths import shipped_folder
 
 Cell = str | int | float | None
 

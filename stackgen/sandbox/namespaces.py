@@ -17,7 +17,7 @@ from pathlib import Path
 from stackgen.errors import StorageError
 from stackgen.interrupts import uninterrupted
 from stackgen.sandbox.supervised import SUPERVISOR, Lost, Ready, Supervised
-from stackgen.storage.owners import host
+from stackgen.storage.leases import host_identity
 
 if sys.platform != "win32":  # nothing is measured there
     import fcntl
@@ -192,7 +192,7 @@ def remove_leftovers(scratch: Path) -> None:
 
 
 def _prefix() -> str:
-    return f"stackgen-{host()}{_PART}"
+    return f"stackgen-{host_identity()}{_PART}"
 
 
 def _folder(scratch: Path, sockets: bytes | None) -> tuple[Path, contextlib.ExitStack]:

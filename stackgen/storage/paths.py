@@ -58,3 +58,13 @@ def find_paths(
                 fix="name other folders with STACKGEN_CACHE and STACKGEN_KB (or --kb)",
             ) from error
     return Paths(cache=cache.absolute(), knowledge=knowledge.absolute(), kb_option=option)
+
+
+def shipped_folder(name: str) -> Path:
+    """Return a folder that travels with stackgen: ``pis``, ``images`` or ``kb``.
+
+    An installed wheel carries them inside the package; a checkout has them beside it.
+    """
+    package = Path(__file__).resolve().parents[1]
+    shipped = package / "_shipped" / name
+    return shipped if shipped.is_dir() else package.parent / name

@@ -26,7 +26,6 @@ from urllib.parse import unquote, urlsplit
 from stackgen.errors import BuildError, StackgenError, StorageError
 from stackgen.model.packages import Artifact
 from stackgen.model.reports import ItemKind, StoreItem
-from stackgen.storage.file_locks import InUse
 from stackgen.storage.files import (
     CHUNK_BYTES,
     DISK_FULL,
@@ -36,6 +35,7 @@ from stackgen.storage.files import (
     recorded_digest,
     stream_sha256,
 )
+from stackgen.storage.leases import Leases
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer  # The checker brings it.
@@ -252,7 +252,7 @@ class WheelStore:
 
     def __init__(self, root: Path, *, notify: Callable[[str], None] | None = None) -> None:
         self._wheels = root / "wheels"
-        self._in_use = InUse(self._wheels)
+        self._leases = Leases(self._wheels)
         self._notify = notify
         self._verified: dict[str, str] = {}
 
@@ -294,7 +294,7 @@ class WheelStore:
         """
         wanted = {artifact.sha256: artifact for artifact in artifacts}
         for sha256 in wanted:
-            self._in_use.hold(sha256)
+            self._leases.hold(sha256)
         self._require_room(self.missing(wanted.values()))
         wanting = [each for each in wanted.values() if not self._is_as_verified(each)]
         stop = threading.Event()
@@ -349,7 +349,7 @@ class WheelStore:
         path = Path(item.path)
         own = path.parent if item.kind is ItemKind.WHEEL else path.with_suffix("")
         try:
-            with self._in_use.claimed(own.name) as claimed:
+            with self._leases.claim(own.name) as claimed:
                 if claimed and not dry_run:
                     path.unlink(missing_ok=True)
                     # Whoever waits for the lock or makes the folder uses the artifact.
@@ -364,7 +364,7 @@ class WheelStore:
         """Return (and remove) what killed processes left that nobody can go on with."""
         found = []
         for folder in sorted(filter(_is_empty, self._wheels.glob("??/*"))):
-            with self._in_use.claimed(folder.name) as claimed:
+            with self._leases.claim(folder.name) as claimed:
                 if claimed and _is_empty(folder):
                     found.append(folder)
                     if remove:

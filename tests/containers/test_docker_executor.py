@@ -27,8 +27,8 @@ from stackgen.model.inspections import (
 )
 from stackgen.model.stacks import Base, Environment, Kind, Machine
 from stackgen.sandbox.supervised import Reply, Request, Supervised
-from stackgen.storage.owners import owner
-from stackgen.storage.resources import shipped_folder
+from stackgen.storage.leases import process_identity
+from stackgen.storage.paths import shipped_folder
 from tests.containers.wheels import stack_of
 from tests.executor_contract import ExecutorContract
 
@@ -258,7 +258,7 @@ def test_an_interrupted_inspection_leaves_no_container(
 def test_containers_of_killed_runs_are_removed_at_the_next_start(
     engine: Engine, base: Base, tmp_path: Path, maker: str
 ) -> None:
-    maker = maker.format(host=owner().rsplit(":", 2)[0], pid=os.getpid())
+    maker = maker.format(host=process_identity().rsplit(":", 2)[0], pid=os.getpid())
     labels = {CAMPAIGN_LABEL: CAMPAIGN, "stackgen.owner": maker}
     left = engine.api.create_container(base.reference, command=["true"], labels=labels)["Id"]
     assert containers(engine) == [left]

@@ -8,7 +8,7 @@ import pytest
 from stackgen.images.build import BaseCompiler
 from stackgen.images.engine import Engine, connect
 from stackgen.model.stacks import Base
-from stackgen.storage.owners import owner
+from stackgen.storage.leases import process_identity
 
 pytestmark = pytest.mark.docker
 LABEL = "stackgen.helper"
@@ -20,9 +20,12 @@ def left_by(engine: Engine, base: Base, who: str) -> str:
 
 
 def test_what_a_killed_process_left_is_removed_and_nobody_elses(engine: Engine, base: Base) -> None:
-    node = owner().rpartition(":")[0].rpartition(":")[0]
+    node = process_identity().rpartition(":")[0].rpartition(":")[0]
     dead = left_by(engine, base, f"{node}:{os.getpid()}:1")
-    mine, strange = left_by(engine, base, owner()), left_by(engine, base, "elsewhere:1:1")
+    mine, strange = (
+        left_by(engine, base, process_identity()),
+        left_by(engine, base, "elsewhere:1:1"),
+    )
     fresh = connect()
     try:
         assert fresh.run(base.reference, ["/bin/true"]).exit_code == 0
@@ -37,7 +40,7 @@ def test_what_a_killed_process_left_is_removed_and_nobody_elses(engine: Engine, 
 def test_a_container_whose_end_nobody_awaits_is_removed(engine: Engine, base: Base) -> None:
     with pytest.raises(RuntimeError), engine.running(base.reference, ["/bin/sleep", "60"]):
         raise RuntimeError
-    here = engine.api.containers(all=True, filters={"label": f"{LABEL}={owner()}"})
+    here = engine.api.containers(all=True, filters={"label": f"{LABEL}={process_identity()}"})
     assert here == []
 
 
@@ -46,5 +49,5 @@ def test_a_wheel_that_is_refused_leaves_no_container(
 ) -> None:
     with pytest.raises(ValueError, match="refused"), BaseCompiler(engine).compiling(base, tmp_path):
         raise ValueError("refused")
-    here = engine.api.containers(all=True, filters={"label": f"{LABEL}={owner()}"})
+    here = engine.api.containers(all=True, filters={"label": f"{LABEL}={process_identity()}"})
     assert here == []

@@ -14,7 +14,7 @@ import pytest
 from stackgen.errors import BuildError, EngineError
 from stackgen.images.build import ImageBuilder
 from stackgen.images.engine import Engine
-from stackgen.images.image_store import held_images
+from stackgen.images.image_store import engine_images
 from stackgen.images.layer_store import LayerStore
 from stackgen.images.layers import MAX_LAYERS
 from stackgen.images.unpack import unpacked_size
@@ -255,7 +255,7 @@ def test_an_image_says_what_it_is_and_when_it_was_used(
     built = [build(builder, base, pair) for pair in pairs]
     build(builder, base, pairs[0])  # used again
     ours = {environment.location for environment in built}
-    listed = [image for image in held_images(engine).states() if image.image_id in ours]
+    listed = [image for image in engine_images(engine).states() if image.image_id in ours]
     assert [image.packages for image in listed] == ["one==1.0", "one==3.0", "one==2.0"]
     assert listed[0].stack_id == built[0].stack.id
 

@@ -18,7 +18,7 @@ from stackgen.images.bases import BaseBuilder
 from stackgen.images.build import ImageBuilder
 from stackgen.images.engine import Engine, connect
 from stackgen.images.exports import write_layout
-from stackgen.images.image_store import held_images
+from stackgen.images.image_store import engine_images
 from stackgen.images.layer_store import LayerStore
 from stackgen.model.inspections import Outcome
 from stackgen.model.stacks import Base, Kind, Machine
@@ -107,7 +107,7 @@ def test_podman_lists_and_hands_out_what_it_holds(
     builder = ImageBuilder(podman, LayerStore(tmp_path / "layers"), tmp_path / "engines.json")
     image_id = build(builder, podman_base, [make_wheel(tmp_path, "listed")]).location
     builder.tag(image_id, "mine:7")
-    held = held_images(podman)
+    held = engine_images(podman)
     image = next(each for each in held.images if each.id == image_id)
     assert find_image(held, "mine:7") == find_image(held, image_id[7:20]) == image
     state = held.state(image)

@@ -12,7 +12,7 @@ import pytest
 from stackgen.errors import EngineError
 from stackgen.images.build import ImageBuilder
 from stackgen.images.engine import Engine
-from stackgen.images.image_store import held_images
+from stackgen.images.image_store import engine_images
 from stackgen.model.stacks import Base
 from tests.containers.locked import FORMATS, Images
 from tests.containers.test_images import build, run
@@ -28,7 +28,7 @@ def images(base: Base, engine: Engine, tmp_path: Path) -> Iterator[Images]:  # n
     images = Images(tmp_path)
     yield images
     named = {path.name for path in (tmp_path / "cache" / "layers" / "stacks").glob("*")}
-    for image in held_images(engine).images:
+    for image in engine_images(engine).images:
         if image.id not in before and image.labels["stackgen.stack"] in named:
             engine.api.remove_image(image.id, force=True)
 
@@ -129,7 +129,7 @@ def test_an_image_of_an_older_stackgen_is_used_as_it_is_and_says_less(
     again = build(builder, base, [pair])
     assert again.location != made.location
     assert run(engine, again, "import ancient; print(ancient.VERSION)") == "1.0\n"
-    held = held_images(engine)
+    held = engine_images(engine)
     old = next(each for each in held.images if each.id == again.location)
     assert held.state(old).own_bytes is None
 

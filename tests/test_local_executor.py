@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from stackgen.executors import Executor
-from stackgen.executors.local import HereExecutor, kept_variables, trace_folder
+from stackgen.executors.local import LocalExecutor, kept_variables, trace_folder
 from stackgen.model.inspections import Outcome
 from stackgen.model.packages import Lock
 from stackgen.model.stacks import BaseFacts, Environment, Kind, Machine, Stack
@@ -26,7 +26,7 @@ TRACED = (
 class TestHereExecutor(ExecutorContract):
     @pytest.fixture
     def executor(self, tmp_path: Path) -> Iterator[Executor]:
-        made = HereExecutor(machine=Machine(identity=()), scratch=tmp_path / "scratch")
+        made = LocalExecutor(machine=Machine(identity=()), scratch=tmp_path / "scratch")
         with closing(made) as executor:
             yield executor
 
@@ -40,7 +40,7 @@ class TestHereExecutor(ExecutorContract):
     @pytest.fixture
     def seen_with(self, tmp_path: Path, plan: Plan, script: Script) -> SeenWith:
         def seen_with(name: str, environ: dict[str, str], **limits: str) -> str:
-            made = HereExecutor(
+            made = LocalExecutor(
                 machine=Machine(identity=()), scratch=tmp_path / "scratch", environ=environ
             )
             body = f"raise harness.Unsupported(repr(os.environ.get({name!r})))"
@@ -83,7 +83,7 @@ class TestHereExecutor(ExecutorContract):
         self, tmp_path: Path, plan: Plan, script: Script
     ) -> None:
         planned = plan(script(TRACED))
-        made = HereExecutor(
+        made = LocalExecutor(
             machine=Machine(identity=()), scratch=tmp_path / "scratch", trace=tmp_path / "traces"
         )
         kept = trace_folder(tmp_path / "traces", planned.call) / "trace.json"

@@ -8,7 +8,7 @@ import pytest
 from stackgen.commands.images import find_image
 from stackgen.errors import UsageError
 from stackgen.images.engine import EngineImage
-from stackgen.images.image_store import HeldImages, locked_wheels
+from stackgen.images.image_store import EngineImages, locked_wheels
 from stackgen.report import image_list_text
 
 
@@ -40,28 +40,28 @@ def image(
 ONE = image("abcd", {"venv": (), "six": ("six.whl",), "np1": ("np1.whl",)}, tags=("mine:1",))
 TWO = image("abce", {"venv": (), "six": ("six.whl",), "np2": ("np2.whl",)}, tags=("at/mine:2",))
 OLD = image("ffff", {}, tags=("old:latest",), **{"stackgen.layers": "no JSON"})
-HELD = HeldImages(
+STORED = EngineImages(
     images=(ONE, TWO, OLD),
     sizes={ONE.id: (900, 1, 10, 50), TWO.id: (900, 1, 10, 70), OLD.id: (900,)},
 )
 
 
 def test_a_layer_is_shared_where_all_below_it_is_equal_too() -> None:
-    assert [each.others for each in HELD.layers(ONE)] == [2, 1, 1, 0]
-    assert [each.of_base for each in HELD.layers(ONE)] == [True, False, False, False]
+    assert [each.others for each in STORED.layers(ONE)] == [2, 1, 1, 0]
+    assert [each.of_base for each in STORED.layers(ONE)] == [True, False, False, False]
     upside_down = image("eeee", {"six": ("six.whl",), "venv": ()})
-    alone = HeldImages(images=(ONE, upside_down), sizes={})
+    alone = EngineImages(images=(ONE, upside_down), sizes={})
     assert [each.others for each in alone.layers(upside_down)] == [1, 0, 0]
 
 
 def test_removal_frees_what_no_other_stack_has_and_never_the_base() -> None:
-    assert [each.own_bytes for each in HELD.states()] == [50, 70, None]
-    left = HeldImages(images=(ONE,), sizes=HELD.sizes)
+    assert [each.own_bytes for each in STORED.states()] == [50, 70, None]
+    left = EngineImages(images=(ONE,), sizes=STORED.sizes)
     assert left.state(ONE).own_bytes == 61
 
 
 def test_sizes_that_the_engine_does_not_tell_are_not_known() -> None:
-    silent = HeldImages(images=(ONE,), sizes={})
+    silent = EngineImages(images=(ONE,), sizes={})
     assert silent.state(ONE).own_bytes is None
     assert {each.size for each in silent.layers(ONE)} == {None}
     assert "not known" in image_list_text(silent.states())
@@ -77,17 +77,17 @@ def test_sizes_that_the_engine_does_not_tell_are_not_known() -> None:
 def test_an_image_is_found_by_tag_and_by_the_beginning_of_an_id(
     name: str, found: EngineImage
 ) -> None:
-    assert find_image(HELD, name) is found
+    assert find_image(STORED, name) is found
 
 
 @pytest.mark.parametrize("name", ["", "abc", "nobody", "ine:1", "mine"])
 def test_what_names_no_image_is_refused(name: str) -> None:
     with pytest.raises(UsageError, match="no image of a stack"):
-        find_image(HELD, name)
+        find_image(STORED, name)
 
 
 def test_what_names_several_images_is_refused_with_their_names() -> None:
-    twins = HeldImages(images=(ONE, image("abcdabcx", {"venv": ()})), sizes={})
+    twins = EngineImages(images=(ONE, image("abcdabcx", {"venv": ()})), sizes={})
     with pytest.raises(UsageError, match="names 2 images") as refused:
         find_image(twins, "abcdabc")
     assert "abcdabcdabcdabcd" in refused.value.why
