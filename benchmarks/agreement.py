@@ -34,7 +34,7 @@ from stackgen.index.closure import resolve
 from stackgen.model.packages import Lock, Release, Target
 from stackgen.model.stacks import Base
 from stackgen.provenance.validators import Answer, Judge, Question, Uv
-from stackgen.resolve import Space, asked, base_name
+from stackgen.resolve import Space, base_name, parse_requirements
 from stackgen.storage.paths import find_paths
 
 CLOSURES = (
@@ -106,7 +106,7 @@ class Outcome:
 
 def space_of(index: PackageIndex, requirements: Sequence[str], target: Target) -> Space:
     """Resolve a closure; the only place that knows how."""
-    return resolve(index, asked(*requirements), target)
+    return resolve(index, parse_requirements(*requirements), target)
 
 
 def case_of(index: PackageIndex, requirements: tuple[str, ...], base: Base) -> Case:

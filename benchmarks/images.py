@@ -43,7 +43,7 @@ from stackgen.index.closure import resolve
 from stackgen.model.packages import Artifact, Lock, Target
 from stackgen.model.progress import Silent
 from stackgen.model.stacks import Base, Stack
-from stackgen.resolve import Space, asked
+from stackgen.resolve import Space, parse_requirements
 from stackgen.storage.paths import find_paths, shipped_folder
 from stackgen.storage.wheels import WheelStore
 
@@ -440,7 +440,7 @@ def fetched(index: PackageIndex, cache: Path, chosen: Sequence[Lock]) -> Mapping
 
 def found_locks(index: PackageIndex, target: Target) -> dict[tuple[str, str], Lock]:
     """Resolve what is built."""
-    return locks(resolve(index, asked(*ASKED), target, progress=Silent()))
+    return locks(resolve(index, parse_requirements(*ASKED), target, progress=Silent()))
 
 
 def main() -> None:

@@ -4,7 +4,15 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
 from stackgen.model.packages import Artifact, Metadata, Target
-from stackgen.resolve import Closure, Policy, Request, Space, Universe, asked, merged
+from stackgen.resolve import (
+    Closure,
+    Policy,
+    Requirements,
+    Space,
+    Universe,
+    merged,
+    parse_requirements,
+)
 
 Index = Mapping[str, Mapping[str, Sequence[str]]]
 """By package and version: the Requires-Dist lines."""
@@ -41,7 +49,7 @@ def closure(
     *requirements: str,
     pages: Mapping[str, tuple[Artifact, ...]] | None = None,
     policy: Policy | None = None,
-    request: Request | None = None,
+    request: Requirements | None = None,
     barred: Collection[str] = (),
     pruned: bool = True,
     all_prereleases: bool = False,
@@ -51,7 +59,7 @@ def closure(
         name: tuple(artifact(name, version) for version in versions)
         for name, versions in index.items()
     } | dict(pages or {})
-    wanted = request or replace(asked(*requirements), policy=policy or Policy())
+    wanted = request or replace(parse_requirements(*requirements), policy=policy or Policy())
     found = Closure(wanted, TARGET, barred=barred, pruned=pruned, all_prereleases=all_prereleases)
     while (need := found.need()).pages or need.metadata:
         found.give_pages({name: offered.get(name) for name in need.pages})
@@ -64,7 +72,7 @@ def closure(
     return found
 
 
-def universe(index: Index, request: Request, *, pruned: bool = True) -> Universe:
+def universe(index: Index, request: Requirements, *, pruned: bool = True) -> Universe:
     """Complete the closures of all ways to fill a request's roles."""
     parts = [
         (each, closure(index, request=each.request, barred=each.barred, pruned=pruned).universe())
@@ -73,5 +81,5 @@ def universe(index: Index, request: Request, *, pruned: bool = True) -> Universe
     return merged(request, parts)
 
 
-def space(index: Index, *requirements: str, request: Request | None = None) -> Space:
-    return Space(universe(index, request or asked(*requirements)))
+def space(index: Index, *requirements: str, request: Requirements | None = None) -> Space:
+    return Space(universe(index, request or parse_requirements(*requirements)))

@@ -4,7 +4,7 @@ import pytest
 
 from stackgen.errors import ResolutionError, UsageError
 from stackgen.model.choices import Prereleases
-from stackgen.resolve import Policy, Space, asked, nothing_fits, parse_requirement
+from stackgen.resolve import Policy, Space, nothing_fits, parse_requirement, parse_requirements
 from tests.spaces import TARGET, Index, artifact, closure, space
 
 
@@ -103,7 +103,9 @@ def test_a_release_whose_dependency_is_unknown_is_no_candidate() -> None:
 
 def test_where_no_version_fits_the_reasons_are_counted() -> None:
     page = tuple(artifact("a", v, "cp39-cp39-win_amd64") for v in ("2.0", "1.0"))
-    error = nothing_fits(closure({}, "a", pages={"a": page}).universe(), asked("a"), TARGET)
+    error = nothing_fits(
+        closure({}, "a", pages={"a": page}).universe(), parse_requirements("a"), TARGET
+    )
     assert error is not None
     assert "no wheel for Python 3.11" in error.why
     assert "(2: 2.0, 1.0)" in error.why

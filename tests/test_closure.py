@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from stackgen.model.choices import Prereleases
 from stackgen.model.packages import Artifact, Metadata
-from stackgen.resolve import Closure, Policy, Space, Universe, asked
+from stackgen.resolve import Closure, Policy, Space, Universe, parse_requirements
 from tests.spaces import TARGET, Index, artifact, closure, space
 from tests.test_space import indexes
 
@@ -22,7 +22,7 @@ NIGHTLY: Index = {
 
 def read_in_any_order(index: Index, generator: Random, *requirements: str) -> Universe:
     """Complete a closure by one answer at a time, drawn from all that are wanted."""
-    found = Closure(asked(*requirements), TARGET)
+    found = Closure(parse_requirements(*requirements), TARGET)
     while (need := found.need()).pages or need.metadata:
         open_ends: list[str | Artifact] = [*need.pages, *need.metadata]
         wanted = generator.choice(open_ends)

@@ -33,7 +33,7 @@ from stackgen.model.reports import ChosenStack, ExploreReport
 from stackgen.model.stacks import Stack
 from stackgen.report.compare import compare_text
 from stackgen.report.terminal import Plain
-from stackgen.resolve import Request
+from stackgen.resolve import Requirements
 from stackgen.storage.paths import Paths
 from tests.laboratory import INDICATOR, WORK, Laboratory
 from tests.local_index import Published, publish
@@ -126,7 +126,7 @@ def test_a_stack_of_another_base_is_told_and_its_packages_and_settings_are_taken
     with PackageIndex(config, tmp_path) as index:
         resolver = Resolver(
             index=index,
-            options=ExploreOptions(asked=Request()),
+            options=ExploreOptions(asked=Requirements()),
             base=BASE,
             progress=Plain(stream),
         )
@@ -157,7 +157,7 @@ def chosen(a: Sequence[str], b: Sequence[str], *indicators: str) -> Chosen:
         for letter, version, names in (("A", "1.0", a), ("B", "2.0" if a != b else "1.0", b))
     ]
     pair = Pair(sides=(sides[0], sides[1]), varied=("tensorflow", "numpy"))
-    options = ExploreOptions(asked=Request(), indicators=indicators)
+    options = ExploreOptions(asked=Requirements(), indicators=indicators)
     return _chosen((Named(text="a"), Named(text="b")), pair, options)
 
 

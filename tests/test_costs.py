@@ -19,13 +19,13 @@ from stackgen.model.evidence import Ranked
 from stackgen.model.inspections import IndicatorCall, Inspection, Observation, Role
 from stackgen.model.reports import Cost, Prices, Scaled
 from stackgen.model.stacks import Environment
-from stackgen.resolve import Request
+from stackgen.resolve import Requirements
 from tests.samples import call, environment, inspection
 
 NEW, OLD, ODD = environment("2.4.0"), environment("1.26.4"), environment("1.21.6")
 LABELS = {each.stack.id: f"numpy {each.location}" for each in (NEW, OLD, ODD)}
 MATMUL = call()
-OPTIONS = ExploreOptions(asked=Request(requirements=()))
+OPTIONS = ExploreOptions(asked=Requirements(requirements=()))
 FOUR = [0, 1, 2, 3]
 
 

@@ -16,12 +16,12 @@ from stackgen.campaign.indicators import indicator_calls, limits, metered
 from stackgen.campaign.request import ExploreOptions
 from stackgen.cli.options import parse_cpu_list
 from stackgen.errors import UsageError
-from stackgen.resolve import Request
+from stackgen.resolve import Requirements
 from tests.dying_parts import recorded, serve, watch
 from tests.laboratory import INDICATOR, WORK, Laboratory
 from tests.tiny_index import TinyIndex, serving
 
-OPTIONS = ExploreOptions(asked=Request(requirements=()), indicators=("python/pure",))
+OPTIONS = ExploreOptions(asked=Requirements(requirements=()), indicators=("python/pure",))
 OPTIONS = replace(OPTIONS, parameters=(("rounds", "9"),))
 BOTH = replace(OPTIONS, measure_cpus=(2, 3), build_cpus=(0, 1))
 TOLD = "import os; print(sorted(os.sched_getaffinity(0)))"

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stackgen.resolve import Space, asked
+from stackgen.resolve import Space, parse_requirements
 from stackgen.resolve.diagram import TooWideError, compile_diagram
 from stackgen.resolve.explain import newest_stack
 from stackgen.resolve.masks import compile_masks
@@ -24,7 +24,7 @@ WIDE: Index = {
 
 
 def cut(index: Index, *requirements: str, limit: int) -> Space:
-    found = universe(index, asked(*requirements))
+    found = universe(index, parse_requirements(*requirements))
     compiled = compile_space(compile_masks(found), limit=limit)
     return Space(found, diagram=compiled.diagram, kept=compiled.kept)
 

@@ -12,14 +12,14 @@ from stackgen.resolve import (
     Closure,
     Need,
     Policy,
-    Request,
+    Requirements,
     Space,
     Universe,
-    asked,
     conflict,
     conflict_core,
     nothing_fits,
     parse_requirement,
+    parse_requirements,
     relaxations,
 )
 from stackgen.resolve.dependencies import Dependency
@@ -28,8 +28,8 @@ from tests.spaces import TARGET, Index, artifact, closure, space, universe
 from tests.test_space import SPECIFIERS, indexes
 
 
-def unpruned(index: Index, *requirements: str, request: Request | None = None) -> Universe:
-    return universe(index, request or asked(*requirements), pruned=False)
+def unpruned(index: Index, *requirements: str, request: Requirements | None = None) -> Universe:
+    return universe(index, request or parse_requirements(*requirements), pruned=False)
 
 
 def only(found: Universe, roots: Collection[str], edges: Collection[tuple[str, str]]) -> Universe:
@@ -110,13 +110,13 @@ DIAMOND: Index = {
 }
 
 
-def told(index: Index, request: Request) -> str:
+def told(index: Index, request: Requirements) -> str:
     found = unpruned(index, request=request)
     return str(conflict(conflict_core(found), found, request))
 
 
 def test_the_chain_leads_from_the_user_to_both_ends_of_the_conflict() -> None:
-    lines = told(DIAMOND, asked("other", "app")).splitlines()
+    lines = told(DIAMOND, parse_requirements("other", "app")).splitlines()
     assert "no stack satisfies app" in lines[0]
     assert [each.strip(" ;").removeprefix("why: ") for each in lines[1:-1]] == [
         "you require app",
@@ -129,17 +129,17 @@ def test_the_chain_leads_from_the_user_to_both_ends_of_the_conflict() -> None:
 
 
 def test_what_has_no_part_in_a_conflict_is_not_spoken_of() -> None:
-    assert "other" not in told(DIAMOND, asked("other", "app"))
+    assert "other" not in told(DIAMOND, parse_requirements("other", "app"))
 
 
 def test_requirements_that_contradict_each_other_are_both_told() -> None:
-    words = told(DIAMOND, asked("np>=2", "np<2"))
+    words = told(DIAMOND, parse_requirements("np>=2", "np<2"))
     assert "you require np>=2" in words
     assert "you require np<2" in words
 
 
 def test_a_constraint_that_is_part_of_the_conflict_is_told() -> None:
-    request = replace(asked("left"), constraints=(parse_requirement("np<2"),))
+    request = replace(parse_requirements("left"), constraints=(parse_requirement("np<2"),))
     assert "you limit np to <2" in told(DIAMOND, request)
 
 
@@ -157,14 +157,14 @@ def test_a_constraint_that_is_part_of_the_conflict_is_told() -> None:
 def test_an_address_that_only_a_package_requires_is_called_so(
     address: str, says: str, others: Index
 ) -> None:
-    text = told({"a": {"1.0": [f"b @ {address}"]}, **others}, asked("a"))
+    text = told({"a": {"1.0": [f"b @ {address}"]}, **others}, parse_requirements("a"))
     assert f"a 1.0 requires b @ {address}" in text
     assert says in text
     assert "there is none" not in text
     assert "no index has" not in text
 
 
-def helpful(index: Index, request: Request) -> Mapping[str, int]:
+def helpful(index: Index, request: Requirements) -> Mapping[str, int]:
     """Return what is proposed and how many stacks it leads to."""
     core = conflict_core(unpruned(index, request=request))
     return {
@@ -173,27 +173,27 @@ def helpful(index: Index, request: Request) -> Mapping[str, int]:
 
 
 def test_each_clause_of_a_requirement_in_the_conflict_may_be_left_out() -> None:
-    found = helpful(DIAMOND, asked("left", "np>=0.5,<1.9"))
+    found = helpful(DIAMOND, parse_requirements("left", "np>=0.5,<1.9"))
     assert found["leave out '<1.9' of np"] == 1
     assert found["leave out '>=0.5' of np"] == 0
 
 
 def test_a_constraint_or_an_override_in_the_conflict_may_be_left_out() -> None:
-    limited = replace(asked("left"), constraints=(parse_requirement("np<2"),))
+    limited = replace(parse_requirements("left"), constraints=(parse_requirement("np<2"),))
     assert helpful(DIAMOND, limited)["leave out the constraint 'np<2'"] == 1
-    bent = replace(asked("left"), overrides=(parse_requirement("np>9"),))
+    bent = replace(parse_requirements("left"), overrides=(parse_requirement("np>9"),))
     assert helpful(DIAMOND, bent)["leave out the override 'np>9'"] == 1
 
 
 def test_prereleases_are_proposed_where_they_help() -> None:
     index: Index = {"a": {"1.0": ["b>=1.5"]}, "b": {"2.0rc1": [], "1.0": []}}
-    request = replace(asked("a"), policy=Policy(prereleases=Prereleases.DISALLOW))
+    request = replace(parse_requirements("a"), policy=Policy(prereleases=Prereleases.DISALLOW))
     assert helpful(index, request)["give --prerelease allow"] == 1
 
 
 def test_a_cutoff_is_proposed_to_be_left_out() -> None:
     policy = Policy(newest_upload="2020-01-01")
-    request = replace(asked("left"), policy=policy)
+    request = replace(parse_requirements("left"), policy=policy)
     words = [each.words for each in relaxations(Core(("left",), ()), request)]
     assert "leave out --exclude-newer" in words
 
@@ -214,7 +214,7 @@ def test_a_package_of_which_nothing_fits_says_why(
     rest = {name: text for name, text in fields.items() if name != "tag"}
     page = (artifact("a", "2.0", tag, **rest), artifact("a", "1.0", tag, **rest))
     found = closure({}, requirement, pages={"a": page}).universe()
-    error = nothing_fits(found, asked(requirement), TARGET)
+    error = nothing_fits(found, parse_requirements(requirement), TARGET)
     assert error is not None
     assert f"{reason} (2: 2.0, 1.0)" in error.why
 
@@ -222,14 +222,14 @@ def test_a_package_of_which_nothing_fits_says_why(
 def test_versions_that_the_user_does_not_ask_for_give_no_reasons() -> None:
     page = (artifact("a", "2.0", "cp39-cp39-win_amd64"), artifact("a", "1.0", yanked="bad"))
     found = closure({}, "a>=2", pages={"a": page}).universe()
-    error = nothing_fits(found, asked("a>=2"), TARGET)
+    error = nothing_fits(found, parse_requirements("a>=2"), TARGET)
     assert error is not None
     assert "yanked" not in error.why
 
 
 def test_where_each_package_has_a_version_the_conflict_lies_elsewhere() -> None:
     found = closure(DIAMOND, "app").universe()
-    assert nothing_fits(found, asked("app"), TARGET) is None
+    assert nothing_fits(found, parse_requirements("app"), TARGET) is None
 
 
 def test_a_pin_in_no_stack_lets_no_prerelease_into_the_explanation() -> None:
@@ -238,7 +238,9 @@ def test_a_pin_in_no_stack_lets_no_prerelease_into_the_explanation() -> None:
         "b": {"1.0": ["a==2.0rc1"]},
         "other": {"1.0": []},
     }
-    request = replace(asked("a", "other"), policy=Policy(prereleases=Prereleases.DISALLOW))
+    request = replace(
+        parse_requirements("a", "other"), policy=Policy(prereleases=Prereleases.DISALLOW)
+    )
     assert not space(index, request=request).count
     assert "other" not in told(index, request)
 
@@ -246,7 +248,7 @@ def test_a_pin_in_no_stack_lets_no_prerelease_into_the_explanation() -> None:
 def test_a_constraint_without_a_part_in_the_conflict_is_not_told() -> None:
     index: Index = {"a": {"1.0": ["n<2"]}, "n": {"2.0": [], "1.0": []}}
     limits = (parse_requirement("n>=0.5"), parse_requirement("n<2; python_version < '3'"))
-    request = replace(asked("a", "n>=2"), constraints=limits)
+    request = replace(parse_requirements("a", "n>=2"), constraints=limits)
     assert "you limit" not in told(index, request)
     assert unpruned(index, request=request).limits == (Dependency("n", ">=0.5"),)
 
@@ -256,7 +258,7 @@ def test_a_range_is_told_only_where_no_other_version_lies_within() -> None:
         "a": {"4.0": ["n<2"], "3.0": ["n<2"], "2.0": ["n<1.5"], "1.0": ["n<2"]},
         "n": {"2.0": [], "1.0": []},
     }
-    text = told(index, asked("a", "n>=2"))
+    text = told(index, parse_requirements("a", "n>=2"))
     assert "a 1.0, 3.0 and 4.0 require n<2" in text
     assert "a 2.0 requires n<1.5" in text
 
@@ -268,7 +270,7 @@ def test_what_is_barred_from_a_role_is_barred_from_its_explanation() -> None:
         "c": {"1.0": ["d"]},
         "d": {"1.0": []},
     }
-    request = asked("a|b", "c")
+    request = parse_requirements("a|b", "c")
     assert not space(index, request=request).count
     for each in request.combinations():
         found = closure(index, request=each.request, barred=each.barred, pruned=False).universe()
@@ -279,13 +281,13 @@ def test_what_is_barred_from_a_role_is_barred_from_its_explanation() -> None:
 
 def test_a_version_whose_metadata_nobody_can_read_is_explained_by_just_that() -> None:
     page = (artifact("a", "2.0"), artifact("a", "1.0rc1"), artifact("a", "0.9", yanked="broken"))
-    found = Closure(asked("a==2.0"), TARGET, pruned=False)
+    found = Closure(parse_requirements("a==2.0"), TARGET, pruned=False)
     found.need()
     found.give_pages({"a": page})
     found.need()
     found.give_metadata({}, {page[0]: "told only when it is built"})
     assert found.need() == Need(pages=(), metadata=())
     whole = found.universe()
-    text = str(conflict(conflict_core(whole), whole, asked("a==2.0")))
+    text = str(conflict(conflict_core(whole), whole, parse_requirements("a==2.0")))
     assert "told only when it is built (1: 2.0)" in text
     assert "yanked" not in text

@@ -19,7 +19,7 @@ from stackgen.index.closure import resolve
 from stackgen.model.packages import Lock
 from stackgen.model.stacks import Base
 from stackgen.provenance.validators import Judge, Question
-from stackgen.resolve import Slice, Space, asked, newest_first, parse_requirement
+from stackgen.resolve import Slice, Space, newest_first, parse_requirement, parse_requirements
 from stackgen.storage.paths import find_paths
 
 pytestmark = pytest.mark.network
@@ -53,7 +53,7 @@ def base(minor: str) -> Base:
 
 
 def space(index: PackageIndex, requirements: Sequence[str], on: Base) -> Space:
-    return resolve(index, asked(*requirements), on.target)
+    return resolve(index, parse_requirements(*requirements), on.target)
 
 
 def choices(found: Space, requirements: Sequence[str]) -> tuple[Slice, ...]:

@@ -12,7 +12,7 @@ from stackgen.commands.verify import verify
 from stackgen.errors import UsageError
 from stackgen.images.targets import find_interpreters, probe
 from stackgen.model.progress import Silent
-from stackgen.resolve import asked
+from stackgen.resolve import parse_requirements
 from stackgen.storage.paths import Paths, find_paths
 
 OWN = probe(sys.executable).target.python_minor
@@ -42,7 +42,7 @@ def lock(folder: Path, requires_python: str) -> Path:
 
 def refusal(path: Path, paths: Paths, *, base: str = "") -> UsageError:
     options = ExploreOptions(
-        asked=asked("numpy"),
+        asked=parse_requirements("numpy"),
         lock=path,
         base=base,
         executor=ExecutorChoice.VIRTUALENV,

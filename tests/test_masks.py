@@ -3,7 +3,7 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stackgen.resolve import Space, asked
+from stackgen.resolve import Space, parse_requirements
 from stackgen.resolve.diagram import Steps
 from stackgen.resolve.masks import Masks, compile_masks, decision_order
 from stackgen.resolve.roles import compile_space
@@ -14,7 +14,7 @@ names = st.sampled_from("abcdef")
 
 
 def masks(index: Index, *requirements: str) -> Masks:
-    return compile_masks(universe(index, asked(*requirements)))
+    return compile_masks(universe(index, parse_requirements(*requirements)))
 
 
 @given(st.dictionaries(names, st.lists(names, unique=True)), st.lists(names, min_size=1))
@@ -62,7 +62,7 @@ def test_several_requirements_of_one_package_are_one_mask() -> None:
         "a": {"1.0": ["b>1", "b<3", "b!=2.5"]},
         "b": {"3.0": [], "2.5": [], "2.0": [], "1.0": []},
     }
-    found = compile_masks(universe(index, asked("a"), pruned=False))
+    found = compile_masks(universe(index, parse_requirements("a"), pruned=False))
     assert found.groups[found.ranks["a"]][0][0] == ((found.ranks["b"], 0b0100),)
 
 
@@ -84,7 +84,7 @@ def test_only_packages_of_a_circle_are_cyclic() -> None:
 def test_to_narrow_before_compiling_is_to_narrow_after(
     index: Index, allowed: dict[str, set[str]]
 ) -> None:
-    found = universe(index, asked("a", "b[x]"))
+    found = universe(index, parse_requirements("a", "b[x]"))
     compiled = compile_masks(found)
     bits = {
         compiled.ranks[name]: sum(

@@ -11,9 +11,9 @@ from stackgen.campaign.request import ExploreOptions
 from stackgen.errors import UsageError
 from stackgen.model.inspections import Indicator, IndicatorCall
 from stackgen.model.stacks import PROGRAM
-from stackgen.resolve import Request
+from stackgen.resolve import Requirements
 
-OPTIONS = ExploreOptions(asked=Request(requirements=()), indicators=(CONTROL,))
+OPTIONS = ExploreOptions(asked=Requirements(requirements=()), indicators=(CONTROL,))
 
 
 def test_the_control_is_not_what_a_campaign_compares() -> None:
@@ -38,7 +38,7 @@ def test_a_command_is_measured_alone_or_before_the_indicators_that_are_named() -
     runner = Indicator(name=PROGRAM, component=PROGRAM, summary="", sha256="0", path="p")
     told = (("command", "python train.py"), ("project", "d"))
     program = IndicatorCall(indicator=runner, arguments=told)
-    options = ExploreOptions(asked=Request(requirements=()), threads=2, program=program)
+    options = ExploreOptions(asked=Requirements(requirements=()), threads=2, program=program)
     (alone,), _ = indicator_calls(options, ("torch",), frozenset({"torch"}))
     assert alone.label == "python train.py (threads=2)"
     both = replace(options, indicators=("matmul",))
@@ -55,7 +55,7 @@ def test_a_file_of_ones_own_is_meant_though_an_indicator_of_ours_is_called_alike
     other.parent.mkdir()
     for path in (own, other):
         path.write_text('INDICATOR = {"summary": "mine", "component": "torch"}\n')
-    options = ExploreOptions(asked=Request(requirements=()), indicators=(str(own),))
+    options = ExploreOptions(asked=Requirements(requirements=()), indicators=(str(own),))
     (call,), _ = indicator_calls(options, ("torch",), frozenset({"torch"}))
     assert call.indicator.summary == "mine"
     both = replace(options, indicators=(str(own), str(other)))

@@ -9,7 +9,7 @@ from stackgen.model.evidence import Control, Difference
 from stackgen.model.identity import IndicatorId
 from stackgen.model.progress import Silent
 from stackgen.model.reports import ExploreReport
-from stackgen.resolve import Request, asked
+from stackgen.resolve import Requirements, parse_requirements
 from tests.test_render import FASTER, deviating, report
 
 FAILED = Control(name="same stack twice", blocks=10, p_value=0.0, failed=True)
@@ -77,11 +77,11 @@ def night(measured: Measured, releases: int) -> tuple[Night, list[str]]:
     """Return a night of 60 seconds that is over, and the versions that are decided."""
     decided: list[str] = []
     found = Night(
-        options=ExploreOptions(asked=Request(), kind="nightly"),
+        options=ExploreOptions(asked=Requirements(), kind="nightly"),
         ends=60.0,
         clock=measured.clock,
         explore=measured.explore,
-        question=lambda name, version: {"asked": asked(f"{name}=={version}")},
+        question=lambda name, version: {"asked": parse_requirements(f"{name}=={version}")},
         decided=lambda name, versions: decided.extend(versions),  # noqa: ARG005
         progress=Silent(),
     )

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 from hypothesis import given, settings
 
-from stackgen.resolve import Slice, asked, pairwise_cover, parse_requirement
+from stackgen.resolve import Slice, pairwise_cover, parse_requirement, parse_requirements
 from tests.spaces import Index, space
 from tests.test_space import brute_force, indexes
 
@@ -100,7 +100,7 @@ def test_walks_speak_of_packages_and_not_of_roles() -> None:
 
 
 def test_overrides_and_constraints_hold_whichever_way_roles_are_filled() -> None:
-    request = replace(asked("tf|tf-cpu"), constraints=(parse_requirement("np>=2"),))
+    request = replace(parse_requirements("tf|tf-cpu"), constraints=(parse_requirement("np>=2"),))
     found = space(MAIN, request=request)
     assert {each.versions["np"] for each in found.stacks()} == {"2.0"}
     assert found.count == 2

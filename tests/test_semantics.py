@@ -13,14 +13,14 @@ from stackgen.model.packages import Artifact, Metadata, Target
 from stackgen.resolve import (
     Closure,
     Policy,
-    Request,
+    Requirements,
     Space,
     Universe,
-    asked,
     conflict,
     conflict_core,
     nothing_fits,
     parse_requirement,
+    parse_requirements,
 )
 from stackgen.resolve.dependencies import Reader, defect
 from tests.spaces import TARGET, Index, artifact, closure, space, universe
@@ -28,7 +28,7 @@ from tests.spaces import TARGET, Index, artifact, closure, space, universe
 Stack = Mapping[str, str]
 
 
-def stacks(index: Index, *requirements: str, request: Request | None = None) -> list[Stack]:
+def stacks(index: Index, *requirements: str, request: Requirements | None = None) -> list[Stack]:
     found = space(index, *requirements, request=request)
     listed = [each.versions for each in found.stacks()]
     assert found.count == len(listed)
@@ -37,15 +37,15 @@ def stacks(index: Index, *requirements: str, request: Request | None = None) -> 
 
 def admitted(requirement: str, *versions: str, policy: Policy | None = None) -> list[str]:
     """Return the versions of package a that a requirement admits, newest first."""
-    request = replace(asked(requirement), policy=policy or Policy())
+    request = replace(parse_requirements(requirement), policy=policy or Policy())
     return [each["a"] for each in stacks({"a": {v: [] for v in versions}}, request=request)]
 
 
-def wanted(*requirements: str, **narrowed: tuple[str, ...]) -> Request:
+def wanted(*requirements: str, **narrowed: tuple[str, ...]) -> Requirements:
     """Return a request; `narrowed` are its constraints, overrides and exclusions as texts."""
     excluded = narrowed.pop("excluded", ())
     read = {kind: tuple(map(parse_requirement, texts)) for kind, texts in narrowed.items()}
-    return replace(asked(*requirements), excluded=excluded, **read)  # type: ignore[arg-type]
+    return replace(parse_requirements(*requirements), excluded=excluded, **read)  # type: ignore[arg-type]
 
 
 # Versions
@@ -246,7 +246,7 @@ def with_metadata(metadata: Metadata) -> Space:
 
 
 def read(metadata: Metadata) -> Universe:
-    found = Closure(asked("a"), TARGET)
+    found = Closure(parse_requirements("a"), TARGET)
     found.need()
     found.give_pages({"a": (artifact("a", "1.0"),)})
     found.give_metadata(dict.fromkeys(found.need().metadata, metadata))
@@ -386,7 +386,7 @@ def test_a_prerelease_is_taken_where_a_requirement_admits_no_final_release(
 
 def test_the_option_admits_prereleases_of_every_package() -> None:
     index: Index = {"a": {"1.0": ["b"]}, "b": {"2.0a1": [], "1.0": []}}
-    request = replace(asked("a"), policy=Policy(prereleases=Prereleases.ALLOW))
+    request = replace(parse_requirements("a"), policy=Policy(prereleases=Prereleases.ALLOW))
     assert [each["b"] for each in stacks(index, request=request)] == ["2.0a1", "1.0"]
 
 
@@ -521,7 +521,9 @@ FILE = "file:///tmp/b-3.0-py3-none-any.whl"
 LOCAL = replace(artifact("b", "3.0"), url=FILE, index=DIRECT)
 
 
-def given_file(index: Index, *requirements: str, request: Request | None = None) -> list[Stack]:
+def given_file(
+    index: Index, *requirements: str, request: Requirements | None = None
+) -> list[Stack]:
     """Return all stacks where the user names the file of b by its address."""
     found = closure(index, *requirements, request=request, pages={"b": (LOCAL,)}).universe()
     return [each.versions for each in Space(found).stacks()]
@@ -541,7 +543,7 @@ def test_extras_of_a_named_file_are_taken() -> None:
 
 def test_no_cutoff_and_no_rule_on_prereleases_bars_a_named_file() -> None:
     early = replace(LOCAL, version="3.0rc1", uploaded="2024-01-01")
-    request = replace(asked(f"b @ {FILE}"), policy=Policy(newest_upload="2020-01-01"))
+    request = replace(parse_requirements(f"b @ {FILE}"), policy=Policy(newest_upload="2020-01-01"))
     found = closure({}, request=request, pages={"b": (early, artifact("b", "1.0"))}).universe()
     assert [each.version for each in found.releases["b"]] == ["3.0rc1"]
 
@@ -585,13 +587,15 @@ def test_a_wheel_goes_before_a_source_distribution_of_its_version() -> None:
 
 def test_a_version_without_a_wheel_says_which_option_would_build_it() -> None:
     page = {"a": (sdist("a", "2.0"),)}
-    error = nothing_fits(closure({}, "a", pages=page).universe(), asked("a"), TARGET)
+    error = nothing_fits(closure({}, "a", pages=page).universe(), parse_requirements("a"), TARGET)
     assert error is not None
     assert "--allow-build" in error.why
 
 
 def test_a_version_that_nobody_has_is_explained() -> None:
-    error = nothing_fits(closure({"a": {"1.0": []}}, "a>=9").universe(), asked("a>=9"), TARGET)
+    error = nothing_fits(
+        closure({"a": {"1.0": []}}, "a>=9").universe(), parse_requirements("a>=9"), TARGET
+    )
     assert error is not None
     assert "no index has a version of a that >=9 admits" in error.why
 
@@ -604,12 +608,12 @@ def test_a_package_that_no_index_has_is_named(names: tuple[str, ...]) -> None:
 
 def test_an_unknown_package_deep_in_the_closure_is_part_of_the_explanation() -> None:
     index: Index = {"a": {"1.0": ["b"]}, "b": {"1.0": ["gone"]}}
-    found = universe(index, asked("a"), pruned=False)
-    told = conflict(conflict_core(found), found, asked("a"))
+    found = universe(index, parse_requirements("a"), pruned=False)
+    told = conflict(conflict_core(found), found, parse_requirements("a"))
     assert "no index has a package named gone" in str(told)
 
 
 def test_a_constraint_is_a_fact_of_what_is_read_without_pruning() -> None:
-    request = Request(requirements=(Requirement("a>=2"),), constraints=(Requirement("a<2"),))
+    request = Requirements(requirements=(Requirement("a>=2"),), constraints=(Requirement("a<2"),))
     found = universe({"a": {"2.0": [], "1.0": []}}, request, pruned=False)
     assert [str(each) for each in conflict_core(found).limits] == ["a<2"]

@@ -13,7 +13,7 @@ from packaging.specifiers import SpecifierSet
 from scipy.stats import chisquare
 
 from stackgen.model.packages import Metadata
-from stackgen.resolve import Closure, Granularity, Policy, Space, asked, newest_first
+from stackgen.resolve import Closure, Granularity, Policy, Space, newest_first, parse_requirements
 from tests.spaces import TARGET, Index, artifact, closure, space
 
 NAMES = ("a", "b", "c", "d")
@@ -248,7 +248,7 @@ def test_slices_come_newest_first_and_what_is_absent_last(index: Index) -> None:
 @given(indexes(), st.sampled_from(SPECIFIERS))
 @settings(max_examples=60, deadline=None)
 def test_a_constraint_is_an_index_without_the_other_versions(index: Index, limit: str) -> None:
-    request = replace(asked("a", "b[x]"), constraints=(Requirement(f"c{limit}"),))
+    request = replace(parse_requirements("a", "b[x]"), constraints=(Requirement(f"c{limit}"),))
     kept = {v: index["c"][v] for v in index["c"] if SpecifierSet(limit).contains(v)}
     valid = set(brute_force({**index, "c": kept}, ("a", "b[x]")))
     assert set(listed(space(index, request=request))) == valid
@@ -257,7 +257,7 @@ def test_a_constraint_is_an_index_without_the_other_versions(index: Index, limit
 @given(indexes())
 @settings(max_examples=60, deadline=None)
 def test_an_exclusion_is_an_index_where_nobody_speaks_of_it(index: Index) -> None:
-    request = replace(asked("a", "b[x]"), excluded=("c",))
+    request = replace(parse_requirements("a", "b[x]"), excluded=("c",))
     valid = set(brute_force(_rewritten(index, ""), ("a", "b[x]")))
     assert set(listed(space(index, request=request))) == valid
 
@@ -265,7 +265,7 @@ def test_an_exclusion_is_an_index_where_nobody_speaks_of_it(index: Index) -> Non
 @given(indexes(), st.sampled_from(("c", "c>=1.1", "c[x]==1.0")))
 @settings(max_examples=60, deadline=None)
 def test_an_override_is_an_index_where_all_say_the_same(index: Index, override: str) -> None:
-    request = replace(asked("a", "b[x]"), overrides=(Requirement(override),))
+    request = replace(parse_requirements("a", "b[x]"), overrides=(Requirement(override),))
     valid = set(brute_force(_rewritten(index, override), ("a", "b[x]")))
     assert set(listed(space(index, request=request))) == valid
 
@@ -318,7 +318,7 @@ COMPARED: Index = {"tf": {"1.0": ["np[x]"]}, "np": {"1.0": ["six; extra == 'x'"]
 
 def compared(*requirements: str) -> Space:
     index = {**COMPARED, "six": {"1.0": list[str]()}}
-    request = replace(asked(*requirements), policy=COMPARING)
+    request = replace(parse_requirements(*requirements), policy=COMPARING)
     pages = {"np": (artifact("np", "1.0"), artifact("np", "0.9"), FAST)}
     return Space(closure(index, request=request, pages=pages).universe())
 
@@ -355,7 +355,7 @@ def test_an_extra_stays_with_the_candidate_of_its_own_index() -> None:
 
 
 def test_an_extra_of_one_index_is_never_joined_to_a_release_of_the_other() -> None:
-    found = Closure(replace(asked("six", "np[x]"), policy=COMPARING), TARGET)
+    found = Closure(replace(parse_requirements("six", "np[x]"), policy=COMPARING), TARGET)
     pages = {"np": (artifact("np", "1.0"), FAST), "six": (artifact("six", "1.0"),)}
     while (need := found.need()).pages or need.metadata:
         found.give_pages({name: pages[name] for name in need.pages})

@@ -21,7 +21,7 @@ from stackgen.images.targets import ACCEPTED, find_interpreters, probe, stated_t
 from stackgen.index import PackageIndex, load_config
 from stackgen.index.closure import resolve
 from stackgen.model.packages import Target
-from stackgen.resolve import asked
+from stackgen.resolve import parse_requirements
 from stackgen.storage.paths import find_paths
 
 GLIBC, MUSL = "manylinux_2_36_x86_64", "musllinux_1_2_x86_64"
@@ -244,7 +244,7 @@ def index() -> Iterator[PackageIndex]:
 
 def newest(index: PackageIndex, on: Target) -> set[str]:
     """Return the pins of our newest stack."""
-    space = resolve(index, asked(*ASKED), on)
+    space = resolve(index, parse_requirements(*ASKED), on)
     lock = space.newest()
     assert lock is not None
     return {f"{name}=={version}" for name, version in lock.versions.items()}

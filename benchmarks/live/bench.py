@@ -27,7 +27,7 @@ from stackgen.model.inspections import (
 )
 from stackgen.model.progress import Silent
 from stackgen.model.stacks import Environment, Stack
-from stackgen.resolve import asked
+from stackgen.resolve import parse_requirements
 from stackgen.sandbox.process import load_indicators
 from stackgen.storage.paths import Paths, find_paths, shipped_folder
 from stackgen.storage.wheels import WheelStore
@@ -75,7 +75,9 @@ class Bench:
     def environment(self, *requirements: str) -> Environment:
         """Return the newest stack of some requirements, built now or before."""
         target = self.backend.base.target
-        lock = resolve(self.index, asked(*requirements), target, progress=Silent()).newest()
+        lock = resolve(
+            self.index, parse_requirements(*requirements), target, progress=Silent()
+        ).newest()
         if lock is None:
             raise SystemExit(f"no stack holds {', '.join(requirements)}")
         wheels = WheelStore(self.paths.cache).fetch(lock.artifacts, downloader=self.index)

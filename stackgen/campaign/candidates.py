@@ -23,7 +23,7 @@ from stackgen.model.progress import Progress
 from stackgen.resolve import (
     Completion,
     Policy,
-    Request,
+    Requirements,
     Slice,
     Space,
     contemporary,
@@ -183,7 +183,7 @@ def select(
     return _selection(space, options, reference, reference.versions)
 
 
-def _with_varied(options: ExploreOptions) -> Request:
+def _with_varied(options: ExploreOptions) -> Requirements:
     """Return what is asked for, and what varies besides: --vary, and NumPy beside a framework.
 
     PyTorch runs without NumPy, but hardly any program that uses it does.
@@ -283,7 +283,7 @@ def _as_it_stands(
     allow_build: frozenset[str],
 ) -> Lock:
     """Return a user's lock with its artifacts for the target, hashes honoured."""
-    pins = Request(
+    pins = Requirements(
         requirements=tuple(parse_requirement(pin(each)) for each in packages),
         policy=Policy(
             prereleases=Prereleases.ALLOW, hashes=_hashes(packages), allow_build=allow_build
@@ -309,7 +309,7 @@ def _around(
     packages: Sequence[LockedPackage],
     target: Target,
     progress: Progress,
-) -> Request:
+) -> Requirements:
     """Return a request that varies a part of a lock; the rest of it stays pinned.
 
     What the varied packages themselves depend on is left to them, so that a newer framework can

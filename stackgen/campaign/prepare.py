@@ -53,7 +53,7 @@ from stackgen.model.packages import (
 from stackgen.model.progress import Progress
 from stackgen.model.reports import ChosenStack, Estimate, FailedStack
 from stackgen.model.stacks import Base, BaseFacts, Environment, Kind, Stack
-from stackgen.resolve import Policy, Request, parse_requirement
+from stackgen.resolve import Policy, Requirements, parse_requirement
 from stackgen.sandbox.process import log_tail
 from stackgen.storage.files import file_sha256, free_bytes
 from stackgen.storage.paths import Paths
@@ -195,7 +195,9 @@ class Sources:
             wanted = [w for w in wanted if not w.marker or w.marker.evaluate(_markers(target))]
             if not wanted:
                 return Lock(artifacts=())
-            request = Request(requirements=tuple(wanted), policy=replace(self.policy, hashes=()))
+            request = Requirements(
+                requirements=tuple(wanted), policy=replace(self.policy, hashes=())
+            )
             lock = resolve(self.index, request, target, progress=self.progress).newest()
         except (ResolutionError, UsageError) as error:
             why = f"what building it requires cannot be had: {error.what}: {error.why}"

@@ -10,7 +10,7 @@ from stackgen.model.identity import content_id
 from stackgen.model.inspections import IndicatorCall
 from stackgen.model.packages import Lock
 from stackgen.model.stacks import BaseFacts
-from stackgen.resolve import Completion, Granularity, Request
+from stackgen.resolve import Completion, Granularity, Requirements
 
 STACKS, NEWEST = 16, 6
 """How many stacks take part where nobody says it; NEWEST: of the strategy that is called so."""
@@ -94,7 +94,7 @@ class ExploreOptions:
     weights: of indicators, by their names; 1 where none is given.
     """
 
-    asked: Request
+    asked: Requirements
     vary: tuple[str, ...] = ()
     fixed: tuple[str, ...] = ()
     settings: tuple[tuple[str, tuple[str, ...]], ...] = ()

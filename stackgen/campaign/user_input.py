@@ -10,11 +10,17 @@ from packaging.utils import canonicalize_name
 from stackgen.campaign.request import IndexOptions
 from stackgen.errors import UsageError
 from stackgen.index import IndexConfig, load_config
-from stackgen.locks import constraints_in, decode_text, from_place, read_asked, read_lock
+from stackgen.locks import (
+    constraints_in,
+    decode_text,
+    from_place,
+    read_lock,
+    read_requirements_file,
+)
 from stackgen.locks.fields import MalformedError
 from stackgen.model.choices import Prereleases
-from stackgen.model.packages import Asked
-from stackgen.resolve import Policy, Request, asked, moment, parse_requirement
+from stackgen.model.packages import RequirementsFile
+from stackgen.resolve import Policy, Requirements, moment, parse_requirement, parse_requirements
 
 _FILES = ("pyproject.toml", "Pipfile", "Pipfile.lock", "environment.yml", "setup.py", "setup.cfg")
 
@@ -56,7 +62,7 @@ class Understood:
     left_out: what of the files no index can be asked for, in words.
     """
 
-    request: Request
+    request: Requirements
     index: IndexOptions
     requires_python: str = ""
     left_out: tuple[str, ...] = ()
@@ -80,7 +86,7 @@ def understood(wishes: Wishes, environ: Mapping[str, str]) -> Understood:
             fix='give it with -r, or write the extra behind the name: "package[extra]"',
         )
     files = [_file(path, wishes, environ) for path in wishes.files]
-    given = asked(*(_line(each) for each in wishes.requirements))
+    given = parse_requirements(*(_line(each) for each in wishes.requirements))
     own = files[:-1] if wishes.around and not lock else files
     lines = [line for each in own for line in each.requirements]
     project = _beside(given, files[len(own) :])
@@ -123,7 +129,7 @@ def _is_lock(path: Path) -> bool:
     return True
 
 
-def _beside(given: Request, files: Sequence[Asked]) -> tuple[Requirement, ...]:
+def _beside(given: Requirements, files: Sequence[RequirementsFile]) -> tuple[Requirement, ...]:
     """Return what a project requires; for what is named besides, that alone says the versions."""
     asked_for = (parse_requirement(line) for file in files for line in file.requirements)
     found = []
@@ -157,13 +163,13 @@ def index_config(given: IndexOptions, environ: Mapping[str, str]) -> IndexConfig
     )
 
 
-def beside_compared(request: Request, config: IndexConfig) -> Request:
+def beside_compared(request: Requirements, config: IndexConfig) -> Requirements:
     """Return a request that takes the files of compared indexes beside those of the others."""
     compared = frozenset(each.name for each in config.compared)
     return replace(request, policy=replace(request.policy, compared=compared))
 
 
-def _policy(wishes: Wishes, files: Sequence[Asked]) -> Policy:
+def _policy(wishes: Wishes, files: Sequence[RequirementsFile]) -> Policy:
     allowed = any(each.index_options.prereleases for each in files)
     return Policy(
         prereleases=Prereleases.ALLOW if allowed else wishes.prereleases,
@@ -182,7 +188,7 @@ def _moment(text: str | None) -> str | None:
     return text
 
 
-def _index(given: IndexOptions, files: Sequence[Asked]) -> IndexOptions:
+def _index(given: IndexOptions, files: Sequence[RequirementsFile]) -> IndexOptions:
     """Return the command line's own options, and those of the files after them."""
     options = [each.index_options for each in files]
     return replace(
@@ -197,10 +203,10 @@ def _index(given: IndexOptions, files: Sequence[Asked]) -> IndexOptions:
     )
 
 
-def _file(path: Path, wishes: Wishes, environ: Mapping[str, str]) -> Asked:
+def _file(path: Path, wishes: Wishes, environ: Mapping[str, str]) -> RequirementsFile:
     """Read a file; extras and groups are for those of several files that can have some."""
     alone = len(wishes.files) == 1
-    return read_asked(
+    return read_requirements_file(
         _text(str(path)),
         path=str(path),
         extras=wishes.extras if alone or path.suffix == ".toml" else (),

@@ -205,11 +205,11 @@ def noise(
     from stackgen.commands.noise import noise as run
     from stackgen.report import as_json, open_progress
     from stackgen.report.noise import noise_text
-    from stackgen.resolve import asked
+    from stackgen.resolve import parse_requirements
     from stackgen.storage.paths import find_paths
 
     options = ExploreOptions(
-        asked=asked(*(requirements or ("numpy",))),
+        asked=parse_requirements(*(requirements or ("numpy",))),
         indicators=tuple(pi),
         parameters=tuple(parse_pair(each, "--param") for each in param),
         base=base,

@@ -32,7 +32,7 @@ from stackgen.model.packages import LockedPackage, LockFile, Target
 from stackgen.model.progress import Progress
 from stackgen.model.reports import NOISE, AdviceReport
 from stackgen.model.stacks import BaseFacts
-from stackgen.resolve import Policy, Request, parse_requirement
+from stackgen.resolve import Policy, Requirements, parse_requirement
 from stackgen.storage.paths import Paths
 
 
@@ -169,7 +169,7 @@ class Admission:
         """
         pins = [parse_requirement(pin(each)) for each in packages]
         names = frozenset(str(canonicalize_name(each.name)) for each in pins)
-        request = Request(
+        request = Requirements(
             requirements=(*pins, *requirements),
             policy=Policy(prereleases=Prereleases.ALLOW, allow_build=names),
         )

@@ -24,7 +24,7 @@ from stackgen.model.packages import Artifact, Lock, LockFile, Target
 from stackgen.model.progress import Progress
 from stackgen.model.reports import ExploreReport, FailedStack
 from stackgen.model.stacks import Base, Stack
-from stackgen.resolve import Policy, Request, asked, parse_requirement
+from stackgen.resolve import Policy, Requirements, parse_requirement, parse_requirements
 from stackgen.storage.paths import Paths
 
 # The two sides of a comparison: from what the user named to what is installed
@@ -44,7 +44,7 @@ class Named:
     text: str
     lockfile: LockFile | None = None
     stack: Stack | None = None
-    versions: Request | None = None
+    versions: Requirements | None = None
 
     @property
     def title(self) -> str:
@@ -111,7 +111,7 @@ def named(text: str, paths: Paths) -> Named:
     if path.is_file() or ("==" not in text and re.search(r"/|\.(lock|toml|txt)$", text)):
         return Named(text=text, lockfile=read_pins(path))
     if "==" in text:
-        return Named(text=text, versions=asked(*map(str, _versions(text))))
+        return Named(text=text, versions=parse_requirements(*map(str, _versions(text))))
     if _STACK.fullmatch(text) is None:
         raise UsageError(
             f"cannot compare with {text!r}",
@@ -174,7 +174,7 @@ class Resolver:
         lock = pinned(self.index, given.lockfile, self.base.target, policy)
         return Side(candidate=_as_it_stands(lock))
 
-    def _completed(self, versions: Request) -> Side:
+    def _completed(self, versions: Requirements) -> Side:
         """Return the newest stack with these versions; what else it holds may be older."""
         framework = set(versions.names) & set(FRAMEWORKS)
         options = replace(

@@ -32,7 +32,13 @@ from stackgen.model.packages import Lock
 from stackgen.model.progress import Progress
 from stackgen.model.reports import ExploreReport, NightlyReport
 from stackgen.model.stacks import BaseFacts
-from stackgen.resolve import Granularity, Request, asked, parse_requirement, parsed_version
+from stackgen.resolve import (
+    Granularity,
+    Requirements,
+    parse_requirement,
+    parse_requirements,
+    parsed_version,
+)
 from stackgen.storage.paths import Paths
 
 FINDINGS = 7
@@ -67,7 +73,7 @@ def nightly(
     ends = time.monotonic() + budget_s
     packages = tuple(dict.fromkeys(_package(name) for name in names))
     options = ExploreOptions(
-        asked=Request(),
+        asked=Requirements(),
         kind="nightly",
         indicators=indicators,
         executor=executor,
@@ -286,12 +292,12 @@ def _question(name: str, version: str, facts: BaseFacts, state: _State) -> Mappi
     """Return what to explore: a release beside the best known stack, or beside its predecessor."""
     best = _best_known(name, version, facts, state.paths)
     if best is not None:
-        return {"asked": asked(f"{name}=={version}"), "reference": best}
+        return {"asked": parse_requirements(f"{name}=={version}"), "reference": best}
     older = [each for each in state.seen(name) if parsed_version(each) < parsed_version(version)]
     if not older:
-        return {"asked": asked(f"{name}=={version}")}
+        return {"asked": parse_requirements(f"{name}=={version}")}
     previous = max(older, key=parsed_version)
-    both = asked(f"{name}>={previous},<={version}")
+    both = parse_requirements(f"{name}>={previous},<={version}")
     fixed = () if name == "numpy" else ("numpy",)
     return {"asked": both, "granularity": Granularity.PATCH, "fixed": fixed}
 

@@ -31,7 +31,7 @@ from stackgen.resolve import (
     EARLY,
     Completion,
     Granularity,
-    Request,
+    Requirements,
     Slice,
     Space,
     base_name,
@@ -54,11 +54,11 @@ class Inquiry:
     """A request on a target, and where the answers come from."""
 
     index: PackageIndex
-    request: Request
+    request: Requirements
     target: Target
     progress: Progress
 
-    def space(self, request: Request | None = None) -> Space:
+    def space(self, request: Requirements | None = None) -> Space:
         """Return the space of the request, or of another one."""
         asked = request or self.request
         return closure.resolve(self.index, asked, self.target, progress=self.progress)
@@ -146,7 +146,7 @@ def _held(work: Inquiry, space: Space, requirement: Requirement, asked: str) -> 
 def membership(work: Inquiry, path: Path) -> Resolution:
     """Tell whether a lock holds one of the stacks: those that its versions leave."""
     locked = {each.name: each.version for each in in_target(read_lock_file(path), work.target)}
-    held = replace(work.request, held=tuple(sorted(locked.items())))
+    held = replace(work.request, locked=tuple(sorted(locked.items())))
     try:
         space = work.space(held)
     except ResolutionError as error:
@@ -165,7 +165,7 @@ def membership(work: Inquiry, path: Path) -> Resolution:
     return replace(work.report(space), membership=found)
 
 
-def _lacking(space: Space, request: Request, locked: Container[str]) -> tuple[str, ...]:
+def _lacking(space: Space, request: Requirements, locked: Container[str]) -> tuple[str, ...]:
     """Return what the stack needs that a lock comes closest to; of a role, what the lock has."""
     barred: dict[str, tuple[str, ...]] = {}
     for role in request.alternatives:
@@ -310,7 +310,7 @@ def _listed(work: Inquiry, options: ResolveOptions) -> Resolution:
     )
 
 
-def _packages(space: Space, request: Request) -> Iterator[PackageVersions]:
+def _packages(space: Space, request: Requirements) -> Iterator[PackageVersions]:
     """Yield the versions of each package; of those that were asked for, also what is left out."""
     given = [*request.requirements, *(each for role in request.alternatives for each in role)]
     for name in space.packages:
@@ -354,7 +354,7 @@ def _rows(
             )
 
 
-def _varied(space: Space, request: Request, named: Sequence[str]) -> tuple[str, ...]:
+def _varied(space: Space, request: Requirements, named: Sequence[str]) -> tuple[str, ...]:
     """Return what varies: what --vary names, else what was asked for, and NumPy where it is part.
 
     Raises:

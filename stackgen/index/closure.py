@@ -21,7 +21,7 @@ from stackgen.resolve import (
     Core,
     Need,
     Relaxation,
-    Request,
+    Requirements,
     Space,
     Universe,
     conflict,
@@ -41,7 +41,7 @@ _Handover = Callable[[Closure], None]
 
 def read_universe(
     index: PackageIndex,
-    request: Request,
+    request: Requirements,
     target: Target,
     *,
     progress: Progress,
@@ -97,7 +97,9 @@ def read_combination(
     return closure.universe()
 
 
-def _located(index: PackageIndex, request: Request) -> tuple[Request, Mapping[str, Artifact]]:
+def _located(
+    index: PackageIndex, request: Requirements
+) -> tuple[Requirements, Mapping[str, Artifact]]:
     """Return a request whose addresses are spelled as the index does, and the files there."""
     found: dict[str, Artifact] = {}
 
@@ -200,7 +202,7 @@ _EXPLAINED = 3
 
 def resolve(
     index: PackageIndex,
-    request: Request,
+    request: Requirements,
     target: Target,
     *,
     progress: Progress | None = None,
@@ -221,7 +223,7 @@ def resolve(
     )
 
 
-def _space(index: PackageIndex, request: Request, target: Target, progress: Progress) -> Space:
+def _space(index: PackageIndex, request: Requirements, target: Target, progress: Progress) -> Space:
     """Return the space, perhaps an empty one; if it is, with every prerelease looked at."""
     universe = read_universe(index, request, target, progress=progress)
     progress.doing("resolving: counting the stacks")
@@ -234,7 +236,7 @@ def _space(index: PackageIndex, request: Request, target: Target, progress: Prog
 
 
 def _explained(
-    index: PackageIndex, request: Request, target: Target, progress: Progress
+    index: PackageIndex, request: Requirements, target: Target, progress: Progress
 ) -> ResolutionError:
     """Explain an empty space: the conflict, and the smallest steps out of it."""
     progress.doing("resolving: looking for what is in the way")
@@ -261,7 +263,7 @@ def _joined(errors: Sequence[ResolutionError]) -> tuple[str, str, str]:
     return what, why, fix
 
 
-def _unexplained(request: Request) -> ResolutionError:
+def _unexplained(request: Requirements) -> ResolutionError:
     return ResolutionError(
         f"no stack satisfies {' with '.join(request.texts)}",
         why="what they depend on leaves none; the cache lacks what would tell more",

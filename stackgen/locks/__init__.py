@@ -1,9 +1,9 @@
 """Lock formats of other tools and what users ask for, read and written as text."""
 
-from stackgen.locks.asked import constraints_in, read_asked
 from stackgen.locks.decoding import decode_text
 from stackgen.locks.direct import from_place
 from stackgen.locks.reading import read_lock
+from stackgen.locks.requirement_files import constraints_in, read_requirements_file
 from stackgen.locks.target import in_target
 from stackgen.locks.writing import write_pylock, write_requirements
 
@@ -12,8 +12,8 @@ __all__ = [
     "decode_text",
     "from_place",
     "in_target",
-    "read_asked",
     "read_lock",
+    "read_requirements_file",
     "write_pylock",
     "write_requirements",
 ]

@@ -18,7 +18,7 @@ from packaging.version import InvalidVersion
 
 from stackgen.locks import fields
 from stackgen.locks.fields import Table, reach
-from stackgen.locks.pyproject import asked, poetry_marker, specifier
+from stackgen.locks.pyproject import poetry_marker, specifier, stated_requirements
 from stackgen.model.packages import LockedPackage, LockFile
 
 _FILES = ("file", "directory", "url")
@@ -60,7 +60,7 @@ def read(text: str, *, path: str, companion: str | None) -> LockFile:
     metadata = fields.table(content.get("metadata"), "metadata")
     entries = fields.tables(content.get("package"), "package")
     project = fields.parse_toml(companion) if companion else {}
-    requirements, unclear = asked(project)
+    requirements, unclear = stated_requirements(project)
     return LockFile(
         path=path,
         format="poetry",

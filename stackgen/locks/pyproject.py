@@ -13,7 +13,7 @@ from stackgen.locks.fields import Table
 _SHORT = re.compile(r"([\^~])\s*v?(\d+(?:\.\d+)*)(\S*)")
 
 
-def asked(project: Table) -> tuple[tuple[str, ...], tuple[str, ...]]:
+def stated_requirements(project: Table) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Return (requirements as PEP 508 lines, in words what PEP 508 cannot say)."""
     standard = fields.table(project.get("project"), "project").get("dependencies")
     lines = [fields.checked_requirement(line) for line in fields.texts(standard, "dependencies")]

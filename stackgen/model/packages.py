@@ -232,7 +232,7 @@ class IndexOptions:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
+class RequirementsFile:
     """What a file asks for, whatever tool it was written for.
 
     requirements: PEP 508 lines; one that names a wheel by its place has the form ``name @ URL``.

@@ -19,7 +19,7 @@ from stackgen.resolve.explain import (
     nothing_fits,
     relaxations,
 )
-from stackgen.resolve.request import Combination, Request, asked
+from stackgen.resolve.requirements import Combination, Requirements, parse_requirements
 from stackgen.resolve.roles import merged
 from stackgen.resolve.space import Slice, Space
 
@@ -33,11 +33,10 @@ __all__ = [
     "Need",
     "Policy",
     "Relaxation",
-    "Request",
+    "Requirements",
     "Slice",
     "Space",
     "Universe",
-    "asked",
     "base_name",
     "conflict",
     "conflict_core",
@@ -49,6 +48,7 @@ __all__ = [
     "nothing_fits",
     "pairwise_cover",
     "parse_requirement",
+    "parse_requirements",
     "parsed_version",
     "relaxations",
     "stratified",

@@ -27,7 +27,7 @@ from stackgen.resolve.dependencies import (
     plain_url,
     python_admits,
 )
-from stackgen.resolve.request import Request
+from stackgen.resolve.requirements import Requirements
 
 # What an index offers of one package, as bit masks: the lowest bit is the newest version
 
@@ -45,7 +45,7 @@ class Offers:
         *,
         limits: Sequence[str],
         pins: Sequence[str],
-        held: str | None = None,
+        locked: str | None = None,
         all_prereleases: bool = False,
     ) -> None:
         """Take what there is.
@@ -56,7 +56,7 @@ class Offers:
             limits: specifiers that every version must satisfy.
             pins: specifiers of the user; one that names a single version lets it in, though it
                 was yanked.
-            held: the one version that there is, if any; it lets nothing in, and admits no other
+            locked: the one version that there is, if any; it lets nothing in, and admits no other
                 local version.
             all_prereleases: fallbacks are candidates like all others.
         """
@@ -81,8 +81,8 @@ class Offers:
         self._masks = {"": self._takeable}
         for specifier in limits:
             self.fits &= self.mask(specifier)
-        if held is not None:
-            wanted = parsed_version(held)
+        if locked is not None:
+            wanted = parsed_version(locked)
             same = [parsed_version(each.version) == wanted for each in candidates]
             self.fits &= sum(1 << bit for bit, is_same in enumerate(same) if is_same)
 
@@ -273,7 +273,7 @@ class Closure:
 
     def __init__(
         self,
-        request: Request,
+        request: Requirements,
         target: Target,
         *,
         barred: Collection[str] = (),
@@ -305,7 +305,7 @@ class Closure:
             for each in request.constraints
             if self._reader.applies(each)
         )
-        self._held = dict(request.held)
+        self._locked = dict(request.locked)
         self._user = self._specifiers()
         self._pages: dict[str, Offers | None] = {}
         self._metadata: dict[_Key, Metadata] = {}
@@ -353,7 +353,7 @@ class Closure:
             found,
             limits=limits,
             pins=user,
-            held=self._held.get(name),
+            locked=self._locked.get(name),
             all_prereleases=self._all_prereleases,
         )
 

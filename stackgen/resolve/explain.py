@@ -18,7 +18,7 @@ from stackgen.resolve.closure import Universe
 from stackgen.resolve.dependencies import Dependency, admits, base_name, newest_bit
 from stackgen.resolve.diagram import State, Steps, undisturbed
 from stackgen.resolve.masks import Masks, admitted_releases, compile_masks
-from stackgen.resolve.request import Request
+from stackgen.resolve.requirements import Requirements
 
 # Is there any stack at all, and which is the newest? Answered without counting the space
 
@@ -211,7 +211,9 @@ def smallest(facts: Sequence[_T], conflicting: Callable[[Sequence[_T]], bool]) -
     return tuple(explain([], False, facts))
 
 
-def nothing_fits(universe: Universe, request: Request, target: Target) -> ResolutionError | None:
+def nothing_fits(
+    universe: Universe, request: Requirements, target: Target
+) -> ResolutionError | None:
     """Explain a package of which no version can be taken that the user admits; None where all have.
 
     The reasons are those of the versions that the user's specifiers admit, most frequent first.
@@ -270,7 +272,7 @@ def reasons(excluded: Sequence[Exclusion]) -> str:
     return "; ".join(parts)
 
 
-def chain(core: Core, universe: Universe, request: Request) -> tuple[str, ...]:
+def chain(core: Core, universe: Universe, request: Requirements) -> tuple[str, ...]:
     """Return the facts of a conflict as lines, from what the user requires on."""
     named = list(
         dict.fromkeys([*core.roots, *(package for edge in core.edges for package in edge)])
@@ -289,7 +291,7 @@ def chain(core: Core, universe: Universe, request: Request) -> tuple[str, ...]:
             addressed.add(base_name(needed))
     for name in dict.fromkeys(base_name(package) for package in named):
         lines += [f"you limit {name} to {e.specifier}" for e in core.limits if e.package == name]
-        held = "".join(f"=={version}" for package, version in request.held if package == name)
+        held = "".join(f"=={version}" for package, version in request.locked if package == name)
         lines += [f"the lock holds {name} to {held}"] if held else []
         lines += [
             f"you override what is required of {name}: {each}"
@@ -438,7 +440,7 @@ def _range(versions: Sequence[str], every: Sequence[str]) -> str:
     return f"{', '.join(shown)} and {last}" if shown else last
 
 
-def conflict(core: Core, universe: Universe, request: Request) -> ResolutionError:
+def conflict(core: Core, universe: Universe, request: Requirements) -> ResolutionError:
     """Explain a conflict; what would help is added by whoever can try it out."""
     roots = [each for each in universe.roots if each.package in core.roots]
     what = "no stack satisfies " + " with ".join(str(each) for each in roots)
@@ -446,12 +448,12 @@ def conflict(core: Core, universe: Universe, request: Request) -> ResolutionErro
     return ResolutionError(what, why=why, fix="relax one of these requirements")
 
 
-def _limits(name: str, request: Request) -> Sequence[Requirement]:
+def _limits(name: str, request: Requirements) -> Sequence[Requirement]:
     given: Iterable[Requirement] = (*request.requirements, *request.constraints)
     return [each for each in given if canonicalize_name(each.name) == name]
 
 
-def _of_roles(request: Request) -> set[str]:
+def _of_roles(request: Requirements) -> set[str]:
     return {canonicalize_name(each.name) for role in request.alternatives for each in role}
 
 
@@ -466,10 +468,10 @@ class Relaxation:
     """
 
     words: str
-    request: Request
+    request: Requirements
 
 
-def relaxations(core: Core, request: Request) -> tuple[Relaxation, ...]:
+def relaxations(core: Core, request: Requirements) -> tuple[Relaxation, ...]:
     """Return what could be asked for less, so that a conflict might be gone; each is one step."""
     named = {base_name(name) for name in core.roots} | {base_name(b) for _, b in core.edges}
     limited = {each.package for each in core.limits}
@@ -499,7 +501,7 @@ def _looser(
         yield f"leave out {str(clause)!r} of {each.name}", (looser,)
 
 
-def _bent(named: set[str], request: Request) -> Iterator[Relaxation]:
+def _bent(named: set[str], request: Requirements) -> Iterator[Relaxation]:
     """Yield a request without one of the ways in which the user bent it."""
     for each in request.overrides:
         if canonicalize_name(each.name) in named:

@@ -21,7 +21,7 @@ from stackgen.resolve.diagram import (
 )
 from stackgen.resolve.explain import Assignment, newest_stack
 from stackgen.resolve.masks import Masks, compile_masks
-from stackgen.resolve.request import Combination, Request
+from stackgen.resolve.requirements import Combination, Requirements
 
 # Compile a space exactly, or, where that would be too wide, a stated part of it
 
@@ -115,7 +115,7 @@ def is_role(name: str) -> bool:
     return "|" in name
 
 
-def merged(request: Request, parts: Sequence[tuple[Combination, Universe]]) -> Universe:
+def merged(request: Requirements, parts: Sequence[tuple[Combination, Universe]]) -> Universe:
     """Join the closures of all ways to fill the roles of a request."""
     if not request.alternatives:
         return parts[0][1]

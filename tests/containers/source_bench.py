@@ -18,7 +18,7 @@ from stackgen.index.closure import resolve
 from stackgen.model.packages import Artifact
 from stackgen.model.progress import Silent
 from stackgen.model.stacks import Base, Environment, Stack
-from stackgen.resolve import Policy, asked
+from stackgen.resolve import Policy, parse_requirements
 from stackgen.storage.wheels import WheelStore
 
 LIMITS = BuildLimits(memory_bytes=256 << 20, timeout_s=60)
@@ -80,7 +80,7 @@ class Bench:
 
     def built(self, name: str = "demo", *, again: bool = False) -> tuple[Stack, dict[str, Path]]:
         with self.sources(again=again) as sources:
-            request = replace(asked(name), policy=self.policy)
+            request = replace(parse_requirements(name), policy=self.policy)
             lock = resolve(sources.index, request, self.base.target).newest()
             assert lock is not None
             stack = Stack(lock=lock, facts=self.base.facts)

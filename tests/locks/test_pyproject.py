@@ -1,7 +1,7 @@
 import pytest
 from packaging.specifiers import SpecifierSet
 
-from stackgen.locks.pyproject import asked, specifier
+from stackgen.locks.pyproject import specifier, stated_requirements
 
 
 @pytest.mark.parametrize(
@@ -34,14 +34,14 @@ def test_poetrys_constraints_mean_what_its_documentation_says(
 
 def test_alternatives_have_no_equal_and_are_told_in_words() -> None:
     project = {"tool": {"poetry": {"dependencies": {"numpy": "^1.26 || ^2.1", "python": "^3.11"}}}}
-    lines, unclear = asked(project)
+    lines, unclear = stated_requirements(project)
     assert lines == ()
     assert unclear == ("numpy: PEP 508 cannot say what pyproject.toml asks of it",)
 
 
 def test_tables_carry_extras_markers_and_pythons() -> None:
     wanted = {"version": "^2.31", "extras": ["socks"], "python": "<3.12", "platform": "linux"}
-    lines, _ = asked({"tool": {"poetry": {"dependencies": {"requests": wanted}}}})
+    lines, _ = stated_requirements({"tool": {"poetry": {"dependencies": {"requests": wanted}}}})
     assert lines == (
         'requests[socks]<3,>=2.31; sys_platform == "linux" and python_full_version < "3.12"',
     )
@@ -49,4 +49,4 @@ def test_tables_carry_extras_markers_and_pythons() -> None:
 
 def test_what_an_index_must_not_be_asked_for_is_left_out() -> None:
     wanted = {"mine": {"git": "https://example.invalid/mine"}, "rare": {"optional": True}}
-    assert asked({"tool": {"poetry": {"dependencies": wanted}}}) == ((), ())
+    assert stated_requirements({"tool": {"poetry": {"dependencies": wanted}}}) == ((), ())

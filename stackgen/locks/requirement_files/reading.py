@@ -5,12 +5,12 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import PurePath
 
 from stackgen.errors import UsageError
-from stackgen.locks.asked import pipfile, pyproject, requirements
-from stackgen.locks.asked.requirements import Surroundings, chosen
 from stackgen.locks.direct import is_url
 from stackgen.locks.fields import MalformedError
 from stackgen.locks.reading import beginning, filename, foreign_text
-from stackgen.model.packages import Asked
+from stackgen.locks.requirement_files import pipfile, pyproject, requirements
+from stackgen.locks.requirement_files.requirements import FileContext, chosen
+from stackgen.model.packages import RequirementsFile
 
 ACCEPTED = "a requirements file, a pyproject.toml or a Pipfile"
 
@@ -23,7 +23,7 @@ _PIPFILE_CONTENT = re.compile(r"^\[(packages|dev-packages)\]|^\[\[source\]\]", r
 _SETUP_CONTENT = re.compile(r"^install_requires\s*=|^\[(options|metadata)\]", re.MULTILINE)
 
 
-def read_asked(
+def read_requirements_file(
     text: str,
     *,
     path: str,
@@ -32,7 +32,7 @@ def read_asked(
     read: Callable[[str], str],
     environ: Mapping[str, str],
     folder: str = "",
-) -> Asked:
+) -> RequirementsFile:
     """Read what a requirements file, a pyproject.toml or a Pipfile asks for.
 
     The name tells the format, and where it does not, the content.
@@ -54,7 +54,7 @@ def read_asked(
         UsageError: broken, of another tool, or a lock; or it has no such extra or group. The error
             names the file, and the line where there is one.
     """
-    around = Surroundings(read=read, environ=environ, folder=_working_folder(path, folder))
+    context = FileContext(read=read, environ=environ, folder=_working_folder(path, folder))
     try:
         kind = _format(text, path)
         if kind == "pyproject":
@@ -65,7 +65,7 @@ def read_asked(
             beside = _beside(path, folder)
             return pipfile.read(text, path=path, folder=beside, groups=groups, environ=environ)
         chosen("group", groups, known=(), path=path)
-        return requirements.read(text, path=path, around=around)
+        return requirements.read(text, path=path, context=context)
     except MalformedError as error:
         raise _unreadable(path, str(error)) from error
 
@@ -78,15 +78,15 @@ def constraints_in(
     environ: Mapping[str, str],
     folder: str = "",
 ) -> tuple[str, ...]:
-    """Return the PEP 508 lines of a constraints file; the arguments are those of ``read_asked``.
+    """Return the PEP 508 lines of a constraints file; arguments as of `read_requirements_file`.
 
     Raises:
         UsageError: it is none, or it asks for packages by ``-r``.
     """
-    around = Surroundings(read=read, environ=environ, folder=_working_folder(path, folder))
+    context = FileContext(read=read, environ=environ, folder=_working_folder(path, folder))
     try:
         beginning(text)
-        found = requirements.read(text, path=path, around=around, limits=True)
+        found = requirements.read(text, path=path, context=context, limits=True)
     except MalformedError as error:
         raise _unreadable(path, str(error)) from error
     if found.requirements:

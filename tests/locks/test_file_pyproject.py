@@ -10,8 +10,8 @@ from packaging.requirements import Requirement
 from uv import find_uv_bin
 
 from stackgen.errors import UsageError
-from stackgen.model.packages import Asked
-from tests.locks import asking
+from stackgen.model.packages import RequirementsFile
+from tests.locks import requirement_files
 from tests.locks.samples import target
 from tests.locks.samples import text as sample
 
@@ -37,8 +37,10 @@ own = ["my-project[fast-math]"]
 """
 
 
-def read(text: str, *, extras: tuple[str, ...] = (), groups: tuple[str, ...] = ()) -> Asked:
-    return asking.asked(text, path="pyproject.toml", extras=extras, groups=groups)
+def read(
+    text: str, *, extras: tuple[str, ...] = (), groups: tuple[str, ...] = ()
+) -> RequirementsFile:
+    return requirement_files.parsed(text, path="pyproject.toml", extras=extras, groups=groups)
 
 
 def added(text: str, *, extras: tuple[str, ...] = (), groups: tuple[str, ...] = ()) -> list[str]:
@@ -50,7 +52,7 @@ def added(text: str, *, extras: tuple[str, ...] = (), groups: tuple[str, ...] = 
 
 
 def test_a_project_asks_for_its_dependencies() -> None:
-    assert read(_PROJECT) == Asked(
+    assert read(_PROJECT) == RequirementsFile(
         requirements=("numpy>=1.26", 'scipy; python_version < "3.13"'), requires_python=">=3.10"
     )
 
@@ -278,7 +280,7 @@ torch = {index = "cpu"}
 
 @pytest.mark.parametrize("name", ["poetry1/pyproject.toml", "poetry2/pyproject.toml"])
 def test_files_that_poetry_wrote_are_read(name: str) -> None:
-    found = asking.asked(sample(name), path=name, groups=("dev",))
+    found = requirement_files.parsed(sample(name), path=name, groups=("dev",))
     assert "requests[socks]" in " ".join(found.requirements)
     assert found.requirements[-1].startswith("pytest")
     assert found.skipped == ()

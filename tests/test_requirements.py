@@ -7,11 +7,11 @@ from packaging.requirements import Requirement
 
 from stackgen.errors import UsageError
 from stackgen.model.choices import Prereleases
-from stackgen.resolve import Policy, Request, asked, parse_requirement
+from stackgen.resolve import Policy, Requirements, parse_requirement, parse_requirements
 
 
 def test_roles_are_told_from_requirements() -> None:
-    request = asked("a|b[x]>=2", "c>=1")
+    request = parse_requirements("a|b[x]>=2", "c>=1")
     (role,) = request.alternatives
     assert [each.name for each in role] == ["a", "b"]
     assert {str(each.specifier) for each in role} == {">=2"}
@@ -19,13 +19,13 @@ def test_roles_are_told_from_requirements() -> None:
 
 
 def test_a_bar_in_an_address_or_a_marker_makes_no_role() -> None:
-    request = asked("a @ https://files.test/a|b.whl")
+    request = parse_requirements("a @ https://files.test/a|b.whl")
     assert not request.alternatives
     assert request.names == ("a",)
 
 
 def test_each_way_to_fill_the_roles_bars_the_other_packages() -> None:
-    request = asked("a|b", "c|d|e", "f")
+    request = parse_requirements("a|b", "c|d|e", "f")
     found = request.combinations()
     assert len(found) == 6
     for each in found:
@@ -35,7 +35,7 @@ def test_each_way_to_fill_the_roles_bars_the_other_packages() -> None:
 
 
 def test_a_package_that_fills_one_role_is_barred_by_another_that_it_does_not_fill() -> None:
-    barred = {each.chosen: each.barred for each in asked("a|b", "b|c").combinations()}
+    barred = {each.chosen: each.barred for each in parse_requirements("a|b", "b|c").combinations()}
     assert barred[0, 0] == {"b", "c"}
     assert barred[1, 0] == {"a", "c"}
 
@@ -43,20 +43,20 @@ def test_a_package_that_fills_one_role_is_barred_by_another_that_it_does_not_fil
 @pytest.mark.parametrize("text", ["a|a", "a|A", "a|", "|a", "a||b", "a|b; os_name == 'nt'"])
 def test_alternatives_that_are_none_are_refused(text: str) -> None:
     with pytest.raises(UsageError):
-        asked(text)
+        parse_requirements(text)
 
 
 @pytest.mark.parametrize("text", ["b[x]<2", "b @ https://files.test/b-1-py3-none-any.whl"])
 def test_a_constraint_takes_no_extras_and_no_address(text: str) -> None:
     with pytest.raises(UsageError, match="constraint"):
-        Request(constraints=(Requirement(text),))
+        Requirements(constraints=(Requirement(text),))
 
 
 @pytest.mark.parametrize("text", ["a.b", "a.b|c", "c|A-B"])
 def test_what_is_asked_for_cannot_be_excluded(text: str) -> None:
-    request = asked(text)
+    request = parse_requirements(text)
     with pytest.raises(UsageError, match="a-b is both required and excluded"):
-        Request(
+        Requirements(
             requirements=request.requirements,
             alternatives=request.alternatives,
             excluded=("A_b",),
@@ -64,11 +64,13 @@ def test_what_is_asked_for_cannot_be_excluded(text: str) -> None:
 
 
 def test_requests_differ_by_what_they_ask_and_not_by_its_order() -> None:
-    assert asked("a", "b").content == asked("b", "a").content
-    assert asked("a").content != asked("a|b").content
-    assert Request(policy=Policy(prereleases=Prereleases.ALLOW)).content != Request().content
-    limited = Request(constraints=(parse_requirement("a<2"),))
-    assert limited.content != Request(overrides=(parse_requirement("a<2"),)).content
+    assert parse_requirements("a", "b").content == parse_requirements("b", "a").content
+    assert parse_requirements("a").content != parse_requirements("a|b").content
+    assert (
+        Requirements(policy=Policy(prereleases=Prereleases.ALLOW)).content != Requirements().content
+    )
+    limited = Requirements(constraints=(parse_requirement("a<2"),))
+    assert limited.content != Requirements(overrides=(parse_requirement("a<2"),)).content
 
 
 def test_a_cutoff_that_is_no_date_is_refused() -> None:
@@ -79,4 +81,4 @@ def test_a_cutoff_that_is_no_date_is_refused() -> None:
 def test_an_override_that_may_empty_a_role_is_refused() -> None:
     override = parse_requirement("a; python_version < '3'")
     with pytest.raises(UsageError, match="cannot take the override"):
-        replace(asked("a|b"), overrides=(override,))
+        replace(parse_requirements("a|b"), overrides=(override,))

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from packaging.requirements import Requirement
 
 from stackgen.errors import UsageError
-from stackgen.locks import constraints_in, read_asked
-from tests.locks.asking import asked, reader
+from stackgen.locks import constraints_in, read_requirements_file
+from tests.locks.requirement_files import parsed, reader
 
 
 def test_comments_blank_lines_and_continuations_are_pips() -> None:
@@ -26,7 +26,7 @@ py[all] \\
     < "3.13"
 url-like @ https://files.invalid/a-1-py3-none-any.whl#sha256=00
 """
-    assert asked(text).requirements == (
+    assert parsed(text).requirements == (
         "numpy>=1.26",
         'scipy[all]<2,>=1.11; python_version < "3.13"',
         "url-like @ https://files.invalid/a-1-py3-none-any.whl#sha256=00",
@@ -36,16 +36,16 @@ url-like @ https://files.invalid/a-1-py3-none-any.whl#sha256=00
 def test_hashes_and_settings_of_builds_are_dropped() -> None:
     hashes = f"--hash=sha256:{'a' * 64} --hash sha512:{'B' * 128}"
     text = f'numpy==1.26.4 {hashes}\nscipy -C "a=b" --global-option=x\n'
-    assert asked(text).requirements == ("numpy==1.26.4", "scipy")
+    assert parsed(text).requirements == ("numpy==1.26.4", "scipy")
 
 
 def test_a_line_that_stands_twice_counts_once() -> None:
-    assert asked("numpy\nscipy\nnumpy\n").requirements == ("numpy", "scipy")
+    assert parsed("numpy\nscipy\nnumpy\n").requirements == ("numpy", "scipy")
 
 
 def test_variables_are_taken_from_the_environment_and_left_where_it_has_none() -> None:
     text = "numpy==${VERSION}\n--index-url https://${USER}:${lower}@index.invalid/${NONE}\n"
-    found = asked(text, environ={"VERSION": "2.0", "USER": "me", "lower": "no", "NONE": ""})
+    found = parsed(text, environ={"VERSION": "2.0", "USER": "me", "lower": "no", "NONE": ""})
     assert found.requirements == ("numpy==2.0",)
     assert found.index_options.index_url == "https://me:${lower}@index.invalid/${NONE}"
 
@@ -56,17 +56,17 @@ def test_included_files_are_relative_to_the_file_that_includes_them() -> None:
         "deep/more/last.txt": "pandas\n-c ../limits.txt\n",
         "deep/limits.txt": "numpy<2\n",
     }
-    found = asked("-r base.txt\nnumpy\n", path="deep/requirements.txt", files=files)
+    found = parsed("-r base.txt\nnumpy\n", path="deep/requirements.txt", files=files)
     assert found.requirements == ("scipy", "pandas", "numpy")
     assert found.constraints == ("numpy<2",)
 
 
 def test_a_file_may_be_included_twice_but_not_by_itself() -> None:
     twice = {"a.txt": "-r c.txt\n", "b.txt": "-r c.txt\n", "c.txt": "numpy\n"}
-    assert asked("-r a.txt\n-r b.txt\n", files=twice).requirements == ("numpy",)
+    assert parsed("-r a.txt\n-r b.txt\n", files=twice).requirements == ("numpy",)
     loop = {"a.txt": "-r b.txt\n", "b.txt": "\n-c x/../a.txt\n"}
     with pytest.raises(UsageError) as caught:
-        asked("-r a.txt\n", files=loop)
+        parsed("-r a.txt\n", files=loop)
     assert caught.value.what == "cannot read line 2 of b.txt"
     assert "a.txt includes itself: a.txt -> b.txt -> a.txt" in caught.value.why
 
@@ -76,12 +76,12 @@ def test_a_file_from_the_web_includes_what_lies_beside_it() -> None:
         "https://files.invalid/x/all.txt": "-r sub/one.txt\n",
         "https://files.invalid/x/sub/one.txt": "numpy\n",
     }
-    assert asked("-r https://files.invalid/x/all.txt\n", files=files).requirements == ("numpy",)
+    assert parsed("-r https://files.invalid/x/all.txt\n", files=files).requirements == ("numpy",)
 
 
 def test_a_file_that_is_not_there_is_named_with_the_line() -> None:
     with pytest.raises(UsageError) as caught:
-        asked("numpy\n-r gone.txt\n")
+        parsed("numpy\n-r gone.txt\n")
     assert caught.value.what == "cannot read line 2 of requirements.txt"
     assert "gone.txt cannot be read: No such file or directory" in caught.value.why
 
@@ -107,19 +107,19 @@ def test_a_file_that_is_not_there_is_named_with_the_line() -> None:
     ],
 )
 def test_a_wheel_by_its_place_gets_its_name(line: str, becomes: str) -> None:
-    assert asked(f"{line}\n").requirements == (becomes,)
+    assert parsed(f"{line}\n").requirements == (becomes,)
     assert str(Requirement(becomes)) == becomes
 
 
 def test_a_relative_wheel_is_looked_for_in_the_working_folder_as_pip_does() -> None:
     files = {"sub/wheels.txt": "./a-1-py3-none-any.whl\n"}
-    assert asked("-r sub/wheels.txt\n", files=files).requirements == (
+    assert parsed("-r sub/wheels.txt\n", files=files).requirements == (
         "a @ file:///home/user/a-1-py3-none-any.whl",
     )
-    whole = asked("./a-1-py3-none-any.whl\n", path="/w/requirements.txt", folder="")
+    whole = parsed("./a-1-py3-none-any.whl\n", path="/w/requirements.txt", folder="")
     assert whole.requirements == ("a @ file:///w/a-1-py3-none-any.whl",)
     with pytest.raises(UsageError, match="relative path"):
-        asked("./a-1-py3-none-any.whl\n", folder="")
+        parsed("./a-1-py3-none-any.whl\n", folder="")
 
 
 @pytest.mark.parametrize(
@@ -146,7 +146,7 @@ def test_a_relative_wheel_is_looked_for_in_the_working_folder_as_pip_does() -> N
     ],
 )
 def test_what_no_index_has_is_told_in_words(line: str, words: str) -> None:
-    found = asked(f"numpy\n{line}\n")
+    found = parsed(f"numpy\n{line}\n")
     assert found.requirements == ("numpy",)
     (told,) = found.skipped
     assert told.startswith(f"requirements.txt, line 2: {words}")
@@ -163,21 +163,21 @@ def test_options_of_the_index_are_kept_in_their_order() -> None:
 --no-binary :none: --only-final numpy
 -r sub/more.txt
 """
-    options = asked(text, files=files).index_options
+    options = parsed(text, files=files).index_options
     assert options.index_url == "https://main.invalid/simple"
     assert options.extra_index_urls == ("https://one.invalid", "https://two.invalid")
     assert options.find_links == ("/w", "https://links.invalid/page.html", "sub/wheels")
     assert (options.no_index, options.prereleases) == (False, True)
-    assert asked(text, files=files).skipped == ()
-    assert asked("--no-index\n").index_options.no_index
-    assert asked("--all-releases :all:\n").index_options.prereleases
+    assert parsed(text, files=files).skipped == ()
+    assert parsed("--no-index\n").index_options.no_index
+    assert parsed("--all-releases :all:\n").index_options.prereleases
 
 
 def test_credentials_stay_out_of_what_is_printed() -> None:
-    found = asked("-i https://me:secret@index.invalid\n")
+    found = parsed("-i https://me:secret@index.invalid\n")
     assert "secret" not in repr(found)
     with pytest.raises(UsageError) as caught:
-        asked("nonsense here https://me:secret@index.invalid\n")
+        parsed("nonsense here https://me:secret@index.invalid\n")
     assert "secret" not in str(caught.value)
 
 
@@ -200,7 +200,7 @@ def test_credentials_stay_out_of_what_is_printed() -> None:
 )
 def test_a_line_that_pip_refuses_is_named_by_file_and_number(line: str, says: str) -> None:
     with pytest.raises(UsageError) as caught:
-        asked("-r sub/x.txt\n", files={"sub/x.txt": f"numpy\n\n{line}\n"})
+        parsed("-r sub/x.txt\n", files={"sub/x.txt": f"numpy\n\n{line}\n"})
     assert caught.value.what == "cannot read line 3 of sub/x.txt"
     assert says in caught.value.why
     assert "pip install --dry-run -r requirements.txt" in caught.value.fix
@@ -209,7 +209,7 @@ def test_a_line_that_pip_refuses_is_named_by_file_and_number(line: str, says: st
 def test_what_a_constraints_file_includes_is_asked_for_as_in_pip() -> None:
     files = {"limits.txt": "numpy<2\n-r more.txt\n-c other.txt\n"}
     files |= {"more.txt": "scipy\n", "other.txt": "pandas<3\n"}
-    found = asked("-c limits.txt\n", files=files)
+    found = parsed("-c limits.txt\n", files=files)
     assert found.constraints == ("numpy<2", "pandas<3")
     assert found.requirements == ("scipy",)
 
@@ -238,7 +238,7 @@ def test_what_is_no_constraint_is_refused(text: str, says: str) -> None:
 @given(st.text(max_size=200))
 def test_no_text_at_all_leads_to_a_traceback(text: str) -> None:
     try:
-        found = asked(text)
+        found = parsed(text)
     except UsageError:
         return
     assert all(str(Requirement(line)) == line for line in found.requirements)
@@ -305,7 +305,7 @@ def test_pips_own_parser_reads_the_same(tmp_path: Path) -> None:
         env=environ,
     )
     pip = json.loads(done.stdout.splitlines()[-1])
-    ours = read_asked(
+    ours = read_requirements_file(
         _SAMPLE["requirements.txt"],
         path=str(path),
         read=lambda place: Path(place).read_text("utf-8"),

@@ -13,7 +13,6 @@ from packaging.utils import canonicalize_name
 
 from stackgen.errors import UsageError
 from stackgen.locks import direct, fields
-from stackgen.locks.asked.requirements import chosen
 from stackgen.locks.direct import Skipped, elsewhere
 from stackgen.locks.fields import MalformedError, Table
 from stackgen.locks.pyproject import (
@@ -23,7 +22,8 @@ from stackgen.locks.pyproject import (
     specifier,
     unsayable,
 )
-from stackgen.model.packages import Asked
+from stackgen.locks.requirement_files.requirements import chosen
+from stackgen.model.packages import RequirementsFile
 
 # What the tables of Poetry in a pyproject.toml ask for, by its groups and extras
 
@@ -123,7 +123,7 @@ def _found(name: str, details: Table, folder: str) -> str | Skipped:
 
 def read(
     text: str, *, path: str, folder: str, extras: Sequence[str], groups: Sequence[str]
-) -> Asked:
+) -> RequirementsFile:
     """Read what a project needs, with some of its extras and groups.
 
     Where Poetry's or uv's tables say that a package comes from a repository or a folder, no index
@@ -146,7 +146,7 @@ def read(
     wanted_extras = chosen("extra", extras, known=project.known_extras(), path=path)
     wanted_groups = chosen("group", groups, known=project.known_groups(), path=path)
     found = tuple(project.asked(wanted_extras, wanted_groups, folder))
-    return Asked(
+    return RequirementsFile(
         requirements=tuple(dict.fromkeys(each for each in found if isinstance(each, str))),
         requires_python=project.requires_python,
         skipped=tuple(dict.fromkeys(each.words for each in found if isinstance(each, Skipped))),

@@ -3,7 +3,7 @@
 import pytest
 
 from stackgen.errors import UsageError
-from tests.locks.asking import asked
+from tests.locks.requirement_files import parsed
 from tests.locks.samples import text as sample
 
 
@@ -23,7 +23,7 @@ from tests.locks.samples import text as sample
     ],
 )
 def test_the_format_follows_from_name_and_content(path: str, text: str) -> None:
-    assert asked(text, path=path).requirements == ("numpy",)
+    assert parsed(text, path=path).requirements == ("numpy",)
 
 
 @pytest.mark.parametrize(
@@ -37,7 +37,7 @@ def test_the_format_follows_from_name_and_content(path: str, text: str) -> None:
 def test_a_lock_is_sent_where_locks_belong(name: str, renamed: bool) -> None:
     path = "file.txt" if renamed else name
     with pytest.raises(UsageError) as caught:
-        asked(sample(name), path=path)
+        parsed(sample(name), path=path)
     assert "is a lock" in caught.value.what
     assert f"stackgen verify {path}" in caught.value.fix
 
@@ -63,7 +63,7 @@ def test_a_file_of_another_tool_is_named_with_the_way_out(
     path: str, text: str, says: str, way_out: str
 ) -> None:
     with pytest.raises(UsageError) as caught:
-        asked(text, path=path)
+        parsed(text, path=path)
     assert path in caught.value.what
     assert says in str(caught.value)
     assert way_out in caught.value.fix
@@ -73,6 +73,6 @@ def test_a_file_of_another_tool_is_named_with_the_way_out(
 @pytest.mark.parametrize("kind", ["extra", "group"])
 def test_a_requirements_file_has_neither_extras_nor_groups(kind: str) -> None:
     with pytest.raises(UsageError) as caught:
-        asked("numpy\n", **{f"{kind}s": ("dev",)})  # type: ignore[arg-type]
+        parsed("numpy\n", **{f"{kind}s": ("dev",)})  # type: ignore[arg-type]
     assert caught.value.what == f"requirements.txt has no {kind} 'dev'"
     assert caught.value.why == f"it has no {kind}s at all"

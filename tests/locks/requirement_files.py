@@ -1,9 +1,9 @@
-"""Read texts as a user's files, with other files beside them."""
+"""Reads texts as requirements files, with other files beside them."""
 
 from collections.abc import Callable, Mapping, Sequence
 
-from stackgen.locks import read_asked
-from stackgen.model.packages import Asked
+from stackgen.locks import read_requirements_file
+from stackgen.model.packages import RequirementsFile
 
 FOLDER = "/home/user"
 
@@ -19,7 +19,7 @@ def reader(files: Mapping[str, str]) -> Callable[[str], str]:
     return read
 
 
-def asked(
+def parsed(
     text: str,
     *,
     path: str = "requirements.txt",
@@ -28,9 +28,9 @@ def asked(
     files: Mapping[str, str] | None = None,
     environ: Mapping[str, str] | None = None,
     folder: str = FOLDER,
-) -> Asked:
-    """Return what a text asks for."""
-    return read_asked(
+) -> RequirementsFile:
+    """Return the parsed file."""
+    return read_requirements_file(
         text,
         path=path,
         extras=extras,

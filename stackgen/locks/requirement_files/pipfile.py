@@ -5,10 +5,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from packaging.utils import canonicalize_name
 
 from stackgen.locks import direct, fields, pipfile
-from stackgen.locks.asked.requirements import chosen, expanded
 from stackgen.locks.direct import Skipped, elsewhere
 from stackgen.locks.fields import Table
-from stackgen.model.packages import Asked, IndexOptions
+from stackgen.locks.requirement_files.requirements import chosen, expanded
+from stackgen.model.packages import IndexOptions, RequirementsFile
 
 _MAIN = "packages"
 _SETTINGS = frozenset(("source", "requires", "scripts", "pipenv", "pipfile", _MAIN))
@@ -16,7 +16,7 @@ _SETTINGS = frozenset(("source", "requires", "scripts", "pipenv", "pipfile", _MA
 
 def read(
     text: str, *, path: str, folder: str, groups: Sequence[str], environ: Mapping[str, str]
-) -> Asked:
+) -> RequirementsFile:
     """Read a Pipfile.
 
     Args:
@@ -34,7 +34,7 @@ def read(
     sections = {_group(name): name for name in content if name not in _SETTINGS}
     wanted = chosen("group", groups, known=sections, path=path)
     found = tuple(_asked(content, [_MAIN, *(sections[group] for group in wanted)], folder))
-    return Asked(
+    return RequirementsFile(
         requirements=tuple(dict.fromkeys(each for each in found if isinstance(each, str))),
         requires_python=pipfile.requires_python(content),
         index_options=_index_options(content, environ),

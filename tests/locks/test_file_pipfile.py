@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stackgen.errors import UsageError
-from stackgen.model.packages import Asked
-from tests.locks import asking
+from stackgen.model.packages import RequirementsFile
+from tests.locks import requirement_files
 from tests.locks.samples import text as sample
 
 _PIPFILE = """
@@ -47,8 +47,8 @@ start = "python run.py"
 """
 
 
-def read(text: str, *groups: str, path: str = "Pipfile", **environ: str) -> Asked:
-    return asking.asked(text, path=path, groups=groups, environ=environ)
+def read(text: str, *groups: str, path: str = "Pipfile", **environ: str) -> RequirementsFile:
+    return requirement_files.parsed(text, path=path, groups=groups, environ=environ)
 
 
 def test_packages_become_pep_508_lines() -> None:
@@ -94,7 +94,7 @@ def test_development_and_categories_are_groups() -> None:
 
 def test_a_pipfile_has_no_extras() -> None:
     with pytest.raises(UsageError, match="Pipfile has no extra 'gpu'"):
-        asking.asked(_PIPFILE, path="Pipfile", extras=("gpu",))
+        requirement_files.parsed(_PIPFILE, path="Pipfile", extras=("gpu",))
 
 
 def test_a_pipfile_by_another_name_is_known_by_its_content() -> None:

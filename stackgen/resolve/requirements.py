@@ -20,7 +20,7 @@ Alternatives = tuple[Requirement, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Request:
+class Requirements:
     """What stacks must satisfy.
 
     requirements: what every stack holds.
@@ -28,7 +28,7 @@ class Request:
     constraints: versions that are admitted of packages, if a stack holds them at all.
     overrides: what counts in place of everything that is required of these packages.
     excluded: packages that are left out, whoever requires them.
-    held: (package, version) pairs of a lock: no other version of these packages, and nothing else
+    locked: (package, version) pairs of a lock: no other version of these packages, and nothing else
         than a constraint would let in.
     """
 
@@ -37,7 +37,7 @@ class Request:
     constraints: tuple[Requirement, ...] = ()
     overrides: tuple[Requirement, ...] = ()
     excluded: tuple[str, ...] = ()
-    held: tuple[tuple[str, str], ...] = ()
+    locked: tuple[tuple[str, str], ...] = ()
     policy: Policy = field(default_factory=Policy)
 
     def __post_init__(self) -> None:
@@ -118,7 +118,7 @@ class Combination:
     barred: the packages that were not chosen; no stack may hold them.
     """
 
-    request: Request
+    request: Requirements
     chosen: tuple[int, ...]
     barred: frozenset[str]
 
@@ -135,7 +135,7 @@ def _shown(requirement: Requirement) -> str:
     return _USER_INFO.sub("//", str(requirement))
 
 
-def asked(*texts: str) -> Request:
+def parse_requirements(*texts: str) -> Requirements:
     """Read a request from requirements; ``a|b>=1`` admits either package.
 
     Raises:
@@ -143,7 +143,7 @@ def asked(*texts: str) -> Request:
     """
     plain = [text for text in texts if "|" not in _names(text)]
     roles = [text for text in texts if "|" in _names(text)]
-    return Request(
+    return Requirements(
         requirements=tuple(parse_requirement(text) for text in plain),
         alternatives=tuple(_alternatives(text) for text in roles),
     )

@@ -29,7 +29,7 @@ from stackgen.locks.fields import (
     checked_hash,
     logical_lines,
 )
-from stackgen.model.packages import Asked, IndexOptions
+from stackgen.model.packages import IndexOptions, RequirementsFile
 
 # The options that pip takes in a requirements file, by its own rules: it uses optparse as well
 
@@ -140,7 +140,7 @@ _ARCHIVE = re.compile(r".*\.(whl|zip|tgz|tbz|txz|tlz|tar(\.\w+)?)\s*(\[[^\]]*\])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Surroundings:
+class FileContext:
     """What a file's meaning depends on besides its text.
 
     read: returns the text of an included file, by a path or a URL.
@@ -173,23 +173,23 @@ class _File:
 _Entry = _Wanted | Skipped | LineOptions
 
 
-def read(text: str, *, path: str, around: Surroundings, limits: bool = False) -> Asked:
+def read(text: str, *, path: str, context: FileContext, limits: bool = False) -> RequirementsFile:
     """Read a requirements file with all that it includes.
 
     Args:
         text: what the file holds.
         path: of the file; what it includes is relative to it.
-        around: for what it includes and refers to.
+        context: for what it includes and refers to.
         limits: whether it is a file of constraints.
 
     Raises:
         UsageError: a line that pip would refuse; it is named by file and number.
     """
     first = _File(path=_normal(path), limits=limits)
-    entries = list(_entries(text, first, around))
+    entries = list(_entries(text, first, context))
     wanted = [each for each in entries if isinstance(each, _Wanted)]
     options = [each for each in entries if isinstance(each, LineOptions)]
-    return Asked(
+    return RequirementsFile(
         requirements=_unique(each.line for each in wanted if not each.limits),
         constraints=_unique(each.line for each in wanted if each.limits),
         index_options=_index_options(options),
@@ -218,13 +218,13 @@ def _unique(items: Iterable[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(items))
 
 
-def _entries(text: str, file: _File, around: Surroundings) -> Iterator[_Entry]:
+def _entries(text: str, file: _File, context: FileContext) -> Iterator[_Entry]:
     for line in logical_lines(text):
         if not line.text:
             continue
-        whole = replace(line, text=expanded(line.text, around.environ))
+        whole = replace(line, text=expanded(line.text, context.environ))
         try:
-            yield from _of_line(whole, file, around)
+            yield from _of_line(whole, file, context)
         except MalformedError as error:
             raise _refused(file, line, str(error)) from error
 
@@ -238,7 +238,7 @@ def _refused(file: _File, line: Line, why: str) -> UsageError:
     )
 
 
-def _of_line(line: Line, file: _File, around: Surroundings) -> Iterator[_Entry]:
+def _of_line(line: Line, file: _File, context: FileContext) -> Iterator[_Entry]:
     """Yield what a line says: beside a requirement its options say nothing that counts, as in pip.
 
     Raises:
@@ -248,7 +248,7 @@ def _of_line(line: Line, file: _File, around: Surroundings) -> Iterator[_Entry]:
     wanted, rest = split_options(line.text)
     options = parse_options(rest)
     if wanted:
-        found = _requirement(wanted, around.folder)
+        found = _requirement(wanted, context.folder)
         if isinstance(found, Skipped):
             yield Skipped(where + found.words)
         else:
@@ -261,9 +261,9 @@ def _of_line(line: Line, file: _File, around: Surroundings) -> Iterator[_Entry]:
         yield Skipped(where + words)
     for place in options.requirements:
         # In pip, what a constraints file includes by -r is asked for.
-        yield from _included(place, replace(file, limits=False), around)
+        yield from _included(place, replace(file, limits=False), context)
     for place in options.constraints:
-        yield from _included(place, replace(file, limits=True), around)
+        yield from _included(place, replace(file, limits=True), context)
     links = tuple(_beside(file.path, place) for place in options.find_links)
     yield replace(options, find_links=links)
 
@@ -291,7 +291,7 @@ def _limiting(line: str) -> str:
     return line
 
 
-def _included(place: str, by: _File, around: Surroundings) -> Iterator[_Entry]:
+def _included(place: str, by: _File, context: FileContext) -> Iterator[_Entry]:
     """Yield what an included file says.
 
     Raises:
@@ -303,10 +303,10 @@ def _included(place: str, by: _File, around: Surroundings) -> Iterator[_Entry]:
         chain = " -> ".join((*above[above.index(path) :], path))
         raise MalformedError(f"{path} includes itself: {chain}")
     try:
-        text = around.read(path)
+        text = context.read(path)
     except OSError as error:
         raise MalformedError(f"{path} cannot be read: {error.strerror or error}") from error
-    yield from _entries(text, replace(by, path=path, above=above), around)
+    yield from _entries(text, replace(by, path=path, above=above), context)
 
 
 def _beside(path: str, place: str) -> str:

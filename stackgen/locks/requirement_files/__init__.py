@@ -1,0 +1,5 @@
+"""What a user asks for: requirements files, pyproject.toml and Pipfiles, read as text."""
+
+from stackgen.locks.requirement_files.reading import constraints_in, read_requirements_file
+
+__all__ = ["constraints_in", "read_requirements_file"]
