@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from stackgen.campaign.host import Host, RetryPolicy, allowance_s
-from stackgen.campaign.runner import Runner
+from stackgen.campaign.host import allowance_s
+from stackgen.campaign.session import Session
 from stackgen.errors import (
     BuildError,
     EngineError,
@@ -16,25 +16,21 @@ from stackgen.errors import (
     StackgenError,
     StorageError,
 )
-from stackgen.executors.fake import FakeExecutor
 from stackgen.knowledge.database import Database, open_database
-from stackgen.model.evidence import Campaign
-from stackgen.model.inspections import Inspection, InspectionPlan, Limits, Observation, Outcome
-from stackgen.model.progress import Silent
-from stackgen.model.stacks import Environment, Machine, Stack
+from stackgen.model.inspections import Inspection, InspectionPlan, Outcome
+from stackgen.model.stacks import Environment, Stack
+from tests import sessions
 from tests.samples import call, environment
 
 HERE = environment("1.26.0")
 MATMUL = call()
-MACHINE = Machine(identity=(("cpu", "x"),), circumstances=())
 Endings = list[Outcome]
-MakeRunner = Callable[..., Runner]
 
 
 @pytest.fixture
 def database(tmp_path: Path) -> Iterator[Database]:
     with open_database(tmp_path / "kb.db") as found:
-        found.add_machine(MACHINE)
+        found.add_machine(sessions.MACHINE)
         found.add_stack(HERE.stack)
         found.add_indicator(MATMUL)
         yield found
@@ -55,55 +51,39 @@ class Counting:
         return HERE
 
 
-def runner(
+def session(
     database: Database,
     tmp_path: Path,
     *endings: Outcome,
     build: Counting | None = None,
-    allowance_s: float = 1e6,
+    waits_s: float = 1e6,
     log: str = "the end",
-) -> Runner:
+    deadline: float = 1e9,
+    clock: Callable[[], float] = lambda: 0.0,
+    sleep: Callable[[float], None] = lambda _: None,
+) -> Session:
     """Return a new run of one campaign, whose processes end in this order."""
-    campaign = Campaign(
-        kind="explore", request="{}", seed=1, machine_id=MACHINE.id, stackgen_version="0"
-    )
-    database.add_campaign(campaign, "2026-01-01T00:00:00+00:00")
     left = list(endings)
 
     def answer(plan: InspectionPlan) -> Inspection:
         outcome = left.pop(0)
-        good = outcome is Outcome.OK
-        return Inspection(
-            stack_id=plan.environment.stack.id,
-            machine_id=MACHINE.id,
-            indicator_id=plan.call.id,
-            campaign_id=plan.campaign_id,
-            block=plan.block,
-            position=plan.position,
-            role=plan.role,
-            outcome=outcome,
+        return sessions.ended(
+            plan,
+            1.0 if outcome is Outcome.OK else outcome,
             started_at=f"2026-01-01T00:00:{random.randrange(10**9)}+00:00",
-            duration_s=1.0,
-            observation=Observation(values_s=(1.0,), loops=1) if good else None,
             log=log,
         )
 
-    return Runner(
-        database=database,
-        executor=FakeExecutor(answer=answer),
-        campaign=campaign,
-        limits=Limits(threads=1),
-        host=Host(cache=tmp_path, everybody=None),
+    return sessions.session(
+        database,
+        tmp_path,
+        sessions.campaign(database),
+        answer,
         build=build or Counting(),
-        retry_policy=RetryPolicy(
-            left_s=allowance_s,
-            dice=random.Random(1),
-            progress=Silent(),
-            sleep=lambda _: None,
-        ),
-        progress=Silent(),
-        deadline=1e9,
-        clock=lambda: 0.0,
+        deadline=deadline,
+        clock=clock,
+        waits_s=waits_s,
+        sleep=sleep,
     )
 
 
@@ -126,7 +106,7 @@ def test_a_stacks_own_fault_is_not_tried_again_and_a_doubtful_one_once_in_a_late
 ) -> None:
     another_stack_ran(database, tmp_path)
     for _ in range(4):
-        one = runner(database, tmp_path, outcome)
+        one = session(database, tmp_path, outcome)
         assert one.trial(HERE, MATMUL).outcome is outcome
         assert one.trial(HERE, MATMUL).outcome is outcome  # within a run, never again
     assert trials(database) == runs
@@ -138,16 +118,16 @@ def test_what_was_blamed_for_a_damaged_cache_is_tried_again_once_in_each_run(
     log = "uv pip failed: Bad CRC (got 1, expected 2) for file: numpy/x.so"
     for _ in range(3):
         ending = Outcome.BUILD_FAILED
-        run = runner(database, tmp_path, ending, log=log)
+        run = session(database, tmp_path, ending, log=log)
         for _ in range(2):
             assert run.trial(HERE, MATMUL).outcome is ending
-        assert run.added == 1
+        assert run.record.added == 1
 
 
 def another_stack_ran(database: Database, tmp_path: Path) -> None:
     other = environment("1.25.0")
     database.add_stack(other.stack)
-    runner(database, tmp_path, Outcome.OK).trial(other, MATMUL)
+    session(database, tmp_path, Outcome.OK).trial(other, MATMUL)
 
 
 def trials(database: Database) -> int:
@@ -158,11 +138,11 @@ def test_where_nothing_ever_ran_each_run_of_the_command_tries_again(
     database: Database, tmp_path: Path
 ) -> None:
     for count in (1, 2, 3):
-        one = runner(database, tmp_path, Outcome.IMPORT_FAILED)
+        one = session(database, tmp_path, Outcome.IMPORT_FAILED)
         for _ in range(2):
             assert one.trial(HERE, MATMUL).outcome is Outcome.IMPORT_FAILED
         assert trials(database) == count
-    assert runner(database, tmp_path, Outcome.OK).trial(HERE, MATMUL).outcome is Outcome.OK
+    assert session(database, tmp_path, Outcome.OK).trial(HERE, MATMUL).outcome is Outcome.OK
 
 
 KILLS = ["killed by SIGKILL", "said something\nkilled by SIGTERM"]
@@ -174,18 +154,18 @@ def test_a_process_that_was_killed_is_tried_three_times_in_each_run(
 ) -> None:
     another_stack_ran(database, tmp_path)
     for count in (3, 6, 9):
-        one = runner(database, tmp_path, *[Outcome.CRASHED] * 3, log=log, allowance_s=0)
+        one = session(database, tmp_path, *[Outcome.CRASHED] * 3, log=log, waits_s=0)
         for _ in range(2):
             assert one.trial(HERE, MATMUL).outcome is Outcome.CRASHED
         assert trials(database) == count
     ends = (Outcome.CRASHED, Outcome.OK)
-    assert runner(database, tmp_path, *ends, log=log).trial(HERE, MATMUL).outcome is Outcome.OK
+    assert session(database, tmp_path, *ends, log=log).trial(HERE, MATMUL).outcome is Outcome.OK
 
 
 def test_what_ran_once_counts_whatever_came_before(database: Database, tmp_path: Path) -> None:
-    assert runner(database, tmp_path, Outcome.TIMEOUT).trial(HERE, MATMUL).observation is None
-    assert runner(database, tmp_path, Outcome.OK).trial(HERE, MATMUL).observation is not None
-    assert runner(database, tmp_path).trial(HERE, MATMUL).observation is not None
+    assert session(database, tmp_path, Outcome.TIMEOUT).trial(HERE, MATMUL).observation is None
+    assert session(database, tmp_path, Outcome.OK).trial(HERE, MATMUL).observation is not None
+    assert session(database, tmp_path).trial(HERE, MATMUL).observation is not None
 
 
 def test_a_lost_engine_is_waited_for_and_the_environment_made_again(
@@ -193,7 +173,7 @@ def test_a_lost_engine_is_waited_for_and_the_environment_made_again(
 ) -> None:
     build = Counting()
     lost = (Outcome.ENGINE_LOST, Outcome.ENGINE_LOST, Outcome.OK)
-    ran = runner(database, tmp_path, *lost, build=build).trial(HERE, MATMUL)
+    ran = session(database, tmp_path, *lost, build=build).trial(HERE, MATMUL)
     assert ran.outcome is Outcome.OK
     assert build.built == 2
     assert [each.outcome for each in database.inspections(outcome=Outcome.ENGINE_LOST)] == [
@@ -204,7 +184,7 @@ def test_a_lost_engine_is_waited_for_and_the_environment_made_again(
 
 def test_an_engine_that_stays_away_is_given_up(database: Database, tmp_path: Path) -> None:
     with pytest.raises(EngineError, match="an environment went away"):
-        runner(database, tmp_path, *[Outcome.ENGINE_LOST] * 50, allowance_s=10).trial(HERE, MATMUL)
+        session(database, tmp_path, *[Outcome.ENGINE_LOST] * 50, waits_s=10).trial(HERE, MATMUL)
 
 
 @pytest.mark.parametrize("lost_at", ["while it is built", "while it is tried"])
@@ -224,8 +204,16 @@ def test_an_engine_that_is_away_for_ten_seconds_costs_a_short_campaign_ten_secon
         now += seconds
 
     endings = (Outcome.ENGINE_LOST, Outcome.OK)
-    one = runner(database, tmp_path, *endings, build=Away(), allowance_s=allowance_s(30))
-    one.retry_policy.sleep, one.clock, one.deadline = sleep, lambda: now, 30.0
+    one = session(
+        database,
+        tmp_path,
+        *endings,
+        build=Away(),
+        waits_s=allowance_s(30),
+        deadline=30.0,
+        clock=lambda: now,
+        sleep=sleep,
+    )
     if lost_at == "while it is built":
         assert one.environment(HERE.stack, "x") == HERE
     else:
@@ -242,9 +230,9 @@ def test_what_may_pass_is_built_again(
     database: Database, tmp_path: Path, error: StackgenError
 ) -> None:
     build = Counting(error, error)
-    assert runner(database, tmp_path, build=build).environment(HERE.stack, "x") == HERE
+    assert session(database, tmp_path, build=build).environment(HERE.stack, "x") == HERE
     with pytest.raises(type(error)):
-        runner(database, tmp_path, build=Counting(*[error] * 50), allowance_s=10).environment(
+        session(database, tmp_path, build=Counting(*[error] * 50), waits_s=10).environment(
             HERE.stack, "x"
         )
 
@@ -262,22 +250,22 @@ def test_what_does_not_pass_is_not(
 ) -> None:
     build = Counting(error)
     with pytest.raises(type(error)):
-        runner(database, tmp_path, build=build).environment(HERE.stack, "x")
+        session(database, tmp_path, build=build).environment(HERE.stack, "x")
     assert build.built == 0
 
 
 def test_what_was_waited_for_others_does_not_count_against_the_budget(
     database: Database, tmp_path: Path
 ) -> None:
-    one = runner(database, tmp_path)
+    one = session(database, tmp_path)
     before = one.left_s
-    one.host.waited_s += 100
+    one.budget.host.waited_s += 100
     assert one.left_s == before + 100
 
 
 def test_two_processes_of_one_campaign_do_not_try_the_same_twice(
     database: Database, tmp_path: Path
 ) -> None:
-    one, two = (runner(database, tmp_path, Outcome.OK) for _ in range(2))
+    one, two = (session(database, tmp_path, Outcome.OK) for _ in range(2))
     assert one.trial(HERE, MATMUL) == two.trial(HERE, MATMUL)
     assert len(database.inspections()) == 1

@@ -11,27 +11,22 @@ from pathlib import Path
 import pytest
 
 from stackgen.campaign.comparison import Judging, Stopped, measure, ranked
-from stackgen.campaign.host import Host, RetryPolicy
-from stackgen.campaign.runner import Runner
 from stackgen.errors import MeasurementError
-from stackgen.executors.fake import FakeExecutor
 from stackgen.knowledge.database import Database, open_database
 from stackgen.measure import LOOKS, Design
-from stackgen.model.evidence import Campaign, Ranked, Verdict
+from stackgen.model.evidence import Ranked, Verdict
 from stackgen.model.inspections import (
     Inspection,
     InspectionPlan,
     Limits,
-    Observation,
     Outcome,
     Role,
 )
-from stackgen.model.progress import Silent
-from stackgen.model.stacks import Environment, Machine
+from stackgen.model.stacks import Environment
+from tests import sessions
 from tests.dying_parts import assert_nothing_twice
 from tests.samples import call, environment
 
-MACHINE = Machine(identity=(("cpu", "x"),), circumstances=())
 STACKS = {version: environment(version) for version in ("3", "2", "1")}
 NAMES = {each.stack.id: version for version, each in STACKS.items()}
 MATMUL, CONTROL = call(), call("python/pure")
@@ -50,7 +45,7 @@ def database(tmp_path: Path) -> Iterator[Database]:
 
 
 def prepared(database: Database) -> Database:
-    database.add_machine(MACHINE)
+    database.add_machine(sessions.MACHINE)
     for each in STACKS.values():
         database.add_stack(each.stack)
     for indicator in (MATMUL, CONTROL):
@@ -83,23 +78,15 @@ class Bench:
         budget_s: float = 1e6,
         wall: Callable[[int], timedelta] = lambda seconds: timedelta(seconds=seconds),
     ) -> None:
-        campaign = Campaign(
-            kind="explore", request="{}", seed=1, machine_id=MACHINE.id, stackgen_version="0"
-        )
-        database.add_campaign(campaign, START.isoformat())
+        campaign = sessions.campaign(database)
         self.ask, self.wall = ask, wall
         self.seconds = database.count_inspections(campaign.id)
-        self.runner = Runner(
-            database=database,
-            executor=FakeExecutor(answer=self.inspect),
-            campaign=campaign,
-            limits=Limits(threads=1),
-            host=Host(cache=folder, everybody=None),
+        self.session = sessions.session(
+            database,
+            folder,
+            campaign,
+            self.inspect,
             build=lambda stack, _: STACKS[NAMES[stack.id]],
-            retry_policy=RetryPolicy(
-                left_s=0.0, engine_s=0.0, dice=random.Random(1), progress=Silent()
-            ),
-            progress=Silent(),
             deadline=self.seconds + budget_s,
             clock=lambda: float(self.seconds),
         )
@@ -121,27 +108,14 @@ class Bench:
         ending = f"Error: at {plan.block}"
         if isinstance(said, str) and not isinstance(said, Outcome):
             said, ending = Outcome.CRASHED, said
-        good = not isinstance(said, Outcome)
-        return Inspection(
-            stack_id=plan.environment.stack.id,
-            machine_id=MACHINE.id,
-            indicator_id=plan.call.id,
-            campaign_id=plan.campaign_id,
-            block=plan.block,
-            position=plan.position,
-            role=plan.role,
-            outcome=Outcome.OK if isinstance(said, float) else said,
-            started_at=(START + self.wall(self.seconds)).isoformat(timespec="milliseconds"),
-            duration_s=1.0,
-            observation=Observation(values_s=(said,), loops=1) if isinstance(said, float) else None,
-            log="" if good else ending,
-        )
+        started_at = (START + self.wall(self.seconds)).isoformat(timespec="milliseconds")
+        return sessions.ended(plan, said, started_at=started_at, log=ending)
 
     def measure(self) -> Stopped:
-        return measure(self.runner, self.design, NAMES, JUDGING)
+        return measure(self.session, self.design, NAMES, JUDGING)
 
     def rows(self) -> dict[str, Ranked]:
-        return {row.label: row for row in ranked(self.runner, self.design, NAMES, JUDGING)}
+        return {row.label: row for row in ranked(self.session, self.design, NAMES, JUDGING)}
 
 
 def fails(name: str, *, block: int, outcome: Outcome = Outcome.CRASHED) -> Ask:
@@ -157,14 +131,14 @@ def test_a_stack_that_fails_at_its_fifth_block_is_out_and_the_others_are_decided
     bench = Bench(database, tmp_path, fails("2", block=5))
     stopped = bench.measure()
     assert (stopped.why, stopped.error) == ("every comparison is decided", None)
-    (failed,) = bench.runner.failed_in_blocks((MATMUL,))
+    (failed,) = bench.session.record.failed_in_blocks((MATMUL,))
     assert (NAMES[failed.stack_id], failed.block) == ("2", 5)
     rows = bench.rows()
     assert rows["2"].failures == 1
     assert not rows["2"].best
     assert not rows["2"].counts
     assert rows["1"].effects[0].verdict is Verdict.SLOWER
-    later = [each for each in bench.runner.inspections if each.block > 5]
+    later = [each for each in bench.session.inspections if each.block > 5]
     assert {NAMES[each.stack_id] for each in later} == {"3", "1"}
 
 
@@ -231,7 +205,7 @@ def test_a_wall_clock_that_jumps_changes_nothing_that_is_said(
             Bench(database, tmp_path, fails("1", block=4), budget_s=20, wall=clock).measure()
             bench = Bench(database, tmp_path, fails("1", block=4), wall=clock)
             stopped = bench.measure()
-            (failed,) = bench.runner.failed_in_blocks((MATMUL,))
+            (failed,) = bench.session.record.failed_in_blocks((MATMUL,))
             told.append((stopped, bench.rows(), failed.block))
             assert_nothing_twice(database.inspections())
     assert told[0] == told[1]
@@ -247,12 +221,12 @@ def test_a_block_that_was_cut_short_is_no_block_twice_and_its_whole_pairs_count(
 
     first = Bench(database, tmp_path, cut)
     assert first.measure().interrupted
-    begun = [(each.block, each.position) for each in first.runner.inspections]
+    begun = [(each.block, each.position) for each in first.session.inspections]
     assert begun.count((3, 2)) == 1
     assert (3, 3) not in begun
     again = Bench(database, tmp_path, steady)
     assert again.measure().why == "every comparison is decided"
-    seen = again.runner.inspections
+    seen = again.session.inspections
     assert_nothing_twice(tuple(seen))
     assert Counter(each.block for each in seen)[3] == 3
     blocks = {each.block for each in seen}
@@ -298,7 +272,7 @@ def test_a_stack_that_is_killed_now_and_then_stays(
     rows = bench.rows()
     assert [row.failures for row in rows.values()] == [0, 0, 0]
     assert rows["2"].effects[0].verdict is Verdict.FASTER
-    assert bench.runner.failed_in_blocks((MATMUL,)) == ()
+    assert bench.session.record.failed_in_blocks((MATMUL,)) == ()
 
 
 def test_a_stack_that_is_killed_again_and_again_is_left_out_of_this_run_alone(
@@ -307,7 +281,7 @@ def test_a_stack_that_is_killed_again_and_again_is_left_out_of_this_run_alone(
     bench = Bench(database, tmp_path, lambda plan: KILL if version(plan) == "2" else steady(plan))
     stopped = bench.measure()
     assert (stopped.why, stopped.error) == ("every comparison is decided", None)
-    (left_out,) = bench.runner.failed_in_blocks((MATMUL,))
+    (left_out,) = bench.session.record.failed_in_blocks((MATMUL,))
     assert (NAMES[left_out.stack_id], left_out.block) == ("2", 3)
     rows = bench.rows()
     assert (rows["2"].failures, rows["2"].effects) == (0, ())
@@ -337,7 +311,7 @@ def test_where_nothing_runs_any_more_no_stack_is_blamed_and_the_next_run_goes_on
 ) -> None:
     first = Bench(database, tmp_path, steady, budget_s=18)
     assert first.measure().why == "the budget is spent"
-    begun = first.runner.database.last_block(first.runner.campaign.id)
+    begun = first.session.record.database.last_block(first.session.record.campaign.id)
     bench = Bench(database, tmp_path, lambda _: ending)
     stopped = bench.measure()
     assert isinstance(stopped.error, MeasurementError)

@@ -1,86 +1,64 @@
 """What ends measuring a stack against itself, and what is kept then."""
 
-import random
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
-from stackgen.campaign.host import Host, RetryPolicy
-from stackgen.campaign.runner import Runner
+from stackgen.campaign.session import Session
 from stackgen.commands.noise import measure_pairs
-from stackgen.executors.fake import FakeExecutor
 from stackgen.knowledge.database import Database, open_database
 from stackgen.measure import LOOKS, Design, block_times
-from stackgen.model.evidence import Campaign
-from stackgen.model.inspections import Inspection, InspectionPlan, Limits, Observation, Outcome
-from stackgen.model.progress import Silent
-from stackgen.model.stacks import Environment, Machine, Stack
+from stackgen.model.inspections import Inspection, InspectionPlan, Limits, Outcome
+from stackgen.model.stacks import Environment, Stack
+from tests import sessions
 from tests.samples import call, environment
 
 HERE, MATMUL, SORT, PURE = environment("2.4.0"), call(), call("numpy/sort"), call("python/pure")
-MACHINE = Machine(identity=(("cpu", "x"),), circumstances=())
 Ends = Callable[[InspectionPlan], Outcome]
 
 
 @pytest.fixture
 def database(tmp_path: Path) -> Iterator[Database]:
     with open_database(tmp_path / "kb.db") as found:
-        found.add_machine(MACHINE)
+        found.add_machine(sessions.MACHINE)
         found.add_stack(HERE.stack)
         for each in (MATMUL, SORT, PURE):
             found.add_indicator(each)
         yield found
 
 
-def runner(database: Database, tmp_path: Path, ends: Ends, *, budget_s: float = 1e6) -> Runner:
-    """Return what runs processes that end as told, one a second."""
-    campaign = Campaign(
-        kind="noise", request="{}", seed=0, machine_id=MACHINE.id, stackgen_version="0"
-    )
-    database.add_campaign(campaign, "2026-01-01T00:00:00+00:00")
+def session(database: Database, tmp_path: Path, ends: Ends, *, budget_s: float = 1e6) -> Session:
+    """Return a run whose processes end as told, one a second."""
     now = [0.0]
 
     def answer(plan: InspectionPlan) -> Inspection:
         now[0] += 1
         outcome = ends(plan)
-        return Inspection(
-            stack_id=HERE.stack.id,
-            machine_id=MACHINE.id,
-            indicator_id=plan.call.id,
-            campaign_id=plan.campaign_id,
-            block=plan.block,
-            position=plan.position,
-            role=plan.role,
-            outcome=outcome,
+        return sessions.ended(
+            plan,
+            now[0] if outcome is Outcome.OK else outcome,
             started_at=f"2026-01-01T00:00:00.{int(now[0]):06}+00:00",
-            duration_s=1.0,
-            observation=Observation(values_s=(now[0],), loops=1) if outcome is Outcome.OK else None,
-            log="" if outcome is Outcome.OK else "MemoryError: no",
+            log="MemoryError: no",
         )
 
     def build(stack: Stack, label: str) -> Environment:
         raise AssertionError(f"{label} of {stack.id} is there already")
 
-    return Runner(
-        database=database,
-        executor=FakeExecutor(answer=answer),
-        campaign=campaign,
-        limits=Limits(threads=1),
-        host=Host(cache=tmp_path, everybody=None),
+    return sessions.session(
+        database,
+        tmp_path,
+        sessions.campaign(database, kind="noise", seed=0),
+        answer,
         build=build,
-        retry_policy=RetryPolicy(
-            left_s=0.0, engine_s=0.0, dice=random.Random(1), progress=Silent()
-        ),
-        progress=Silent(),
         deadline=budget_s,
         clock=lambda: now[0],
     )
 
 
-def design(measuring: Runner) -> Design:
+def design(measuring: Session) -> Design:
     return Design(
-        campaign_id=measuring.campaign.id,
+        campaign_id=measuring.record.campaign.id,
         seed=0,
         reference=HERE,
         challengers=(),
@@ -95,27 +73,27 @@ def fine(plan: InspectionPlan) -> Outcome:  # noqa: ARG001 # as executors are as
     return Outcome.OK
 
 
-def pairs(measuring: Runner, what: str) -> int:
+def pairs(measuring: Session, what: str) -> int:
     found = call(what).id
     stack = HERE.stack.id
     return len(block_times(measuring.inspections, indicator=found, stack=stack, twin=True))
 
 
 def test_sixty_blocks_are_enough(database: Database, tmp_path: Path) -> None:
-    measuring = runner(database, tmp_path, fine)
+    measuring = session(database, tmp_path, fine)
     ended = measure_pairs(measuring, design(measuring))
     assert "60 blocks tell enough" in ended.why
     assert {pairs(measuring, each) for each in ("numpy/matmul", "python/pure")} == {LOOKS[-1]}
-    again = runner(database, tmp_path, fine)
+    again = session(database, tmp_path, fine)
     assert measure_pairs(again, design(again)).why == ended.why
-    assert again.added == 0
+    assert again.record.added == 0
 
 
 def test_one_block_is_run_however_short_the_budget(database: Database, tmp_path: Path) -> None:
-    measuring = runner(database, tmp_path, fine, budget_s=-5.0)
+    measuring = session(database, tmp_path, fine, budget_s=-5.0)
     assert measure_pairs(measuring, design(measuring)).why == "the budget is spent"
     assert pairs(measuring, "numpy/sort") == 1
-    more = runner(database, tmp_path, fine, budget_s=20.0)
+    more = session(database, tmp_path, fine, budget_s=20.0)
     measure_pairs(more, design(more))
     assert pairs(more, "numpy/sort") == 4
 
@@ -127,7 +105,7 @@ def test_an_indicator_that_fails_leaves_and_the_others_go_on(
         spoilt = plan.call.id == SORT.id and plan.block == 5
         return Outcome.CRASHED if spoilt else Outcome.OK
 
-    measuring = runner(database, tmp_path, ends)
+    measuring = session(database, tmp_path, ends)
     measure_pairs(measuring, design(measuring))
     assert pairs(measuring, "numpy/matmul") == LOOKS[-1]
     last = max(each.block for each in measuring.inspections if each.indicator_id == SORT.id)
@@ -143,7 +121,7 @@ def test_where_nothing_is_left_to_compare_with_it_ends(
     def ends(plan: InspectionPlan) -> Outcome:
         return Outcome.TIMEOUT if plan.call.id in ids else Outcome.OK
 
-    measuring = runner(database, tmp_path, ends)
+    measuring = session(database, tmp_path, ends)
     assert measure_pairs(measuring, design(measuring)).why == "what was to be measured failed"
     assert {each.block for each in measuring.inspections} == {1}
 
@@ -156,9 +134,9 @@ def test_what_was_measured_before_an_interruption_is_kept(
             raise KeyboardInterrupt
         return Outcome.OK
 
-    measuring = runner(database, tmp_path, ends)
+    measuring = session(database, tmp_path, ends)
     assert measure_pairs(measuring, design(measuring)).interrupted
-    again = runner(database, tmp_path, fine, budget_s=5.0)
+    again = session(database, tmp_path, fine, budget_s=5.0)
     assert len(again.inspections) == 2 * 6 + 4
     measure_pairs(again, design(again))
     assert min(each.block for each in again.inspections[16:]) == 4
@@ -168,7 +146,7 @@ def test_an_engine_that_is_gone_ends_it_with_its_error(database: Database, tmp_p
     def ends(plan: InspectionPlan) -> Outcome:
         return Outcome.ENGINE_LOST if plan.block == 2 else Outcome.OK
 
-    measuring = runner(database, tmp_path, ends)
+    measuring = session(database, tmp_path, ends)
     ended = measure_pairs(measuring, design(measuring))
     assert ended.error is not None
     assert ended.error.exit_code == 5

@@ -15,10 +15,10 @@ from stackgen.campaign.comparison import (
     stopped_by,
     too_short,
 )
-from stackgen.campaign.plan import Work, open_runner
+from stackgen.campaign.plan import Work, open_session
 from stackgen.campaign.prepare import Preparer, Ready
-from stackgen.campaign.runner import Runner
 from stackgen.campaign.search import Field, Search
+from stackgen.campaign.session import Session
 from stackgen.errors import (
     EngineError,
     EvidenceError,
@@ -59,9 +59,9 @@ class Outcome:
     search: SearchReport | None = None
 
 
-def report(work: Work, runner: Runner, found: Outcome) -> ExploreReport:
+def report(work: Work, session: Session, found: Outcome) -> ExploreReport:
     """Return what an exploration found."""
-    seen, calls = runner.inspections, work.calls
+    seen, calls = session.inspections, work.calls
     disturbed = set_aside(seen)
     ranking: tuple[Ranked, ...] = ()
     checked: tuple[Control, ...] = ()
@@ -88,12 +88,12 @@ def report(work: Work, runner: Runner, found: Outcome) -> ExploreReport:
             (call.id, call.program.check) for call in calls if call.program and call.program.check
         ),
         stacks=found.stacks,
-        failed=(*found.failures, *failed_in_blocks(runner, found.labels, calls)),
+        failed=(*found.failures, *failed_in_blocks(session, found.labels, calls)),
         ranking=ranking,
         controls=checked,
         indicators=tuple((call.id, call.label) for call in (*calls, work.control)),
         blocks=found.stopped.blocks,
-        new_inspections=runner.added,
+        new_inspections=session.record.added,
         seconds=time.monotonic() - work.start,
         untried=found.untried,
         stopped=found.stopped.why,
@@ -133,7 +133,7 @@ EARLIER = "earlier"
 
 
 def compared_before(
-    runner: Runner,
+    session: Session,
     reference: StackId,
     *,
     now: Mapping[StackId, str],
@@ -143,14 +143,14 @@ def compared_before(
     """Return the stacks that were compared with this reference, without those of this run.
 
     Args:
-        runner: knows the campaign.
+        session: knows the campaign.
         reference: what all others are compared with.
         now: labels of the stacks that this run compares.
         labels: of others that are known by a name.
         varied: names of the packages that vary; by them others are called.
     """
-    before = challengers_of(runner.inspections, reference) - now.keys() - {reference}
-    stacks = {each: runner.database.stack(each) for each in sorted(before)}
+    before = challengers_of(session.inspections, reference) - now.keys() - {reference}
+    stacks = {each: session.record.database.stack(each) for each in sorted(before)}
     return tuple(
         ChosenStack(
             stack_id=each,
@@ -179,27 +179,27 @@ def compete(work: Work, database: Database) -> ExploreReport:
     Raises:
         StackgenError: none of them runs, or nothing can be measured at all.
     """
-    runner = open_runner(work, database)
+    session = open_session(work, database)
     for call in (*work.calls, work.control):
         database.add_indicator(call)
     _tell_estimate(work)
     preparer = Preparer(
         facts=work.backend.base.facts,
         selection=work.selection,
-        runner=runner,
+        session=session,
         call=work.calls[0],
         progress=work.progress,
     )
     if work.plan.searched:
-        found = _search_first(work, runner, preparer)
+        found = _search_first(work, session, preparer)
     else:
-        found = _all_at_once(work, runner, preparer)
+        found = _all_at_once(work, session, preparer)
     if found.stopped.error is not None:
         work.progress.note(f"error: {found.stopped.error}")
-    return report(work, runner, found)
+    return report(work, session, found)
 
 
-def _search_first(work: Work, runner: Runner, preparer: Preparer) -> Outcome:
+def _search_first(work: Work, session: Session, preparer: Preparer) -> Outcome:
     """Search for the best stacks; then compare the best two with the reference."""
     field = Field(
         preparer=preparer,
@@ -215,39 +215,41 @@ def _search_first(work: Work, runner: Runner, preparer: Preparer) -> Outcome:
     compared: dict[StackId, str] = {}
     try:
         field.fill(work.selection.candidates())
-        place = field.first_ready(_failed(work, runner))
+        place = field.first_ready(_failed(work, session))
         ready = field.have_ready(place) if place is not None else None
         if place is None or ready is None:
             raise nothing_runs(preparer.failures, work.paths, work.calls[0].program)
         compared = _labels([ready])
         _tell_of_other_reference(work, ready)
-        design = calibrated(work, runner, [ready])
-        search = Search(work=work, runner=runner, competitors=field, design=design, reference=place)
+        design = calibrated(work, session, [ready])
+        search = Search(
+            work=work, session=session, competitors=field, design=design, reference=place
+        )
         preparer.reserve_s = search.reserve_s
-        ended = _searched_and_compared(work, runner, search, compared)
+        ended = _searched_and_compared(work, session, search, compared)
     except KeyboardInterrupt:
         work.progress.note("Interrupted; everything measured so far is kept.")
-        ended = stopped(runner, ended.why, interrupted=True)
-    return _outcome(work, runner, field, search, compared, ended)
+        ended = stopped(session, ended.why, interrupted=True)
+    return _outcome(work, session, field, search, compared, ended)
 
 
 def _searched_and_compared(
-    work: Work, runner: Runner, search: Search, compared: dict[StackId, str]
+    work: Work, session: Session, search: Search, compared: dict[StackId, str]
 ) -> Stopped:
     """Search, and compare what was found in fresh blocks; fill ``compared`` with their labels.
 
     Where both that were found fail meanwhile, the next ones take their place.
     """
     while True:
-        ended = _once(work, runner, search, compared)
+        ended = _once(work, session, search, compared)
         left = set(search.best(2)) if ended.why == ALL_FAILED else set()
-        if not left or ended.error or runner.left_s <= 0:
+        if not left or ended.error or session.left_s <= 0:
             return ended
         for stack in compared.keys() - {search.design.reference.stack.id}:
             del compared[stack]
 
 
-def _once(work: Work, runner: Runner, search: Search, compared: dict[StackId, str]) -> Stopped:
+def _once(work: Work, session: Session, search: Search, compared: dict[StackId, str]) -> Stopped:
     try:
         search.run()
         best = [search.competitors.have_ready(place) for place in search.best(2)]
@@ -255,23 +257,23 @@ def _once(work: Work, runner: Runner, search: Search, compared: dict[StackId, st
         if not chosen and (other := search.another()):
             chosen = [other]
     except StackgenError as error:
-        return stopped_by(runner, error)
+        return stopped_by(session, error)
     if not chosen and search.failed:
-        return stopped(runner, ALL_FAILED)
+        return stopped(session, ALL_FAILED)
     ready = search.competitors.entrants[search.reference].ready
     if not chosen and ready is not None:
-        why = _too_late(work, runner, search.competitors.preparer, ready)
+        why = _too_late(work, session, search.competitors.preparer, ready)
         if why:
-            return stopped(runner, why)
+            return stopped(session, why)
     compared |= _labels(chosen)
     challengers = tuple(each.environment for each in chosen)
     design = replace(search.design, challengers=challengers)
-    return measure(runner, design, compared, work.judging)
+    return measure(session, design, compared, work.judging)
 
 
 def _outcome(
     work: Work,
-    runner: Runner,
+    session: Session,
     field: Field,
     search: Search | None,
     compared: dict[StackId, str],
@@ -284,7 +286,7 @@ def _outcome(
         reference = search.design.reference.stack.id
         ready.sort(key=lambda each: each.chosen.stack_id != reference)
     searched = search.labels() if search else {}
-    before = _before(work, runner, ready, now=compared, labels={**searched, **_labels(ready)})
+    before = _before(work, session, ready, now=compared, labels={**searched, **_labels(ready)})
     compared = {each.stack_id: each.label for each in before} | compared
     in_blocks = {**searched, **compared}
     return Outcome(
@@ -298,28 +300,30 @@ def _outcome(
     )
 
 
-def _all_at_once(work: Work, runner: Runner, preparer: Preparer) -> Outcome:
+def _all_at_once(work: Work, session: Session, preparer: Preparer) -> Outcome:
     """Build stacks first, then measure all of them in each block."""
     ready: list[Ready] = []
     ended = Stopped(blocks=0, why="you interrupted it", interrupted=True)
     try:
-        _prepare(work, preparer, runner, ready)
+        _prepare(work, preparer, session, ready)
         if not ready:
             raise nothing_runs(preparer.failures, work.paths, work.calls[0].program)
-        failed = _failed(work, runner)
+        failed = _failed(work, session)
         ready.sort(key=lambda each: each.chosen.stack_id in failed)  # the first is the reference
         _tell_of_other_reference(work, ready[0])
-        design = calibrated(work, runner, ready)
-        if work.calls[0].program and (note := too_short(design, runner.inspections, runner.left_s)):
+        design = calibrated(work, session, ready)
+        if work.calls[0].program and (
+            note := too_short(design, session.inspections, session.left_s)
+        ):
             work.progress.note(note)
-        if len(ready) < 2 and (why := _too_late(work, runner, preparer, ready[0])):
-            ended = stopped(runner, why)
+        if len(ready) < 2 and (why := _too_late(work, session, preparer, ready[0])):
+            ended = stopped(session, why)
         else:
-            ended = measure(runner, design, _labels(ready), work.judging)
+            ended = measure(session, design, _labels(ready), work.judging)
     except KeyboardInterrupt:
         work.progress.note("Interrupted; everything measured so far is kept.")
     labels = _labels(ready)
-    before = _before(work, runner, ready, now=labels, labels={})
+    before = _before(work, session, ready, now=labels, labels={})
     labels |= {each.stack_id: each.label for each in before}
     return Outcome(
         stacks=_each_once(ready, before),
@@ -333,7 +337,7 @@ def _all_at_once(work: Work, runner: Runner, preparer: Preparer) -> Outcome:
 
 def _before(
     work: Work,
-    runner: Runner,
+    session: Session,
     ready: Sequence[Ready],
     *,
     now: Mapping[StackId, str],
@@ -343,7 +347,7 @@ def _before(
     if not ready:
         return ()
     reference, varied = ready[0].chosen.stack_id, work.selection.varied
-    return compared_before(runner, reference, now=now, labels=labels, varied=varied)
+    return compared_before(session, reference, now=now, labels=labels, varied=varied)
 
 
 def _each_once(ready: Sequence[Ready], before: Sequence[ChosenStack]) -> tuple[ChosenStack, ...]:
@@ -352,10 +356,10 @@ def _each_once(ready: Sequence[Ready], before: Sequence[ChosenStack]) -> tuple[C
     return (*(each.chosen for each in ready), *further)
 
 
-def _prepare(work: Work, preparer: Preparer, runner: Runner, ready: list[Ready]) -> None:
+def _prepare(work: Work, preparer: Preparer, session: Session, ready: list[Ready]) -> None:
     """Fill ``ready``; a full disk or a lost engine ends it, and those that are ready go on."""
     try:
-        for each in preparer.prepare(work.options.wanted, until=_enough(work, runner)):
+        for each in preparer.prepare(work.options.wanted, until=_enough(work, session)):
             ready.append(each)  # noqa: PERF402 # Ctrl-C must not lose those that are ready
     except (StorageError, EngineError) as error:
         if len(ready) < 2:
@@ -363,28 +367,28 @@ def _prepare(work: Work, preparer: Preparer, runner: Runner, ready: list[Ready])
         work.progress.note(f"No further stacks: {error.what} ({error.why})")
 
 
-def _enough(work: Work, runner: Runner) -> Callable[[int], bool]:
+def _enough(work: Work, session: Session) -> Callable[[int], bool]:
     """Return what ends building early: measuring needs its share of the budget.
 
     One stack alone answers nothing, so the second may take as long again as the whole budget.
     """
     share = (1 - BUILD_SHARE) * work.options.budget_s
-    return lambda working: runner.left_s < (share if working >= 2 else -work.options.budget_s)
+    return lambda working: session.left_s < (share if working >= 2 else -work.options.budget_s)
 
 
-def _failed(work: Work, runner: Runner) -> frozenset[StackId]:
+def _failed(work: Work, session: Session) -> frozenset[StackId]:
     """Return the stacks that failed in blocks, none of which others are compared with.
 
     The two sides of a comparison stay what they are.
     """
     if work.options.sides:
         return frozenset()
-    return frozenset(each.stack_id for each in runner.failed_in_blocks(work.calls))
+    return frozenset(each.stack_id for each in session.record.failed_in_blocks(work.calls))
 
 
-def _too_late(work: Work, runner: Runner, preparer: Preparer, ready: Ready) -> str:
+def _too_late(work: Work, session: Session, preparer: Preparer, ready: Ready) -> str:
     """Return why there is only one stack where the budget is to blame for it, "" otherwise."""
-    if runner.left_s > 0 or len(preparer.failures) + 1 >= work.plan.choices:
+    if session.left_s > 0 or len(preparer.failures) + 1 >= work.plan.choices:
         return ""
     return f"the budget ran out when only {ready.chosen.label} was built"
 
@@ -400,19 +404,19 @@ def _tell_estimate(work: Work) -> None:
         )
 
 
-def calibrated(work: Work, runner: Runner, ready: Sequence[Ready]) -> Design:
+def calibrated(work: Work, session: Session, ready: Sequence[Ready]) -> Design:
     """Return what the blocks hold, once the reference (the first) told the numbers of loops."""
     reference, *challengers = (each.environment for each in ready)
     return Design(
-        campaign_id=runner.campaign.id,
+        campaign_id=session.record.campaign.id,
         seed=work.options.seed,
         reference=reference,
         challengers=tuple(challengers),
         calls=work.calls,
         control=work.control,
-        loops=runner.calibrate(reference, (*work.calls, work.control)),
-        limits=runner.limits,
-        own_limits=runner.own_limits,
+        loops=session.calibrate(reference, (*work.calls, work.control)),
+        limits=session.limits,
+        own_limits=session.own_limits,
     )
 
 

@@ -5,17 +5,19 @@ import shlex
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
-from stackgen.campaign.runner import Runner, telling_line
+from stackgen.campaign.runner import telling_line
+from stackgen.campaign.session import Session
 from stackgen.errors import BuildError, IndexUnavailableError, MeasurementError, StackgenError
 from stackgen.measure import LOOKS, Design, decided, fewest_blocks, plan_block, rank
 from stackgen.measure.retry_policy import MOST_KILLS, Cause, cause, cause_of
 from stackgen.model.evidence import Ranked
 from stackgen.model.identity import IndicatorId, StackId
-from stackgen.model.inspections import IndicatorCall, Inspection, InspectionPlan, Outcome, Role
+from stackgen.model.inspections import IndicatorCall, Inspection, Outcome, Role
 from stackgen.model.reports import FailedStack
-from stackgen.model.stacks import Environment, Program
+from stackgen.model.stacks import Program
 from stackgen.storage.paths import Paths
 
 ALL_FAILED = "every other stack failed while it was measured"
@@ -44,7 +46,7 @@ class Judging:
 
 
 def measure(
-    runner: Runner, design: Design, labels: Mapping[StackId, str], judging: Judging
+    session: Session, design: Design, labels: Mapping[StackId, str], judging: Judging
 ) -> Stopped:
     """Run blocks until every comparison is decided, the budget is spent, or Ctrl-C.
 
@@ -52,64 +54,63 @@ def measure(
     returned, never raised: everything recorded until then can be reported.
 
     Args:
-        runner: what runs and records inspections.
+        session: what runs and records inspections.
         design: what a block holds.
         labels: of the stacks in the design.
         judging: how they are compared.
     """
     if not design.challengers:
-        return stopped(runner, "only one stack runs here, and there is nothing to compare it with")
+        return stopped(session, "only one stack runs here, and there is nothing to compare it with")
     longest = 0.0
     while True:
-        ranking = ranked(runner, design, labels, judging)
+        ranking = ranked(session, design, labels, judging)
         try:
-            runner.refuse_idle(design.calls, reference=design.reference.stack.id)
-            design = _without_failed(runner, design, ranking)
+            session.record.refuse_idle(design.calls, reference=design.reference.stack.id)
+            design = _without_failed(session, design, ranking)
         except MeasurementError as error:
-            return stopped_by(runner, error)
+            return stopped_by(session, error)
         if not design.challengers:
-            return stopped(runner, ALL_FAILED)
+            return stopped(session, ALL_FAILED)
         ranking = _taking_part(ranking, design)
         if decided(ranking, design.calls):
-            return stopped(runner, "every comparison is decided")
+            return stopped(session, "every comparison is decided")
         if fewest_blocks(ranking, design.calls) >= LOOKS[-1]:
-            return stopped(runner, f"{LOOKS[-1]} blocks are the most ever taken")
+            return stopped(session, f"{LOOKS[-1]} blocks are the most ever taken")
         # One block is always run: with none, all that was built would show nothing.
-        if runner.left_s <= longest and _has_compared(runner):
-            return stopped(runner, "the budget is spent")
+        if session.left_s <= longest and _has_compared(session):
+            return stopped(session, "the budget is spent")
         try:
-            runner.pause_after_idle_block(design.calls)
-            design, took_s = _next_block(runner, design)
+            session.pause_after_idle_block(design.calls)
+            design, took_s = _next_block(session, design)
             longest = max(longest, took_s)
         except KeyboardInterrupt:
-            return stopped(runner, "you interrupted it", interrupted=True)
+            return stopped(session, "you interrupted it", interrupted=True)
         except StackgenError as error:
-            return stopped_by(runner, error)
+            return stopped_by(session, error)
 
 
-def _has_compared(runner: Runner) -> bool:
-    return any(each.block and each.role is not Role.SEARCH for each in runner.inspections)
+def _has_compared(session: Session) -> bool:
+    return any(each.block and each.role is not Role.SEARCH for each in session.inspections)
 
 
-def stopped_by(runner: Runner, error: StackgenError) -> Stopped:
+def stopped_by(session: Session, error: StackgenError) -> Stopped:
     """Return that measuring ended with an error."""
-    return stopped(runner, error.what, error=error)
+    return stopped(session, error.what, error=error)
 
 
 def stopped(
-    runner: Runner, why: str, *, interrupted: bool = False, error: StackgenError | None = None
+    session: Session, why: str, *, interrupted: bool = False, error: StackgenError | None = None
 ) -> Stopped:
     """Return why measuring ended, with the number of blocks so far."""
-    blocks = max((each.block for each in runner.inspections), default=0)
-    return Stopped(blocks=blocks, why=why, interrupted=interrupted, error=error)
+    return Stopped(blocks=session.record.blocks, why=why, interrupted=interrupted, error=error)
 
 
 def ranked(
-    runner: Runner, design: Design, labels: Mapping[StackId, str], judging: Judging
+    session: Session, design: Design, labels: Mapping[StackId, str], judging: Judging
 ) -> tuple[Ranked, ...]:
     """Return the ranking that the evidence allows now."""
     return rank(
-        runner.inspections,
+        session.inspections,
         labels=labels,
         reference=design.reference.stack.id,
         calls=design.calls,
@@ -118,14 +119,16 @@ def ranked(
     )
 
 
-def _without_failed(runner: Runner, design: Design, ranking: Sequence[Ranked]) -> Design:
+def _without_failed(session: Session, design: Design, ranking: Sequence[Ranked]) -> Design:
     """Leave out what failed in a block, for good, and what is killed again and again, for now.
 
     Raises:
         MeasurementError: the reference is among them, and nothing can be compared with it.
     """
-    failed = {row.stack_id for row in ranking if row.failures} | runner.killed(design.calls).keys()
-    refuse_failed_reference(runner, design, failed)
+    failed = {row.stack_id for row in ranking if row.failures} | session.record.killed(
+        design.calls
+    ).keys()
+    refuse_failed_reference(session, design, failed)
     left = tuple(each for each in design.challengers if each.stack.id not in failed)
     return replace(design, challengers=left)
 
@@ -136,7 +139,7 @@ def _taking_part(ranking: Sequence[Ranked], design: Design) -> tuple[Ranked, ...
     return tuple(row for row in ranking if row.stack_id in stacks)
 
 
-def refuse_failed_reference(runner: Runner, design: Design, failed: set[StackId]) -> None:
+def refuse_failed_reference(session: Session, design: Design, failed: set[StackId]) -> None:
     """Explain that nothing can be compared with a stack that failed.
 
     Raises:
@@ -146,7 +149,7 @@ def refuse_failed_reference(runner: Runner, design: Design, failed: set[StackId]
         return
     first = next(
         each
-        for each in runner.failed_in_blocks(design.calls)
+        for each in session.record.failed_in_blocks(design.calls)
         if each.stack_id == design.reference.stack.id
     )
     raise MeasurementError(
@@ -168,21 +171,17 @@ def _fix(failure: Inspection, seed: int) -> str:
     )
 
 
-def _next_block(runner: Runner, design: Design) -> tuple[Design, float]:
+def _next_block(session: Session, design: Design) -> tuple[Design, float]:
     """Run a block; return the design for the next one, and how many seconds it took.
 
     Raises:
         EngineError: the engine went away, and did not come back.
     """
-
-    def plan(block: int, environments: Sequence[Environment]) -> tuple[InspectionPlan, ...]:
-        reference, *others = environments
-        now = replace(design, reference=reference, challengers=tuple(others))
-        return plan_block(now, block)
-
-    environments, took_s = runner.run_block((design.reference, *design.challengers), plan)
+    environments, stored = session.run_block(
+        (design.reference, *design.challengers), partial(plan_block, design)
+    )
     reference, *others = environments
-    return replace(design, reference=reference, challengers=tuple(others)), took_s
+    return replace(design, reference=reference, challengers=tuple(others)), stored.seconds
 
 
 # How long measuring takes, as far as the first runs tell
@@ -325,7 +324,7 @@ def _own_module(project: Path, reason: str) -> str:
 
 
 def failed_in_blocks(
-    runner: Runner, labels: Mapping[StackId, str], calls: Sequence[IndicatorCall]
+    session: Session, labels: Mapping[StackId, str], calls: Sequence[IndicatorCall]
 ) -> tuple[FailedStack, ...]:
     """Return the stacks that failed while they were measured, each with its first failure."""
     return tuple(
@@ -334,7 +333,7 @@ def failed_in_blocks(
             outcome=each.outcome,
             reason=_reason(each),
         )
-        for each in runner.failed_in_blocks(calls)
+        for each in session.record.failed_in_blocks(calls)
         if each.stack_id in labels
     )
 

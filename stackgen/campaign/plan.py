@@ -25,7 +25,8 @@ from stackgen.campaign.indicators import (
 from stackgen.campaign.prepare import Builder, Sources, estimate, refuse_unbuildable
 from stackgen.campaign.program import Watching, own_files
 from stackgen.campaign.request import ExploreOptions
-from stackgen.campaign.runner import Runner
+from stackgen.campaign.runner import Budget, LocalBlockRunner, Record
+from stackgen.campaign.session import Session
 from stackgen.campaign.targets import refuse_any_python, refuse_python
 from stackgen.campaign.user_input import beside_compared, index_config
 from stackgen.images.built_wheels import BuiltWheels
@@ -72,7 +73,7 @@ class Work:
         return Judging(margin=self.options.margin, weights=self.weights)
 
 
-def open_runner(work: Work, database: Database) -> Runner:
+def open_session(work: Work, database: Database) -> Session:
     """Return what runs this campaign's inspections; the campaign is in the database then."""
     base = work.backend.base
     campaign = Campaign(
@@ -85,12 +86,18 @@ def open_runner(work: Work, database: Database) -> Runner:
     database.add_machine(work.backend.machine)
     database.add_campaign(campaign, datetime.now(timezone.utc).isoformat(timespec="seconds"))
     host = Host(cache=work.paths.cache)
-    return Runner(
-        database=database,
-        executor=Watching(work.backend.executor, own_files(work.paths.knowledge, work.paths.cache)),
-        campaign=campaign,
+    budget = Budget(deadline=work.start + work.options.budget_s, host=host, clock=time.monotonic)
+    record = Record(database=database, campaign=campaign, rebuild=work.options.rebuild)
+    own = own_files(work.paths.knowledge, work.paths.cache)
+    return Session(
+        record=record,
+        block_runner=LocalBlockRunner(
+            record=record,
+            executor=Watching(work.backend.executor, own),
+            budget=budget,
+            progress=work.progress,
+        ),
         limits=limits(work.options.threads, work.options.gpus, among=work.options.measure_cpus),
-        host=host,
         build=Builder(
             index=work.index,
             store=work.store,
@@ -105,9 +112,8 @@ def open_runner(work: Work, database: Database) -> Runner:
             dice=random.Random(f"{campaign.id}/{campaign.seed}"),  # noqa: S311
             progress=work.progress,
         ),
+        budget=budget,
         progress=work.progress,
-        deadline=work.start + work.options.budget_s,
-        rebuild=work.options.rebuild,
         own_limits=work.metered.limits,
     )
 

@@ -14,7 +14,8 @@ from packaging.version import InvalidVersion, Version
 from stackgen.campaign.backend import Backend, Build
 from stackgen.campaign.candidates import Candidate, Contenders
 from stackgen.campaign.host import Host
-from stackgen.campaign.runner import Runner, telling_line
+from stackgen.campaign.runner import telling_line
+from stackgen.campaign.session import Session
 from stackgen.errors import (
     BuildError,
     EngineError,
@@ -460,7 +461,7 @@ class Preparer:
 
     facts: BaseFacts
     selection: Contenders
-    runner: Runner
+    session: Session
     call: IndicatorCall
     progress: Progress
     reserve_s: Callable[[], float] = lambda: 0.0
@@ -531,7 +532,7 @@ class Preparer:
         """Look for versions that run, as long as the budget lasts."""
 
         def works(other: Candidate) -> bool:
-            if self.runner.left_s <= self.reserve_s():
+            if self.session.left_s <= self.reserve_s():
                 raise _SearchEndedError
             _, ran = self._try(other)
             said = _is_broken(ran) or ran.outcome is Outcome.UNSUPPORTED
@@ -550,15 +551,15 @@ class Preparer:
         What is known to fail is neither built nor run again.
         """
         stack = self.stack(candidate)
-        self.runner.database.add_stack(stack)
-        known = self.runner.known(stack.id, self.call)
+        self.session.record.database.add_stack(stack)
+        known = self.session.record.known(stack.id, self.call)
         if known is not None and known.observation is None:
             return None, known
         environment = self._built(stack, candidate.label)
         if isinstance(environment, Inspection):
             return None, environment
         self.progress.doing(f"trying {candidate.label}")
-        return environment, self.runner.trial(environment, self.call)
+        return environment, self.session.trial(environment, self.call)
 
     def _built(self, stack: Stack, label: str) -> Environment | Inspection:
         """Return a stack's environment, or how building it failed, which is recorded.
@@ -569,18 +570,18 @@ class Preparer:
         while True:
             started = datetime.now(timezone.utc).isoformat(timespec="milliseconds")
             try:
-                return self.runner.environment(stack, label)
+                return self.session.environment(stack, label)
             except (IndexUnavailableError, BuildError) as error:
                 log = f"{error.what}: {error.why}"
                 outcome = _outcome(error)
                 record = _failed(
-                    stack.id, self.runner, self.call, outcome, started_at=started, log=log
+                    stack.id, self.session, self.call, outcome, started_at=started, log=log
                 )
-                self.runner.record(record)
+                self.session.record.add(record)
                 if outcome is Outcome.ENGINE_LOST:
                     raise
-            known = self.runner.known(stack.id, self.call)
-            if not self.runner.again_after_kill(record, known):
+            known = self.session.record.known(stack.id, self.call)
+            if not self.session.again_after_kill(record, known):
                 return record
 
 
@@ -604,7 +605,7 @@ def _ready(candidate: Candidate, environment: Environment, newest: Lock) -> Read
 
 def _failed(
     environment_stack: StackId,
-    runner: Runner,
+    session: Session,
     call: IndicatorCall,
     outcome: Outcome,
     *,
@@ -614,9 +615,9 @@ def _failed(
     """Return the record of a stack that never came to run."""
     return Inspection(
         stack_id=environment_stack,
-        machine_id=runner.campaign.machine_id,
+        machine_id=session.record.campaign.machine_id,
         indicator_id=call.id,
-        campaign_id=runner.campaign.id,
+        campaign_id=session.record.campaign.id,
         block=0,
         position=0,
         role=Role.CALIBRATION,

@@ -1,81 +1,65 @@
-"""The inspections of a campaign: stacks are tried, indicators calibrated, blocks run.
+"""Where a block runs: its inspections are run one after the other, and stored as they end.
 
-Everything is written to the knowledge base as it happens, and read back from it: a campaign that
-was interrupted, even killed, goes on where it was.
+``BlockRunner`` is the seam below which a block runs, on this machine or elsewhere. Everything is
+written to the knowledge base as it happens, and read back from it: a campaign that was interrupted,
+even killed, goes on where it was.
 """
 
 import re
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Protocol
 
-from stackgen.campaign.host import Host, RetryPolicy
-from stackgen.errors import EngineError, IndexRefusalError, IndexUnavailableError, MeasurementError
+from stackgen.campaign.host import Host
+from stackgen.errors import EngineError, MeasurementError
 from stackgen.executors import Executor
 from stackgen.knowledge import blames_damaged_cache
 from stackgen.knowledge.database import Database
-from stackgen.measure import calibration_plan
 from stackgen.measure.retry_policy import (
     Cause,
     blamed,
     cause_of,
-    idle_blocks,
     killed_again_and_again,
     known_trial,
     nothing_runs,
 )
 from stackgen.model.evidence import Campaign
-from stackgen.model.identity import IndicatorId, InspectionId, StackId
-from stackgen.model.inspections import (
-    IndicatorCall,
-    Inspection,
-    InspectionPlan,
-    Limits,
-    Outcome,
-    Role,
-)
+from stackgen.model.identity import InspectionId, StackId
+from stackgen.model.inspections import IndicatorCall, Inspection, InspectionPlan, Outcome, Role
 from stackgen.model.progress import Progress
-from stackgen.model.stacks import Environment, Kind, Stack
+from stackgen.model.stacks import Environment, Kind
 
 Clock = Callable[[], float]
-Build = Callable[[Stack, str], Environment]
-PlanBlock = Callable[[int, Sequence[Environment]], Sequence[InspectionPlan]]
+PlanBlock = Callable[[int], Sequence[InspectionPlan]]
+"""From the number of a block to its inspections; together with campaign and seed the number is the
+identity of a block's work."""
 
 _EXIT_CODE = re.compile(r"exit code \d+")
 
 
 @dataclass(slots=True, kw_only=True)
-class Runner:
-    """Runs inspections of one campaign and records each before the next one starts.
+class Record:
+    """What a campaign has recorded: in this run of a command, in earlier ones, and by others.
 
-    own_limits: of the calls that do not run under ``limits``.
-    build: makes (again) the environment of a stack, which a label names for the user.
-    deadline: on ``clock``, when the budget is spent; what was waited for others comes on top.
+    campaign: its identity, which the database holds.
     rebuild: what failed to be built in earlier runs is built again.
+    labels: of stacks, for messages.
     added: how many inspections this run has recorded.
+    ran: how many of them ended well.
     """
 
     database: Database
-    executor: Executor
     campaign: Campaign
-    limits: Limits
-    host: Host
-    build: Build
-    retry_policy: RetryPolicy
-    progress: Progress
-    deadline: float
-    clock: Clock = time.monotonic
     rebuild: bool = False
-    own_limits: Mapping[IndicatorId, Limits] = field(default_factory=dict)
+    labels: dict[StackId, str] = field(default_factory=dict)
     added: int = 0
+    ran: int = 0
     _past: list[Inspection] = field(default_factory=list)
     _run: list[Inspection] = field(default_factory=list)
     _own: set[InspectionId] = field(default_factory=set)
-    _labels: dict[StackId, str] = field(default_factory=dict)
-    _told: set[str] = field(default_factory=set)
 
     def __post_init__(self) -> None:
-        self._catch_up()
+        self.catch_up()
 
     @property
     def inspections(self) -> Sequence[Inspection]:
@@ -83,29 +67,31 @@ class Runner:
         return self._past
 
     @property
-    def left_s(self) -> float:
-        """Return how much of the budget is left, in seconds."""
-        return self.deadline + self.host.waited_s - self.clock()
+    def blocks(self) -> int:
+        """Return the number of the last block."""
+        return max((each.block for each in self._past), default=0)
 
-    def record(self, inspection: Inspection) -> None:
-        """Write an inspection down for good."""
+    def label(self, stack: StackId) -> str:
+        """Return what a stack is called in messages."""
+        return self.labels.get(stack, f"stack {stack[:12]}")
+
+    def catch_up(self) -> None:
+        """Read what other processes with the same command have recorded meanwhile."""
+        if self.database.count_inspections(self.campaign.id) != len(self._past):
+            self._past = list(self.database.inspections(campaign=self.campaign.id))
+
+    def add(self, inspection: Inspection) -> None:
+        """Store an inspection for good."""
         self.database.add_inspection(inspection)
         self._past.append(inspection)
         self._run.append(inspection)
         self._own.add(inspection.id)
         self.added += 1
-        if inspection.outcome is Outcome.OK:
-            self.retry_policy.engine_works()
-        self._tell_unenforced(inspection)
+        self.ran += inspection.outcome is Outcome.OK
 
-    def _tell_unenforced(self, inspection: Inspection) -> None:
-        """Say, once each, what is not enforced here while packages run."""
-        new = [each for each in inspection.unenforced if each not in self._told]
-        if new:
-            self._told.update(new)
-            self.progress.note(
-                f"Packages run here without: {', '.join(new)} (stackgen doctor tells what helps)."
-            )
+    def this_run(self) -> Sequence[Inspection]:
+        """Return what this run of the command has recorded."""
+        return self._run
 
     def known(self, stack: StackId, call: IndicatorCall) -> Inspection | None:
         """Return how trying a stack ended before, where the retry policy does not repeat it."""
@@ -121,15 +107,30 @@ class Runner:
         ran = any(e.outcome is Outcome.OK and e.indicator_id == call.id for e in self._past)
         return known_trial(trials, current=self._own, anything_ran=ran)
 
+    def _forgiven(self, past: Inspection) -> bool:
+        """Return whether a build that failed in an earlier run is tried again, however often.
+
+        The user wants it, or the cache was to blame.
+        """
+        again = self.rebuild or blames_damaged_cache(past)
+        return again and past.outcome is Outcome.BUILD_FAILED and past.id not in self._own
+
     def killed(self, calls: Sequence[IndicatorCall]) -> Mapping[StackId, Inspection]:
         """Return the stacks that this run leaves out because they are killed again and again."""
         return killed_again_and_again(self._run, calls)
 
+    def failed_in_blocks(self, calls: Sequence[IndicatorCall]) -> tuple[Inspection, ...]:
+        """Return the failure of each stack that is left out of blocks, first its own ones."""
+        found: dict[StackId, Inspection] = {}
+        for each in (*blamed(self._past, calls), *self.killed(calls).values()):
+            found.setdefault(each.stack_id, each)
+        return tuple(found.values())
+
     def refuse_idle(self, calls: Sequence[IndicatorCall], *, reference: StackId) -> None:
-        """Refuse to go on where nothing runs on this machine any more.
+        """Refuse to go on where no process runs on this machine any more.
 
         Raises:
-            MeasurementError: nothing does; the same command tries again.
+            MeasurementError: none does; the same command tries again.
         """
         last = nothing_runs(self._run, calls, reference=reference)
         if last is None:
@@ -142,198 +143,104 @@ class Runner:
             "command again: no stack is blamed for it",
         )
 
-    def _forgiven(self, past: Inspection) -> bool:
-        """Return whether a build that failed in an earlier run is tried again, however often.
 
-        The user wants it, or the cache was to blame.
-        """
-        again = self.rebuild or blames_damaged_cache(past)
-        return again and past.outcome is Outcome.BUILD_FAILED and past.id not in self._own
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Budget:
+    """How long a run of a command may take.
 
-    def environment(self, stack: Stack, label: str) -> Environment:
-        """Return a stack's environment; an index or an engine that is gone is waited for.
+    deadline: on ``clock``, when it is spent; what was waited for others comes on top.
+    """
 
-        Raises:
-            StackgenError: it cannot be built, or the retry policy of this run gives up.
-        """
-        self._labels.setdefault(stack.id, label)
-        while True:
-            try:
-                made = self.build(stack, label)
-            except IndexRefusalError:
-                raise
-            except (IndexUnavailableError, EngineError) as error:
-                if not self.retry_policy.pause(error, at_most_s=self.left_s):
-                    raise
-            else:
-                self.retry_policy.over()
-                return made
+    deadline: float
+    host: Host
+    clock: Clock
 
-    def trial(self, environment: Environment, call: IndicatorCall) -> Inspection:
-        """Return how one calibration run of an indicator on a stack ended, now or before.
+    @property
+    def left_s(self) -> float:
+        """Return how much is left, in seconds; negative once it is spent."""
+        return self.deadline + self.host.waited_s - self.clock()
 
-        Raises:
-            EngineError: the engine went away, and did not come back.
-        """
-        while True:
-            with self.host.measuring(self.progress):
-                # Another process with the same command may have been faster.
-                self._catch_up()
-                past = self.known(environment.stack.id, call)
-                if past is not None:
-                    return past
-                limits = self.own_limits.get(call.id, self.limits)
-                plan = calibration_plan(
-                    environment, call, campaign_id=self.campaign.id, limits=limits
-                )
-                (ran,) = self.executor.inspect([plan])
-                self.record(ran)
-            if ran.outcome is Outcome.ENGINE_LOST:
-                (environment,) = self._restored((environment,), _lost(environment, ran))
-            elif not self.again_after_kill(ran, self.known(environment.stack.id, call)):
-                return ran
 
-    def again_after_kill(self, ran: Inspection, known: Inspection | None) -> bool:
-        """Return whether what was tried is tried again at once: it was killed, and not too often.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredBlock:
+    """A block that was run and stored.
 
-        Args:
-            ran: how it ended.
-            known: the same where it is known for the rest of this run.
-        """
-        if cause_of(ran) is not Cause.KILLED or known is not None:
-            return False
-        problem = MeasurementError(
-            f"{self._label(ran.stack_id)} was stopped while it was built or tried",
-            why=_ending(ran),
-            fix="run the same command again",
-        )
-        if not self.retry_policy.pause(problem, at_most_s=self.left_s):
-            self.progress.note(f"{problem.what} ({problem.why}); trying again.")
-        return True
+    seconds: it took, waiting for others left out.
+    """
 
-    def calibrate(
-        self, environment: Environment, calls: Sequence[IndicatorCall]
-    ) -> dict[IndicatorId, int]:
-        """Return the number of loops of each indicator, found on the reference.
+    inspections: tuple[Inspection, ...]
+    seconds: float
+
+
+class BlockRunner(Protocol):
+    """Runs whole blocks, each on one host and alone there."""
+
+    def run_block(self, plan: PlanBlock) -> StoredBlock:
+        """Run the next block and return its inspections, each stored before the next one starts.
+
+        Several processes may run blocks of one campaign: the number that ``plan`` is given is no
+        other block's, and everything that was stored before is in the record then. A plan without
+        inspections runs nothing.
 
         Raises:
-            MeasurementError: an indicator does not run on the reference.
-            EngineError: the engine went away.
+            EngineError: the engine went away; what ended before is stored.
         """
-        loops = {}
-        for call in calls:
-            self.progress.doing(f"calibrating {call.indicator.name}")
-            ran = self.trial(environment, call)
-            if ran.observation is None:
-                raise MeasurementError(
-                    f"{call.label} does not run on the reference stack",
-                    why=f"{ran.outcome.value}: {telling_line(ran.log)}",
-                    fix="choose another indicator with --pi (stackgen pis lists them)",
-                )
-            loops[call.id] = ran.observation.loops
-        return loops
 
-    def failed_in_blocks(self, calls: Sequence[IndicatorCall]) -> tuple[Inspection, ...]:
-        """Return the failure of each stack that is left out of blocks, first its own ones."""
-        found: dict[StackId, Inspection] = {}
-        for each in (*blamed(self._past, calls), *self.killed(calls).values()):
-            found.setdefault(each.stack_id, each)
-        return tuple(found.values())
 
-    def run_block(
-        self, environments: Sequence[Environment], plan: PlanBlock
-    ) -> tuple[tuple[Environment, ...], float]:
-        """Run a block; return its environments for the next one, and how many seconds it took.
+@dataclass(slots=True, kw_only=True)
+class LocalBlockRunner:
+    """Runs blocks on this machine, under the lock that keeps every other measurement away."""
 
-        An engine that was lost, or an environment that was removed, is had again first; the block
-        then counts as one that took no time.
+    record: Record
+    executor: Executor
+    budget: Budget
+    progress: Progress
+    _unenforced: set[str] = field(default_factory=set)
 
-        Args:
-            environments: what the block needs.
-            plan: from its number and the environments to its inspections.
+    def run_block(self, plan: PlanBlock) -> StoredBlock:
+        """Run the next block under the lock of the host.
 
         Raises:
-            EngineError: the engine went away, and did not come back.
+            EngineError: the engine went away; what ended before is stored.
         """
-        try:
-            return tuple(environments), self._run_block(environments, plan)
-        except EngineError as error:
-            return self._restored(environments, error), 0.0
-
-    def _run_block(self, environments: Sequence[Environment], plan: PlanBlock) -> float:
-        """Run the next block; return how many seconds it took, waiting for others left out.
-
-        Raises:
-            EngineError: the engine went away.
-        """
-        with self.host.measuring(self.progress):
-            start = self.clock()
-            self._catch_up()
-            block = self.database.last_block(self.campaign.id) + 1
-            plans = plan(block, environments)
+        record, done = self.record, []
+        with self.budget.host.measuring(self.progress):
+            start = self.budget.clock()
+            record.catch_up()
+            plans = plan(record.database.last_block(record.campaign.id) + 1)
             results = zip(plans, self.executor.inspect(plans), strict=True)
-            for done, (each, inspection) in enumerate(results, start=1):
-                self.record(inspection)
-                self._tell_kill(inspection)
-                self.progress.doing(
-                    f"measuring block {block}, {_minutes(self.left_s)} of the budget left",
-                    done=done,
-                    total=len(plans),
-                )
+            for each, inspection in results:
+                record.add(inspection)
+                done.append(inspection)
+                self._report(inspection, len(done), len(plans))
                 if inspection.outcome is Outcome.ENGINE_LOST:
                     raise _lost(each.environment, inspection)
-            return self.clock() - start
+            return StoredBlock(inspections=tuple(done), seconds=self.budget.clock() - start)
 
-    def _tell_kill(self, inspection: Inspection) -> None:
-        """Say that a process was killed, and that a later block takes its place."""
+    def _report(self, inspection: Inspection, done: int, total: int) -> None:
+        new = [each for each in inspection.unenforced if each not in self._unenforced]
+        if new:
+            self._unenforced.update(new)
+            self.progress.note(
+                f"Packages run here without: {', '.join(new)} (stackgen doctor tells what helps)."
+            )
+        if not inspection.block:  # a trial, whose caller reports it
+            return
         if cause_of(inspection) is Cause.KILLED:
             self.progress.note(
-                f"{self._label(inspection.stack_id)} was stopped in block {inspection.block} "
-                f"({_ending(inspection)}, not by stackgen): this block lacks it, and it is "
-                "measured again."
+                f"{self.record.label(inspection.stack_id)} was stopped in block "
+                f"{inspection.block} ({ending_line(inspection)}, not by stackgen): this block "
+                "lacks it, and it is measured again."
             )
-
-    def _label(self, stack: StackId) -> str:
-        return self._labels.get(stack, f"stack {stack[:12]}")
-
-    def pause_after_idle_block(self, calls: Sequence[IndicatorCall]) -> bool:
-        """Wait where nothing ran in the last block (memory may be free again); return if so."""
-        for call in calls:
-            if idle := idle_blocks(self._run, call):
-                problem = MeasurementError(
-                    f"everything was stopped in block {idle[0][-1].block}",
-                    why=_ending(idle[0][-1]),
-                    fix="run the same command again",
-                )
-                self.retry_policy.pause(problem, at_most_s=self.left_s)
-                return True
-        return False
-
-    def _restored(
-        self, environments: Sequence[Environment], problem: EngineError
-    ) -> tuple[Environment, ...]:
-        """Wait for a lost engine, and make environments again where they are gone.
-
-        Raises:
-            EngineError: what was lost at first, where the retry policy of this run gives up.
-        """
-        if not self.retry_policy.pause(problem, at_most_s=self.left_s):
-            raise problem
-        try:
-            return tuple(
-                self.environment(each.stack, f"{self._label(each.stack.id)} again")
-                for each in environments
-            )
-        except EngineError as error:
-            raise problem from error
-
-    def _catch_up(self) -> None:
-        """Read what other processes with the same command have recorded meanwhile."""
-        if self.database.count_inspections(self.campaign.id) != len(self._past):
-            self._past = list(self.database.inspections(campaign=self.campaign.id))
+        self.progress.doing(
+            f"measuring block {inspection.block}, {_minutes(self.budget.left_s)} of the budget "
+            "left",
+            done=done,
+            total=total,
+        )
 
 
-def _ending(inspection: Inspection) -> str:
+def ending_line(inspection: Inspection) -> str:
     """Return how a process was killed, as the last line of its log says."""
     return inspection.log.rstrip().rpartition("\n")[2]
 

@@ -1,7 +1,7 @@
 """Search the best stacks in blocks of a few each; those that were found are compared afterwards."""
 
 from collections import Counter
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 
@@ -11,7 +11,7 @@ from stackgen.campaign.candidates import Candidate
 from stackgen.campaign.comparison import first_answers_s, ranked, refuse_failed_reference
 from stackgen.campaign.plan import Work
 from stackgen.campaign.prepare import BUILD_BYTES_S, DOWNLOAD_BYTES_S, Preparer, Ready
-from stackgen.campaign.runner import Runner
+from stackgen.campaign.session import Session
 from stackgen.errors import StorageError
 from stackgen.index import PackageIndex, artifact_key
 from stackgen.measure import Design, deviations, fewest_blocks, plan_search
@@ -26,9 +26,9 @@ from stackgen.measure.racing import (
     searched,
     uniform_blocks,
 )
-from stackgen.measure.racing import Runner as Racer
+from stackgen.measure.racing import Runner as Arm
 from stackgen.model.identity import StackId
-from stackgen.model.inspections import Inspection, InspectionPlan, Role
+from stackgen.model.inspections import Inspection, Role
 from stackgen.model.packages import Artifact
 from stackgen.model.progress import Progress
 from stackgen.model.reports import Predicted, SearchReport
@@ -136,16 +136,16 @@ class Field:
                 return place
             if ready is not None and doubtful is None:
                 doubtful = place
-            late = self.preparer.runner.left_s < -self.budget_s
+            late = self.preparer.session.left_s < -self.budget_s
             if self.preparer.nothing_helps or late:
                 break
             place += 1
         return doubtful
 
-    def racers(self, run_s: float) -> tuple[Racer, ...]:
+    def arms(self, run_s: float) -> tuple[Arm, ...]:
         """Return what measuring each costs; ``run_s``: seconds of its inspections in a block."""
         return tuple(
-            Racer(
+            Arm(
                 versions=each.versions,
                 run_s=run_s,
                 build_s=0.0 if each.ready else self._build_s(each.candidate.lock.artifacts),
@@ -206,7 +206,7 @@ class Search:
     """
 
     work: Work
-    runner: Runner
+    session: Session
     competitors: Field
     design: Design
     reference: int
@@ -227,26 +227,26 @@ class Search:
         while True:
             self._look()
             calls, reference = self.work.calls, self.design.reference.stack.id
-            self.runner.refuse_idle(calls, reference=reference)
-            refuse_failed_reference(self.runner, self.design, self._failed_stacks())
+            self.session.record.refuse_idle(calls, reference=reference)
+            refuse_failed_reference(self.session, self.design, self._failed_stacks())
             if len(self._alive()) < 2 or self._blocks() >= MOST_BLOCKS:
                 return
             standing = self._chooser().standing(self._measured, self._out())
             if self._measured and standing.confidence >= options.confidence:
                 return
-            if self.runner.left_s <= self.reserve_s() + self._longest_s:
+            if self.session.left_s <= self.reserve_s() + self._longest_s:
                 return
             if not self._next_block(standing):
                 return
 
     def _next_block(self, standing: Standing) -> bool:
         """Run one block; return False where none that fits into the budget would tell anything."""
-        block = self.runner.database.last_block(self.runner.campaign.id) + 1
+        block = self.session.record.database.last_block(self.session.record.campaign.id) + 1
         barred = self._out() | self._too_dear()
         places = self._chooser().next_block(self._measured, barred, block)
         if len(places) < 2:
             return False
-        if self.runner.pause_after_idle_block(self.work.calls):
+        if self.session.pause_after_idle_block(self.work.calls):
             # Whether the machine or the stacks are at fault: the reference will tell.
             others = [place for place in places if place != self.reference]
             places = (self.reference, *others[: max(1, len(places) - 1)])
@@ -254,17 +254,15 @@ class Search:
         ready = []
         for place in places:
             ready.append(self.competitors.have_ready(place))
-            if self.runner.left_s <= self.reserve_s():
+            if self.session.left_s <= self.reserve_s():
                 return False  # a build took longer than thought: the comparison needs the rest
         environments = [each.environment for each in ready if each is not None]
         if len(environments) < len(places):
             return True  # what does not run is known now: choose again
-
-        def plan(number: int, now: Sequence[Environment]) -> tuple[InspectionPlan, ...]:
-            return plan_search(self.design, number, now)
-
-        again, took_s = self.runner.run_block(environments, plan)
-        self._longest_s = max(self._longest_s, took_s)
+        again, stored = self.session.run_block(
+            environments, lambda number: plan_search(self.design, number, environments)
+        )
+        self._longest_s = max(self._longest_s, stored.seconds)
         self.competitors.renew(zip(places, again, strict=True))
         return True
 
@@ -289,7 +287,7 @@ class Search:
             found = self.competitors.have_ready(left[0])
             if found is not None:
                 return found
-            if self.runner.left_s < -self.work.options.budget_s:
+            if self.session.left_s < -self.work.options.budget_s:
                 break
         return None
 
@@ -300,12 +298,12 @@ class Search:
 
     def _look(self) -> None:
         """Read what was recorded since the last look."""
-        seen = self.runner.inspections
+        seen = self.session.inspections
         if self._known == len(seen):
             return
         self._known = len(seen)
         stacks = {each.stack_id for each in seen if each.block}
-        places = self.competitors.places(stacks, self.runner.database.stack)
+        places = self.competitors.places(stacks, self.session.record.database.stack)
         calls = self.work.calls
         times = partial(
             searched,
@@ -321,7 +319,7 @@ class Search:
             seen, reference=self.design.reference.stack.id, stacks=stacks, calls=calls
         )
         self._wrong = frozenset(wrong.keys() - {self.design.reference.stack.id})
-        bad = {each.stack_id for each in self.runner.failed_in_blocks(calls)} | self._wrong
+        bad = {each.stack_id for each in self.session.record.failed_in_blocks(calls)} | self._wrong
         self._failed = frozenset(places[each] for each in bad if each in places)
 
     def _failed_stacks(self) -> set[StackId]:
@@ -344,13 +342,13 @@ class Search:
         return len({each.block for each in self._searched()})
 
     def _searched(self) -> list[Inspection]:
-        return [each for each in self.runner.inspections if each.role is Role.SEARCH]
+        return [each for each in self.session.inspections if each.role is Role.SEARCH]
 
     def _chooser(self) -> Chooser:
         options = self.work.options
         return chooser(
             options.strategy.value,
-            self.competitors.racers(self._run_s()),
+            self.competitors.arms(self._run_s()),
             seed=options.seed,
             margin=options.margin,
         )
@@ -362,7 +360,7 @@ class Search:
     def _block_s(self, stacks: int) -> float:
         calls = self.work.calls
         took = {
-            call.id: [e.duration_s for e in self.runner.inspections if e.indicator_id == call.id]
+            call.id: [e.duration_s for e in self.session.inspections if e.indicator_id == call.id]
             for call in calls
         }
         return stacks * sum(float(np.median(each)) for each in took.values() if each)
@@ -370,7 +368,7 @@ class Search:
     def reserve_s(self) -> float:
         """Return what the comparison afterwards needs until its first answers."""
         return first_answers_s(
-            self.design, self.runner.inspections, challengers=2, done=self._compared()
+            self.design, self.session.inspections, challengers=2, done=self._compared()
         )
 
     def _compared(self) -> int:
@@ -382,16 +380,16 @@ class Search:
             return 0
         reference = self.design.reference.stack.id
         labels = {each.stack_id: each.label for each in chosen} | {reference: "the reference"}
-        ranking = ranked(self.runner, self.design, labels, self.work.judging)
+        ranking = ranked(self.session, self.design, labels, self.work.judging)
         return fewest_blocks(ranking, self.work.calls)
 
     def _too_dear(self) -> frozenset[int]:
         """Return who cannot be built within what is left of the budget, or of the disk."""
-        left = self.runner.left_s - self.reserve_s() - self._longest_s
-        racers = enumerate(self.competitors.racers(0.0))
+        left = self.session.left_s - self.reserve_s() - self._longest_s
+        arms = enumerate(self.competitors.arms(0.0))
         return frozenset(
             place
-            for place, each in racers
+            for place, each in arms
             if each.build_s and (self.competitors.full or each.build_s > left)
         )
 
@@ -410,8 +408,8 @@ class Search:
 
     def labels(self) -> dict[StackId, str]:
         """Return the labels of all stacks in blocks, also of earlier runs, failed or not."""
-        stacks = {each.stack_id for each in self.runner.inspections if each.block}
-        places = self.competitors.places(stacks, self.runner.database.stack)
+        stacks = {each.stack_id for each in self.session.inspections if each.block}
+        places = self.competitors.places(stacks, self.session.record.database.stack)
         entrants = self.competitors.entrants
         return {each: entrants[place].candidate.label for each, place in places.items()}
 
@@ -437,7 +435,7 @@ class Search:
         )
         uniform = blocks * len(alive) * len(self.work.calls)
         machine_s = sum(each.duration_s for each in done)
-        after = [e for e in self.runner.inspections if e.block and e.role is not Role.SEARCH]
+        after = [e for e in self.session.inspections if e.block and e.role is not Role.SEARCH]
         leader = self.competitors.entrants[standing.leader]
         return SearchReport(
             strategy=options.strategy.value,

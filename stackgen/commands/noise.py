@@ -3,6 +3,7 @@
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 import psutil
 
@@ -11,10 +12,11 @@ from stackgen.campaign.backend import Backend
 from stackgen.campaign.candidates import Selection, select
 from stackgen.campaign.comparison import nothing_runs
 from stackgen.campaign.indicators import CONTROL, component_of, limits, shipped_indicators
-from stackgen.campaign.plan import Calls, Chosen, Work, calls_of, open_runner, opened
+from stackgen.campaign.plan import Calls, Chosen, Work, calls_of, open_session, opened
 from stackgen.campaign.prepare import Preparer, Ready, refuse_without_disk_space
 from stackgen.campaign.request import ExploreOptions
-from stackgen.campaign.runner import PlanBlock, Runner, telling_line
+from stackgen.campaign.runner import telling_line
+from stackgen.campaign.session import Session
 from stackgen.errors import EvidenceError, MeasurementError, StackgenError, UsageError
 from stackgen.index import PackageIndex
 from stackgen.indicators import bind, find
@@ -24,10 +26,9 @@ from stackgen.measure.noise import disturbance, indicator_noise, run_s
 from stackgen.measure.pressure import set_aside
 from stackgen.measure.retry_policy import Cause, cause_of
 from stackgen.model.identity import StackId
-from stackgen.model.inspections import IndicatorCall, Inspection, InspectionPlan
+from stackgen.model.inspections import IndicatorCall, Inspection
 from stackgen.model.progress import Progress
 from stackgen.model.reports import NOISE, IndicatorNoise, NoiseReport
-from stackgen.model.stacks import Environment
 from stackgen.storage.paths import Paths
 
 MOST_S = 600.0
@@ -121,31 +122,31 @@ def _calls_of(chosen: Chosen) -> Calls:
 
 
 def _against_itself(work: Work, database: Database) -> NoiseReport:
-    runner = open_runner(work, database)
+    session = open_session(work, database)
     for call in (*work.calls, work.control):
         database.add_indicator(call)
-    ready = _ready(work, runner)
+    ready = _ready(work, session)
     try:
         design = Design(
-            campaign_id=runner.campaign.id,
+            campaign_id=session.record.campaign.id,
             seed=work.options.seed,
             reference=ready.environment,
             challengers=(),
             calls=work.calls,
             control=work.control,
-            loops=runner.calibrate(ready.environment, (*work.calls, work.control)),
-            limits=runner.limits,
-            own_limits=runner.own_limits,
+            loops=session.calibrate(ready.environment, (*work.calls, work.control)),
+            limits=session.limits,
+            own_limits=session.own_limits,
         )
-        ended = measure_pairs(runner, design)
+        ended = measure_pairs(session, design)
     except KeyboardInterrupt:
         ended = Ended(why="you interrupted it", interrupted=True)
     if ended.error is not None:
         work.progress.note(f"error: {ended.error}")
-    return _report(work, runner, ready, ended)
+    return _report(work, session, ready, ended)
 
 
-def _ready(work: Work, runner: Runner) -> Ready:
+def _ready(work: Work, session: Session) -> Ready:
     """Return the newest stack that works; having one may take as long again as the budget.
 
     Raises:
@@ -154,53 +155,55 @@ def _ready(work: Work, runner: Runner) -> Ready:
     preparer = Preparer(
         facts=work.backend.base.facts,
         selection=work.selection,
-        runner=runner,
+        session=session,
         call=(*work.calls, work.control)[0],
         progress=work.progress,
     )
-    for ready in preparer.prepare(1, until=lambda _: runner.left_s < -work.options.budget_s):
+    for ready in preparer.prepare(1, until=lambda _: session.left_s < -work.options.budget_s):
         return ready
     raise nothing_runs(preparer.failures, work.paths)
 
 
-def measure_pairs(runner: Runner, design: Design) -> Ended:
+def measure_pairs(session: Session, design: Design) -> Ended:
     """Run blocks of equal runs until there are enough, the budget is spent, or Ctrl-C.
 
     An indicator that failed in a block takes part in no further one.
     """
     longest = 0.0
     while True:
-        seen = _of(runner, design.reference.stack.id)
+        seen = _of(session, design.reference.stack.id)
         failed = {call.id for call in _every(design) if _failure(seen, call)}
         left = tuple(call for call in design.calls if call.id not in failed)
         if design.control.id in failed or (failed and not left):
             return Ended(why="what was to be measured failed")
         design = replace(design, calls=left)
-        if error := _stopped_again_and_again(runner, design):
+        if error := _stopped_again_and_again(session, design):
             return Ended(why=error.what, error=error)
-        if _fewest_pairs(runner, design) >= MOST_BLOCKS:
+        if _fewest_pairs(session, design) >= MOST_BLOCKS:
             why = f"{MOST_BLOCKS} blocks tell enough (with another --seed they are measured anew)"
             return Ended(why=why)
         # One block is always run: with none, all that was built would show nothing.
-        if runner.left_s <= longest and any(each.block for each in seen):
+        if session.left_s <= longest and any(each.block for each in seen):
             return Ended(why="the budget is spent")
         try:
-            runner.pause_after_idle_block(_every(design))
-            (environment,), took_s = runner.run_block((design.reference,), _planned(design))
+            session.pause_after_idle_block(_every(design))
+            (environment,), stored = session.run_block(
+                (design.reference,), partial(plan_block, design)
+            )
         except KeyboardInterrupt:
             return Ended(why="you interrupted it", interrupted=True)
         except StackgenError as error:
             return Ended(why=error.what, error=error)
         design = replace(design, reference=environment)
-        longest = max(longest, took_s)
+        longest = max(longest, stored.seconds)
 
 
-def _stopped_again_and_again(runner: Runner, design: Design) -> StackgenError | None:
+def _stopped_again_and_again(session: Session, design: Design) -> StackgenError | None:
     """Return why this run ends, where what it measures is killed; the next one tries again."""
     stack = design.reference.stack.id
-    killed = runner.killed(_every(design)).get(stack)
+    killed = session.record.killed(_every(design)).get(stack)
     try:
-        runner.refuse_idle(_every(design), reference=stack)
+        session.record.refuse_idle(_every(design), reference=stack)
     except MeasurementError as error:
         return error
     if killed is None:
@@ -212,18 +215,11 @@ def _stopped_again_and_again(runner: Runner, design: Design) -> StackgenError | 
     )
 
 
-def _planned(design: Design) -> PlanBlock:
-    def plan(block: int, environments: Sequence[Environment]) -> tuple[InspectionPlan, ...]:
-        return plan_block(replace(design, reference=environments[0]), block)
-
-    return plan
-
-
-def _fewest_pairs(runner: Runner, design: Design) -> int:
+def _fewest_pairs(session: Session, design: Design) -> int:
     """Return the blocks that count of the indicator that has the fewest."""
     stack = design.reference.stack.id
     return min(
-        len(block_times(runner.inspections, indicator=call.id, stack=stack, twin=True))
+        len(block_times(session.inspections, indicator=call.id, stack=stack, twin=True))
         for call in _every(design)
     )
 
@@ -232,9 +228,9 @@ def _every(design: Design) -> tuple[IndicatorCall, ...]:
     return (*design.calls, design.control)
 
 
-def _of(runner: Runner, stack: StackId) -> list[Inspection]:
+def _of(session: Session, stack: StackId) -> list[Inspection]:
     """Return the inspections of a stack: before a new release, another one was the newest."""
-    return [each for each in runner.inspections if each.stack_id == stack]
+    return [each for each in session.inspections if each.stack_id == stack]
 
 
 def _failure(inspections: Sequence[Inspection], call: IndicatorCall) -> Inspection | None:
@@ -253,8 +249,8 @@ def _failure(inspections: Sequence[Inspection], call: IndicatorCall) -> Inspecti
     )
 
 
-def _report(work: Work, runner: Runner, ready: Ready, ended: Ended) -> NoiseReport:
-    seen = _of(runner, ready.chosen.stack_id)
+def _report(work: Work, session: Session, ready: Ready, ended: Ended) -> NoiseReport:
+    seen = _of(session, ready.chosen.stack_id)
     disturbed = set_aside(seen)
     calls = (*work.calls, work.control)
     # A later version of an indicator is another one, and earlier blocks say nothing of it.
@@ -272,7 +268,7 @@ def _report(work: Work, runner: Runner, ready: Ready, ended: Ended) -> NoiseRepo
             (block, why) for (_, block), why in sorted(disturbed.blocks.items()) if block in held
         ),
         tolerated=sum(block in held for _, block in disturbed.tolerated),
-        new_inspections=runner.added,
+        new_inspections=session.record.added,
         seconds=time.monotonic() - work.start,
         stopped=ended.why,
         interrupted=ended.interrupted,
