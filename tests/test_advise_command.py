@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from stackgen.campaign.request import IndexOptions
+from stackgen.campaign.options import IndexOptions
 from stackgen.commands.advise import advise
 from stackgen.errors import EvidenceError
 from stackgen.model.progress import Silent

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from stackgen.cli.images import refuse_tag
-from stackgen.cli.options import parse_gpus
 from stackgen.errors import UsageError
+from stackgen.model.options import parse_gpus
 from tests.laboratory import Laboratory
 
 COMMANDS = [
@@ -52,11 +52,12 @@ def test_starting_loads_nothing_heavy() -> None:
         "requests",
         "virtualenv",
         "pypi_simple",
+        "packaging",
     )
     code = (
         "import sys; from stackgen.cli import app\n"
-        "from typer.main import get_command\n"
-        "try: get_command(app)(['--help'])\n"
+        "sys.argv[1:] = ['explore', '--help']\n"
+        "try: app()\n"
         "except SystemExit: pass\n"
         f"print([m for m in {heavy!r} if m in sys.modules])"
     )

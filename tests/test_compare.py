@@ -12,7 +12,6 @@ import pytest
 
 from stackgen.campaign.candidates import Candidate
 from stackgen.campaign.plan import Chosen
-from stackgen.campaign.request import ExploreOptions
 from stackgen.commands.compare import (
     Named,
     Pair,
@@ -33,8 +32,8 @@ from stackgen.model.reports import ChosenStack, ExploreReport
 from stackgen.model.stacks import Stack
 from stackgen.report.compare import compare_text
 from stackgen.report.terminal import Plain
-from stackgen.resolve import Requirements
 from stackgen.storage.paths import Paths
+from tests.campaign_requests import campaign_request
 from tests.laboratory import INDICATOR, WORK, Laboratory
 from tests.local_index import Published, publish
 from tests.samples import BASE, FACTS
@@ -126,7 +125,7 @@ def test_a_stack_of_another_base_is_told_and_its_packages_and_settings_are_taken
     with PackageIndex(config, tmp_path) as index:
         resolver = Resolver(
             index=index,
-            options=ExploreOptions(asked=Requirements()),
+            request=campaign_request(),
             base=BASE,
             progress=Plain(stream),
         )
@@ -157,8 +156,8 @@ def chosen(a: Sequence[str], b: Sequence[str], *indicators: str) -> Chosen:
         for letter, version, names in (("A", "1.0", a), ("B", "2.0" if a != b else "1.0", b))
     ]
     pair = Pair(sides=(sides[0], sides[1]), varied=("tensorflow", "numpy"))
-    options = ExploreOptions(asked=Requirements(), indicators=indicators)
-    return _chosen((Named(text="a"), Named(text="b")), pair, options)
+    request = campaign_request(indicators=indicators)
+    return _chosen((Named(text="a"), Named(text="b")), pair, request)
 
 
 def test_an_indicator_that_is_not_named_by_its_package_must_run_on_both_sides() -> None:
@@ -170,8 +169,8 @@ def test_an_indicator_that_is_not_named_by_its_package_must_run_on_both_sides() 
 
 def test_the_same_comparison_is_the_same_campaign_and_the_other_way_round_is_another() -> None:
     there, back = chosen(["numpy"], ["scipy"]), chosen(["scipy"], ["numpy"])
-    requests = [each.options.request("docker", FACTS, where="kb") for each in (there, back)]
-    again = chosen(["numpy"], ["scipy"]).options.request("docker", FACTS, where="kb")
+    requests = [each.request.identity("docker", FACTS, where="kb") for each in (there, back)]
+    again = chosen(["numpy"], ["scipy"]).request.identity("docker", FACTS, where="kb")
     assert again == requests[0] != requests[1]
 
 

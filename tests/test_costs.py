@@ -10,22 +10,23 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stackgen.campaign.indicators import limits, metered, usable_cpus
-from stackgen.campaign.request import ExploreOptions
-from stackgen.cli.options import check_prices, parse_cpus
+from stackgen.campaign.options import CostOptions
+from stackgen.campaign.request import CampaignRequest
 from stackgen.errors import UsageError
 from stackgen.measure import rank
 from stackgen.measure.costs import AtCount, costs, reference_times, scaled
 from stackgen.model.evidence import Ranked
 from stackgen.model.inspections import IndicatorCall, Inspection, Observation, Role
+from stackgen.model.options import parse_cpu_counts
 from stackgen.model.reports import Cost, Prices, Scaled
 from stackgen.model.stacks import Environment
-from stackgen.resolve import Requirements
+from tests.campaign_requests import campaign_request, changed
 from tests.samples import call, environment, inspection
 
 NEW, OLD, ODD = environment("2.4.0"), environment("1.26.4"), environment("1.21.6")
 LABELS = {each.stack.id: f"numpy {each.location}" for each in (NEW, OLD, ODD)}
 MATMUL = call()
-OPTIONS = ExploreOptions(asked=Requirements(requirements=()))
+REQUEST = campaign_request()
 FOUR = [0, 1, 2, 3]
 
 
@@ -174,8 +175,8 @@ def test_too_few_blocks_give_no_interval_and_figures_no_cost() -> None:
 
 
 def test_each_number_of_cpus_is_a_call_of_its_own_with_cpus_of_its_own() -> None:
-    options = replace(OPTIONS, cpus=(1, 2, 4), price_per_hour=0.4)
-    found = metered(options, [MATMUL], limits(1), FOUR)
+    request = changed(REQUEST, cpus=(1, 2, 4), price_per_hour=0.4)
+    found = metered(request, [MATMUL], limits(1), FOUR)
     assert len({each.id for each in found.calls}) == 3
     assert [found.limits[each.id].cpus for each in found.calls] == [(3,), (2, 3), (0, 1, 2, 3)]
     assert [found.limits[each.id].threads for each in found.calls] == [1, 2, 4]
@@ -183,8 +184,8 @@ def test_each_number_of_cpus_is_a_call_of_its_own_with_cpus_of_its_own() -> None
 
 
 def test_without_numbers_of_cpus_nothing_changes_and_the_whole_machine_is_paid() -> None:
-    assert metered(OPTIONS, [MATMUL], limits(1), FOUR).calls == (MATMUL,)
-    found = metered(replace(OPTIONS, price_per_hour=0.4), [MATMUL], limits(1), FOUR)
+    assert metered(REQUEST, [MATMUL], limits(1), FOUR).calls == (MATMUL,)
+    found = metered(changed(REQUEST, price_per_hour=0.4), [MATMUL], limits(1), FOUR)
     assert (found.calls, found.limits) == ((MATMUL,), {})
     assert found.per_hour == {MATMUL.id: 0.4}
 
@@ -192,10 +193,10 @@ def test_without_numbers_of_cpus_nothing_changes_and_the_whole_machine_is_paid()
 def test_prices_are_read_from_a_file(tmp_path: Path) -> None:
     file = tmp_path / "prices.toml"
     file.write_text('currency = "EUR"\n[per_hour]\n1 = 0.1\n2 = 0.15\n4 = 1\n')
-    found = metered(replace(OPTIONS, cpus=(1, 2), prices=file), [MATMUL], limits(1), FOUR)
+    found = metered(changed(REQUEST, cpus=(1, 2), prices=file), [MATMUL], limits(1), FOUR)
     assert list(found.per_hour.values()) == [0.1, 0.15]
     assert found.currency == "EUR"
-    whole = metered(replace(OPTIONS, prices=file), [MATMUL], limits(1), FOUR)
+    whole = metered(changed(REQUEST, prices=file), [MATMUL], limits(1), FOUR)
     assert list(whole.per_hour.values()) == [1.0]
 
 
@@ -222,34 +223,34 @@ def test_prices_that_cannot_be_used_are_refused(
     if text is not None:
         file.write_text(text)
     with pytest.raises(UsageError, match=says if says != "currency = 3" else "currency is a text"):
-        metered(replace(OPTIONS, cpus=(2,), prices=file), [MATMUL], limits(1), FOUR)
+        metered(changed(REQUEST, cpus=(2,), prices=file), [MATMUL], limits(1), FOUR)
 
 
 def test_more_cpus_than_there_are_and_threads_beside_them_are_refused() -> None:
     with pytest.raises(UsageError, match=r"(?s)8 CPUs.*has 4 for us.*--cpus 1,2,4"):
-        metered(replace(OPTIONS, cpus=(1, 8)), [MATMUL], limits(1), FOUR)
-    for options in (
-        replace(OPTIONS, cpus=(1,), threads=2),
-        replace(OPTIONS, cpus=(1,), parameters=(("threads", "2"),)),
+        metered(changed(REQUEST, cpus=(1, 8)), [MATMUL], limits(1), FOUR)
+    for request in (
+        changed(REQUEST, cpus=(1,), threads=2),
+        changed(REQUEST, cpus=(1,), parameters=(("threads", "2"),)),
     ):
         with pytest.raises(UsageError, match="sets the number of threads"):
-            metered(options, [MATMUL], limits(1), FOUR)
+            metered(request, [MATMUL], limits(1), FOUR)
 
 
 def test_numbers_of_cpus_are_read_in_order_each_once() -> None:
-    assert parse_cpus("") == ()
-    assert parse_cpus("4, 1,2,1") == (1, 2, 4)
+    assert parse_cpu_counts("") == ()
+    assert parse_cpu_counts("4, 1,2,1") == (1, 2, 4)
     for text in ("0", "1,,2", "two", "-1", "1.5", "²"):
         with pytest.raises(UsageError, match="numbers of CPUs"):
-            parse_cpus(text)
+            parse_cpu_counts(text)
 
 
 @pytest.mark.parametrize("price", [0.0, -1.0, math.inf, math.nan])
 def test_a_price_above_zero_is_wanted(price: float) -> None:
     with pytest.raises(UsageError, match="price"):
-        check_prices(price, None)
+        CostOptions(price_per_hour=price)
     with pytest.raises(UsageError, match="two kinds"):
-        check_prices(0.1, Path("prices.toml"))
+        CostOptions(price_per_hour=0.1, prices=Path("prices.toml"))
 
 
 @given(st.floats(0.01, 100), st.integers(1, 64), st.integers(1, 64))
@@ -266,8 +267,9 @@ def test_usable_cpus_are_those_that_stacks_are_measured_on() -> None:
 def test_campaigns_on_other_numbers_of_cpus_are_others_and_prices_change_none() -> None:
     from tests.samples import FACTS
 
-    def asked(options: ExploreOptions) -> str:
-        return options.request("virtualenv", FACTS, where="here")
+    def identity(request: CampaignRequest) -> str:
+        return request.identity("virtualenv", FACTS, where="here")
 
-    assert asked(replace(OPTIONS, cpus=(1, 2))) != asked(OPTIONS)
-    assert asked(replace(OPTIONS, price_per_hour=1.0, prices=Path("x"))) == asked(OPTIONS)
+    assert identity(changed(REQUEST, cpus=(1, 2))) != identity(REQUEST)
+    assert identity(changed(REQUEST, price_per_hour=1.0)) == identity(REQUEST)
+    assert identity(changed(REQUEST, prices=Path("x"))) == identity(REQUEST)

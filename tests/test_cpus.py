@@ -5,7 +5,6 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import psutil
@@ -13,17 +12,17 @@ import pytest
 
 from stackgen.campaign.host import cpu_list, kept_to, refuse_cpus, shared_cores
 from stackgen.campaign.indicators import indicator_calls, limits, metered
-from stackgen.campaign.request import ExploreOptions
-from stackgen.cli.options import parse_cpu_list
+from stackgen.campaign.request import CampaignRequest
 from stackgen.errors import UsageError
-from stackgen.resolve import Requirements
+from stackgen.model.options import parse_cpu_list
+from tests.campaign_requests import campaign_request, changed
 from tests.dying_parts import recorded, serve, watch
 from tests.laboratory import INDICATOR, WORK, Laboratory
 from tests.tiny_index import TinyIndex, serving
 
-OPTIONS = ExploreOptions(asked=Requirements(requirements=()), indicators=("python/pure",))
-OPTIONS = replace(OPTIONS, parameters=(("rounds", "9"),))
-BOTH = replace(OPTIONS, measure_cpus=(2, 3), build_cpus=(0, 1))
+REQUEST = campaign_request(indicators=("python/pure",))
+REQUEST = changed(REQUEST, parameters=(("rounds", "9"),))
+BOTH = changed(REQUEST, measure_cpus=(2, 3), build_cpus=(0, 1))
 TOLD = "import os; print(sorted(os.sched_getaffinity(0)))"
 
 needs_affinity = pytest.mark.skipif(
@@ -64,30 +63,30 @@ def test_what_is_no_list_is_refused_with_an_example(text: str) -> None:
 
 @needs_affinity
 @pytest.mark.parametrize(
-    ("options", "usable", "words"),
+    ("campaign", "usable", "words"),
     [
         (BOTH, (0, 1), "--measure-cpus: the CPUs 2-3 cannot be used"),
         (BOTH, (0, 2, 3), "--build-cpus: CPU 1 cannot be used"),
-        (replace(BOTH, build_cpus=(1, 2)), range(4), "CPU 2 cannot be for measuring and for"),
-        (replace(BOTH, measure_cpus=()), range(4), "--build-cpus alone keeps nothing apart"),
-        (replace(BOTH, threads=3), range(4), "3 threads cannot be measured on 2-3"),
-        (replace(BOTH, parameters=(("threads", "4"),)), range(4), "4 threads cannot be measured"),
-        (replace(OPTIONS, threads=99999), (0, 1), "99999 threads cannot be measured on 0-1"),
+        (changed(BOTH, build_cpus=(1, 2)), range(4), "CPU 2 cannot be for measuring and for"),
+        (changed(BOTH, measure_cpus=()), range(4), "--build-cpus alone keeps nothing apart"),
+        (changed(BOTH, threads=3), range(4), "3 threads cannot be measured on 2-3"),
+        (changed(BOTH, parameters=(("threads", "4"),)), range(4), "4 threads cannot be measured"),
+        (changed(REQUEST, threads=99999), (0, 1), "99999 threads cannot be measured on 0-1"),
     ],
 )
 def test_cpus_that_cannot_be_set_aside_are_refused(
-    options: ExploreOptions, usable: tuple[int, ...], words: str
+    campaign: CampaignRequest, usable: tuple[int, ...], words: str
 ) -> None:
     with pytest.raises(UsageError, match=words):
-        refuse_cpus(options, usable)
+        refuse_cpus(campaign, usable)
 
 
 @needs_affinity
 def test_cpus_that_are_there_and_apart_are_taken() -> None:
     refuse_cpus(BOTH, range(4))
-    refuse_cpus(replace(BOTH, build_cpus=(), threads=2), range(4))
-    refuse_cpus(OPTIONS, ())
-    refuse_cpus(replace(OPTIONS, threads=2), (0, 1))
+    refuse_cpus(changed(BOTH, build_cpus=(), threads=2), range(4))
+    refuse_cpus(REQUEST, ())
+    refuse_cpus(changed(REQUEST, threads=2), (0, 1))
 
 
 @needs_affinity
@@ -97,10 +96,10 @@ def test_threads_and_cpus_of_inspections_come_from_those_set_aside() -> None:
     assert limits(2, among=(2, 5, 7)).cpus == (5, 7)
     (call,), control = indicator_calls(BOTH, (), frozenset())
     assert dict(control.arguments)["threads"] == "2"
-    counts = metered(replace(BOTH, cpus=(1, 2)), [call], limits(0, among=(2, 3)), range(8))
+    counts = metered(changed(BOTH, cpus=(1, 2)), [call], limits(0, among=(2, 3)), range(8))
     assert sorted(each.cpus for each in counts.limits.values()) == [(2, 3), (3,)]
     with pytest.raises(UsageError, match="cannot be measured on 3 CPUs") as refused:
-        metered(replace(BOTH, cpus=(3,)), [call], limits(0, among=(2, 3)), range(8))
+        metered(changed(BOTH, cpus=(3,)), [call], limits(0, among=(2, 3)), range(8))
     assert "--measure-cpus names 2" in refused.value.why
 
 

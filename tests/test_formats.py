@@ -12,7 +12,7 @@ import pytest
 from uv import find_uv_bin
 
 from stackgen import __version__
-from stackgen.cli.knowledge import FormatName
+from stackgen.cli.indicators import OtherFormat
 from stackgen.errors import MeasurementError, UsageError
 from stackgen.model.inspections import Outcome
 from stackgen.report import here_text
@@ -167,7 +167,7 @@ def test_thoth_is_told_how_a_process_failed() -> None:
     assert "SIGSEGV" in found["stderr"]
 
 
-@pytest.mark.parametrize("name", [each.value for each in FormatName])
+@pytest.mark.parametrize("name", [each.value for each in OtherFormat])
 def test_a_figure_that_is_no_time_is_written_as_none(name: str) -> None:
     with pytest.raises(MeasurementError, match="a figure of its own"):
         formatted(FIGURE, name)

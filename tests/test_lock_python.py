@@ -6,14 +6,16 @@ from pathlib import Path
 import pytest
 
 from stackgen.campaign.backend import open_backend
-from stackgen.campaign.request import ExecutorChoice, ExploreOptions, IndexOptions
+from stackgen.campaign.options import IndexOptions
 from stackgen.commands.explore import explore
 from stackgen.commands.verify import verify
 from stackgen.errors import UsageError
 from stackgen.images.targets import find_interpreters, probe
+from stackgen.model.choices import ExecutorChoice
 from stackgen.model.progress import Silent
 from stackgen.resolve import parse_requirements
 from stackgen.storage.paths import Paths, find_paths
+from tests.campaign_requests import campaign_request
 
 OWN = probe(sys.executable).target.python_minor
 LOCK = """
@@ -41,8 +43,8 @@ def lock(folder: Path, requires_python: str) -> Path:
 
 
 def refusal(path: Path, paths: Paths, *, base: str = "") -> UsageError:
-    options = ExploreOptions(
-        asked=parse_requirements("numpy"),
+    request = campaign_request(
+        requirements=parse_requirements("numpy"),
         lock=path,
         base=base,
         executor=ExecutorChoice.VIRTUALENV,
@@ -50,7 +52,7 @@ def refusal(path: Path, paths: Paths, *, base: str = "") -> UsageError:
         index=IndexOptions(offline=True, no_index=True),
     )
     with pytest.raises(UsageError) as refused:
-        explore(options, paths, {}, Silent())
+        explore(request, paths, {}, Silent())
     return refused.value
 
 

@@ -1,29 +1,27 @@
 """Which indicators a campaign runs."""
 
-from dataclasses import replace
 from pathlib import Path
 
 import psutil
 import pytest
 
 from stackgen.campaign.indicators import CONTROL, indicator_calls, limits
-from stackgen.campaign.request import ExploreOptions
 from stackgen.errors import UsageError
 from stackgen.model.inspections import Indicator, IndicatorCall
 from stackgen.model.stacks import PROGRAM
-from stackgen.resolve import Requirements
+from tests.campaign_requests import campaign_request, changed
 
-OPTIONS = ExploreOptions(asked=Requirements(requirements=()), indicators=(CONTROL,))
+REQUEST = campaign_request(indicators=(CONTROL,))
 
 
 def test_the_control_is_not_what_a_campaign_compares() -> None:
     with pytest.raises(UsageError, match="control of every exploration"):
-        indicator_calls(OPTIONS, (), frozenset())
+        indicator_calls(REQUEST, (), frozenset())
 
 
 def test_other_work_of_the_controls_kind_can_be_compared() -> None:
-    options = replace(OPTIONS, parameters=(("rounds", "9"),))
-    (call,), control = indicator_calls(options, (), frozenset())
+    request = changed(REQUEST, parameters=(("rounds", "9"),))
+    (call,), control = indicator_calls(request, (), frozenset())
     assert call.indicator == control.indicator
     assert call.id != control.id
 
@@ -38,13 +36,13 @@ def test_a_command_is_measured_alone_or_before_the_indicators_that_are_named() -
     runner = Indicator(name=PROGRAM, component=PROGRAM, summary="", sha256="0", path="p")
     told = (("command", "python train.py"), ("project", "d"))
     program = IndicatorCall(indicator=runner, arguments=told)
-    options = ExploreOptions(asked=Requirements(requirements=()), threads=2, program=program)
-    (alone,), _ = indicator_calls(options, ("torch",), frozenset({"torch"}))
+    request = campaign_request(threads=2, program=program)
+    (alone,), _ = indicator_calls(request, ("torch",), frozenset({"torch"}))
     assert alone.label == "python train.py (threads=2)"
-    both = replace(options, indicators=("matmul",))
+    both = changed(request, indicators=("matmul",))
     calls, _ = indicator_calls(both, ("torch",), frozenset({"torch"}))
     assert [call.indicator.name for call in calls] == [PROGRAM, "torch/matmul"]
-    (without_framework,), _ = indicator_calls(options, ("speedy",), frozenset({"speedy"}))
+    (without_framework,), _ = indicator_calls(request, ("speedy",), frozenset({"speedy"}))
     assert without_framework.id == alone.id
 
 
@@ -55,9 +53,9 @@ def test_a_file_of_ones_own_is_meant_though_an_indicator_of_ours_is_called_alike
     other.parent.mkdir()
     for path in (own, other):
         path.write_text('INDICATOR = {"summary": "mine", "component": "torch"}\n')
-    options = ExploreOptions(asked=Requirements(requirements=()), indicators=(str(own),))
-    (call,), _ = indicator_calls(options, ("torch",), frozenset({"torch"}))
+    request = campaign_request(indicators=(str(own),))
+    (call,), _ = indicator_calls(request, ("torch",), frozenset({"torch"}))
     assert call.indicator.summary == "mine"
-    both = replace(options, indicators=(str(own), str(other)))
+    both = changed(request, indicators=(str(own), str(other)))
     with pytest.raises(UsageError, match="several files are called"):
         indicator_calls(both, ("torch",), frozenset({"torch"}))

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from stackgen.campaign.indicators import CONTROL
-from stackgen.campaign.request import IndexOptions
+from stackgen.campaign.options import IndexOptions
 from stackgen.commands.advise import advise
 from stackgen.knowledge.database import open_database
 from stackgen.model.inspections import (

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field, replace
 
-from stackgen.campaign.request import ExploreOptions
+from stackgen.campaign.request import CampaignRequest, StackRequest
 from stackgen.commands.nightly import Night, _differences
 from stackgen.errors import EvidenceError
 from stackgen.model.evidence import Control, Difference
@@ -64,9 +64,9 @@ class Measured:
     def clock(self) -> float:
         return self.now
 
-    def explore(self, options: ExploreOptions) -> ExploreReport:
-        self.budgets.append(options.budget_s)
-        self.now += self.takes_s or options.budget_s
+    def explore(self, request: CampaignRequest) -> ExploreReport:
+        self.budgets.append(request.budget.budget_s)
+        self.now += self.takes_s or request.budget.budget_s
         answer = self.answers.pop(0)
         if isinstance(answer, EvidenceError):
             raise answer
@@ -77,11 +77,13 @@ def night(measured: Measured, releases: int) -> tuple[Night, list[str]]:
     """Return a night of 60 seconds that is over, and the versions that are decided."""
     decided: list[str] = []
     found = Night(
-        options=ExploreOptions(asked=Requirements(), kind="nightly"),
+        request=CampaignRequest(kind="nightly", stacks=StackRequest(requirements=Requirements())),
         ends=60.0,
         clock=measured.clock,
         explore=measured.explore,
-        question=lambda name, version: {"asked": parse_requirements(f"{name}=={version}")},
+        question=lambda name, version: StackRequest(
+            requirements=parse_requirements(f"{name}=={version}")
+        ),
         decided=lambda name, versions: decided.extend(versions),  # noqa: ARG005
         progress=Silent(),
     )

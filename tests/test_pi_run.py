@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from stackgen.campaign.host import Host
-from stackgen.cli.knowledge import parse_parameters
+from stackgen.cli.indicators import parse_parameters
 from stackgen.commands.indicators import MOST_CALLS, calls_of, find_indicator, gpus_seen
 from stackgen.errors import UsageError
 from stackgen.model.progress import Silent

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from stackgen.campaign import program
+from stackgen.campaign.options import ProgramOptions
 from stackgen.campaign.program import (
-    ProgramWishes,
     Watching,
     kept_key,
     key_path,
@@ -19,9 +19,10 @@ from stackgen.campaign.program import (
 )
 from stackgen.errors import MeasurementError, UsageError
 from stackgen.executors.fake import FakeExecutor
+from stackgen.model.choices import Better
 from stackgen.model.identity import CampaignId
 from stackgen.model.inspections import IndicatorCall, Inspection, InspectionPlan, Limits
-from stackgen.storage.paths import shipped_folder
+from stackgen.storage import paths
 from tests.samples import environment, inspection
 
 Called = Callable[..., IndicatorCall]
@@ -40,8 +41,8 @@ def project(tmp_path: Path) -> Path:
 def called(project: Path) -> Called:
     def call(command: str = "python train.py", **options: object) -> IndicatorCall:
         given = {"project": project, **options}
-        wishes = ProgramWishes(command=command, timeout_s=60, **given)  # type: ignore[arg-type]
-        return program_call(wishes, {"TOKEN": "sesame"}, key=lambda: KEY)
+        program = ProgramOptions(command=command, time_limit_s=60, **given)  # type: ignore[arg-type]
+        return program_call(program, {"TOKEN": "sesame"}, key=lambda: KEY)
 
     return call
 
@@ -80,7 +81,7 @@ def test_everything_that_may_change_what_is_measured_counts(called: Called, tmp_
         called(),
         called("python train.py --epochs 2"),
         called(figure="loss (.*)"),
-        called(figure="loss (.*)", better="higher"),
+        called(figure="loss (.*)", better=Better.HIGHER),
         called(check="out.txt"),
         called(network=True),
         called(data=(data,)),
@@ -101,7 +102,7 @@ def test_the_result_of_an_earlier_run_does_not_count(called: Called, project: Pa
 
 def test_what_stackgen_itself_writes_is_no_part_of_a_project(project: Path) -> None:
     knowledge, cache = project / "kb.db", project / "cache"
-    wishes = ProgramWishes(command="true", project=project, timeout_s=1)
+    wishes = ProgramOptions(command="true", project=project, time_limit_s=1)
 
     def digest() -> str:
         besides = own_files(knowledge, cache)
@@ -218,7 +219,7 @@ def test_a_folder_with_too_many_files_is_refused(
 
 
 def test_the_digest_and_the_copy_leave_out_the_same() -> None:
-    driver = (shipped_folder("pis") / "program.py").read_text(encoding="utf-8")
+    driver = (paths.shipped_folder("pis") / "program.py").read_text(encoding="utf-8")
     found = {
         ast.unparse(each.targets[0]): ast.literal_eval(each.value)
         for each in ast.parse(driver).body

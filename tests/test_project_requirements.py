@@ -4,12 +4,14 @@ from pathlib import Path
 
 import pytest
 
-from stackgen.campaign.user_input import Understood, Wishes, understood
+from stackgen.campaign.options import IndexOptions, RequirementOptions, SourceOptions
+from stackgen.campaign.user_input import UserInput, read_user_input
 from stackgen.errors import UsageError
 
 
-def read(path: Path, *requirements: str, **options: object) -> Understood:
-    return understood(Wishes(requirements=requirements, around=path, **options), {})  # type: ignore[arg-type]
+def read(path: Path, *requirements: str, **options: object) -> UserInput:
+    given = RequirementOptions(requirements=requirements, **options)  # type: ignore[arg-type]
+    return read_user_input(given, SourceOptions(), IndexOptions(), {}, around=path)
 
 
 @pytest.mark.parametrize(
@@ -24,7 +26,7 @@ def read(path: Path, *requirements: str, **options: object) -> Understood:
 def test_what_a_project_requires_is_in_every_stack(tmp_path: Path, name: str, text: str) -> None:
     (tmp_path / name).write_text(text)
     found = read(tmp_path / name)
-    assert found.request.texts == ("numpy>=1.24", "tqdm<5")
+    assert found.requirements.texts == ("numpy>=1.24", "tqdm<5")
     assert found.project == ("numpy", "tqdm")
     assert found.lock is None
 
@@ -34,13 +36,13 @@ def test_a_lock_is_still_a_lock(tmp_path: Path) -> None:
     lock.write_text("numpy==1.26.4\ntqdm==4.66.0\n")
     found = read(lock)
     assert found.lock == lock
-    assert found.project == found.request.texts == ()
+    assert found.project == found.requirements.texts == ()
 
 
 def test_what_is_named_besides_says_its_versions_alone(tmp_path: Path) -> None:
     (tmp_path / "requirements.txt").write_text("Torch[opt]==2.1\nnumpy==1.26.4\ntqdm\n")
     found = read(tmp_path / "requirements.txt", "torch>=2", "numpy")
-    assert found.request.texts == ("torch>=2", "numpy", "Torch[opt]", "tqdm")
+    assert found.requirements.texts == ("torch>=2", "numpy", "Torch[opt]", "tqdm")
     assert found.project == ("tqdm",)
 
 

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stackgen.cli.images import parse_size
 from stackgen.errors import UsageError
 from stackgen.images.store_check import prune
+from stackgen.model.options import parse_size
 from stackgen.model.packages import Artifact
 from stackgen.model.reports import ImageState, ItemKind, Pruned, StoreItem
 from stackgen.report import pruned_text

@@ -6,7 +6,6 @@ from dataclasses import replace
 import pytest
 
 from stackgen.campaign.indicators import weights_of
-from stackgen.cli.options import parse_margin, parse_weights
 from stackgen.errors import UsageError
 from stackgen.measure import ALPHA, decided, effect, fewest_blocks, rank
 from stackgen.measure.effects import block_contrasts
@@ -14,6 +13,7 @@ from stackgen.measure.ranking import block_times
 from stackgen.model.evidence import Ranked, Verdict
 from stackgen.model.identity import IndicatorId
 from stackgen.model.inspections import IndicatorCall, Inspection, Outcome, Role
+from stackgen.model.options import parse_margin, parse_weights
 from stackgen.model.stacks import Environment
 from stackgen.report import report_text
 from tests.samples import call, environment, inspection

@@ -11,11 +11,11 @@ from pathlib import Path
 from stackgen.campaign.backend import Backend, open_backend
 from stackgen.campaign.host import Host
 from stackgen.campaign.indicators import limits
-from stackgen.campaign.request import ExecutorChoice
 from stackgen.index import PackageIndex, load_config
 from stackgen.index.closure import resolve
 from stackgen.indicators import bind, find
 from stackgen.measure import effect
+from stackgen.model.choices import ExecutorChoice
 from stackgen.model.evidence import Effect
 from stackgen.model.identity import CampaignId, IndicatorId, StackId
 from stackgen.model.inspections import (

@@ -23,8 +23,8 @@ from docker import APIClient
 
 from benchmarks.live.bench import CAMPAIGN, Arm, Bench, call_of, opened
 from stackgen.campaign.indicators import limits, usable_cpus
-from stackgen.campaign.request import ExecutorChoice
 from stackgen.executors.docker import CAMPAIGN_LABEL, DockerExecutor
+from stackgen.model.choices import ExecutorChoice
 from stackgen.model.inspections import Limits, Observation
 from stackgen.model.stacks import Environment
 

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Protocol
 
 from stackgen.campaign.host import Host
-from stackgen.campaign.request import ExecutorChoice
 from stackgen.errors import BuildError, EngineError, UsageError
 from stackgen.executors.docker import DockerExecutor
 from stackgen.executors.machine import this_machine
@@ -27,6 +26,7 @@ from stackgen.images.layer_store import LayerStore
 from stackgen.images.sdists import SdistBuilder, build_limits
 from stackgen.images.targets import find_interpreters, probe
 from stackgen.images.virtualenvs import VirtualenvBuilder
+from stackgen.model.choices import ExecutorChoice
 from stackgen.model.progress import Progress
 from stackgen.model.stacks import (
     Base,

@@ -72,7 +72,7 @@ def report(work: Work, session: Session, found: Outcome) -> ExploreReport:
             labels=found.compared,
             reference=reference,
             calls=calls,
-            margin=work.options.margin,
+            margin=work.request.measurement.margin,
             weights=work.weights,
         )
         checked = controls(seen, reference=reference, calls=calls, pure=work.control)
@@ -100,7 +100,7 @@ def report(work: Work, session: Session, found: Outcome) -> ExploreReport:
         interrupted=found.stopped.interrupted,
         exit_code=_exit_code(found.stopped, ranking, checked),
         knowledge_base=str(work.paths.knowledge),
-        margin=work.options.margin,
+        margin=work.request.measurement.margin,
         costs=costs(seen, ranking=ranking, calls=calls, per_hour=work.metered.per_hour),
         currency=work.metered.currency,
         scaled=scaled(seen, ranking=ranking, counts=work.metered.counts),
@@ -207,8 +207,8 @@ def _search_first(work: Work, session: Session, preparer: Preparer) -> Outcome:
         index=work.index,
         progress=work.progress,
         varied=work.selection.varied,
-        wanted=work.options.wanted,
-        budget_s=work.options.budget_s,
+        wanted=work.request.search.wanted,
+        budget_s=work.request.budget.budget_s,
     )
     ended = Stopped(blocks=0, why="you interrupted it", interrupted=True)
     search: Search | None = None
@@ -359,7 +359,7 @@ def _each_once(ready: Sequence[Ready], before: Sequence[ChosenStack]) -> tuple[C
 def _prepare(work: Work, preparer: Preparer, session: Session, ready: list[Ready]) -> None:
     """Fill ``ready``; a full disk or a lost engine ends it, and those that are ready go on."""
     try:
-        for each in preparer.prepare(work.options.wanted, until=_enough(work, session)):
+        for each in preparer.prepare(work.request.search.wanted, until=_enough(work, session)):
             ready.append(each)  # noqa: PERF402 # Ctrl-C must not lose those that are ready
     except (StorageError, EngineError) as error:
         if len(ready) < 2:
@@ -372,8 +372,10 @@ def _enough(work: Work, session: Session) -> Callable[[int], bool]:
 
     One stack alone answers nothing, so the second may take as long again as the whole budget.
     """
-    share = (1 - BUILD_SHARE) * work.options.budget_s
-    return lambda working: session.left_s < (share if working >= 2 else -work.options.budget_s)
+    share = (1 - BUILD_SHARE) * work.request.budget.budget_s
+    return lambda working: (
+        session.left_s < (share if working >= 2 else -work.request.budget.budget_s)
+    )
 
 
 def _failed(work: Work, session: Session) -> frozenset[StackId]:
@@ -381,7 +383,7 @@ def _failed(work: Work, session: Session) -> frozenset[StackId]:
 
     The two sides of a comparison stay what they are.
     """
-    if work.options.sides:
+    if work.request.stacks.pair:
         return frozenset()
     return frozenset(each.stack_id for each in session.record.failed_in_blocks(work.calls))
 
@@ -409,7 +411,7 @@ def calibrated(work: Work, session: Session, ready: Sequence[Ready]) -> Design:
     reference, *challengers = (each.environment for each in ready)
     return Design(
         campaign_id=session.record.campaign.id,
-        seed=work.options.seed,
+        seed=work.request.budget.seed,
         reference=reference,
         challengers=tuple(challengers),
         calls=work.calls,
@@ -422,7 +424,7 @@ def calibrated(work: Work, session: Session, ready: Sequence[Ready]) -> Design:
 
 def _tell_of_other_reference(work: Work, reference: Ready) -> None:
     """Say so where the lock to compare with does not run, and another stack stands in for it."""
-    given = work.options.reference_file or work.options.lock
+    given = work.request.stacks.baseline_file or work.request.stacks.lock
     if given is not None and reference.chosen.completion != "lock":
         work.progress.note(
             f"{given} does not run here: stacks are compared with {reference.chosen.label} instead."

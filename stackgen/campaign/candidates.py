@@ -10,7 +10,7 @@ from typing import Protocol
 from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 
-from stackgen.campaign.request import ExploreOptions
+from stackgen.campaign.request import CampaignRequest
 from stackgen.campaign.targets import refuse_python
 from stackgen.errors import ResolutionError, UsageError
 from stackgen.index import PackageIndex
@@ -163,7 +163,7 @@ class Selection:
 
 
 def select(
-    index: PackageIndex, options: ExploreOptions, target: Target, progress: Progress
+    index: PackageIndex, request: CampaignRequest, target: Target, progress: Progress
 ) -> Selection:
     """Resolve what was asked for, and order its choices.
 
@@ -171,30 +171,33 @@ def select(
         ResolutionError: nothing satisfies it here.
         UsageError: a package to be varied is not part of any stack.
     """
-    if options.lock is None:
-        space = resolve(index, _with_varied(options), target, progress=progress)
-        return _selection(space, options, options.reference, {})
-    lockfile = read_lock_file(options.lock)
+    if request.stacks.lock is None:
+        space = resolve(index, _with_varied(request), target, progress=progress)
+        return _selection(space, request, request.stacks.baseline, {})
+    lockfile = read_lock_file(request.stacks.lock)
     packages = in_target(lockfile, target)
-    allowed = options.asked.policy.allow_build
+    allowed = request.stacks.requirements.policy.allow_build
     reference = _as_it_stands(index, packages, target, progress, allow_build=allowed)
-    request = _around(index, options, packages, target, progress)
-    space = resolve(index, request, target, progress=progress)
-    return _selection(space, options, reference, reference.versions)
+    around = _around(index, request, packages, target, progress)
+    space = resolve(index, around, target, progress=progress)
+    return _selection(space, request, reference, reference.versions)
 
 
-def _with_varied(options: ExploreOptions) -> Requirements:
+def _with_varied(request: CampaignRequest) -> Requirements:
     """Return what is asked for, and what varies besides: --vary, and NumPy beside a framework.
 
     PyTorch runs without NumPy, but hardly any program that uses it does.
     """
-    named = set(options.asked.names)
-    wanted = [str(canonicalize_name(each)) for each in options.vary]
+    named = set(request.stacks.requirements.names)
+    wanted = [str(canonicalize_name(each)) for each in request.stacks.vary]
     wanted += ["numpy"] if named & set(FRAMEWORKS) else []
-    fixed = {str(canonicalize_name(each)) for each in options.fixed}
+    fixed = {str(canonicalize_name(each)) for each in request.stacks.fixed}
     added = dict.fromkeys(name for name in wanted if name not in named | fixed)
-    requirements = (*options.asked.requirements, *(parse_requirement(name) for name in added))
-    return replace(options.asked, requirements=requirements)
+    requirements = (
+        *request.stacks.requirements.requirements,
+        *(parse_requirement(name) for name in added),
+    )
+    return replace(request.stacks.requirements, requirements=requirements)
 
 
 def read_lock_file(path: Path) -> LockFile:
@@ -234,9 +237,9 @@ def _beside(path: Path) -> str | None:
 
 
 def _selection(
-    space: Space, options: ExploreOptions, reference: Lock | None, preferred: Mapping[str, str]
+    space: Space, request: CampaignRequest, reference: Lock | None, preferred: Mapping[str, str]
 ) -> Selection:
-    varied = _varied(space, options, preferred)
+    varied = _varied(space, request, preferred)
     if not varied:
         raise UsageError(
             "nothing is left to vary",
@@ -247,30 +250,34 @@ def _selection(
     return Selection(
         space=space,
         varied=varied,
-        choices=newest_first(space.slices(varied), granularity=options.granularity),
-        settings=_settings(options),
+        choices=newest_first(space.slices(varied), granularity=request.stacks.granularity),
+        settings=_settings(request),
         reference=reference,
         preferred={name: v for name, v in preferred.items() if name not in varied},
-        completion=options.completion,
-        reference_name="your lock" if options.lock or options.reference_file else "best known",
+        completion=request.stacks.completion,
+        reference_name="your lock"
+        if request.stacks.lock or request.stacks.baseline_file
+        else "best known",
     )
 
 
-def _varied(space: Space, options: ExploreOptions, locked: Mapping[str, str]) -> tuple[str, ...]:
+def _varied(space: Space, request: CampaignRequest, locked: Mapping[str, str]) -> tuple[str, ...]:
     """Return what varies: what the user named, and numpy where it is part of the closure."""
-    named = [name for name in options.asked.names if name not in options.project]
+    named = [
+        name for name in request.stacks.requirements.names if name not in request.stacks.project
+    ]
     if not named:
-        named = [name for name in FRAMEWORKS if name in {*locked, *options.project}]
-    added = [str(canonicalize_name(each)) for each in options.vary]
-    fixed = {canonicalize_name(each) for each in options.fixed}
+        named = [name for name in FRAMEWORKS if name in {*locked, *request.stacks.project}]
+    added = [str(canonicalize_name(each)) for each in request.stacks.vary]
+    fixed = {canonicalize_name(each) for each in request.stacks.fixed}
     wanted = dict.fromkeys([*named, *added, "numpy"])
     return tuple(name for name in wanted if name in space.packages and name not in fixed)
 
 
-def _settings(options: ExploreOptions) -> tuple[Settings, ...]:
+def _settings(request: CampaignRequest) -> tuple[Settings, ...]:
     """Return every combination of the values of the settings; the first is the default one."""
-    names = [name for name, _ in options.settings]
-    combined = product(*(values for _, values in options.settings))
+    names = [name for name, _ in request.stacks.settings]
+    combined = product(*(values for _, values in request.stacks.settings))
     return tuple(tuple(sorted(zip(names, values, strict=True))) for values in combined)
 
 
@@ -305,7 +312,7 @@ def may_vary(names: Container[str]) -> Iterator[str]:
 
 def _around(
     index: PackageIndex,
-    options: ExploreOptions,
+    request: CampaignRequest,
     packages: Sequence[LockedPackage],
     target: Target,
     progress: Progress,
@@ -317,16 +324,16 @@ def _around(
     same file, too: another build of it would be another package.
     """
     locked = {each.name for each in packages}
-    asked = options.asked
+    asked = request.stacks.requirements
     given = set(asked.names)
-    fixed = {canonicalize_name(each) for each in options.fixed}
+    fixed = {canonicalize_name(each) for each in request.stacks.fixed}
     own = list(may_vary(locked - fixed))[:1]
-    wanted = ([] if given else own) + [canonicalize_name(each) for each in options.vary]
+    wanted = ([] if given else own) + [canonicalize_name(each) for each in request.stacks.vary]
     added = [name for name in dict.fromkeys(wanted) if name not in given | fixed]
     roots = (*asked.requirements, *(parse_requirement(name) for name in added))
     if not roots and not asked.alternatives:
         raise UsageError(
-            f"nothing to vary in {options.lock}",
+            f"nothing to vary in {request.stacks.lock}",
             why="it names neither TensorFlow, PyTorch nor NumPy",
             fix="name what may change: stackgen explore NAME --from LOCK",
         )

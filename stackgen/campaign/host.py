@@ -14,7 +14,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from stackgen.campaign.request import ExploreOptions
+from stackgen.campaign.request import CampaignRequest
 from stackgen.errors import EngineError, StackgenError, StorageError, UsageError
 from stackgen.model.progress import Progress
 
@@ -287,19 +287,19 @@ class RetryPolicy:
 _TOPOLOGY = Path("/sys/devices/system/cpu")
 
 
-def refuse_cpus(options: ExploreOptions, usable: Sequence[int]) -> None:
+def refuse_cpus(request: CampaignRequest, usable: Sequence[int]) -> None:
     """Refuse CPUs that cannot be set aside as they were given.
 
     Args:
-        options: what was asked for.
+        request: what to measure.
         usable: numbers of the CPUs that this machine has for us.
 
     Raises:
         UsageError: a CPU is not there or not for us, has two purposes, or there are too few.
     """
-    measure, build = options.measure_cpus, options.build_cpus
+    measure, build = request.processors.measure_cpus, request.processors.build_cpus
     if not measure and not build:
-        _refuse_threads(options, usable, given="")
+        _refuse_threads(request, usable, given="")
         return
     if not hasattr(os, "sched_setaffinity"):
         raise UsageError(
@@ -321,7 +321,7 @@ def refuse_cpus(options: ExploreOptions, usable: Sequence[int]) -> None:
             why="what is built would disturb what is measured",
             fix=f"give each CPU to one of them, as in: {_example(usable)}",
         )
-    _refuse_threads(options, measure, given="--measure-cpus")
+    _refuse_threads(request, measure, given="--measure-cpus")
 
 
 def _refuse_missing(option: str, cpus: Sequence[int], usable: Sequence[int]) -> None:
@@ -335,17 +335,19 @@ def _refuse_missing(option: str, cpus: Sequence[int], usable: Sequence[int]) -> 
         )
 
 
-def _refuse_threads(options: ExploreOptions, cpus: Sequence[int], *, given: str) -> None:
+def _refuse_threads(request: CampaignRequest, cpus: Sequence[int], *, given: str) -> None:
     """Refuse more threads than CPUs: they would take turns on them, which is another question.
 
     Args:
-        options: what was asked for.
+        request: what to measure.
         cpus: those that are measured on.
         given: the option that names them, or "" where they are all that this machine has for us.
     """
     most = len(cpus)
-    asked = [int(v) for name, v in options.parameters if name == "threads" and v.isdigit()]
-    if (threads := max([options.threads, *asked])) <= most:
+    asked = [
+        int(v) for name, v in request.measurement.parameters if name == "threads" and v.isdigit()
+    ]
+    if (threads := max([request.processors.threads, *asked])) <= most:
         return
     who = f"{given} names {most}" if given else f"this process may use {most}"
     fix = f"give --threads {most} or fewer"

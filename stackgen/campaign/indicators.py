@@ -10,7 +10,7 @@ from typing import Any
 import psutil
 
 from stackgen.campaign.candidates import FRAMEWORKS
-from stackgen.campaign.request import ExploreOptions
+from stackgen.campaign.request import CampaignRequest
 from stackgen.errors import UsageError
 from stackgen.indicators import bind, find
 from stackgen.measure.costs import AtCount
@@ -31,12 +31,12 @@ def shipped_indicators() -> tuple[Indicator, ...]:
 
 
 def indicator_calls(
-    options: ExploreOptions, varied: tuple[str, ...], packages: frozenset[str]
+    request: CampaignRequest, varied: tuple[str, ...], packages: frozenset[str]
 ) -> tuple[tuple[IndicatorCall, ...], IndicatorCall]:
     """Return the calls that the user wants to know, and the control.
 
     Args:
-        options: what was asked for.
+        request: what to measure.
         varied: the packages that vary; they decide what a bare name means.
         packages: everything that stacks may contain.
 
@@ -46,20 +46,28 @@ def indicator_calls(
         UsageError: there is no such indicator or parameter, or a value is not allowed.
     """
     component = component_of(varied, packages)
-    if component == "python" and not options.indicators and options.program is None:
+    if (
+        component == "python"
+        and not request.measurement.indicators
+        and request.measurement.program is None
+    ):
         raise UsageError(
             "there is no indicator for these packages",
             why=f"stackgen measures {', '.join(FRAMEWORKS)} and numpy by itself",
             fix="say what to measure: --pi (stackgen pis lists them, or give your own file), or a "
             'command of yours: --pi-command "python train.py"',
         )
-    wanted = options.indicators or ((DEFAULT,) if options.program is None else ())
+    wanted = request.measurement.indicators or (
+        (DEFAULT,) if request.measurement.program is None else ()
+    )
     own = {Path(each).stem: Path(each) for each in wanted if each.endswith(".py")}
     known = load_indicators(shipped_folder("pis"), own.values())
     here = {"torch" if each == "torch" else "tensorflow" for each in packages & set(FRAMEWORKS)}
     here |= packages & {"numpy"}
-    threads = limits(options.threads, among=options.measure_cpus).threads
-    calls = [] if options.program is None else [_on(options.program, threads)]
+    threads = limits(request.processors.threads, among=request.processors.measure_cpus).threads
+    calls = (
+        [] if request.measurement.program is None else [_on(request.measurement.program, threads)]
+    )
     for name in wanted:
         indicator = _named(known, name, component)
         if indicator.component in {"tensorflow", "torch", "numpy"} - here:
@@ -68,7 +76,7 @@ def indicator_calls(
                 why=f"none of them contains {indicator.component}",
                 fix=f'ask for it as well: stackgen explore ... "{indicator.component}"',
             )
-        calls.append(bind(indicator, _given(indicator, options, threads)))
+        calls.append(bind(indicator, _given(indicator, request, threads)))
     found = find(known, CONTROL)
     control = bind(found, _threads_of(found, threads))
     if any(call.id == control.id for call in calls):
@@ -168,11 +176,13 @@ def _can_be_bound() -> bool:
     return hasattr(psutil.Process, "cpu_affinity")
 
 
-def _given(indicator: Indicator, options: ExploreOptions, threads: int) -> dict[str, str]:
+def _given(indicator: Indicator, request: CampaignRequest, threads: int) -> dict[str, str]:
     """Return the parameters given that this indicator has; with one indicator, all of them."""
     names = {each.name for each in indicator.parameters}
-    alone = len(options.indicators) <= 1
-    given = {name: value for name, value in options.parameters if alone or name in names}
+    alone = len(request.measurement.indicators) <= 1
+    given = {
+        name: value for name, value in request.measurement.parameters if alone or name in names
+    }
     return _threads_of(indicator, threads) | given
 
 
@@ -212,12 +222,12 @@ class Metered:
 
 
 def metered(
-    options: ExploreOptions, calls: Sequence[IndicatorCall], limits: Limits, usable: Sequence[int]
+    request: CampaignRequest, calls: Sequence[IndicatorCall], limits: Limits, usable: Sequence[int]
 ) -> Metered:
     """Return the calls, one for each number of CPUs where ``--cpus`` was given, and their prices.
 
     Args:
-        options: what was asked for.
+        request: what to measure.
         calls: what is measured.
         limits: of whatever is not given a number of CPUs.
         usable: numbers of the CPUs that this machine has for us.
@@ -225,16 +235,16 @@ def metered(
     Raises:
         UsageError: there are not so many CPUs, prices cannot be read, or one is missing.
     """
-    prices = read_prices(options, len(usable))
-    if not options.cpus:
+    prices = read_prices(request, len(usable))
+    if not request.scaling.cpus:
         price = _price(prices, len(usable)) if prices else None
         return Metered(
             calls=tuple(calls),
             per_hour={} if price is None else {call.id: price for call in calls},
             currency=prices.currency if prices else "",
         )
-    usable = options.measure_cpus or usable
-    _refuse_counts(options, usable)
+    usable = request.processors.measure_cpus or usable
+    _refuse_counts(request, usable)
     counts = tuple(
         AtCount(
             call=_with_threads(call, count),
@@ -243,7 +253,7 @@ def metered(
             price=_price(prices, count) if prices else float(count),
         )
         for call in calls
-        for count in options.cpus
+        for count in request.scaling.cpus
     )
     return Metered(
         calls=tuple(each.call for each in counts),
@@ -257,25 +267,25 @@ def metered(
     )
 
 
-def read_prices(options: ExploreOptions, machine_cpus: int) -> Prices | None:
+def read_prices(request: CampaignRequest, machine_cpus: int) -> Prices | None:
     """Return the prices that were given, None where none were.
 
     Raises:
         UsageError: the file is not there, or is none of prices.
     """
-    if options.price_per_hour is not None:
-        return Prices(machine_cpus=machine_cpus, whole=options.price_per_hour)
-    if options.prices is None:
+    if request.cost.price_per_hour is not None:
+        return Prices(machine_cpus=machine_cpus, whole=request.cost.price_per_hour)
+    if request.cost.prices is None:
         return None
     try:
-        document = tomllib.loads(options.prices.read_text(encoding="utf-8"))
+        document = tomllib.loads(request.cost.prices.read_text(encoding="utf-8"))
         by_cpus = _by_cpus(document)
         currency = document.get("currency", "")
         if not isinstance(currency, str):
             raise ValueError("currency is a text")
     except (OSError, ValueError) as error:  # what is no TOML is a ValueError, too
         raise UsageError(
-            f"cannot read prices from {options.prices}",
+            f"cannot read prices from {request.cost.prices}",
             why=str(error),
             fix=f"give a TOML file with the price per hour by number of CPUs, {_EXAMPLE}",
         ) from error
@@ -309,16 +319,18 @@ def _price(prices: Prices, cpus: int) -> float:
     return found
 
 
-def _refuse_counts(options: ExploreOptions, usable: Sequence[int]) -> None:
-    most = max(options.cpus)
+def _refuse_counts(request: CampaignRequest, usable: Sequence[int]) -> None:
+    most = max(request.scaling.cpus)
+    where = "--measure-cpus names" if request.processors.measure_cpus else "this machine has"
     if most > len(usable):
         raise UsageError(
             f"stacks cannot be measured on {most} CPUs",
-            why=f"{'--measure-cpus names' if options.measure_cpus else 'this machine has'} "
-            f"{len(usable)} for us",
+            why=f"{where} {len(usable)} for us",
             fix=f"give no more than these, as in: --cpus {_example(len(usable))}",
         )
-    if options.threads or any(name == "threads" for name, _ in options.parameters):
+    if request.processors.threads or any(
+        name == "threads" for name, _ in request.measurement.parameters
+    ):
         raise UsageError(
             "--cpus sets the number of threads by itself",
             why="each number of CPUs is measured with as many threads",

@@ -4,7 +4,7 @@ import random
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from functools import partial
 from itertools import islice
@@ -24,7 +24,7 @@ from stackgen.campaign.indicators import (
 )
 from stackgen.campaign.prepare import Builder, Sources, estimate, refuse_unbuildable
 from stackgen.campaign.program import Watching, own_files
-from stackgen.campaign.request import ExploreOptions
+from stackgen.campaign.request import CampaignRequest
 from stackgen.campaign.runner import Budget, LocalBlockRunner, Record
 from stackgen.campaign.session import Session
 from stackgen.campaign.targets import refuse_any_python, refuse_python
@@ -53,7 +53,7 @@ class Work:
     start: on the monotonic clock, when the budget began to run.
     """
 
-    options: ExploreOptions
+    request: CampaignRequest
     paths: Paths
     progress: Progress
     index: PackageIndex
@@ -70,24 +70,26 @@ class Work:
     @property
     def judging(self) -> Judging:
         """Return how observations are judged."""
-        return Judging(margin=self.options.margin, weights=self.weights)
+        return Judging(margin=self.request.measurement.margin, weights=self.weights)
 
 
 def open_session(work: Work, database: Database) -> Session:
     """Return what runs this campaign's inspections; the campaign is in the database then."""
     base = work.backend.base
     campaign = Campaign(
-        kind=work.options.kind,
-        request=work.options.request(base.kind.value, base.facts, where=_where(work)),
-        seed=work.options.seed,
+        kind=work.request.kind,
+        request=work.request.identity(base.kind.value, base.facts, where=_where(work)),
+        seed=work.request.budget.seed,
         machine_id=work.backend.machine.id,
         stackgen_version=__version__,
     )
     database.add_machine(work.backend.machine)
     database.add_campaign(campaign, datetime.now(timezone.utc).isoformat(timespec="seconds"))
     host = Host(cache=work.paths.cache)
-    budget = Budget(deadline=work.start + work.options.budget_s, host=host, clock=time.monotonic)
-    record = Record(database=database, campaign=campaign, rebuild=work.options.rebuild)
+    budget = Budget(
+        deadline=work.start + work.request.budget.budget_s, host=host, clock=time.monotonic
+    )
+    record = Record(database=database, campaign=campaign, rebuild=work.request.target.rebuild)
     own = own_files(work.paths.knowledge, work.paths.cache)
     return Session(
         record=record,
@@ -97,7 +99,11 @@ def open_session(work: Work, database: Database) -> Session:
             budget=budget,
             progress=work.progress,
         ),
-        limits=limits(work.options.threads, work.options.gpus, among=work.options.measure_cpus),
+        limits=limits(
+            work.request.processors.threads,
+            work.request.processors.gpus,
+            among=work.request.processors.measure_cpus,
+        ),
         build=Builder(
             index=work.index,
             store=work.store,
@@ -108,7 +114,7 @@ def open_session(work: Work, database: Database) -> Session:
             progress=work.progress,
         ),
         retry_policy=RetryPolicy(
-            left_s=allowance_s(work.options.budget_s),
+            left_s=allowance_s(work.request.budget.budget_s),
             dice=random.Random(f"{campaign.id}/{campaign.seed}"),  # noqa: S311
             progress=work.progress,
         ),
@@ -126,10 +132,10 @@ def _sources(work: Work, host: Host) -> Sources:
         index=work.index,
         store=work.store,
         built=BuiltWheels(work.paths.cache / "built"),
-        policy=work.options.asked.policy,
+        policy=work.request.stacks.requirements.policy,
         progress=work.progress,
         turn=partial(host.building, work.progress),
-        again=work.options.rebuild,
+        again=work.request.target.rebuild,
     )
 
 
@@ -147,14 +153,14 @@ Calls = tuple[tuple[IndicatorCall, ...], IndicatorCall]
 class Chosen:
     """What is measured against each other.
 
-    options: what was asked for, with all that was read since.
+    request: what to measure, with all that was read since.
     packages: names of what the stacks contain that an indicator may be of.
     count: of the stacks that satisfy what was asked for.
     choices: how many of them could be told apart.
     requirements: what was asked for, in words.
     """
 
-    options: ExploreOptions
+    request: CampaignRequest
     contenders: Contenders
     packages: frozenset[str]
     count: int
@@ -162,19 +168,19 @@ class Chosen:
     requirements: tuple[str, ...]
 
 
-Choose = Callable[[PackageIndex, ExploreOptions, Backend, Progress], Chosen]
+Choose = Callable[[PackageIndex, CampaignRequest, Backend, Progress], Chosen]
 
 
 def calls_of(chosen: Chosen) -> Calls:
     """Return the indicators that were asked for, or the default ones, and the control."""
     varied = tuple(each for each in chosen.contenders.varied if each in chosen.packages)
-    return indicator_calls(chosen.options, varied, chosen.packages)
+    return indicator_calls(chosen.request, varied, chosen.packages)
 
 
 @contextmanager
 def opened(
     choose: Choose,
-    options: ExploreOptions,
+    request: CampaignRequest,
     paths: Paths,
     environ: Mapping[str, str],
     progress: Progress,
@@ -185,7 +191,7 @@ def opened(
 
     Args:
         choose: says which stacks they are, once it is known what they are installed on.
-        options: what was asked for.
+        request: what to measure.
         paths: where things are kept.
         environ: the user's variables.
         progress: who is told.
@@ -196,34 +202,38 @@ def opened(
     """
     start = time.monotonic()
     usable = usable_cpus()
-    refuse_cpus(options, usable)
-    config = index_config(options.index, environ)
-    options = replace(options, asked=beside_compared(options.asked, config))
-    lockfile = read_lock_file(options.lock) if options.lock else None
-    if lockfile is not None and not options.base:
+    refuse_cpus(request, usable)
+    config = index_config(request.index, environ)
+    request = request.with_stacks(requirements=beside_compared(request.stacks.requirements, config))
+    lockfile = read_lock_file(request.stacks.lock) if request.stacks.lock else None
+    if lockfile is not None and not request.target.base:
         refuse_any_python(lockfile)
     with (
         open_backend(
-            options.executor,
-            options.base,
+            request.target.executor,
+            request.target.base,
             paths,
             progress,
-            make=not options.dry_run,
+            make=not request.dry_run,
             admits=partial(admits_python, lockfile) if lockfile else any_python,
         ) as backend,
-        kept_to(options.build_cpus),
+        kept_to(request.processors.build_cpus),
         PackageIndex(config, paths.cache) as index,
     ):
         if lockfile is not None:
             refuse_python(lockfile, backend.base.target.python, backend.base.name)
-        chosen = choose(index, options, backend, progress)
-        options = chosen.options
+        chosen = choose(index, request, backend, progress)
+        request = chosen.request
         calls, control = calls_of(chosen)
-        allowed = limits(options.threads, options.gpus, among=options.measure_cpus)
-        cpus = metered(options, calls, allowed, usable)
+        allowed = limits(
+            request.processors.threads,
+            request.processors.gpus,
+            among=request.processors.measure_cpus,
+        )
+        cpus = metered(request, calls, allowed, usable)
         store = WheelStore(paths.cache, notify=progress.note)
         yield Work(
-            options=options,
+            request=request,
             paths=paths,
             progress=progress,
             index=index,
@@ -235,7 +245,7 @@ def opened(
             control=control,
             metered=cpus,
             start=start,
-            weights=weights_of(options.weights, cpus.calls),
+            weights=weights_of(request.measurement.weights, cpus.calls),
         )
 
 
@@ -246,10 +256,10 @@ def _plan(
     store: WheelStore,
     paths: Paths,
 ) -> ExplorePlan:
-    options, selection = chosen.options, chosen.contenders
-    first = list(islice(selection.candidates(), options.wanted))
-    searched = options.searches(chosen.choices)
-    if not options.dry_run:
+    request, selection = chosen.request, chosen.contenders
+    first = list(islice(selection.candidates(), request.search.wanted))
+    searched = request.search.searches(chosen.choices)
+    if not request.dry_run:
         refuse_unbuildable((a for each in first for a in each.lock.artifacts), backend.sdists)
     machine = dict(backend.machine.identity)
     return ExplorePlan(
@@ -272,8 +282,8 @@ def _plan(
             store=store,
             paths=paths,
         ),
-        budget_s=options.budget_s,
-        seed=options.seed,
-        strategy=options.strategy.value,
+        budget_s=request.budget.budget_s,
+        seed=request.budget.seed,
+        strategy=request.search.strategy.value,
         searched=searched,
     )

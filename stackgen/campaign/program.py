@@ -11,18 +11,20 @@ import re
 import secrets
 import shlex
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 
+from stackgen.campaign.options import ProgramOptions
 from stackgen.errors import MeasurementError, StorageError, UsageError
 from stackgen.executors import Executor
 from stackgen.images.layers import PREFIX
 from stackgen.indicators import THREADS
+from stackgen.model.choices import Better
 from stackgen.model.inspections import Indicator, IndicatorCall, Inspection, InspectionPlan
 from stackgen.model.stacks import PROGRAM, Program
 from stackgen.storage.files import file_sha256
-from stackgen.storage.paths import shipped_folder
+from stackgen.storage.paths import Paths, shipped_folder
 
 # Digests of the files that a user's command meets: those of its project, and data beside it
 # As in pis/program.py: what tools make again, and what is only linked to.
@@ -124,6 +126,8 @@ def _size_and_time(path: Path) -> str:
 
 
 _KEY_BYTES = 32
+DEFAULT_TIMEOUT_S = 1800.0
+"""Of one run, where nothing limits it."""
 _NAME = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 _OURS = re.compile(r"PATH|HOME|TMPDIR|STACKGEN_\w*")
 # Folders of the system: one of the user's in their place would hide what a stack needs.
@@ -133,30 +137,56 @@ _KERNELS = tuple(Path("/", name) for name in ("dev", "proc", "sys"))  # reading 
 _SYSTEM_ROOTS = tuple(map(Path, ("/", "/home", "/mnt", "/opt", "/root", "/srv", "/tmp", "/var")))  # noqa: S108
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ProgramWishes:
-    """What the command line says of a command to be measured.
+def read_program(
+    options: ProgramOptions,
+    *,
+    budget_s: float,
+    paths: Paths,
+    environ: Mapping[str, str],
+    dry_run: bool = False,
+) -> IndicatorCall | None:
+    """Return the command that these options name; None where they name none.
 
-    command: as one text, in the manner of a shell.
-    project: the folder that it runs in a copy of. data: folders that it reads.
-    variables: ``NAME``, taken from the user's own environment, or ``NAME=VALUE``.
-    figure, better, check, network: as ``Program`` has them.
-    timeout_s: seconds that one run may take.
+    Args:
+        options: of the command line.
+        budget_s: how long one run may take where no time limit is given, in seconds.
+        paths: where the key lies that values of variables are digested with.
+        environ: the user's variables.
+        dry_run: write no key.
+
+    Raises:
+        UsageError: options belong to a command that was not given, or are wrong.
     """
-
-    command: str
-    project: Path
-    timeout_s: float
-    data: tuple[Path, ...] = ()
-    variables: tuple[str, ...] = field(default=(), repr=False)
-    figure: str = ""
-    better: str = "lower"
-    check: str = ""
-    network: bool = False
+    if not options.command:
+        given = {
+            "--project": options.project, "--data": options.data, "--env": options.variables,
+            "--network": options.network, "--figure": options.figure, "--better": options.better,
+            "--check": options.check, "--time-limit": options.time_limit_s,
+        }  # fmt: skip
+        for option in (name for name, value in given.items() if value):
+            raise UsageError(
+                f"{option} belongs to a command of yours",
+                why="--pi-command was not given",
+                fix='give it as in: --pi-command "python train.py --epochs 1"',
+            )
+        return None
+    if options.better and not options.figure:
+        raise UsageError(
+            "--better says which figures are better, and there is no figure",
+            why="without --figure the time is compared, of which less is better",
+            fix="add it as in: --figure 'accuracy: ([0-9.e-]+)'",
+        )
+    path = key_path(paths.knowledge)
+    return program_call(
+        replace(options, time_limit_s=options.time_limit_s or budget_s),
+        environ,
+        key=lambda: kept_key(path, dry_run=dry_run),
+        besides=own_files(paths.knowledge, paths.cache),
+    )
 
 
 def program_call(
-    wishes: ProgramWishes,
+    options: ProgramOptions,
     environ: Mapping[str, str],
     *,
     key: Callable[[], bytes],
@@ -165,7 +195,7 @@ def program_call(
     """Return what is measured, with everything in its arguments that may change what it does.
 
     Args:
-        wishes: what was asked for.
+        options: name a command and a time limit.
         environ: the user's variables.
         key: returns the secret that values of variables are digested with; it is asked only where
             there are any.
@@ -175,16 +205,16 @@ def program_call(
         UsageError: there is no such command, folder or variable, or the figure is no regex with
             one group.
     """
-    project = _project(wishes.project)
+    project = _project(options.project or Path())
     program = Program(
-        command=_words(wishes.command, project),
+        command=_words(options.command, project),
         project=str(project),
-        data=tuple(str(_data_folder(each)) for each in wishes.data),
-        variables=_variables(wishes.variables, environ),
-        figure=_figure(wishes.figure),
-        better=wishes.better,
-        check=_check(wishes.check),
-        network=wishes.network,
+        data=tuple(str(_data_folder(each)) for each in options.data),
+        variables=_variables(options.variables, environ),
+        figure=_figure(options.figure),
+        better=(options.better or Better.LOWER).value,
+        check=_check(options.check),
+        network=options.network,
     )
     arguments = {
         "command": shlex.join(program.command),
@@ -197,7 +227,7 @@ def program_call(
         "network": "yes" if program.network else "",
     }
     told = tuple(sorted((name, value) for name, value in arguments.items() if value))
-    indicator = replace(_indicator(), timeout_s=wishes.timeout_s)
+    indicator = replace(_indicator(), timeout_s=options.time_limit_s or DEFAULT_TIMEOUT_S)
     return IndicatorCall(indicator=indicator, arguments=told, program=program)
 
 

@@ -223,7 +223,7 @@ class Search:
         Raises:
             StackgenError: the reference failed, or the engine went away.
         """
-        options = self.work.options
+        request = self.work.request
         while True:
             self._look()
             calls, reference = self.work.calls, self.design.reference.stack.id
@@ -232,7 +232,7 @@ class Search:
             if len(self._alive()) < 2 or self._blocks() >= MOST_BLOCKS:
                 return
             standing = self._chooser().standing(self._measured, self._out())
-            if self._measured and standing.confidence >= options.confidence:
+            if self._measured and standing.confidence >= request.search.required_confidence:
                 return
             if self.session.left_s <= self.reserve_s() + self._longest_s:
                 return
@@ -287,7 +287,7 @@ class Search:
             found = self.competitors.have_ready(left[0])
             if found is not None:
                 return found
-            if self.session.left_s < -self.work.options.budget_s:
+            if self.session.left_s < -self.work.request.budget.budget_s:
                 break
         return None
 
@@ -345,12 +345,12 @@ class Search:
         return [each for each in self.session.inspections if each.role is Role.SEARCH]
 
     def _chooser(self) -> Chooser:
-        options = self.work.options
+        request = self.work.request
         return chooser(
-            options.strategy.value,
+            request.search.strategy.value,
             self.competitors.arms(self._run_s()),
-            seed=options.seed,
-            margin=options.margin,
+            seed=request.budget.seed,
+            margin=request.measurement.margin,
         )
 
     def _run_s(self) -> float:
@@ -417,33 +417,33 @@ class Search:
         """Return what this search did and believes; None where nothing was compared."""
         self._look()
         done, seen = self._searched(), {each.stack for each in self._all}
-        options, alive = self.work.options, self._alive()
+        request, alive = self.work.request, self._alive()
         if not done or not alive or len(seen) < 2 or self.reference not in seen:
             return None
         model = Model([each.versions for each in self.competitors.entrants])
         # What is chosen rests on the search alone; what is told, on everything that was measured.
         prediction = model.predict(self._all)
-        dice = np.random.default_rng([options.seed, len(done)])
+        dice = np.random.default_rng([request.budget.seed, len(done)])
         standing = self._chooser().standing(self._measured, self._out())
         held = calibration(model, self._measured)
         blocks = uniform_blocks(
             prediction,
             alive,
-            margin=options.margin,
-            confidence=min(options.confidence, standing.confidence),
-            seed=options.seed,
+            margin=request.measurement.margin,
+            confidence=min(request.search.required_confidence, standing.confidence),
+            seed=request.budget.seed,
         )
         uniform = blocks * len(alive) * len(self.work.calls)
         machine_s = sum(each.duration_s for each in done)
         after = [e for e in self.session.inspections if e.block and e.role is not Role.SEARCH]
         leader = self.competitors.entrants[standing.leader]
         return SearchReport(
-            strategy=options.strategy.value,
+            strategy=request.search.strategy.value,
             leader=leader.ready.chosen.stack_id if leader.ready else "",
             leader_label=leader.candidate.label,
             confidence=standing.confidence,
-            wanted=options.confidence,
-            margin=options.margin,
+            wanted=request.search.required_confidence,
+            margin=request.measurement.margin,
             blocks=self._blocks(),
             inspections=len(done),
             machine_s=machine_s,
@@ -463,7 +463,7 @@ class Search:
             prediction,
             self._alive(),
             reference=self.reference,
-            margin=self.work.options.margin,
+            margin=self.work.request.measurement.margin,
             draws=prediction.draws(GUESSES, dice),
         )
         counts = Counter(each.stack for each in self._all)

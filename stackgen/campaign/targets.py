@@ -4,11 +4,11 @@ import sys
 from collections.abc import Iterable, Iterator
 from functools import partial
 
-from stackgen.campaign.request import ExecutorChoice
 from stackgen.errors import UsageError
 from stackgen.images.bases import read_definitions
 from stackgen.images.targets import find_interpreters, probe, stated_target
 from stackgen.knowledge.evidence import admits_python
+from stackgen.model.choices import ExecutorChoice
 from stackgen.model.packages import LockFile, Target
 from stackgen.model.progress import Progress
 from stackgen.storage.paths import Paths

@@ -1,13 +1,22 @@
-"""From what the command line says, and the files that it names, to a request."""
+"""Read the requirements and the files that a command names."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from stackgen.campaign.request import IndexOptions
+from stackgen.campaign.options import (
+    BaselineOptions,
+    ComparisonOptions,
+    IndexOptions,
+    IndicatorOptions,
+    RequirementOptions,
+    SourceOptions,
+    VariationOptions,
+)
+from stackgen.campaign.request import MeasurementRequest, StackRequest
 from stackgen.errors import UsageError
 from stackgen.index import IndexConfig, load_config
 from stackgen.locks import (
@@ -19,6 +28,7 @@ from stackgen.locks import (
 )
 from stackgen.locks.fields import MalformedError
 from stackgen.model.choices import Prereleases
+from stackgen.model.inspections import IndicatorCall
 from stackgen.model.packages import RequirementsFile
 from stackgen.resolve import Policy, Requirements, moment, parse_requirement, parse_requirements
 
@@ -26,43 +36,18 @@ _FILES = ("pyproject.toml", "Pipfile", "Pipfile.lock", "environment.yml", "setup
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wishes:
-    """What the user asks for, as text.
+class UserInput:
+    """What the requirements and files of a command say.
 
-    requirements: PEP 508 lines, alternatives (``a|b>=1``), or paths of wheels.
-    files: requirements files, pyproject.toml, Pipfile.
-    around: a lock, or such a file of a project whose packages are in every stack.
-    extras, groups: of these files, to be added.
-    constraints: files of constraints.
-    exclude_newer: a date or a moment, ISO 8601.
-    """
-
-    requirements: tuple[str, ...] = ()
-    files: tuple[Path, ...] = ()
-    around: Path | None = None
-    extras: tuple[str, ...] = ()
-    groups: tuple[str, ...] = ()
-    constraints: tuple[Path, ...] = ()
-    overrides: tuple[str, ...] = ()
-    excluded: tuple[str, ...] = ()
-    allow_build: tuple[str, ...] = ()
-    prereleases: Prereleases = Prereleases.IF_NECESSARY
-    exclude_newer: str | None = None
-    index: IndexOptions = field(default_factory=IndexOptions)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Understood:
-    """What is asked for.
-
-    index: where to look, files included.
-    lock: the file of ``Wishes.around`` where that is a lock.
-    project: the packages that come from it where it is none.
+    requirements: what stacks must satisfy.
+    index: which indexes are used; those that the files name come after the command line's.
     requires_python: a specifier, or "".
-    left_out: what of the files no index can be asked for, in words.
+    left_out: what of the files no index can provide, in words.
+    lock: the file of ``--from`` where that is a lock.
+    project: the packages that come from it where it is none.
     """
 
-    request: Requirements
+    requirements: Requirements
     index: IndexOptions
     requires_python: str = ""
     left_out: tuple[str, ...] = ()
@@ -70,44 +55,92 @@ class Understood:
     project: tuple[str, ...] = ()
 
 
-def understood(wishes: Wishes, environ: Mapping[str, str]) -> Understood:
-    """Read the files that were named, and all that was asked for.
+def read_stacks(
+    given: UserInput,
+    *,
+    variation: VariationOptions = VariationOptions(),
+    baseline: BaselineOptions = BaselineOptions(),
+) -> StackRequest:
+    """Return which stacks a campaign is about."""
+    return StackRequest(
+        requirements=given.requirements,
+        project=given.project,
+        lock=given.lock,
+        baseline_file=baseline.baseline,
+        vary=variation.vary,
+        fixed=baseline.fixed,
+        settings=baseline.settings,
+        granularity=variation.granularity,
+        completion=variation.completion,
+    )
+
+
+def read_measurement(
+    indicators: IndicatorOptions,
+    comparison: ComparisonOptions = ComparisonOptions(),
+    program: IndicatorCall | None = None,
+) -> MeasurementRequest:
+    """Return what is measured, and how it is compared."""
+    return MeasurementRequest(
+        indicators=indicators.indicators,
+        parameters=indicators.parameters,
+        program=program,
+        weights=comparison.weights,
+        margin=comparison.margin,
+    )
+
+
+def read_user_input(
+    given: RequirementOptions,
+    sources: SourceOptions,
+    index: IndexOptions,
+    environ: Mapping[str, str],
+    *,
+    around: Path | None = None,
+) -> UserInput:
+    """Read the requirements and the files that were named.
+
+    Args:
+        given: requirements and files.
+        sources: what may be built from source.
+        index: the command line's own options.
+        environ: the user's variables.
+        around: a lock, or a file of a project whose packages are in every stack.
 
     Raises:
         UsageError: a file or a requirement cannot be read.
     """
-    lock = wishes.around if wishes.around and _is_lock(wishes.around) else None
-    if wishes.around and not lock:
-        wishes = replace(wishes, files=(*wishes.files, wishes.around))
-    if (wishes.extras or wishes.groups) and not wishes.files:
+    lock = around if around and _is_lock(around) else None
+    paths = given.files if around is None or lock else (*given.files, around)
+    if (given.extras or given.groups) and not paths:
         raise UsageError(
             "--extra and --group belong to a file",
             why="no file was given that could have extras or dependency groups",
             fix='give it with -r, or write the extra behind the name: "package[extra]"',
         )
-    files = [_file(path, wishes, environ) for path in wishes.files]
-    given = parse_requirements(*(_line(each) for each in wishes.requirements))
-    own = files[:-1] if wishes.around and not lock else files
+    files = [_file(path, given, environ, alone=len(paths) == 1) for path in paths]
+    named = parse_requirements(*(_line(each) for each in given.requirements))
+    own = files[:-1] if around and not lock else files
     lines = [line for each in own for line in each.requirements]
-    project = _beside(given, files[len(own) :])
+    project = _project_requirements(named, files[len(own) :])
     limits = [line for each in files for line in each.constraints]
-    for path in wishes.constraints:
+    for path in given.constraints:
         limits += _limits(path, environ)
-    request = replace(
-        given,
-        requirements=(*given.requirements, *map(parse_requirement, lines), *project),
+    requirements = replace(
+        named,
+        requirements=(*named.requirements, *map(parse_requirement, lines), *project),
         constraints=tuple(map(parse_requirement, limits)),
-        overrides=tuple(map(parse_requirement, wishes.overrides)),
-        excluded=wishes.excluded,
-        policy=_policy(wishes, files),
+        overrides=tuple(map(parse_requirement, given.overrides)),
+        excluded=given.excluded,
+        policy=_policy(given, sources, files),
     )
-    return Understood(
-        request=request,
-        index=_index(wishes.index, files),
+    return UserInput(
+        requirements=requirements,
+        index=_index(index, files),
         requires_python=",".join(filter(None, (each.requires_python for each in files))),
         left_out=tuple(note for each in files for note in each.skipped),
         lock=lock,
-        project=_names(project, without=given.names),
+        project=_names(project, without=named.names),
     )
 
 
@@ -129,7 +162,9 @@ def _is_lock(path: Path) -> bool:
     return True
 
 
-def _beside(given: Requirements, files: Sequence[RequirementsFile]) -> tuple[Requirement, ...]:
+def _project_requirements(
+    given: Requirements, files: Sequence[RequirementsFile]
+) -> tuple[Requirement, ...]:
     """Return what a project requires; for what is named besides, that alone says the versions."""
     asked_for = (parse_requirement(line) for file in files for line in file.requirements)
     found = []
@@ -154,7 +189,7 @@ def index_config(given: IndexOptions, environ: Mapping[str, str]) -> IndexConfig
     """
     return load_config(
         environ=environ,
-        index_url=given.index_url,
+        index_url=given.index_url or None,
         extra_index_urls=given.extra_index_urls,
         find_links=given.find_links,
         compare=given.compared,
@@ -169,23 +204,25 @@ def beside_compared(request: Requirements, config: IndexConfig) -> Requirements:
     return replace(request, policy=replace(request.policy, compared=compared))
 
 
-def _policy(wishes: Wishes, files: Sequence[RequirementsFile]) -> Policy:
+def _policy(
+    given: RequirementOptions, sources: SourceOptions, files: Sequence[RequirementsFile]
+) -> Policy:
     allowed = any(each.index_options.prereleases for each in files)
     return Policy(
-        prereleases=Prereleases.ALLOW if allowed else wishes.prereleases,
-        newest_upload=_moment(wishes.exclude_newer),
-        allow_build=frozenset(str(canonicalize_name(name)) for name in wishes.allow_build),
+        prereleases=Prereleases.ALLOW if allowed else given.prereleases,
+        newest_upload=_moment(given.exclude_newer),
+        allow_build=frozenset(str(canonicalize_name(name)) for name in sources.allow_build),
     )
 
 
-def _moment(text: str | None) -> str | None:
-    if text is not None and moment(text) is None:
+def _moment(text: str) -> str | None:
+    if text and moment(text) is None:
         raise UsageError(
             f"cannot read the date {text!r}",
             why="it is no ISO 8601 date or moment",
             fix="write it as in: --exclude-newer 2024-06-30, or 2024-06-30T12:00:00Z",
         )
-    return text
+    return text or None
 
 
 def _index(given: IndexOptions, files: Sequence[RequirementsFile]) -> IndexOptions:
@@ -193,7 +230,7 @@ def _index(given: IndexOptions, files: Sequence[RequirementsFile]) -> IndexOptio
     options = [each.index_options for each in files]
     return replace(
         given,
-        index_url=given.index_url or next((o.index_url for o in options if o.index_url), None),
+        index_url=given.index_url or next((o.index_url for o in options if o.index_url), ""),
         extra_index_urls=(
             *given.extra_index_urls,
             *(url for each in options for url in each.extra_index_urls),
@@ -203,14 +240,15 @@ def _index(given: IndexOptions, files: Sequence[RequirementsFile]) -> IndexOptio
     )
 
 
-def _file(path: Path, wishes: Wishes, environ: Mapping[str, str]) -> RequirementsFile:
+def _file(
+    path: Path, given: RequirementOptions, environ: Mapping[str, str], *, alone: bool
+) -> RequirementsFile:
     """Read a file; extras and groups are for those of several files that can have some."""
-    alone = len(wishes.files) == 1
     return read_requirements_file(
         _text(str(path)),
         path=str(path),
-        extras=wishes.extras if alone or path.suffix == ".toml" else (),
-        groups=wishes.groups if alone or path.suffix == ".toml" or path.name == "Pipfile" else (),
+        extras=given.extras if alone or path.suffix == ".toml" else (),
+        groups=given.groups if alone or path.suffix == ".toml" or path.name == "Pipfile" else (),
         read=_text,
         environ=environ,
         folder=str(Path.cwd()),

@@ -1,61 +1,52 @@
-"""Commands about bases, images, and the store of wheels and layers."""
+"""Commands about bases, images of stacks, and the store that they are made from."""
 
 import os
 import re
 import sys
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
-from stackgen.cli import options as given
-from stackgen.cli.options import AsJson, BaseName
+from stackgen.campaign.options import IndexOptions, SourceOptions
+from stackgen.cli.commands import Entry
+from stackgen.cli.options import ANSWER_QUICKLY_S, AsJson, LockArgument
 from stackgen.errors import UsageError
+from stackgen.model.options import parse_size
 
-if TYPE_CHECKING:
-    from stackgen.commands.images import BuildOptions
-
-
-# Commands that build images of stacks, list and show them, and write them for other tools
-
-_LOCKS = "Pipfile.lock, poetry.lock, uv.lock, pylock.toml, or requirements.txt with == pins."
 _PART = r"[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*"
 _TAG = re.compile(rf"(?:{_PART}:\d+/)?{_PART}(?:/{_PART})*(?::\w[\w.-]{{0,127}})?", re.ASCII)
 
+Base = Annotated[str, typer.Option(metavar="NAME", help="Base, image, or Python such as 3.11.")]
+Rebuild = Annotated[bool, typer.Option("--rebuild", help="Build again what failed to build.")]
+
 
 def images_build(
-    lock: Annotated[Path, typer.Argument(metavar="LOCK", help=_LOCKS)],
-    base: BaseName = "",
-    allow_build: given.BuildsSources = [],  # noqa: B006 # typer copies it
-    rebuild: given.Rebuild = False,
+    lock: LockArgument,
+    base: Base = "",
+    sources: SourceOptions = SourceOptions(),
+    rebuild: Rebuild = False,
     tag: Annotated[str, typer.Option(metavar="NAME[:TAG]", help="Name of the image.")] = "",
     json: AsJson = False,
-    index_url: given.IndexUrl = None,
-    extra_index_url: given.ExtraIndexUrl = [],  # noqa: B006 # typer copies it
-    find_links: given.FindLinks = [],  # noqa: B006
-    no_index: given.NoIndex = False,
-    offline: given.Offline = False,
+    index: IndexOptions = IndexOptions(),
 ) -> None:
     """Build an image of exactly what a lock says.
 
     What is missing is downloaded; layers that the engine has are not made again. Nothing is
     resolved: what the lock lacks, the image lacks.
     """
-    from stackgen.commands.images import build
+    from stackgen.commands.images import BuildRequest, build
     from stackgen.report import as_json, built_text, open_progress
     from stackgen.storage.paths import find_paths
 
     if tag:
         refuse_tag(tag)
-    options = replace(
-        _options(lock, base, index_url, extra_index_url, find_links, no_index, offline),
-        allow_build=tuple(allow_build),
-        rebuild=rebuild,
+    request = BuildRequest(
+        lock=lock, base=base, sources=sources, index=index, rebuild=rebuild, tag=tag
     )
-    with open_progress(sys.stderr, patience_s=1.0) as progress:
-        found = build(options, find_paths(os.environ), os.environ, progress, tag=tag)
+    with open_progress(sys.stderr, patience_s=ANSWER_QUICKLY_S) as progress:
+        found = build(request, find_paths(os.environ), os.environ, progress)
     typer.echo(as_json(found) if json else built_text(found))
 
 
@@ -87,7 +78,8 @@ def images_list(json: AsJson = False) -> None:
 
 def images_show(
     image: Annotated[
-        str, typer.Argument(metavar="IMAGE", help="Tag, or the beginning of its or its stack's id.")
+        str,
+        typer.Argument(metavar="IMAGE", help="Tag, or the beginning of its or its stack's id."),
     ],
     json: AsJson = False,
 ) -> None:
@@ -108,35 +100,28 @@ def images_export(
         Path | None,
         typer.Option(metavar="DIR", help="Write a Dockerfile and hashed requirements, of a lock."),
     ] = None,
-    base: BaseName = "",
-    allow_build: given.BuildsSources = [],  # noqa: B006
+    base: Base = "",
+    sources: SourceOptions = SourceOptions(),
     json: AsJson = False,
-    index_url: given.IndexUrl = None,
-    extra_index_url: given.ExtraIndexUrl = [],  # noqa: B006
-    find_links: given.FindLinks = [],  # noqa: B006
-    no_index: given.NoIndex = False,
-    offline: given.Offline = False,
+    index: IndexOptions = IndexOptions(),
 ) -> None:
     """Write an image for skopeo and podman, or a Dockerfile that makes it without stackgen.
 
     The folder must not be there, or be empty. Of a lock the image is built where there is none.
     """
-    from stackgen.commands.images import export_dockerfile, export_layout
+    from stackgen.commands.images import BuildRequest, export_dockerfile, export_layout
     from stackgen.report import as_json, exported_text, open_progress
     from stackgen.storage.paths import find_paths
 
-    options = replace(
-        _options(Path(what), base, index_url, extra_index_url, find_links, no_index, offline),
-        allow_build=tuple(allow_build),
-    )
+    request = BuildRequest(lock=Path(what), base=base, sources=sources, index=index)
     paths = find_paths(os.environ)
-    with open_progress(sys.stderr, patience_s=1.0) as progress:
+    with open_progress(sys.stderr, patience_s=ANSWER_QUICKLY_S) as progress:
         if oci is not None and dockerfile is None:
-            found = export_layout(what, oci, options, paths, os.environ, progress)
+            found = export_layout(what, oci, request, paths, os.environ, progress)
         elif dockerfile is not None and oci is None:
             _refuse_image(what)
-            _refuse_building(allow_build)
-            found = export_dockerfile(dockerfile, options, paths, os.environ, progress)
+            _refuse_building(sources.allow_build)
+            found = export_dockerfile(dockerfile, request, paths, os.environ, progress)
         else:
             raise UsageError(
                 "it is not clear what to write",
@@ -164,40 +149,14 @@ def _refuse_building(allowed: Sequence[str]) -> None:
         )
 
 
-def _options(
-    lock: Path,
-    base: str,
-    index_url: str | None,
-    extra_index_urls: list[str],
-    find_links: list[str],
-    no_index: bool,
-    offline: bool,
-) -> "BuildOptions":
-    from stackgen.campaign.request import IndexOptions
-    from stackgen.commands.images import BuildOptions
-
-    return BuildOptions(
-        lock=lock,
-        base=base,
-        index=IndexOptions(
-            index_url=index_url,
-            extra_index_urls=tuple(extra_index_urls),
-            find_links=tuple(find_links),
-            no_index=no_index,
-            offline=offline,
-        ),
-    )
-
-
-# The command about bases: ``stackgen images bases``
-
-
 def images_bases(
     names: Annotated[
-        list[str] | None, typer.Argument(metavar="[NAME]...", help="Bases; all by default.")
+        list[str] | None,
+        typer.Argument(metavar="[NAME]...", help="Bases; all by default."),
     ] = None,
     make: Annotated[
-        bool, typer.Option("--make", help="Make those that the engine does not hold yet.")
+        bool,
+        typer.Option("--make", help="Make those that the engine does not hold yet."),
     ] = False,
     json: AsJson = False,
 ) -> None:
@@ -215,23 +174,6 @@ def images_bases(
     raise typer.Exit(found.exit_code)
 
 
-images_app = typer.Typer(help="Bases, images that were built, and the store they are made from.")
-images_app.command("bases", epilog="Example: stackgen images bases py37 --make")(images_bases)
-images_app.command(
-    "build", epilog="Example: stackgen images build Pipfile.lock --base bookworm-py311 --tag mine"
-)(images_build)
-images_app.command("list")(images_list)
-images_app.command("show", epilog="Example: stackgen images show mine")(images_show)
-images_app.command(
-    "export",
-    epilog="Examples: stackgen images export mine --oci folder | "
-    "stackgen images export Pipfile.lock --dockerfile folder",
-)(images_export)
-_UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12}
-_BINARY_UNITS = {"ki": 2**10, "mi": 2**20, "gi": 2**30, "ti": 2**40}
-
-
-@images_app.callback()
 def images(context: typer.Context, json: AsJson = False) -> None:
     """List the bases, and the images of stacks that the engine holds."""
     if context.invoked_subcommand is None:
@@ -243,7 +185,6 @@ def images(context: typer.Context, json: AsJson = False) -> None:
         typer.echo(as_json(found) if json else images_text(found))
 
 
-@images_app.command("prune", epilog="Example: stackgen images prune --keep 20GB --images 10")
 def images_prune(
     keep: Annotated[str, typer.Option(metavar="SIZE", help="How much stays in all, as 20GB.")] = "",
     images: Annotated[
@@ -278,7 +219,6 @@ def images_prune(
     typer.echo(as_json(found) if json else pruned_text(found))
 
 
-@images_app.command("fsck", epilog="Exit status: 0 the store is whole, 9 it is damaged.")
 def images_fsck(
     repair: Annotated[
         bool, typer.Option("--repair", help="Remove what is damaged or left over.")
@@ -299,14 +239,45 @@ def images_fsck(
     raise typer.Exit(found.exit_code)
 
 
-def parse_size(text: str) -> int:
-    """Return bytes: ``20GB``, ``1.5 TB``, ``512MiB``; a bare number is bytes."""
-    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([kmgt]?i?)b?", text.strip().lower())
-    unit = (_UNITS | _BINARY_UNITS).get(match[2]) if match else None
-    if match is None or unit is None:
-        raise UsageError(
-            f"cannot read the size {text!r}",
-            why="it is a number of bytes, or one that ends in kB, MB, GB, TB, MiB or GiB",
-            fix="give it as in: --keep 20GB",
-        )
-    return int(float(match[1]) * unit)
+_HERE = "stackgen.cli.images"
+IMAGES_COMMANDS = {
+    "build": Entry(
+        target=f"{_HERE}:images_build",
+        summary="Build an image of exactly what a lock says.",
+        examples=("stackgen images build Pipfile.lock --base bookworm-py311 --tag mine",),
+    ),
+    "list": Entry(
+        target=f"{_HERE}:images_list",
+        summary="List the images of stacks that the engine holds.",
+        examples=("stackgen images list",),
+    ),
+    "show": Entry(
+        target=f"{_HERE}:images_show",
+        summary="Show the labels, the lock and the layers of an image.",
+        examples=("stackgen images show mine",),
+    ),
+    "export": Entry(
+        target=f"{_HERE}:images_export",
+        summary="Write an image for skopeo and podman, or a Dockerfile.",
+        examples=(
+            "stackgen images export mine --oci folder",
+            "stackgen images export Pipfile.lock --dockerfile folder",
+        ),
+    ),
+    "bases": Entry(
+        target=f"{_HERE}:images_bases",
+        summary="List the bases, and make them.",
+        examples=("stackgen images bases py37 --make",),
+    ),
+    "prune": Entry(
+        target=f"{_HERE}:images_prune",
+        summary="Remove what was not used for longest.",
+        examples=("stackgen images prune --keep 20GB --images 10",),
+    ),
+    "fsck": Entry(
+        target=f"{_HERE}:images_fsck",
+        summary="Compare every stored file with its digest.",
+        examples=("stackgen images fsck --repair",),
+    ),
+}
+IMAGES_GROUP = (IMAGES_COMMANDS, images)

@@ -13,7 +13,7 @@ from packaging.utils import canonicalize_name
 
 from stackgen.campaign.candidates import may_vary, pin, read_lock_file
 from stackgen.campaign.indicators import CONTROL
-from stackgen.campaign.request import IndexOptions
+from stackgen.campaign.options import IndexOptions
 from stackgen.campaign.user_input import index_config
 from stackgen.errors import EvidenceError, IndexUnavailableError, ResolutionError, UsageError
 from stackgen.executors.machine import this_machine

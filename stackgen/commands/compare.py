@@ -11,14 +11,15 @@ from packaging.utils import InvalidWheelFilename, parse_wheel_filename
 from stackgen.campaign.backend import Backend
 from stackgen.campaign.candidates import FRAMEWORKS, Candidate, Selection, pinned, read_pins, select
 from stackgen.campaign.comparison import nothing_runs
+from stackgen.campaign.options import SearchOptions
 from stackgen.campaign.plan import Chosen
-from stackgen.campaign.request import ExploreOptions, Strategy
+from stackgen.campaign.request import CampaignRequest
 from stackgen.commands.explore import measured
 from stackgen.commands.kb import one_stack
 from stackgen.errors import BuildError, EvidenceError, ResolutionError, StackgenError, UsageError
 from stackgen.index import PackageIndex
 from stackgen.knowledge.database import open_database
-from stackgen.model.choices import Prereleases
+from stackgen.model.choices import Prereleases, Strategy
 from stackgen.model.identity import content_id
 from stackgen.model.packages import Artifact, Lock, LockFile, Target
 from stackgen.model.progress import Progress
@@ -140,7 +141,7 @@ class Resolver:
     """Turns what was named into what is installed."""
 
     index: PackageIndex
-    options: ExploreOptions
+    request: CampaignRequest
     base: Base
     progress: Progress
 
@@ -169,7 +170,7 @@ class Resolver:
         if given.stack is not None:
             return self._known(given.stack)
         assert given.lockfile is not None  # noqa: S101 # one of the three is given
-        built = self.options.asked.policy.allow_build
+        built = self.request.stacks.requirements.policy.allow_build
         policy = Policy(prereleases=Prereleases.ALLOW, allow_build=built)
         lock = pinned(self.index, given.lockfile, self.base.target, policy)
         return Side(candidate=_as_it_stands(lock))
@@ -177,12 +178,11 @@ class Resolver:
     def _completed(self, versions: Requirements) -> Side:
         """Return the newest stack with these versions; what else it holds may be older."""
         framework = set(versions.names) & set(FRAMEWORKS)
-        options = replace(
-            self.options,
-            asked=replace(versions, policy=self.options.asked.policy),
+        request = self.request.with_stacks(
+            requirements=replace(versions, policy=self.request.stacks.requirements.policy),
             fixed=("numpy",) if framework and "numpy" not in versions.names else (),
         )
-        selection = select(self.index, options, self.base.target, self.progress)
+        selection = select(self.index, request, self.base.target, self.progress)
         candidate = next(selection.candidates(), None)
         if candidate is None:
             raise ResolutionError(
@@ -254,7 +254,7 @@ _LOG_LINES = 12
 def compare(
     a: str,
     b: str,
-    options: ExploreOptions,
+    request: CampaignRequest,
     paths: Paths,
     environ: Mapping[str, str],
     progress: Progress,
@@ -264,7 +264,7 @@ def compare(
     Args:
         a: what the other is compared with: a lock file, the beginning of a stack's id, or versions.
         b: what is compared with it.
-        options: as of an exploration; what is asked for comes from the sides.
+        request: as of an exploration; what is asked for comes from the sides.
         paths: where things are kept.
         environ: the user's variables.
         progress: who is told.
@@ -274,22 +274,23 @@ def compare(
         StackgenError: one of its kinds for whatever stops it; what was measured is kept.
     """
     sides = (named(a, paths), named(b, paths))
-    options = replace(options, kind=COMPARE, strategy=Strategy.NEWEST, stacks=2)
+    search = SearchOptions(strategy=Strategy.NEWEST, stacks=2)
+    request = replace(request, kind=COMPARE, search=search)
 
     def choose(
-        index: PackageIndex, options: ExploreOptions, backend: Backend, progress: Progress
+        index: PackageIndex, request: CampaignRequest, backend: Backend, progress: Progress
     ) -> Chosen:
-        resolver = Resolver(index=index, options=options, base=backend.base, progress=progress)
-        return _chosen(sides, resolver.pair(*sides), options)
+        resolver = Resolver(index=index, request=request, base=backend.base, progress=progress)
+        return _chosen(sides, resolver.pair(*sides), request)
 
-    found = measured(choose, options, paths, environ, progress)
+    found = measured(choose, request, paths, environ, progress)
     assert isinstance(found, ExploreReport)  # noqa: S101 # it is never a dry run
     if not found.interrupted and len(found.stacks) < 2:
-        raise _not_two(found, options, paths, progress)
+        raise _not_two(found, request, paths, progress)
     return found
 
 
-def _chosen(sides: tuple[Named, Named], pair: Pair, options: ExploreOptions) -> Chosen:
+def _chosen(sides: tuple[Named, Named], pair: Pair, request: CampaignRequest) -> Chosen:
     """Return what is measured; an indicator without a package's name must run on both sides.
 
     Raises:
@@ -300,9 +301,9 @@ def _chosen(sides: tuple[Named, Named], pair: Pair, options: ExploreOptions) -> 
     if ids[0] == ids[1]:
         raise _same(", ".join(f"{a.name} {a.version}" for a in first.lock.artifacts))
     packages = [frozenset(each.lock.versions) for each in (first, second)]
-    by_package = any("/" in each for each in options.indicators)
+    by_package = any("/" in each for each in request.measurement.indicators)
     return Chosen(
-        options=replace(options, sides=tuple(ids)),
+        request=request.with_stacks(pair=tuple(ids)),
         contenders=pair,
         packages=packages[0] | packages[1] if by_package else packages[0] & packages[1],
         count=2,
@@ -321,7 +322,7 @@ def _same(holding: str) -> EvidenceError:
 
 
 def _not_two(
-    found: ExploreReport, options: ExploreOptions, paths: Paths, progress: Progress
+    found: ExploreReport, request: CampaignRequest, paths: Paths, progress: Progress
 ) -> StackgenError:
     """Explain why there was nothing to compare with."""
     ready = {each.label for each in found.stacks}
@@ -329,11 +330,11 @@ def _not_two(
     for each in found.failed:
         if each.label in lacking:
             _tell_log(each, progress)
-            program = options.program.program if options.program else None
+            program = request.measurement.program.program if request.measurement.program else None
             error = nothing_runs([each], paths, program)
             why = f"{each.outcome.value}: {each.reason}"
             return type(error)(f"{each.label} does not run here", why=why, fix=error.fix)
-    if found.seconds > options.budget_s:
+    if found.seconds > request.budget.budget_s:
         return BuildError(
             f"{' and '.join(lacking)} was not ready in time",
             why="twice the budget was spent before",

@@ -5,7 +5,7 @@ import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -17,8 +17,8 @@ from stackgen import __version__
 from stackgen.campaign.backend import base_name, needed_engine
 from stackgen.campaign.candidates import FRAMEWORKS, pinned, read_pins
 from stackgen.campaign.host import Host
+from stackgen.campaign.options import IndexOptions, SourceOptions
 from stackgen.campaign.prepare import Sources
-from stackgen.campaign.request import IndexOptions
 from stackgen.campaign.user_input import index_config
 from stackgen.errors import BuildError, EngineError, StorageError, UsageError
 from stackgen.images import layers, store_check, virtualenv_store
@@ -250,20 +250,21 @@ _VARIED = frozenset((*FRAMEWORKS, "numpy"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BuildOptions:
+class BuildRequest:
     """What shall be built.
 
     lock: path of the lock.
     base: name of a base, or an image; "" for the default one.
-    allow_build: packages whose source distribution is built where there is no wheel.
     rebuild: build again what failed to build.
+    tag: a further name of the image; "" for none.
     """
 
     lock: Path
     base: str = ""
-    allow_build: tuple[str, ...] = ()
+    sources: SourceOptions = SourceOptions()
     rebuild: bool = False
-    index: IndexOptions = field(default_factory=IndexOptions)
+    index: IndexOptions = IndexOptions()
+    tag: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -300,12 +301,10 @@ class _Bench:
 
 
 def build(
-    options: BuildOptions,
+    request: BuildRequest,
     paths: Paths,
     environ: Mapping[str, str],
     progress: Progress,
-    *,
-    tag: str = "",
 ) -> ImageBuilt:
     """Build a lock's image, or find that the engine has it.
 
@@ -316,12 +315,12 @@ def build(
         StorageError: the disk has no room.
     """
     start = time.monotonic()
-    with _bench(options, paths, environ, progress) as bench:
+    with _bench(request, paths, environ, progress) as bench:
         before = engine_images(bench.engine)
         image_id = _image(bench)
         _tell_lacking(bench)
-        if tag:
-            image_builder(bench.engine, paths).tag(image_id, tag)
+        if request.tag:
+            image_builder(bench.engine, paths).tag(image_id, request.tag)
         held = engine_images(bench.engine)
         image = _of(held, image_id)
         had_it = any(each.id == image_id for each in before.images)
@@ -330,7 +329,7 @@ def build(
         sizes = [each.size for each in fresh]
         return ImageBuilt(
             image=held.state(image),
-            tag=tag,
+            tag=request.tag,
             packages=len(bench.lock.artifacts),
             had_it=had_it,
             layers_shared=len(image.diff_ids) - len(fresh),
@@ -343,7 +342,7 @@ def build(
 def export_layout(
     what: str,
     folder: Path,
-    options: BuildOptions,
+    request: BuildRequest,
     paths: Paths,
     environ: Mapping[str, str],
     progress: Progress,
@@ -353,7 +352,7 @@ def export_layout(
     Args:
         what: path of a lock, or what ``find_image`` knows.
         folder: to be written.
-        options: for a lock.
+        request: for a lock.
         paths: where things are kept.
         environ: the user's variables.
         progress: who is told.
@@ -365,9 +364,9 @@ def export_layout(
     """
     refuse_occupied(folder)
     if Path(what).is_file():
-        with _bench(replace(options, lock=Path(what)), paths, environ, progress) as bench:
+        with _bench(replace(request, lock=Path(what)), paths, environ, progress) as bench:
             return _laid_out(bench.engine, _image(bench), folder, progress)
-    if options.base:
+    if request.base:
         raise UsageError(
             f"{what} is no lock, and --base is for locks",
             why="an image lies on the base that it was built on",
@@ -383,7 +382,7 @@ def export_layout(
 
 def export_dockerfile(
     folder: Path,
-    options: BuildOptions,
+    request: BuildRequest,
     paths: Paths,
     environ: Mapping[str, str],
     progress: Progress,
@@ -398,7 +397,7 @@ def export_dockerfile(
         StorageError: the folder cannot be written.
     """
     refuse_occupied(folder)
-    with _bench(options, paths, environ, progress) as bench, appearing(folder) as place:
+    with _bench(request, paths, environ, progress) as bench, appearing(folder) as place:
         local = [each for each in bench.lock.artifacts if _is_local(each)]
         remote = [each for each in bench.lock.artifacts if not _is_local(each)]
         if local:
@@ -416,15 +415,15 @@ def export_dockerfile(
 
 @contextmanager
 def _bench(
-    options: BuildOptions, paths: Paths, environ: Mapping[str, str], progress: Progress
+    request: BuildRequest, paths: Paths, environ: Mapping[str, str], progress: Progress
 ) -> Iterator[_Bench]:
-    lockfile = read_pins(options.lock)
-    allowed = frozenset(str(canonicalize_name(name)) for name in options.allow_build)
+    lockfile = read_pins(request.lock)
+    allowed = frozenset(str(canonicalize_name(name)) for name in request.sources.allow_build)
     policy = Policy(prereleases=Prereleases.ALLOW, allow_build=allowed)
-    config = index_config(options.index, environ)
+    config = index_config(request.index, environ)
     engine = needed_engine()
     try:
-        base = _base(engine, options.base, paths, progress)
+        base = _base(engine, request.base, paths, progress)
         with PackageIndex(config, paths.cache) as index:
             progress.doing("looking up the files of the lock")
             yield _Bench(
@@ -437,7 +436,7 @@ def _bench(
                 index=index,
                 progress=progress,
                 policy=policy,
-                rebuild=options.rebuild,
+                rebuild=request.rebuild,
             )
     finally:
         engine.close()

@@ -4,13 +4,14 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from packaging.utils import canonicalize_name
 
 from stackgen.campaign.backend import open_backend
 from stackgen.campaign.indicators import CONTROL
-from stackgen.campaign.request import ExecutorChoice, ExploreOptions, Strategy
+from stackgen.campaign.options import SearchOptions
+from stackgen.campaign.request import CampaignRequest, StackRequest
 from stackgen.commands.advise import trusted_campaigns
 from stackgen.commands.explore import explore
 from stackgen.errors import (
@@ -25,6 +26,7 @@ from stackgen.executors.machine import this_machine
 from stackgen.index import PackageIndex, load_config
 from stackgen.knowledge.database import Database, open_database
 from stackgen.measure import LOOKS, rank
+from stackgen.model.choices import Strategy
 from stackgen.model.evidence import Verdict
 from stackgen.model.identity import IndicatorId, StackId
 from stackgen.model.inspections import Inspection, Role
@@ -34,7 +36,6 @@ from stackgen.model.reports import ExploreReport, NightlyReport
 from stackgen.model.stacks import BaseFacts
 from stackgen.resolve import (
     Granularity,
-    Requirements,
     parse_requirement,
     parse_requirements,
     parsed_version,
@@ -50,12 +51,7 @@ _SEEDS = 2
 
 def nightly(
     names: Sequence[str],
-    *,
-    indicators: tuple[str, ...] = (),
-    executor: ExecutorChoice,
-    base: str,
-    budget_s: float,
-    seed: int,
+    request: CampaignRequest,
     paths: Paths,
     environ: Mapping[str, str],
     progress: Progress,
@@ -70,30 +66,23 @@ def nightly(
     Raises:
         UsageError: a name is none of a package.
     """
-    ends = time.monotonic() + budget_s
+    ends = time.monotonic() + request.budget.budget_s
     packages = tuple(dict.fromkeys(_package(name) for name in names))
-    options = ExploreOptions(
-        asked=Requirements(),
-        kind="nightly",
-        indicators=indicators,
-        executor=executor,
-        base=base,
-        seed=seed,
-        stacks=2,
-        strategy=Strategy.NEWEST,
-    )
-    with open_backend(executor, base, paths, progress) as backend:
+    request = replace(request, search=SearchOptions(strategy=Strategy.NEWEST, stacks=2))
+    target = request.target
+    with open_backend(target.executor, target.base, paths, progress) as backend:
         on = backend.base
+    indicators = request.measurement.indicators
     state = _State(paths=paths, base=f"{on.kind.value} {on.name}", indicators=indicators)
     new = {name: state.unseen(name, environ) for name in packages}
 
-    def measure(options: ExploreOptions) -> ExploreReport:
-        report = explore(options, paths, environ, progress)
+    def measure(request: CampaignRequest) -> ExploreReport:
+        report = explore(request, paths, environ, progress)
         assert isinstance(report, ExploreReport)  # noqa: S101 # only a dry run gives a plan
         return report
 
     night = Night(
-        options=options,
+        request=request,
         ends=ends,
         clock=time.monotonic,
         explore=measure,
@@ -141,11 +130,11 @@ class Night:
     stopped: exit code of what ended the night: it was interrupted, or the engine went away.
     """
 
-    options: ExploreOptions
+    request: CampaignRequest
     ends: float
     clock: Callable[[], float]
-    explore: Callable[[ExploreOptions], ExploreReport]
-    question: Callable[[str, str], Mapping[str, Any]]
+    explore: Callable[[CampaignRequest], ExploreReport]
+    question: Callable[[str, str], StackRequest]
     decided: Callable[[str, Sequence[str]], None]
     progress: Progress
     explored: list[ExploreReport] = field(default_factory=list)
@@ -193,10 +182,10 @@ class Night:
         else:
             self.decided(name, (version,))
 
-    def _explored(self, question: Mapping[str, Any], *, among: int) -> str:
+    def _explored(self, stacks: StackRequest, *, among: int) -> str:
         """Return what is missing for an answer; "" where there is one."""
-        options = replace(self.options, **question)
-        first = self._measured(replace(options, budget_s=self._share(among)))
+        request = replace(self.request, stacks=stacks)
+        first = self._measured(request.with_budget(budget_s=self._share(among)))
         if self.stopped is not None:
             return ""
         self.explored.append(first)
@@ -207,7 +196,7 @@ class Night:
         if self._share(among) <= 0:
             return "a difference is not confirmed yet: the budget is spent"
         self.progress.note("A difference: measuring it a second time, independently.")
-        again = replace(options, seed=options.seed + 1, budget_s=self._share(among))
+        again = request.with_budget(seed=request.budget.seed + 1, budget_s=self._share(among))
         second = self._measured(again)
         if self.stopped is not None:
             return ""
@@ -215,8 +204,8 @@ class Night:
         unconfirmed = _missing(second)
         return missing or (unconfirmed and f"a difference is not confirmed yet: {unconfirmed}")
 
-    def _measured(self, options: ExploreOptions) -> ExploreReport:
-        report = self.explore(options)
+    def _measured(self, request: CampaignRequest) -> ExploreReport:
+        report = self.explore(request)
         if report.interrupted or report.exit_code == EngineError.exit_code:
             self.stopped = report.exit_code
         return report
@@ -288,18 +277,18 @@ class _State:
         return f"{name} | {self.base} | {indicators}"
 
 
-def _question(name: str, version: str, facts: BaseFacts, state: _State) -> Mapping[str, Any]:
+def _question(name: str, version: str, facts: BaseFacts, state: _State) -> StackRequest:
     """Return what to explore: a release beside the best known stack, or beside its predecessor."""
     best = _best_known(name, version, facts, state.paths)
     if best is not None:
-        return {"asked": parse_requirements(f"{name}=={version}"), "reference": best}
+        return StackRequest(requirements=parse_requirements(f"{name}=={version}"), baseline=best)
     older = [each for each in state.seen(name) if parsed_version(each) < parsed_version(version)]
     if not older:
-        return {"asked": parse_requirements(f"{name}=={version}")}
+        return StackRequest(requirements=parse_requirements(f"{name}=={version}"))
     previous = max(older, key=parsed_version)
     both = parse_requirements(f"{name}>={previous},<={version}")
     fixed = () if name == "numpy" else ("numpy",)
-    return {"asked": both, "granularity": Granularity.PATCH, "fixed": fixed}
+    return StackRequest(requirements=both, granularity=Granularity.PATCH, fixed=fixed)
 
 
 def _best_known(name: str, version: str, facts: BaseFacts, paths: Paths) -> Lock | None:

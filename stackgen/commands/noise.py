@@ -12,9 +12,10 @@ from stackgen.campaign.backend import Backend
 from stackgen.campaign.candidates import Selection, select
 from stackgen.campaign.comparison import nothing_runs
 from stackgen.campaign.indicators import CONTROL, component_of, limits, shipped_indicators
+from stackgen.campaign.options import SearchOptions
 from stackgen.campaign.plan import Calls, Chosen, Work, calls_of, open_session, opened
 from stackgen.campaign.prepare import Preparer, Ready, refuse_without_disk_space
-from stackgen.campaign.request import ExploreOptions
+from stackgen.campaign.request import CampaignRequest
 from stackgen.campaign.runner import telling_line
 from stackgen.campaign.session import Session
 from stackgen.errors import EvidenceError, MeasurementError, StackgenError, UsageError
@@ -51,12 +52,12 @@ class Ended:
 
 
 def noise(
-    options: ExploreOptions, paths: Paths, environ: Mapping[str, str], progress: Progress
+    request: CampaignRequest, paths: Paths, environ: Mapping[str, str], progress: Progress
 ) -> NoiseReport:
     """Measure one stack, the newest that works, against itself.
 
     Args:
-        options: as of an exploration; of the stacks that satisfy what is asked, one is measured.
+        request: as of an exploration; of the stacks that satisfy what is asked, one is measured.
         paths: where things are kept.
         environ: the user's variables.
         progress: who is told.
@@ -64,26 +65,26 @@ def noise(
     Raises:
         StackgenError: one of its kinds for whatever stops it; what was measured is kept.
     """
-    _refuse_long(options.budget_s)
-    options = replace(options, kind=NOISE, stacks=1)
-    with opened(_chosen, options, paths, environ, progress, calls_of=_calls_of) as work:
+    _refuse_long(request.budget.budget_s)
+    request = replace(request, kind=NOISE, search=SearchOptions(stacks=1))
+    with opened(_chosen, request, paths, environ, progress, calls_of=_calls_of) as work:
         refuse_without_disk_space(work.plan.estimate, paths)
         with open_database(paths.knowledge) as database:
             return _against_itself(work, database)
 
 
 def _chosen(
-    index: PackageIndex, options: ExploreOptions, backend: Backend, progress: Progress
+    index: PackageIndex, request: CampaignRequest, backend: Backend, progress: Progress
 ) -> Chosen:
     """Return the stacks of which the newest that works is measured."""
-    selection = select(index, options, backend.base.target, progress)
+    selection = select(index, request, backend.base.target, progress)
     return Chosen(
-        options=_with_indicators(options, selection),
+        request=_with_indicators(request, selection),
         contenders=selection,
         packages=frozenset(selection.space.packages),
         count=selection.space.count,
         choices=len(selection.choices),
-        requirements=options.asked.texts,
+        requirements=request.stacks.requirements.texts,
     )
 
 
@@ -96,10 +97,10 @@ def _refuse_long(budget_s: float) -> None:
         )
 
 
-def _with_indicators(options: ExploreOptions, selection: Selection) -> ExploreOptions:
+def _with_indicators(request: CampaignRequest, selection: Selection) -> CampaignRequest:
     """Return options that name their indicators, so that defaults given by name are the same."""
-    if options.indicators:
-        return options
+    if request.measurement.indicators:
+        return request
     component = component_of(selection.varied, frozenset(selection.space.packages))
     if component not in DEFAULTS:
         raise UsageError(
@@ -107,18 +108,18 @@ def _with_indicators(options: ExploreOptions, selection: Selection) -> ExploreOp
             why="stackgen measures NumPy, TensorFlow and PyTorch by itself",
             fix="say what to measure: --pi (stackgen pis lists them, or give your own file)",
         )
-    return replace(options, indicators=(CONTROL, *DEFAULTS[component]))
+    return request.with_indicators(CONTROL, *DEFAULTS[component])
 
 
 def _calls_of(chosen: Chosen) -> Calls:
     """Return what is measured besides the control, which always is."""
-    options = chosen.options
-    threads = limits(options.threads).threads
+    request = chosen.request
+    threads = limits(request.processors.threads).threads
     control = bind(find(shipped_indicators(), CONTROL), {"threads": str(threads)})
-    names = tuple(each for each in options.indicators if each != CONTROL)
+    names = tuple(each for each in request.measurement.indicators if each != CONTROL)
     if not names:
         return (), control
-    return calls_of(replace(chosen, options=replace(options, indicators=names)))[0], control
+    return calls_of(replace(chosen, request=request.with_indicators(*names)))[0], control
 
 
 def _against_itself(work: Work, database: Database) -> NoiseReport:
@@ -129,7 +130,7 @@ def _against_itself(work: Work, database: Database) -> NoiseReport:
     try:
         design = Design(
             campaign_id=session.record.campaign.id,
-            seed=work.options.seed,
+            seed=work.request.budget.seed,
             reference=ready.environment,
             challengers=(),
             calls=work.calls,
@@ -159,7 +160,9 @@ def _ready(work: Work, session: Session) -> Ready:
         call=(*work.calls, work.control)[0],
         progress=work.progress,
     )
-    for ready in preparer.prepare(1, until=lambda _: session.left_s < -work.options.budget_s):
+    for ready in preparer.prepare(
+        1, until=lambda _: session.left_s < -work.request.budget.budget_s
+    ):
         return ready
     raise nothing_runs(preparer.failures, work.paths)
 
@@ -260,7 +263,7 @@ def _report(work: Work, session: Session, ready: Ready, ended: Ended) -> NoiseRe
         requirements=work.plan.requirements,
         stack=ready.chosen.label,
         setup=work.plan.setup,
-        seed=work.options.seed,
+        seed=work.request.budget.seed,
         indicators=rows,
         disturbance=disturbance(seen, cpus=psutil.cpu_count() or 1),
         control_s=run_s(each for each in seen if each.indicator_id == work.control.id),
@@ -296,7 +299,7 @@ def _row(
         stack=ready.chosen.stack_id,
         call=call,
         control=work.control,
-        seed=work.options.seed,
+        seed=work.request.budget.seed,
         indicators=count,
     )
 

@@ -13,13 +13,18 @@ from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 
 from stackgen.campaign.candidates import read_lock_file
+from stackgen.campaign.options import (
+    IndexOptions,
+    RequirementOptions,
+    SourceOptions,
+    VariationOptions,
+)
 from stackgen.campaign.targets import find_target
 from stackgen.campaign.user_input import (
-    Understood,
-    Wishes,
+    UserInput,
     beside_compared,
     index_config,
-    understood,
+    read_user_input,
 )
 from stackgen.errors import ResolutionError, UsageError
 from stackgen.index import PackageIndex, closure
@@ -30,7 +35,6 @@ from stackgen.model.reports import Explained, ListedStack, Membership, PackageVe
 from stackgen.resolve import (
     EARLY,
     Completion,
-    Granularity,
     Requirements,
     Slice,
     Space,
@@ -228,36 +232,37 @@ class Listing(str, Enum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ResolveOptions:
+class ResolveRequest:
     """What to resolve, for what, and which of the stacks to list.
 
     base: a base's name, an image, or an interpreter; "" means our own interpreter.
     python, platform: a target that is stated instead; either may be "".
-    vary: packages to be varied; none means those that were asked for, and NumPy.
+    variation: packages that vary; none means those that are required, and NumPy.
+    sample_rest: sample also what does not vary.
     n: how many stacks are listed; 0 lists none and leaves versions out as well.
     explain: a package, or a requirement, of which everything is told.
     contains: a lock file of which is told whether it is one of the stacks.
     complete: refuse where a part of what is asked for must be left out.
     """
 
-    wishes: Wishes
+    requirements: RequirementOptions
+    sources: SourceOptions = SourceOptions()
+    variation: VariationOptions = VariationOptions(completion=Completion.NEWEST)
+    index: IndexOptions = IndexOptions()
     base: str = ""
     python: str = ""
     platform: str = ""
-    vary: tuple[str, ...] = ()
     listing: Listing = Listing.CHOICES
     n: int = 3
     seed: int = 0
-    sampled_rest: bool = False
-    granularity: Granularity = Granularity.MINOR
-    completion: Completion = Completion.NEWEST
+    sample_rest: bool = False
     explain: str = ""
     contains: Path | None = None
     complete: bool = False
 
 
 def resolve(
-    options: ResolveOptions, paths: Paths, environ: Mapping[str, str], progress: Progress
+    request: ResolveRequest, paths: Paths, environ: Mapping[str, str], progress: Progress
 ) -> Resolution:
     """Resolve, and answer what was asked of the space.
 
@@ -267,35 +272,35 @@ def resolve(
         IndexUnavailableError: an index cannot be asked.
     """
     target = find_target(
-        base=options.base,
-        python=options.python,
-        platform=options.platform,
+        base=request.base,
+        python=request.python,
+        platform=request.platform,
         paths=paths,
         progress=progress,
     )
-    wanted = understood(options.wishes, environ)
-    _refuse_incomplete(wanted, options)
-    _refuse_python(wanted.requires_python, target)
-    config = index_config(wanted.index, environ)
-    request = beside_compared(wanted.request, config)
+    given = read_user_input(request.requirements, request.sources, request.index, environ)
+    _refuse_incomplete(given, request)
+    _refuse_python(given.requires_python, target)
+    config = index_config(given.index, environ)
+    requirements = beside_compared(given.requirements, config)
     with PackageIndex(config, paths.cache) as index:
-        work = Inquiry(index=index, request=request, target=target, progress=progress)
-        if options.contains is not None:
-            return membership(work, options.contains)
-        found = explained(work, options.explain) if options.explain else _listed(work, options)
-        left_out = (f"left out: {each}" for each in wanted.left_out)
+        work = Inquiry(index=index, request=requirements, target=target, progress=progress)
+        if request.contains is not None:
+            return membership(work, request.contains)
+        found = explained(work, request.explain) if request.explain else _listed(work, request)
+        left_out = (f"left out: {each}" for each in given.left_out)
         return replace(found, notes=(*left_out, *found.notes, *_index_notes(index, found)))
 
 
-def _listed(work: Inquiry, options: ResolveOptions) -> Resolution:
+def _listed(work: Inquiry, request: ResolveRequest) -> Resolution:
     space = work.space()
     report = work.report(space)
-    if not options.n:
+    if not request.n:
         return report
-    varied = _varied(space, work.request, options.vary)
+    varied = _varied(space, work.request, request.variation.vary)
     slices = space.slices(varied)
-    choices = newest_first(slices, granularity=options.granularity)
-    rows = list(islice(_rows(space, varied, choices, options), options.n))
+    choices = newest_first(slices, granularity=request.variation.granularity)
+    rows = list(islice(_rows(space, varied, choices, request), request.n))
     if not rows:
         raise _nothing_contemporary()
     return replace(
@@ -304,7 +309,7 @@ def _listed(work: Inquiry, options: ResolveOptions) -> Resolution:
         varied=varied,
         choices=len(choices),
         patches=len(slices),
-        listed=options.listing.value,
+        listed=request.listing.value,
         stacks=tuple(rows),
         notes=(*report.notes, *yanked_notes([row.lock for row in rows])),
     )
@@ -326,20 +331,20 @@ def _packages(space: Space, request: Requirements) -> Iterator[PackageVersions]:
 
 
 def _rows(
-    space: Space, varied: Sequence[str], choices: Sequence[Slice], options: ResolveOptions
+    space: Space, varied: Sequence[str], choices: Sequence[Slice], request: ResolveRequest
 ) -> Iterator[ListedStack]:
     """Yield stacks in the way that was asked for."""
     found: Iterator[tuple[Slice | None, Lock | None]]
-    if options.listing is Listing.STACKS:
+    if request.listing is Listing.STACKS:
         found = ((None, lock) for lock in space.stacks())
-    elif options.listing is Listing.UNIFORM:
-        found = ((None, lock) for lock in space.sample(options.seed, options.n))
-    elif options.listing is Listing.STRATIFIED:
-        newest = not options.sampled_rest
-        found = iter(stratified(space, choices, seed=options.seed, n=options.n, newest=newest))
+    elif request.listing is Listing.UNIFORM:
+        found = ((None, lock) for lock in space.sample(request.seed, request.n))
+    elif request.listing is Listing.STRATIFIED:
+        newest = not request.sample_rest
+        found = iter(stratified(space, choices, seed=request.seed, n=request.n, newest=newest))
     else:
-        chosen = pairwise_cover(choices) if options.listing is Listing.COVER else choices
-        old = options.completion is Completion.CONTEMPORARY
+        chosen = pairwise_cover(choices) if request.listing is Listing.COVER else choices
+        old = request.variation.completion is Completion.CONTEMPORARY
         complete = partial(contemporary, space) if old else space.complete
         found = ((choice, complete(choice)) for choice in chosen)
     for choice, lock in found:
@@ -381,12 +386,12 @@ def _index_notes(index: PackageIndex, found: Resolution) -> Iterator[str]:
         yield f"{skipped:,} files with names or versions that no standard allows were passed over"
 
 
-def _refuse_incomplete(wanted: Understood, options: ResolveOptions) -> None:
+def _refuse_incomplete(given: UserInput, request: ResolveRequest) -> None:
     """Refuse to write a lock that lacks what the user asked for."""
-    if wanted.left_out and options.complete:
+    if given.left_out and request.complete:
         raise UsageError(
             "the lock would be incomplete",
-            why=f"no index can be asked for this: {'; '.join(wanted.left_out)}",
+            why=f"no index can be asked for this: {'; '.join(given.left_out)}",
             fix="take these lines out of the file, and install what they name by itself",
         )
 

@@ -14,13 +14,13 @@ from packaging.utils import canonicalize_name, canonicalize_version
 
 from stackgen.campaign.backend import Admits, open_backend
 from stackgen.campaign.candidates import read_lock_file
-from stackgen.campaign.request import ExecutorChoice
 from stackgen.campaign.targets import refuse_python
 from stackgen.errors import UsageError
 from stackgen.images.targets import probe
 from stackgen.index import IndexConfig, IndexLocation, load_config
 from stackgen.knowledge.evidence import admits_python
 from stackgen.locks import in_target
+from stackgen.model.choices import ExecutorChoice
 from stackgen.model.packages import LockedPackage, LockFile, Target
 from stackgen.model.progress import Progress
 from stackgen.model.reports import Judgement, Ruling, Verification

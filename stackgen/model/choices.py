@@ -1,6 +1,61 @@
-"""What a user chooses about the stacks of a search space: enumerations shared by all commands."""
+"""Enumerations that a user chooses from; each is declared here and nowhere else."""
 
 from enum import Enum
+
+
+class ExecutorChoice(str, Enum):
+    """Where stacks run."""
+
+    AUTO = "auto"
+    VIRTUALENV = "virtualenv"
+    DOCKER = "docker"
+
+
+class Strategy(str, Enum):
+    """Which stacks are measured in which block.
+
+    RACING, RANDOM, PAIRWISE: a few stacks in each block, chosen by what is known, at random, or so
+    that all pairs of versions are seen; the best ones are then compared in blocks of their own.
+    EXHAUSTIVE, NEWEST: all of them in every block, or the newest ones alone.
+    """
+
+    RACING = "racing"
+    EXHAUSTIVE = "exhaustive"
+    RANDOM = "random"
+    PAIRWISE = "pairwise"
+    NEWEST = "newest"
+
+    @property
+    def searches(self) -> bool:
+        """Return whether some stacks are measured before the best ones are compared."""
+        return self not in (Strategy.EXHAUSTIVE, Strategy.NEWEST)
+
+
+class Granularity(str, Enum):
+    """Which versions are told apart: of each minor release the newest patch alone, or all."""
+
+    MINOR = "minor"
+    PATCH = "patch"
+
+
+class Completion(str, Enum):
+    """How the packages that do not vary are chosen.
+
+    NEWEST: the newest version at each decision, dependents first.
+    CONTEMPORARY: the same, of what was uploaded at most a year after the varied release.
+    NEWEST_WORKING: as NEWEST; where that does not run, with as little held back as it takes.
+    """
+
+    NEWEST = "newest"
+    CONTEMPORARY = "contemporary"
+    NEWEST_WORKING = "newest-working"
+
+
+class Better(str, Enum):
+    """Which figures of a program are better."""
+
+    LOWER = "lower"
+    HIGHER = "higher"
 
 
 class Prereleases(str, Enum):
@@ -23,23 +78,3 @@ class Prereleases(str, Enum):
     def prefers_final(self) -> bool:
         """Return whether a prerelease is taken only where no final release will do."""
         return self not in (Prereleases.DISALLOW, Prereleases.ALLOW)
-
-
-class Granularity(str, Enum):
-    """Which versions are distinct: the newest patch of each minor release, or every version."""
-
-    MINOR = "minor"
-    PATCH = "patch"
-
-
-class Completion(str, Enum):
-    """How the versions of packages that are not varied are chosen.
-
-    NEWEST: the newest version at each decision, dependents first.
-    CONTEMPORARY: the same, of what was uploaded at most a year after the varied release.
-    NEWEST_WORKING: as NEWEST; where that does not run, with as few older versions as possible.
-    """
-
-    NEWEST = "newest"
-    CONTEMPORARY = "contemporary"
-    NEWEST_WORKING = "newest-working"

@@ -12,7 +12,6 @@ import pytest
 
 from stackgen.campaign.backend import bases as list_bases
 from stackgen.campaign.backend import open_backend
-from stackgen.campaign.request import ExecutorChoice
 from stackgen.errors import BuildError, EngineError, UsageError
 from stackgen.images import bases
 from stackgen.images.base_definitions import (
@@ -24,6 +23,7 @@ from stackgen.images.base_definitions import (
 )
 from stackgen.images.bases import BaseBuilder
 from stackgen.images.engine import Engine, connect
+from stackgen.model.choices import ExecutorChoice
 from stackgen.model.progress import Silent
 from stackgen.model.stacks import Base, Kind, Readiness
 from stackgen.storage.paths import Paths

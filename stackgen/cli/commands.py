@@ -1,0 +1,272 @@
+"""From option groups to commands of the command line, loaded when they are run.
+
+``command`` turns a function that takes option groups (see ``stackgen.model.options``) into one
+that typer understands: each field becomes an option under the heading of its group.
+"""
+
+import functools
+import importlib
+import inspect
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, is_dataclass
+from pathlib import Path
+from typing import Annotated, Any, get_type_hints
+
+import typer
+from typer.core import TyperCommand, TyperGroup
+
+from stackgen.cli.config import CommandOption, find_config
+from stackgen.model.options import Declared, declared_options
+
+COMMON = "Options"
+"""The heading of the options that most users need, which come first."""
+CONTEXT = {"help_option_names": ["-h", "--help"]}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """One command: where its function is, and what a list of commands says of it.
+
+    target: ``module:function``; of a group ``module:table``, the entries by name.
+    heading: the section of the list that it stands in.
+    """
+
+    target: str
+    summary: str
+    heading: str = "Commands"
+    examples: tuple[str, ...] = ()
+    group: bool = False
+
+
+class _Command(TyperCommand):
+    """A command whose options stand under headings."""
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        sections: dict[str, list[tuple[str, str]]] = {"Arguments": [], COMMON: []}
+        for param in self.get_params(ctx):
+            record = param.get_help_record(ctx)
+            if record is None:
+                continue
+            argument = param.param_type_name == "argument"
+            heading = "Arguments" if argument else getattr(param, "rich_help_panel", None) or COMMON
+            sections.setdefault(heading, []).append(record)
+        for heading, rows in sections.items():
+            if rows:
+                with formatter.section(heading):
+                    formatter.write_dl(rows)
+
+
+class CommandGroup(TyperGroup):
+    """Commands that are imported when one of them is run.
+
+    entries: the commands, by name. root: those of the whole command line. path: the group's own
+        name with those above it.
+    """
+
+    entries: Mapping[str, Entry]
+    root: Mapping[str, Entry]
+    path: str = ""
+
+    def list_commands(self, ctx: Any) -> list[str]:  # noqa: ARG002
+        """Return the names of all commands, in the order of the table."""
+        return list(self.entries)
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:  # noqa: ARG002
+        """Return one command; None where there is none of that name."""
+        entry = self.entries.get(cmd_name)
+        if entry is None:
+            return None
+        path = f"{self.path} {cmd_name}".strip()
+        found = build(path, entry, self.root)
+        if not entry.group:
+            _configure(found, path, self.root)
+        return found
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:  # noqa: ARG002
+        """Write the list of commands from the table, so that none has to be imported."""
+        sections: dict[str, list[tuple[str, str]]] = {}
+        for name, entry in self.entries.items():
+            sections.setdefault(entry.heading, []).append((name, entry.summary))
+        for heading, rows in sections.items():
+            with formatter.section(heading):
+                formatter.write_dl(rows)
+
+
+def build(path: str, entry: Entry, root: Mapping[str, Entry] | None = None) -> Any:
+    """Import a command, and return it as typer's copy of click has it.
+
+    Args:
+        path: its name, with that of its group before it; "" for the root.
+        entry: where it is.
+        root: all commands, by which a configuration file is checked; those of a root by default.
+    """
+    module, _, attribute = entry.target.partition(":")
+    found = getattr(importlib.import_module(module), attribute)
+    app = typer.Typer(
+        rich_markup_mode=None, pretty_exceptions_enable=False, add_completion=not path
+    )
+    epilog = "\n\n".join(("Examples:", *(f"  {each}" for each in entry.examples)))
+    settings = {**CONTEXT, **getattr(found, "context_settings", {})}
+    if entry.group:
+        entries, callback = found
+        attributes = {"entries": entries, "path": path, "root": root or entries}
+        app.callback(
+            cls=type("Commands", (CommandGroup,), attributes),
+            invoke_without_command=callback is not None and bool(path),
+            no_args_is_help=callback is None or not path,
+            help=None if callback else entry.summary,
+            epilog=epilog if entry.examples else None,
+            context_settings=settings,
+        )(callback or _nothing)
+    else:
+        app.command(path, cls=_Command, epilog=epilog, context_settings=settings)(command(found))
+    made = typer.main.get_command(app)
+    if path:
+        made.name = path.rpartition(" ")[2]
+    return made
+
+
+def _configure(made: Any, path: str, commands: Mapping[str, Entry]) -> None:
+    """Give a command the defaults of the user's configuration.
+
+    Raises:
+        UsageError: the file has a misspelt key or a wrong value.
+    """
+    config = find_config(Path.cwd())
+    options = options_of(made)
+    made.context_settings["default_map"] = config.defaults(path, options)
+    if config.has_others(options):  # only then is it worth importing all commands
+        known = (each.key for _, every in all_options(commands) for each in every)
+        config.refuse_unknown(known, commands)
+
+
+def options_of(made: Any) -> tuple[CommandOption, ...]:
+    """Return the options of a command as a configuration file sees them."""
+    return tuple(
+        CommandOption(
+            name=param.name,
+            key=max(param.opts, key=len).lstrip("-"),
+            kind=bool if param.is_flag else type(param.default),
+            repeated=bool(param.multiple),
+            default=param.default,
+        )
+        for param in made.params
+        if param.param_type_name == "option"
+    )
+
+
+def all_options(
+    entries: Mapping[str, Entry], path: str = ""
+) -> Iterator[tuple[str, tuple[CommandOption, ...]]]:
+    """Yield every command that is no group, with its options; all of them are imported."""
+    for name, entry in entries.items():
+        full = f"{path} {name}".strip()
+        if entry.group:
+            module, _, attribute = entry.target.partition(":")
+            yield from all_options(getattr(importlib.import_module(module), attribute)[0], full)
+        else:
+            yield full, options_of(build(full, entry))
+
+
+def _nothing() -> None:
+    """Stand for the options of a group that has none."""
+
+
+def command(function: Callable[..., None]) -> Callable[..., None]:
+    """Return a function that takes each option of its groups by itself, for typer.
+
+    A parameter of ``function`` that is annotated with an option group may have an instance of it
+    as its default: the defaults of that command.
+    """
+    signature = inspect.signature(function)
+    hints = get_type_hints(function, include_extras=True)
+    groups: dict[str, tuple[type, list[tuple[Declared, str]]]] = {}
+    parameters: list[inspect.Parameter] = []
+    for parameter in signature.parameters.values():
+        kind = hints[parameter.name]
+        if not (is_dataclass(kind) and isinstance(kind, type)):
+            parameters.append(parameter.replace(annotation=kind, kind=parameter.KEYWORD_ONLY))
+            continue
+        given = parameter.default if parameter.default is not parameter.empty else kind()
+        fields = []
+        for each in declared_options(kind):
+            declared = Declared(
+                name=each.name,
+                kind=each.kind,
+                default=getattr(given, each.name),
+                option=each.option,
+            )
+            fields.append((declared, declared.name))
+            parameters.append(_parameter(declared, heading=getattr(kind, "TITLE", COMMON)))
+        groups[parameter.name] = (kind, fields)
+    parameters.sort(key=lambda each: not _is_argument(each))
+
+    @functools.wraps(function)
+    def call(**given: Any) -> None:
+        values = {
+            name: kind(**{each.name: _value(each, given.pop(key)) for each, key in fields})
+            for name, (kind, fields) in groups.items()
+        }
+        function(**given, **values)
+
+    call.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
+    call.__annotations__ = {each.name: each.annotation for each in parameters}
+    return call
+
+
+def _is_argument(parameter: inspect.Parameter) -> bool:
+    info = getattr(parameter.annotation, "__metadata__", (None,))[0]
+    return type(info).__name__ == "ArgumentInfo"
+
+
+def _parameter(declared: Declared, *, heading: str) -> inspect.Parameter:
+    """Return what typer is to see of one option."""
+    option = declared.option
+    metavar = option.metavar or None
+    if option.argument:
+        info = typer.Argument(metavar=metavar, help=option.help, show_default=False)
+        kind: Any = list[str] | None if declared.repeated else str
+        return inspect.Parameter(
+            declared.name,
+            inspect.Parameter.KEYWORD_ONLY,
+            default=None if declared.repeated else declared.default,
+            annotation=Annotated[kind, info],
+        )
+    kind, default, shown = _as_text(declared)
+    info = typer.Option(
+        *declared.flags,
+        metavar=metavar,
+        help=option.help,
+        min=option.minimum,
+        max=option.maximum,
+        show_default=shown,
+        rich_help_panel=COMMON if option.common else heading,
+    )
+    return inspect.Parameter(
+        declared.name,
+        inspect.Parameter.KEYWORD_ONLY,
+        default=default,
+        annotation=Annotated[kind, info],
+    )
+
+
+def _as_text(declared: Declared) -> tuple[Any, Any, bool]:
+    """Return the type that typer reads, the default, and whether ``--help`` shows that."""
+    default, option, item = declared.default, declared.option, declared.item_kind
+    if declared.repeated:
+        return list[Path] | None if item is Path else list[str] | None, None, False
+    if option.parse is not None:
+        shown = option.show(default) if option.show and default is not None else ""
+        return str, shown, bool(shown)
+    if default is None:
+        return item | None, None, False
+    return item, default, default not in ("", 0, False)
+
+
+def _value(declared: Declared, given: Any) -> Any:
+    """Return the value of a field from what was given on the command line."""
+    if given in (None, "", []):
+        return declared.default
+    if declared.option.parse is not None:
+        return declared.option.parse(given)
+    return tuple(given) if declared.repeated else given

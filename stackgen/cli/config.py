@@ -1,0 +1,200 @@
+"""Defaults of options from ``stackgen.toml``, or ``[tool.stackgen]`` of a pyproject.toml.
+
+A key at the top counts for every command that has the option; one in a table of a command's name
+(``[explore]``, ``[kb.stats]``) for that command alone. What is given on the command line wins.
+"""
+
+import sys
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from stackgen.errors import UsageError
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+FILES = ("stackgen.toml", "pyproject.toml")
+NOT_CONFIGURABLE = frozenset({"env", "help", "version"})
+"""``env`` takes secrets, which belong in no file; the others print something else."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommandOption:
+    """An option of a command, as a configuration file sees it.
+
+    name: of the parameter. key: of the option in the file, its long flag without dashes.
+    kind: ``bool``, ``int``, ``float``, or ``str`` for whatever is given as text.
+    """
+
+    name: str
+    key: str
+    kind: type
+    repeated: bool
+    default: Any
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Config:
+    """One configuration file.
+
+    path: None where there is none. values: its content; of a pyproject.toml the stackgen table.
+    """
+
+    path: Path | None = None
+    values: Mapping[str, Any] = field(default_factory=dict)
+
+    def defaults(self, command: str, options: Iterable[CommandOption]) -> dict[str, Any]:
+        """Return the defaults of a command's options, by the names of their fields.
+
+        Args:
+            command: its name, with that of its group before it: ``kb stats``.
+            options: what the command declares.
+
+        Raises:
+            UsageError: a value has the wrong type, or the command's table an unknown key.
+        """
+        own = self._table(command)
+        by_key = {each.key: each for each in options if each.key not in NOT_CONFIGURABLE}
+        unknown = sorted(
+            key for key, value in own.items() if key not in by_key and not isinstance(value, dict)
+        )
+        if unknown:
+            raise self._error(
+                f"{unknown[0]} is no option of stackgen {command}",
+                f"see: stackgen {command} --help (a key is an option's name without dashes)",
+            )
+        # A table may bear the name of an option: [kb] holds the commands of the knowledge base.
+        every = {key: v for key, v in self.values.items() if not isinstance(v, dict)}
+        given = {key: v for key, v in {**every, **own}.items() if key in by_key}
+        return {by_key[key].name: self._text(value, by_key[key]) for key, value in given.items()}
+
+    def has_others(self, options: Iterable[CommandOption]) -> bool:
+        """Return whether a key at the top, or a table, is for no option of these."""
+        keys = {each.key for each in options}
+        return any(isinstance(v, dict) or key not in keys for key, v in self.values.items())
+
+    def refuse_unknown(self, known: Iterable[str], commands: Iterable[str]) -> None:
+        """Refuse a key at the top that no command has as an option.
+
+        Raises:
+            UsageError: there is such a key.
+        """
+        fine = {*known, *commands}
+        for key, value in self.values.items():
+            if key not in fine:
+                table = "table" if isinstance(value, dict) else "option"
+                raise self._error(
+                    f"there is no {table} {key}",
+                    "remove it, or see what there is: stackgen config --all",
+                )
+
+    def _table(self, command: str) -> Mapping[str, Any]:
+        found: Any = self.values
+        for part in command.split():
+            found = found.get(part, {})
+            if not isinstance(found, dict):
+                return {}
+        return dict(found)
+
+    def _text(self, value: Any, option: CommandOption) -> Any:
+        """Return a value as the command line would give it."""
+        if option.repeated:
+            items = value if isinstance(value, list) else [value]
+            if any(isinstance(each, dict | list) for each in items):
+                raise self._error(f"{option.key} is a list of texts", f'{option.key} = ["..."]')
+            return [str(each) for each in items]
+        if isinstance(value, dict | list):
+            raise self._error(f"{option.key} is a single value", f'{option.key} = "..."')
+        if option.kind is bool:
+            if not isinstance(value, bool):
+                raise self._error(f"{option.key} is true or false", f"{option.key} = true")
+            return value
+        return value if option.kind in (int, float) else str(value)
+
+    def _error(self, why: str, fix: str) -> UsageError:
+        return UsageError(f"cannot take options from {self.path}", why=why, fix=fix)
+
+
+def find_config(folder: Path) -> Config:
+    """Return the configuration of the nearest folder that has one, from ``folder`` upwards.
+
+    Raises:
+        UsageError: a file is no TOML.
+    """
+    for place in (folder, *folder.parents):
+        for name in FILES:
+            path = place / name
+            if path.is_file():
+                values = _read(path)
+                if name == "stackgen.toml":
+                    return Config(path=path, values=values)
+                if "stackgen" in values.get("tool", {}):
+                    return Config(path=path, values=values["tool"]["stackgen"])
+    return Config()
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        with path.open("rb") as file:
+            return tomllib.load(file)
+    except (OSError, tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise UsageError(
+            f"cannot read {path}",
+            why=getattr(error, "strerror", None) or str(error),
+            fix="mend the file, or work in another folder",
+        ) from error
+
+
+def effective_options(
+    config: Config,
+    commands: Iterable[tuple[str, Iterable[CommandOption]]],
+    *,
+    only: str = "",
+    every: bool = False,
+) -> list[tuple[str, str, str, str]]:
+    """Return rows of command, option, value and source.
+
+    Args:
+        config: the configuration file.
+        commands: the names of all commands, each with its options.
+        only: one of them; "" means all.
+        every: also those that have their default value.
+
+    Raises:
+        UsageError: the configuration file has an unknown key or a wrong value, or there is no
+            command ``only``.
+    """
+    found: list[tuple[str, str, str, str]] = []
+    names: list[str] = []
+    known: set[str] = set()
+    for command, options in commands:
+        names.append(command)
+        given = tuple(each for each in options if each.key not in NOT_CONFIGURABLE)
+        known |= {each.key for each in given}
+        values = config.defaults(command, given)
+        for each in given if only in ("", command) else ():
+            if each.name in values:
+                found.append((command, each.key, _shown(values[each.name]), str(config.path)))
+            elif every:
+                found.append((command, each.key, _shown(each.default), "default"))
+    config.refuse_unknown(known, {name.split()[0] for name in names})
+    if only and only not in names:
+        raise UsageError(
+            f"there is no command {only}",
+            why="options belong to commands",
+            fix="see: stackgen --help",
+        )
+    return found
+
+
+def _shown(value: object) -> str:
+    if isinstance(value, list | tuple):
+        return ", ".join(str(each) for each in value)
+    if value is None:
+        return ""
+    value = getattr(value, "value", value)
+    return str(value).lower() if isinstance(value, bool) else str(value)

@@ -1,0 +1,223 @@
+"""Commands about performance indicators: pis, pi run."""
+
+import os
+import sys
+from enum import Enum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from stackgen.cli.commands import Entry
+from stackgen.cli.options import AsJson
+from stackgen.errors import StorageError, UsageError
+from stackgen.model.options import parse_gpus, parse_pair
+
+
+class OtherFormat(str, Enum):
+    """Formats of other tools."""
+
+    perfzero = "perfzero"
+    pytorch_benchmark = "pytorch-benchmark"
+    thoth = "thoth"
+    pyperf = "pyperf"
+
+
+def pis(
+    name: Annotated[
+        str,
+        typer.Argument(metavar="[NAME]", help="Tell all about this one, or your own file."),
+    ] = "",
+    json: AsJson = False,
+) -> None:
+    """List the performance indicators, or tell what one of them takes."""
+    from stackgen.campaign.indicators import shipped_indicators
+    from stackgen.commands.indicators import find_indicator
+    from stackgen.report import as_json, indicator_text, indicators_text
+
+    if name:
+        found = find_indicator(name)
+        typer.echo(as_json(found) if json else indicator_text(found))
+        return
+    every = shipped_indicators()
+    typer.echo(as_json(every) if json else indicators_text(every))
+
+
+def run(
+    context: typer.Context,
+    name: Annotated[
+        str, typer.Argument(metavar="NAME", help="Indicator, or your own .py file.")
+    ] = "",
+    param: Annotated[
+        list[str],
+        typer.Option(
+            metavar="NAME=VALUES",
+            help="A parameter, also one that is called like an option here.",
+        ),
+    ] = [],  # noqa: B006 # typer copies it
+    python: Annotated[
+        str,
+        typer.Option(metavar="PATH", help="Interpreter or virtualenv. [default: our own]"),
+    ] = "",
+    samples: Annotated[int, typer.Option(min=1, help="Timings that are kept of a process.")] = 30,
+    repeats: Annotated[
+        int,
+        typer.Option(
+            min=1,
+            help="Fresh processes of each combination, in random order: shows how far they are "
+            "apart. To compare versions of packages, use stackgen explore.",
+        ),
+    ] = 1,
+    gpus: Annotated[
+        str, typer.Option(metavar="IDS", help="all, none, or numbers like 0,1.")
+    ] = "all",
+    trace: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="Keep a profiler trace of each combination."),
+    ] = None,
+    seed: Annotated[int, typer.Option(help="Seed of the order of measurements.")] = 0,
+    json: AsJson = False,
+    form: Annotated[
+        OtherFormat | None,
+        typer.Option("--format", help="Print it as another tool would."),
+    ] = None,
+    output: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Write JSON or format there, and print the table."),
+    ] = None,
+    wants_help: Annotated[
+        bool, typer.Option("--help", "-h", help="Show this, and what NAME takes.")
+    ] = False,
+) -> None:
+    """Measure an indicator here and now, in an interpreter as it is.
+
+    Nothing is built, nothing is confined, and nothing goes into the knowledge base.
+    """
+    from stackgen.commands.indicators import HereOptions, find_indicator, measure_here
+    from stackgen.report import as_json, here_text, indicator_text, open_progress
+    from stackgen.report.formats import formatted, refuse_unfit
+    from stackgen.storage.paths import find_paths
+
+    if wants_help:
+        typer.echo(context.get_help())
+        typer.echo(f"\n{indicator_text(find_indicator(name))}" if name else "", nl=bool(name))
+        return
+    _refuse_nonsense(name, json=json, form=form, output=output)
+    parameters = parse_parameters([*_spelled_out(param), *context.args])
+    if form:
+        refuse_unfit(form.value, parameters)
+    options = HereOptions(
+        indicator=name,
+        parameters=parameters,
+        python=python,
+        samples=samples,
+        repeats=repeats,
+        gpus="" if gpus == "none" else parse_gpus(gpus),
+        trace=trace,
+        seed=seed,
+    )
+    with open_progress(sys.stderr) as progress:
+        report = measure_here(options, find_paths(os.environ), os.environ, progress)
+    printed = not (json or form) or output is not None
+    odd = any(each.failure or (each.figures and each.figures.figure) for each in report.results)
+    if printed or odd:  # which formats may not be able to tell
+        typer.echo(here_text(report), err=not printed)
+    if json or form:
+        text = formatted(report, form.value) if form else as_json(report)
+        if output is None:
+            typer.echo(text)
+        else:
+            write_text(output, text)
+    raise typer.Exit(report.exit_code)
+
+
+def parse_parameters(words: list[str]) -> tuple[tuple[str, tuple[str, ...]], ...]:
+    """Return parameters with their values: ``--size 64,128 --size=256 --dtype float32``."""
+    found: dict[str, list[str]] = {}
+    rest = iter(words)
+    for word in rest:
+        name, separator, text = word.partition("=")
+        if not name.startswith("--") or len(name) <= len("--"):
+            raise UsageError(
+                f"cannot read {word!r}",
+                why="it is no option, and belongs to none",
+                fix="give parameters by name, as in: --size 64,128",
+            )
+        values = (text if separator else next(rest, "")).split(",")
+        if not all(values) or values[0].startswith("--"):
+            raise UsageError(
+                f"{name} has no value",
+                why="every parameter of an indicator takes one, or several with commas",
+                fix=f"give it as in: {name} VALUE",
+            )
+        found.setdefault(name.removeprefix("--").replace("-", "_"), []).extend(values)
+    return tuple((name, tuple(values)) for name, values in found.items())
+
+
+def _spelled_out(pairs: list[str]) -> list[str]:
+    """Return ``--param size=64`` as ``--size=64``; it also names what is an option of ours."""
+    return ["--{}={}".format(*parse_pair(each, "--param")) for each in pairs]
+
+
+def _refuse_nonsense(
+    name: str, *, json: bool, form: OtherFormat | None, output: Path | None
+) -> None:
+    if not name or name.startswith("-"):
+        raise UsageError(
+            "no indicator was named" if not name else f"{name} stands before the indicator",
+            why="its name comes first, and its parameters after it",
+            fix="see what there is: stackgen pis",
+        )
+    if json and form:
+        raise UsageError(
+            "--json and --format exclude each other",
+            why="one answer has one form",
+            fix="leave one of them out",
+        )
+    if output is not None and not (json or form):
+        raise UsageError(
+            "--output needs --json or --format",
+            why="the table is printed",
+            fix=f"add one of them, as in: --json --output {output}",
+        )
+    if output is not None and not output.absolute().parent.is_dir():
+        raise UsageError(
+            f"cannot write {output}",
+            why="its folder does not exist",
+            fix="make the folder first",
+        )
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a file that ends in a newline.
+
+    Raises:
+        StorageError: it cannot be written.
+    """
+    try:
+        path.write_text(text.rstrip("\n") + "\n", encoding="utf-8")
+    except OSError as error:
+        raise StorageError(
+            f"cannot write {path}",
+            why=error.strerror or str(error),
+            fix="name another file with --output",
+        ) from error
+
+
+run.context_settings = {  # type: ignore[attr-defined]
+    "ignore_unknown_options": True,
+    "allow_extra_args": True,
+    "help_option_names": [],
+}
+PI_COMMANDS = {
+    "run": Entry(
+        target="stackgen.cli.indicators:run",
+        summary="Measure an indicator in an interpreter as it is.",
+        examples=(
+            "stackgen pi run tensorflow/matmul --size 64,128,256 --dtype float32 --threads 1,2",
+            "stackgen pi run ./mine.py --repeats 5",
+            "stackgen pi run torch/mlp --python ~/envs/gpu --batch 1,32 --format pytorch-benchmark",
+        ),
+    ),
+}
+PI_GROUP = (PI_COMMANDS, None)

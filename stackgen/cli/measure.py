@@ -1,0 +1,248 @@
+"""Commands that measure: explore, compare, noise, nightly."""
+
+import os
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from stackgen.campaign.options import (
+    BaselineOptions,
+    BudgetOptions,
+    ComparisonOptions,
+    CostOptions,
+    IndexOptions,
+    IndicatorOptions,
+    ProcessorOptions,
+    ProgramOptions,
+    RequirementOptions,
+    ScalingOptions,
+    SearchOptions,
+    SourceOptions,
+    TargetOptions,
+    VariationOptions,
+)
+from stackgen.cli.options import (
+    AsJson,
+    DryRun,
+    KnowledgeBase,
+    refuse_redirected_requirement,
+)
+from stackgen.errors import UsageError
+
+
+def explore(
+    requirements: RequirementOptions,
+    sources: SourceOptions,
+    variation: VariationOptions,
+    baseline: BaselineOptions,
+    indicators: IndicatorOptions,
+    program: ProgramOptions,
+    budget: BudgetOptions,
+    search: SearchOptions,
+    comparison: ComparisonOptions,
+    target: TargetOptions,
+    processors: ProcessorOptions,
+    scaling: ScalingOptions,
+    cost: CostOptions,
+    index: IndexOptions,
+    lock_out: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIR",
+            help="Write the best stack there, as pylock.toml and requirements.txt with hashes.",
+        ),
+    ] = None,
+    kb: KnowledgeBase = None,
+    dry_run: DryRun = False,
+    json: AsJson = False,
+) -> None:
+    """Measure which stack runs fastest on this machine.
+
+    Stacks are complete sets of versions that satisfy REQUIREMENT...; some are built and measured
+    against each other within the budget. The same command resumes an earlier run. Exit code 3
+    means that there is no answer yet, 6 that equal stacks were shown to differ.
+    """
+    refuse_redirected_requirement()
+    from stackgen.campaign.program import read_program
+    from stackgen.campaign.request import CampaignRequest
+    from stackgen.campaign.user_input import read_measurement, read_stacks, read_user_input
+    from stackgen.commands.explore import explore as run
+    from stackgen.model.reports import ExplorePlan
+    from stackgen.report import as_json, open_progress, plan_text, report_text
+    from stackgen.storage.paths import find_paths
+
+    if not (requirements.requirements or requirements.files or baseline.around):
+        raise UsageError(
+            "there is nothing to explore",
+            why="neither a requirement nor a file was given",
+            fix='name one, as in: stackgen explore "tensorflow>=2.7"',
+        )
+    paths = find_paths(os.environ, kb=kb)
+    given = read_user_input(requirements, sources, index, os.environ, around=baseline.around)
+    call = read_program(
+        program, budget_s=budget.budget_s, paths=paths, environ=os.environ, dry_run=dry_run
+    )
+    request = CampaignRequest(
+        kind="explore",
+        stacks=read_stacks(given, variation=variation, baseline=baseline),
+        measurement=read_measurement(indicators, comparison, call),
+        processors=processors,
+        scaling=scaling,
+        cost=cost,
+        budget=budget,
+        search=search,
+        target=target,
+        index=given.index,
+        lock_out=lock_out,
+        dry_run=dry_run,
+    )
+    with open_progress(sys.stderr) as progress:
+        for note in given.left_out:
+            progress.note(f"left out: {note}")
+        found = run(request, paths, os.environ, progress)
+    if isinstance(found, ExplorePlan):
+        typer.echo(as_json(found) if json else plan_text(found))
+        return
+    typer.echo(as_json(found) if json else report_text(found))
+    raise typer.Exit(found.exit_code)
+
+
+def compare(
+    a: Annotated[
+        str,
+        typer.Argument(
+            metavar="A",
+            help='What B is compared with: a lock file, versions ("numpy==1.26.4 scipy==1.12.0"; '
+            "what else they need is chosen, newest first), or the beginning of a stack's id.",
+            show_default=False,
+        ),
+    ],
+    b: Annotated[
+        str,
+        typer.Argument(metavar="B", help="What is compared with A.", show_default=False),
+    ],
+    indicators: IndicatorOptions,
+    program: ProgramOptions,
+    budget: BudgetOptions = BudgetOptions(budget_s=900.0),
+    comparison: ComparisonOptions = ComparisonOptions(),
+    target: TargetOptions = TargetOptions(),
+    sources: SourceOptions = SourceOptions(),
+    processors: ProcessorOptions = ProcessorOptions(),
+    cost: CostOptions = CostOptions(),
+    index: IndexOptions = IndexOptions(),
+    kb: KnowledgeBase = None,
+    json: AsJson = False,
+) -> None:
+    """Measure whether stack B is faster than stack A, and by how much.
+
+    Both are measured in every block until the answer is certain or the budget is spent. The same
+    command resumes an earlier run. Exit code 3 means that there is no answer yet.
+    """
+    refuse_redirected_requirement()
+    from stackgen.campaign.program import read_program
+    from stackgen.campaign.request import CampaignRequest
+    from stackgen.campaign.user_input import read_measurement, read_stacks, read_user_input
+    from stackgen.commands.compare import compare as run
+    from stackgen.report import as_json, open_progress
+    from stackgen.report.compare import compare_text
+    from stackgen.storage.paths import find_paths
+
+    paths = find_paths(os.environ, kb=kb)
+    given = read_user_input(RequirementOptions(), sources, index, os.environ)
+    call = read_program(program, budget_s=budget.budget_s, paths=paths, environ=os.environ)
+    request = CampaignRequest(
+        kind="compare",
+        stacks=read_stacks(given),
+        measurement=read_measurement(indicators, comparison, call),
+        processors=processors,
+        cost=cost,
+        budget=budget,
+        target=target,
+        index=given.index,
+    )
+    with open_progress(sys.stderr) as progress:
+        found = run(a, b, request, paths, os.environ, progress)
+    typer.echo(as_json(found) if json else compare_text(found))
+    raise typer.Exit(found.exit_code)
+
+
+def noise(
+    indicators: IndicatorOptions,
+    requirements: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="REQUIREMENT...",
+            help="One stack of these is measured [default: numpy].",
+        ),
+    ] = None,
+    budget: BudgetOptions = BudgetOptions(budget_s=300.0),
+    target: TargetOptions = TargetOptions(),
+    processors: ProcessorOptions = ProcessorOptions(),
+    kb: KnowledgeBase = None,
+    json: AsJson = False,
+) -> None:
+    """Report how small a difference this machine can show, and how long that takes.
+
+    One stack is measured against itself, for ten minutes at most: all differences are noise.
+    Without --pi, NumPy's matmul, sort and ufunc are measured, or the framework's matmul;
+    python/pure always is. The same command resumes an earlier run. Exit code 3 means that there is
+    no answer yet, 6 that equal runs differ.
+    """
+    refuse_redirected_requirement()
+    from stackgen.campaign.request import CampaignRequest, StackRequest
+    from stackgen.campaign.user_input import read_measurement
+    from stackgen.commands.noise import noise as run
+    from stackgen.report import as_json, open_progress
+    from stackgen.report.noise import noise_text
+    from stackgen.resolve import parse_requirements
+    from stackgen.storage.paths import find_paths
+
+    request = CampaignRequest(
+        kind="noise",
+        stacks=StackRequest(requirements=parse_requirements(*(requirements or ("numpy",)))),
+        measurement=read_measurement(indicators),
+        processors=processors,
+        budget=budget,
+        target=target,
+    )
+    with open_progress(sys.stderr) as progress:
+        found = run(request, find_paths(os.environ, kb=kb), os.environ, progress)
+    typer.echo(as_json(found) if json else noise_text(found))
+    raise typer.Exit(found.exit_code)
+
+
+def nightly(
+    names: Annotated[list[str], typer.Argument(metavar="NAME...", help="Packages to watch.")],
+    indicators: IndicatorOptions,
+    budget: BudgetOptions,
+    target: TargetOptions,
+    kb: KnowledgeBase = None,
+    json: AsJson = False,
+) -> None:
+    """Measure what was newly released.
+
+    Each new release is compared with the best known stack; a difference is a finding once a
+    second, independent measurement shows it, too. What is new is recorded by package, base and
+    indicators. The releases share the budget. Exit code 7 means findings, 3 that some release is
+    not decided; it stays new.
+    """
+    from stackgen.campaign.request import CampaignRequest, StackRequest
+    from stackgen.campaign.user_input import read_measurement
+    from stackgen.commands.nightly import nightly as run
+    from stackgen.report import as_json, nightly_text, open_progress
+    from stackgen.resolve import Requirements
+    from stackgen.storage.paths import find_paths
+
+    request = CampaignRequest(
+        kind="nightly",
+        stacks=StackRequest(requirements=Requirements()),
+        measurement=read_measurement(indicators),
+        budget=budget,
+        target=target,
+    )
+    with open_progress(sys.stderr) as progress:
+        found = run(tuple(names), request, find_paths(os.environ, kb=kb), os.environ, progress)
+    typer.echo(as_json(found) if json else nightly_text(found))
+    raise typer.Exit(found.exit_code)

@@ -1,0 +1,72 @@
+"""Commands about this installation and machine: doctor, machine, config."""
+
+import os
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from stackgen.cli.options import AsJson, KnowledgeBase
+
+
+def doctor(kb: KnowledgeBase = None, json: AsJson = False) -> None:
+    """Report what works on this machine, and how to mend the rest."""
+    from stackgen.commands.doctor import doctor as run
+    from stackgen.report import as_json, checks_text
+    from stackgen.storage.paths import find_paths
+
+    checks = run(find_paths(os.environ, kb=kb), os.environ)
+    typer.echo(as_json(checks) if json else checks_text(checks))
+    if any(check.essential and not check.fine for check in checks):
+        raise typer.Exit(1)
+
+
+def machine(json: AsJson = False) -> None:
+    """Show what is recorded of this machine, and what makes its identity."""
+    from stackgen.commands.kb import machine_record
+    from stackgen.report import as_json
+    from stackgen.report.tables import machine_text
+
+    found = machine_record()
+    record = {
+        "id": found.id,
+        "identity": found.identity,
+        "circumstances": found.circumstances,
+    }
+    typer.echo(as_json(record) if json else machine_text(found))
+
+
+def config(
+    command: Annotated[
+        str,
+        typer.Argument(metavar="[COMMAND]", help="Only the options of this command."),
+    ] = "",
+    every: Annotated[
+        bool, typer.Option("--all", help="Also options that have their default value.")
+    ] = False,
+    json: AsJson = False,
+) -> None:
+    """Print the options that are set, with their values and where each was set.
+
+    Options are set in stackgen.toml or in [tool.stackgen] of a pyproject.toml, in this folder or
+    one above it; a table with a command's name counts for that command alone. The command line
+    wins over both.
+    """
+    from stackgen.cli import ENTRIES
+    from stackgen.cli.commands import all_options
+    from stackgen.cli.config import effective_options, find_config
+    from stackgen.report import as_json
+    from stackgen.report.tables import columns
+
+    found = find_config(Path.cwd())
+    rows = effective_options(found, all_options(ENTRIES), only=command, every=every)
+    if json:
+        values = [
+            dict(zip(("command", "option", "value", "source"), row, strict=True)) for row in rows
+        ]
+        typer.echo(as_json(values))
+        return
+    typer.echo(f"configuration file: {found.path or 'none'}")
+    if rows:
+        header = ("command", "option", "value", "source")
+        typer.echo("\n".join(columns([header, *rows], indent="")))

@@ -1,0 +1,63 @@
+"""Defaults of options from a configuration file, through the command line."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+
+def run(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "stackgen", *words]
+    return subprocess.run(command, capture_output=True, text=True, cwd=folder, check=False)
+
+
+@pytest.mark.parametrize(
+    ("name", "head"), [("stackgen.toml", ""), ("pyproject.toml", "[tool.stackgen]\n")]
+)
+def test_a_file_above_the_folder_gives_defaults_and_its_name_is_shown(
+    tmp_path: Path, name: str, head: str
+) -> None:
+    (tmp_path / name).write_text(f'{head}budget = "5m"\noffline = true\n')
+    (tmp_path / "below").mkdir()
+    done = run(tmp_path / "below", "config")
+    rows = [line.split() for line in done.stdout.splitlines()]
+    assert ["explore", "budget", "5m", str(tmp_path / name)] in rows
+    assert ["resolve", "offline", "true", str(tmp_path / name)] in rows
+    assert "[default: 5m]" in run(tmp_path / "below", "explore", "--help").stdout
+
+
+def test_the_table_of_a_command_counts_for_it_alone_and_the_command_line_wins(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "stackgen.toml").write_text('budget = "5m"\n[explore]\nbudget = "2x"\n')
+    assert "cannot read the budget '2x'" in run(tmp_path, "explore", "numpy", "--dry-run").stderr
+    assert "'3x'" in run(tmp_path, "explore", "numpy", "--budget", "3x").stderr
+    assert "[default: 5m]" in run(tmp_path, "compare", "--help").stdout
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ('bugdet = "5m"\n', "there is no option bugdet"),
+        ('[explore]\nbugdet = "5m"\n', "bugdet is no option of stackgen explore"),
+        ('[exlpore]\nbudget = "5m"\n', "there is no table exlpore"),
+        ('[explore]\nenv = ["TOKEN=x"]\n', "env is no option of stackgen explore"),
+        ('offline = "yes"\n', "offline is true or false"),
+        ("budget = [1]\n", "budget is a single value"),
+        ("budget = [\n", "cannot read"),
+    ],
+)
+def test_what_a_file_gets_wrong_is_refused_by_name(tmp_path: Path, text: str, why: str) -> None:
+    (tmp_path / "stackgen.toml").write_text(text)
+    done = run(tmp_path, "explore", "numpy", "--dry-run")
+    assert done.returncode == 2
+    assert why in done.stderr
+    assert str(tmp_path / "stackgen.toml") in done.stderr
+
+
+def test_every_option_of_every_command_has_a_key(tmp_path: Path) -> None:
+    done = run(tmp_path, "config", "--all", "--json")
+    assert done.returncode == 0
+    assert '"option": "pi-command"' in done.stdout
+    assert '"env"' not in done.stdout
