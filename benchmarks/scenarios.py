@@ -33,10 +33,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name, canonicalize_version
 from uv import find_uv_bin
 
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
+from stackgen.model import toml
 
 PYTHON, REQUIRES_PYTHON = "3.12", ">=3.12"
 """What a scenario means where it does not say."""
@@ -86,7 +83,7 @@ class Answer:
 
 def read_scenario(path: Path, folder: Path) -> Scenario:
     """Read one file."""
-    table = tomllib.loads(path.read_text(encoding="utf-8"))
+    table = toml.loads(path.read_text(encoding="utf-8"))
     options, expected = table.get("resolver_options", {}), table["expected"]
     packages = {n: each["versions"] for n, each in table.get("packages", {}).items()}
     refused = {canonicalize_name(name) for name in options.get("no_build", ())}

@@ -3,19 +3,14 @@
 import difflib
 import os
 import re
-import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from stackgen.errors import UsageError
+from stackgen.model import toml
 from stackgen.model.identity import content_id
 from stackgen.storage.paths import shipped_folder
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
 
 OWN_FOLDER = "STACKGEN_IMAGES"
 """Names a folder with the user's own definitions."""
@@ -120,7 +115,7 @@ def read_definition(path: Path) -> BaseDefinition:
         UsageError: it cannot be read, or says something that is no base.
     """
     try:
-        return _definition(path.stem, tomllib.loads(path.read_text(encoding="utf-8")))
+        return _definition(path.stem, toml.loads(path.read_text(encoding="utf-8")))
     except (OSError, ValueError) as error:
         raise UsageError(
             f"the base definition {path.name} is wrong",

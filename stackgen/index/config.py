@@ -2,7 +2,6 @@
 
 import ast
 import os
-import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -348,12 +347,10 @@ def _uv_settings(environ: Mapping[str, str]) -> _UvSettings:
 
 
 def _parse_uv(path: Path) -> _UvSettings:
-    if sys.version_info >= (3, 11):
-        import tomllib
-    else:
-        import tomli as tomllib
+    from stackgen.model import toml
+
     try:
-        document = tomllib.loads(path.read_text(encoding="utf-8"))
+        document = toml.loads(path.read_text(encoding="utf-8"))
         entries = document.get("index", [])
         named = [(f"{x['name']}={x['url']}" if "name" in x else x["url"], x) for x in entries]
         defaults = [text for text, entry in named if entry.get("default")]

@@ -4,7 +4,6 @@ import hashlib
 import io
 import re
 import struct
-import sys
 import zlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
@@ -318,14 +317,11 @@ def read_build_system(file: IO[bytes], *, filename: str) -> BuildSystem:
     Raises:
         UnusableMetadataError: its pyproject.toml cannot be read, or does not say it properly.
     """
-    if sys.version_info >= (3, 11):
-        import tomllib
-    else:
-        import tomli as tomllib
+    from stackgen.model import toml
 
     content = _first_member(file, filename, _PYPROJECT)
     try:
-        document = tomllib.loads((content or b"").decode("utf-8"))
+        document = toml.loads((content or b"").decode("utf-8"))
     except ValueError as error:
         raise UnusableMetadataError(f"its pyproject.toml cannot be read: {error}") from error
     table = document.get("build-system")

@@ -2,7 +2,6 @@
 
 import json
 import re
-import sys
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TypeVar
@@ -13,12 +12,8 @@ from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
 
+from stackgen.model import toml
 from stackgen.model.packages import LockedPackage
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
 
 Table = Mapping[str, object]
 
@@ -43,8 +38,8 @@ def parse_toml(text: str) -> Table:
         MalformedError: it is not TOML.
     """
     try:
-        return tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
+        return toml.loads(text)
+    except toml.TOMLDecodeError as error:
         raise MalformedError(f"it is not TOML: {error}") from error
     except RecursionError as error:
         raise MalformedError("it is TOML that is nested too deeply") from error
