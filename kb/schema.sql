@@ -1,6 +1,6 @@
 -- The knowledge base: the record of everything that stackgen observed (SQLite, WAL).
 --
--- Ids are digests of content (stackgen/values), so equal things meet in one row, rows are only ever
+-- Ids are digests of content (stackgen/model/identity.py), so equal things meet in one row, rows are only ever
 -- added, and the merge of two knowledge bases is a union. Nothing derived is stored: effects,
 -- rankings and the graph are computed from these rows.
 --
@@ -58,13 +58,13 @@ CREATE TABLE machines (
     circumstances TEXT NOT NULL             -- JSON: [[name, value], ...], as first seen
 );
 
-CREATE TABLE indicators (                   -- one row is a script, in one state, with its arguments
+CREATE TABLE indicators (                   -- one row is a script with its arguments
     id TEXT PRIMARY KEY,
     name TEXT NOT NULL,
     component TEXT NOT NULL,
     summary TEXT NOT NULL,
     unit TEXT NOT NULL,                     -- of the work: FLOP, byte; "" where time is all
-    sha256 TEXT NOT NULL,                   -- of the script and its harness
+    sha256 TEXT NOT NULL,                   -- of script and harness, as first recorded
     one_shot INTEGER NOT NULL,
     timeout_s NOT NULL,
     parameters TEXT NOT NULL,               -- JSON: [[name, type, default, [allowed], help], ...]
@@ -101,8 +101,8 @@ CREATE TABLE inspections (
     campaign_id TEXT NOT NULL REFERENCES campaigns (id),
     block INTEGER NOT NULL,                 -- from 1; 0 outside of blocks
     position INTEGER NOT NULL,              -- within the block, from 0
-    role TEXT NOT NULL,                     -- reference, twin, challenger, calibration
-    outcome TEXT NOT NULL,                  -- ok, or how it failed
+    role TEXT NOT NULL,                     -- ROLE_CODES of stackgen/model/inspections.py
+    outcome TEXT NOT NULL,                  -- OUTCOME_CODES: ok, or how it failed
     started_at TEXT NOT NULL,               -- ISO 8601, UTC
     duration_s NOT NULL,
     log TEXT NOT NULL,

@@ -35,6 +35,10 @@ except ImportError:  # Windows
     resource = None
 
 SCHEMA = 1
+# Part of every indicator's identity. Raise it when an edit of this file or of a framework_*.py may
+# change timings (an A/A comparison of both versions decides); then times are not compared with
+# those of before. A script that changes alone raises its own "revision".
+PROTOCOL_REVISION = 1
 WRONG_USAGE = 64
 WARM_UP_CALLS, WARM_UP_S = 3, 0.1
 SAMPLE_S = (0.001, 0.002, 0.003)  # a sample takes at least, about, and at most so long

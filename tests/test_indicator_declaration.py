@@ -1,6 +1,7 @@
 """An indicator is read without being run, and refuses wrong values in a sentence."""
 
 import dataclasses
+import hashlib
 import re
 from pathlib import Path
 
@@ -129,7 +130,39 @@ def test_the_frameworks_shared_file_belongs_to_the_indicator(tmp_path: Path) -> 
     assert digest("b = 1") == digest("b = 2")
 
 
-def test_a_change_of_script_or_harness_is_another_indicator() -> None:
+def test_an_indicator_is_identified_by_revisions_and_arguments_not_by_its_source() -> None:
+    def call_id(source: str, harness: str = "", *, own: bool = False) -> str:
+        indicator = parse_indicator(source, name="n", path="p", harness_source=harness, own=own)
+        return bind(indicator, {}).id
+
+    source = "INDICATOR = {'summary': 's', 'component': 'c'}"
+    raised = "INDICATOR = {'summary': 's', 'component': 'c', 'revision': 2}"
+    edited = f"# an edit\n{source}"
+    assert call_id(source) == call_id(edited) == call_id(source, "PROTOCOL_REVISION = 1")
+    assert call_id(source) != call_id(raised)
+    assert call_id(source) != call_id(source, "PROTOCOL_REVISION = 2")
+    assert call_id(source, own=True) != call_id(edited, own=True)
+
+
+@pytest.mark.parametrize("revision", ["0", "-1", "1.5", "True", "'2'", "None"])
+def test_a_revision_is_a_whole_number_from_1(revision: str) -> None:
+    source = f"INDICATOR = {{'summary': 's', 'component': 'c', 'revision': {revision}}}"
+    with pytest.raises(UsageError) as caught:
+        parse_indicator(source, name="n", path="p", harness_source="")
+    assert "revision must be a whole number from 1" in caught.value.why
+
+
+def test_a_users_own_file_is_identified_by_its_content(tmp_path: Path) -> None:
+    (tmp_path / "harness.py").write_text("PROTOCOL_REVISION = 3")
+    (tmp_path / "c").mkdir()
+    for path in (tmp_path / "c" / "shipped.py", tmp_path / "mine.py"):
+        path.write_text("INDICATOR = {'summary': 's', 'component': 'c'}")
+    shipped, mine = load_indicators(tmp_path, [tmp_path / "mine.py"])
+    assert (shipped.identity, mine.name) == (("c/shipped", 1, 3, ""), "mine")
+    assert mine.own_sha256 == hashlib.sha256((tmp_path / "mine.py").read_bytes()).hexdigest()
+
+
+def test_the_digest_covers_script_and_harness() -> None:
     source = f"INDICATOR = {small(repr({'type': 'int', 'default': 3}))}"
     digests = {
         parse_indicator(text, name="n", path="p", harness_source=harness).sha256

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from stackgen.knowledge.database import open_database
-from tests.database import samples
+from tests.knowledge import samples
 from tests.laboratory import Laboratory
 
 

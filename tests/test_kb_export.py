@@ -12,8 +12,8 @@ from stackgen.knowledge.database import open_database
 from stackgen.model.inspections import IndicatorCall, Outcome, Role
 from stackgen.model.stacks import Machine
 from stackgen.storage.paths import Paths
-from tests.database.samples import CALL, CAMPAIGN, MACHINE, STACK, STARTED, inspection, prepare
-from tests.database.samples import stack as stack_of
+from tests.knowledge.samples import CALL, CAMPAIGN, MACHINE, STACK, STARTED, inspection, prepare
+from tests.knowledge.samples import stack as stack_of
 from tests.laboratory import Laboratory
 
 OTHER = stack_of(numpy="2.0.0")
@@ -81,7 +81,7 @@ def test_machines_are_not_mixed(paths: Paths) -> None:
 
 def test_of_a_script_that_changed_the_latest_state_counts(paths: Paths) -> None:
     changed = IndicatorCall(
-        indicator=replace(CALL.indicator, sha256="2f"), arguments=CALL.arguments
+        indicator=replace(CALL.indicator, sha256="2f", revision=2), arguments=CALL.arguments
     )
     later = STARTED.replace("2024", "2025")
     with open_database(paths.knowledge) as database:

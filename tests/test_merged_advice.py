@@ -24,7 +24,7 @@ from stackgen.model.reports import AdviceReport
 from stackgen.model.stacks import Stack
 from stackgen.report.listings import advice_text
 from stackgen.storage.paths import Paths
-from tests.database import samples
+from tests.knowledge import samples
 from tests.local_index import Published, publish
 
 OLD, NEW = samples.stack(numpy="1.26.4"), samples.stack(numpy="2.0.0")

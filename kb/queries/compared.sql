@@ -8,6 +8,6 @@ JOIN inspections AS b ON b.campaign_id = a.campaign_id AND b.block = a.block
     AND b.indicator_id = a.indicator_id AND b.stack_id > a.stack_id
 JOIN indicators ON indicators.id = a.indicator_id
 WHERE a.block > 0 AND a.outcome = 'ok' AND b.outcome = 'ok'
-    AND a.role IN ('reference', 'challenger') AND b.role IN ('reference', 'challenger')
+    AND a.role IN ('baseline', 'candidate') AND b.role IN ('baseline', 'candidate')
 GROUP BY a.stack_id, b.stack_id, a.indicator_id
 ORDER BY blocks DESC, a.stack_id, b.stack_id, indicators.name, indicators.arguments;

@@ -19,7 +19,7 @@ from stackgen.campaign.options import ProgramOptions
 from stackgen.errors import MeasurementError, StorageError, UsageError
 from stackgen.executors import Executor
 from stackgen.images.layers import PREFIX
-from stackgen.indicators import THREADS
+from stackgen.indicators import THREADS, literal_revision
 from stackgen.model.choices import Better
 from stackgen.model.inspections import Indicator, IndicatorCall, Inspection, InspectionPlan
 from stackgen.model.stacks import PROGRAM, Program
@@ -319,17 +319,19 @@ def key_path(knowledge: Path) -> Path:
 
 
 def _indicator() -> Indicator:
-    """Return what runs programs; its digest changes with the way in which they are measured."""
+    """Return what runs programs; digests of what they consist of are arguments of their calls."""
     pis = shipped_folder("pis")
-    text = "\0".join((pis / name).read_text("utf-8") for name in ("program.py", "harness.py"))
+    driver, harness = ((pis / name).read_text("utf-8") for name in ("program.py", "harness.py"))
     return Indicator(
         name=PROGRAM,
         component=PROGRAM,
         summary="a command of the user's own",
-        sha256=hashlib.sha256(text.encode()).hexdigest(),
+        sha256=hashlib.sha256(f"{driver}\0{harness}".encode()).hexdigest(),
         path=str(pis / "program.py"),
         one_shot=True,
         parameters=(THREADS,),
+        revision=literal_revision(driver, "REVISION"),
+        protocol=literal_revision(harness, "PROTOCOL_REVISION"),
     )
 
 

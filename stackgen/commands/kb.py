@@ -163,7 +163,7 @@ def _report(
     latest = max(found, key=lambda each: each.started_at).indicator_id
     present = [each for each in calls if each.id in measured]
     state = next(each.indicator for each in present if each.id == latest)
-    same = [each for each in present if each.indicator.sha256 == state.sha256]
+    same = [each for each in present if each.indicator.identity == state.identity]
     release = stack.facts.distribution.partition(" ")
     identity, around = dict(machine.identity), dict(machine.circumstances)
     platform = {

@@ -18,16 +18,20 @@ _RESERVED = {"threads", "samples", "loops", "output", "trace", "help"}
 _TYPES = {"int": int, "float": float, "str": str}
 _KEYS = {
     "summary", "component", "unit", "better", "one_shot", "latency", "timeout_s", "tolerance",
-    "common", "parameters",
+    "common", "parameters", "revision",
 }  # fmt: skip
 _BETTER = ("lower", "higher")
 _PARAMETER_KEYS = {"type", "default", "allowed", "help"}
 
 
-def parse_indicator(source: str, *, name: str, path: str, harness_source: str) -> Indicator:
+def parse_indicator(
+    source: str, *, name: str, path: str, harness_source: str, own: bool = False
+) -> Indicator:
     """Read an indicator's literal ``INDICATOR = {...}``.
 
-    The digest covers script and harness: what measures differently is a different indicator.
+    Its revision (1 where it declares none) and the harness's PROTOCOL_REVISION are part of its
+    identity. Each is raised when an edit may change timings: when ``stackgen pi run`` of both
+    versions in turns (an A/A comparison) does not show them to be equivalent.
 
     Args:
         source: of the script.
@@ -35,14 +39,15 @@ def parse_indicator(source: str, *, name: str, path: str, harness_source: str) -
         path: of the script, on this machine.
         harness_source: of all that the script runs with; the harness first, whose literal COMMON
             holds the parameters that indicators share.
+        own: it is a user's own file, whose every edit makes it another indicator.
 
     Raises:
         UsageError: it is missing, is not a literal, or declares nonsense.
     """
     try:
         declared = _indicator(source)
-        own = _mapping(declared, "parameters") | _shared(declared, harness_source)
-        parameters = tuple(_parameter(*row) for row in own.items())
+        rows = _mapping(declared, "parameters") | _shared(declared, harness_source)
+        parameters = tuple(_parameter(*row) for row in rows.items())
         return Indicator(
             name=name,
             component=_text(declared, "component"),
@@ -53,6 +58,9 @@ def parse_indicator(source: str, *, name: str, path: str, harness_source: str) -
             one_shot=declared.get("one_shot") is True,
             timeout_s=_seconds(declared.get("timeout_s", 300.0)),
             parameters=(*parameters, THREADS),
+            revision=_revision(declared.get("revision", 1), "revision"),
+            protocol=literal_revision(harness_source, "PROTOCOL_REVISION"),
+            own_sha256=hashlib.sha256(source.encode()).hexdigest() if own else "",
         )
     except (ValueError, SyntaxError) as error:
         raise UsageError(
@@ -62,6 +70,23 @@ def parse_indicator(source: str, *, name: str, path: str, harness_source: str) -
             else str(error),
             fix="declare INDICATOR = {...} as pis/numpy/matmul.py does",
         ) from error
+
+
+@lru_cache(maxsize=4)
+def literal_revision(source: str, name: str) -> int:
+    """Return the revision that a module declares under a name, 1 where it declares none.
+
+    Raises:
+        ValueError: it is not a whole number from 1.
+    """
+    value = _literal(source, name)
+    return 1 if value is None else _revision(value, name)
+
+
+def _revision(value: object, what: str) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise ValueError(f"{what} must be a whole number from 1, not {value!r}")
+    return value
 
 
 def _indicator(source: str) -> dict[str, object]:

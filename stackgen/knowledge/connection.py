@@ -12,46 +12,22 @@ import shlex
 import sqlite3
 import sys
 import time
-import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import datetime, timezone
 from pathlib import Path
 
 from stackgen import __version__
 from stackgen.errors import DatabaseError, StackgenError, StorageError
-from stackgen.knowledge import rows
+from stackgen.knowledge import migrations, rows
 from stackgen.knowledge.checking import KEYS, InvalidRow, Reader, ValidRow, place_of, row_key
-from stackgen.storage.paths import shipped_folder
+from stackgen.model.identity import ID_SCHEME
 
 # "stkg" in ASCII: tells a knowledge base from another program's SQLite file.
 _APPLICATION_ID = 0x73746B67
 _LOCK_TIMEOUT_S = 15.0
 _MAX_VALUE_BYTES = 1 << 26  # of one value in a file that may come from anywhere
 _IDENTITY_SINCE = 2  # version of the file
-
-
-def _initial(connection: sqlite3.Connection) -> None:
-    """Create every table of the first version."""
-    _run_script(connection, "schema.sql")
-
-
-def _origins(connection: sqlite3.Connection) -> None:
-    """Add the identity of the file, and the origins of merged rows."""
-    _run_script(connection, "origins.sql")
-    connection.execute("INSERT INTO identity VALUES (1, ?)", (uuid.uuid4().hex,))
-
-
-def _run_script(connection: sqlite3.Connection, name: str) -> None:
-    for statement in _statements((shipped_folder("kb") / name).read_text("utf-8")):
-        connection.execute(statement)
-
-
-# In order; the number of the last one is the version of the file. Never edit one that shipped.
-MIGRATIONS: tuple[tuple[str, Callable[[sqlite3.Connection], None]], ...] = (
-    ("initial", _initial),
-    ("origins", _origins),
-)
 
 
 def connect(path: Path) -> sqlite3.Connection:
@@ -64,6 +40,7 @@ def connect(path: Path) -> sqlite3.Connection:
     _make_folder(path.parent)
     with explained(path):
         connection = sqlite3.connect(path, timeout=_LOCK_TIMEOUT_S, isolation_level=None)
+        rows.read_by_name(connection)
         try:
             _prepare(connection, path)
         except BaseException:
@@ -92,11 +69,13 @@ def connect_read_only(path: Path) -> sqlite3.Connection:
     uri = f"{path.absolute().as_uri()}?mode=ro" + ("" if in_use else "&immutable=1")
     with explained(path):
         connection = sqlite3.connect(uri, uri=True, timeout=_LOCK_TIMEOUT_S, isolation_level=None)
+        rows.read_by_name(connection)
         try:
             _distrust(connection)
             _open_existing(connection, path)
-            if _pragma(connection, "user_version") < len(MIGRATIONS):
+            if _pragma(connection, "user_version") < len(migrations.MIGRATIONS):
                 connection = _migrated_copy(connection)
+            _refuse_other_ids(connection, path)
             connection.execute("PRAGMA query_only = ON")
         except BaseException:
             connection.close()
@@ -143,6 +122,7 @@ def _migrated_copy(connection: sqlite3.Connection) -> sqlite3.Connection:
     version = _pragma(connection, "user_version")
     refuse_other_schema(connection, additions=True)
     copy = sqlite3.connect(":memory:", isolation_level=None)
+    rows.read_by_name(copy)
     _distrust(copy)
     connection.backup(copy)
     connection.close()
@@ -167,7 +147,7 @@ def refuse_other_schema(connection: sqlite3.Connection, *, additions: bool) -> N
     """
     model = sqlite3.connect(":memory:", isolation_level=None)
     try:
-        for _, migration in MIGRATIONS[: _pragma(connection, "user_version")]:
+        for _, migration in migrations.MIGRATIONS[: _pragma(connection, "user_version")]:
             migration(model)
         expected, found = _schema(model), _schema(connection)
     finally:
@@ -185,11 +165,11 @@ def refuse_other_schema(connection: sqlite3.Connection, *, additions: bool) -> N
 
 def _schema(connection: sqlite3.Connection) -> dict[str, tuple[str, str, str]]:
     """Return type, table and SQL (without comments and blanks) of all that was created by name."""
-    rows = connection.execute(
+    found = connection.execute(
         "SELECT name, type, tbl_name, sql FROM sqlite_master "
         "WHERE sql IS NOT NULL AND name NOT LIKE 'sqlite!_stat_' ESCAPE '!'"
     )
-    return {name: (kind, table, _normal_sql(sql)) for name, kind, table, sql in rows}
+    return {name: (kind, table, _normal_sql(sql)) for name, kind, table, sql in found}
 
 
 def _normal_sql(sql: str) -> str:
@@ -202,8 +182,21 @@ def _prepare(connection: sqlite3.Connection, path: Path) -> None:
     connection.execute("PRAGMA foreign_keys = ON")
     _write_ahead(connection)
     connection.execute("PRAGMA synchronous = NORMAL")
-    if _pragma(connection, "user_version") < len(MIGRATIONS):
+    if _pragma(connection, "user_version") < len(migrations.MIGRATIONS):
         _migrate(connection)
+    _refuse_other_ids(connection, path)
+
+
+def _refuse_other_ids(connection: sqlite3.Connection, path: Path) -> None:
+    """Refuse a file of our version whose ids were computed in another way."""
+    found = [row["version"] for row in connection.execute("SELECT version FROM id_scheme")]
+    if found != [ID_SCHEME]:
+        raise DatabaseError(
+            f"the ids of {path} are of another scheme",
+            why=f"they are of scheme {', '.join(map(rows.shown, found)) or 'none'}, and this "
+            f"stackgen {__version__} computes ids of scheme {ID_SCHEME}",
+            fix="use the stackgen that wrote it, or give another file with --kb",
+        )
 
 
 def _write_ahead(connection: sqlite3.Connection) -> None:
@@ -222,7 +215,7 @@ def _write_ahead(connection: sqlite3.Connection) -> None:
 
 def _migrate(connection: sqlite3.Connection) -> None:
     """Run what is missing, each migration in a transaction of its own."""
-    for version, (name, migration) in enumerate(MIGRATIONS, start=1):
+    for version, (name, migration) in enumerate(migrations.MIGRATIONS, start=1):
         with transaction(connection):
             # Asked again inside: another process may have been faster.
             if _pragma(connection, "user_version") >= version:
@@ -254,11 +247,11 @@ def _refuse_foreign(connection: sqlite3.Connection, path: Path, *, empty_is_ours
             why="it is empty" if empty else "it is an SQLite database that another program made",
             fix="give another file with --kb",
         )
-    if version > len(MIGRATIONS):
+    if version > len(migrations.MIGRATIONS):
         raise DatabaseError(
             f"{path} was written by a newer stackgen",
             why=f"it has version {version}, and this stackgen {__version__} knows "
-            f"up to {len(MIGRATIONS)}",
+            f"up to {len(migrations.MIGRATIONS)}",
             fix="upgrade stackgen, or give another file with --kb",
         )
 
@@ -365,16 +358,6 @@ def _pragma(connection: sqlite3.Connection, name: str) -> int:
     return int(connection.execute(f"PRAGMA {name}").fetchone()[0])
 
 
-def _statements(script: str) -> Iterator[str]:
-    """Split a script at its statements' ends (``executescript`` would commit half-way)."""
-    statement = ""
-    for line in script.splitlines(keepends=True):
-        statement += line
-        if sqlite3.complete_statement(statement):
-            yield statement
-            statement = ""
-
-
 # Merge two knowledge bases: since ids are digests of content, that is a union of valid rows
 
 _NAMED = 5  # rows that an error names before it counts the rest
@@ -430,7 +413,6 @@ def _refuse_unsound(source: sqlite3.Connection, path: Path) -> None:
     found = [str(row[0]) for row in source.execute("PRAGMA integrity_check(3)")]
     if found != ["ok"]:
         raise damaged(path, "; ".join(found))
-    rows.read_by_name(source)
 
 
 def _identity(source: sqlite3.Connection, path: Path) -> str:

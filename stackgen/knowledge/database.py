@@ -23,7 +23,13 @@ from stackgen.knowledge.connection import (
 from stackgen.knowledge.queries import NamedQuery, QueryResult, named_queries
 from stackgen.model.evidence import Campaign, Origin
 from stackgen.model.identity import CampaignId, IndicatorId, InspectionId, MachineId, StackId
-from stackgen.model.inspections import IndicatorCall, Inspection, LoadedDistribution, Outcome
+from stackgen.model.inspections import (
+    OUTCOME_CODES,
+    IndicatorCall,
+    Inspection,
+    LoadedDistribution,
+    Outcome,
+)
 from stackgen.model.packages import Artifact, Lock
 from stackgen.model.stacks import Machine, Stack
 
@@ -70,7 +76,7 @@ class Database:
     """An open knowledge base. Rows are only ever added; what is known already is left as it is.
 
     Every ``add_...`` has committed when it returns, so a killed process loses nothing that it had
-    added (see ``stackgen.database.connection``). Use it as a context manager, from one thread.
+    added (see ``stackgen.knowledge.connection``). Use it as a context manager, from one thread.
 
     Raises (from every method):
         DatabaseError: damaged, locked, not writable, not ours, or of a newer version.
@@ -81,7 +87,6 @@ class Database:
         self.path = path
         read_only = reading and path.exists() and not is_writable(path)
         self._connection = connect_read_only(path) if read_only else connect(path)
-        rows.read_by_name(self._connection)
 
     def __enter__(self) -> "Database":
         return self
@@ -231,7 +236,7 @@ class Database:
             "campaign": campaign,
             "machine": machine,
             "indicator": indicator,
-            "outcome": outcome.value if outcome else None,
+            "outcome": OUTCOME_CODES[outcome] if outcome else None,
         }
         loaded = self._load_sets()
         return self._read(

@@ -6,12 +6,13 @@ import sqlite3
 import sys
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from enum import Enum
 from typing import TypeVar
 
 from stackgen.model.evidence import Campaign
 from stackgen.model.identity import CampaignId, IndicatorId, MachineId, StackId, content_id
 from stackgen.model.inspections import (
+    OUTCOME_CODES,
+    ROLE_CODES,
     Indicator,
     IndicatorCall,
     Inspection,
@@ -19,7 +20,6 @@ from stackgen.model.inspections import (
     Observation,
     Outcome,
     Parameter,
-    Role,
 )
 from stackgen.model.packages import Artifact
 from stackgen.model.stacks import BaseFacts, Machine, Stack
@@ -27,7 +27,7 @@ from stackgen.model.stacks import BaseFacts, Machine, Stack
 Cell = str | int | float | None
 Row = Mapping[str, Cell]
 Pairs = tuple[tuple[str, str], ...]
-_E = TypeVar("_E", bound=Enum)
+_T = TypeVar("_T")
 _MAX_TEXT = 1 << 22  # characters of one cell; the longest of ours are samples, some kilobytes
 _SHOWN = 40  # characters of a cell that an error repeats
 
@@ -136,6 +136,9 @@ def call_row(call: IndicatorCall) -> Row:
         "summary": indicator.summary,
         "unit": indicator.unit,
         "sha256": indicator.sha256,
+        "revision": indicator.revision,
+        "protocol": indicator.protocol,
+        "own_sha256": indicator.own_sha256,
         "one_shot": int(indicator.one_shot),
         "timeout_s": indicator.timeout_s,
         "parameters": json.dumps(
@@ -154,6 +157,9 @@ def call_of(row: sqlite3.Row) -> IndicatorCall:
         unit=text(row, "unit"),
         sha256=text(row, "sha256"),
         path="",
+        revision=whole(row, "revision"),
+        protocol=whole(row, "protocol"),
+        own_sha256=text(row, "own_sha256"),
         one_shot=_flag(row, "one_shot"),
         timeout_s=number(row, "timeout_s"),
         parameters=_parameters(row),
@@ -227,8 +233,8 @@ def inspection_row(inspection: Inspection) -> Row:
         "campaign_id": inspection.campaign_id,
         "block": inspection.block,
         "position": inspection.position,
-        "role": inspection.role.value,
-        "outcome": inspection.outcome.value,
+        "role": ROLE_CODES[inspection.role],
+        "outcome": OUTCOME_CODES[inspection.outcome],
         "started_at": inspection.started_at,
         "duration_s": inspection.duration_s,
         "log": inspection.log,
@@ -266,7 +272,7 @@ def inspection_of(row: sqlite3.Row, loaded: Sequence[LoadedDistribution]) -> Ins
         campaign_id=CampaignId(text(row, "campaign_id")),
         block=whole(row, "block"),
         position=whole(row, "position"),
-        role=_member(Role, row, "role"),
+        role=_decoded(ROLE_CODES, row, "role"),
         outcome=outcome_of(row),
         started_at=text(row, "started_at"),
         duration_s=number(row, "duration_s"),
@@ -278,7 +284,7 @@ def inspection_of(row: sqlite3.Row, loaded: Sequence[LoadedDistribution]) -> Ins
 
 def outcome_of(row: sqlite3.Row) -> Outcome:
     """Read how an inspection ended."""
-    return _member(Outcome, row, "outcome")
+    return _decoded(OUTCOME_CODES, row, "outcome")
 
 
 def _observation_of(row: sqlite3.Row, loaded: Sequence[LoadedDistribution]) -> Observation:
@@ -396,13 +402,12 @@ def _flag(row: sqlite3.Row, column: str) -> bool:
     return bool(found)
 
 
-def _member(kind: type[_E], row: sqlite3.Row, column: str) -> _E:
+def _decoded(codes: Mapping[_T, str], row: sqlite3.Row, column: str) -> _T:
     found = text(row, column)
-    try:
-        return kind(found)
-    except ValueError:
-        known = ", ".join(each.value for each in kind)
-        raise ValueError(f"{column}: {shown(found)} is none of {known}") from None
+    for member, code in codes.items():
+        if code == found:
+            return member
+    raise ValueError(f"{column}: {shown(found)} is none of {', '.join(codes.values())}")
 
 
 def _json(row: sqlite3.Row, column: str) -> object:

@@ -4,6 +4,7 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
+from types import MappingProxyType
 
 from stackgen.errors import MeasurementError
 from stackgen.model.identity import (
@@ -59,7 +60,10 @@ class Indicator:
 
     name: such as ``tensorflow/matmul``, also its path below ``pis/`` without ``.py``.
     component: the package whose speed it shows (``tensorflow``, ``numpy``, ``python``).
-    sha256: of the script and of the harness that runs it.
+    sha256: of the script and of all that it runs with, as recorded; no part of the identity.
+    revision: of the script; it rises only when timings may change (docs/indicators.md).
+    protocol: PROTOCOL_REVISION of the harness.
+    own_sha256: of a user's own script, which is part of its identity; "" for those of stackgen.
     path: the script on this machine.
     unit: of the work counted per second, such as ``FLOP`` or ``byte``; "" where time is all.
     one_shot: the operation can happen only once in a process (an import).
@@ -74,6 +78,18 @@ class Indicator:
     one_shot: bool = False
     timeout_s: float = 300.0
     parameters: tuple[Parameter, ...] = ()
+    revision: int = 1
+    protocol: int = 1
+    own_sha256: str = ""
+
+    def __post_init__(self) -> None:
+        if self.revision < 1 or self.protocol < 1:
+            raise ValueError("revision: whole numbers from 1 are expected, of the protocol as well")
+
+    @property
+    def identity(self) -> tuple[str, int, int, str]:
+        """Return what tells it from others: name, both revisions, digest of a user's own script."""
+        return self.name, self.revision, self.protocol, self.own_sha256
 
 
 _USUAL = frozenset({"autocast", "device", "dtype", "layout", "mode", "passes"})
@@ -93,11 +109,9 @@ class IndicatorCall:
 
     @property
     def id(self) -> IndicatorId:
-        """Return the digest of name, source and arguments: equal ids may be compared."""
+        """Return the digest of identity and arguments: equal ids may be compared."""
         pairs = [list(pair) for pair in self.arguments]
-        return IndicatorId(
-            content_id("indicator", [self.indicator.name, self.indicator.sha256, pairs])
-        )
+        return IndicatorId(content_id("indicator", [*self.indicator.identity, pairs]))
 
     @property
     def label(self) -> str:
@@ -126,6 +140,33 @@ class Role(str, Enum):
     CHALLENGER = "challenger"
     CALIBRATION = "calibration"  # outside of blocks: finds the number of loops, or tries an import
     SEARCH = "search"  # helped to choose what was compared afterwards, in blocks of their own
+
+
+# How ids and knowledge bases spell roles and outcomes: frozen, whatever the members are called.
+ROLE_CODES: Mapping[Role, str] = MappingProxyType(
+    {
+        Role.REFERENCE: "baseline",
+        Role.TWIN: "twin",
+        Role.CHALLENGER: "candidate",
+        Role.CALIBRATION: "calibration",
+        Role.SEARCH: "search",
+    }
+)
+OUTCOME_CODES: Mapping[Outcome, str] = MappingProxyType(
+    {
+        Outcome.OK: "ok",
+        Outcome.UNSUPPORTED: "unsupported",
+        Outcome.DOWNLOAD_FAILED: "download_failed",
+        Outcome.HASH_MISMATCH: "hash_mismatch",
+        Outcome.BUILD_FAILED: "build_failed",
+        Outcome.IMPORT_FAILED: "import_failed",
+        Outcome.CRASHED: "crashed",
+        Outcome.TIMEOUT: "timeout",
+        Outcome.OUT_OF_MEMORY: "out_of_memory",
+        Outcome.INVALID_OUTPUT: "invalid_output",
+        Outcome.ENGINE_LOST: "engine_lost",
+    }
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -267,11 +308,7 @@ class Inspection:
 
 
 def _content(inspection: Inspection) -> list[object]:
-    """Return what an inspection's id is made of, in an order that never changes.
-
-    Ids in every knowledge base were made in this way: fields that are added to the classes later
-    are no part of it, and their names and their order do not matter.
-    """
+    """Return what an inspection's id is made of (see ``stackgen.model.identity``)."""
     seen = inspection.observation
     observation = seen and [
         list(seen.values_s),
@@ -290,8 +327,8 @@ def _content(inspection: Inspection) -> list[object]:
         inspection.campaign_id,
         inspection.block,
         inspection.position,
-        inspection.role.value,
-        inspection.outcome.value,
+        ROLE_CODES[inspection.role],
+        OUTCOME_CODES[inspection.outcome],
         inspection.started_at,
         inspection.duration_s,
         observation,

@@ -340,6 +340,7 @@ def load_indicators(folder: Path, extra: Iterable[Path] = ()) -> tuple[Indicator
             name=name,
             path=str(path.resolve()),
             harness_source="\n".join(read(each) for each in _runs_with(folder, path)),
+            own=name in own,
         )
         for name, path in sorted({**shipped, **own}.items())
     )

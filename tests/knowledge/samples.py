@@ -1,5 +1,9 @@
 """One small, known set of values, for tests whose claim is not about the values."""
 
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
 from stackgen.knowledge.database import Database
 from stackgen.model.evidence import Campaign
 from stackgen.model.inspections import (
@@ -81,3 +85,20 @@ def prepare(database: Database, *stacks: Stack) -> None:
     database.add_campaign(CAMPAIGN, STARTED)
     for each in stacks or (STACK,):
         database.add_stack(each)
+
+
+def recorded(path: Path, *, version: int) -> Path:
+    """Write a knowledge base as an earlier version of stackgen left it.
+
+    Version 2 was recorded before indicators had revisions: the script that shipped, an older state
+    of it, a user's own script and a program; two inspections were merged from another file.
+    """
+    script = Path(__file__).parents[1] / "golden" / "knowledge" / "version_2.sql"
+    with closing(sqlite3.connect(path)) as raw:
+        raw.executescript(script.read_text("utf-8"))
+        if version == 1:
+            raw.executescript(
+                "DROP TABLE row_origins; DROP TABLE origins; DROP TABLE identity;"
+                "DELETE FROM migrations WHERE version = 2; PRAGMA user_version = 1"
+            )
+    return path

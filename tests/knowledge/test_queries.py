@@ -5,7 +5,7 @@ import pytest
 from stackgen.errors import DatabaseError, UsageError
 from stackgen.knowledge.database import Database, named_queries, open_database
 from stackgen.model.inspections import Outcome
-from tests.database import samples
+from tests.knowledge import samples
 
 _NAMES = [query.name for query in named_queries()]
 _PARAMETERS = {"name": "numpy", "stack": samples.STACK.id[:8], "indicator": "numpy/matmul"}

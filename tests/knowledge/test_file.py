@@ -12,17 +12,17 @@ from pathlib import Path
 import pytest
 
 from stackgen.errors import DatabaseError, StorageError
-from stackgen.knowledge import connection
+from stackgen.knowledge import connection, migrations
 from stackgen.knowledge.database import open_database
 from stackgen.model.identity import StackId
 from stackgen.model.inspections import Outcome
-from tests.database import samples
+from tests.knowledge import samples
 
 _WRITER = """
 import sys
 from pathlib import Path
-from stackgen.database import open_database
-from tests.database import samples
+from stackgen.knowledge.database import open_database
+from tests.knowledge import samples
 
 database = open_database(Path(sys.argv[1]))
 samples.prepare(database)
@@ -55,8 +55,8 @@ def test_a_killed_writer_loses_no_inspection_that_it_had_added(tmp_path: Path) -
 _BEGINNER = """
 import sys
 from pathlib import Path
-from stackgen.database import open_database
-from tests.database import samples
+from stackgen.knowledge.database import open_database
+from tests.knowledge import samples
 
 with open_database(Path(sys.argv[1])) as database:
     samples.prepare(database)
@@ -97,10 +97,9 @@ def test_a_new_file_is_of_our_version_and_its_folder_is_made(tmp_path: Path) -> 
     path = tmp_path / "deep" / "er" / "kb.db"
     open_database(path).close()
     raw = sqlite3.connect(path)
-    assert raw.execute("PRAGMA user_version").fetchone() == (len(connection.MIGRATIONS),)
+    assert raw.execute("PRAGMA user_version").fetchone() == (len(migrations.MIGRATIONS),)
     assert raw.execute("SELECT version, name FROM migrations").fetchall() == [
-        (1, "initial"),
-        (2, "origins"),
+        (number, name) for number, (name, _) in enumerate(migrations.MIGRATIONS, start=1)
     ]
     assert raw.execute("PRAGMA journal_mode").fetchone() == ("wal",)
     raw.close()
@@ -233,7 +232,7 @@ def test_a_migration_that_fails_leaves_nothing_behind(
     path = tmp_path / "kb.db"
     open_database(path).close()
     with monkeypatch.context() as patch:
-        patch.setattr(connection, "MIGRATIONS", (*connection.MIGRATIONS, ("broken", broken)))
+        patch.setattr(migrations, "MIGRATIONS", (*migrations.MIGRATIONS, ("broken", broken)))
         with pytest.raises(DatabaseError):
             open_database(path)
     with open_database(path) as database:
@@ -244,20 +243,18 @@ def test_a_migration_that_fails_leaves_nothing_behind(
 def test_an_older_file_is_brought_to_our_version(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def third(raw: sqlite3.Connection) -> None:
+    def next_one(raw: sqlite3.Connection) -> None:
         raw.execute("CREATE TABLE added_later (x)")
 
     path = tmp_path / "kb.db"
     with open_database(path) as database:
         samples.prepare(database)
         database.add_inspection(samples.inspection(1))
-    monkeypatch.setattr(connection, "MIGRATIONS", (*connection.MIGRATIONS, ("third", third)))
+    monkeypatch.setattr(migrations, "MIGRATIONS", (*migrations.MIGRATIONS, ("next", next_one)))
     with open_database(path) as database:
-        assert [row["name"] for row in database._rows("SELECT name FROM migrations")] == [
-            "initial",
-            "origins",
-            "third",
-        ]
+        names = [row["name"] for row in database._rows("SELECT name FROM migrations")]
+        assert names == [name for name, _ in migrations.MIGRATIONS]
+        assert names[-1] == "next"
         assert database.inspections() == (samples.inspection(1),)
 
 

@@ -1,0 +1,150 @@
+"""Forward migrations of a knowledge base, in order; the number of the last is the file's version.
+
+A migration that shipped is never edited. It uses nothing of the rest of the package, since what it
+does has to stay the same when the values and their spelling change.
+"""
+
+import hashlib
+import json
+import sqlite3
+import uuid
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+
+from stackgen.storage.paths import shipped_folder
+
+_Content = list[object]
+
+
+def _initial(connection: sqlite3.Connection) -> None:
+    """Create every table of the first version."""
+    _run_script(connection, "schema.sql")
+
+
+def _origins(connection: sqlite3.Connection) -> None:
+    """Add the identity of the file, and the origins of merged rows."""
+    _run_script(connection, "origins.sql")
+    connection.execute("INSERT INTO identity VALUES (1, ?)", (uuid.uuid4().hex,))
+
+
+def _id_scheme(connection: sqlite3.Connection) -> None:
+    """Identify indicators by their revisions, and spell roles by frozen codes (scheme 2).
+
+    Ids of indicators and inspections are recomputed, with all that refers to them; those of locks,
+    stacks, machines, campaigns and load sets do not change. A row whose old id is not that of its
+    content keeps it, so that it is found to be invalid as before.
+    """
+    connection.execute("PRAGMA defer_foreign_keys = ON")
+    _run_script(connection, "id_scheme.sql")
+    connection.execute("INSERT INTO id_scheme VALUES (1, 2)")
+    indicators = _migrate_indicators(connection)
+    _migrate_inspections(connection, indicators)
+
+
+def _migrate_indicators(connection: sqlite3.Connection) -> Mapping[object, str]:
+    """Give indicators their new ids; return the new id of each old one.
+
+    The scripts that shipped last without a revision are those that now have revision 1. Others
+    (older ones, and users' own) keep the digest of their source in their identity.
+    """
+    first = json.loads((shipped_folder("kb") / "first_revisions.json").read_text("utf-8"))
+    found = connection.execute("SELECT id, name, sha256, arguments FROM indicators").fetchall()
+    new_ids: dict[object, str] = {}
+    for old, name, sha256, arguments in found:
+        with suppress(ValueError, TypeError, RecursionError):
+            values = json.loads(arguments)
+            if old != _digest("indicator", [name, sha256, values]):
+                continue
+            own = "" if first.get(name) == sha256 else sha256
+            new = _digest("indicator", [name, 1, 1, own, values])
+            connection.execute(
+                "UPDATE indicators SET id = ?, own_sha256 = ? WHERE id = ?", (new, own, old)
+            )
+            _move_origins(connection, "indicators", old, new)
+            new_ids[old] = new
+    return new_ids
+
+
+def _migrate_inspections(connection: sqlite3.Connection, indicators: Mapping[object, str]) -> None:
+    codes = {"reference": "baseline", "challenger": "candidate"}
+    loaded: dict[object, list[_Content]] = {}
+    members = "SELECT * FROM load_set_members ORDER BY load_set_id, position"
+    for each in connection.execute(members):
+        row = [each["name"], each["version"], bool(each["compiled"])]
+        loaded.setdefault(each["load_set_id"], []).append(row)
+    for (rowid,) in connection.execute("SELECT rowid FROM inspections").fetchall():
+        row = connection.execute("SELECT * FROM inspections WHERE rowid = ?", (rowid,)).fetchone()
+        with suppress(ValueError, TypeError, RecursionError):
+            content = _inspection_content(row, loaded.get(row["load_set_id"], []))
+            if row["id"] != _digest("inspection", content):
+                continue
+            indicator = indicators.get(row["indicator_id"], row["indicator_id"])
+            role = codes.get(row["role"], row["role"])
+            content[2], content[6] = indicator, role
+            new = _digest("inspection", content)
+            connection.execute(
+                "UPDATE inspections SET id = ?, indicator_id = ?, role = ? WHERE rowid = ?",
+                (new, indicator, role, rowid),
+            )
+            _move_origins(connection, "inspections", row["id"], new)
+    connection.executemany(  # of rows that are not valid
+        "UPDATE inspections SET indicator_id = ? WHERE indicator_id = ?",
+        ((new, old) for old, new in indicators.items()),
+    )
+
+
+def _inspection_content(row: sqlite3.Row, loaded: Sequence[_Content]) -> _Content:
+    """Return what the id of an inspection was made of up to version 2 of the file."""
+    observation: _Content | None = None
+    if row["values_s"] is not None:
+        observation = [
+            json.loads(row["values_s"]),
+            row["loops"],
+            row["work"],
+            bool(row["steady"]),
+            None if row["checksum"] is None else json.loads(row["checksum"]),
+            row["peak_memory_bytes"],
+            json.loads(row["circumstances"]),
+            list(loaded),
+        ]
+    columns = ("stack_id", "machine_id", "indicator_id", "campaign_id", "block", "position")
+    return [
+        *(row[column] for column in (*columns, "role", "outcome", "started_at", "duration_s")),
+        observation,
+        row["log"],
+        json.loads(row["unenforced"]),
+    ]
+
+
+def _move_origins(connection: sqlite3.Connection, table: str, old: str, new: str) -> None:
+    connection.execute(
+        "UPDATE row_origins SET row_key = ? WHERE table_name = ? AND row_key = ?",
+        (new, table, old),
+    )
+
+
+def _digest(kind: str, content: object) -> str:
+    text = json.dumps([kind, content], sort_keys=True, separators=(",", ":"), ensure_ascii=True)
+    return hashlib.sha256(text.encode("ascii")).hexdigest()
+
+
+def _run_script(connection: sqlite3.Connection, name: str) -> None:
+    for statement in _statements((shipped_folder("kb") / name).read_text("utf-8")):
+        connection.execute(statement)
+
+
+def _statements(script: str) -> Iterator[str]:
+    """Split a script at its statements' ends (``executescript`` would commit half-way)."""
+    statement = ""
+    for line in script.splitlines(keepends=True):
+        statement += line
+        if sqlite3.complete_statement(statement):
+            yield statement
+            statement = ""
+
+
+MIGRATIONS: tuple[tuple[str, Callable[[sqlite3.Connection], None]], ...] = (
+    ("initial", _initial),
+    ("origins", _origins),
+    ("id scheme", _id_scheme),
+)

@@ -1,0 +1,110 @@
+"""Knowledge bases of earlier versions are brought to ours, in place or as a copy in memory."""
+
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from stackgen.errors import DatabaseError
+from stackgen.knowledge.database import Database, open_database
+from stackgen.model.inspections import Outcome, Role
+from tests.knowledge import samples
+from tests.knowledge.test_refusals import damage
+
+VERSIONS = pytest.mark.parametrize("version", [1, 2])
+
+
+def names_of(database: Database) -> dict[str, str]:
+    """Return the name of each indicator by id, with an ``*`` where its source identifies it."""
+    calls = database.calls()
+    return {c.id: c.indicator.name + "*" * bool(c.indicator.own_sha256) for c in calls}
+
+
+def recorded_facts(path: Path) -> list[object]:
+    """Return of a file, of any version, what inspections say besides ids."""
+    columns = "stack_id, machine_id, campaign_id, block, position, outcome, started_at, values_s"
+    with closing(sqlite3.connect(path)) as raw:
+        return raw.execute(f"SELECT {columns} FROM inspections ORDER BY {columns}").fetchall()  # noqa: S608
+
+
+@VERSIONS
+def test_ids_are_recomputed_throughout_and_nothing_is_lost(tmp_path: Path, version: int) -> None:
+    path = samples.recorded(tmp_path / "kb.db", version=version)
+    before = recorded_facts(path)
+    with open_database(path) as database:
+        assert database.check() == ()  # computes every id again
+        assert database._rows("PRAGMA foreign_key_check") == []
+        assert [row["version"] for row in database._rows("SELECT version FROM id_scheme")] == [2]
+        assert names_of(database)[samples.CALL.id] == "numpy/matmul"
+        assert sorted(names_of(database).values()) == [
+            "numpy/matmul",
+            "numpy/matmul*",
+            "numpy/matmul*",
+            "program",
+            "smooth*",
+        ]
+        assert {each.role for each in database.inspections()} == set(Role)
+        assert len(database.inspections(indicator=samples.CALL.id)) == 3
+        assert len(database.inspections(outcome=Outcome.TIMEOUT)) == 1
+        merged = [each.file for of in database.origins().values() for each in of]
+        assert merged == ([] if version == 1 else ["theirs.db"])
+        assert set(database.origins()) <= {each.id for each in database.inspections()}
+    assert recorded_facts(path) == before
+
+
+@VERSIONS
+def test_an_older_file_is_merged_by_a_copy_in_memory(tmp_path: Path, version: int) -> None:
+    theirs = samples.recorded(tmp_path / "theirs.db", version=version)
+    before = theirs.read_bytes()
+    with open_database(tmp_path / "mine.db") as database:
+        assert database.merge(theirs) == 6
+        assert database.check() == ()
+        (origin,) = {each for of in database.origins().values() for each in of}
+        merged = database.inspections()
+    assert origin.base_id == ("" if version == 1 else "0123456789abcdef" * 2)
+    assert theirs.read_bytes() == before
+    assert {each.name for each in tmp_path.iterdir()} == {"mine.db", "theirs.db"}
+    with open_database(theirs) as database:
+        assert database.inspections() == merged
+    with open_database(tmp_path / "mine.db") as database:
+        assert database.merge(theirs) == 0  # migrated in place or in memory: the same ids
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "UPDATE inspections SET duration_s = 9 WHERE block = 2",
+        "UPDATE inspections SET values_s = '[' WHERE block = 2",
+        "UPDATE inspections SET log = x'00' WHERE block = 2",
+        "UPDATE inspections SET log = CAST(x'ff' AS TEXT) WHERE block = 2",
+        "UPDATE indicators SET component = 'torch', name = 'a' WHERE name = 'smooth'",
+        "UPDATE indicators SET arguments = '[[[' WHERE name = 'smooth'",
+    ],
+)
+def test_a_row_that_was_not_valid_before_is_not_made_valid(tmp_path: Path, statement: str) -> None:
+    theirs = damage(samples.recorded(tmp_path / "theirs.db", version=2), statement)
+    with (
+        open_database(tmp_path / "mine.db") as database,
+        pytest.raises(DatabaseError, match="not merged"),
+    ):
+        database.merge(theirs)
+    with open_database(theirs) as database:
+        assert len(database.check()) >= 1
+
+
+@pytest.mark.parametrize(
+    ("statement", "scheme"),
+    [("UPDATE id_scheme SET version = 3", "scheme 3"), ("DELETE FROM id_scheme", "scheme none")],
+)
+def test_ids_of_another_scheme_are_refused(tmp_path: Path, statement: str, scheme: str) -> None:
+    open_database(tmp_path / "theirs.db").close()
+    theirs = damage(tmp_path / "theirs.db", statement)
+    with open_database(tmp_path / "mine.db") as database:
+        with pytest.raises(DatabaseError, match="another scheme") as caught:
+            database.merge(theirs)
+        assert database.inspections() == ()
+    assert scheme in caught.value.why
+    assert "computes ids of scheme 2" in caught.value.why
+    with pytest.raises(DatabaseError, match="another scheme"):
+        open_database(theirs)
