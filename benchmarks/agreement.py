@@ -1,6 +1,6 @@
 """Do uv and pip say what we say? Versions pinned at random, in several closures and Pythons.
 
-python benchmarks/agreement.py [--choices N] [--seed S] [--offline-judge] [--offline]
+python benchmarks/agreement.py [--choices N] [--seed S] [--offline-validator] [--offline]
 
 Each closure is resolved once per Python. Then versions of two or three of its packages are pinned
 at random, and three things are compared: whether uv finds a stack with these pins where we do;
@@ -26,14 +26,14 @@ from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_version
 from uv import find_uv_bin
 
-from stackgen.commands.verify import judge_environment, uv_variables
+from stackgen.commands.verify import uv_variables, validator_environment
 from stackgen.errors import ResolutionError
 from stackgen.images.targets import find_interpreters, probe
 from stackgen.index import IndexConfig, PackageIndex, load_config
 from stackgen.index.closure import resolve
 from stackgen.model.packages import Lock, Release, Target
 from stackgen.model.stacks import Base
-from stackgen.provenance.validators import Answer, Judge, Question, Uv
+from stackgen.provenance.validators import Uv, ValidationRequest, ValidationResult, Validator
 from stackgen.resolve import Space, base_name, parse_requirements
 from stackgen.storage.paths import find_paths
 
@@ -78,7 +78,7 @@ class Case:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Disagreement:
-    """Where a judge says something else; ``cause`` is "" where no known difference explains it."""
+    """A different result of a validator; ``cause`` names the known difference for it, or ""."""
 
     case: str
     pins: Pins
@@ -151,10 +151,10 @@ def _pins(case: Case, generator: random.Random) -> Pins:
     )
 
 
-# Judges.
+# Validators.
 
 
-def uv_judge(base: Base, config: IndexConfig, folder: Path, *, offline: bool) -> Uv:
+def uv_validator(base: Base, config: IndexConfig, folder: Path, *, offline: bool) -> Uv:
     """Return uv, which asks the index for each page and each metadata once."""
     file = folder / "uv.toml"
     # An old-fashioned index says nothing of how long its pages are good for, so that uv would
@@ -168,7 +168,7 @@ def uv_judge(base: Base, config: IndexConfig, folder: Path, *, offline: bool) ->
     for name in ("UV_INDEX", "UV_DEFAULT_INDEX", "UV_NO_CONFIG"):
         variables.pop(name, None)
     variables |= {"UV_CONFIG_FILE": str(file), **({"UV_OFFLINE": "1"} if offline else {})}
-    environ = judge_environment(os.environ) | variables
+    environ = validator_environment(os.environ) | variables
     return Uv(python=base.python, environ=environ, cache=folder)
 
 
@@ -213,16 +213,16 @@ class PipCheck:
 # Comparison.
 
 
-def outcome(case: Case, pins: Pins, uv: Judge, pip: PipCheck) -> Outcome:
+def outcome(case: Case, pins: Pins, uv: Validator, pip: PipCheck) -> Outcome:
     """Ask everybody about one choice."""
     start = time.perf_counter()
     lock = case.newest(pins)
     ours_s, start = time.perf_counter() - start, time.perf_counter()
-    answer = uv.ask(_question(case, pins))
+    result = uv.validate(_request(case, pins))
     uv_s = time.perf_counter() - start
-    if answer.silence:
-        raise SystemExit(f"uv gives no verdict: {answer.silence}")
-    found = list(_verdicts(case, pins, lock, answer))
+    if result.no_verdict:
+        raise SystemExit(f"uv gives no verdict: {result.no_verdict}")
+    found = list(_verdicts(case, pins, lock, result))
     pip_s = None
     if lock is not None:
         found += _accepted(case, pins, lock, uv)
@@ -239,7 +239,7 @@ def outcome(case: Case, pins: Pins, uv: Judge, pip: PipCheck) -> Outcome:
     )
 
 
-def _question(case: Case, pins: Pins) -> Question:
+def _request(case: Case, pins: Pins) -> ValidationRequest:
     """Return the question to uv: a pin requires a package only where every stack holds it.
 
     As a requirement, a pin would bring a package into stacks that do without it, which are no
@@ -247,24 +247,26 @@ def _question(case: Case, pins: Pins) -> Question:
     """
     required = [f"{name}=={version}" for name, version in pins if name in case.always]
     bound = [f"{name}=={version}" for name, version in pins if name not in case.always]
-    return Question(requirements=(*case.requirements, *required), constraints=tuple(bound))
+    return ValidationRequest(requirements=(*case.requirements, *required), constraints=tuple(bound))
 
 
-def _verdicts(case: Case, pins: Pins, lock: Lock | None, answer: Answer) -> Iterator[Disagreement]:
-    if lock is None and answer.pins is not None:
-        cause = _left_out(case, answer.pins)
+def _verdicts(
+    case: Case, pins: Pins, lock: Lock | None, result: ValidationResult
+) -> Iterator[Disagreement]:
+    if lock is None and result.pins is not None:
+        cause = _left_out(case, result.pins)
         yield _disagreement(case, pins, "we find no stack, uv does", cause)
-    if lock is not None and answer.pins is None:
-        yield _disagreement(case, pins, f"we find a stack, uv does not: {' '.join(answer.refusal)}")
+    if lock is not None and result.pins is None:
+        yield _disagreement(case, pins, f"we find a stack, uv does not: {' '.join(result.refusal)}")
 
 
-def _accepted(case: Case, pins: Pins, lock: Lock, uv: Judge) -> Iterator[Disagreement]:
+def _accepted(case: Case, pins: Pins, lock: Lock, uv: Validator) -> Iterator[Disagreement]:
     whole = tuple(f"{name}=={version}" for name, version in lock.versions.items())
-    answer = uv.ask(Question(requirements=(*case.requirements, *whole)))
-    if answer.pins is None:
-        why = answer.silence or " ".join(answer.refusal)
+    result = uv.validate(ValidationRequest(requirements=(*case.requirements, *whole)))
+    if result.pins is None:
+        why = result.no_verdict or " ".join(result.refusal)
         yield _disagreement(case, pins, f"uv refuses our newest stack: {why}")
-    elif differences := _differences(lock.versions, dict(answer.pins)):
+    elif differences := _differences(lock.versions, dict(result.pins)):
         yield _disagreement(case, pins, f"uv changes our newest stack: {'; '.join(differences)}")
 
 
@@ -356,22 +358,22 @@ def run(
     wanted: int,
     seed: int,
     *,
-    offline_judge: bool = False,
+    offline_validator: bool = False,
     offline: bool = False,
     pythons: Sequence[str] = PYTHONS,
     closures: Collection[tuple[str, ...]] = CLOSURES,
 ) -> list[Outcome]:
     """Compare as many choices as wanted, spread evenly over closures and Pythons."""
     config, cache = load_config(environ=os.environ, offline=offline), find_paths(os.environ).cache
-    judged = cache / "judges"
-    judged.mkdir(parents=True, exist_ok=True)
+    folder = cache / "validators"
+    folder.mkdir(parents=True, exist_ok=True)
     found: list[Outcome] = []
     with PackageIndex(config, cache) as index, tempfile.TemporaryDirectory() as scratch:
         every = list(cases(index, pythons, closures))
         checks = {each.base.python: PipCheck(each.base, Path(scratch)) for each in every}
         for number, case in enumerate(every):
             share = (wanted - len(found)) // (len(every) - number)
-            uv = uv_judge(case.base, config, judged, offline=offline_judge)
+            uv = uv_validator(case.base, config, folder, offline=offline_validator)
             pip = checks[case.base.python]
             pinned = choices(case, random.Random(f"{seed} {case}"), share)
             here = [outcome(case, pins, uv, pip) for pins in pinned]
@@ -388,11 +390,16 @@ def main() -> int:
     parser = argparse.ArgumentParser(description="agreement with uv and pip")
     parser.add_argument("--choices", type=int, default=500)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--offline-judge", action="store_true", help="uv answers from its cache")
+    parser.add_argument(
+        "--offline-validator", action="store_true", help="uv answers from its cache"
+    )
     parser.add_argument("--offline", action="store_true", help="so do we")
     wanted = parser.parse_args()
     found = run(
-        wanted.choices, wanted.seed, offline_judge=wanted.offline_judge, offline=wanted.offline
+        wanted.choices,
+        wanted.seed,
+        offline_validator=wanted.offline_validator,
+        offline=wanted.offline,
     )
     return report(found)
 

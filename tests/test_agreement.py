@@ -13,7 +13,7 @@ from benchmarks.agreement import Case, PipCheck, case_of, choices, outcome, repo
 from stackgen.images.targets import find_interpreters, probe
 from stackgen.index import PackageIndex, load_config
 from stackgen.model.packages import Artifact, Release
-from stackgen.provenance.validators import Answer, Question
+from stackgen.provenance.validators import ValidationRequest, ValidationResult
 from tests.local_index import Published, publish
 
 CHOICES = 60
@@ -42,15 +42,15 @@ def case(tmp_path: Path) -> Iterator[Case]:
 
 
 class Opposite:
-    """A judge that finds a stack where there is none, and none where there is one."""
+    """A validator that finds a stack where there is none, and none where there is one."""
 
     name = "opposite"
 
-    def ask(self, question: Question) -> Answer:
-        given = set(question.requirements)
+    def validate(self, request: ValidationRequest) -> ValidationResult:
+        given = set(request.requirements)
         if {"app==2.0", "lib==1.0"} <= given or {"app==1.0", "lib==2.0"} <= given:
-            return Answer(pins=(("app", "2.0"),))
-        return Answer(refusal=("no",))
+            return ValidationResult(pins=(("app", "2.0"),))
+        return ValidationResult(refusal=("no",))
 
 
 @pytest.fixture

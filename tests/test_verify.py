@@ -1,4 +1,4 @@
-"""Verify: real judges on an index of ours without a network, and on the real one."""
+"""Verify: real validators on an index of ours without a network, and on the real one."""
 
 import json
 import os
@@ -12,21 +12,21 @@ import pytest
 
 from stackgen.commands.verify import (
     PinnedStack,
-    judged,
-    judges,
     pip_variables,
     stack_of,
     uv_platform,
     uv_variables,
+    validate,
+    validators,
 )
 from stackgen.errors import UsageError
 from stackgen.images.targets import find_interpreters, probe
 from stackgen.index import load_config
 from stackgen.model.packages import LockedPackage, LockFile
-from stackgen.model.reports import Judgement, Ruling
+from stackgen.model.reports import Validation, Validity
 from stackgen.model.stacks import Base, Kind
 from stackgen.provenance import validators as edge
-from stackgen.provenance.validators import Answer, Question, Uv
+from stackgen.provenance.validators import Uv, ValidationRequest, ValidationResult
 from tests.containers.wheels import make_wheel
 from tests.tiny_index import TinyIndex, serving
 from tests.verifications import CONFLICT, HOLDS, NO_INDEX, OTHER_PYTHON, TOO_MUCH, VERIFICATIONS
@@ -80,33 +80,33 @@ def bench(tmp_path: Path) -> Iterator[Bench]:
         yield found
 
 
-def rulings(done: subprocess.CompletedProcess[str]) -> list[Judgement]:
+def validations(done: subprocess.CompletedProcess[str]) -> list[Validation]:
     """Read what ``--json`` printed."""
     return [
-        Judgement(
-            judge=each["judge"].split()[0],
-            ruling=Ruling(each["ruling"]),
-            words=tuple(each["words"]),
+        Validation(
+            validator=each["validator"].split()[0],
+            validity=Validity(each["validity"]),
+            reasons=tuple(each["reasons"]),
             missing=tuple(each["missing"]),
             superfluous=tuple(each["superfluous"]),
             unreachable=each["unreachable"],
         )
-        for each in json.loads(done.stdout)["judgements"]
+        for each in json.loads(done.stdout)["validations"]
     ]
 
 
-# What the real judges say.
+# What the real validators say.
 
 
 @pytest.mark.journey
-def test_both_judges_accept_a_lock_that_holds(bench: Bench) -> None:
+def test_both_validators_accept_a_lock_that_holds(bench: Bench) -> None:
     done = bench.verify(HELD)
     assert done.returncode == 0, done.stderr
     assert done.stdout.count("  holds\n") == 2
 
 
 @pytest.mark.journey
-def test_a_password_reaches_the_judges_and_is_never_printed(bench: Bench) -> None:
+def test_a_password_reaches_the_validators_and_is_never_printed(bench: Bench) -> None:
     bench.index.password = PASSWORD
     known = bench.index.simple.replace("//", f"//{PASSWORD}@")
     done = bench.verify(HELD, url=known)
@@ -129,8 +129,8 @@ def test_a_password_is_on_no_command_line(
     monkeypatch.setattr(subprocess, "Popen", spy)
     url = bench.index.simple.replace("//", f"//{PASSWORD}@")
     config = load_config(environ={"PIP_INDEX_URL": url})
-    for judge in judges(probe(sys.executable), config, os.environ, tmp_path):
-        assert judge.ask(Question(requirements=("alpha==1.0",))).pins
+    for validator in validators(probe(sys.executable), config, os.environ, tmp_path):
+        assert validator.validate(ValidationRequest(requirements=("alpha==1.0",))).pins
     assert "piptools" in str(seen)
     assert "s3cret" not in str(seen)
 
@@ -139,26 +139,26 @@ def test_a_password_is_on_no_command_line(
 def test_a_missing_package_is_named(bench: Bench) -> None:
     done = bench.verify("alpha==1.0\n", "--json")
     assert done.returncode == 4
-    assert [each.missing for each in rulings(done)] == [("beta==1.0",)] * 2
+    assert [each.missing for each in validations(done)] == [("beta==1.0",)] * 2
 
 
 @pytest.mark.journey
-def test_a_superfluous_package_is_named_where_the_lock_says_what_was_asked_for(
+def test_a_superfluous_package_is_named_where_the_lock_lists_its_requirements(
     bench: Bench,
 ) -> None:
     (bench.root / "requirements.in").write_text("beta\n")
     done = bench.verify(HELD, "--json")
     assert done.returncode == 4
-    assert [each.superfluous for each in rulings(done)] == [("alpha==1.0",)] * 2
+    assert [each.superfluous for each in validations(done)] == [("alpha==1.0",)] * 2
 
 
 @pytest.mark.journey
-def test_a_contradiction_is_told_in_the_judges_own_words(bench: Bench) -> None:
+def test_a_contradiction_is_reported_in_the_validators_own_words(bench: Bench) -> None:
     done = bench.verify("beta==1.0\ngamma==1.0\n", "--json")
-    uv, pip_tools = rulings(done)
+    uv, pip_tools = validations(done)
     assert done.returncode == 4
-    assert "gamma depend on beta<1" in uv.words[0]
-    assert "gamma 1.0 requires beta<1" in pip_tools.words
+    assert "gamma depend on beta<1" in uv.reasons[0]
+    assert "gamma 1.0 requires beta<1" in pip_tools.reasons
     assert "Traceback" not in done.stdout
     assert "127.0.0.1" not in done.stdout
     assert str(Path.home()) not in done.stdout
@@ -168,7 +168,7 @@ def test_a_contradiction_is_told_in_the_judges_own_words(bench: Bench) -> None:
 def test_a_lock_that_no_longer_answers_what_is_asked_does_not_hold(bench: Bench) -> None:
     (bench.root / "requirements.in").write_text("alpha>=2\n")
     done = bench.verify(HELD, "--json")
-    assert [each.ruling for each in rulings(done)] == [Ruling.FAILS] * 2
+    assert [each.validity for each in validations(done)] == [Validity.FAILS] * 2
 
 
 @pytest.mark.parametrize("fault", ["refused", "failing", "absent"])
@@ -183,7 +183,7 @@ def test_an_index_that_does_not_answer_is_no_verdict(bench: Bench, fault: str) -
         url = "http://127.0.0.1:9/simple"
     done = bench.verify(HELD, "--json", url=url)
     assert done.returncode == 8
-    assert all(each.ruling is Ruling.NOT_ASKED and each.unreachable for each in rulings(done))
+    assert all(each.validity is Validity.UNKNOWN and each.unreachable for each in validations(done))
 
 
 @pytest.mark.journey
@@ -194,32 +194,38 @@ def test_pip_tools_is_not_asked_about_another_python(bench: Bench) -> None:
     if other is None or ours.target.python_minor != "3.11":
         pytest.skip("there is no second Python here")
     done = bench.verify(HELD, "--python", other, "--json")
-    uv, pip_tools = rulings(done)
-    assert (done.returncode, uv.ruling, pip_tools.ruling) == (0, Ruling.HOLDS, Ruling.NOT_ASKED)
-    assert ours.target.python in pip_tools.words[0]
+    uv, pip_tools = validations(done)
+    assert (done.returncode, uv.validity, pip_tools.validity) == (
+        0,
+        Validity.HOLDS,
+        Validity.UNKNOWN,
+    )
+    assert ours.target.python in pip_tools.reasons[0]
 
 
-def test_uv_judges_for_a_base_that_has_no_interpreter_here(bench: Bench, tmp_path: Path) -> None:
+def test_uv_validates_for_a_base_without_a_local_interpreter(bench: Bench, tmp_path: Path) -> None:
     ours = probe(sys.executable)
     tags = ("cp39-cp39-manylinux_2_31_x86_64", "py3-none-any")
     target = replace(ours.target, python="3.9.2", tags=tags)
     config = load_config(environ={"PIP_INDEX_URL": bench.index.simple})
     there = replace(ours, name="there", kind=Kind.DOCKER, target=target)
-    stack = PinnedStack(pins=(("alpha", "1.0"), ("beta", "1.0")), asked=(), unasked="")
-    uv, pip_tools = (judged(x, stack) for x in judges(there, config, os.environ, tmp_path))
-    assert (uv.ruling, pip_tools.ruling) == (Ruling.HOLDS, Ruling.NOT_ASKED)
+    stack = PinnedStack(
+        pins=(("alpha", "1.0"), ("beta", "1.0")), requirements=(), requirements_unknown=""
+    )
+    uv, pip_tools = (validate(x, stack) for x in validators(there, config, os.environ, tmp_path))
+    assert (uv.validity, pip_tools.validity) == (Validity.HOLDS, Validity.UNKNOWN)
 
 
-def test_a_judge_that_loads_whole_wheels_is_stopped(
+def test_a_validator_that_loads_whole_wheels_is_stopped(
     bench: Bench, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(edge, "MOST_BYTES", -1)
     monkeypatch.setattr(edge, "_STEP_S", 0.01)
     config = load_config(environ={"PIP_INDEX_URL": bench.index.simple})
-    *_, pip_tools = judges(probe(sys.executable), config, os.environ, tmp_path)
-    answer = pip_tools.ask(Question(requirements=("alpha==1.0",)))
-    assert answer.pins is None
-    assert "load more than" in answer.silence
+    *_, pip_tools = validators(probe(sys.executable), config, os.environ, tmp_path)
+    result = pip_tools.validate(ValidationRequest(requirements=("alpha==1.0",)))
+    assert result.pins is None
+    assert "load more than" in result.no_verdict
 
 
 # What pip does with its temporary folder all the time, in a form that no listing can miss.
@@ -234,63 +240,75 @@ print("done==1.0")
 """
 
 
-def test_folders_of_a_judge_that_come_and_go_are_no_fault(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_folders_of_a_validator_that_come_and_go_are_no_fault(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(edge, "_STEP_S", 0.001)
-    ran = edge._run([sys.executable, "-c", COMES_AND_GOES], Question(requirements=()), os.environ)
-    assert (ran.code, ran.output, ran.stopped) == (0, "done==1.0\n", "")
+    done = edge._run(
+        [sys.executable, "-c", COMES_AND_GOES], ValidationRequest(requirements=()), os.environ
+    )
+    assert (done.code, done.output, done.stopped) == (0, "done==1.0\n", "")
 
 
-def test_a_judge_that_takes_too_long_is_stopped(
+def test_a_validator_that_takes_too_long_is_stopped(
     bench: Bench, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(edge, "LIMIT_S", 0.0)
     config = load_config(environ={"PIP_INDEX_URL": bench.index.simple})
-    for judge in judges(probe(sys.executable), config, os.environ, tmp_path):
-        assert "no verdict within" in judge.ask(Question(requirements=("alpha==1.0",))).silence
+    for validator in validators(probe(sys.executable), config, os.environ, tmp_path):
+        assert (
+            "no verdict within"
+            in validator.validate(ValidationRequest(requirements=("alpha==1.0",))).no_verdict
+        )
 
 
-# What follows from their answers.
+# What follows from their results.
 
 
 @dataclass(frozen=True)
 class Scripted:
-    """A judge that gives prepared answers: to the pins, then to what was asked for."""
+    """A validator that gives prepared results: to the pins, then to what was asked for."""
 
-    answers: tuple[Answer, ...]
+    results: tuple[ValidationResult, ...]
     name: str = "scripted"
 
-    def ask(self, question: Question) -> Answer:
-        return self.answers[bool(question.constraints)]
+    def validate(self, request: ValidationRequest) -> ValidationResult:
+        return self.results[bool(request.constraints)]
 
 
 PINS = (("alpha", "1.0"), ("beta", "1.0"))
-STACK = PinnedStack(pins=PINS, asked=("alpha",), unasked="")
+STACK = PinnedStack(pins=PINS, requirements=("alpha",), requirements_unknown="")
 
 
 def test_another_spelling_of_a_version_is_the_same_version() -> None:
-    same = Answer(pins=(("alpha", "1.0.0"), ("beta", "1")))
-    assert judged(Scripted((same, same)), STACK).ruling is Ruling.HOLDS
+    same = ValidationResult(pins=(("alpha", "1.0.0"), ("beta", "1")))
+    assert validate(Scripted((same, same)), STACK).validity is Validity.HOLDS
 
 
 def test_a_pin_that_is_replaced_by_another_build_does_not_hold() -> None:
-    other = Answer(pins=(("alpha", "1.0+cpu"), ("beta", "1.0")))
-    found = judged(Scripted((other, other)), STACK)
-    assert found.ruling is Ruling.FAILS
-    assert found.words == ("it would take alpha 1.0+cpu for 1.0",)
+    other = ValidationResult(pins=(("alpha", "1.0+cpu"), ("beta", "1.0")))
+    found = validate(Scripted((other, other)), STACK)
+    assert found.validity is Validity.FAILS
+    assert found.reasons == ("it would take alpha 1.0+cpu for 1.0",)
 
 
 def test_silence_at_the_second_question_is_no_verdict() -> None:
-    found = judged(Scripted((Answer(pins=PINS), Answer(silence="gone", unreachable=True))), STACK)
-    assert (found.ruling, found.words, found.unreachable) == (Ruling.NOT_ASKED, ("gone",), True)
+    found = validate(
+        Scripted(
+            (ValidationResult(pins=PINS), ValidationResult(no_verdict="gone", unreachable=True))
+        ),
+        STACK,
+    )
+    assert (found.validity, found.reasons, found.unreachable) == (Validity.UNKNOWN, ("gone",), True)
 
 
-def test_without_what_was_asked_for_only_the_pins_are_judged() -> None:
-    bare = replace(STACK, asked=(), unasked="unknown")
-    assert judged(Scripted((Answer(pins=PINS),)), bare).ruling is Ruling.HOLDS
+def test_without_requirements_only_the_pins_are_validated() -> None:
+    bare = replace(STACK, requirements=(), requirements_unknown="unknown")
+    assert validate(Scripted((ValidationResult(pins=PINS),)), bare).validity is Validity.HOLDS
 
 
 @pytest.mark.parametrize(
-    ("judgements", "code"),
+    ("validations", "code"),
     [
         ((HOLDS, HOLDS), 0),
         ((HOLDS, OTHER_PYTHON), 0),
@@ -301,16 +319,16 @@ def test_without_what_was_asked_for_only_the_pins_are_judged() -> None:
         ((OTHER_PYTHON, TOO_MUCH), 3),
     ],
 )
-def test_the_exit_code_tells_the_verdict(judgements: tuple[Judgement, ...], code: int) -> None:
-    assert replace(VERIFICATIONS["holds"], judgements=judgements).exit_code == code
+def test_the_exit_code_tells_the_verdict(validations: tuple[Validation, ...], code: int) -> None:
+    assert replace(VERIFICATIONS["holds"], validations=validations).exit_code == code
 
 
-def test_a_judge_cannot_refuse_without_a_word() -> None:
-    with pytest.raises(ValueError, match="says why"):
-        Judgement(judge="uv", ruling=Ruling.FAILS)
+def test_a_validator_cannot_refuse_without_a_reason() -> None:
+    with pytest.raises(ValueError, match="gives a reason"):
+        Validation(validator="uv", validity=Validity.FAILS)
 
 
-# What they are asked.
+# The requests.
 
 
 def locked(name: str, *, direct: bool = False, marker: str = "") -> LockedPackage:
@@ -325,7 +343,7 @@ def test_what_a_lock_calls_direct_was_asked_for() -> None:
         requirements=('gamma; python_version < "3"', "delta>1"),
     )
     found = stack_of(lockfile, probe(sys.executable).target)
-    assert found.asked == ("delta>1", "alpha")
+    assert found.requirements == ("delta>1", "alpha")
     assert found.lines == ("alpha==1.0", "beta==1.0")
 
 
@@ -334,8 +352,8 @@ def test_beside_what_no_index_has_nothing_is_called_superfluous() -> None:
         path="x", format="uv", packages=(locked("a"),), requirements=("a",), skipped=("b: git",)
     )
     found = stack_of(lockfile, probe(sys.executable).target)
-    assert found.asked == ()
-    assert found.unasked
+    assert found.requirements == ()
+    assert found.requirements_unknown
 
 
 def test_a_lock_for_another_system_is_refused() -> None:
@@ -355,7 +373,7 @@ def test_uv_asks_indexes_in_our_order() -> None:
     )
 
 
-def test_both_judges_get_the_users_certificates_and_links() -> None:
+def test_both_validators_get_the_users_certificates_and_links() -> None:
     config = load_config(environ={"PIP_CERT": "mine.pem", "PIP_FIND_LINKS": "/wheels /more"})
     uv, pip = uv_variables(config), pip_variables(config)
     assert uv["SSL_CERT_FILE"] == pip["PIP_CERT"] == "mine.pem"
@@ -365,7 +383,7 @@ def test_both_judges_get_the_users_certificates_and_links() -> None:
 def test_variables_of_the_users_do_not_change_a_verdict(tmp_path: Path) -> None:
     environ = {"PIP_PRE": "1", "UV_PRERELEASE": "allow", "PYTHONPATH": "x", "HTTPS_PROXY": "p"}
     base: Base = probe(sys.executable)
-    uv, *_ = judges(base, load_config(environ={}), environ, tmp_path)
+    uv, *_ = validators(base, load_config(environ={}), environ, tmp_path)
     assert isinstance(uv, Uv)
     assert environ.keys() & uv.environ.keys() == {"HTTPS_PROXY"}
 
@@ -383,7 +401,7 @@ def test_uv_has_names_of_its_own_for_platforms(tag: str, name: str) -> None:
     assert uv_platform(replace(probe(sys.executable).target, tags=(tag,))) == name
 
 
-def test_a_newer_glibc_than_uv_knows_is_judged_as_the_newest_it_knows() -> None:
+def test_a_newer_glibc_than_uv_knows_is_treated_as_the_newest_it_knows() -> None:
     tags = tuple(f"cp311-cp311-manylinux_2_{minor}_x86_64" for minor in (44, 43, 40, 39))
     target = replace(probe(sys.executable).target, tags=tags)
     assert uv_platform(target) == "x86_64-manylinux_2_40"
@@ -404,40 +422,42 @@ def tensorflow(tmp_path_factory: pytest.TempPathFactory) -> str:
     """Return a lock of TensorFlow for our own Python, made by uv."""
     folder = tmp_path_factory.mktemp("lock")
     config = load_config(environ=os.environ)
-    uv, *_ = judges(probe(sys.executable), config, os.environ, folder)
-    answer = uv.ask(Question(requirements=("tensorflow==2.12.1", "numpy==1.23.5")))
-    if answer.pins is None:
-        pytest.skip(f"no TensorFlow 2.12 for this Python: {answer}")
-    return "".join(f"{name}=={version}\n" for name, version in answer.pins)
+    uv, *_ = validators(probe(sys.executable), config, os.environ, folder)
+    result = uv.validate(ValidationRequest(requirements=("tensorflow==2.12.1", "numpy==1.23.5")))
+    if result.pins is None:
+        pytest.skip(f"no TensorFlow 2.12 for this Python: {result}")
+    return "".join(f"{name}=={version}\n" for name, version in result.pins)
 
 
-def of_tensorflow(folder: Path, lock: str, *, asked: str = "") -> list[Judgement]:
-    """Return what the judges ruled; without pip-tools where this machine is too slow for it."""
+def of_tensorflow(folder: Path, lock: str, *, asked: str = "") -> list[Validation]:
+    """Return what the validators ruled; without pip-tools where this machine is too slow for it."""
     (folder / "requirements.txt").write_text(lock)
     if asked:
         (folder / "requirements.in").write_text(asked)
     done = verify(folder / "requirements.txt", "--json")
     assert done.returncode in (0, 4), done.stderr
-    found = rulings(done)
-    assert [each.judge for each in found] == ["uv", "pip-tools"]
-    return [each for each in found if each.judge == "uv" or not out_of_time(each)]
+    found = validations(done)
+    assert [each.validator for each in found] == ["uv", "pip-tools"]
+    return [each for each in found if each.validator == "uv" or not out_of_time(each)]
 
 
-def out_of_time(judgement: Judgement) -> bool:
-    return judgement.ruling is Ruling.NOT_ASKED and "no verdict within" in str(judgement.words)
+def out_of_time(validation: Validation) -> bool:
+    return validation.validity is Validity.UNKNOWN and "no verdict within" in str(
+        validation.reasons
+    )
 
 
 @pytest.mark.network
 def test_a_lock_of_tensorflow_holds(tmp_path: Path, tensorflow: str) -> None:
     found = of_tensorflow(tmp_path, tensorflow, asked="tensorflow==2.12.*\n")
-    assert {each.ruling for each in found} == {Ruling.HOLDS}
+    assert {each.validity for each in found} == {Validity.HOLDS}
 
 
 @pytest.mark.network
 def test_tensorflow_2_12_with_numpy_2_does_not_hold(tmp_path: Path, tensorflow: str) -> None:
     found = of_tensorflow(tmp_path, tensorflow.replace("numpy==1.23.5", "numpy==2.0.0"))
-    assert all("numpy" in str(each.words) for each in found)
-    assert {each.ruling for each in found} == {Ruling.FAILS}
+    assert all("numpy" in str(each.reasons) for each in found)
+    assert {each.validity for each in found} == {Validity.FAILS}
 
 
 @pytest.mark.network

@@ -1,4 +1,4 @@
-"""Verify: a lock in, what independent resolvers say of it out."""
+"""Verify a lock with independent resolvers."""
 
 import re
 import sys
@@ -23,13 +23,19 @@ from stackgen.locks import in_target
 from stackgen.model.choices import ExecutorChoice
 from stackgen.model.packages import LockedPackage, LockFile, Target
 from stackgen.model.progress import Progress
-from stackgen.model.reports import Judgement, Ruling, Verification
+from stackgen.model.reports import Validation, Validity, Verification
 from stackgen.model.stacks import Base, Kind
-from stackgen.provenance.validators import Answer, Judge, PipTools, Question, Uv
+from stackgen.provenance.validators import (
+    PipTools,
+    Uv,
+    ValidationRequest,
+    ValidationResult,
+    Validator,
+)
 from stackgen.storage.paths import Paths
 
 _OWN = re.compile(r"PIP_|UV_|PYTHON|VIRTUAL_ENV|CONDA_")
-"""Variables that would change what a judge does; where to look for packages is set anew."""
+"""Variables that change the behaviour of a validator; indexes are set separately."""
 _PYTHON = re.compile(r"(python)?3\.\d+")
 # uv knows these by name, none newer; what fits an older glibc fits a newer one.
 _GLIBCS = {17, 28, *range(31, 41)}
@@ -38,15 +44,16 @@ _PLATFORM = re.compile(r"manylinux_2_(\d+)_(x86_64|aarch64)|musllinux_1_\d+_(x86
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PinnedStack:
-    """What a lock installs on a target, and what of it somebody asked for.
+    """The pins of a lock on a target, and the requirements that it was made from.
 
     pins: (name, version) pairs, sorted.
-    asked: PEP 508 lines; empty where nobody can tell, then ``unasked`` says why.
+    requirements: PEP 508 lines; empty where they are unknown.
+    requirements_unknown: why they are unknown; "" where they are known.
     """
 
     pins: tuple[tuple[str, str], ...]
-    asked: tuple[str, ...]
-    unasked: str
+    requirements: tuple[str, ...]
+    requirements_unknown: str
 
     @property
     def lines(self) -> tuple[str, ...]:
@@ -62,14 +69,14 @@ def verify(
     environ: Mapping[str, str],
     progress: Progress,
 ) -> Verification:
-    """Ask every judge about a lock.
+    """Validate a lock with each validator.
 
     Args:
         path: of the lock.
         base: a base's name, an image, an interpreter or its version; "" means our own.
-        paths: where the judges keep what they load.
+        paths: with the cache for the validators.
         environ: the user's variables.
-        progress: who is told.
+        progress: is notified.
 
     Raises:
         UsageError: it is no lock, or there is no such base.
@@ -79,17 +86,17 @@ def verify(
     found = _base(base, paths, progress, admits=partial(admits_python, lockfile))
     stack = stack_of(lockfile, found.target)
     config = load_config(environ=environ)
-    judgements = []
-    for judge in judges(found, config, environ, paths.cache / "judges"):
-        progress.doing(f"asking {judge.name}")
-        judgements.append(judged(judge, stack))
+    validations = []
+    for validator in validators(found, config, environ, paths.cache / "validators"):
+        progress.doing(f"validating with {validator.name}")
+        validations.append(validate(validator, stack))
     return Verification(
         path=str(path),
         place=_place(found),
         pins=stack.lines,
-        judgements=tuple(judgements),
+        validations=tuple(validations),
         skipped=lockfile.skipped,
-        unasked=stack.unasked,
+        superfluous_unknown=stack.requirements_unknown,
     )
 
 
@@ -108,16 +115,18 @@ def stack_of(lockfile: LockFile, target: Target) -> PinnedStack:
             why=f"no package of it is for Python {target.python}",
             fix="name the target that it was made for: stackgen verify LOCK --base 3.X",
         )
-    asked = tuple(_asked(lockfile, packages, target))
-    unasked = "" if asked else "the lock does not say what was asked for"
+    requirements = tuple(_requirements(lockfile, packages, target))
+    unknown = "" if requirements else "the lock does not list the requirements it was made from"
     if lockfile.skipped:
-        asked, unasked = (), "what no index has may need some of them"
+        requirements, unknown = (), "a package that is on no index may require some of them"
     pins = tuple((each.name, each.version) for each in packages)
-    return PinnedStack(pins=pins, asked=asked, unasked=unasked)
+    return PinnedStack(pins=pins, requirements=requirements, requirements_unknown=unknown)
 
 
-def _asked(lockfile: LockFile, packages: Sequence[LockedPackage], target: Target) -> Iterator[str]:
-    """Yield what was asked for on a target; what a lock's own comments call direct, too."""
+def _requirements(
+    lockfile: LockFile, packages: Sequence[LockedPackage], target: Target
+) -> Iterator[str]:
+    """Yield the requirements of a target, and packages that the lock marks as direct."""
     named = set()
     for line in lockfile.requirements:
         wanted = Requirement(line)
@@ -135,64 +144,66 @@ def _holds(marker: Marker | None, target: Target) -> bool:
     return marker is None or marker.evaluate({**target.environment, "extra": ""})
 
 
-def judged(judge: Judge, stack: PinnedStack) -> Judgement:
-    """Return what one judge says of a stack: first of all pins, then of what was asked for."""
-    answer = judge.ask(Question(requirements=stack.lines))
-    words, missing = _complaints(answer, stack), _missing(answer, stack)
+def validate(validator: Validator, stack: PinnedStack) -> Validation:
+    """Validate a stack: first all its pins, then the requirements with the pins as constraints."""
+    result = validator.validate(ValidationRequest(requirements=stack.lines))
+    reasons, missing = _conflicts(result, stack), _missing(result, stack)
     superfluous: tuple[str, ...] = ()
-    if stack.asked and answer.pins is not None and not (words or missing):
-        # Whoever asks for every pin gets each of them: what is superfluous shows only where just
-        # what was asked for is required, and the pins constrain.
-        answer = judge.ask(Question(requirements=stack.asked, constraints=stack.lines))
-        words, superfluous = _complaints(answer, stack), _superfluous(answer, stack)
-    if answer.silence:
-        return Judgement(
-            judge=judge.name,
-            ruling=Ruling.NOT_ASKED,
-            words=(answer.silence,),
-            unreachable=answer.unreachable,
+    if stack.requirements and result.pins is not None and not (reasons or missing):
+        # Every pin that is required is installed: superfluous pins show only where the pins are
+        # constraints.
+        result = validator.validate(
+            ValidationRequest(requirements=stack.requirements, constraints=stack.lines)
         )
-    fails = bool(words or missing or superfluous)
-    return Judgement(
-        judge=judge.name,
-        ruling=Ruling.FAILS if fails else Ruling.HOLDS,
-        words=words,
+        reasons, superfluous = _conflicts(result, stack), _superfluous(result, stack)
+    if result.no_verdict:
+        return Validation(
+            validator=validator.name,
+            validity=Validity.UNKNOWN,
+            reasons=(result.no_verdict,),
+            unreachable=result.unreachable,
+        )
+    fails = bool(reasons or missing or superfluous)
+    return Validation(
+        validator=validator.name,
+        validity=Validity.FAILS if fails else Validity.HOLDS,
+        reasons=reasons,
         missing=missing,
         superfluous=superfluous,
     )
 
 
-def _complaints(answer: Answer, stack: PinnedStack) -> tuple[str, ...]:
-    """Return why a judge refuses, or which pins it would not take as they are."""
-    if answer.silence:
+def _conflicts(result: ValidationResult, stack: PinnedStack) -> tuple[str, ...]:
+    """Return why a validator refuses the pins, or which versions it installs in their place."""
+    if result.no_verdict:
         return ()
-    if answer.pins is None:
-        return answer.refusal or ("it does not say why",)
+    if result.pins is None:
+        return result.refusal or ("it gives no reason",)
     pinned = dict(stack.pins)
     return tuple(
         f"it would take {name} {version} for {pinned[name]}"
-        for name, version in answer.pins
+        for name, version in result.pins
         if name in pinned and canonicalize_version(version) != canonicalize_version(pinned[name])
     )
 
 
-def _missing(answer: Answer, stack: PinnedStack) -> tuple[str, ...]:
+def _missing(result: ValidationResult, stack: PinnedStack) -> tuple[str, ...]:
     pinned = dict(stack.pins)
-    return tuple(f"{name}=={v}" for name, v in answer.pins or () if name not in pinned)
+    return tuple(f"{name}=={v}" for name, v in result.pins or () if name not in pinned)
 
 
-def _superfluous(answer: Answer, stack: PinnedStack) -> tuple[str, ...]:
-    if answer.pins is None:
+def _superfluous(result: ValidationResult, stack: PinnedStack) -> tuple[str, ...]:
+    if result.pins is None:
         return ()
-    needed = dict(answer.pins)
+    needed = dict(result.pins)
     return tuple(f"{name}=={version}" for name, version in stack.pins if name not in needed)
 
 
-def judges(
+def validators(
     base: Base, config: IndexConfig, environ: Mapping[str, str], cache: Path
-) -> tuple[Judge, ...]:
-    """Return the judges for a base; one that cannot judge it says so when it is asked."""
-    own = judge_environment(environ)
+) -> tuple[Validator, ...]:
+    """Return the validators for a base; one that does not support it is ``Unavailable``."""
+    own = validator_environment(environ)
     cache.mkdir(parents=True, exist_ok=True)
     return (
         _uv(base, config, own, cache),
@@ -200,24 +211,24 @@ def judges(
     )
 
 
-def judge_environment(environ: Mapping[str, str]) -> dict[str, str]:
-    """Return the user's variables without those that change what a judge says."""
+def validator_environment(environ: Mapping[str, str]) -> dict[str, str]:
+    """Return the user's variables without those that change a validator's result."""
     return {key: value for key, value in environ.items() if not _OWN.match(key)}
 
 
 @dataclass(frozen=True, slots=True)
-class Silent:
-    """A judge that cannot be asked, and why."""
+class Unavailable:
+    """A validator that does not support a base, and why."""
 
     name: str
     why: str
 
-    def ask(self, question: Question) -> Answer:  # noqa: ARG002 # whatever the question
-        """Return why there is no answer."""
-        return Answer(silence=self.why)
+    def validate(self, request: ValidationRequest) -> ValidationResult:  # noqa: ARG002
+        """Return why there is no result."""
+        return ValidationResult(no_verdict=self.why)
 
 
-def _uv(base: Base, config: IndexConfig, own: Mapping[str, str], cache: Path) -> Judge:
+def _uv(base: Base, config: IndexConfig, own: Mapping[str, str], cache: Path) -> Validator:
     interpreter = Uv(
         python=base.python,
         environ={**own, **uv_variables(config)},
@@ -228,17 +239,17 @@ def _uv(base: Base, config: IndexConfig, own: Mapping[str, str], cache: Path) ->
         return interpreter
     platform = uv_platform(base.target)
     if not platform:
-        return Silent(interpreter.name, f"it has no name for the platform of {base.name}")
+        return Unavailable(interpreter.name, f"it has no name for the platform of {base.name}")
     return replace(interpreter, python=sys.executable, stated=(base.target.python, platform))
 
 
-def _pip_tools(base: Base, environ: Mapping[str, str], cache: Path) -> Judge:
-    asked = PipTools(environ=environ, cache=cache)
+def _pip_tools(base: Base, environ: Mapping[str, str], cache: Path) -> Validator:
+    pip_tools = PipTools(environ=environ, cache=cache)
     ours = probe(sys.executable)
     if base.kind is Kind.VIRTUALENV and base.python == ours.python:
-        return asked
-    why = f"it judges for the Python alone that runs it, here {ours.target.python}"
-    return Silent(asked.name, why)
+        return pip_tools
+    why = f"it resolves only for the Python that runs it, which is {ours.target.python}"
+    return Unavailable(pip_tools.name, why)
 
 
 def uv_platform(target: Target) -> str:

@@ -605,69 +605,71 @@ class NoiseReport:
     knowledge_base: str
 
 
-# What independent judges say of a stack that somebody locked
+# Validation of a lock by independent resolvers
 
 NO_VERDICT, CONTRADICTED, UNREACHABLE = 3, 4, 8
-"""Exit codes of a command whose judges said nothing, said no, or could not reach the index."""
+"""Exit codes: no validator has a verdict, one refuses the lock, the index does not answer."""
 
 
-class Ruling(str, Enum):
-    """What one judge says."""
+class Validity(str, Enum):
+    """Whether a lock holds on a target, as one validator resolves it."""
 
     HOLDS = "holds"
     FAILS = "does not hold"
-    NOT_ASKED = "not asked"
+    UNKNOWN = "no verdict"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Judgement:
-    """What one judge says of a stack, and why.
+class Validation:
+    """Result of one validator for a stack.
 
-    judge: its name and version.
-    words: its own words where it refuses, else why it was not asked or gave no verdict.
+    validator: name and version.
+    reasons: its messages where it refuses, else why there is no verdict.
     missing: pins that it would add, as ``name==version``.
-    superfluous: pins that nothing needs of what was asked for.
-    unreachable: it gave no verdict because the package index did not answer.
+    superfluous: pins that no requirement needs.
+    unreachable: there is no verdict because the package index did not answer.
     """
 
-    judge: str
-    ruling: Ruling
-    words: tuple[str, ...] = ()
+    validator: str
+    validity: Validity
+    reasons: tuple[str, ...] = ()
     missing: tuple[str, ...] = ()
     superfluous: tuple[str, ...] = ()
     unreachable: bool = False
 
     def __post_init__(self) -> None:
-        if self.ruling is Ruling.FAILS and not (self.words or self.missing or self.superfluous):
-            raise ValueError("a judge that refuses says why")
+        if self.validity is Validity.FAILS and not (
+            self.reasons or self.missing or self.superfluous
+        ):
+            raise ValueError("a validator that refuses gives a reason")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verification:
-    """What all judges say of a lock on one target.
+    """Results of all validators for a lock on one target.
 
     place: the base that the lock was read for, with its Python.
     pins: the whole stack as ``name==version``, sorted.
     skipped: what the lock holds and no index has, in words.
-    unasked: why nobody could look for superfluous packages; "" where they were looked for.
+    superfluous_unknown: why superfluous packages cannot be found; "" where they can.
     """
 
     path: str
     place: str
     pins: tuple[str, ...]
-    judgements: tuple[Judgement, ...]
+    validations: tuple[Validation, ...]
     skipped: tuple[str, ...] = ()
-    unasked: str = ""
+    superfluous_unknown: str = ""
 
     @property
     def exit_code(self) -> int:
-        """Return 0 where at least one judge was asked and all asked ones agree with the lock."""
-        rulings = {each.ruling for each in self.judgements}
-        if Ruling.FAILS in rulings:
+        """Return 0 where the lock holds for at least one validator and fails for none."""
+        found = {each.validity for each in self.validations}
+        if Validity.FAILS in found:
             return CONTRADICTED
-        if Ruling.HOLDS in rulings:
+        if Validity.HOLDS in found:
             return 0
-        return UNREACHABLE if any(each.unreachable for each in self.judgements) else NO_VERDICT
+        return UNREACHABLE if any(each.unreachable for each in self.validations) else NO_VERDICT
 
 
 # What a resolution found, ready to be shown to a person or to a machine

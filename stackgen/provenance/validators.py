@@ -1,7 +1,7 @@
-"""Ask uv and pip-tools, each in a process of its own, what they would install.
+"""Independent resolvers, uv and pip-tools, as validators of a lock; each runs in its own process.
 
-What follows from an answer is decided elsewhere. Where to look for packages reaches both tools by
-their environment alone: a command line can be seen by every user of the machine.
+``commands/verify.py`` draws the conclusions. Index URLs are passed to both tools in environment
+variables only, because every user of the machine can read a command line.
 """
 
 import importlib.metadata
@@ -22,18 +22,18 @@ from stackgen.storage.files import occupied_bytes
 
 LIMIT_S = 120.0
 MOST_BYTES = 250_000_000
-"""What a judge may keep on disk for one question; one that loads whole wheels passes it at once."""
+"""Limit of a validator's disk space per request; one that downloads whole wheels exceeds it."""
 _STEP_S = 0.2
 _LINES, _COLUMNS = 6, 300
 _LOG = "pip.log"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Question:
-    """Whether some requirements can be met together.
+class ValidationRequest:
+    """Requirements to resolve together.
 
     requirements: PEP 508 lines.
-    constraints: ``name==version`` lines that bind what is installed, and require nothing.
+    constraints: ``name==version`` lines that limit versions and require nothing.
     """
 
     requirements: tuple[str, ...]
@@ -41,41 +41,41 @@ class Question:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
-    """What a judge said.
+class ValidationResult:
+    """Result of a validator.
 
-    pins: what it would install, (name, version) pairs sorted; None where it refuses or is silent.
-    refusal: its own words.
-    silence: why it gave no verdict.
-    unreachable: it is silent since the package index did not answer.
+    pins: its resolution as sorted (name, version) pairs; None without one.
+    refusal: its message where the requirements have no resolution.
+    no_verdict: why it has no result.
+    unreachable: it has no result because the package index did not answer.
     """
 
     pins: tuple[tuple[str, str], ...] | None = None
     refusal: tuple[str, ...] = ()
-    silence: str = ""
+    no_verdict: str = ""
     unreachable: bool = False
 
 
-class Judge(Protocol):
+class Validator(Protocol):
     """An independent resolver."""
 
     @property
     def name(self) -> str:
         """Return its name and version."""
 
-    def ask(self, question: Question) -> Answer:
-        """Return what it says; that it cannot be asked is an answer, too."""
+    def validate(self, request: ValidationRequest) -> ValidationResult:
+        """Resolve the requirements; a tool that is missing or fails is a result without verdict."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Uv:
     """``uv pip compile``, wheels only.
 
-    python: an interpreter, the one that is asked about unless another target is stated.
-    stated: Python version and platform (by uv's name) of a target without an interpreter here.
-    environ: every environment variable that it gets.
-    cache: a folder for what it remembers.
-    no_index: look into folders and pages of links alone; uv has no variable for that.
+    python: the interpreter that is the target, unless another one is stated.
+    stated: Python version and platform (uv's name) of a target without a local interpreter.
+    environ: all environment variables of its process.
+    cache: folder of its cache.
+    no_index: use folders and pages of links only; uv has no variable for that.
     """
 
     python: str
@@ -89,15 +89,15 @@ class Uv:
         """Return its name and version."""
         return _named("uv")
 
-    def ask(self, question: Question) -> Answer:
-        """Return what uv says."""
+    def validate(self, request: ValidationRequest) -> ValidationResult:
+        """Resolve with uv."""
         try:
             import uv
 
             command = [uv.find_uv_bin(), "pip", "compile", "requirements.in"]
         except (ImportError, FileNotFoundError):
-            return Answer(silence="it is not installed here")
-        command += ["--python", self.python, *_given(question)]
+            return ValidationResult(no_verdict="it is not installed")
+        command += ["--python", self.python, *_constraint_options(request)]
         if self.stated:
             version, platform = self.stated
             command += ["--python-version", version, "--python-platform", platform]
@@ -105,14 +105,14 @@ class Uv:
         command += ["--only-binary", ":all:", "--no-header", "--no-annotate", "--quiet"]
         command += ["--no-progress", "--color", "never"]
         own = {"UV_CACHE_DIR": str(self.cache / "uv"), "UV_PYTHON_DOWNLOADS": "never"}
-        return _heard(_run(command, question, {**self.environ, **own}), _of_uv)
+        return _result(_run(command, request, {**self.environ, **own}), _uv_failure)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PipTools:
     """``pip-compile``, wheels only, for the interpreter that runs stackgen.
 
-    environ, cache: as in uv's case.
+    environ, cache: as for ``Uv``.
     """
 
     environ: Mapping[str, str]
@@ -123,28 +123,29 @@ class PipTools:
         """Return its name and version."""
         return _named("pip-tools")
 
-    def ask(self, question: Question) -> Answer:
-        """Return what pip-tools says."""
+    def validate(self, request: ValidationRequest) -> ValidationResult:
+        """Resolve with pip-tools."""
         if self.name == "pip-tools":
-            return Answer(silence="it is not installed here")
+            return ValidationResult(no_verdict="it is not installed")
         command = [sys.executable, "-m", "piptools", "compile", "requirements.in"]
         command += ["--no-config", "--no-header", "--no-annotate", "--strip-extras", "--quiet"]
         command += ["--allow-unsafe", "--no-emit-index-url", "--no-emit-trusted-host"]
         command += ["--no-emit-find-links", "--no-emit-options", "--output-file", "-"]
-        command += ["--cache-dir", str(self.cache / "pip-tools"), *_given(question)]
+        command += ["--cache-dir", str(self.cache / "pip-tools"), *_constraint_options(request)]
         # Without fast-deps, an index that offers no metadata makes pip load every wheel whole:
         # for a TensorFlow lock that was 795 MB in place of 28 MB.
         options = f"--only-binary :all: --use-feature=fast-deps --no-input --log {_LOG}"
         command += ["--pip-args", options]
         own = {"PIP_CACHE_DIR": str(self.cache / "pip")}
-        return _heard(_run(command, question, {**self.environ, **own}), _of_pip_tools)
+        return _result(_run(command, request, {**self.environ, **own}), _pip_tools_failure)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Ran:
-    """A process that ended; ``stopped`` says why where it was we who ended it.
+class _ProcessOutput:
+    """Output of a process.
 
-    log: what pip tells nowhere else, such as why it passes over a page.
+    log: pip's log file, the only place where it says why it ignores a page.
+    stopped: why stackgen ended the process; "" where it ended by itself.
     """
 
     code: int = 0
@@ -160,16 +161,18 @@ def _named(package: str) -> str:
     return package
 
 
-def _given(question: Question) -> Sequence[str]:
-    return ("--constraint", "constraints.txt") if question.constraints else ()
+def _constraint_options(request: ValidationRequest) -> Sequence[str]:
+    return ("--constraint", "constraints.txt") if request.constraints else ()
 
 
-def _run(command: Sequence[str], question: Question, environ: Mapping[str, str]) -> _Ran:
-    """Run a tool in an empty folder, which holds what it loads, as long and as much as it may."""
-    with tempfile.TemporaryDirectory(prefix="stackgen-judge-") as made:
+def _run(
+    command: Sequence[str], request: ValidationRequest, environ: Mapping[str, str]
+) -> _ProcessOutput:
+    """Run a tool in a temporary folder, within its limits of time and disk space."""
+    with tempfile.TemporaryDirectory(prefix="stackgen-validator-") as made:
         folder = Path(made)
-        (folder / "requirements.in").write_text(_text(question.requirements), encoding="utf-8")
-        (folder / "constraints.txt").write_text(_text(question.constraints), encoding="utf-8")
+        (folder / "requirements.in").write_text(_text(request.requirements), encoding="utf-8")
+        (folder / "constraints.txt").write_text(_text(request.constraints), encoding="utf-8")
         process = subprocess.Popen(
             command,
             cwd=folder,
@@ -182,22 +185,22 @@ def _run(command: Sequence[str], question: Question, environ: Mapping[str, str])
         )
         with process:
             try:
-                return replace(_watched(process, folder), log=_read(folder / _LOG))
+                return replace(_wait(process, folder), log=_read(folder / _LOG))
             finally:
                 process.kill()
 
 
-def _watched(process: "subprocess.Popen[str]", folder: Path) -> _Ran:
+def _wait(process: "subprocess.Popen[str]", folder: Path) -> _ProcessOutput:
     for _ in range(round(LIMIT_S / _STEP_S)):
         with suppress(subprocess.TimeoutExpired):
             output, errors = process.communicate(timeout=_STEP_S)
-            return _Ran(code=process.returncode, output=output, errors=errors)
+            return _ProcessOutput(code=process.returncode, output=output, errors=errors)
         if occupied_bytes(folder) > MOST_BYTES:
-            return _Ran(
+            return _ProcessOutput(
                 stopped="the index offers no metadata apart from wheels, and it would load "
                 f"more than {MOST_BYTES // 1_000_000} MB of those"
             )
-    return _Ran(stopped=f"it came to no verdict within {LIMIT_S:.0f} s")
+    return _ProcessOutput(stopped=f"it came to no verdict within {LIMIT_S:.0f} s")
 
 
 def _read(path: Path) -> str:
@@ -208,12 +211,14 @@ def _text(lines: Iterable[str]) -> str:
     return "".join(f"{line}\n" for line in lines)
 
 
-def _heard(ran: _Ran, explain: Callable[[_Ran], Answer]) -> Answer:
-    if ran.stopped:
-        return Answer(silence=ran.stopped)
-    if ran.code:
-        return explain(ran)
-    return Answer(pins=tuple(sorted(_pins(ran.output))))
+def _result(
+    done: _ProcessOutput, explain: Callable[[_ProcessOutput], ValidationResult]
+) -> ValidationResult:
+    if done.stopped:
+        return ValidationResult(no_verdict=done.stopped)
+    if done.code:
+        return explain(done)
+    return ValidationResult(pins=tuple(sorted(_pins(done.output))))
 
 
 def _pins(output: str) -> Iterator[tuple[str, str]]:
@@ -233,18 +238,22 @@ _UV_CREDENTIALS = re.compile(r"40[13] (Unauthorized|Forbidden)|valid authenticat
 _UV_LEAD = re.compile(r"^\W*(?:(?:error|cause):\s*)?")  # older versions draw a tree
 
 
-def _of_uv(ran: _Ran) -> Answer:
-    """Return what uv means by its words after a failure."""
-    errors = ran.errors
+def _uv_failure(done: _ProcessOutput) -> ValidationResult:
+    """Return the result of a failed uv process."""
+    errors = done.errors
     if _UV_CREDENTIALS.search(errors):
-        return Answer(silence=_REFUSED, unreachable=True)
+        return ValidationResult(no_verdict=_REFUSED, unreachable=True)
     verdict = errors.partition("\nhint:")[0]
     words = [_UV_LEAD.sub("", line) for line in verdict.splitlines()]
     if "No solution found" in errors:
-        return Answer(refusal=_essential(line for line in words if "No solution" not in line))
+        return ValidationResult(
+            refusal=_first_lines(line for line in words if "No solution" not in line)
+        )
     if _UV_NETWORK.search(errors):
-        return Answer(silence=_UNREACHABLE, unreachable=True)
-    return Answer(silence=f"it failed: {next(iter(_essential(words)), 'it does not say why')}")
+        return ValidationResult(no_verdict=_UNREACHABLE, unreachable=True)
+    return ValidationResult(
+        no_verdict=f"it failed: {next(iter(_first_lines(words)), 'it does not say why')}"
+    )
 
 
 _PIP_NETWORK = re.compile(
@@ -260,29 +269,31 @@ _PIP_CAUSE = re.compile(
 _WHEEL = re.compile(r"([^/]+?)-([^/-]+)-[^/]*\.whl")
 
 
-def _of_pip_tools(ran: _Ran) -> Answer:
-    """Return what pip means; pip-tools lets its errors through as tracebacks.
+def _pip_tools_failure(done: _ProcessOutput) -> ValidationResult:
+    """Return the result of a failed pip-tools process, which prints pip's errors as tracebacks.
 
-    A page that it cannot have is to pip a package without versions, which is no verdict.
+    A page that pip cannot read counts as a package without versions: that is no verdict.
     """
-    errors, passed_over = ran.errors, _PIP_PASSED_OVER.search(ran.log)
+    errors, passed_over = done.errors, _PIP_PASSED_OVER.search(done.log)
     refused = "ResolutionImpossible" in errors or "DistributionNotFound" in errors
     if passed_over and _PIP_CREDENTIALS.match(passed_over[1]):
-        return Answer(silence=_REFUSED, unreachable=True)
+        return ValidationResult(no_verdict=_REFUSED, unreachable=True)
     if passed_over or (not refused and _PIP_NETWORK.search(errors)):
-        return Answer(silence=_UNREACHABLE, unreachable=True)
+        return ValidationResult(no_verdict=_UNREACHABLE, unreachable=True)
     said = [found[1] for line in errors.splitlines() if (found := _PIP_SAID.match(line))]
-    words = _essential(
+    words = _first_lines(
         [*(_PIP_BEHIND.sub("", each) for each in said if "yanked" not in each), *_causes(errors)]
     )
     if refused and words:
-        return Answer(refusal=words)
-    last = _essential(errors.strip().splitlines()[-1:])
-    return Answer(silence=f"it failed: {next(iter((*words, *last)), 'it does not say why')}")
+        return ValidationResult(refusal=words)
+    last = _first_lines(errors.strip().splitlines()[-1:])
+    return ValidationResult(
+        no_verdict=f"it failed: {next(iter((*words, *last)), 'it does not say why')}"
+    )
 
 
 def _causes(errors: str) -> Iterator[str]:
-    """Yield what pip found to exclude a pin, of all the requirements that it lists beside it."""
+    """Yield the requirements that exclude a pin, of all that pip lists."""
     _, _, told = errors.partition("ResolutionImpossible: [")
     listed = list(_PIP_CAUSE.finditer(told.partition("\n")[0]))
     pins = {each["wanted"] for each in listed if each["parent"] is None}
@@ -303,8 +314,8 @@ _ADDRESS = re.compile(r"\S*://\S+")
 _PATH = re.compile(r"(?<![\w.])/[\w.@+-]+(/[\w.@+-]*)+")
 
 
-def _essential(lines: Iterable[str]) -> tuple[str, ...]:
-    """Return the first lines that say something, without addresses and paths of this machine."""
+def _first_lines(lines: Iterable[str]) -> tuple[str, ...]:
+    """Return the first lines that are not empty, without URLs and local paths."""
     plain = (_PATH.sub("...", _ADDRESS.sub("...", line)).strip() for line in lines)
     found = list(dict.fromkeys(line for line in plain if line))
     cut = [each if len(each) <= _COLUMNS else f"{each[:_COLUMNS]}..." for each in found[:_LINES]]

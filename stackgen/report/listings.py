@@ -7,7 +7,7 @@ from itertools import groupby
 from stackgen.knowledge import FailureGroup, Trait
 from stackgen.model.evidence import Change, Effect, Origin, Provenance, Verdict
 from stackgen.model.inspections import Indicator, Outcome, Parameter
-from stackgen.model.reports import AdviceReport, Judgement, NightlyReport, Ruling, Verification
+from stackgen.model.reports import AdviceReport, NightlyReport, Validation, Validity, Verification
 from stackgen.model.stacks import BaseContent, BaseEntry, BasesReport, Readiness
 from stackgen.report.explore import interval, report_text, verdict
 from stackgen.report.tables import columns
@@ -184,32 +184,34 @@ def _versions(compared: tuple[Change, ...]) -> str:
     return f"{', '.join(told[:_MOST_SHOWN])}{more}"
 
 
-# What the judges said of a lock, in plain English
+# Validation of a lock
 
 
 def verification_text(found: Verification) -> str:
-    """Return one line a judge, with what it refuses below."""
-    width = max(len(each.judge) for each in found.judgements)
+    """Return one line per validator, and its reasons below."""
+    width = max(len(each.validator) for each in found.validations)
     lines = [f"{found.path} on {found.place}: {_package_count(len(found.pins))}"]
-    for each in found.judgements:
-        lines += _judgement(each, width)
+    for each in found.validations:
+        lines += _validation_lines(each, width)
     lines += [f"Left out: {each}" for each in found.skipped]
-    if found.unasked and any(each.ruling is Ruling.HOLDS for each in found.judgements):
-        lines += [f"Superfluous packages were not looked for: {found.unasked}."]
+    if found.superfluous_unknown and any(
+        each.validity is Validity.HOLDS for each in found.validations
+    ):
+        lines += [f"Superfluous packages are unknown: {found.superfluous_unknown}."]
     return "\n".join(lines)
 
 
-def _judgement(each: Judgement, width: int) -> Iterator[str]:
-    asked = each.ruling is not Ruling.NOT_ASKED
-    why = "" if asked else f": {'; '.join(each.words)}"
-    yield f"  {each.judge.ljust(width)}  {each.ruling.value}{why}"
+def _validation_lines(each: Validation, width: int) -> Iterator[str]:
+    known = each.validity is not Validity.UNKNOWN
+    why = "" if known else f": {'; '.join(each.reasons)}"
+    yield f"  {each.validator.ljust(width)}  {each.validity.value}{why}"
     indent = " " * (width + 6)
     if each.missing:
         yield f"{indent}missing: {', '.join(each.missing)}"
     if each.superfluous:
         yield f"{indent}superfluous: {', '.join(each.superfluous)}"
-    if asked:
-        yield from (f"{indent}{line}" for line in each.words)
+    if known:
+        yield from (f"{indent}{line}" for line in each.reasons)
 
 
 def _package_count(packages: int) -> str:

@@ -1,4 +1,4 @@
-"""Independent resolvers, uv and pip-tools, judge what we resolve from the real index.
+"""Independent resolvers, uv and pip-tools, validator what we resolve from the real index.
 
 A stack is given to them whole, as pins, and they must accept all of it and add nothing to it; of
 requirements that exclude each other they must say what we say. ``benchmarks/agreement.py`` asks
@@ -11,14 +11,14 @@ from collections.abc import Iterator, Sequence
 
 import pytest
 
-from stackgen.commands.verify import judges
+from stackgen.commands.verify import validators
 from stackgen.errors import ResolutionError
 from stackgen.images.targets import find_interpreters, probe
 from stackgen.index import PackageIndex, load_config
 from stackgen.index.closure import resolve
 from stackgen.model.packages import Lock
 from stackgen.model.stacks import Base
-from stackgen.provenance.validators import Judge, Question
+from stackgen.provenance.validators import ValidationRequest, Validator
 from stackgen.resolve import Slice, Space, newest_first, parse_requirement, parse_requirements
 from stackgen.storage.paths import find_paths
 
@@ -67,20 +67,24 @@ def lines(lock: Lock) -> set[str]:
     return {f"{name}=={version}" for name, version in lock.versions.items()}
 
 
-def ask(judge: Judge, requirements: Sequence[str]) -> set[str] | None:
-    """Return what a judge would install, or None where it finds nothing that satisfies."""
-    answer = judge.ask(Question(requirements=tuple(requirements)))
-    assert not answer.silence
+def ask(validator: Validator, requirements: Sequence[str]) -> set[str] | None:
+    """Return what a validator would install, or None where it finds nothing that satisfies."""
+    answer = validator.validate(ValidationRequest(requirements=tuple(requirements)))
+    assert not answer.no_verdict
     return None if answer.pins is None else {f"{name}=={version}" for name, version in answer.pins}
 
 
-def uv_for(on: Base) -> Judge:
-    return judges(on, load_config(environ=os.environ), os.environ, find_paths(os.environ).cache)[0]
+def uv_for(on: Base) -> Validator:
+    return validators(
+        on, load_config(environ=os.environ), os.environ, find_paths(os.environ).cache
+    )[0]
 
 
-def pip_tools() -> Judge:
+def pip_tools() -> Validator:
     ours = probe(sys.executable)
-    found = judges(ours, load_config(environ=os.environ), os.environ, find_paths(os.environ).cache)
+    found = validators(
+        ours, load_config(environ=os.environ), os.environ, find_paths(os.environ).cache
+    )
     return found[1]
 
 
