@@ -11,6 +11,7 @@ from pathlib import Path
 from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
+from packaging.version import Version
 
 from stackgen.campaign.candidates import read_lock_file
 from stackgen.campaign.options import (
@@ -158,6 +159,14 @@ def membership(work: Inquiry, path: Path) -> Resolution:
         found = Membership(path=str(path), inside=False, forbidden=f"{what}: {why}", fix=fix)
         return _no_space(work, found)
     stack = space.within(dict.fromkeys(set(space.packages) - locked.keys(), ())).newest()
+    if stack is not None and (early := _needless_prereleases(work, stack)):
+        found = Membership(
+            path=str(path),
+            inside=False,
+            forbidden=f"{' and '.join(early)}: a final release will do in place of a prerelease",
+            fix="admit prereleases with --prerelease allow",
+        )
+        return _no_space(work, found)
     lacking = _lacking(space, work.request, locked) if stack is None else ()
     needed = stack.versions if stack is not None else {}
     found = Membership(
@@ -167,6 +176,21 @@ def membership(work: Inquiry, path: Path) -> Resolution:
         superfluous=tuple(sorted(locked.keys() - needed)) if stack is not None else (),
     )
     return replace(work.report(space), membership=found)
+
+
+def _needless_prereleases(work: Inquiry, stack: Lock) -> tuple[str, ...]:
+    """Return the prereleases of a stack where the whole space holds it with final releases only.
+
+    The space that a lock's versions leave has no others, so that there a prerelease is necessary.
+    """
+    early = {n: v for n, v in stack.versions.items() if Version(v.partition("@")[0]).is_prerelease}
+    if not early or not work.request.policy.prereleases.prefers_final:
+        return ()
+    space = work.space()
+    inside = space.within({name: (version,) for name, version in stack.versions.items()})
+    if inside.count or not space.exact:
+        return ()
+    return tuple(f"{name} {version}" for name, version in early.items())
 
 
 def _lacking(space: Space, request: Requirements, locked: Container[str]) -> tuple[str, ...]:
