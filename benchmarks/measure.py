@@ -6,7 +6,7 @@ standard deviation. Beside stackgen's race: uniform repetition, every stack in e
 is as certain, and successive halving (Karnin et al. 2013) with as many inspections as the race
 took. All ways but halving end when they were certain after two blocks in a row.
 
-"confirmed" is the winner once leader, runner-up and the reference with its twin met in six more
+"confirmed" is the winner once leader, runner-up and the baseline with its twin met in six more
 blocks: the leader, unless the runner-up was certainly faster there.
 
 python -m benchmarks.measure [--races 100] [--large]
@@ -101,7 +101,7 @@ def race(world: Truth, seed: int) -> Found:
 
 
 def confirmed(world: Truth, found: Found) -> Found:
-    """Return the winner after leader, runner-up and reference met in blocks of their own."""
+    """Return the winner after leader, runner-up and baseline met in blocks of their own."""
     first = second = 0.0
     contrasts = []
     for _ in range(CONFIRMING):

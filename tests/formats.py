@@ -112,7 +112,7 @@ def ran(
         campaign_id=CampaignId("here"),
         block=block,
         position=0,
-        role=Role.CHALLENGER,
+        role=Role.CANDIDATE,
         outcome=outcome,
         started_at="2026-01-02T03:04:05.500+00:00",
         duration_s=2.5,

@@ -48,7 +48,7 @@ def inspection(
     block: int,
     seconds: float | None,
     *,
-    role: Role = Role.CHALLENGER,
+    role: Role = Role.CANDIDATE,
     position: int = 0,
     outcome: Outcome = Outcome.OK,
 ) -> Inspection:

@@ -48,7 +48,7 @@ def observed(
     block: int,
     seconds: float,
     *,
-    role: Role = Role.CHALLENGER,
+    role: Role = Role.CANDIDATE,
     machine: Machine = HERE,
     what: IndicatorCall = CALL,
 ) -> Inspection:
@@ -242,11 +242,11 @@ def test_what_it_computed_on_another_machine_or_in_a_campaign_that_is_not_truste
     assert ask(here + doubtful).lock is None
 
 
-def test_what_it_computed_beside_another_reference_elsewhere_counts_too() -> None:
+def test_what_it_computed_beside_another_baseline_elsewhere_counts_too() -> None:
     here = blocks({OWN: 1.0, FAST: 0.5})  # by an earlier version of an indicator, without checksums
     there = computing(FAST, 1.01, computed_right({SAME: 1.0, FAST: 0.5}, machine=OTHER))
     merged = [
-        replace(each, role=Role.REFERENCE) if each.stack_id == SAME.stack.id else each
+        replace(each, role=Role.BASELINE) if each.stack_id == SAME.stack.id else each
         for each in there
     ]
     assert ask(here + merged).lock is None

@@ -79,7 +79,7 @@ NEWER = stack(numpy="1.23.5", tensorflow="2.15.0")  # the same NumPy
 BOTH = stack(numpy="1.26.4", tensorflow="2.15.0")
 
 
-def test_a_stack_that_equals_the_lock_on_numpy_alone_is_still_a_challenger_on_tensorflow() -> None:
+def test_a_stack_that_equals_the_lock_on_numpy_alone_is_still_a_candidate_on_tensorflow() -> None:
     inspections = measured({MINE: 1.0, NEWER: 0.7}) + measured({MINE: 1.0, NEWER: 1.0}, numpy=True)
     for stacks in ([MINE, NEWER], [NEWER, MINE]):
         found = ask(stacks, inspections)
@@ -163,7 +163,7 @@ def test_a_requirement_for_another_python_forbids_nothing() -> None:
 
 @given(st.integers(1, 6), st.integers(0, 10_000))
 def test_the_more_is_compared_the_more_it_takes_to_be_called_faster(count: int, seed: int) -> None:
-    """What is advised among many challengers would be advised alone, not the other way about."""
+    """What is advised among many candidates would be advised alone, not the other way about."""
     dice = random.Random(seed)
     others = [stack(numpy=f"1.24.{n}", tensorflow="2.13.0") for n in range(count)]
     times = {MINE: 1.0} | {each: dice.choice([0.99, 1.0, 1.01]) for each in others}

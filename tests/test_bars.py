@@ -18,7 +18,7 @@ def test_a_bar_reaches_from_low_to_high_around_the_ratio() -> None:
     assert found.heading() == "0.50            2.00"
 
 
-def test_the_reference_is_marked_where_no_bar_hides_it() -> None:
+def test_the_baseline_is_marked_where_no_bar_hides_it() -> None:
     found = scale([(1.2, 1.4, 2.0)])
     assert found is not None
     assert found.bar(1.2, 1.4, 2.0).startswith("|")

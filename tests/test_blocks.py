@@ -21,8 +21,8 @@ def design(seed: int = 0) -> Design:
     return Design(
         campaign_id=CAMPAIGN,
         seed=seed,
-        reference=NEW,
-        challengers=(MIDDLE, OLD),
+        baseline=NEW,
+        candidates=(MIDDLE, OLD),
         calls=(MATMUL,),
         control=PURE,
         loops={MATMUL.id: 7},
@@ -31,15 +31,15 @@ def design(seed: int = 0) -> Design:
 
 
 @given(st.integers(0, 5), st.integers(1, 60))
-def test_each_block_holds_every_stack_once_the_reference_twice_and_the_controls(
+def test_each_block_holds_every_stack_once_the_baseline_twice_and_the_controls(
     seed: int, block: int
 ) -> None:
     plans = plan_block(design(seed), block)
     measured = [plan for plan in plans if plan.call == MATMUL]
     assert Counter(plan.role for plan in measured) == {
-        Role.REFERENCE: 1,
+        Role.BASELINE: 1,
         Role.TWIN: 1,
-        Role.CHALLENGER: 2,
+        Role.CANDIDATE: 2,
     }
     assert {plan.environment.stack.id for plan in measured} == set(LABELS)
     assert {plan.environment for plan in plans if plan.call == PURE} == {NEW, MIDDLE}
@@ -56,15 +56,15 @@ def test_the_order_is_random_but_the_same_for_the_same_seed_and_block() -> None:
 
 def test_no_stack_gets_the_first_place_more_often_than_chance_allows() -> None:
     first = Counter(plan_block(design(), block)[0].role for block in range(1, 401))
-    assert 60 < first[Role.REFERENCE] < 140  # a quarter of 400, within 4.6 standard deviations
+    assert 60 < first[Role.BASELINE] < 140  # a quarter of 400, within 4.6 standard deviations
     assert 60 < first[Role.TWIN] < 140
 
 
 def test_where_nothing_else_is_measured_either_of_the_two_runs_comes_first() -> None:
-    alone = replace(design(), challengers=())
+    alone = replace(design(), candidates=())
     for place in (0, 2):  # of the indicator and of the control
         firsts = {plan_block(alone, block)[place].role for block in range(1, 21)}
-        assert firsts == {Role.REFERENCE, Role.TWIN}
+        assert firsts == {Role.BASELINE, Role.TWIN}
 
 
 def campaign(times: dict[str, float], blocks: int, noise: float = 0.01) -> list[Inspection]:
@@ -75,16 +75,16 @@ def campaign(times: dict[str, float], blocks: int, noise: float = 0.01) -> list[
         drift = dice.uniform(1, 2)
         for place, (version, seconds) in enumerate(times.items()):
             where = environment(version.removesuffix(" twin"))
-            role = Role.CHALLENGER
+            role = Role.CANDIDATE
             if where == NEW:
-                role = Role.TWIN if "twin" in version else Role.REFERENCE
+                role = Role.TWIN if "twin" in version else Role.BASELINE
             took = seconds * drift * (1 + dice.gauss(0, noise))
             found.append(inspection(where, MATMUL, block, took, role=role, position=place))
     return found
 
 
 def ranking(inspections: list[Inspection]) -> tuple[Ranked, ...]:
-    return rank(inspections, labels=LABELS, reference=NEW.stack.id, calls=[MATMUL])
+    return rank(inspections, labels=LABELS, baseline=NEW.stack.id, calls=[MATMUL])
 
 
 def test_the_fastest_comes_first_and_alone_is_the_best() -> None:
@@ -104,7 +104,7 @@ def test_equal_stacks_are_all_best_and_undecided_ones_stay_so() -> None:
     assert not decided(rows, [MATMUL])
 
 
-def test_the_twin_never_counts_as_evidence_for_the_reference() -> None:
+def test_the_twin_never_counts_as_evidence_for_the_baseline() -> None:
     rows = ranking(campaign({"2.0 twin": 9.0, "2.0": 1.0, "1.9": 1.0, "1.8": 1.0}, blocks=10))
     effect = next(row for row in rows if row.label == "middle").effects[0]
     assert 0.95 < effect.ratio < 1.05
@@ -143,8 +143,8 @@ def test_several_indicators_need_stronger_evidence_each() -> None:
     both = seen + [replace(each, indicator_id=fft.id) for each in seen]
     two = {NEW.stack.id: "new", MIDDLE.stack.id: "middle"}
     pair = [each for each in seen if each.stack_id in two]
-    alone = rank(pair, labels=two, reference=NEW.stack.id, calls=[MATMUL])[0].effects[0]
-    among = rank(both, labels=two, reference=NEW.stack.id, calls=[MATMUL, fft])[0].effects[0]
+    alone = rank(pair, labels=two, baseline=NEW.stack.id, calls=[MATMUL])[0].effects[0]
+    among = rank(both, labels=two, baseline=NEW.stack.id, calls=[MATMUL, fft])[0].effects[0]
     assert among.low < alone.low
 
 
@@ -157,7 +157,7 @@ def test_asking_between_looks_gives_the_answer_of_the_last_look() -> None:
 def test_controls_fail_when_the_same_stack_differs_from_itself() -> None:
     def judged(twin: float) -> list[bool]:
         seen = campaign({"2.0 twin": twin, "2.0": 1.0, "1.9": 1.0}, blocks=16)
-        found = controls(seen, reference=NEW.stack.id, calls=[MATMUL], pure=PURE)
+        found = controls(seen, baseline=NEW.stack.id, calls=[MATMUL], pure=PURE)
         return [control.failed for control in found]
 
     assert judged(1.0) == [False]
@@ -168,8 +168,8 @@ def test_more_stacks_need_stronger_evidence_each() -> None:
     seen = campaign({"2.0": 1.0, "1.9": 0.9, "1.8": 1.0}, blocks=6)
     two = {NEW.stack.id: "new", MIDDLE.stack.id: "middle"}
     pair = [each for each in seen if each.stack_id in two]
-    alone = rank(pair, labels=two, reference=NEW.stack.id, calls=[MATMUL])[0].effects[0]
+    alone = rank(pair, labels=two, baseline=NEW.stack.id, calls=[MATMUL])[0].effects[0]
     among = next(row for row in ranking(seen) if row.label == "middle").effects[0]
     assert among.low < alone.low < alone.high < among.high
     # Nor does leaving one out of the labels help: it was compared.
-    assert rank(seen, labels=two, reference=NEW.stack.id, calls=[MATMUL])[0].effects[0] == among
+    assert rank(seen, labels=two, baseline=NEW.stack.id, calls=[MATMUL])[0].effects[0] == among

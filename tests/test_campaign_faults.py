@@ -90,7 +90,7 @@ def index() -> Iterator[TinyIndex]:
 
 @pytest.fixture
 def laboratory(index: TinyIndex, tmp_path: Path) -> Laboratory:
-    """2.0 is the reference, 1.0 does twice its work."""
+    """2.0 is the baseline, 1.0 does twice its work."""
     (tmp_path / "work.py").write_text(STRICT)
     serve(index, tmp_path / "wheels", "2.0", QUICK)
     serve(index, tmp_path / "wheels", "1.0", GOOD)
@@ -158,17 +158,17 @@ def test_a_stack_that_fails_in_the_middle_is_told_and_the_others_go_on(
     assert failed.stack_id not in {each.stack_id for each in later}
 
 
-def test_a_reference_that_fails_in_the_middle_ends_it_with_6_and_the_next_run_has_another(
+def test_a_baseline_that_fails_in_the_middle_ends_it_with_6_and_the_next_run_has_another(
     index: TinyIndex, laboratory: Laboratory
 ) -> None:
     flag = laboratory.root / "flag"
     # It alone aborts: were the other one the first to fail, nothing would be left to compare.
-    serve(index, laboratory.root / "wheels", "3.0", QUICK + "REFERENCE = True\n")
+    serve(index, laboratory.root / "wheels", "3.0", QUICK + "BASELINE = True\n")
     (laboratory.root / "work.py").write_text(
         STRICT.replace(
             "    return harness",
             "    import os\n"
-            f"    if hasattr(speedy, 'REFERENCE') and os.path.exists({str(flag)!r}):\n"
+            f"    if hasattr(speedy, 'BASELINE') and os.path.exists({str(flag)!r}):\n"
             "        os.abort()\n"
             "    return harness",
         )
@@ -186,13 +186,13 @@ def test_a_reference_that_fails_in_the_middle_ends_it_with_6_and_the_next_run_ha
     again = laboratory.explore(*arguments, "--json")
     assert again.returncode in (0, 3), again.stderr
     report = json.loads(again.stdout, parse_constant=no_number)
-    assert [row["label"] for row in report["ranking"] if row["is_reference"]] == ["speedy 2.0"]
+    assert [row["label"] for row in report["ranking"] if row["is_baseline"]] == ["speedy 2.0"]
     assert [each["label"] for each in report["failed"]] == [f"speedy 3.0 (in block {before})"]
     later = {each.stack_id for each in recorded(laboratory) if each.block > before}
     assert {versions(laboratory)[each] for each in later} == {"2.0", "1.5"}
 
 
-@pytest.mark.parametrize("killed", ["2.0", "1.0"], ids=["the reference", "another stack"])
+@pytest.mark.parametrize("killed", ["2.0", "1.0"], ids=["the baseline", "another stack"])
 def test_a_process_that_is_killed_costs_its_block_and_no_stack(
     laboratory: Laboratory, killed: str
 ) -> None:

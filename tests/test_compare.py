@@ -246,10 +246,10 @@ def test_where_the_machine_or_the_results_are_not_to_be_trusted_no_speed_is_told
         "B does not compute what A computes (numerically different): its speed does not count."
     )
     rows = compared(FASTER).ranking
-    broken = tuple(row if row.is_reference else replace(row, failures=1) for row in rows)
+    broken = tuple(row if row.is_baseline else replace(row, failures=1) for row in rows)
     text = compare_text(replace(compared(FASTER), ranking=broken))
     assert text.splitlines()[-1].startswith("Nothing can be said of B's speed: it failed")
-    broken = tuple(replace(row, failures=1) if row.is_reference else row for row in rows)
+    broken = tuple(replace(row, failures=1) if row.is_baseline else row for row in rows)
     text = compare_text(replace(compared(FASTER), ranking=broken))
     assert text.splitlines()[-1] == "Nothing can be said: A failed while it was measured."
     text = compare_text(replace(compared(FASTER), ranking=()))
@@ -260,7 +260,7 @@ def test_several_indicators_have_one_verdict_together() -> None:
     found = compared(FASTER)
     both = effect(a=OLD.stack.id, b=NEW.stack.id, indicator_id=MATMUL.id, contrasts=SLOWER)
     rows = tuple(
-        row if row.is_reference else replace(row, effects=(*row.effects, both), overall=both)
+        row if row.is_baseline else replace(row, effects=(*row.effects, both), overall=both)
         for row in found.ranking
     )
     last = compare_text(replace(found, ranking=rows)).splitlines()[-1]
@@ -323,7 +323,7 @@ def test_a_lock_and_versions_are_measured_until_the_answer_is_certain(
     report = json.loads(again.stdout)  # the same campaign goes on: it knew the answer
     assert report["blocks"] >= 6
     assert report["plan"]["requirements"] == ["speedy==2.0", "old.txt"]
-    assert {each["label"]: each["is_reference"] for each in report["ranking"]} == {
+    assert {each["label"]: each["is_baseline"] for each in report["ranking"]} == {
         "A: speedy 2.0": True,
         "B: old.txt (speedy 1.0)": False,
     }

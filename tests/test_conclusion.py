@@ -11,17 +11,17 @@ from tests.test_render import FASTER, SEARCHED, report
 
 
 def three_rows(leader: str) -> ExploreReport:
-    """Return a search after which two stacks, "a" and "b", are faster than the reference."""
-    faster = next(row for row in SEARCHED.ranking if not row.is_reference)
+    """Return a search after which two stacks, "a" and "b", are faster than the baseline."""
+    faster = next(row for row in SEARCHED.ranking if not row.is_baseline)
     rows = [replace(faster, stack_id=StackId(each), label=each, best=True) for each in "ab"]
-    reference = next(row for row in SEARCHED.ranking if row.is_reference)
+    baseline = next(row for row in SEARCHED.ranking if row.is_baseline)
     assert SEARCHED.search is not None
     search = replace(SEARCHED.search, leader=leader)
-    return replace(SEARCHED, ranking=(*rows, replace(reference, best=False)), search=search)
+    return replace(SEARCHED, ranking=(*rows, replace(baseline, best=False)), search=search)
 
 
 def failed(row: Ranked) -> Ranked:
-    return row if row.is_reference else replace(row, failures=1, best=False)
+    return row if row.is_baseline else replace(row, failures=1, best=False)
 
 
 def test_of_those_that_cannot_be_told_apart_the_one_that_was_found_wins() -> None:
@@ -47,13 +47,13 @@ def test_where_all_others_failed_nothing_was_compared() -> None:
     assert "No measurable difference" not in report_text(found)
 
 
-def test_where_the_reference_failed_nobody_wins_whatever_its_other_blocks_said() -> None:
+def test_where_the_baseline_failed_nobody_wins_whatever_its_other_blocks_said() -> None:
     found = report(FASTER)
-    rows = tuple(replace(row, failures=1) if row.is_reference else row for row in found.ranking)
+    rows = tuple(replace(row, failures=1) if row.is_baseline else row for row in found.ranking)
     found = replace(found, ranking=rows)
-    assert conclusion(found).answer is Answer.REFERENCE_FAILED
+    assert conclusion(found).answer is Answer.BASELINE_FAILED
     text = report_text(found)
-    assert "Nothing can be said: numpy 2.4.0, the reference, failed" in text
+    assert "Nothing can be said: numpy 2.4.0, the baseline, failed" in text
     assert "numpy 2.4.0   " in text
     assert "failed in 1 of its runs" in text
     assert "Fastest" not in text

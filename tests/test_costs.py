@@ -14,7 +14,7 @@ from stackgen.campaign.options import CostOptions
 from stackgen.campaign.request import CampaignRequest
 from stackgen.errors import UsageError
 from stackgen.measure import rank
-from stackgen.measure.costs import AtCount, costs, reference_times, scaled
+from stackgen.measure.costs import AtCount, baseline_times, costs, scaled
 from stackgen.model.evidence import Ranked
 from stackgen.model.inspections import IndicatorCall, Inspection, Observation, Role
 from stackgen.model.options import parse_cpu_counts
@@ -37,7 +37,7 @@ def on(count: int) -> IndicatorCall:
 def seen(
     where: Environment, what: IndicatorCall, block: int, observation: Observation
 ) -> Inspection:
-    role = Role.REFERENCE if where is NEW else Role.CHALLENGER
+    role = Role.BASELINE if where is NEW else Role.CANDIDATE
     made = inspection(where, what, block, 1.0, role=role)
     return replace(made, observation=observation)
 
@@ -70,7 +70,7 @@ def campaign(
 
 
 def ranked(inspections: list[Inspection], calls: list[IndicatorCall]) -> tuple[Ranked, ...]:
-    return rank(inspections, labels=LABELS, reference=NEW.stack.id, calls=calls)
+    return rank(inspections, labels=LABELS, baseline=NEW.stack.id, calls=calls)
 
 
 def costs_of(inspections: list[Inspection], price: float = 0.36) -> tuple[Cost, ...]:
@@ -88,13 +88,13 @@ def test_a_cost_worked_out_by_hand() -> None:
     assert cost.per_unit == pytest.approx(3.2e6 / drift)
 
 
-def test_the_reference_s_time_is_the_middle_of_its_blocks_and_figures_have_none() -> None:
+def test_the_baseline_s_time_is_the_middle_of_its_blocks_and_figures_have_none() -> None:
     seconds = {(NEW, MATMUL): 0.1, (OLD, MATMUL): 0.05}
-    ((call, told),) = reference_times(campaign(seconds, blocks=3, noise=0), [MATMUL])
+    ((call, told),) = baseline_times(campaign(seconds, blocks=3, noise=0), [MATMUL])
     assert call == MATMUL.id
     assert told == pytest.approx(0.1 * (1 + 2 / 32))
-    assert reference_times(campaign(seconds, figure="higher"), [MATMUL]) == ()
-    assert reference_times([], [MATMUL]) == ()
+    assert baseline_times(campaign(seconds, figure="higher"), [MATMUL]) == ()
+    assert baseline_times([], [MATMUL]) == ()
 
 
 @pytest.mark.parametrize("items", ["", "0", "-1", "many", "1e3", "9" * 30])
@@ -149,7 +149,7 @@ SCALING = {
 }
 
 
-def test_times_and_costs_are_ratios_to_the_reference_on_the_fewest_cpus() -> None:
+def test_times_and_costs_are_ratios_to_the_baseline_on_the_fewest_cpus() -> None:
     rows = scaled_of(campaign(SCALING), (1, 2, 4))
     found = {(row.stack_id, row.cpus): row for row in rows}
     assert len(rows) == 6

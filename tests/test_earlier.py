@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from stackgen.measure import challengers_of, rank
+from stackgen.measure import candidates_of, rank
 from stackgen.model.inspections import Inspection, Role
 from stackgen.model.stacks import Environment
 from tests.laboratory import INDICATOR, WORK, Laboratory
@@ -17,29 +17,29 @@ NEW, OLD, OLDER, OLDEST = (environment(each) for each in ("2.4.0", "2.0.0", "1.2
 MATMUL = call()
 
 
-def blocks(first: int, challenger: Environment, seconds: float) -> list[Inspection]:
+def blocks(first: int, candidate: Environment, seconds: float) -> list[Inspection]:
     """Return ten blocks of the newest stack, of one second, and of another one."""
     return [
         each
         for block in range(first, first + 10)
         for each in (
-            inspection(NEW, MATMUL, block, 1 + 0.001 * (block % 3), role=Role.REFERENCE),
-            inspection(challenger, MATMUL, block, seconds * (1 + 0.001 * (block % 2))),
+            inspection(NEW, MATMUL, block, 1 + 0.001 * (block % 3), role=Role.BASELINE),
+            inspection(candidate, MATMUL, block, seconds * (1 + 0.001 * (block % 2))),
         )
     ]
 
 
-def test_who_was_compared_with_a_reference_shares_blocks_with_it() -> None:
+def test_who_was_compared_with_a_baseline_shares_blocks_with_it() -> None:
     seen = [*blocks(1, OLD, 0.9), *blocks(11, OLDER, 1.1)]
     searched = replace(seen[-1], stack_id=OLDEST.stack.id, role=Role.SEARCH, block=30)
-    assert challengers_of([*seen, searched], NEW.stack.id) == {OLD.stack.id, OLDER.stack.id}
-    assert challengers_of(seen, OLD.stack.id) == set()
+    assert candidates_of([*seen, searched], NEW.stack.id) == {OLD.stack.id, OLDER.stack.id}
+    assert candidates_of(seen, OLD.stack.id) == set()
 
 
 def test_stacks_that_never_met_are_told_apart_where_their_intervals_are() -> None:
     seen = [*blocks(1, OLD, 0.9), *blocks(11, OLDER, 1.1), *blocks(21, OLDEST, 0.901)]
     labels = {each.stack.id: each.location for each in (NEW, OLD, OLDER, OLDEST)}
-    found = rank(seen, labels=labels, reference=NEW.stack.id, calls=[MATMUL])
+    found = rank(seen, labels=labels, baseline=NEW.stack.id, calls=[MATMUL])
     assert {row.label: row.best for row in found} == {
         "2.0.0": True,
         "1.24.0": True,
@@ -66,9 +66,9 @@ def test_a_run_with_more_stacks_reports_what_one_with_fewer_compared(
     assert first.returncode in (0, 6), first.stderr
     found = json.loads(first.stdout)
     compared = {row["label"] for row in found["ranking"]}
-    reference = next(row["stack_id"] for row in found["ranking"] if row["is_reference"])
+    baseline = next(row["stack_id"] for row in found["ranking"] if row["is_baseline"])
     told = (first.returncode, found["answer"], found["winner"])
-    assert told in ((0, "nothing faster", reference), (6, "controls failed", ""))
+    assert told in ((0, "nothing faster", baseline), (6, "controls failed", ""))
     assert compared == {"speedy 5.0", "speedy 4.0", "speedy 3.0"}
     done = laboratory.explore("speedy", "--stacks", "2", "--budget", "1s", "--json")
     report = json.loads(done.stdout)

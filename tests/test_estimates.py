@@ -14,8 +14,8 @@ OWN, CONTROL = call("program"), call("python/pure")
 DESIGN = Design(
     campaign_id=CampaignId("c"),
     seed=0,
-    reference=environment("3.0"),
-    challengers=(environment("2.0"), environment("1.0")),
+    baseline=environment("3.0"),
+    candidates=(environment("2.0"), environment("1.0")),
     calls=(OWN,),
     control=CONTROL,
     loops={},
@@ -25,7 +25,7 @@ RUN = replace(inspection(environment("3.0"), OWN, 0, 1.0), duration_s=300.0)
 SEEN = [RUN, replace(RUN, indicator_id=CONTROL.id, duration_s=3.0)]
 
 
-def test_six_blocks_of_every_stack_and_of_the_reference_twice() -> None:
+def test_six_blocks_of_every_stack_and_of_the_baseline_twice() -> None:
     assert first_answers_s(DESIGN, SEEN) == 6 * (4 * 300 + 2 * 3)
     done = [replace(RUN, block=block) for block in range(3, 12)]
     assert first_answers_s(DESIGN, [*SEEN, *done[:5]]) == 4 * 300 + 2 * 3
@@ -35,7 +35,7 @@ def test_six_blocks_of_every_stack_and_of_the_reference_twice() -> None:
 def test_blocks_of_a_search_answer_nothing() -> None:
     done = [replace(RUN, block=block, role=Role.SEARCH) for block in range(1, 9)]
     assert first_answers_s(DESIGN, [*SEEN, *done]) == first_answers_s(DESIGN, SEEN)
-    assert first_answers_s(DESIGN, [*SEEN, *done], challengers=0) == 6 * (2 * 300 + 2 * 3)
+    assert first_answers_s(DESIGN, [*SEEN, *done], candidates=0) == 6 * (2 * 300 + 2 * 3)
 
 
 def test_what_failed_says_nothing_about_time() -> None:

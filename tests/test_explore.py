@@ -52,7 +52,7 @@ def test_the_stack_that_does_half_the_work_is_found_to_be_faster(laboratory: Lab
     assert done.returncode in (0, 6), done.stderr
     report = json.loads(done.stdout)
     assert report["plan"]["count"] == 2
-    slower = next(row for row in report["ranking"] if not row["is_reference"])
+    slower = next(row for row in report["ranking"] if not row["is_baseline"])
     (effect,) = slower["effects"]
     assert slower["label"] == "speedy 1.0"
     assert effect["verdict"] == "slower"

@@ -260,7 +260,7 @@ def test_the_graph_binds_stacks_to_releases_runs_failures_and_effects() -> None:
 
 
 def computed(where: Environment, checksum: float, block: int = 1) -> Inspection:
-    role = Role.REFERENCE if where is GOOD else Role.CHALLENGER
+    role = Role.BASELINE if where is GOOD else Role.CANDIDATE
     made = inspection(where, MATMUL, block, 1.0, role=role)
     return replace(
         made, observation=Observation(values_s=(1.0,), loops=1, checksum=checksum), log="warning"

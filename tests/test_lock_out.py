@@ -72,12 +72,12 @@ def test_what_is_shown_to_be_faster_is_written_as_both_files(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("contrasts", [SLOWER, UNDECIDED])
-def test_where_nothing_is_shown_to_be_faster_the_reference_is_written_and_it_is_said(
+def test_where_nothing_is_shown_to_be_faster_the_baseline_is_written_and_it_is_said(
     contrasts: list[float], tmp_path: Path
 ) -> None:
     _, text = told(report(contrasts), tmp_path)
     assert versions(tmp_path) == [{"numpy": "2.4.0"}] * 2
-    assert "the reference: nothing is shown to be faster" in text
+    assert "the baseline: nothing is shown to be faster" in text
 
 
 def test_a_better_figure_is_not_called_faster(tmp_path: Path) -> None:
@@ -85,14 +85,14 @@ def test_a_better_figure_is_not_called_faster(tmp_path: Path) -> None:
     _, text = told(replace(report(FASTER), figures=figures), tmp_path)
     assert "shown to be the best" in text
     _, text = told(replace(report(SLOWER), figures=figures), tmp_path)
-    assert "the reference: nothing is shown to be better" in text
+    assert "the baseline: nothing is shown to be better" in text
 
 
 def test_where_others_may_be_as_fast_it_is_not_called_the_fastest(tmp_path: Path) -> None:
     found = report(FASTER)
     rows = tuple(replace(row, best=True) for row in found.ranking)
     _, text = told(replace(found, ranking=rows), tmp_path)
-    assert "shown to be faster than the reference, as others are" in text
+    assert "shown to be faster than the baseline, as others are" in text
 
 
 @pytest.mark.parametrize(

@@ -90,12 +90,12 @@ class Bench:
             deadline=self.seconds + budget_s,
             clock=lambda: float(self.seconds),
         )
-        reference, *challengers = STACKS.values()
+        baseline, *candidates = STACKS.values()
         self.design = Design(
             campaign_id=campaign.id,
             seed=1,
-            reference=reference,
-            challengers=tuple(challengers),
+            baseline=baseline,
+            candidates=tuple(candidates),
             calls=(MATMUL,),
             control=CONTROL,
             loops={MATMUL.id: 1, CONTROL.id: 1},
@@ -155,7 +155,7 @@ def test_where_all_others_fail_nothing_is_said_of_them(database: Database, tmp_p
     assert [name for name, row in rows.items() if row.best] == ["3"]
 
 
-def test_where_all_stacks_fail_the_reference_ends_it_with_6(
+def test_where_all_stacks_fail_the_baseline_ends_it_with_6(
     database: Database, tmp_path: Path
 ) -> None:
     bench = Bench(database, tmp_path, lambda _: Outcome.OUT_OF_MEMORY)
@@ -258,7 +258,7 @@ def test_a_spent_budget_still_has_one_block_and_no_second_one(
 KILL = "killed by SIGKILL"
 
 
-@pytest.mark.parametrize("name", ["3", "2"], ids=["the reference", "another stack"])
+@pytest.mark.parametrize("name", ["3", "2"], ids=["the baseline", "another stack"])
 @pytest.mark.parametrize("log", [KILL, "out of memory (killed by SIGKILL)"])
 def test_a_stack_that_is_killed_now_and_then_stays(
     database: Database, tmp_path: Path, name: str, log: str
@@ -291,7 +291,7 @@ def test_a_stack_that_is_killed_again_and_again_is_left_out_of_this_run_alone(
     assert again.rows()["2"].effects[0].verdict is Verdict.FASTER
 
 
-def test_a_reference_that_is_killed_again_and_again_is_gone_on_with_by_the_next_run(
+def test_a_baseline_that_is_killed_again_and_again_is_gone_on_with_by_the_next_run(
     database: Database, tmp_path: Path
 ) -> None:
     bench = Bench(database, tmp_path, lambda plan: KILL if version(plan) == "3" else steady(plan))

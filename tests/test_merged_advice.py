@@ -54,11 +54,11 @@ def measured(path: Path, seed: int) -> Path:
         database.add_campaign(campaign, samples.STARTED)
         for block in range(1, BLOCKS + 1):
             for call, role, stack, seconds in (
-                (samples.CALL, Role.REFERENCE, OLD, 0.020),
+                (samples.CALL, Role.BASELINE, OLD, 0.020),
                 (samples.CALL, Role.TWIN, OLD, 0.020),
-                (samples.CALL, Role.CHALLENGER, NEW, 0.010),
-                (PURE, Role.REFERENCE, OLD, 0.005),
-                (PURE, Role.CHALLENGER, NEW, 0.005),
+                (samples.CALL, Role.CANDIDATE, NEW, 0.010),
+                (PURE, Role.BASELINE, OLD, 0.005),
+                (PURE, Role.CANDIDATE, NEW, 0.005),
             ):
                 each = ran(block, call, role, stack, seconds * noise.uniform(0.995, 1.005))
                 database.add_inspection(replace(each, campaign_id=campaign.id))

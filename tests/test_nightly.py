@@ -31,7 +31,7 @@ def test_a_release_that_computes_something_else_is_one_however_fast_or_noisy() -
     assert _differences(replace(found, controls=(FAILED,))) == _differences(found)
 
 
-def test_a_reference_that_is_not_repeatable_is_no_finding_about_a_release() -> None:
+def test_a_baseline_that_is_not_repeatable_is_no_finding_about_a_release() -> None:
     found = _differences(deviating(Difference.NOT_REPEATABLE, at=1))
     assert [kind for _, _, kind in found] == ["faster"]
 

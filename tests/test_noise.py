@@ -92,7 +92,7 @@ def runs(contrasts: Sequence[float], indicator: str = "numpy/matmul") -> list[In
     return [
         inspection(HERE, what, block, math.exp(half), role=role)
         for block, contrast in enumerate(contrasts, start=1)
-        for role, half in ((Role.TWIN, contrast / 2), (Role.REFERENCE, -contrast / 2))
+        for role, half in ((Role.TWIN, contrast / 2), (Role.BASELINE, -contrast / 2))
     ]
 
 
@@ -187,7 +187,7 @@ def test_a_comparison_takes_three_runs_a_block_and_the_control_twice() -> None:
 
 
 def test_blocks_that_do_not_count_cost_time_all_the_same() -> None:
-    half = [inspection(HERE, MATMUL, block, 1.0, role=Role.REFERENCE) for block in range(9, 13)]
+    half = [inspection(HERE, MATMUL, block, 1.0, role=Role.BASELINE) for block in range(9, 13)]
     row = row_of(normal(0.01, 8), *half)
     assert (row.blocks, row.left_out) == (8, 4)
     assert row.shown[0].machine_s == pytest.approx(6 * 3 * 12 / 8)

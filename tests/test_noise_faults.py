@@ -60,8 +60,8 @@ def design(measuring: Session) -> Design:
     return Design(
         campaign_id=measuring.record.campaign.id,
         seed=0,
-        reference=HERE,
-        challengers=(),
+        baseline=HERE,
+        candidates=(),
         calls=(MATMUL, SORT),
         control=PURE,
         loops={each.id: 1 for each in (MATMUL, SORT, PURE)},

@@ -51,7 +51,7 @@ def test_the_same_command_goes_on_until_something_can_be_said(laboratory: Labora
     in_blocks = [each for each in seen if each.block]
     assert len(in_blocks) >= 4 * blocks[0]
     assert 0 < report["new_inspections"] < len(in_blocks)
-    assert {each.role for each in in_blocks} == {Role.REFERENCE, Role.TWIN}
+    assert {each.role for each in in_blocks} == {Role.BASELINE, Role.TWIN}
     assert len({each.stack_id for each in seen}) == 1
 
 

@@ -36,10 +36,10 @@ def told(each: Inspection, circumstances: dict[str, str], samples: int = 30) -> 
 
 
 def runs(blocks: Sequence[dict[str, str]], seconds: float = 0.04) -> list[Inspection]:
-    """Return blocks of the reference and another stack; the circumstances are those of the one."""
+    """Return blocks of the baseline and another stack; the circumstances are those of the one."""
     found = []
     for block, circumstances in enumerate(blocks, start=1):
-        one = inspection(NEW, MATMUL, block, seconds, role=Role.REFERENCE)
+        one = inspection(NEW, MATMUL, block, seconds, role=Role.BASELINE)
         found += [told(one, CALM), told(inspection(OLD, MATMUL, block, seconds), circumstances)]
     return found
 
@@ -150,7 +150,7 @@ def test_a_clock_on_the_wall_that_jumps_disturbs_nothing() -> None:
 
 
 def rank_of(inspections: list[Inspection]) -> object:
-    return rank(inspections, labels=LABELS, reference=NEW.stack.id, calls=[MATMUL])
+    return rank(inspections, labels=LABELS, baseline=NEW.stack.id, calls=[MATMUL])
 
 
 def test_a_rare_disturbance_is_set_aside_however_late_it_comes() -> None:
@@ -205,10 +205,10 @@ def test_neither_effects_nor_controls_see_blocks_that_are_set_aside() -> None:
     twins = [
         replace(each, role=Role.TWIN, started_at="twin")
         for each in seen
-        if each.role is Role.REFERENCE
+        if each.role is Role.BASELINE
     ]
-    rows = rank(seen, labels=LABELS, reference=NEW.stack.id, calls=[MATMUL])
-    (judged,) = controls(seen + twins, reference=NEW.stack.id, calls=[MATMUL], pure=PURE)
+    rows = rank(seen, labels=LABELS, baseline=NEW.stack.id, calls=[MATMUL])
+    (judged,) = controls(seen + twins, baseline=NEW.stack.id, calls=[MATMUL], pure=PURE)
     times = block_times(seen, indicator=MATMUL.id, stack=NEW.stack.id)
     assert {row.effects[0].blocks for row in rows if row.effects} == {6}  # the look before ten
     assert judged.blocks == len(times) == 9

@@ -44,7 +44,7 @@ def test_every_stack_is_compared_with_the_lock_and_none_is_held_to_its_other_ver
         {"gear": "1.0", "speedy": "1.0"},
         {"gear": "2.0", "speedy": "3.0"},
     ]
-    labels = {row["label"]: row["is_reference"] for row in report["ranking"]}
+    labels = {row["label"]: row["is_baseline"] for row in report["ranking"]}
     assert labels == {"your lock: speedy 1.0": True, "speedy 3.0": False}
 
 
@@ -57,7 +57,7 @@ def test_every_stack_is_compared_with_the_lock_and_none_is_held_to_its_other_ver
         (("speedy", "--reference", "loose.txt"), "loose.txt"),
     ],
 )
-def test_a_reference_that_is_none_is_told_with_the_next_step(
+def test_a_baseline_that_is_none_is_told_with_the_next_step(
     laboratory: Laboratory, arguments: tuple[str, ...], says: str
 ) -> None:
     (laboratory.root / "loose.txt").write_text("speedy>=1\n")

@@ -88,7 +88,7 @@ def report(contrasts: list[float], *, failed: bool = False) -> ExploreReport:
             stack_id=NEW.stack.id,
             label="numpy 2.4.0",
             effects=(),
-            is_reference=True,
+            is_baseline=True,
             best=found.low <= 1,
         ),
     ]
@@ -122,7 +122,7 @@ def report(contrasts: list[float], *, failed: bool = False) -> ExploreReport:
         exit_code=0,
         knowledge_base="stackgen.db",
         margin=0.02,
-        reference_s=((MATMUL.id, 0.00321),),
+        baseline_s=((MATMUL.id, 0.00321),),
     )
 
 
@@ -143,8 +143,8 @@ def deviating(kind: Difference, *, at: int = 0, apart: float = 0.024) -> Explore
         tolerance=1e-4,
     )
     rows = list(found.ranking)
-    rows[at] = replace(rows[at], deviations=(deviation,), best=rows[at].is_reference)
-    if not rows[at].is_reference:
+    rows[at] = replace(rows[at], deviations=(deviation,), best=rows[at].is_baseline)
+    if not rows[at].is_baseline:
         rows = [replace(rows[1], best=True), rows[0]]
     return replace(found, ranking=tuple(rows))
 
@@ -191,7 +191,7 @@ def of_figure(contrasts: list[float]) -> ExploreReport:
         report(contrasts),
         indicators=((MATMUL.id, "python train.py (loss: ([0-9.]+), threads=1)"),),
         figures=(MATMUL.id,),
-        reference_s=(),
+        baseline_s=(),
         checks=((MATMUL.id, "result.json"),),
     )
 
@@ -365,7 +365,7 @@ TEXTS = {
     "report-numerically-different": report_text(deviating(Difference.NUMBERS)),
     "report-different-result": report_text(deviating(Difference.TEXT, apart=math.inf)),
     "report-not-repeatable": report_text(deviating(Difference.NOT_REPEATABLE)),
-    "report-reference-not-repeatable": report_text(deviating(Difference.NOT_REPEATABLE, at=1)),
+    "report-baseline-not-repeatable": report_text(deviating(Difference.NOT_REPEATABLE, at=1)),
     "report-searched": report_text(SEARCHED),
     "report-searched-in-vain": report_text(
         replace(
@@ -473,10 +473,10 @@ def test_of_several_indicators_the_star_is_for_all_of_them_together() -> None:
     assert "all indicators taken together" not in report_text(found)
 
 
-def test_where_all_agree_but_the_reference_that_is_said() -> None:
+def test_where_all_agree_but_the_baseline_that_is_said() -> None:
     found = deviating(Difference.NUMBERS)
-    reference, odd = found.ranking
-    text = report_text(replace(found, ranking=(reference, odd, replace(odd, label="numpy 1.25.2"))))
+    baseline, odd = found.ranking
+    text = report_text(replace(found, ranking=(baseline, odd, replace(odd, label="numpy 1.25.2"))))
     assert "All of them agree with each other" in text
     assert "All of them agree" not in report_text(found)
 

@@ -157,16 +157,14 @@ def test_what_has_no_result_is_not_judged() -> None:
     blocks = [seen(each, observed(None), 1, 1.0) for each in (NEW, OLD)]
     failed = inspection(ODD, MATMUL, 1, None, outcome=Outcome.CRASHED)
     stacks = [NEW.stack.id, OLD.stack.id, ODD.stack.id]
-    assert (
-        deviations([*blocks, failed], reference=NEW.stack.id, stacks=stacks, calls=[MATMUL]) == {}
-    )
+    assert deviations([*blocks, failed], baseline=NEW.stack.id, stacks=stacks, calls=[MATMUL]) == {}
 
 
 def test_the_fastest_stack_that_computes_something_else_is_not_the_best() -> None:
     found = rank(
         campaign({NEW: 1.0, OLD: 1.0, ODD: 1.1}, {NEW: 1.0, OLD: 0.9, ODD: 0.5}),
         labels=LABELS,
-        reference=NEW.stack.id,
+        baseline=NEW.stack.id,
         calls=[MATMUL],
     )
     best = [row.stack_id for row in found if row.best]
@@ -182,14 +180,14 @@ def test_a_trial_outside_of_blocks_counts_as_well() -> None:
     assert marks([trial, *blocks]) == {OLD.stack.id: [Difference.NOT_REPEATABLE]}
 
 
-def test_a_reference_that_does_not_compute_the_same_twice_judges_nobody() -> None:
+def test_a_baseline_that_does_not_compute_the_same_twice_judges_nobody() -> None:
     blocks = campaign({NEW: 1.0, OLD: 5.0, ODD: 1.0}, {NEW: 1.0, OLD: 1.0, ODD: 1.0})
     twin = replace(seen(NEW, observed(1.3), 1, 1.0), role=Role.TWIN)
     assert marks([*blocks, twin]) == {NEW.stack.id: [Difference.NOT_REPEATABLE]}
-    rows = rank([*blocks, twin], labels=LABELS, reference=NEW.stack.id, calls=[MATMUL])
+    rows = rank([*blocks, twin], labels=LABELS, baseline=NEW.stack.id, calls=[MATMUL])
     assert all(row.best for row in rows)
 
 
 def marks(inspections: list[Inspection]) -> dict[StackId, list[Difference]]:
-    found = deviations(inspections, reference=NEW.stack.id, stacks=LABELS, calls=[MATMUL])
+    found = deviations(inspections, baseline=NEW.stack.id, stacks=LABELS, calls=[MATMUL])
     return {stack: [each.kind for each in rows] for stack, rows in found.items()}

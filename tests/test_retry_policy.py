@@ -36,7 +36,7 @@ def ran(what: str, *, stack: str = "a", block: int = 0, position: int = 0) -> In
         campaign_id=CampaignId("c" * 64),
         block=block,
         position=position,
-        role=Role.CHALLENGER if block else Role.CALIBRATION,
+        role=Role.CANDIDATE if block else Role.CALIBRATION,
         outcome=outcome,
         started_at=f"2026-01-01T00:00:{position:02}+00:00",
         duration_s=1.0,
@@ -154,7 +154,7 @@ def test_a_stack_is_left_out_where_it_alone_is_killed_three_times_in_a_row(
     [
         (("a:ok b:own",), False),
         (("a:own b:own",), True),
-        (("b:own c:own",), False),  # a further block holds the reference, which tells
+        (("b:own c:own",), False),  # a further block holds the baseline, which tells
         (("b:own c:own", "a:own b:own"), True),
         (("b:own c:own", "a:ok b:own"), False),
         (("a:killed b:killed",), False),
@@ -165,5 +165,5 @@ def test_a_stack_is_left_out_where_it_alone_is_killed_three_times_in_a_row(
     ],
 )
 def test_a_run_ends_where_nothing_runs_any_more(rows: Sequence[str], ends: bool) -> None:
-    found = nothing_runs(blocks(*rows), (MATMUL,), reference=STACKS["a"])
+    found = nothing_runs(blocks(*rows), (MATMUL,), baseline=STACKS["a"])
     assert (found is not None) == ends

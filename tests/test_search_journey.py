@@ -50,10 +50,10 @@ def test_the_fastest_is_found_and_confirmed(raced: Mapping[str, Any]) -> None:
     assert fastest["effects"][0]["blocks"] >= 6
 
 
-def test_only_the_reference_and_two_others_are_compared(raced: Mapping[str, Any]) -> None:
+def test_only_the_baseline_and_two_others_are_compared(raced: Mapping[str, Any]) -> None:
     assert len(raced["ranking"]) == 3
-    reference = next(row for row in raced["ranking"] if row["is_reference"])
-    assert reference["label"] == "speedy 6.0"  # the newest that runs
+    baseline = next(row for row in raced["ranking"] if row["is_baseline"])
+    assert baseline["label"] == "speedy 6.0"  # the newest that runs
 
 
 def test_effects_rest_on_fresh_blocks_alone(
@@ -61,7 +61,7 @@ def test_effects_rest_on_fresh_blocks_alone(
 ) -> None:
     seen = recorded(laboratory.kb)
     searching = {each.block for each in seen if each.role is Role.SEARCH}
-    comparing = {each.block for each in seen if each.role is Role.CHALLENGER}
+    comparing = {each.block for each in seen if each.role is Role.CANDIDATE}
     assert searching
     assert comparing
     assert not searching & comparing
@@ -113,7 +113,7 @@ def test_exhaustive_measures_every_stack_in_every_block(
     report = json.loads(done.stdout)
     assert report["search"] is None
     assert len(report["ranking"]) == len(SIZES)
-    first = [each for each in recorded(kb) if each.block == 1 and each.role is Role.CHALLENGER]
+    first = [each for each in recorded(kb) if each.block == 1 and each.role is Role.CANDIDATE]
     # One of them takes part in the control as well.
     assert len({each.stack_id for each in first}) == len(SIZES) - 1
 

@@ -42,7 +42,7 @@ def test_a_block_without_all_indicators_or_with_one_twice_does_not_count() -> No
 
 def test_what_is_set_aside_or_has_another_role_does_not_count() -> None:
     one, two = seen(0, 1, 2.0), seen(0, 2, 2.0)
-    compared = replace(seen(1, 1, 3.0), role=Role.CHALLENGER)
+    compared = replace(seen(1, 1, 3.0), role=Role.CANDIDATE)
     aside = [(two.campaign_id, 2)]
     found = searched([one, two, compared], places=PLACES, calls=[SORT], weights={}, aside=aside)
     assert [(each.block, each.stack) for each in found] == [(1, 0)]
@@ -57,7 +57,7 @@ def test_searches_take_no_part_in_effects() -> None:
     assert block_times(runs, indicator=SORT.id, stack=FAST.stack.id) == {}
 
 
-def test_the_fastest_comes_first_and_the_reference_is_one() -> None:
+def test_the_fastest_comes_first_and_the_baseline_is_one() -> None:
     model = Model([(("numpy", "2.0"),), (("numpy", "1.0"),)])
     dice = np.random.default_rng(1)
     measured = [
@@ -67,7 +67,7 @@ def test_the_fastest_comes_first_and_the_reference_is_one() -> None:
     ]
     prediction = model.predict(measured)
     draws = prediction.draws(500, dice)
-    fast, slow = beliefs(prediction, [0, 1], reference=1, margin=0.02, draws=draws)
+    fast, slow = beliefs(prediction, [0, 1], baseline=1, margin=0.02, draws=draws)
     assert (fast.place, slow.place) == (0, 1)
     assert fast.low < 1.5 < fast.high
     assert fast.ratio == pytest.approx(1.5, rel=0.03)

@@ -29,21 +29,19 @@ Speeds = dict[IndicatorCall, float]
 def blocks(
     speeds: Speeds, count: int = 16, noise: float = 0.01, where: Environment = OLD
 ) -> list[Inspection]:
-    """Return blocks of the reference, whose operations take a second, and of a faster stack."""
+    """Return blocks of the baseline, whose operations take a second, and of a faster stack."""
     dice, found = random.Random(4), []
     for block in range(1, count + 1):
         for what, speed in speeds.items():
             slow = 1 + dice.gauss(0, noise)
-            found.append(
-                inspection(NEW, what, block, 1 + dice.gauss(0, noise), role=Role.REFERENCE)
-            )
+            found.append(inspection(NEW, what, block, 1 + dice.gauss(0, noise), role=Role.BASELINE))
             found.append(inspection(where, what, block, slow / speed))
     return found
 
 
 def ranking(seen: list[Inspection], **weights: float) -> tuple[Ranked, ...]:
     own = {each.id: weights[name] for each in BOTH if (name := each.label[6:]) in weights}
-    return rank(seen, labels=LABELS, reference=NEW.stack.id, calls=BOTH, weights=own)
+    return rank(seen, labels=LABELS, baseline=NEW.stack.id, calls=BOTH, weights=own)
 
 
 def old(rows: tuple[Ranked, ...]) -> Ranked:
@@ -78,17 +76,17 @@ def test_weights_decide_which_stack_is_the_best_of_all() -> None:
 
 def test_one_indicator_alone_has_nothing_to_be_taken_together() -> None:
     seen = blocks({MATMUL: 1.2})
-    rows = rank(seen, labels=LABELS, reference=NEW.stack.id, calls=[MATMUL])
+    rows = rank(seen, labels=LABELS, baseline=NEW.stack.id, calls=[MATMUL])
     assert [row.overall for row in rows] == [None, None]
     assert decided(rows, [MATMUL])
 
 
 def test_every_comparison_is_made_as_one_of_all_that_are_made() -> None:
-    """Two stacks against the reference, on two indicators and on both: six."""
+    """Two stacks against the baseline, on two indicators and on both: six."""
     seen = blocks({MATMUL: 1.1, FFT: 1.1})
     seen += [e for e in blocks({MATMUL: 1.0, FFT: 1.0}, where=OLDER) if e.stack_id != NEW.stack.id]
     labels = LABELS | {OLDER.stack.id: "older"}
-    rows = rank(seen, labels=labels, reference=NEW.stack.id, calls=BOTH)
+    rows = rank(seen, labels=labels, baseline=NEW.stack.id, calls=BOTH)
     times = [
         block_times(seen, indicator=MATMUL.id, stack=stack)
         for stack in (OLD.stack.id, NEW.stack.id)
@@ -148,7 +146,7 @@ def test_a_stack_on_which_one_indicator_fails_is_out_of_the_race_and_delays_nobo
 def test_the_margin_decides_what_counts_as_the_same() -> None:
     seen = blocks({MATMUL: 1.03}, count=60, noise=0.001)
     verdicts = [
-        old(rank(seen, labels=LABELS, reference=NEW.stack.id, calls=[MATMUL], margin=margin))
+        old(rank(seen, labels=LABELS, baseline=NEW.stack.id, calls=[MATMUL], margin=margin))
         .effects[0]
         .verdict
         for margin in (0.01, 0.05)

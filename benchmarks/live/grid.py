@@ -127,10 +127,10 @@ def standing(every: Explored) -> None:
     """Print the whole grid."""
     for each in every.printed["failed"]:
         print(f"  failed: {each['label']}: {each['outcome']}: {each['reason']}")
-    reference = next(row for row in every.printed["ranking"] if row["is_reference"])
+    baseline = next(row for row in every.printed["ranking"] if row["is_baseline"])
     for row in every.printed["ranking"]:
-        found = every.compared(StackId(row["stack_id"]), StackId(reference["stack_id"]))
-        words = "reference" if row["is_reference"] else told(found)
+        found = every.compared(StackId(row["stack_id"]), StackId(baseline["stack_id"]))
+        words = "baseline" if row["is_baseline"] else told(found)
         print(f"  {row['label']:44} {words}")
     print(f"  {_spent(every)}; stopped: {every.printed['stopped']}")
 

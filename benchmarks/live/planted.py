@@ -2,7 +2,7 @@
 
 python -m benchmarks.live.planted [--blocks 42] [--go-on] [--output FILE]
 
-Blocks are planned and run as in a campaign: reference, its twin, a third one that is equal, and one
+Blocks are planned and run as in a campaign: baseline, its twin, a third one that is equal, and one
 with 21 products of matrices in place of 20; beside them the pure-Python control. Written after each
 block: the fastest sample by indicator, arm and block, in nanoseconds. tests/test_recorded_live.py
 judges what is recorded. 42 blocks are the fifth look; they take about 15 minutes on a machine where
@@ -27,8 +27,8 @@ from stackgen.model.stacks import Environment
 STACK, PYTHON, SIZE = "tensorflow-cpu==2.16.2", "3.11", 256
 VARIABLE = "PLANTED_PRODUCTS"
 # "020" is the same number: a stack of another name, and nothing else.
-REFERENCE, THIRD, PLANTED = "20", "020", "21"
-ARMS = {REFERENCE: "A1", THIRD: "A3", PLANTED: "P5"}
+BASELINE, THIRD, PLANTED = "20", "020", "21"
+ARMS = {BASELINE: "A1", THIRD: "A3", PLANTED: "P5"}
 SEED = 1
 RECORDED = Path(__file__).parent.parent.parent / "tests/recorded/tensorflow-live.json.gz"
 
@@ -70,22 +70,22 @@ def read(path: Path) -> Recording:
 
 
 def design_of(bench: Bench) -> Design:
-    """Return what every block holds; the loops are found on the reference."""
+    """Return what every block holds; the loops are found on the baseline."""
     stack = bench.environment(STACK)
-    reference, third, planted = (_with(stack, number) for number in ARMS)
+    baseline, third, planted = (_with(stack, number) for number in ARMS)
     calls = {
         "matmul": call_of("planted_tensorflow", {"size": SIZE}),
         "pure": call_of("python/pure", {}),
     }
     loops: dict[IndicatorId, int] = {}
     for call in calls.values():
-        plan = calibration_plan(reference, call, campaign_id=CAMPAIGN, limits=limits(0))
+        plan = calibration_plan(baseline, call, campaign_id=CAMPAIGN, limits=limits(0))
         loops[call.id] = seen(bench.inspect(plan)).loops
     return Design(
         campaign_id=CAMPAIGN,
         seed=SEED,
-        reference=reference,
-        challengers=(third, planted),
+        baseline=baseline,
+        candidates=(third, planted),
         calls=(calls["matmul"],),
         control=calls["pure"],
         loops=loops,

@@ -27,8 +27,8 @@ from stackgen.errors import (
     StorageError,
 )
 from stackgen.knowledge.database import Database
-from stackgen.measure import Design, challengers_of, controls, rank, set_aside
-from stackgen.measure.costs import costs, gives_figure, reference_times, scaled
+from stackgen.measure import Design, candidates_of, controls, rank, set_aside
+from stackgen.measure.costs import baseline_times, costs, gives_figure, scaled
 from stackgen.measure.ranking import conclusion
 from stackgen.measure.results import peak_memory
 from stackgen.model.evidence import Control, Ranked
@@ -43,7 +43,7 @@ from stackgen.model.stacks import Stack
 class Outcome:
     """How the stacks of a campaign fared.
 
-    stacks: those that run, the reference first.
+    stacks: those that run, the baseline first.
     compared: labels of the stacks whose effects are reported.
     labels: of all stacks that took part.
     failures: what does not run.
@@ -66,16 +66,16 @@ def report(work: Work, session: Session, found: Outcome) -> ExploreReport:
     ranking: tuple[Ranked, ...] = ()
     checked: tuple[Control, ...] = ()
     if found.stacks:
-        reference = found.stacks[0].stack_id
+        baseline = found.stacks[0].stack_id
         ranking = rank(
             seen,
             labels=found.compared,
-            reference=reference,
+            baseline=baseline,
             calls=calls,
             margin=work.request.measurement.margin,
             weights=work.weights,
         )
-        checked = controls(seen, reference=reference, calls=calls, pure=work.control)
+        checked = controls(seen, baseline=baseline, calls=calls, pure=work.control)
     for call in calls:
         if call.id in work.metered.per_hour and gives_figure(seen, call.id):
             work.progress.note(f"{call.label} has no cost: it gives a figure in place of a time.")
@@ -83,7 +83,7 @@ def report(work: Work, session: Session, found: Outcome) -> ExploreReport:
         plan=work.plan,
         memory=peak_memory(seen, (call.id for call in calls)),
         figures=tuple(call.id for call in calls if gives_figure(seen, call.id)),
-        reference_s=reference_times(seen, calls),
+        baseline_s=baseline_times(seen, calls),
         checks=tuple(
             (call.id, call.program.check) for call in calls if call.program and call.program.check
         ),
@@ -134,22 +134,22 @@ EARLIER = "earlier"
 
 def compared_before(
     session: Session,
-    reference: StackId,
+    baseline: StackId,
     *,
     now: Mapping[StackId, str],
     labels: Mapping[StackId, str],
     varied: tuple[str, ...],
 ) -> tuple[ChosenStack, ...]:
-    """Return the stacks that were compared with this reference, without those of this run.
+    """Return the stacks that were compared with this baseline, without those of this run.
 
     Args:
         session: knows the campaign.
-        reference: what all others are compared with.
+        baseline: what all others are compared with.
         now: labels of the stacks that this run compares.
         labels: of others that are known by a name.
         varied: names of the packages that vary; by them others are called.
     """
-    before = challengers_of(session.inspections, reference) - now.keys() - {reference}
+    before = candidates_of(session.inspections, baseline) - now.keys() - {baseline}
     stacks = {each: session.record.database.stack(each) for each in sorted(before)}
     return tuple(
         ChosenStack(
@@ -200,7 +200,7 @@ def compete(work: Work, database: Database) -> ExploreReport:
 
 
 def _search_first(work: Work, session: Session, preparer: Preparer) -> Outcome:
-    """Search for the best stacks; then compare the best two with the reference."""
+    """Search for the best stacks; then compare the best two with the baseline."""
     field = Field(
         preparer=preparer,
         store=work.store,
@@ -220,10 +220,10 @@ def _search_first(work: Work, session: Session, preparer: Preparer) -> Outcome:
         if place is None or ready is None:
             raise nothing_runs(preparer.failures, work.paths, work.calls[0].program)
         compared = _labels([ready])
-        _tell_of_other_reference(work, ready)
+        _tell_of_other_baseline(work, ready)
         design = calibrated(work, session, [ready])
         search = Search(
-            work=work, session=session, competitors=field, design=design, reference=place
+            work=work, session=session, competitors=field, design=design, baseline=place
         )
         preparer.reserve_s = search.reserve_s
         ended = _searched_and_compared(work, session, search, compared)
@@ -245,7 +245,7 @@ def _searched_and_compared(
         left = set(search.best(2)) if ended.why == ALL_FAILED else set()
         if not left or ended.error or session.left_s <= 0:
             return ended
-        for stack in compared.keys() - {search.design.reference.stack.id}:
+        for stack in compared.keys() - {search.design.baseline.stack.id}:
             del compared[stack]
 
 
@@ -260,14 +260,14 @@ def _once(work: Work, session: Session, search: Search, compared: dict[StackId, 
         return stopped_by(session, error)
     if not chosen and search.failed:
         return stopped(session, ALL_FAILED)
-    ready = search.competitors.entrants[search.reference].ready
+    ready = search.competitors.entrants[search.baseline].ready
     if not chosen and ready is not None:
         why = _too_late(work, session, search.competitors.preparer, ready)
         if why:
             return stopped(session, why)
     compared |= _labels(chosen)
-    challengers = tuple(each.environment for each in chosen)
-    design = replace(search.design, challengers=challengers)
+    candidates = tuple(each.environment for each in chosen)
+    design = replace(search.design, candidates=candidates)
     return measure(session, design, compared, work.judging)
 
 
@@ -279,12 +279,12 @@ def _outcome(
     compared: dict[StackId, str],
     ended: Stopped,
 ) -> Outcome:
-    """Return how it went; the reference comes first."""
+    """Return how it went; the baseline comes first."""
     failures = tuple(field.preparer.failures)
     ready = [each.ready for each in field.entrants if each.ready is not None]
     if search is not None:
-        reference = search.design.reference.stack.id
-        ready.sort(key=lambda each: each.chosen.stack_id != reference)
+        baseline = search.design.baseline.stack.id
+        ready.sort(key=lambda each: each.chosen.stack_id != baseline)
     searched = search.labels() if search else {}
     before = _before(work, session, ready, now=compared, labels={**searched, **_labels(ready)})
     compared = {each.stack_id: each.label for each in before} | compared
@@ -309,8 +309,8 @@ def _all_at_once(work: Work, session: Session, preparer: Preparer) -> Outcome:
         if not ready:
             raise nothing_runs(preparer.failures, work.paths, work.calls[0].program)
         failed = _failed(work, session)
-        ready.sort(key=lambda each: each.chosen.stack_id in failed)  # the first is the reference
-        _tell_of_other_reference(work, ready[0])
+        ready.sort(key=lambda each: each.chosen.stack_id in failed)  # the first is the baseline
+        _tell_of_other_baseline(work, ready[0])
         design = calibrated(work, session, ready)
         if work.calls[0].program and (
             note := too_short(design, session.inspections, session.left_s)
@@ -343,11 +343,11 @@ def _before(
     now: Mapping[StackId, str],
     labels: Mapping[StackId, str],
 ) -> tuple[ChosenStack, ...]:
-    """Return the stacks that earlier runs compared with the reference, the first that is ready."""
+    """Return the stacks that earlier runs compared with the baseline, the first that is ready."""
     if not ready:
         return ()
-    reference, varied = ready[0].chosen.stack_id, work.selection.varied
-    return compared_before(session, reference, now=now, labels=labels, varied=varied)
+    baseline, varied = ready[0].chosen.stack_id, work.selection.varied
+    return compared_before(session, baseline, now=now, labels=labels, varied=varied)
 
 
 def _each_once(ready: Sequence[Ready], before: Sequence[ChosenStack]) -> tuple[ChosenStack, ...]:
@@ -407,27 +407,27 @@ def _tell_estimate(work: Work) -> None:
 
 
 def calibrated(work: Work, session: Session, ready: Sequence[Ready]) -> Design:
-    """Return what the blocks hold, once the reference (the first) told the numbers of loops."""
-    reference, *challengers = (each.environment for each in ready)
+    """Return what the blocks hold, once the baseline (the first) told the numbers of loops."""
+    baseline, *candidates = (each.environment for each in ready)
     return Design(
         campaign_id=session.record.campaign.id,
         seed=work.request.budget.seed,
-        reference=reference,
-        challengers=tuple(challengers),
+        baseline=baseline,
+        candidates=tuple(candidates),
         calls=work.calls,
         control=work.control,
-        loops=session.calibrate(reference, (*work.calls, work.control)),
+        loops=session.calibrate(baseline, (*work.calls, work.control)),
         limits=session.limits,
         own_limits=session.own_limits,
     )
 
 
-def _tell_of_other_reference(work: Work, reference: Ready) -> None:
+def _tell_of_other_baseline(work: Work, baseline: Ready) -> None:
     """Say so where the lock to compare with does not run, and another stack stands in for it."""
     given = work.request.stacks.baseline_file or work.request.stacks.lock
-    if given is not None and reference.chosen.completion != "lock":
+    if given is not None and baseline.chosen.completion != "lock":
         work.progress.note(
-            f"{given} does not run here: stacks are compared with {reference.chosen.label} instead."
+            f"{given} does not run here: stacks are compared with {baseline.chosen.label} instead."
         )
 
 

@@ -59,7 +59,7 @@ class Contenders(Protocol):
         """Return the packages in which they differ."""
 
     def candidates(self) -> Iterator[Candidate]:
-        """Yield each of them, first of all to be measured; the reference comes first."""
+        """Yield each of them, first of all to be measured; the baseline comes first."""
 
     def may_search(self, candidate: Candidate) -> bool:
         """Return whether one that does not run may be completed otherwise."""
@@ -72,7 +72,7 @@ class Contenders(Protocol):
 class Selection:
     """The space, what varies in it, and the user's own lock where one was given.
 
-    reference_name: what the reference is called where it is a given lock.
+    baseline_name: what the baseline is called where it is a given lock.
     preferred: versions that a completion keeps where it can (those of the user's lock).
     """
 
@@ -80,15 +80,15 @@ class Selection:
     varied: tuple[str, ...]
     choices: tuple[Slice, ...]
     settings: tuple[Settings, ...]
-    reference: Lock | None
+    baseline: Lock | None
     preferred: Mapping[str, str]
     completion: Completion
-    reference_name: str = "your lock"
+    baseline_name: str = "your lock"
 
     def candidates(self) -> Iterator[Candidate]:
-        """Yield every candidate, first of all to be measured; the reference comes first.
+        """Yield every candidate, first of all to be measured; the baseline comes first.
 
-        A given lock is the reference as it stands, without settings; then with each of them.
+        A given lock is the baseline as it stands, without settings; then with each of them.
         What comes twice (the user's own lock among the choices) is yielded once.
         """
         given: set[tuple[LockId, Settings]] = set()
@@ -98,9 +98,9 @@ class Selection:
                 yield each
 
     def _every(self) -> Iterator[Candidate]:
-        if self.reference is not None:
+        if self.baseline is not None:
             for settings in dict.fromkeys(((), *self.settings)):
-                yield self._candidate(self.reference, "lock", settings, None)
+                yield self._candidate(self.baseline, "lock", settings, None)
         old = self.completion is Completion.CONTEMPORARY
         complete = partial(contemporary, self.space) if old else self.space.complete
         for choice in self.choices:
@@ -150,7 +150,7 @@ class Selection:
         ]
         parts += [f"{name}={value}" for name, value in settings]
         if completion == "lock":
-            label = ": ".join(filter(None, (self.reference_name, ", ".join(parts))))
+            label = ": ".join(filter(None, (self.baseline_name, ", ".join(parts))))
         else:
             label = ", ".join(parts) or "the only stack"
         return Candidate(
@@ -177,10 +177,10 @@ def select(
     lockfile = read_lock_file(request.stacks.lock)
     packages = in_target(lockfile, target)
     allowed = request.stacks.requirements.policy.allow_build
-    reference = _as_it_stands(index, packages, target, progress, allow_build=allowed)
+    baseline = _as_it_stands(index, packages, target, progress, allow_build=allowed)
     around = _around(index, request, packages, target, progress)
     space = resolve(index, around, target, progress=progress)
-    return _selection(space, request, reference, reference.versions)
+    return _selection(space, request, baseline, baseline.versions)
 
 
 def _with_varied(request: CampaignRequest) -> Requirements:
@@ -237,7 +237,7 @@ def _beside(path: Path) -> str | None:
 
 
 def _selection(
-    space: Space, request: CampaignRequest, reference: Lock | None, preferred: Mapping[str, str]
+    space: Space, request: CampaignRequest, baseline: Lock | None, preferred: Mapping[str, str]
 ) -> Selection:
     varied = _varied(space, request, preferred)
     if not varied:
@@ -252,10 +252,10 @@ def _selection(
         varied=varied,
         choices=newest_first(space.slices(varied), granularity=request.stacks.granularity),
         settings=_settings(request),
-        reference=reference,
+        baseline=baseline,
         preferred={name: v for name, v in preferred.items() if name not in varied},
         completion=request.stacks.completion,
-        reference_name="your lock"
+        baseline_name="your lock"
         if request.stacks.lock or request.stacks.baseline_file
         else "best known",
     )

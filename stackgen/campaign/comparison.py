@@ -1,4 +1,4 @@
-"""Measure stacks against the reference, block after block, until every comparison is decided."""
+"""Measure stacks against the baseline, block after block, until every comparison is decided."""
 
 import re
 import shlex
@@ -59,17 +59,17 @@ def measure(
         labels: of the stacks in the design.
         judging: how they are compared.
     """
-    if not design.challengers:
+    if not design.candidates:
         return stopped(session, "only one stack runs here, and there is nothing to compare it with")
     longest = 0.0
     while True:
         ranking = ranked(session, design, labels, judging)
         try:
-            session.record.refuse_idle(design.calls, reference=design.reference.stack.id)
+            session.record.refuse_idle(design.calls, baseline=design.baseline.stack.id)
             design = _without_failed(session, design, ranking)
         except MeasurementError as error:
             return stopped_by(session, error)
-        if not design.challengers:
+        if not design.candidates:
             return stopped(session, ALL_FAILED)
         ranking = _taking_part(ranking, design)
         if decided(ranking, design.calls):
@@ -112,7 +112,7 @@ def ranked(
     return rank(
         session.inspections,
         labels=labels,
-        reference=design.reference.stack.id,
+        baseline=design.baseline.stack.id,
         calls=design.calls,
         margin=judging.margin,
         weights=judging.weights,
@@ -123,34 +123,34 @@ def _without_failed(session: Session, design: Design, ranking: Sequence[Ranked])
     """Leave out what failed in a block, for good, and what is killed again and again, for now.
 
     Raises:
-        MeasurementError: the reference is among them, and nothing can be compared with it.
+        MeasurementError: the baseline is among them, and nothing can be compared with it.
     """
     failed = {row.stack_id for row in ranking if row.failures} | session.record.killed(
         design.calls
     ).keys()
-    refuse_failed_reference(session, design, failed)
-    left = tuple(each for each in design.challengers if each.stack.id not in failed)
-    return replace(design, challengers=left)
+    refuse_failed_baseline(session, design, failed)
+    left = tuple(each for each in design.candidates if each.stack.id not in failed)
+    return replace(design, candidates=left)
 
 
 def _taking_part(ranking: Sequence[Ranked], design: Design) -> tuple[Ranked, ...]:
     """Return the rows of the stacks that further blocks hold."""
-    stacks = {each.stack.id for each in (design.reference, *design.challengers)}
+    stacks = {each.stack.id for each in (design.baseline, *design.candidates)}
     return tuple(row for row in ranking if row.stack_id in stacks)
 
 
-def refuse_failed_reference(session: Session, design: Design, failed: set[StackId]) -> None:
+def refuse_failed_baseline(session: Session, design: Design, failed: set[StackId]) -> None:
     """Explain that nothing can be compared with a stack that failed.
 
     Raises:
-        MeasurementError: the reference is among the failed ones.
+        MeasurementError: the baseline is among the failed ones.
     """
-    if design.reference.stack.id not in failed:
+    if design.baseline.stack.id not in failed:
         return
     first = next(
         each
         for each in session.record.failed_in_blocks(design.calls)
-        if each.stack_id == design.reference.stack.id
+        if each.stack_id == design.baseline.stack.id
     )
     raise MeasurementError(
         "the stack that all others are compared with failed while it was measured",
@@ -178,22 +178,22 @@ def _next_block(session: Session, design: Design) -> tuple[Design, float]:
         EngineError: the engine went away, and did not come back.
     """
     environments, stored = session.run_block(
-        (design.reference, *design.challengers), partial(plan_block, design)
+        (design.baseline, *design.candidates), partial(plan_block, design)
     )
-    reference, *others = environments
-    return replace(design, reference=reference, challengers=tuple(others)), stored.seconds
+    baseline, *others = environments
+    return replace(design, baseline=baseline, candidates=tuple(others)), stored.seconds
 
 
 # How long measuring takes, as far as the first runs tell
 
-_TWINS = 2  # the reference is measured twice in each block, and so is the control
+_TWINS = 2  # the baseline is measured twice in each block, and so is the control
 
 
 def first_answers_s(
     design: Design,
     inspections: Sequence[Inspection],
     *,
-    challengers: int | None = None,
+    candidates: int | None = None,
     done: int | None = None,
 ) -> float:
     """Return the seconds until the first answers, from the longest runs of each call in blocks.
@@ -205,13 +205,13 @@ def first_answers_s(
     Args:
         design: what a block holds.
         inspections: everything so far; blocks of a search answer nothing.
-        challengers: how many stacks there will be beside the reference; those of the design by
+        candidates: how many stacks there will be beside the baseline; those of the design by
             default.
         done: how many blocks there are of these stacks; by default all that are no search's.
     """
     calls = (*design.calls, design.control)
     longest = {call.id: _one_run_s(call, inspections) for call in calls}
-    stacks = (len(design.challengers) if challengers is None else challengers) + _TWINS
+    stacks = (len(design.candidates) if candidates is None else candidates) + _TWINS
     block_s = sum(longest.get(call.id, 0.0) * stacks for call in design.calls)
     block_s += longest.get(design.control.id, 0.0) * _TWINS
     if done is None:

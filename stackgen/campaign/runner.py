@@ -126,13 +126,13 @@ class Record:
             found.setdefault(each.stack_id, each)
         return tuple(found.values())
 
-    def refuse_idle(self, calls: Sequence[IndicatorCall], *, reference: StackId) -> None:
+    def refuse_idle(self, calls: Sequence[IndicatorCall], *, baseline: StackId) -> None:
         """Refuse to go on where no process runs on this machine any more.
 
         Raises:
             MeasurementError: none does; the same command tries again.
         """
-        last = nothing_runs(self._run, calls, reference=reference)
+        last = nothing_runs(self._run, calls, baseline=baseline)
         if last is None:
             return
         name = next(call.label for call in calls if call.id == last.indicator_id)

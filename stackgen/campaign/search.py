@@ -8,7 +8,7 @@ from functools import partial
 import numpy as np
 
 from stackgen.campaign.candidates import Candidate
-from stackgen.campaign.comparison import first_answers_s, ranked, refuse_failed_reference
+from stackgen.campaign.comparison import first_answers_s, ranked, refuse_failed_baseline
 from stackgen.campaign.plan import Work
 from stackgen.campaign.prepare import BUILD_BYTES_S, DOWNLOAD_BYTES_S, Preparer, Ready
 from stackgen.campaign.session import Session
@@ -124,7 +124,7 @@ class Field:
         return any(each.chosen.stack_id == ready.chosen.stack_id for each in others)
 
     def first_ready(self, failed: Container[StackId] = ()) -> int | None:
-        """Have entrants built until one runs; return its place: the reference of all others.
+        """Have entrants built until one runs; return its place: the baseline of all others.
 
         Args:
             failed: stacks that run, but failed in blocks: one of them only where no other runs.
@@ -201,15 +201,15 @@ class Search:
     """One search, and what it knows.
 
     competitors: who takes part.
-    design: of the comparison afterwards; its reference takes part like everybody else.
-    reference: place of the reference.
+    design: of the comparison afterwards; its baseline takes part like everybody else.
+    baseline: place of the baseline.
     """
 
     work: Work
     session: Session
     competitors: Field
     design: Design
-    reference: int
+    baseline: int
     _longest_s: float = 0.0
     _known: int = -1
     _measured: list[Measured] = field(default_factory=list)
@@ -221,14 +221,14 @@ class Search:
         """Measure until the best is found with the confidence asked for, or time is up.
 
         Raises:
-            StackgenError: the reference failed, or the engine went away.
+            StackgenError: the baseline failed, or the engine went away.
         """
         request = self.work.request
         while True:
             self._look()
-            calls, reference = self.work.calls, self.design.reference.stack.id
-            self.session.record.refuse_idle(calls, reference=reference)
-            refuse_failed_reference(self.session, self.design, self._failed_stacks())
+            calls, baseline = self.work.calls, self.design.baseline.stack.id
+            self.session.record.refuse_idle(calls, baseline=baseline)
+            refuse_failed_baseline(self.session, self.design, self._failed_stacks())
             if len(self._alive()) < 2 or self._blocks() >= MOST_BLOCKS:
                 return
             standing = self._chooser().standing(self._measured, self._out())
@@ -247,9 +247,9 @@ class Search:
         if len(places) < 2:
             return False
         if self.session.pause_after_idle_block(self.work.calls):
-            # Whether the machine or the stacks are at fault: the reference will tell.
-            others = [place for place in places if place != self.reference]
-            places = (self.reference, *others[: max(1, len(places) - 1)])
+            # Whether the machine or the stacks are at fault: the baseline will tell.
+            others = [place for place in places if place != self.baseline]
+            places = (self.baseline, *others[: max(1, len(places) - 1)])
         self._tell(standing)
         ready = []
         for place in places:
@@ -267,13 +267,13 @@ class Search:
         return True
 
     def best(self, count: int) -> tuple[int, ...]:
-        """Return the places of the best stacks that were measured, the reference left out."""
+        """Return the places of the best stacks that were measured, the baseline left out."""
         self._look()
         seen = {each.stack for each in self._measured}
         if not self._alive():
             return ()
         order = self._chooser().standing(self._measured, self._out()).order
-        return tuple(p for p in order if p != self.reference and p in seen)[:count]
+        return tuple(p for p in order if p != self.baseline and p in seen)[:count]
 
     def another(self) -> Ready | None:
         """Return a stack to compare with where no other was measured; None where none is left.
@@ -281,7 +281,7 @@ class Search:
         One stack alone answers nothing. Where it does not run, a further one is had within as long
         again as the whole budget.
         """
-        tried = {self.reference}
+        tried = {self.baseline}
         while left := [place for place in self._alive() if place not in tried]:
             tried.add(left[0])
             found = self.competitors.have_ready(left[0])
@@ -314,11 +314,9 @@ class Search:
             aside=set_aside(seen).blocks,
         )
         self._measured = times()
-        self._all = times(roles=(Role.SEARCH, Role.REFERENCE, Role.CHALLENGER))
-        wrong = deviations(
-            seen, reference=self.design.reference.stack.id, stacks=stacks, calls=calls
-        )
-        self._wrong = frozenset(wrong.keys() - {self.design.reference.stack.id})
+        self._all = times(roles=(Role.SEARCH, Role.BASELINE, Role.CANDIDATE))
+        wrong = deviations(seen, baseline=self.design.baseline.stack.id, stacks=stacks, calls=calls)
+        self._wrong = frozenset(wrong.keys() - {self.design.baseline.stack.id})
         bad = {each.stack_id for each in self.session.record.failed_in_blocks(calls)} | self._wrong
         self._failed = frozenset(places[each] for each in bad if each in places)
 
@@ -368,7 +366,7 @@ class Search:
     def reserve_s(self) -> float:
         """Return what the comparison afterwards needs until its first answers."""
         return first_answers_s(
-            self.design, self.session.inspections, challengers=2, done=self._compared()
+            self.design, self.session.inspections, candidates=2, done=self._compared()
         )
 
     def _compared(self) -> int:
@@ -378,8 +376,8 @@ class Search:
         chosen = [each.chosen for each in ready if each is not None]
         if not chosen or len(chosen) < len(places):
             return 0
-        reference = self.design.reference.stack.id
-        labels = {each.stack_id: each.label for each in chosen} | {reference: "the reference"}
+        baseline = self.design.baseline.stack.id
+        labels = {each.stack_id: each.label for each in chosen} | {baseline: "the baseline"}
         ranking = ranked(self.session, self.design, labels, self.work.judging)
         return fewest_blocks(ranking, self.work.calls)
 
@@ -402,7 +400,7 @@ class Search:
         )
 
     def otherwise(self) -> dict[StackId, str]:
-        """Return the labels of the stacks that compute something else than the reference."""
+        """Return the labels of the stacks that compute something else than the baseline."""
         self._look()
         return {each: label for each, label in self.labels().items() if each in self._wrong}
 
@@ -418,7 +416,7 @@ class Search:
         self._look()
         done, seen = self._searched(), {each.stack for each in self._all}
         request, alive = self.work.request, self._alive()
-        if not done or not alive or len(seen) < 2 or self.reference not in seen:
+        if not done or not alive or len(seen) < 2 or self.baseline not in seen:
             return None
         model = Model([each.versions for each in self.competitors.entrants])
         # What is chosen rests on the search alone; what is told, on everything that was measured.
@@ -462,7 +460,7 @@ class Search:
         believed = beliefs(
             prediction,
             self._alive(),
-            reference=self.reference,
+            baseline=self.baseline,
             margin=self.work.request.measurement.margin,
             draws=prediction.draws(GUESSES, dice),
         )

@@ -150,10 +150,10 @@ class Session:
     def calibrate(
         self, environment: Environment, calls: Sequence[IndicatorCall]
     ) -> dict[IndicatorId, int]:
-        """Return the number of loops of each indicator, found on the reference.
+        """Return the number of loops of each indicator, found on the baseline.
 
         Raises:
-            MeasurementError: an indicator does not run on the reference.
+            MeasurementError: an indicator does not run on the baseline.
             EngineError: the engine went away.
         """
         loops = {}
@@ -162,7 +162,7 @@ class Session:
             ran = self.trial(environment, call)
             if ran.observation is None:
                 raise MeasurementError(
-                    f"{call.label} does not run on the reference stack",
+                    f"{call.label} does not run on the baseline stack",
                     why=f"{ran.outcome.value}: {telling_line(ran.log)}",
                     fix="choose another indicator with --pi (stackgen pis lists them)",
                 )

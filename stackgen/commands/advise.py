@@ -243,15 +243,15 @@ def trusted_campaigns(
 
 
 def _holds(inspections: list[Inspection], calls: tuple[IndicatorCall, ...]) -> bool:
-    references = {each.stack_id for each in inspections if each.role is Role.REFERENCE}
+    baselines = {each.stack_id for each in inspections if each.role is Role.BASELINE}
     known: Mapping[str, IndicatorCall] = {call.id: call for call in calls}
     used = {each.indicator_id for each in inspections}
     pure = [call for call in calls if call.id in used and call.indicator.name == CONTROL]
     own = [known[each] for each in used if each in known and known[each] not in pure]
     judged = [
         control
-        for reference in references
-        for control in controls(inspections, reference=reference, calls=own, pure=(pure or own)[0])
+        for baseline in baselines
+        for control in controls(inspections, baseline=baseline, calls=own, pure=(pure or own)[0])
         if control.p_value is not None
     ]
     return bool(judged) and not any(control.failed for control in judged)

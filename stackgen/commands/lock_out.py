@@ -23,7 +23,7 @@ MARK = "# Written by stackgen"
 
 _NOTHING = {
     Answer.NOTHING_COMPARED: "nothing was compared",
-    Answer.REFERENCE_FAILED: "the reference failed while it was measured",
+    Answer.BASELINE_FAILED: "the baseline failed while it was measured",
     Answer.CONTROLS_FAILED: "the controls failed, so that the ranking cannot be relied on",
     Answer.TOO_EARLY: "there are too few blocks for any answer",
 }
@@ -145,9 +145,9 @@ def _why(report: ExploreReport) -> str:
     effects = [each for row in report.ranking for each in row.effects]
     figures = all(each.indicator_id in report.figures for each in effects)
     if conclusion(report).answer is not Answer.FASTER:
-        return f"the reference: nothing is shown to be {'better' if figures else 'faster'}"
+        return f"the baseline: nothing is shown to be {'better' if figures else 'faster'}"
     if sum(row.best for row in report.ranking) > 1:
-        return f"shown to be {'better' if figures else 'faster'} than the reference, as others are"
+        return f"shown to be {'better' if figures else 'faster'} than the baseline, as others are"
     of = f" of the {compared(report)} that were compared" if report.search else ""
     return f"shown to be the {'best' if figures else 'fastest'}{of}"
 

@@ -294,7 +294,7 @@ def _question(name: str, version: str, facts: BaseFacts, state: _State) -> Stack
 def _best_known(name: str, version: str, facts: BaseFacts, paths: Paths) -> Lock | None:
     """Return the fastest stack of a package that this machine has measured on a base, or None.
 
-    It is the leader of the latest campaign on this machine whose controls hold; a reference stays
+    It is the leader of the latest campaign on this machine whose controls hold; a baseline stays
     the best unless another stack is shown to be faster.
     """
     with open_database(paths.knowledge) as database:
@@ -316,15 +316,15 @@ def _best_known(name: str, version: str, facts: BaseFacts, paths: Paths) -> Lock
 def _leader(database: Database, inspections: Sequence[Inspection]) -> StackId | None:
     used = {each.indicator_id for each in inspections if each.block > 0}
     calls = [c for c in database.calls() if c.id in used and c.indicator.name != CONTROL]
-    reference = next((e.stack_id for e in inspections if e.role is Role.REFERENCE), None)
-    if reference is None or not calls:
+    baseline = next((e.stack_id for e in inspections if e.role is Role.BASELINE), None)
+    if baseline is None or not calls:
         return None
     compared = [each for each in inspections if each.block > 0 and each.role is not Role.SEARCH]
     labels = {each.stack_id: each.stack_id for each in compared}
-    for row in rank(inspections, labels=dict(labels), reference=reference, calls=calls):
-        if row.is_reference or (row.best and row.is_faster):
+    for row in rank(inspections, labels=dict(labels), baseline=baseline, calls=calls):
+        if row.is_baseline or (row.best and row.is_faster):
             return row.stack_id
-    return reference
+    return baseline
 
 
 _Finding: TypeAlias = tuple[StackId, IndicatorId, str]
@@ -333,14 +333,14 @@ _Finding: TypeAlias = tuple[StackId, IndicatorId, str]
 
 def _differences(report: ExploreReport) -> dict[_Finding, str]:
     """Return what is told apart; what computes something else does so however noisy it is."""
-    reference = next((row.label for row in report.ranking if row.is_reference), "")
+    baseline = next((row.label for row in report.ranking if row.is_baseline), "")
     names = dict(report.indicators)
     otherwise: dict[_Finding, str] = {
         (row.stack_id, each.indicator_id, each.kind.value): f"{row.label} computes something else "
-        f"than {reference} on {names[each.indicator_id]}: "
+        f"than {baseline} on {names[each.indicator_id]}: "
         f"{each.kind.value} ({each.difference:.2g} apart, {each.tolerance:.2g} is allowed)"
         for row in report.ranking
-        if not row.is_reference
+        if not row.is_baseline
         for each in row.deviations
     }
     if any(control.failed for control in report.controls):
@@ -350,7 +350,7 @@ def _differences(report: ExploreReport) -> dict[_Finding, str]:
             row.stack_id,
             effect.indicator_id,
             effect.verdict.value,
-        ): f"{row.label} is {effect.verdict.value} than {reference} on "
+        ): f"{row.label} is {effect.verdict.value} than {baseline} on "
         f"{names[effect.indicator_id]}: "
         f"{effect.ratio:.3f} times as fast ({effect.low:.3f} to {effect.high:.3f})"
         for row in report.ranking

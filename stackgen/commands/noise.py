@@ -131,8 +131,8 @@ def _against_itself(work: Work, database: Database) -> NoiseReport:
         design = Design(
             campaign_id=session.record.campaign.id,
             seed=work.request.budget.seed,
-            reference=ready.environment,
-            challengers=(),
+            baseline=ready.environment,
+            candidates=(),
             calls=work.calls,
             control=work.control,
             loops=session.calibrate(ready.environment, (*work.calls, work.control)),
@@ -174,7 +174,7 @@ def measure_pairs(session: Session, design: Design) -> Ended:
     """
     longest = 0.0
     while True:
-        seen = _of(session, design.reference.stack.id)
+        seen = _of(session, design.baseline.stack.id)
         failed = {call.id for call in _every(design) if _failure(seen, call)}
         left = tuple(call for call in design.calls if call.id not in failed)
         if design.control.id in failed or (failed and not left):
@@ -191,22 +191,22 @@ def measure_pairs(session: Session, design: Design) -> Ended:
         try:
             session.pause_after_idle_block(_every(design))
             (environment,), stored = session.run_block(
-                (design.reference,), partial(plan_block, design)
+                (design.baseline,), partial(plan_block, design)
             )
         except KeyboardInterrupt:
             return Ended(why="you interrupted it", interrupted=True)
         except StackgenError as error:
             return Ended(why=error.what, error=error)
-        design = replace(design, reference=environment)
+        design = replace(design, baseline=environment)
         longest = max(longest, stored.seconds)
 
 
 def _stopped_again_and_again(session: Session, design: Design) -> StackgenError | None:
     """Return why this run ends, where what it measures is killed; the next one tries again."""
-    stack = design.reference.stack.id
+    stack = design.baseline.stack.id
     killed = session.record.killed(_every(design)).get(stack)
     try:
-        session.record.refuse_idle(_every(design), reference=stack)
+        session.record.refuse_idle(_every(design), baseline=stack)
     except MeasurementError as error:
         return error
     if killed is None:
@@ -220,7 +220,7 @@ def _stopped_again_and_again(session: Session, design: Design) -> StackgenError 
 
 def _fewest_pairs(session: Session, design: Design) -> int:
     """Return the blocks that count of the indicator that has the fewest."""
-    stack = design.reference.stack.id
+    stack = design.baseline.stack.id
     return min(
         len(block_times(session.inspections, indicator=call.id, stack=stack, twin=True))
         for call in _every(design)

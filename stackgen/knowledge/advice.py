@@ -51,7 +51,7 @@ def advise(
     none, never failed in a block, was never seen, on any machine, to compute something else than
     the lock's own versions, on the same base and with the same settings, and if the user's
     requirements and the rest of the lock admit its versions. Each of k
-    comparisons (challengers times indicators) is judged at alpha / k (Bonferroni), so that the
+    comparisons (candidates times indicators) is judged at alpha / k (Bonferroni), so that the
     chance to recommend any that is not faster stays at alpha, and the interval of the chosen one
     holds although it was chosen. Whether it is slower anywhere is judged at alpha itself: there,
     caution lies on the other side.

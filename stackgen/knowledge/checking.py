@@ -209,7 +209,7 @@ class Reader:
 def place_of(inspection: Row) -> tuple[Cell, ...] | None:
     """Return what no two inspections share; None outside of blocks.
 
-    A block runs each indicator once on each stack, and on the reference a second time as its twin.
+    A block runs each indicator once on each stack, and on the baseline a second time as its twin.
     """
     if not inspection["block"]:
         return None

@@ -50,7 +50,7 @@ class Evidence:
     current: per indicator, the stacks that stand for the lock. A lock that agrees with a stack on
         what NumPy's indicator loads need not agree with it on what TensorFlow's does.
     computed: what stacks computed, by machine: on any one, in any campaign, in blocks or not.
-    references: the stacks that others were compared with.
+    baselines: the stacks that others were compared with.
     disturbed: blocks that are set aside: their times are nobody's speed.
     """
 
@@ -63,7 +63,7 @@ class Evidence:
     calls: Sequence[IndicatorCall]
     current: Mapping[IndicatorId, tuple[StackId, ...]]
     computed: Sequence[Seen] = ()
-    references: frozenset[StackId] = frozenset()
+    baselines: frozenset[StackId] = frozenset()
     disturbed: frozenset[BlockKey] = frozenset()
 
     @property
@@ -99,7 +99,7 @@ class Evidence:
         return any(self._otherwise(stack, indicator) for indicator in indicators)
 
     def _otherwise(self, stack: StackId, indicator: IndicatorId) -> bool:
-        for right in (self.current.get(indicator, ()), sorted(self.references)):
+        for right in (self.current.get(indicator, ()), sorted(self.baselines)):
             beside = [
                 (theirs, expected)
                 for seen in self.computed
@@ -143,7 +143,7 @@ def gather(
         if counts and stack is not None and each.machine_id in places:
             groups.setdefault((each.machine_id, stack.facts, stack.settings), []).append(each)
     computed = _computed(inspections, known)
-    references = frozenset(e.stack_id for e in inspections if e.role is Role.REFERENCE)
+    baselines = frozenset(e.stack_id for e in inspections if e.role is Role.BASELINE)
     disturbed = frozenset(set_aside(inspections).blocks)
     found = [
         Evidence(
@@ -156,7 +156,7 @@ def gather(
             calls=tuple(known[i] for i in sorted({each.indicator_id for each in own})),
             current=_current(own, by_id, known, locked.versions(facts)),
             computed=computed,
-            references=references,
+            baselines=baselines,
             disturbed=disturbed,
         )
         for (where, facts, settings), own in groups.items()

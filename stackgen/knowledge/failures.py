@@ -251,9 +251,9 @@ Wrong = tuple[MachineId, Difference, IndicatorId]
 def explain_results(
     stacks: Iterable[Stack], inspections: Iterable[Inspection], calls: Sequence[IndicatorCall]
 ) -> tuple[FailureGroup, ...]:
-    """Return the groups of stacks that do not compute what their campaign's reference computes.
+    """Return the groups of stacks that do not compute what their campaign's baseline computes.
 
-    Those that do are what they are compared with; what differs from one reference and agrees with
+    Those that do are what they are compared with; what differs from one baseline and agrees with
     another is in a group all the same. The largest group comes first.
     """
     seen = list(inspections)
@@ -284,9 +284,9 @@ def _told_apart(
     right: set[Place] = set()
     for (_, machine), own in campaigns.items():
         seen = by_place(own)
-        for reference in {each.stack_id for each in own if each.role is Role.REFERENCE}:
+        for baseline in {each.stack_id for each in own if each.role is Role.BASELINE}:
             stacks = {stack for _, stack in seen}
-            found = deviations(own, reference=reference, stacks=stacks, calls=calls)
+            found = deviations(own, baseline=baseline, stacks=stacks, calls=calls)
             places = {(one.indicator_id, stack) for stack, rows in found.items() for one in rows}
             right |= {(machine, *place) for place in seen.keys() - places}
             for stack, rows in found.items():

@@ -14,7 +14,7 @@ from stackgen.measure.effects import (
 from stackgen.measure.pressure import Aside, BlockKey, set_aside
 from stackgen.measure.ranking import (
     block_times,
-    challengers_of,
+    candidates_of,
     controls,
     count_failures,
     decided,
@@ -36,7 +36,7 @@ __all__ = [
     "block_times",
     "by_place",
     "calibration_plan",
-    "challengers_of",
+    "candidates_of",
     "controls",
     "count_failures",
     "decided",

@@ -19,18 +19,18 @@ SAMPLES = 30
 class Design:
     """What every block of a campaign holds.
 
-    challengers: measured in every block beside the reference and its twin.
+    candidates: measured in every block beside the baseline and its twin.
     calls: what users want to know; each is one round of the block.
-    control: the pure-Python indicator, run on the reference and on the first challenger with the
+    control: the pure-Python indicator, run on the baseline and on the first candidate with the
         same settings: some change Python itself (PYTHONMALLOC), and are no fault of the machine.
-    loops: operations per sample of each indicator, found once on the reference.
+    loops: operations per sample of each indicator, found once on the baseline.
     own_limits: of the calls that do not run under ``limits``.
     """
 
     campaign_id: CampaignId
     seed: int
-    reference: Environment
-    challengers: tuple[Environment, ...]
+    baseline: Environment
+    candidates: tuple[Environment, ...]
     calls: tuple[IndicatorCall, ...]
     control: IndicatorCall
     loops: Mapping[IndicatorId, int]
@@ -86,17 +86,17 @@ def _rounds(
 
 
 def _arms(design: Design, call: IndicatorCall) -> Sequence[Arm]:
-    reference = (Role.REFERENCE, design.reference)
-    challengers = [(Role.CHALLENGER, each) for each in design.challengers]
+    baseline = (Role.BASELINE, design.baseline)
+    candidates = [(Role.CANDIDATE, each) for each in design.candidates]
     if call.id == design.control.id:
-        settings = design.reference.stack.settings
-        alike = [arm for arm in challengers if arm[1].stack.settings == settings]
-        return [reference, alike[0] if alike else _twin(design)]
-    return [reference, _twin(design), *challengers]
+        settings = design.baseline.stack.settings
+        alike = [arm for arm in candidates if arm[1].stack.settings == settings]
+        return [baseline, alike[0] if alike else _twin(design)]
+    return [baseline, _twin(design), *candidates]
 
 
 def _twin(design: Design) -> Arm:
-    return Role.TWIN, design.reference
+    return Role.TWIN, design.baseline
 
 
 def _plan(design: Design, call: IndicatorCall, arm: Arm, block: int) -> InspectionPlan:

@@ -40,16 +40,16 @@ def costs(
     """Return what each indicator's work costs on each stack, cheapest first, call by call.
 
     Stacks that fail or compute something else are left out, and indicators that give a figure of
-    their own in place of a time. The reference's time is the median of its blocks' fastest samples,
+    their own in place of a time. The baseline's time is the median of its blocks' fastest samples,
     which is what stacks are compared by: neighbours on a busy machine make nothing dearer. Times of
     others are that by the ratio of their effect, so that what costs less is never what the ranking
     calls slower.
     """
     found: list[Cost] = []
-    for call_id, base_s in reference_times(inspections, calls):
+    for call_id, base_s in baseline_times(inspections, calls):
         if call_id not in per_hour:
             continue
-        items = _whole(_told(_of_reference(inspections, call_id)[-1], _ITEMS))
+        items = _whole(_told(_of_baseline(inspections, call_id)[-1], _ITEMS))
         own = [
             _cost(row.stack_id, call_id, base_s / ratio, items, per_hour[call_id])
             for row in ranking
@@ -59,15 +59,15 @@ def costs(
     return tuple(found)
 
 
-def reference_times(
+def baseline_times(
     inspections: Sequence[Inspection], calls: Iterable[IndicatorCall]
 ) -> tuple[tuple[IndicatorId, float], ...]:
-    """Return the seconds of one operation on the reference, of each indicator that gives a time.
+    """Return the seconds of one operation on the baseline, of each indicator that gives a time.
 
-    It is the median of its blocks' fastest samples; disturbed blocks, and what was the reference of
+    It is the median of its blocks' fastest samples; disturbed blocks, and what was the baseline of
     an earlier run, do not count.
     """
-    seen = {call.id: _of_reference(inspections, call.id) for call in calls}
+    seen = {call.id: _of_baseline(inspections, call.id) for call in calls}
     return tuple(
         (call, statistics.median(each.best_s for each in found))
         for call, found in seen.items()
@@ -81,9 +81,9 @@ def gives_figure(inspections: Iterable[Inspection], call: IndicatorId) -> bool:
     return any(each.gives_figure for each in seen)
 
 
-def _of_reference(inspections: Sequence[Inspection], call: IndicatorId) -> list[Observation]:
+def _of_baseline(inspections: Sequence[Inspection], call: IndicatorId) -> list[Observation]:
     aside = set_aside(inspections).blocks
-    own = [each for each in inspections if each.role is Role.REFERENCE and each.block > 0]
+    own = [each for each in inspections if each.role is Role.BASELINE and each.block > 0]
     return [
         each.observation
         for each in own
@@ -94,7 +94,7 @@ def _of_reference(inspections: Sequence[Inspection], call: IndicatorId) -> list[
 
 
 def _ratio(row: Ranked, call: IndicatorId) -> float | None:
-    if row.is_reference:
+    if row.is_baseline:
         return 1.0
     return next((each.ratio for each in row.effects if each.indicator_id == call), None)
 
@@ -122,7 +122,7 @@ def scaled(
 ) -> tuple[Scaled, ...]:
     """Return time and cost of each stack on each number of CPUs, as ratios.
 
-    They are to the reference on the fewest CPUs, from blocks that hold both. All intervals of one
+    They are to the baseline on the fewest CPUs, from blocks that hold both. All intervals of one
     indicator hold together (Bonferroni).
     """
     groups: dict[str, list[AtCount]] = {}
@@ -130,15 +130,13 @@ def scaled(
         groups.setdefault(each.indicator, []).append(each)
     stacks = [row.stack_id for row in ranking if row.counts]
     aside = set_aside(inspections).blocks
-    reference = next((row.stack_id for row in ranking if row.is_reference), None)
+    baseline = next((row.stack_id for row in ranking if row.is_baseline), None)
     found: list[Scaled] = []
     for group in groups.values():
-        if reference is not None:
-            base = block_times(
-                inspections, indicator=group[0].call.id, stack=reference, aside=aside
-            )
+        if baseline is not None:
+            base = block_times(inspections, indicator=group[0].call.id, stack=baseline, aside=aside)
             alpha = ALPHA / max(1, len(stacks) * len(group) - 1)
-            rows = (_scaled(inspections, aside, s, reference, at, group[0], base, alpha)
+            rows = (_scaled(inspections, aside, s, baseline, at, group[0], base, alpha)
                     for s in stacks for at in group)  # fmt: skip
             found += [row for row in rows if row is not None]
     return tuple(found)
@@ -148,7 +146,7 @@ def _scaled(
     inspections: Sequence[Inspection],
     aside: Collection[BlockKey],
     stack: StackId,
-    reference: StackId,
+    baseline: StackId,
     at: AtCount,
     fewest: AtCount,
     base: Times,
@@ -157,10 +155,10 @@ def _scaled(
     times = block_times(inspections, indicator=at.call.id, stack=stack, aside=aside)
     if not times.keys() & base.keys():
         return None
-    same = (stack, at) == (reference, fewest)
+    same = (stack, at) == (baseline, fewest)
     found = effect(
         a=stack,
-        b=reference,
+        b=baseline,
         indicator_id=at.call.id,
         contrasts=block_contrasts(a_s=times, b_s=base),
         alpha=alpha,

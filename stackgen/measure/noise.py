@@ -56,7 +56,7 @@ def indicator_noise(
     one = block_times(inspections, indicator=call.id, stack=stack)
     two = block_times(inspections, indicator=call.id, stack=stack, twin=True)
     contrasts = block_contrasts(a_s=one, b_s=two) if one.keys() & two.keys() else ()
-    run = {e.block for e in own if e.block > 0 and e.role in (Role.REFERENCE, Role.TWIN)}
+    run = {e.block for e in own if e.block > 0 and e.role in (Role.BASELINE, Role.TWIN)}
     p = p_value(contrasts)
     differs = are_different(p, indicators=indicators)
     nothing = _nothing(contrasts, p if differs else None)

@@ -4,7 +4,7 @@ Blocks that cover every version come first, then top-two Thompson sampling (Russ
 Bayesian algorithms for best-arm identification): the leader, and those that guesses from the model
 call faster than it by more than anybody cares about, where what costs more is asked less often. It
 ends when the leader is within the margin of the best with the confidence that was asked for;
-leader, runner-up and reference then meet in fresh blocks, which alone give what is reported.
+leader, runner-up and baseline then meet in fresh blocks, which alone give what is reported.
 """
 
 import math
@@ -385,7 +385,7 @@ def beliefs(
     prediction: Prediction,
     alive: Sequence[int],
     *,
-    reference: int,
+    baseline: int,
     margin: float,
     draws: Array,
 ) -> tuple[Believed, ...]:
@@ -394,7 +394,7 @@ def beliefs(
     Args:
         prediction: of all stacks.
         alive: places of those that can be measured.
-        reference: the place of the stack that others are compared with.
+        baseline: the place of the stack that others are compared with.
         margin: a relative difference that nobody cares about.
         draws: guesses of all log times, shape (n, stacks).
     """
@@ -404,7 +404,7 @@ def beliefs(
     reach = float(t.isf((1 - _PROBABILITY) / 2, prediction.freedom))
     found = []
     for place in sorted(alive, key=lambda each: (prediction.mean[each], each)):
-        low, high = prediction.interval(place, reference, reach)
+        low, high = prediction.interval(place, baseline, reach)
         within = (draws[:, place] - best <= math.log1p(margin)).mean()
         found.append(
             Believed(

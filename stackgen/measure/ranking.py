@@ -48,7 +48,7 @@ def block_times(
         inspections: of any stacks, indicators and campaigns; only those in blocks count.
         indicator: which indicator.
         stack: which stack.
-        twin: take the second run of the reference (the A/A control) instead of the first.
+        twin: take the second run of the baseline (the A/A control) instead of the first.
         aside: blocks that are left out; by default those that something disturbed.
     """
     seen = list(inspections)
@@ -79,24 +79,24 @@ def count_failures(
     return sum(each.stack_id == stack for each in blamed(inspections, calls))
 
 
-def challengers_of(inspections: Collection[Inspection], reference: StackId) -> set[StackId]:
-    """Return the stacks that were compared with a reference in blocks of its own."""
+def candidates_of(inspections: Collection[Inspection], baseline: StackId) -> set[StackId]:
+    """Return the stacks that were compared with a baseline in blocks of its own."""
     blocks = {
         (each.campaign_id, each.block)
         for each in inspections
-        if each.role is Role.REFERENCE and each.stack_id == reference
+        if each.role is Role.BASELINE and each.stack_id == baseline
     }
     return {
         each.stack_id
         for each in inspections
-        if each.role is Role.CHALLENGER and (each.campaign_id, each.block) in blocks
+        if each.role is Role.CANDIDATE and (each.campaign_id, each.block) in blocks
     }
 
 
 def controls(
     inspections: Sequence[Inspection],
     *,
-    reference: StackId,
+    baseline: StackId,
     calls: Sequence[IndicatorCall],
     pure: IndicatorCall,
 ) -> tuple[Control, ...]:
@@ -104,19 +104,19 @@ def controls(
     arms = _arms(inspections, set_aside(inspections).blocks)
     found = []
     for call in calls:
-        twins = arms.get((call.id, reference, True), {})
-        times = arms.get((call.id, reference, False), {})
+        twins = arms.get((call.id, baseline, True), {})
+        times = arms.get((call.id, baseline, False), {})
         found.append(_control(f"same stack twice: {call.label}", times, twins))
-    one = arms.get((pure.id, reference, False), {})
+    one = arms.get((pure.id, baseline, False), {})
     others = {
         e.stack_id
         for e in inspections
         if e.indicator_id == pure.id and e.block > 0 and e.role is not Role.SEARCH
     }
-    for other in sorted(others - {reference}):
+    for other in sorted(others - {baseline}):
         two = arms.get((pure.id, other, False), {})
         found.append(_control(f"pure Python on equal Pythons: {pure.label}", one, two))
-    if again := arms.get((pure.id, reference, True)):
+    if again := arms.get((pure.id, baseline, True)):
         found.append(_control(f"same stack twice: {pure.label}", again, one))
     return tuple(found)
 
@@ -191,7 +191,7 @@ def rank(
     inspections: Sequence[Inspection],
     *,
     labels: Mapping[StackId, str],
-    reference: StackId,
+    baseline: StackId,
     calls: Sequence[IndicatorCall],
     margin: float = MARGIN,
     weights: Mapping[IndicatorId, float] | None = None,
@@ -203,7 +203,7 @@ def rank(
     chance that any stack is wrongly called faster stays at ALPHA (Bonferroni). ``best`` marks
     every stack that the fastest is not shown to beat. A stack that failed in a block, or lacks an
     indicator, is neither: what is left of its runs is what survived. Nor is one that computes
-    something else than the reference. Such stacks come last, with their effects. Blocks that
+    something else than the baseline. Such stacks come last, with their effects. Blocks that
     something disturbed, and what a search ran, take no part.
 
     The k are all stacks that the campaign has compared, ranked now or not; of the stars each of the
@@ -211,16 +211,16 @@ def rank(
 
     Args:
         inspections: of the campaign, calibrations included.
-        labels: of the stacks that are ranked, the reference among them.
-        reference: what all others are compared with.
+        labels: of the stacks that are ranked, the baseline among them.
+        baseline: what all others are compared with.
         calls: the indicators.
         margin: relative difference that nobody cares about.
         weights: of indicators, above 0; 1 where none is given.
     """
-    others = [stack for stack in labels if stack != reference]
+    others = [stack for stack in labels if stack != baseline]
     each_alone = len(calls) + 1 if len(calls) > 1 else 1
     arms = _arms(inspections, set_aside(inspections).blocks)
-    count = len({stack for _, stack, _ in arms} - {reference})
+    count = len({stack for _, stack, _ in arms} - {baseline})
     judge = _Judge(
         arms=arms,
         calls=calls,
@@ -230,12 +230,12 @@ def rank(
     )
     pairs = replace(judge, alpha=ALPHA / max(1, count * (count + 1) // 2))
     failures = Counter(each.stack_id for each in blamed(inspections, calls))
-    rows = {stack: judge.effects(stack, reference) for stack in others}
+    rows = {stack: judge.effects(stack, baseline) for stack in others}
     overall = {
-        stack: judge.together(stack, reference) if len(calls) > 1 else None for stack in others
+        stack: judge.together(stack, baseline) if len(calls) > 1 else None for stack in others
     }
-    wrong = deviations(inspections, reference=reference, stacks=labels, calls=calls)
-    scores = {reference: 0.0} | {
+    wrong = deviations(inspections, baseline=baseline, stacks=labels, calls=calls)
+    scores = {baseline: 0.0} | {
         stack: _score(rows[stack], overall[stack], judge.weights)
         for stack in others
         if len(rows[stack]) == len(calls) and not failures[stack] and stack not in wrong
@@ -248,9 +248,9 @@ def rank(
             stack_id=stack,
             label=labels[stack],
             effects=rows.get(stack, ()),
-            is_reference=stack == reference,
+            is_baseline=stack == baseline,
             best=stack in scores
-            and (stack == leader or not _beats(pairs, leader, stack, reference)),
+            and (stack == leader or not _beats(pairs, leader, stack, baseline)),
             failures=failures[stack],
             deviations=wrong.get(stack, ()),
             overall=overall.get(stack),
@@ -270,16 +270,16 @@ def _score(
     return math.fsum(logs) / math.fsum(own)
 
 
-def _beats(judge: _Judge, leader: StackId, other: StackId, reference: StackId) -> bool:
+def _beats(judge: _Judge, leader: StackId, other: StackId, baseline: StackId) -> bool:
     """Return whether the leader is shown to be faster, over all indicators together.
 
     Where no block holds both, as when another run compared the other one, it is so where even the
-    least that the leader is believed to gain on the reference is more than the most of the other.
+    least that the leader is believed to gain on the baseline is more than the most of the other.
     """
     direct = judge.together(leader, other)
     if direct is not None:
         return direct.verdict is Verdict.FASTER
-    one, two = judge.together(leader, reference), judge.together(other, reference)
+    one, two = judge.together(leader, baseline), judge.together(other, baseline)
     if one is None or two is None or not one.low or not two.low:
         return False
     return verdict(one.low / two.high, one.high / two.low, judge.margin) is Verdict.FASTER
@@ -291,7 +291,7 @@ def decided(ranking: Sequence[Ranked], calls: Sequence[IndicatorCall]) -> bool:
         _is_complete(row, calls)
         and all(each.verdict is not Verdict.INCONCLUSIVE for each in _answers(row))
         for row in ranking
-        if not row.is_reference and not row.failures
+        if not row.is_baseline and not row.failures
     )
 
 
@@ -301,7 +301,7 @@ def fewest_blocks(ranking: Sequence[Ranked], calls: Sequence[IndicatorCall]) -> 
         (
             min(each.blocks for each in _answers(row)) if _is_complete(row, calls) else 0
             for row in ranking
-            if not row.is_reference and not row.failures
+            if not row.is_baseline and not row.failures
         ),
         default=LOOKS[-1],
     )
@@ -322,10 +322,10 @@ def _answers(row: Ranked) -> tuple[Effect, ...]:
 class Answer(str, Enum):
     """What a ranking answers.
 
-    FASTER: a stack is shown to be faster than the reference.
-    NOTHING_FASTER: none is, so that the reference stays.
+    FASTER: a stack is shown to be faster than the baseline.
+    NOTHING_FASTER: none is, so that the baseline stays.
     NOTHING_COMPARED: no other stack runs and computes the same, or none was measured.
-    REFERENCE_FAILED: what all others are compared with failed while it was measured.
+    BASELINE_FAILED: what all others are compared with failed while it was measured.
     CONTROLS_FAILED: the machine showed differences where there are none.
     TOO_EARLY: there are too few blocks for any interval.
     """
@@ -333,7 +333,7 @@ class Answer(str, Enum):
     FASTER = "faster"
     NOTHING_FASTER = "nothing faster"
     NOTHING_COMPARED = "nothing compared"
-    REFERENCE_FAILED = "reference failed"
+    BASELINE_FAILED = "baseline failed"
     CONTROLS_FAILED = "controls failed"
     TOO_EARLY = "too early"
 
@@ -347,29 +347,29 @@ class Conclusion:
 
 
 def compared(report: ExploreReport) -> int:
-    """Return how many stacks were compared, the reference included.
+    """Return how many stacks were compared, the baseline included.
 
     Those that a search saw to compute something else are in the ranking as well.
     """
-    return sum(row.is_reference or bool(row.effects) for row in report.ranking)
+    return sum(row.is_baseline or bool(row.effects) for row in report.ranking)
 
 
 def conclusion(report: ExploreReport) -> Conclusion:
     """Return which stack a report shows to be the best to take.
 
-    It is the first of those that are not beaten and are shown to be faster than the reference, or
-    the one among them that a search had found (docs/adr/0021); where there are none, the reference
+    It is the first of those that are not beaten and are shown to be faster than the baseline, or
+    the one among them that a search had found (docs/adr/0021); where there are none, the baseline
     itself. What failed, or computes something else, answers nothing.
     """
     if not any(row.effects for row in report.ranking):
         return Conclusion(answer=Answer.NOTHING_COMPARED)
-    reference = next((row for row in report.ranking if row.is_reference), None)
-    if reference is not None and reference.failures:
-        return Conclusion(answer=Answer.REFERENCE_FAILED)
+    baseline = next((row for row in report.ranking if row.is_baseline), None)
+    if baseline is not None and baseline.failures:
+        return Conclusion(answer=Answer.BASELINE_FAILED)
     if any(control.failed for control in report.controls):
         return Conclusion(answer=Answer.CONTROLS_FAILED)
-    others = [row for row in report.ranking if row.counts and not row.is_reference]
-    if reference is None or not reference.counts or not others:
+    others = [row for row in report.ranking if row.counts and not row.is_baseline]
+    if baseline is None or not baseline.counts or not others:
         return Conclusion(answer=Answer.NOTHING_COMPARED)
     if all(effect.low <= 0 for row in others for effect in row.effects):
         return Conclusion(answer=Answer.TOO_EARLY)
@@ -378,4 +378,4 @@ def conclusion(report: ExploreReport) -> Conclusion:
     if fastest:
         winner = next((row for row in fastest if row.stack_id == found), fastest[0])
         return Conclusion(answer=Answer.FASTER, winner=winner)
-    return Conclusion(answer=Answer.NOTHING_FASTER, winner=reference)
+    return Conclusion(answer=Answer.NOTHING_FASTER, winner=baseline)

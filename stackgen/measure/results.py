@@ -51,25 +51,25 @@ def distance(one: Result, other: Result) -> float:
 def deviations(
     inspections: Iterable[Inspection],
     *,
-    reference: StackId,
+    baseline: StackId,
     stacks: Iterable[StackId],
     calls: Sequence[IndicatorCall],
 ) -> Mapping[StackId, tuple[Deviation, ...]]:
-    """Return where stacks do not compute what the reference computes; by stack, in order of calls.
+    """Return where stacks do not compute what the baseline computes; by stack, in order of calls.
 
-    Every inspection counts, those outside of blocks, too. Where the reference itself does not give
+    Every inspection counts, those outside of blocks, too. Where the baseline itself does not give
     the same twice, that alone is told, and nothing is judged by this indicator.
     """
     seen = by_place(inspections)
     found: dict[StackId, list[Deviation]] = {}
     for call in calls:
-        expected = seen.get((call.id, reference), ())
+        expected = seen.get((call.id, baseline), ())
         if (own := not_repeatable(expected, call.id)) is not None:
-            found.setdefault(reference, []).append(own)
+            found.setdefault(baseline, []).append(own)
             continue
         for stack in stacks:
             theirs = seen.get((call.id, stack), ())
-            if stack != reference and (one := deviation(theirs, expected, call.id)) is not None:
+            if stack != baseline and (one := deviation(theirs, expected, call.id)) is not None:
                 found.setdefault(stack, []).append(one)
     return {stack: tuple(each) for stack, each in found.items()}
 

@@ -166,25 +166,25 @@ def killed_again_and_again(
 
 
 def nothing_runs(
-    run: Iterable[Inspection], calls: Sequence[IndicatorCall], *, reference: StackId
+    run: Iterable[Inspection], calls: Sequence[IndicatorCall], *, baseline: StackId
 ) -> Inspection | None:
     """Return the last failure where a run had better end, since nothing runs on this machine now.
 
-    That is so after a block with the reference in which no stack ran an indicator, or after
+    That is so after a block with the baseline in which no stack ran an indicator, or after
     ``MOST_KILLS`` such blocks in a row where all that happened is that processes were killed.
 
     Args:
         run: what one run of a command has recorded, in the order of time.
         calls: what the control did says nothing of the stacks.
-        reference: a stack that runs if any does.
+        baseline: a stack that runs if any does.
     """
     inspections = list(run)
     for call in calls:
         idle = idle_blocks(inspections, call)
         for count, block in enumerate(idle, start=1):
             killed = all(cause_of(each) is Cause.KILLED for each in block)
-            has_reference = any(each.stack_id == reference for each in block)
-            if (not killed and has_reference and count == 1) or count >= MOST_KILLS:
+            has_baseline = any(each.stack_id == baseline for each in block)
+            if (not killed and has_baseline and count == 1) or count >= MOST_KILLS:
                 return idle[0][-1]
     return None
 

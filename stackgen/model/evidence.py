@@ -81,9 +81,9 @@ class Difference(str, Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Deviation:
-    """That a stack does not compute what the reference computes, on one indicator.
+    """That a stack does not compute what the baseline computes, on one indicator.
 
-    checksum, expected: of the stack and of the reference (medians); of what is not repeatable, the
+    checksum, expected: of the stack and of the baseline (medians); of what is not repeatable, the
         stack's own farthest and median. None where the result has no numbers.
     difference: of the two, as a ratio of the larger one; infinite where even the text differs.
     tolerance: up to which results count as the same.
@@ -101,19 +101,19 @@ class Deviation:
 class Ranked:
     """One row of a ranking.
 
-    effects: against the reference, one per indicator; empty for the reference itself.
+    effects: against the baseline, one per indicator; empty for the baseline itself.
     best: whether the fastest stack is not shown to beat this one.
     failures: how many of its runs in blocks failed; such a stack is never the best.
-    deviations: where it computes something else than the reference; such a stack is never the
-        best either. The reference's own: where it does not compute the same twice.
-    overall: against the reference, over all indicators together (the weighted geometric mean of
-        each block's ratios); None for the reference, and where there is one indicator alone.
+    deviations: where it computes something else than the baseline; such a stack is never the
+        best either. The baseline's own: where it does not compute the same twice.
+    overall: against the baseline, over all indicators together (the weighted geometric mean of
+        each block's ratios); None for the baseline, and where there is one indicator alone.
     """
 
     stack_id: StackId
     label: str
     effects: tuple[Effect, ...]
-    is_reference: bool = False
+    is_baseline: bool = False
     best: bool = False
     failures: int = 0
     deviations: tuple[Deviation, ...] = ()
@@ -122,11 +122,11 @@ class Ranked:
     @property
     def counts(self) -> bool:
         """Return whether its speed is that of a stack which works and computes what it should."""
-        return not self.failures and (self.is_reference or not self.deviations)
+        return not self.failures and (self.is_baseline or not self.deviations)
 
     @property
     def is_faster(self) -> bool:
-        """Return whether it is shown to be faster than the reference.
+        """Return whether it is shown to be faster than the baseline.
 
         Of several indicators, all together say so; where nothing does, one that says it and none
         that says the opposite.

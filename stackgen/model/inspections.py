@@ -135,9 +135,9 @@ def _command_label(arguments: Mapping[str, str]) -> str:
 class Role(str, Enum):
     """What an inspection is for in its block."""
 
-    REFERENCE = "reference"
-    TWIN = "twin"  # the reference once more: the A/A control
-    CHALLENGER = "challenger"
+    BASELINE = "baseline"
+    TWIN = "twin"  # the baseline once more: the A/A control
+    CANDIDATE = "candidate"
     CALIBRATION = "calibration"  # outside of blocks: finds the number of loops, or tries an import
     SEARCH = "search"  # helped to choose what was compared afterwards, in blocks of their own
 
@@ -145,9 +145,9 @@ class Role(str, Enum):
 # How ids and knowledge bases spell roles and outcomes: frozen, whatever the members are called.
 ROLE_CODES: Mapping[Role, str] = MappingProxyType(
     {
-        Role.REFERENCE: "baseline",
+        Role.BASELINE: "baseline",
         Role.TWIN: "twin",
-        Role.CHALLENGER: "candidate",
+        Role.CANDIDATE: "candidate",
         Role.CALIBRATION: "calibration",
         Role.SEARCH: "search",
     }
@@ -201,7 +201,7 @@ class InspectionPlan:
     limits: Limits
     block: int = 0
     position: int = 0
-    role: Role = Role.CHALLENGER
+    role: Role = Role.CANDIDATE
     loops: int | None = None
     samples: int = 30
 

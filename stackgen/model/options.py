@@ -1,7 +1,7 @@
 """Declaring what a user can choose: one field of a request is one option.
 
 A request of a command is made of option groups: frozen dataclasses whose fields carry an
-``Option``. The command line, ``stackgen.toml`` and the reference are all derived from them, so an
+``Option``. The command line, ``stackgen.toml`` and the baseline are all derived from them, so an
 option is declared once.
 """
 

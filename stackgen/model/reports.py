@@ -41,7 +41,7 @@ class Prices:
 class Cost:
     """What an indicator's work costs on a stack.
 
-    seconds: per operation: the reference's, by the fastest samples of its blocks; of others, that
+    seconds: per operation: the baseline's, by the fastest samples of its blocks; of others, that
         by their speed.
     items: samples that an operation processes; None where it counts as one.
     per_hour: price of the CPUs that count, in the currency of the prices.
@@ -60,7 +60,7 @@ class Cost:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scaled:
-    """A stack on a number of CPUs, beside the reference on the fewest, from the same blocks.
+    """A stack on a number of CPUs, beside the baseline on the fewest, from the same blocks.
 
     indicator: what was measured, the number of CPUs apart.
     time: ratio of times, so below 1 means faster; low, high: its interval; 0 and infinity where
@@ -179,7 +179,7 @@ class PeakMemory:
 class Predicted:
     """What a search believes of a stack, measured or not.
 
-    ratio: time of the reference over the stack's own, so above 1 means faster.
+    ratio: time of the baseline over the stack's own, so above 1 means faster.
     low, high: the interval that holds it with 95 % probability.
     within: the probability that the stack is within the margin of the best.
     measured: in how many blocks it was, of the search and of the comparison afterwards.
@@ -241,7 +241,7 @@ class ExploreReport:
     scaled: of each stack on several numbers of CPUs, where these were asked for.
     memory: of each indicator on each stack.
     figures: ids of the indicators that give a figure of their own, in place of a time.
-    reference_s: seconds of one operation on the reference, by id of those that give a time.
+    baseline_s: seconds of one operation on the baseline, by id of those that give a time.
     checks: (id, file) pairs of those whose result was written into a file and compared.
     margin: a relative difference that nobody cares about: less than that is "the same".
     search: how the stacks in the ranking were chosen; None where all of them were measured alike.
@@ -272,7 +272,7 @@ class ExploreReport:
     scaled: tuple[Scaled, ...] = ()
     memory: tuple[PeakMemory, ...] = ()
     figures: tuple[IndicatorId, ...] = ()
-    reference_s: tuple[tuple[IndicatorId, float], ...] = ()
+    baseline_s: tuple[tuple[IndicatorId, float], ...] = ()
     checks: tuple[tuple[IndicatorId, str], ...] = ()
     search: SearchReport | None = None
     weights: tuple[tuple[IndicatorId, float], ...] = ()

@@ -21,11 +21,11 @@ def compare_text(report: ExploreReport) -> str:
 
 def verdict_lines(report: ExploreReport) -> Iterator[str]:
     """Yield what may be said of B against A: one line of all indicators, or one of each."""
-    b = next((row for row in report.ranking if not row.is_reference), None)
+    b = next((row for row in report.ranking if not row.is_baseline), None)
     answer = conclusion(report).answer
     if b is None or not b.effects:
         yield f"Nothing to compare: {report.stopped}."
-    elif answer is Answer.REFERENCE_FAILED:
+    elif answer is Answer.BASELINE_FAILED:
         yield "Nothing can be said: A failed while it was measured."
     elif b.failures:
         yield "Nothing can be said of B's speed: it failed while it was measured."

@@ -88,7 +88,7 @@ def _count(number: int, what: str) -> str:
     return f"{number:,} {what}" if number == 1 else f"{number:,} {what}s"
 
 
-# Stacks that compute something else than the reference, in plain English
+# Stacks that compute something else than the baseline, in plain English
 
 Named = tuple[Ranked, Deviation]
 
@@ -99,17 +99,17 @@ def results_text(ranking: Sequence[Ranked], names: Mapping[str, str]) -> list[st
     ``names`` are those of indicators, by id.
     """
     rows = [(row, each) for row in ranking for each in row.deviations]
-    lines = [_reference(row, each, names) for row, each in rows if row.is_reference]
-    others = [(row, each) for row, each in rows if not row.is_reference]
+    lines = [_baseline(row, each, names) for row, each in rows if row.is_baseline]
+    others = [(row, each) for row, each in rows if not row.is_baseline]
     if others:
         lines.append(
-            "Compute something else than the reference, so they are never called the fastest:"
+            "Compute something else than the baseline, so they are never called the fastest:"
         )
         lines += [f"  {row.label} on {_name(each, names)}: {_difference(each)}"
                   for row, each in others]  # fmt: skip
         if _agree(ranking, others):
             lines.append(
-                "  All of them agree with each other: it may be the reference that computes wrong."
+                "  All of them agree with each other: it may be the baseline that computes wrong."
             )
     return [*lines, ""] if lines else []
 
@@ -129,9 +129,9 @@ def checked_files(report: ExploreReport) -> list[str]:
     return [*lines, ""] if lines else []
 
 
-def _reference(row: Ranked, found: Deviation, names: Mapping[str, str]) -> str:
+def _baseline(row: Ranked, found: Deviation, names: Mapping[str, str]) -> str:
     return (
-        f"{row.label}, the reference, does not compute the same twice on {_name(found, names)} "
+        f"{row.label}, the baseline, does not compute the same twice on {_name(found, names)} "
         f"({_apart(found)}): results on it were not compared."
     )
 
@@ -157,17 +157,17 @@ def _apart(found: Deviation) -> str:
 
 
 def _agree(ranking: Sequence[Ranked], others: Sequence[Named]) -> bool:
-    """Return whether all stacks but the reference differ from it, and not from each other."""
+    """Return whether all stacks but the baseline differ from it, and not from each other."""
     numbers = sorted(
         (each.checksum, each.tolerance)
         for _, each in others
         if each.kind is Difference.NUMBERS and each.checksum is not None
     )
-    challengers = [row for row in ranking if not row.is_reference and row.effects]
+    candidates = [row for row in ranking if not row.is_baseline and row.effects]
     one_indicator = len({each.indicator_id for _, each in others}) == 1
     return (
         one_indicator
-        and 2 <= len(challengers) == len(numbers) == len(others)
+        and 2 <= len(candidates) == len(numbers) == len(others)
         and all(b - a <= t * max(abs(a), abs(b)) for (a, t), (b, _) in pairwise(numbers))
     )
 
@@ -267,11 +267,9 @@ def _scaled(report: ExploreReport, labels: Mapping[StackId, str]) -> list[str]:
     for indicator in dict.fromkeys(each.indicator for each in report.scaled):
         rows = [each for each in report.scaled if each.indicator == indicator]
         lines += [f"{indicator} on several numbers of CPUs:", *_cost_table(rows, labels)]
-    reference = next((row.label for row in report.ranking if row.is_reference), "the reference")
+    baseline = next((row.label for row in report.ranking if row.is_baseline), "the baseline")
     fewest = min(each.cpus for each in report.scaled)
-    notes = [
-        f"  {reference} on {_cpus(fewest)} is 1, less is better; all intervals of a table hold"
-    ]
+    notes = [f"  {baseline} on {_cpus(fewest)} is 1, less is better; all intervals of a table hold"]
     if any(each.cost is not None for each in report.scaled):
         prices = "those above" if report.costs else "in proportion to the number of CPUs"
         notes += [f"  with 95 % confidence; cost is time by price, prices are {prices}"]
@@ -403,8 +401,8 @@ def _measured(report: ExploreReport) -> list[str]:
 
 def _basis(report: ExploreReport, indicator: str) -> str:
     """Return how many blocks a table rests on, and what its ratios are ratios of."""
-    times = {str(each): duration(seconds) for each, seconds in report.reference_s}
-    told = f", {times[indicator]} on the reference" if indicator in times else ""
+    times = {str(each): duration(seconds) for each, seconds in report.baseline_s}
+    told = f", {times[indicator]} on the baseline" if indicator in times else ""
     return _blocks(_compared(report, indicator)) + told
 
 
@@ -443,8 +441,8 @@ def _table(ranking: Sequence[Ranked], indicator: str | None, *, figure: bool) ->
         mark = "*" if row.best else ""
         effect = effects[row.stack_id]
         other = next((d for d in row.deviations if indicator in (None, d.indicator_id)), None)
-        if row.is_reference and not row.failures:
-            rows.append((mark, row.label, "1.000", "", bars.mark() if bars else "", "reference"))
+        if row.is_baseline and not row.failures:
+            rows.append((mark, row.label, "1.000", "", bars.mark() if bars else "", "baseline"))
         elif row.failures:
             rows.append((mark, row.label, "", "", "", f"failed in {row.failures} of its runs"))
         elif effect is not None:
@@ -471,11 +469,11 @@ def _legend(margin: float, *, figure: bool, several: bool) -> list[str]:
     if several:
         return [
             f"  * = indistinguishable from {best};",
-            f"  {above} the reference; the same = within {percent(margin)};",
+            f"  {above} the baseline; the same = within {percent(margin)};",
             "  all intervals together hold with 95 % confidence",
         ]
     return [
-        f"  * = indistinguishable from {best}; {above} the reference;",
+        f"  * = indistinguishable from {best}; {above} the baseline;",
         f"  the same = within {percent(margin)}; all intervals together hold with 95 % confidence",
     ]
 
@@ -506,32 +504,32 @@ def verdict(effect: Effect, *, figure: bool = False) -> str:
 
 
 def _conclusion(report: ExploreReport) -> list[str]:
-    reference = next((row.label for row in report.ranking if row.is_reference), "the reference")
+    baseline = next((row.label for row in report.ranking if row.is_baseline), "the baseline")
     if not any(row.effects for row in report.ranking):
         return [f"Nothing to compare yet: {report.stopped}."]
     found = conclusion(report)
-    if found.answer is Answer.REFERENCE_FAILED:
-        return [f"Nothing can be said: {reference}, the reference, failed while it was measured."]
+    if found.answer is Answer.BASELINE_FAILED:
+        return [f"Nothing can be said: {baseline}, the baseline, failed while it was measured."]
     if found.answer is Answer.CONTROLS_FAILED:
         return unreliable(report, "this ranking")
     if found.answer is Answer.TOO_EARLY:
         return [too_early(max(e.blocks for row in report.ranking for e in row.effects))]
     if found.answer is Answer.FASTER and found.winner is not None:
-        return _fastest(report, found.winner, reference)
+        return _fastest(report, found.winner, baseline)
     best = [row for row in report.ranking if row.best]
     figures = all(indicator in report.figures for indicator in _measured(report))
-    others = [row for row in report.ranking if not row.is_reference]
-    if len(best) == 1 and best[0].is_reference and any(row.counts for row in others):
+    others = [row for row in report.ranking if not row.is_baseline]
+    if len(best) == 1 and best[0].is_baseline and any(row.counts for row in others):
         same = " that were compared" if report.search else ""
         same += "" if all(row.counts for row in others) else " that work and compute the same"
         first, second = ("Best", "worse") if figures else ("Fastest", "slower")
-        return [f"{first}: {reference}, the reference; all others{same} are shown to be {second}."]
+        return [f"{first}: {baseline}, the baseline; all others{same} are shown to be {second}."]
     if others and all(row.deviations for row in others):
-        return [f"Nothing to compare: all others compute something else than {reference}."]
+        return [f"Nothing to compare: all others compute something else than {baseline}."]
     if found.answer is Answer.NOTHING_COMPARED:
         return ["Nothing to compare: no other stack ran every time and computed the same."]
     word = "better" if figures else "faster"
-    return [f"No measurable difference: nothing is shown to be {word} than {reference}."]
+    return [f"No measurable difference: nothing is shown to be {word} than {baseline}."]
 
 
 def unreliable(report: ExploreReport, what: str) -> list[str]:
@@ -553,7 +551,7 @@ def too_early(blocks: int) -> str:
     )
 
 
-def _fastest(report: ExploreReport, row: Ranked, reference: str) -> list[str]:
+def _fastest(report: ExploreReport, row: Ranked, baseline: str) -> list[str]:
     effect = row.overall or next(e for e in row.effects if e.verdict is Verdict.FASTER)
     on = dict(report.indicators).get(effect.indicator_id, "")
     several = f" on {on}" if len(row.effects) > 1 else ""
@@ -566,7 +564,7 @@ def _fastest(report: ExploreReport, row: Ranked, reference: str) -> list[str]:
         how += " that of"
     else:
         how = f"Fastest{_of(report)}: {row.label}, {effect.ratio:.2f} times as fast as"
-    return [f"{how} {reference}{several} ({found}).", *_alike(report)]
+    return [f"{how} {baseline}{several} ({found}).", *_alike(report)]
 
 
 def _of(report: ExploreReport) -> str:

@@ -95,7 +95,7 @@ class Scale:
         return "".join(cells)
 
     def mark(self) -> str:
-        """Return the bar of the reference: its ratio is 1."""
+        """Return the bar of the baseline: its ratio is 1."""
         return self.bar(1.0, 1.0, 1.0)
 
     def heading(self) -> str:

@@ -130,7 +130,7 @@ class Containers(Laboratory):
 
 @pytest.fixture
 def laboratory(index: TinyIndex, own_engine: OwnEngine, cache: Path, tmp_path: Path) -> Containers:
-    """2.0 is the reference, 1.0 does twice its work."""
+    """2.0 is the baseline, 1.0 does twice its work."""
     (tmp_path / "work.py").write_text(INDICATOR)
     for version, size in (("2.0", 10_000), ("1.0", 20_000)):
         serve(index, tmp_path / "wheels", version, WORK.format(size=size))

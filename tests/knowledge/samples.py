@@ -69,7 +69,7 @@ def inspection(number: int, *, of: Stack = STACK, outcome: Outcome = Outcome.OK)
         campaign_id=CAMPAIGN.id,
         block=number,
         position=0,
-        role=Role.CHALLENGER,
+        role=Role.CANDIDATE,
         outcome=outcome,
         started_at=STARTED,
         duration_s=1.5,
