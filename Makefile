@@ -10,6 +10,8 @@ PYTHON ?= $(shell for p in python3 python3.12 python3.11 python3.13 python3.10; 
 	$$p -c 'import sys; sys.exit(not (3, 10) <= sys.version_info < (3, 14))' 2>/dev/null && echo $$p && break; done)
 BUDGET ?= 10m
 STACKS ?= 3
+# Fast tests share all CPUs, eight at most; what measures or needs an engine runs one by one.
+PARALLEL ?= -n logical --maxprocesses 8 --dist worksteal
 
 bin := .venv/bin
 ready := .venv/.ready
@@ -29,9 +31,11 @@ test: check
 check: $(ready)
 	$(bin)/ruff check .
 	$(bin)/ruff format --check .
-	$(bin)/mypy
 	$(bin)/lint-imports
-	$(bin)/python -m pytest -m "not network and not docker and not journey and not slow and not gpu"
+	$(bin)/mypy & types=$$!; \
+	$(bin)/python -m pytest $(PARALLEL) \
+		-m "not network and not docker and not journey and not slow and not gpu"; code=$$?; \
+	wait $$types && exit $$code
 
 test-slow: $(ready)
 	$(bin)/python -m pytest -m "slow and not gpu"

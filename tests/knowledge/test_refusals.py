@@ -3,6 +3,7 @@
 import json
 import os
 import sqlite3
+import tempfile
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import replace
@@ -385,8 +386,10 @@ def sealed(folder: Path) -> Iterator[None]:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    for each in (tmp_path, *tmp_path.parents[:2]):
-        each.chmod(0o755)
+    shared = Path(tempfile.gettempdir())
+    for each in (tmp_path, *tmp_path.parents):  # another user has to get as far as this folder
+        if shared in each.parents:
+            each.chmod(0o755)
     (tmp_path / "shared").mkdir()
     return tmp_path / "shared"
 
