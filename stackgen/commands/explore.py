@@ -99,11 +99,11 @@ def _any_release(request: CampaignRequest) -> Policy:
 def _refuse_two_references(request: CampaignRequest) -> None:
     if request.stacks.baseline_file is not None and request.stacks.lock is not None:
         raise UsageError(
-            "there are two references",
-            why=f"--from {request.stacks.lock} is explored around, and compared with; --reference "
+            "there are two baselines",
+            why=f"--from {request.stacks.lock} is explored around, and compared with; --baseline "
             f"{request.stacks.baseline_file} is another one",
-            fix="leave one of them out; with --reference, name what may vary: "
-            f"stackgen explore NAME --reference {request.stacks.baseline_file}",
+            fix="leave one of them out; with --baseline, name what may vary: "
+            f"stackgen explore NAME --baseline {request.stacks.baseline_file}",
         )
 
 

@@ -31,7 +31,7 @@ def laboratory(tmp_path: Path) -> Laboratory:
 def test_every_stack_is_compared_with_the_lock_and_none_is_held_to_its_other_versions(
     laboratory: Laboratory,
 ) -> None:
-    asked = ("speedy>=2", "--reference", "requirements.txt", "--strategy", "newest")
+    asked = ("speedy>=2", "--baseline", "requirements.txt", "--strategy", "newest")
     done = laboratory.explore(*asked, "--stacks", "2", "--budget", "6s", "--json")
     assert done.returncode in (0, 3, 6), done.stderr
     report = json.loads(done.stdout)
@@ -52,16 +52,16 @@ def test_every_stack_is_compared_with_the_lock_and_none_is_held_to_its_other_ver
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (("speedy", "--from", "requirements.txt"), "there are two references"),
-        (("speedy", "--reference", "nowhere.lock"), "cannot read nowhere.lock"),
-        (("speedy", "--reference", "loose.txt"), "loose.txt"),
+        (("speedy", "--from", "requirements.txt"), "there are two baselines"),
+        (("speedy", "--baseline", "nowhere.lock"), "cannot read nowhere.lock"),
+        (("speedy", "--baseline", "loose.txt"), "loose.txt"),
     ],
 )
 def test_a_baseline_that_is_none_is_told_with_the_next_step(
     laboratory: Laboratory, arguments: tuple[str, ...], says: str
 ) -> None:
     (laboratory.root / "loose.txt").write_text("speedy>=1\n")
-    given = arguments if "--reference" in arguments else (*arguments, "--reference", "own.lock")
+    given = arguments if "--baseline" in arguments else (*arguments, "--baseline", "own.lock")
     done = laboratory.explore(*given, "--stacks", "2", "--budget", "3s")
     assert done.returncode == 2, done.stderr
     assert says in done.stderr
@@ -69,7 +69,7 @@ def test_a_baseline_that_is_none_is_told_with_the_next_step(
 
 
 @pytest.mark.journey
-@pytest.mark.parametrize("option", ["--reference", "--from"])
+@pytest.mark.parametrize("option", ["--baseline", "--from"])
 def test_another_stack_that_stands_in_for_a_lock_that_does_not_run_is_told(
     laboratory: Laboratory, option: str
 ) -> None:
