@@ -24,7 +24,7 @@ import numpy as np
 
 from stackgen.measure import effect
 from stackgen.measure.model import Array, Measured, Model, Versions
-from stackgen.measure.racing import Race, Runner, leader_confidence
+from stackgen.measure.racing import Arm, Race, leader_confidence
 from stackgen.model.evidence import Verdict
 from stackgen.model.identity import IndicatorId, StackId
 
@@ -86,8 +86,8 @@ def truth(rows: int, columns: int, pairs: float, noise: float, tails: int, seed:
 
 def race(world: Truth, seed: int) -> Found:
     """Return how stackgen's race ended."""
-    runners = [Runner(versions=each, run_s=3.0) for each in world.stacks]
-    held = Race(runners, Model(world.stacks), seed, MARGIN)
+    arms = [Arm(versions=each, run_s=3.0) for each in world.stacks]
+    held = Race(arms, Model(world.stacks), seed, MARGIN)
     measured: list[Measured] = []
     block = 0
     while True:
@@ -95,9 +95,9 @@ def race(world: Truth, seed: int) -> Found:
         places = held.next_block(measured, frozenset(), block)
         values = world.block(places)
         measured += [Measured(block, p, float(v)) for p, v in zip(places, values, strict=True)]
-        standing = held.standing(measured, frozenset())
-        if standing.confidence >= CONFIDENCE or len(measured) >= MOST_INSPECTIONS:
-            return Found(standing.leader, standing.runner_up, len(measured))
+        state = held.state(measured, frozenset())
+        if state.confidence >= CONFIDENCE or len(measured) >= MOST_INSPECTIONS:
+            return Found(state.leader, state.runner_up, len(measured))
 
 
 def confirmed(world: Truth, found: Found) -> Found:

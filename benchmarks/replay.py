@@ -2,7 +2,8 @@
 
 All rules look after 6, 10, 16, 26, 42 and 60 blocks and stop at the first difference that they see:
 stackgen's; a paired t test and Welch's t test (which ignores the blocks), both at stackgen's level
-of a look; and the fastest of all samples so far, which calls 2 % a difference, as is often done.
+of an interim analysis; and the fastest of all samples so far, which calls 2 % a difference, as is
+often done.
 
 python -m benchmarks.replay [--orders 80]
 """
@@ -15,7 +16,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from scipy import stats
 
-from stackgen.measure import ALPHA, LOOKS, MARGIN, effect, level_of_a_look
+from stackgen.measure import ALPHA, INTERIM_ANALYSES, MARGIN, effect, level_per_analysis
 from stackgen.model.evidence import Verdict
 from stackgen.model.identity import IndicatorId, StackId
 from tests.recordings import NAMES, Arms, identical_pairs, recording, times
@@ -37,12 +38,12 @@ def ours(a: Sequence[float], b: Sequence[float]) -> bool:
 
 def paired_t(a: Sequence[float], b: Sequence[float]) -> bool:
     """Return whether a paired t test calls them different."""
-    return bool(stats.ttest_rel(a, b).pvalue < level_of_a_look(ALPHA))
+    return bool(stats.ttest_rel(a, b).pvalue < level_per_analysis(ALPHA))
 
 
 def welch(a: Sequence[float], b: Sequence[float]) -> bool:
     """Return whether Welch's t, which ignores the blocks, calls them different."""
-    return bool(stats.ttest_ind(a, b, equal_var=False).pvalue < level_of_a_look(ALPHA))
+    return bool(stats.ttest_ind(a, b, equal_var=False).pvalue < level_per_analysis(ALPHA))
 
 
 def min_of_n(a: Sequence[float], b: Sequence[float]) -> bool:
@@ -51,8 +52,10 @@ def min_of_n(a: Sequence[float], b: Sequence[float]) -> bool:
 
 
 def blocks_until_different(rule: Rule, a: Sequence[float], b: Sequence[float]) -> int | None:
-    """Return after how many blocks, at which look, a rule calls two arms different."""
-    return next((look for look in LOOKS if look <= len(a) and rule(a[:look], b[:look])), None)
+    """Return after how many blocks, at which interim analysis, a rule calls two arms different."""
+    return next(
+        (look for look in INTERIM_ANALYSES if look <= len(a) and rule(a[:look], b[:look])), None
+    )
 
 
 def orders(
@@ -83,14 +86,14 @@ def row(rule: Rule, arms: Arms, count: int) -> str:
             ]
         else:
             pairs = [([x + math.log1p(more) for x in logs[a]], logs[b]) for a, b in equal]
-        looks = [
+        ends = [
             blocks_until_different(rule, *found)
             for a, b in pairs
             for found in orders(a, b, max(1, count // len(pairs)), dice)
         ]
-        hits = [look for look in looks if look is not None]
+        hits = [end for end in ends if end is not None]
         median = f"{statistics.median(hits):.0f}" if hits else "-"
-        cells.append(f"{len(hits) / len(looks):.2f} ({median:>2})")
+        cells.append(f"{len(hits) / len(ends):.2f} ({median:>2})")
     return "  ".join(cells)
 
 

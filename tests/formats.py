@@ -14,7 +14,7 @@ from stackgen.model.inspections import (
     Parameter,
     Role,
 )
-from stackgen.model.reports import HereHost, HereReport, HereResult
+from stackgen.model.reports import LocalHost, LocalReport, LocalResult
 from stackgen.model.stacks import Machine
 from tests.samples import environment
 
@@ -43,7 +43,7 @@ WITH_GPU = replace(
     identity=tuple(sorted({**dict(MACHINE.identity), "gpu0": "Tesla T4 15360 MiB"}.items())),
     circumstances=(*MACHINE.circumstances, ("gpu_cuda", "12.4"), ("gpu_driver", "550.54.15")),
 )
-HOST = HereHost(
+HOST = LocalHost(
     name="box",
     os_release=(("id", "debian"), ("name", "Debian GNU/Linux"), ("version_id", "12")),
     platform=(
@@ -121,14 +121,16 @@ def ran(
     )
 
 
-def result(*inspections: Inspection, **arguments: str) -> HereResult:
+def result(*inspections: Inspection, **arguments: str) -> LocalResult:
     given = {"batch": "8", "step": "inference", "threads": "1", **arguments}
-    made = HereResult(arguments=tuple(sorted(given.items())), figures=None, inspections=inspections)
+    made = LocalResult(
+        arguments=tuple(sorted(given.items())), figures=None, inspections=inspections
+    )
     return replace(made, figures=figures(made.observations))
 
 
-def report(*results: HereResult, varied: tuple[str, ...] = (), **changes: object) -> HereReport:
-    made = HereReport(
+def report(*results: LocalResult, varied: tuple[str, ...] = (), **changes: object) -> LocalReport:
+    made = LocalReport(
         indicator=MODEL,
         script_sha256="7" * 64,
         python="/usr/bin/python3",

@@ -13,7 +13,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stackgen.errors import EvidenceError
-from stackgen.measure import LOOKS, block_contrasts, effect, level_of_a_look, p_value, verdict
+from stackgen.measure import (
+    INTERIM_ANALYSES,
+    block_contrasts,
+    effect,
+    level_per_analysis,
+    p_value,
+    verdict,
+)
 from stackgen.measure.effects import trimmed_centre
 from stackgen.model.evidence import Effect, Verdict
 from stackgen.model.identity import IndicatorId, StackId
@@ -52,7 +59,7 @@ def test_swapping_the_stacks_turns_the_effect_around(one: Times, two: Times) -> 
         return
     there = judged(list(block_contrasts(a_s=one, b_s=two)))
     back = judged(list(block_contrasts(a_s=two, b_s=one)))
-    if there.blocks < LOOKS[0]:
+    if there.blocks < INTERIM_ANALYSES[0]:
         assert (there.low, there.high) == (back.low, back.high) == (0.0, math.inf)
         return
     assert there.ratio == pytest.approx(1 / back.ratio)
@@ -93,27 +100,27 @@ def test_many_contrasts_are_trimmed_by_a_third_at_each_end() -> None:
 
 @pytest.mark.parametrize("alpha", [0.05, 0.01])
 def test_all_looks_together_raise_as_many_alarms_as_agreed(alpha: float) -> None:
-    boundary = NormalDist().inv_cdf(1 - level_of_a_look(alpha) / 2)
+    boundary = NormalDist().inv_cdf(1 - level_per_analysis(alpha) / 2)
     noise, crossed, walks = random.Random(3), 0, 20_000
     for _ in range(walks):
-        sums = list(accumulate(noise.gauss(0, 1) for _ in range(LOOKS[-1])))
-        crossed += any(abs(sums[look - 1]) > boundary * math.sqrt(look) for look in LOOKS)
+        sums = list(accumulate(noise.gauss(0, 1) for _ in range(INTERIM_ANALYSES[-1])))
+        crossed += any(abs(sums[n - 1]) > boundary * math.sqrt(n) for n in INTERIM_ANALYSES)
     spread = math.sqrt(alpha * (1 - alpha) / walks)
     assert crossed / walks == pytest.approx(alpha, abs=4 * spread)
 
 
 def test_a_look_spends_less_than_everything_and_more_than_its_even_part() -> None:
-    levels = [level_of_a_look(alpha) for alpha in (0.001, 0.01, 0.05, 0.2)]
+    levels = [level_per_analysis(alpha) for alpha in (0.001, 0.01, 0.05, 0.2)]
     assert levels == sorted(levels)
     for alpha, level in zip((0.001, 0.01, 0.05, 0.2), levels, strict=True):
-        assert alpha / len(LOOKS) < level < alpha
+        assert alpha / len(INTERIM_ANALYSES) < level < alpha
 
 
 def test_too_few_blocks_say_nothing() -> None:
-    found = judged([0.5] * (LOOKS[0] - 1))
+    found = judged([0.5] * (INTERIM_ANALYSES[0] - 1))
     assert found.verdict is Verdict.INCONCLUSIVE
     assert (found.low, found.high) == (0.0, math.inf)
-    assert p_value([0.5] * (LOOKS[0] - 1)) is None
+    assert p_value([0.5] * (INTERIM_ANALYSES[0] - 1)) is None
 
 
 def test_contrasts_without_spread_say_nothing_before_so_many_can_be_no_chance() -> None:
@@ -190,7 +197,7 @@ def contrasts_of(arms: dict[str, dict[str, float]], a: str, b: str) -> list[floa
 
 def sequential(contrasts: list[float]) -> Verdict:
     """Look after 6, 10, ... blocks and stop at the first answer, as a campaign does."""
-    for look in LOOKS:
+    for look in INTERIM_ANALYSES:
         if look > len(contrasts):
             break
         found = judged(contrasts[:look]).verdict

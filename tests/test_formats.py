@@ -15,7 +15,7 @@ from stackgen import __version__
 from stackgen.cli.indicators import OtherFormat
 from stackgen.errors import MeasurementError, UsageError
 from stackgen.model.inspections import Outcome
-from stackgen.report import here_text
+from stackgen.report import local_text
 from stackgen.report.formats import fields, formatted, refuse_unfit
 from stackgen.report.formats.pytorch_benchmark import bytes_text, count_text, time_text, yaml_lines
 from stackgen.report.formats.thoth import USAGE
@@ -36,12 +36,12 @@ GPU = report(
 NOTHING = report(result(ran(outcome=Outcome.IMPORT_FAILED, log="No module named 'torch'")))
 FIGURE = report(result(ran(1 / 0.9, 1 / 0.875, told={"figure": "higher"})))
 TEXTS = {
-    "here-figure.txt": here_text(FIGURE),
-    "here-one.txt": here_text(ONE),
-    "here-batches.txt": here_text(BATCHES),
-    "here-failed.txt": here_text(FAILED),
-    "here-nothing.txt": here_text(NOTHING),
-    "here-gpu.txt": here_text(GPU),
+    "local-figure.txt": local_text(FIGURE),
+    "local-one.txt": local_text(ONE),
+    "local-batches.txt": local_text(BATCHES),
+    "local-failed.txt": local_text(FAILED),
+    "local-nothing.txt": local_text(NOTHING),
+    "local-gpu.txt": local_text(GPU),
     "perfzero.json": re.sub(
         r'(?<="trial_id": )".*"',
         '"DIGEST"',

@@ -13,7 +13,7 @@ import pytest
 from stackgen.campaign.comparison import Judging, Stopped, measure, ranked
 from stackgen.errors import MeasurementError
 from stackgen.knowledge.database import Database, open_database
-from stackgen.measure import LOOKS, Design
+from stackgen.measure import INTERIM_ANALYSES, Design
 from stackgen.model.evidence import Ranked, Verdict
 from stackgen.model.inspections import (
     Inspection,
@@ -235,7 +235,7 @@ def test_a_block_that_was_cut_short_is_no_block_twice_and_its_whole_pairs_count(
         for effect in row.effects:
             held = itertools.groupby(sorted(seen, key=lambda e: e.block), lambda e: e.block)
             whole = sum(has_pair(list(group), STACKS[name]) for _, group in held)
-            assert effect.blocks == max(look for look in LOOKS if look <= whole)
+            assert effect.blocks == max(look for look in INTERIM_ANALYSES if look <= whole)
 
 
 def has_pair(block: list[Inspection], other: Environment) -> bool:

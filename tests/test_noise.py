@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from stackgen.measure import LOOKS, effect, p_value
+from stackgen.measure import INTERIM_ANALYSES, effect, p_value
 from stackgen.measure.noise import (
     are_different,
     carried,
@@ -144,7 +144,7 @@ def test_the_seed_alone_decides_what_is_drawn() -> None:
 
 
 def test_too_few_blocks_show_nothing() -> None:
-    row = row_of(normal(0.05, LOOKS[0] - 1))
+    row = row_of(normal(0.05, INTERIM_ANALYSES[0] - 1))
     assert row.shown == ()
     assert row.nothing == "too few blocks: 5, and 6 are needed"
     assert row.p_value is None
@@ -181,7 +181,9 @@ def test_a_comparison_takes_three_runs_a_block_and_the_control_twice() -> None:
     ]  # fmt: skip
     row = row_of(normal(0.01, 8), *pure)
     assert row.run_s == 1.0  # as tests.samples has it
-    assert [each.machine_s for each in row.shown] == [n * (3 * 1.0 + 2 * 0.25) for n in LOOKS]
+    assert [each.machine_s for each in row.shown] == [
+        n * (3 * 1.0 + 2 * 0.25) for n in INTERIM_ANALYSES
+    ]
     own = indicator_noise(pure, stack=HERE.stack.id, call=PURE, control=PURE, seed=0)
     assert own.shown[0].machine_s == pytest.approx(6 * 3 * 0.25)
 
@@ -235,7 +237,7 @@ QUIET = Disturbance(waited=0.004, stolen=0.0, throttled=None)
 def report(
     *rows: IndicatorNoise,
     disturbed: Disturbance = QUIET,
-    aside: Sequence[int] = (),
+    excluded: Sequence[int] = (),
     tolerated: int = 0,
 ) -> NoiseReport:
     return NoiseReport(
@@ -248,7 +250,7 @@ def report(
         indicators=rows,
         disturbance=disturbed,
         control_s=0.74,
-        aside=tuple((block, "other processes had its CPU for 31 % of a run") for block in aside),
+        excluded=tuple((n, "other processes had its CPU for 31 % of a run") for n in excluded),
         tolerated=tolerated,
         new_inspections=108,
         seconds=181.0,
@@ -281,7 +283,7 @@ TEXTS = {
         report(
             row_of([c + 0.1 for c in normal(0.02, 10)]),
             disturbed=Disturbance(waited=0.12, stolen=0.034, throttled=0.5),
-            aside=(1, 3, 4, 9, 11),
+            excluded=(1, 3, 4, 9, 11),
             tolerated=6,
         )
     ),

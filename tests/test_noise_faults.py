@@ -8,7 +8,7 @@ import pytest
 from stackgen.campaign.session import Session
 from stackgen.commands.noise import measure_pairs
 from stackgen.knowledge.database import Database, open_database
-from stackgen.measure import LOOKS, Design, block_times
+from stackgen.measure import INTERIM_ANALYSES, Design, block_times
 from stackgen.model.inspections import Inspection, InspectionPlan, Limits, Outcome
 from stackgen.model.stacks import Environment, Stack
 from tests import sessions
@@ -83,7 +83,9 @@ def test_sixty_blocks_are_enough(database: Database, tmp_path: Path) -> None:
     measuring = session(database, tmp_path, fine)
     ended = measure_pairs(measuring, design(measuring))
     assert "60 blocks tell enough" in ended.why
-    assert {pairs(measuring, each) for each in ("numpy/matmul", "python/pure")} == {LOOKS[-1]}
+    assert {pairs(measuring, each) for each in ("numpy/matmul", "python/pure")} == {
+        INTERIM_ANALYSES[-1]
+    }
     again = session(database, tmp_path, fine)
     assert measure_pairs(again, design(again)).why == ended.why
     assert again.record.added == 0
@@ -107,7 +109,7 @@ def test_an_indicator_that_fails_leaves_and_the_others_go_on(
 
     measuring = session(database, tmp_path, ends)
     measure_pairs(measuring, design(measuring))
-    assert pairs(measuring, "numpy/matmul") == LOOKS[-1]
+    assert pairs(measuring, "numpy/matmul") == INTERIM_ANALYSES[-1]
     last = max(each.block for each in measuring.inspections if each.indicator_id == SORT.id)
     assert last == 5
 

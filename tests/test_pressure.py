@@ -1,4 +1,4 @@
-"""Blocks that something disturbed: which are set aside, and that the timings have no say in it."""
+"""Blocks that something disturbed: which are excluded, and that the timings have no say in it."""
 
 import os
 import subprocess
@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stackgen.indicators import parse_output
-from stackgen.measure import block_times, controls, rank, set_aside
+from stackgen.measure import block_times, controls, exclude_disturbed, rank
 from stackgen.model.inspections import Inspection, Observation, Outcome, Role
 from stackgen.report import report_text
 from stackgen.storage.paths import shipped_folder
@@ -45,7 +45,7 @@ def runs(blocks: Sequence[dict[str, str]], seconds: float = 0.04) -> list[Inspec
 
 
 def reason(circumstances: dict[str, str]) -> str | None:
-    return set_aside(runs([circumstances])).blocks.get((CAMPAIGN, 1))
+    return exclude_disturbed(runs([circumstances])).excluded.get((CAMPAIGN, 1))
 
 
 def calibration(seconds: float, loops: int = 1) -> Inspection:
@@ -104,23 +104,23 @@ def test_circumstances_that_are_no_numbers_disturb_nothing(text: str) -> None:
 
 def test_short_samples_are_not_disturbed_by_others_on_their_cpu() -> None:
     busy = runs([BESIDE_ANOTHER])
-    assert not set_aside([calibration(0.0002, loops=10), *busy]).blocks
-    assert set_aside([calibration(0.0002, loops=100), *busy]).blocks
+    assert not exclude_disturbed([calibration(0.0002, loops=10), *busy]).excluded
+    assert exclude_disturbed([calibration(0.0002, loops=100), *busy]).excluded
     threads = {**BESIDE_ANOTHER, "env OMP_NUM_THREADS": "2"}  # each waits for the one held up
-    assert set_aside([calibration(0.0002, loops=10), *runs([threads])]).blocks
+    assert exclude_disturbed([calibration(0.0002, loops=10), *runs([threads])]).excluded
 
 
 def test_how_long_samples_are_is_what_the_first_calibration_found() -> None:
     long, short = calibration(1.0), calibration(0.001)
-    assert set_aside([long, short, *runs([BESIDE_ANOTHER])]).blocks
-    assert not set_aside([short, long, *runs([BESIDE_ANOTHER])]).blocks
+    assert exclude_disturbed([long, short, *runs([BESIDE_ANOTHER])]).excluded
+    assert not exclude_disturbed([short, long, *runs([BESIDE_ANOTHER])]).excluded
 
 
 def test_a_single_sample_has_all_of_a_disturbance() -> None:
     slightly = {**CALM, "cpu_time_s": "0.9", "pressure_cpu_s": "0.1"}
     assert reason(slightly) is None
     once = told(inspection(OLD, MATMUL, 1, 0.04), slightly, samples=1)
-    assert set_aside([once]).blocks
+    assert exclude_disturbed([once]).excluded
 
 
 def test_a_machine_that_was_suspended_sets_its_block_aside() -> None:
@@ -135,17 +135,19 @@ def test_a_machine_that_was_suspended_sets_its_block_aside() -> None:
         ]
 
     expected = {(CAMPAIGN, 1): "the machine was suspended in between"}
-    assert set_aside(block(at(70), at(70))).blocks == {}
-    assert set_aside(block(at(70, during=30), at(100))).blocks == expected  # within the first run
-    assert set_aside(block(at(70), at(100))).blocks == expected  # between two runs
-    assert set_aside(block(at(70), at(70, during=30))).blocks == expected
-    assert set_aside(block(at(70), at(70, during=0.01))).blocks == {}
+    assert exclude_disturbed(block(at(70), at(70))).excluded == {}
+    assert (
+        exclude_disturbed(block(at(70, during=30), at(100))).excluded == expected
+    )  # within the first run
+    assert exclude_disturbed(block(at(70), at(100))).excluded == expected  # between two runs
+    assert exclude_disturbed(block(at(70), at(70, during=30))).excluded == expected
+    assert exclude_disturbed(block(at(70), at(70, during=0.01))).excluded == {}
 
 
 def test_a_clock_on_the_wall_that_jumps_disturbs_nothing() -> None:
     blocks = runs([CALM] * 3)
     back = [replace(each, started_at="1999-12-31T23:59:59+00:00") for each in blocks[3:]]
-    assert not set_aside(blocks[:3] + back).blocks
+    assert not exclude_disturbed(blocks[:3] + back).excluded
     assert rank_of(blocks) == rank_of(blocks[:3] + back)
 
 
@@ -154,31 +156,31 @@ def rank_of(inspections: list[Inspection]) -> object:
 
 
 def test_a_rare_disturbance_is_set_aside_however_late_it_comes() -> None:
-    found = set_aside(runs([*[CALM] * 20, BESIDE_ANOTHER, CALM]))
-    assert list(found.blocks) == [(CAMPAIGN, 21)]
+    found = exclude_disturbed(runs([*[CALM] * 20, BESIDE_ANOTHER, CALM]))
+    assert list(found.excluded) == [(CAMPAIGN, 21)]
     assert not found.gave_up
 
 
 def test_on_a_machine_that_is_always_busy_three_blocks_are_lost_and_no_more() -> None:
-    found = set_aside(runs([BESIDE_ANOTHER] * 20))
-    assert [number for _, number in found.blocks] == [1, 2, 3]
+    found = exclude_disturbed(runs([BESIDE_ANOTHER] * 20))
+    assert [number for _, number in found.excluded] == [1, 2, 3]
     assert [number for _, number in found.tolerated] == list(range(4, 21))
     assert found.gave_up
 
 
 @given(st.lists(st.booleans(), max_size=40))
 def test_at_most_every_second_block_is_set_aside_after_the_first_three(busy: list[bool]) -> None:
-    found = set_aside(runs([BESIDE_ANOTHER if each else CALM for each in busy]))
-    assert len(found.blocks) <= max(3, len(busy) // 2)
+    found = exclude_disturbed(runs([BESIDE_ANOTHER if each else CALM for each in busy]))
+    assert len(found.excluded) <= max(3, len(busy) // 2)
     disturbed = [(CAMPAIGN, number) for number, each in enumerate(busy, start=1) if each]
-    assert sorted([*found.blocks, *found.tolerated]) == disturbed
+    assert sorted([*found.excluded, *found.tolerated]) == disturbed
 
 
 @given(st.lists(st.booleans(), max_size=30), st.integers(0, 30))
 def test_what_comes_later_never_changes_the_fate_of_a_block(busy: list[bool], until: int) -> None:
     seen = runs([BESIDE_ANOTHER if each else CALM for each in busy])
-    now, later = set_aside(seen[: 2 * until]), set_aside(seen)
-    assert now.blocks.items() <= later.blocks.items()
+    now, later = exclude_disturbed(seen[: 2 * until]), exclude_disturbed(seen)
+    assert now.excluded.items() <= later.excluded.items()
     assert now.tolerated.items() <= later.tolerated.items()
 
 
@@ -192,12 +194,12 @@ def test_the_timings_have_no_say(seconds: list[float]) -> None:
         )
         for each, took in zip(blocks, [*seconds, *seconds], strict=True)
     ]
-    assert set_aside(others) == set_aside(blocks)
+    assert exclude_disturbed(others) == exclude_disturbed(blocks)
 
 
 def test_failed_runs_of_a_block_tell_nothing_and_break_nothing() -> None:
     failed = inspection(OLD, MATMUL, 1, None, outcome=Outcome.CRASHED)
-    assert not set_aside([failed, *runs([CALM])]).blocks
+    assert not exclude_disturbed([failed, *runs([CALM])]).excluded
 
 
 def test_neither_effects_nor_controls_see_blocks_that_are_set_aside() -> None:
@@ -212,7 +214,7 @@ def test_neither_effects_nor_controls_see_blocks_that_are_set_aside() -> None:
     times = block_times(seen, indicator=MATMUL.id, stack=NEW.stack.id)
     assert {row.effects[0].blocks for row in rows if row.effects} == {6}  # the look before ten
     assert judged.blocks == len(times) == 9
-    everything = block_times(seen, indicator=MATMUL.id, stack=NEW.stack.id, aside=())
+    everything = block_times(seen, indicator=MATMUL.id, stack=NEW.stack.id, excluded=())
     assert len(everything) == 10
 
 
@@ -229,20 +231,20 @@ def test_what_a_search_ran_takes_no_part_in_effects() -> None:
 
 def test_blocks_of_a_search_are_set_aside_as_well() -> None:
     seen = [replace(each, role=Role.SEARCH) for each in runs([CALM, BESIDE_ANOTHER])]
-    assert list(set_aside(seen).blocks) == [(CAMPAIGN, 2)]
+    assert list(exclude_disturbed(seen).excluded) == [(CAMPAIGN, 2)]
 
 
 @pytest.mark.parametrize(
-    ("aside", "tolerated", "expected"),
+    ("excluded", "tolerated", "expected"),
     [
         ((), (), []),
-        (("it slept",), (), ["1 block was set aside and took no part: it slept."]),
-        (("a", "b"), (), ["2 blocks were set aside and took no part: as when b."]),
+        (("it slept",), (), ["1 block was excluded and took no part: it slept."]),
+        (("a", "b"), (), ["2 blocks were excluded and took no part: as when b."]),
         (
             ("a",) * 3,
             ("a",) * 9,
             [
-                "3 blocks were set aside and took no part: a.",
+                "3 blocks were excluded and took no part: a.",
                 "This machine is disturbed more often than not, so that 9 blocks count all the "
                 "same: a.",
             ],
@@ -250,10 +252,10 @@ def test_blocks_of_a_search_are_set_aside_as_well() -> None:
     ],
 )
 def test_reports_say_what_was_set_aside_and_what_counts_though_disturbed(
-    aside: tuple[str, ...], tolerated: tuple[str, ...], expected: list[str]
+    excluded: tuple[str, ...], tolerated: tuple[str, ...], expected: list[str]
 ) -> None:
-    text = report_text(replace(report(FASTER), aside=aside, tolerated=tolerated))
-    assert [line for line in text.splitlines() if "all the same" in line or "aside" in line] == (
+    text = report_text(replace(report(FASTER), excluded=excluded, tolerated=tolerated))
+    assert [line for line in text.splitlines() if "all the same" in line or "excluded" in line] == (
         expected
     )
 
@@ -319,7 +321,9 @@ def test_a_suspension_within_the_samples_is_seen_by_the_clocks(tmp_path: Path) -
     assert one["env OMP_NUM_THREADS"] == "1"
     assert float(dict(slept.circumstances)["suspended_s"]) == pytest.approx(40, abs=0.05)
     block = replace(inspection(OLD, MATMUL, 1, 0.04), observation=slept)
-    assert set_aside([block]).blocks[CAMPAIGN, 1] == "the machine was suspended in between"
+    assert (
+        exclude_disturbed([block]).excluded[CAMPAIGN, 1] == "the machine was suspended in between"
+    )
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="Linux counts pressure")
@@ -335,5 +339,7 @@ def test_a_run_beside_a_loop_on_its_cpu_is_seen_to_be_disturbed(tmp_path: Path) 
         other.wait()
     if "pressure_cpu_s" not in dict(seen.circumstances):
         pytest.skip("this kernel was built or started without pressure stall information")
-    (told_so,) = set_aside([replace(inspection(OLD, MATMUL, 1, 1.0), observation=seen)]).blocks
+    (told_so,) = exclude_disturbed(
+        [replace(inspection(OLD, MATMUL, 1, 1.0), observation=seen)]
+    ).excluded
     assert told_so == (CAMPAIGN, 1)

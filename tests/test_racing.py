@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from benchmarks import measure as simulation
 from stackgen.errors import EvidenceError
 from stackgen.measure.model import Measured, Model, Versions, calibration
-from stackgen.measure.racing import BLOCK, STRATEGIES, Race, Runner, chooser, uniform_blocks
+from stackgen.measure.racing import BLOCK, STRATEGIES, Arm, Race, chooser, uniform_blocks
 
 GRID: tuple[Versions, ...] = tuple(
     (("numpy", n), ("torch", t)) for t, n in product("123", ("1", "2"))
@@ -38,8 +38,8 @@ TRUTH = additive({"numpy1": 0.0, "numpy2": 0.1, "torch1": 0.3, "torch2": 0.0, "t
 
 
 def race(run_s: float = 1.0, build_s: float = 0.0, seed: int = 1) -> Race:
-    runners = [Runner(versions=each, run_s=run_s, build_s=build_s) for each in GRID]
-    return Race(runners, Model(GRID), seed)
+    arms = [Arm(versions=each, run_s=run_s, build_s=build_s) for each in GRID]
+    return Race(arms, Model(GRID), seed)
 
 
 def test_a_stack_that_nobody_measured_is_predicted_from_its_versions() -> None:
@@ -118,29 +118,29 @@ def test_what_failed_is_neither_measured_nor_the_leader() -> None:
     gone = frozenset({2, 5})
     for seed in range(10):
         assert not set(race(seed=seed).next_block(exact(TRUTH, blocks), gone, 9)) & gone
-    standing = race().standing(exact(TRUTH, blocks), gone)
-    assert standing.leader == 3
-    assert not {standing.leader, standing.runner_up} & gone
+    state = race().state(exact(TRUTH, blocks), gone)
+    assert state.leader == 3
+    assert not {state.leader, state.runner_up} & gone
 
 
 def test_a_stack_that_was_only_predicted_never_leads() -> None:
     seen = exact(TRUTH, [(0, 1, 3, 4), (0, 1, 3, 5), (4, 5, 3, 0)] * 3)
     predicted = Model(GRID).predict(seen).mean
     assert int(np.argmin(predicted)) == 2
-    assert race().standing(seen, frozenset()).leader == 3
+    assert race().state(seen, frozenset()).leader == 3
 
 
 def test_two_stacks_make_a_race() -> None:
-    pair = [Runner(versions=each, run_s=1.0) for each in GRID[:2]]
+    pair = [Arm(versions=each, run_s=1.0) for each in GRID[:2]]
     small = Race(pair, Model(GRID[:2]), 3)
     assert set(small.next_block([], frozenset(), 1)) == {0, 1}
-    standing = small.standing(exact([0.0, 0.5], [(0, 1)] * 4), frozenset())
-    assert (standing.leader, standing.runner_up) == (0, 1)
-    assert standing.confidence > 0.95
+    state = small.state(exact([0.0, 0.5], [(0, 1)] * 4), frozenset())
+    assert (state.leader, state.runner_up) == (0, 1)
+    assert state.confidence > 0.95
 
 
-def runners(**costs: float) -> list[Runner]:
-    return [Runner(versions=each, run_s=1.0, **costs) for each in GRID]
+def arms(**costs: float) -> list[Arm]:
+    return [Arm(versions=each, run_s=1.0, **costs) for each in GRID]
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
@@ -149,21 +149,21 @@ def test_every_strategy_gives_blocks_of_four_that_are_decided_by_seed_and_number
 ) -> None:
     seen = list[Measured]()
     for number in range(1, 12):
-        block = chooser(strategy, runners(), seed=5).next_block(seen, frozenset({1}), number)
-        again = chooser(strategy, runners(), seed=5).next_block(seen, frozenset({1}), number)
+        block = chooser(strategy, arms(), seed=5).next_block(seen, frozenset({1}), number)
+        again = chooser(strategy, arms(), seed=5).next_block(seen, frozenset({1}), number)
         assert block == again
         assert len(set(block)) == len(block) == BLOCK
         assert 1 not in block
         seen += exact(TRUTH, [block])
-    standing = chooser(strategy, runners(), seed=5).standing(seen, frozenset({1}))
-    assert standing.order[:2] == (standing.leader, standing.runner_up)
-    assert set(standing.order) == {0, 2, 3, 4, 5}
-    assert standing.leader == 2
+    state = chooser(strategy, arms(), seed=5).state(seen, frozenset({1}))
+    assert state.order[:2] == (state.leader, state.runner_up)
+    assert set(state.order) == {0, 2, 3, 4, 5}
+    assert state.leader == 2
 
 
 def test_another_number_of_the_block_is_another_roll_of_the_dice() -> None:
     ways = {
-        chooser("random", runners(), seed=5).next_block([], frozenset(), number)
+        chooser("random", arms(), seed=5).next_block([], frozenset(), number)
         for number in range(1, 20)
     }
     assert len(ways) > 10
@@ -179,12 +179,12 @@ def test_pairwise_measures_every_pair_of_versions_before_anything_is_repeated() 
     stacks: list[Versions] = [
         (("a", x), ("b", y), ("c", z)) for x, y, z in product("123", "123", "123")
     ]
-    racers = [Runner(versions=each, run_s=1.0) for each in stacks]
+    arms = [Arm(versions=each, run_s=1.0) for each in stacks]
     wanted = {pair for each in stacks for pair in combinations(each, 2)}
     seen, covered, number = list[Measured](), set[object](), 0
     while covered < wanted:
         number += 1
-        block = chooser("pairwise", racers, seed=3).next_block(seen, frozenset(), number)
+        block = chooser("pairwise", arms, seed=3).next_block(seen, frozenset(), number)
         assert not set(block) & {each.stack for each in seen}
         seen += [Measured(number, place, 0.0) for place in block]
         covered |= {pair for place in block for pair in combinations(stacks[place], 2)}
@@ -194,7 +194,7 @@ def test_pairwise_measures_every_pair_of_versions_before_anything_is_repeated() 
 def test_covering_takes_ready_stacks_first_and_cheap_ones_next() -> None:
     ready = {1, 2}
     costs = [
-        Runner(versions=each, run_s=1.0, build_s=0.0 if place in ready else 10.0 + place)
+        Arm(versions=each, run_s=1.0, build_s=0.0 if place in ready else 10.0 + place)
         for place, each in enumerate(GRID)
     ]
     block = chooser("racing", costs, seed=1).next_block([], frozenset(), 1)
@@ -202,37 +202,37 @@ def test_covering_takes_ready_stacks_first_and_cheap_ones_next() -> None:
 
 
 def test_without_any_spread_nobody_cares_who_leads() -> None:
-    seen, block, standing = list[Measured](), 0, race().standing([], frozenset())
-    while standing.confidence < 0.95 and block < 20:
+    seen, block, state = list[Measured](), 0, race().state([], frozenset())
+    while state.confidence < 0.95 and block < 20:
         block += 1
         places = race().next_block(seen, frozenset(), block)
         seen += [Measured(block, place, 0.0) for place in places]
-        standing = race().standing(seen, frozenset())
+        state = race().state(seen, frozenset())
     assert block < 15
-    assert standing.leader in {each.stack for each in seen}
+    assert state.leader in {each.stack for each in seen}
 
 
 def test_a_stack_that_could_not_be_tried_keeps_the_race_from_being_certain() -> None:
     """Its build may not fit into the budget; it may be the fastest all the same."""
     single: list[Versions] = [(("numpy", str(n)),) for n in range(6)]
-    racers = [Runner(versions=each, run_s=1.0) for each in single]
+    arms = [Arm(versions=each, run_s=1.0) for each in single]
     seen = list[Measured]()
     for number in range(1, 25):
-        block = chooser("racing", racers, seed=1).next_block(seen, frozenset({3}), number)
+        block = chooser("racing", arms, seed=1).next_block(seen, frozenset({3}), number)
         seen += [Measured(number, place, 0.05 * place) for place in block]
-    assert chooser("racing", racers, seed=1).standing(seen, frozenset()).confidence < 0.95
-    assert chooser("racing", racers, seed=1).standing(seen, frozenset({3})).confidence > 0.99
+    assert chooser("racing", arms, seed=1).state(seen, frozenset()).confidence < 0.95
+    assert chooser("racing", arms, seed=1).state(seen, frozenset({3})).confidence > 0.99
 
 
 def test_when_all_failed_nobody_leads() -> None:
     with pytest.raises(EvidenceError, match="no stack is left"):
-        race().standing([], frozenset(range(len(GRID))))
+        race().state([], frozenset(range(len(GRID))))
     assert race().next_block([], frozenset(range(len(GRID))), 1) == ()
 
 
 def test_an_unknown_strategy_is_refused_with_those_that_are_known() -> None:
     with pytest.raises(EvidenceError, match="racing, random, pairwise"):
-        chooser("fastest", runners(), seed=1)
+        chooser("fastest", arms(), seed=1)
 
 
 def test_what_must_be_built_first_is_asked_less_often() -> None:
@@ -240,7 +240,7 @@ def test_what_must_be_built_first_is_asked_less_often() -> None:
     log_s = additive({"numpy1": 0.0, "numpy2": 0.0, "torch1": 0.0, "torch2": 0.02, "torch3": 0.02})
     seen = exact(log_s, [(0, 1, 2, 4), (0, 1, 2, 4)])
     dear = [
-        Runner(versions=each, run_s=1.0, build_s=100.0 if place == 3 else 0.0)
+        Arm(versions=each, run_s=1.0, build_s=100.0 if place == 3 else 0.0)
         for place, each in enumerate(GRID)
     ]
     counts = {3: 0, 5: 0}
@@ -325,13 +325,13 @@ def test_uniform_repetition_is_counted_as_it_would_have_gone() -> None:
 
 def test_a_race_that_ends_was_certain_before_its_last_block_too() -> None:
     seen = simulated(TRUTH, 0.05, 30, 4)
-    sure = [race().standing(seen[: BLOCK * n], frozenset()).confidence >= 0.95 for n in range(31)]
+    sure = [race().state(seen[: BLOCK * n], frozenset()).confidence >= 0.95 for n in range(31)]
     first = sure.index(True)
     assert 2 < first < 30
     # A block of one inspection says nothing: what is certain now was certain before the last block.
     silent = Measured(99, 0, 0.0)
     before = [*seen[: BLOCK * (first - 1)], silent]
-    assert race().standing(before, frozenset()).confidence >= 0.95
+    assert race().state(before, frozenset()).confidence >= 0.95
 
 
 def test_tails_of_the_noise_neither_hide_the_fastest_stack_nor_pass_for_precision() -> None:

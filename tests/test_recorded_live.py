@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from stackgen.measure import LOOKS, block_contrasts, effect, p_value
+from stackgen.measure import INTERIM_ANALYSES, block_contrasts, effect, p_value
 from stackgen.model.evidence import Effect, Verdict
 from stackgen.model.identity import IndicatorId, StackId
 
@@ -41,7 +41,7 @@ def beside_planted(times: Times, equal: str) -> Effect:
 
 def test_every_arm_is_in_every_block(fastest: Times) -> None:
     blocks = set(fastest["matmul"]["A1"])
-    assert len(blocks) >= LOOKS[0]
+    assert len(blocks) >= INTERIM_ANALYSES[0]
     assert set(fastest["matmul"]) == {*EQUAL, PLANTED}
     assert all(set(times) == blocks for arms in fastest.values() for times in arms.values())
 

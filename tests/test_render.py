@@ -33,7 +33,7 @@ from stackgen.model.reports import (
     FailedStack,
     MeasurementSetup,
     NightlyReport,
-    Predicted,
+    PredictedSpeed,
     Scaled,
     SearchReport,
 )
@@ -346,10 +346,14 @@ SEARCH = SearchReport(
     uniform_inspections=272,
     uniform_s=816.0,
     predictions=(
-        Predicted(label="numpy 2.4.0", ratio=1.08, low=1.05, high=1.11, within=0.97, measured=9),
-        Predicted(label="numpy 2.2.6", ratio=1.04, low=0.98, high=1.10, within=0.08, measured=0),
-        Predicted(label="numpy 1.26.4", ratio=1.0, low=1.0, high=1.0, within=0.0, measured=6),
-        Predicted(label="numpy 1.24.4", ratio=0.7, low=0.2, high=0.93, within=0.0, measured=1),
+        PredictedSpeed(
+            label="numpy 2.4.0", ratio=1.08, low=1.05, high=1.11, within=0.97, measured=9
+        ),
+        PredictedSpeed(
+            label="numpy 2.2.6", ratio=1.04, low=0.98, high=1.10, within=0.08, measured=0
+        ),
+        PredictedSpeed(label="numpy 1.26.4", ratio=1.0, low=1.0, high=1.0, within=0.0, measured=6),
+        PredictedSpeed(label="numpy 1.24.4", ratio=0.7, low=0.2, high=0.93, within=0.0, measured=1),
     ),
     foretold=(37, 40),
 )

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 import pytest
 from scipy.stats import binom
 
-from stackgen.measure import LOOKS, effect
+from stackgen.measure import INTERIM_ANALYSES, effect
 from stackgen.model.evidence import Effect, Verdict
 from stackgen.model.identity import IndicatorId, StackId
 from tests.recordings import NAMES, contrasts, identical_pairs, recording, shuffled
@@ -27,7 +27,7 @@ def judged(found: Sequence[float]) -> Effect:
 
 def verdict_by(found: Sequence[float], last: int) -> Verdict:
     """Look after 6, 10, ... blocks and stop at the first answer, as a campaign does."""
-    for look in (each for each in LOOKS if each <= min(last, len(found))):
+    for look in (each for each in INTERIM_ANALYSES if each <= min(last, len(found))):
         answer = judged(found[:look]).verdict
         if answer is not Verdict.INCONCLUSIVE:
             return answer
@@ -36,7 +36,7 @@ def verdict_by(found: Sequence[float], last: int) -> Verdict:
 
 def told_apart_by(found: Sequence[float], last: int) -> bool:
     """Whether at any look the interval says that A is faster, be it by less than the margin."""
-    return any(judged(found[:look]).low > 1 for look in LOOKS if look <= last)
+    return any(judged(found[:look]).low > 1 for look in INTERIM_ANALYSES if look <= last)
 
 
 def replays(name: str, indicator: str, *, swapped: bool = False) -> list[list[float]]:

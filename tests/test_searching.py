@@ -8,7 +8,7 @@ import pytest
 
 from stackgen.measure import block_times
 from stackgen.measure.model import Measured, Model
-from stackgen.measure.racing import beliefs, searched
+from stackgen.measure.racing import posterior_summaries, searched
 from stackgen.model.inspections import Outcome, Role
 from tests.samples import call, environment, inspection
 
@@ -43,8 +43,10 @@ def test_a_block_without_all_indicators_or_with_one_twice_does_not_count() -> No
 def test_what_is_set_aside_or_has_another_role_does_not_count() -> None:
     one, two = seen(0, 1, 2.0), seen(0, 2, 2.0)
     compared = replace(seen(1, 1, 3.0), role=Role.CANDIDATE)
-    aside = [(two.campaign_id, 2)]
-    found = searched([one, two, compared], places=PLACES, calls=[SORT], weights={}, aside=aside)
+    excluded = [(two.campaign_id, 2)]
+    found = searched(
+        [one, two, compared], places=PLACES, calls=[SORT], weights={}, excluded=excluded
+    )
     assert [(each.block, each.stack) for each in found] == [(1, 0)]
     everything = searched(
         [one, compared], places=PLACES, calls=[SORT], weights={}, roles=tuple(Role)
@@ -67,7 +69,7 @@ def test_the_fastest_comes_first_and_the_baseline_is_one() -> None:
     ]
     prediction = model.predict(measured)
     draws = prediction.draws(500, dice)
-    fast, slow = beliefs(prediction, [0, 1], baseline=1, margin=0.02, draws=draws)
+    fast, slow = posterior_summaries(prediction, [0, 1], baseline=1, margin=0.02, draws=draws)
     assert (fast.place, slow.place) == (0, 1)
     assert fast.low < 1.5 < fast.high
     assert fast.ratio == pytest.approx(1.5, rel=0.03)

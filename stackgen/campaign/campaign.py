@@ -27,8 +27,8 @@ from stackgen.errors import (
     StorageError,
 )
 from stackgen.knowledge.database import Database
-from stackgen.measure import Design, candidates_of, controls, rank, set_aside
-from stackgen.measure.costs import baseline_times, costs, gives_figure, scaled
+from stackgen.measure import Design, candidates_of, controls, exclude_disturbed, rank
+from stackgen.measure.cost import baseline_times, costs, gives_figure, scaled
 from stackgen.measure.ranking import conclusion
 from stackgen.measure.results import peak_memory
 from stackgen.model.evidence import Control, Ranked
@@ -62,7 +62,7 @@ class Outcome:
 def report(work: Work, session: Session, found: Outcome) -> ExploreReport:
     """Return what an exploration found."""
     seen, calls = session.inspections, work.calls
-    disturbed = set_aside(seen)
+    disturbed = exclude_disturbed(seen)
     ranking: tuple[Ranked, ...] = ()
     checked: tuple[Control, ...] = ()
     if found.stacks:
@@ -106,7 +106,7 @@ def report(work: Work, session: Session, found: Outcome) -> ExploreReport:
         scaled=scaled(seen, ranking=ranking, counts=work.metered.counts),
         search=found.search,
         weights=tuple(work.weights.items()),
-        aside=tuple(disturbed.blocks.values()),
+        excluded=tuple(disturbed.excluded.values()),
         tolerated=tuple(disturbed.tolerated.values()),
     )
     answer = conclusion(told)

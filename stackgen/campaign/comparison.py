@@ -11,7 +11,7 @@ from pathlib import Path
 from stackgen.campaign.runner import telling_line
 from stackgen.campaign.session import Session
 from stackgen.errors import BuildError, IndexUnavailableError, MeasurementError, StackgenError
-from stackgen.measure import LOOKS, Design, decided, fewest_blocks, plan_block, rank
+from stackgen.measure import INTERIM_ANALYSES, Design, decided, fewest_blocks, plan_block, rank
 from stackgen.measure.retry_policy import MOST_KILLS, Cause, cause, cause_of
 from stackgen.model.evidence import Ranked
 from stackgen.model.identity import IndicatorId, StackId
@@ -74,8 +74,8 @@ def measure(
         ranking = _taking_part(ranking, design)
         if decided(ranking, design.calls):
             return stopped(session, "every comparison is decided")
-        if fewest_blocks(ranking, design.calls) >= LOOKS[-1]:
-            return stopped(session, f"{LOOKS[-1]} blocks are the most ever taken")
+        if fewest_blocks(ranking, design.calls) >= INTERIM_ANALYSES[-1]:
+            return stopped(session, f"{INTERIM_ANALYSES[-1]} blocks are the most ever taken")
         # One block is always run: with none, all that was built would show nothing.
         if session.left_s <= longest and _has_compared(session):
             return stopped(session, "the budget is spent")
@@ -217,7 +217,7 @@ def first_answers_s(
     if done is None:
         fresh = (e for e in inspections if e.block and e.role is not Role.SEARCH)
         done = len({each.block for each in fresh})
-    return block_s * max(0, LOOKS[0] - done)
+    return block_s * max(0, INTERIM_ANALYSES[0] - done)
 
 
 def _one_run_s(call: IndicatorCall, inspections: Sequence[Inspection]) -> float:
@@ -245,7 +245,7 @@ def too_short(design: Design, inspections: Sequence[Inspection], left_s: float) 
     if needed_s <= left_s:
         return ""
     return (
-        f"The first answers need {LOOKS[0]} blocks, about {_minutes(needed_s)}; "
+        f"The first answers need {INTERIM_ANALYSES[0]} blocks, about {_minutes(needed_s)}; "
         f"{_minutes(left_s)} of the budget are left. "
         "Give more with --budget, or measure less: fewer --stacks, a shorter run."
     )

@@ -13,7 +13,7 @@ from stackgen.campaign.candidates import FRAMEWORKS
 from stackgen.campaign.request import CampaignRequest
 from stackgen.errors import UsageError
 from stackgen.indicators import bind, find
-from stackgen.measure.costs import AtCount
+from stackgen.measure.cost import AtCount
 from stackgen.model.identity import IndicatorId
 from stackgen.model.inspections import Indicator, IndicatorCall, Limits
 from stackgen.model.reports import Prices

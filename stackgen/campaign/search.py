@@ -16,22 +16,22 @@ from stackgen.errors import StorageError
 from stackgen.index import PackageIndex, artifact_key
 from stackgen.measure import Design, deviations, fewest_blocks, plan_search
 from stackgen.measure.model import Measured, Model, Prediction, calibration
-from stackgen.measure.pressure import set_aside
+from stackgen.measure.pressure import exclude_disturbed
 from stackgen.measure.racing import (
     GUESSES,
+    Arm,
     Chooser,
-    Standing,
-    beliefs,
+    SearchState,
     chooser,
+    posterior_summaries,
     searched,
     uniform_blocks,
 )
-from stackgen.measure.racing import Runner as Arm
 from stackgen.model.identity import StackId
 from stackgen.model.inspections import Inspection, Role
 from stackgen.model.packages import Artifact
 from stackgen.model.progress import Progress
-from stackgen.model.reports import Predicted, SearchReport
+from stackgen.model.reports import PredictedSpeed, SearchReport
 from stackgen.model.stacks import Environment, Stack
 from stackgen.storage.wheels import WheelStore
 
@@ -231,15 +231,15 @@ class Search:
             refuse_failed_baseline(self.session, self.design, self._failed_stacks())
             if len(self._alive()) < 2 or self._blocks() >= MOST_BLOCKS:
                 return
-            standing = self._chooser().standing(self._measured, self._out())
-            if self._measured and standing.confidence >= request.search.required_confidence:
+            state = self._chooser().state(self._measured, self._out())
+            if self._measured and state.confidence >= request.search.required_confidence:
                 return
             if self.session.left_s <= self.reserve_s() + self._longest_s:
                 return
-            if not self._next_block(standing):
+            if not self._next_block(state):
                 return
 
-    def _next_block(self, standing: Standing) -> bool:
+    def _next_block(self, state: SearchState) -> bool:
         """Run one block; return False where none that fits into the budget would tell anything."""
         block = self.session.record.database.last_block(self.session.record.campaign.id) + 1
         barred = self._out() | self._too_dear()
@@ -250,7 +250,7 @@ class Search:
             # Whether the machine or the stacks are at fault: the baseline will tell.
             others = [place for place in places if place != self.baseline]
             places = (self.baseline, *others[: max(1, len(places) - 1)])
-        self._tell(standing)
+        self._tell(state)
         ready = []
         for place in places:
             ready.append(self.competitors.have_ready(place))
@@ -272,7 +272,7 @@ class Search:
         seen = {each.stack for each in self._measured}
         if not self._alive():
             return ()
-        order = self._chooser().standing(self._measured, self._out()).order
+        order = self._chooser().state(self._measured, self._out()).order
         return tuple(p for p in order if p != self.baseline and p in seen)[:count]
 
     def another(self) -> Ready | None:
@@ -311,7 +311,7 @@ class Search:
             places=places,
             calls=calls,
             weights=self.work.weights,
-            aside=set_aside(seen).blocks,
+            excluded=exclude_disturbed(seen).excluded,
         )
         self._measured = times()
         self._all = times(roles=(Role.SEARCH, Role.BASELINE, Role.CANDIDATE))
@@ -391,12 +391,12 @@ class Search:
             if each.build_s and (self.competitors.full or each.build_s > left)
         )
 
-    def _tell(self, standing: Standing) -> None:
-        leader = self.competitors.entrants[standing.leader].candidate.label
+    def _tell(self, state: SearchState) -> None:
+        leader = self.competitors.entrants[state.leader].candidate.label
         alive = len(self._alive())
         self.work.progress.doing(
             f"searching: {self._blocks()} blocks of {alive} stacks, {leader} leads "
-            f"({standing.confidence:.0%} sure)"
+            f"({state.confidence:.0%} sure)"
         )
 
     def otherwise(self) -> dict[StackId, str]:
@@ -422,24 +422,24 @@ class Search:
         # What is chosen rests on the search alone; what is told, on everything that was measured.
         prediction = model.predict(self._all)
         dice = np.random.default_rng([request.budget.seed, len(done)])
-        standing = self._chooser().standing(self._measured, self._out())
+        state = self._chooser().state(self._measured, self._out())
         held = calibration(model, self._measured)
         blocks = uniform_blocks(
             prediction,
             alive,
             margin=request.measurement.margin,
-            confidence=min(request.search.required_confidence, standing.confidence),
+            confidence=min(request.search.required_confidence, state.confidence),
             seed=request.budget.seed,
         )
         uniform = blocks * len(alive) * len(self.work.calls)
         machine_s = sum(each.duration_s for each in done)
         after = [e for e in self.session.inspections if e.block and e.role is not Role.SEARCH]
-        leader = self.competitors.entrants[standing.leader]
+        leader = self.competitors.entrants[state.leader]
         return SearchReport(
             strategy=request.search.strategy.value,
             leader=leader.ready.chosen.stack_id if leader.ready else "",
             leader_label=leader.candidate.label,
-            confidence=standing.confidence,
+            confidence=state.confidence,
             wanted=request.search.required_confidence,
             margin=request.measurement.margin,
             blocks=self._blocks(),
@@ -455,9 +455,9 @@ class Search:
 
     def _predicted(
         self, prediction: Prediction, dice: np.random.Generator
-    ) -> tuple[Predicted, ...]:
+    ) -> tuple[PredictedSpeed, ...]:
         """Return what is believed of everybody who is left, the fastest first."""
-        believed = beliefs(
+        believed = posterior_summaries(
             prediction,
             self._alive(),
             baseline=self.baseline,
@@ -466,7 +466,7 @@ class Search:
         )
         counts = Counter(each.stack for each in self._all)
         return tuple(
-            Predicted(
+            PredictedSpeed(
                 label=self.competitors.entrants[each.place].candidate.label,
                 ratio=each.ratio,
                 low=each.low,

@@ -93,8 +93,8 @@ def run(
 
     Nothing is built, nothing is confined, and nothing goes into the knowledge base.
     """
-    from stackgen.commands.indicators import HereOptions, find_indicator, measure_here
-    from stackgen.report import as_json, here_text, indicator_text, open_progress
+    from stackgen.commands.indicators import LocalRunRequest, find_indicator, measure_locally
+    from stackgen.report import as_json, indicator_text, local_text, open_progress
     from stackgen.report.formats import formatted, refuse_unfit
     from stackgen.storage.paths import find_paths
 
@@ -106,7 +106,7 @@ def run(
     parameters = parse_parameters([*_spelled_out(param), *context.args])
     if form:
         refuse_unfit(form.value, parameters)
-    options = HereOptions(
+    options = LocalRunRequest(
         indicator=name,
         parameters=parameters,
         python=python,
@@ -117,11 +117,11 @@ def run(
         seed=seed,
     )
     with open_progress(sys.stderr) as progress:
-        report = measure_here(options, find_paths(os.environ), os.environ, progress)
+        report = measure_locally(options, find_paths(os.environ), os.environ, progress)
     printed = not (json or form) or output is not None
     odd = any(each.failure or (each.figures and each.figures.figure) for each in report.results)
     if printed or odd:  # which formats may not be able to tell
-        typer.echo(here_text(report), err=not printed)
+        typer.echo(local_text(report), err=not printed)
     if json or form:
         text = formatted(report, form.value) if form else as_json(report)
         if output is None:

@@ -24,7 +24,7 @@ from stackgen.model.identity import CampaignId
 from stackgen.model.inspections import Indicator, IndicatorCall, Inspection, InspectionPlan
 from stackgen.model.packages import Lock
 from stackgen.model.progress import Progress
-from stackgen.model.reports import HereReport, HereResult
+from stackgen.model.reports import LocalReport, LocalResult
 from stackgen.model.stacks import Environment, Kind, Stack
 from stackgen.sandbox.process import load_indicators
 from stackgen.storage.files import file_sha256
@@ -36,7 +36,7 @@ _CAMPAIGN = CampaignId("here")  # no campaign: nothing of it goes into a knowled
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class HereOptions:
+class LocalRunRequest:
     """What ``stackgen pi run`` was asked for.
 
     indicator: its name, or the path of a file of the user's own.
@@ -58,9 +58,9 @@ class HereOptions:
     seed: int = 0
 
 
-def measure_here(
-    options: HereOptions, paths: Paths, environ: Mapping[str, str], progress: Progress
-) -> HereReport:
+def measure_locally(
+    options: LocalRunRequest, paths: Paths, environ: Mapping[str, str], progress: Progress
+) -> LocalReport:
     """Measure every combination of parameters, each in fresh processes in random order.
 
     Ctrl-C ends it with what was measured so far.
@@ -76,7 +76,7 @@ def measure_here(
     told = ask(python)
     machine = this_machine()
     options = replace(options, gpus=gpus_seen(options.gpus, present=any_gpu(find_gpus())))
-    report = HereReport(
+    report = LocalReport(
         indicator=indicator,
         script_sha256=file_sha256(Path(indicator.path)),
         python=python,
@@ -191,7 +191,7 @@ class _Session:
     executor: LocalExecutor
     environment: Environment
     host: Host
-    options: HereOptions
+    options: LocalRunRequest
     progress: Progress
     seen: dict[str, list[Inspection]] = field(default_factory=dict)
 
@@ -215,15 +215,15 @@ class _Session:
                 with self.host.measuring(self.progress):
                     ran.extend(self.executor.inspect([plan]))
 
-    def results(self, calls: Sequence[IndicatorCall]) -> tuple[HereResult, ...]:
+    def results(self, calls: Sequence[IndicatorCall]) -> tuple[LocalResult, ...]:
         """Return what was seen of each call, in the order of the calls."""
         return tuple(self._results(calls))
 
-    def _results(self, calls: Sequence[IndicatorCall]) -> Iterator[HereResult]:
+    def _results(self, calls: Sequence[IndicatorCall]) -> Iterator[LocalResult]:
         for call in calls:
             ran = tuple(self.seen.get(call.id, ()))
             if ran:
-                found = HereResult(arguments=call.arguments, figures=None, inspections=ran)
+                found = LocalResult(arguments=call.arguments, figures=None, inspections=ran)
                 yield replace(found, figures=figures(found.observations))
 
     def _plan(

@@ -18,7 +18,7 @@ from stackgen.knowledge.database import (
 )
 from stackgen.measure.figures import figures
 from stackgen.model.inspections import IndicatorCall, Inspection, Role
-from stackgen.model.reports import HereHost, HereReport, HereResult
+from stackgen.model.reports import LocalHost, LocalReport, LocalResult
 from stackgen.model.stacks import Machine, Stack
 from stackgen.storage.paths import Paths
 
@@ -86,7 +86,7 @@ def repair(paths: Paths) -> tuple[tuple[str, ...], Path]:
 _T = TypeVar("_T")
 
 
-def export(paths: Paths, stack: str, *, indicator: str, machine: str = "") -> HereReport:
+def export(paths: Paths, stack: str, *, indicator: str, machine: str = "") -> LocalReport:
     """Return every inspection of a stack that took part in comparisons, by arguments.
 
     Of an indicator whose script has changed, the latest state counts.
@@ -158,7 +158,7 @@ def _one(
 
 def _report(
     stack: Stack, machine: Machine, calls: Iterable[IndicatorCall], found: Sequence[Inspection]
-) -> HereReport:
+) -> LocalReport:
     measured = {each.indicator_id for each in found}
     latest = max(found, key=lambda each: each.started_at).indicator_id
     present = [each for each in calls if each.id in measured]
@@ -172,13 +172,13 @@ def _report(
         "system": identity.get("system", ""),
     }
     memory = around.get("memory_bytes", "")
-    return HereReport(
+    return LocalReport(
         indicator=state,
         script_sha256="",
         python="",
         python_version=stack.facts.python,
         machine=machine,
-        host=HereHost(
+        host=LocalHost(
             name="",
             os_release=(("id", release[0]), ("version_id", release[2])),
             platform=tuple(sorted(platform.items())),
@@ -192,9 +192,9 @@ def _report(
     )
 
 
-def _result(call: IndicatorCall, ran: Sequence[Inspection]) -> HereResult:
+def _result(call: IndicatorCall, ran: Sequence[Inspection]) -> LocalResult:
     seen = [each.observation for each in ran if each.observation is not None]
-    return HereResult(arguments=call.arguments, figures=figures(seen), inspections=tuple(ran))
+    return LocalResult(arguments=call.arguments, figures=figures(seen), inspections=tuple(ran))
 
 
 def _varied(calls: Sequence[IndicatorCall]) -> tuple[str, ...]:

@@ -25,7 +25,7 @@ from stackgen.errors import (
 from stackgen.executors.machine import this_machine
 from stackgen.index import PackageIndex, load_config
 from stackgen.knowledge.database import Database, open_database
-from stackgen.measure import LOOKS, rank
+from stackgen.measure import INTERIM_ANALYSES, rank
 from stackgen.model.choices import Strategy
 from stackgen.model.evidence import Verdict
 from stackgen.model.identity import IndicatorId, StackId
@@ -228,8 +228,9 @@ def _missing(report: ExploreReport) -> str:
         return ""
     blocks = max((each.blocks for each in effects), default=0)
     counted = "1 block" if blocks == 1 else f"{blocks} blocks"
-    if blocks < LOOKS[0]:
-        return f"{counted}, the first answers come after {LOOKS[0]}; stopped: {report.stopped}"
+    if blocks < INTERIM_ANALYSES[0]:
+        first = INTERIM_ANALYSES[0]
+        return f"{counted}, the first answers come after {first}; stopped: {report.stopped}"
     return f"{counted} without any spread, an answer takes more; stopped: {report.stopped}"
 
 

@@ -22,9 +22,9 @@ from stackgen.errors import EvidenceError, MeasurementError, StackgenError, Usag
 from stackgen.index import PackageIndex
 from stackgen.indicators import bind, find
 from stackgen.knowledge.database import Database, open_database
-from stackgen.measure import LOOKS, Design, block_times, plan_block
+from stackgen.measure import INTERIM_ANALYSES, Design, block_times, plan_block
 from stackgen.measure.noise import disturbance, indicator_noise, run_s
-from stackgen.measure.pressure import set_aside
+from stackgen.measure.pressure import exclude_disturbed
 from stackgen.measure.retry_policy import Cause, cause_of
 from stackgen.model.identity import StackId
 from stackgen.model.inspections import IndicatorCall, Inspection
@@ -34,7 +34,7 @@ from stackgen.storage.paths import Paths
 
 MOST_S = 600.0
 """The longest budget: what ten minutes do not tell of a machine, more of them hardly do."""
-MOST_BLOCKS = LOOKS[-1]
+MOST_BLOCKS = INTERIM_ANALYSES[-1]
 DEFAULTS = {
     "numpy": ("numpy/matmul", "numpy/sort", "numpy/ufunc"),
     "tensorflow": ("tensorflow/matmul",),
@@ -254,7 +254,7 @@ def _failure(inspections: Sequence[Inspection], call: IndicatorCall) -> Inspecti
 
 def _report(work: Work, session: Session, ready: Ready, ended: Ended) -> NoiseReport:
     seen = _of(session, ready.chosen.stack_id)
-    disturbed = set_aside(seen)
+    disturbed = exclude_disturbed(seen)
     calls = (*work.calls, work.control)
     # A later version of an indicator is another one, and earlier blocks say nothing of it.
     held = {each.block for each in seen if each.indicator_id in {call.id for call in calls}}
@@ -267,8 +267,8 @@ def _report(work: Work, session: Session, ready: Ready, ended: Ended) -> NoiseRe
         indicators=rows,
         disturbance=disturbance(seen, cpus=psutil.cpu_count() or 1),
         control_s=run_s(each for each in seen if each.indicator_id == work.control.id),
-        aside=tuple(
-            (block, why) for (_, block), why in sorted(disturbed.blocks.items()) if block in held
+        excluded=tuple(
+            (block, why) for (_, block), why in sorted(disturbed.excluded.items()) if block in held
         ),
         tolerated=sum(block in held for _, block in disturbed.tolerated),
         new_inspections=session.record.added,

@@ -14,7 +14,7 @@ from types import ModuleType
 
 import psutil
 
-from stackgen.model.reports import HereHost
+from stackgen.model.reports import LocalHost
 from stackgen.model.stacks import Machine
 
 # The GPUs of this machine, by NVIDIA's library where its Python package is installed
@@ -170,11 +170,11 @@ def this_machine() -> Machine:
     return Machine(identity=_pairs(identity), circumstances=_pairs(circumstances))
 
 
-def this_host() -> HereHost:
+def this_host() -> LocalHost:
     """Return what people call this host, and how much of its memory is in use."""
     release = platform.uname()
     memory = psutil.virtual_memory()
-    return HereHost(
+    return LocalHost(
         name=release.node,
         os_release=_pairs(os_release(_read("/etc/os-release") or _read("/usr/lib/os-release"))),
         platform=_pairs({name: getattr(release, name) for name in (*release._fields, "processor")}),

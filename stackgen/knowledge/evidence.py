@@ -14,8 +14,8 @@ from stackgen.measure import (
     block_times,
     by_place,
     deviation,
+    exclude_disturbed,
     not_repeatable,
-    set_aside,
 )
 from stackgen.model.identity import CampaignId, IndicatorId, MachineId, StackId
 from stackgen.model.inspections import IndicatorCall, Inspection, Role
@@ -51,7 +51,7 @@ class Evidence:
         what NumPy's indicator loads need not agree with it on what TensorFlow's does.
     computed: what stacks computed, by machine: on any one, in any campaign, in blocks or not.
     baselines: the stacks that others were compared with.
-    disturbed: blocks that are set aside: their times are nobody's speed.
+    disturbed: blocks that are excluded: their times are nobody's speed.
     """
 
     machine: Machine
@@ -87,7 +87,9 @@ class Evidence:
 
     def times(self, indicator: IndicatorId, stack: StackId) -> Times:
         """Return the fastest sample in each block of a stack, in seconds."""
-        return block_times(self.inspections, indicator=indicator, stack=stack, aside=self.disturbed)
+        return block_times(
+            self.inspections, indicator=indicator, stack=stack, excluded=self.disturbed
+        )
 
     def computes_otherwise(self, stack: StackId) -> bool:
         """Return whether a stack was ever seen to compute something else than the lock's own.
@@ -144,7 +146,7 @@ def gather(
             groups.setdefault((each.machine_id, stack.facts, stack.settings), []).append(each)
     computed = _computed(inspections, known)
     baselines = frozenset(e.stack_id for e in inspections if e.role is Role.BASELINE)
-    disturbed = frozenset(set_aside(inspections).blocks)
+    disturbed = frozenset(exclude_disturbed(inspections).excluded)
     found = [
         Evidence(
             machine=places[where],

@@ -3,15 +3,15 @@
 from stackgen.measure.blocks import SAMPLES, Design, calibration_plan, plan_block, plan_search
 from stackgen.measure.effects import (
     ALPHA,
-    LOOKS,
+    INTERIM_ANALYSES,
     MARGIN,
     block_contrasts,
     effect,
-    level_of_a_look,
+    level_per_analysis,
     p_value,
     verdict,
 )
-from stackgen.measure.pressure import Aside, BlockKey, set_aside
+from stackgen.measure.pressure import BlockKey, DisturbedBlocks, exclude_disturbed
 from stackgen.measure.ranking import (
     block_times,
     candidates_of,
@@ -25,12 +25,12 @@ from stackgen.measure.results import Seen, by_place, deviation, deviations, not_
 
 __all__ = [
     "ALPHA",
-    "LOOKS",
+    "INTERIM_ANALYSES",
     "MARGIN",
     "SAMPLES",
-    "Aside",
     "BlockKey",
     "Design",
+    "DisturbedBlocks",
     "Seen",
     "block_contrasts",
     "block_times",
@@ -43,13 +43,13 @@ __all__ = [
     "deviation",
     "deviations",
     "effect",
+    "exclude_disturbed",
     "fewest_blocks",
-    "level_of_a_look",
+    "level_per_analysis",
     "not_repeatable",
     "p_value",
     "plan_block",
     "plan_search",
     "rank",
-    "set_aside",
     "verdict",
 ]

@@ -17,13 +17,13 @@ from stackgen.model.identity import CampaignId, IndicatorId, StackId
 
 # After how many blocks verdicts are looked at, and how much of the false alarms a look spends
 
-LOOKS = (6, 10, 16, 26, 42, 60)
+INTERIM_ANALYSES = (6, 10, 16, 26, 42, 60)
 """After how many blocks verdicts are looked at."""
 _NODES = 201  # of the grid that the density is carried along on; eight times as many change 1e-7
 
 
 @lru_cache(maxsize=64)
-def level_of_a_look(alpha: float) -> float:
+def level_per_analysis(alpha: float) -> float:
     """Return the level of each look's test, so that all looks together keep to ``alpha``.
 
     Looks share most of their data, so this is more than alpha divided by their number: 0.0125
@@ -40,7 +40,7 @@ def level_of_a_look(alpha: float) -> float:
         boundary = float(norm.isf(math.exp(log_level) / 2))
         return math.log(_crossed(boundary) / alpha)
 
-    least, most = math.log(alpha / len(LOOKS)) - 0.01, math.log(alpha) + 0.01
+    least, most = math.log(alpha / len(INTERIM_ANALYSES)) - 0.01, math.log(alpha) + 0.01
     return math.exp(brentq(excess, least, most, xtol=1e-6))
 
 
@@ -49,11 +49,11 @@ def _crossed(boundary: float) -> float:
     import numpy as np
     from scipy.stats import norm
 
-    edges = [boundary * math.sqrt(look) for look in LOOKS]
+    edges = [boundary * math.sqrt(look) for look in INTERIM_ANALYSES]
     nodes = np.linspace(-edges[0], edges[0], _NODES)
-    density = norm.pdf(nodes, scale=math.sqrt(LOOKS[0]))
+    density = norm.pdf(nodes, scale=math.sqrt(INTERIM_ANALYSES[0]))
     left = 2 * float(norm.sf(boundary))
-    for before, now, edge in zip(LOOKS, LOOKS[1:], edges[1:], strict=False):
+    for before, now, edge in zip(INTERIM_ANALYSES, INTERIM_ANALYSES[1:], edges[1:], strict=False):
         spread = math.sqrt(now - before)
         inside = _weights(nodes) * density
         out = norm.sf(edge - nodes, scale=spread) + norm.cdf(-edge - nodes, scale=spread)
@@ -83,7 +83,7 @@ MARGIN = 0.02
 POWER = 0.95
 """The power at which the smallest detectable effect is stated."""
 TRIM, MANY, TRIM_OF_MANY = 0.25, 16, 0.34
-"""The share of contrasts that is set aside at each end; a larger one from so many blocks on."""
+"""The share of contrasts that is excluded at each end; a larger one from so many blocks on."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -150,7 +150,7 @@ def p_value(contrasts: Sequence[float]) -> float | None:
     """Return the two-sided p-value of "no difference", or None below the first look."""
     from scipy.stats import t
 
-    if len(contrasts) < LOOKS[0]:
+    if len(contrasts) < INTERIM_ANALYSES[0]:
         return None
     centre = trimmed_centre(contrasts)
     if centre.error == 0:
@@ -187,15 +187,15 @@ def effect(
             stacks at once divides it by k.
 
     Returns:
-        An effect of the contrasts up to the last look that they reach: whoever asks again and
-        again gets no more than LOOKS answers. Before the first look its interval is infinite and
-        its verdict inconclusive. Where contrasts have no spread (a figure that is the same in each
+        The effect of the contrasts up to the last interim analysis that they reach, so that
+        repeated calls add no further tests. Before the first one the interval is infinite and the
+        verdict inconclusive. Where contrasts have no spread (a figure that is the same in each
         run, a clock that is coarse) the interval is that of their median, by counting alone.
     """
-    reached = [look for look in LOOKS if look <= len(contrasts)]
+    reached = [look for look in INTERIM_ANALYSES if look <= len(contrasts)]
     if reached:
         contrasts = contrasts[: reached[-1]]
-        middle, low, high, detectable = _interval(contrasts, level_of_a_look(alpha))
+        middle, low, high, detectable = _interval(contrasts, level_per_analysis(alpha))
     else:
         middle = sorted(contrasts)[len(contrasts) // 2]
         low, high, detectable = 0.0, math.inf, math.inf

@@ -141,7 +141,7 @@ _PAIRS = (0.05, 0.25, 0.5, 1.0, 2.0, 4.0)
 """Candidates for the standard deviations of effects, in those of the noise."""
 _UNLIKELY = 0.02
 _BELIEVED, _NOISE = 1, 0.05
-"""How many contrasts the belief counts for that noise is about so large."""
+"""How many contrasts the posterior counts for that noise is about so large."""
 _JITTER, _KEPT = 1e-9, 2
 
 
@@ -180,7 +180,7 @@ class Prediction:
     scatter: the same with what is far out, as the next inspection will show it.
     """
 
-    beliefs: tuple[Belief, ...]
+    components: tuple[Belief, ...]
     mean: Array
     covariance: Array
     noise: float
@@ -189,7 +189,7 @@ class Prediction:
     @property
     def freedom(self) -> int:
         """Return how well the noise is known: degrees of freedom of a t distribution."""
-        return self.beliefs[0].freedom
+        return self.components[0].freedom
 
     def interval(self, a: int, b: int, reach: float = 1.96) -> tuple[float, float]:
         """Return bounds of the log ratio of the time of ``b`` to that of ``a``."""
@@ -200,9 +200,9 @@ class Prediction:
 
     def draws(self, count: int, dice: np.random.Generator) -> Array:
         """Return so many guesses of all log times, shape (count, stacks)."""
-        shares = dice.multinomial(count, [each.weight for each in self.beliefs])
+        shares = dice.multinomial(count, [each.weight for each in self.components])
         return np.concatenate(
-            [each.draws(int(n), dice) for each, n in zip(self.beliefs, shares, strict=True) if n]
+            [each.draws(int(n), dice) for each, n in zip(self.components, shares, strict=True) if n]
         )
 
 
@@ -246,17 +246,17 @@ class Model:
         fit = _Fit(self, seen)
         values, left = fit.drawn_in()
         scales = fit.scales(values, left)
-        beliefs = tuple(fit.belief(values, left, *pair, w) for pair, w in scales.items())
-        centre: Array = np.sum([each.weight * each.mean for each in beliefs], axis=0)
+        components = tuple(fit.posterior(values, left, *pair, w) for pair, w in scales.items())
+        centre: Array = np.sum([each.weight * each.mean for each in components], axis=0)
         parts = [
             each.weight * (each.covariance + np.outer(each.mean - centre, each.mean - centre))
-            for each in beliefs
+            for each in components
         ]
         return Prediction(
-            beliefs=beliefs,
+            components=components,
             mean=centre,
             covariance=np.sum(parts, axis=0),
-            noise=math.sqrt(sum(each.weight * each.noise**2 for each in beliefs)),
+            noise=math.sqrt(sum(each.weight * each.noise**2 for each in components)),
             scatter=fit.scatter(scales),
         )
 
@@ -299,7 +299,7 @@ class _Fit:
         whole = sum(likely.values())
         return {pair: each / whole for pair, each in likely.items()}
 
-    def belief(
+    def posterior(
         self, values: Array, left: float, main: float, pairs: float, weight: float
     ) -> Belief:
         """Return what is believed of all stacks at these scales."""

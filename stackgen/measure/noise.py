@@ -12,7 +12,14 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import accumulate, pairwise
 
-from stackgen.measure.effects import LOOKS, MARGIN, POWER, block_contrasts, effect, p_value
+from stackgen.measure.effects import (
+    INTERIM_ANALYSES,
+    MARGIN,
+    POWER,
+    block_contrasts,
+    effect,
+    p_value,
+)
 from stackgen.measure.pressure import number
 from stackgen.measure.ranking import CONTROL_ALPHA, Times, block_times
 from stackgen.model.identity import IndicatorId, StackId
@@ -80,10 +87,10 @@ def indicator_noise(
 
 def _shown(contrasts: Sequence[float], block_s: float, seed: int) -> tuple[Shown, ...]:
     """Return what shows by each number of blocks; what showed at an earlier look still does."""
-    effects = (smallest_shown(contrasts, blocks=look, seed=seed) for look in LOOKS)
+    effects = (smallest_shown(contrasts, blocks=look, seed=seed) for look in INTERIM_ANALYSES)
     return tuple(
         Shown(blocks=look, effect=least, machine_s=look * block_s)
-        for look, least in zip(LOOKS, accumulate(effects, min), strict=True)
+        for look, least in zip(INTERIM_ANALYSES, accumulate(effects, min), strict=True)
     )
 
 
@@ -104,8 +111,8 @@ def _nothing(contrasts: Sequence[float], different: float | None) -> str:
             f"equal runs are shown to differ (p = {different:.2g}), and they must not: "
             "rely on no comparison"
         )
-    if len(contrasts) < LOOKS[0]:
-        return f"too few blocks: {len(contrasts)}, and {LOOKS[0]} are needed"
+    if len(contrasts) < INTERIM_ANALYSES[0]:
+        return f"too few blocks: {len(contrasts)}, and {INTERIM_ANALYSES[0]} are needed"
     if not any(contrasts):
         return "both runs of every pair took exactly the same time: their clock is too coarse"
     return ""
@@ -134,7 +141,7 @@ def smallest_shown(contrasts: Sequence[float], *, blocks: int, seed: int) -> flo
 
     Args:
         contrasts: log ratios of equal runs, at least two.
-        blocks: that the comparison takes; one of LOOKS.
+        blocks: that the comparison takes; one of INTERIM_ANALYSES.
         seed: of the comparisons that are drawn.
 
     Both runs of a pair are alike, so each contrast is drawn with either sign. What few blocks tell

@@ -1,4 +1,4 @@
-"""Blocks that something disturbed are set aside, by a rule that is blind to the timings.
+"""Blocks that something disturbed are excluded, by a rule that is blind to the timings.
 
 Its limits are fixed here, before anything is measured. It looks at what the system counted around
 the samples and at how long a sample was when it was calibrated, never at how fast a stack was in a
@@ -40,27 +40,27 @@ Calibrated: TypeAlias = Mapping[tuple[CampaignId, IndicatorId], float]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Aside:
+class DisturbedBlocks:
     """Which blocks of campaigns were disturbed, each with what disturbed it, in words.
 
-    blocks: that count for nothing, and whose place further blocks take.
+    excluded: that count for nothing, and whose place further blocks take.
     tolerated: that count all the same, since more than half of all blocks are like that.
     """
 
-    blocks: Mapping[BlockKey, str] = field(default_factory=dict)
+    excluded: Mapping[BlockKey, str] = field(default_factory=dict)
     tolerated: Mapping[BlockKey, str] = field(default_factory=dict)
 
     @property
     def gave_up(self) -> bool:
-        """Return whether the machine is disturbed too often for setting blocks aside."""
+        """Return whether the machine is disturbed too often for excluding blocks."""
         return bool(self.tolerated)
 
 
-def set_aside(inspections: Iterable[Inspection]) -> Aside:
-    """Return which blocks were disturbed, and which of these are set aside.
+def exclude_disturbed(inspections: Iterable[Inspection]) -> DisturbedBlocks:
+    """Return which blocks were disturbed, and which of these are excluded.
 
     A block's fate rests on itself and on the blocks before it, so it never changes later. Of the
-    first blocks each may be set aside, and of all blocks until then at most every second one: on a
+    first blocks each may be excluded, and of all blocks until then at most every second one: on a
     machine that is always busy, this costs three blocks and no more.
 
     Args:
@@ -73,7 +73,7 @@ def set_aside(inspections: Iterable[Inspection]) -> Aside:
     for each in seen:
         if each.block > 0:
             held.setdefault((each.campaign_id, each.block), []).append(each)
-    aside: dict[BlockKey, str] = {}
+    excluded: dict[BlockKey, str] = {}
     tolerated: dict[BlockKey, str] = {}
     blocks: dict[CampaignId, int] = {}
     disturbed: dict[CampaignId, int] = {}
@@ -85,8 +85,8 @@ def set_aside(inspections: Iterable[Inspection]) -> Aside:
             continue
         disturbed[campaign] = disturbed.get(campaign, 0) + 1
         rare = disturbed[campaign] * 2 <= blocks[campaign]
-        (aside if rare or blocks[campaign] < ALWAYS_AFTER else tolerated)[key] = reason
-    return Aside(blocks=aside, tolerated=tolerated)
+        (excluded if rare or blocks[campaign] < ALWAYS_AFTER else tolerated)[key] = reason
+    return DisturbedBlocks(excluded=excluded, tolerated=tolerated)
 
 
 def _reason(block: Iterable[Inspection], calibrated: Calibrated) -> str | None:

@@ -32,7 +32,7 @@ STRATEGIES = ("racing", "random", "pairwise")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Runner:
+class Arm:
     """A stack in a race.
 
     versions: of what varies. run_s: what an inspection of it takes. build_s: what having it ready
@@ -50,7 +50,7 @@ class Runner:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Standing:
+class SearchState:
     """How a race stands.
 
     leader: the place of the stack with the lowest predicted time. runner_up: the next one, the
@@ -84,7 +84,7 @@ class Chooser(Protocol):
             As many places as are left, four at most; none where all failed.
         """
 
-    def standing(self, measured: Sequence[Measured], failed: frozenset[int]) -> Standing:
+    def state(self, measured: Sequence[Measured], failed: frozenset[int]) -> SearchState:
         """Return who leads, and how certain that is.
 
         Raises:
@@ -92,23 +92,21 @@ class Chooser(Protocol):
         """
 
 
-def chooser(
-    strategy: str, runners: Sequence[Runner], *, seed: int, margin: float = MARGIN
-) -> Chooser:
+def chooser(strategy: str, arms: Sequence[Arm], *, seed: int, margin: float = MARGIN) -> Chooser:
     """Return the way to choose blocks that has this name.
 
-    Ask again whenever what runners cost has changed: their model is kept.
+    Ask again whenever what arms cost has changed: their model is kept.
 
     Args:
         strategy: one of STRATEGIES.
-        runners: at least one stack.
+        arms: at least one stack.
         seed: of all dice.
         margin: a relative difference that nobody cares about.
 
     Raises:
         EvidenceError: there is no such strategy.
     """
-    kinds: dict[str, Callable[[Sequence[Runner], Model, int, float], Chooser]] = {
+    kinds: dict[str, Callable[[Sequence[Arm], Model, int, float], Chooser]] = {
         "racing": Race,
         "random": AtRandom,
         "pairwise": Pairwise,
@@ -119,7 +117,7 @@ def chooser(
             why=f"known are {', '.join(STRATEGIES)}",
             fix=f"use one of these, such as --strategy {STRATEGIES[0]}",
         )
-    return kinds[strategy](runners, _model(tuple(each.versions for each in runners)), seed, margin)
+    return kinds[strategy](arms, _model(tuple(each.versions for each in arms)), seed, margin)
 
 
 @lru_cache(maxsize=2)
@@ -134,14 +132,14 @@ class _Field:
     margin: a relative difference that nobody cares about.
     """
 
-    runners: Sequence[Runner]
+    arms: Sequence[Arm]
     model: Model
     seed: int
     margin: float = MARGIN
 
-    def standing(self, measured: Sequence[Measured], failed: frozenset[int]) -> Standing:
+    def state(self, measured: Sequence[Measured], failed: frozenset[int]) -> SearchState:
         """Return who leads, and how certain that is (see Chooser)."""
-        return _standing(self, _alive(self.runners, failed), measured)
+        return _standing(self, _alive(self.arms, failed), measured)
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,10 +151,10 @@ class Race(_Field):
     ) -> tuple[int, ...]:
         """Return which stacks the next block holds (see Chooser)."""
         dice = np.random.default_rng([self.seed, block])
-        alive = _alive(self.runners, failed)
+        alive = _alive(self.arms, failed)
         seen = {each.stack for each in measured}
-        wanted = [_singles(each.versions) for each in self.runners]
-        order = _cheap_first(self.runners, alive, dice)
+        wanted = [_singles(each.versions) for each in self.arms]
+        order = _cheap_first(self.arms, alive, dice)
         chosen = _cover(wanted, order, _covered(wanted, seen))
         if not chosen:
             return _challenge(self, alive, measured, dice)
@@ -179,7 +177,7 @@ class AtRandom(_Field):
     ) -> tuple[int, ...]:
         """Return which stacks the next block holds (see Chooser)."""
         dice = np.random.default_rng([self.seed, block])
-        drawn = dice.permutation(_alive(self.runners, failed))[:BLOCK]
+        drawn = dice.permutation(_alive(self.arms, failed))[:BLOCK]
         return tuple(int(place) for place in drawn)
 
 
@@ -195,10 +193,10 @@ class Pairwise(_Field):
     ) -> tuple[int, ...]:
         """Return which stacks the next block holds (see Chooser)."""
         dice = np.random.default_rng([self.seed, block])
-        alive = _alive(self.runners, failed)
+        alive = _alive(self.arms, failed)
         seen = {each.stack for each in measured}
-        wanted = [_singles(each.versions) | _pairs(each.versions) for each in self.runners]
-        order = [each for each in _cheap_first(self.runners, alive, dice) if each not in seen]
+        wanted = [_singles(each.versions) | _pairs(each.versions) for each in self.arms]
+        order = [each for each in _cheap_first(self.arms, alive, dice) if each not in seen]
         chosen = _cover(wanted, order, _covered(wanted, seen))
         if not chosen:
             return _challenge(self, alive, measured, dice)
@@ -210,8 +208,8 @@ class Pairwise(_Field):
 _Part: TypeAlias = tuple[tuple[str, str], ...]
 
 
-def _alive(runners: Sequence[Runner], failed: frozenset[int]) -> list[int]:
-    return [place for place in range(len(runners)) if place not in failed]
+def _alive(arms: Sequence[Arm], failed: frozenset[int]) -> list[int]:
+    return [place for place in range(len(arms)) if place not in failed]
 
 
 def _singles(versions: Versions) -> set[_Part]:
@@ -226,12 +224,10 @@ def _covered(wanted: Sequence[set[_Part]], seen: set[int]) -> set[_Part]:
     return {each for place in seen for each in wanted[place]}
 
 
-def _cheap_first(
-    runners: Sequence[Runner], alive: Sequence[int], dice: np.random.Generator
-) -> list[int]:
+def _cheap_first(arms: Sequence[Arm], alive: Sequence[int], dice: np.random.Generator) -> list[int]:
     """Return places: those that are ready first, then by cost, equal ones as the dice fall."""
     shuffled = [int(place) for place in dice.permutation(alive)]
-    return sorted(shuffled, key=lambda each: (runners[each].build_s > 0, runners[each].cost_s))
+    return sorted(shuffled, key=lambda each: (arms[each].build_s > 0, arms[each].cost_s))
 
 
 def _cover(wanted: Sequence[set[_Part]], order: Sequence[int], covered: set[_Part]) -> list[int]:
@@ -257,7 +253,7 @@ def _challenge(
     leader = int(np.argmin(prediction.mean[alive]))
     draws = prediction.draws(GUESSES, dice)[:, alive]
     votes = _votes(draws, leader, math.log1p(field.margin))
-    costs = np.array([field.runners[place].cost_s for place in alive])
+    costs = np.array([field.arms[place].cost_s for place in alive])
     information = _information(prediction, alive, leader)
     worth = votes * information / costs
     chosen = [leader]
@@ -286,18 +282,18 @@ def _information(prediction: Prediction, alive: Sequence[int], leader: int) -> A
     return found
 
 
-def _standing(field: _Field, alive: Sequence[int], measured: Sequence[Measured]) -> Standing:
+def _standing(field: _Field, alive: Sequence[int], measured: Sequence[Measured]) -> SearchState:
     if not alive:
         raise EvidenceError(
             "no stack is left in the race",
-            why=f"all {len(field.runners)} failed",
+            why=f"all {len(field.arms)} failed",
             fix="see why: stackgen kb failures",
         )
     order, now = _judged(field, alive, measured)
     newest = max((each.block for each in measured), default=0)
     earlier = [each for each in measured if each.block != newest]
     before = _judged(field, alive, earlier)[1] if earlier else 0.0
-    return Standing(
+    return SearchState(
         leader=order[0],
         runner_up=order[1 % len(order)],
         confidence=min(now, before),
@@ -320,14 +316,14 @@ def _judged(
     return order, float(within.mean())
 
 
-# What the inspections of a search say: log times for the model, beliefs for the report
+# What the inspections of a search say: log times for the model, posterior_summaries for the report
 
 _PROBABILITY = 0.95
 Block = tuple[CampaignId, int]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Believed:
+class PosteriorSummary:
     """What is believed of one stack: its speed relative to another, and how good it may be.
 
     ratio: above 1 means faster. low, high: hold it with 95 % probability.
@@ -347,7 +343,7 @@ def searched(
     places: Mapping[StackId, int],
     calls: Sequence[IndicatorCall],
     weights: Mapping[IndicatorId, float],
-    aside: Collection[Block] = (),
+    excluded: Collection[Block] = (),
     roles: Collection[Role] = (Role.SEARCH,),
 ) -> list[Measured]:
     """Return what a search has measured, in order of blocks.
@@ -360,13 +356,13 @@ def searched(
         places: of the stacks that take part.
         calls: what is measured.
         weights: of the indicators; 1 where none is given.
-        aside: blocks that do not count.
+        excluded: blocks that do not count.
         roles: of the inspections that count; by default those of searches alone.
     """
     found: dict[tuple[Block, int], dict[IndicatorId, list[float]]] = {}
     for each in inspections:
         block = each.campaign_id, each.block
-        counts = each.role in roles and each.stack_id in places and block not in aside
+        counts = each.role in roles and each.stack_id in places and block not in excluded
         if counts and each.observation is not None:
             times = found.setdefault((block, places[each.stack_id]), {})
             times.setdefault(each.indicator_id, []).append(math.log(each.observation.best_s))
@@ -381,14 +377,14 @@ def searched(
     return measured
 
 
-def beliefs(
+def posterior_summaries(
     prediction: Prediction,
     alive: Sequence[int],
     *,
     baseline: int,
     margin: float,
     draws: Array,
-) -> tuple[Believed, ...]:
+) -> tuple[PosteriorSummary, ...]:
     """Return what is believed of each stack, the fastest first.
 
     Args:
@@ -407,7 +403,7 @@ def beliefs(
         low, high = prediction.interval(place, baseline, reach)
         within = (draws[:, place] - best <= math.log1p(margin)).mean()
         found.append(
-            Believed(
+            PosteriorSummary(
                 place=place,
                 ratio=math.exp((low + high) / 2),
                 low=math.exp(low),

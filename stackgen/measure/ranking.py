@@ -8,7 +8,7 @@ from enum import Enum
 
 from stackgen.measure.effects import (
     ALPHA,
-    LOOKS,
+    INTERIM_ANALYSES,
     MARGIN,
     block_contrasts,
     effect,
@@ -16,7 +16,7 @@ from stackgen.measure.effects import (
     p_value,
     verdict,
 )
-from stackgen.measure.pressure import BlockKey, set_aside
+from stackgen.measure.pressure import BlockKey, exclude_disturbed
 from stackgen.measure.results import deviations
 from stackgen.measure.retry_policy import blamed
 from stackgen.model.evidence import Control, Effect, Ranked, Verdict
@@ -36,7 +36,7 @@ def block_times(
     indicator: IndicatorId,
     stack: StackId,
     twin: bool = False,
-    aside: Collection[BlockKey] | None = None,
+    excluded: Collection[BlockKey] | None = None,
 ) -> Times:
     """Return the fastest sample of each block, in seconds, in block order.
 
@@ -49,20 +49,20 @@ def block_times(
         indicator: which indicator.
         stack: which stack.
         twin: take the second run of the baseline (the A/A control) instead of the first.
-        aside: blocks that are left out; by default those that something disturbed.
+        excluded: blocks that are left out; by default those that something disturbed.
     """
     seen = list(inspections)
-    left_out = set_aside(seen).blocks if aside is None else aside
+    left_out = exclude_disturbed(seen).excluded if excluded is None else excluded
     own = [each for each in seen if (each.indicator_id, each.stack_id) == (indicator, stack)]
     return _arms(own, left_out).get((indicator, stack, twin), {})
 
 
-def _arms(inspections: Iterable[Inspection], aside: Collection[BlockKey]) -> Mapping[Arm, Times]:
+def _arms(inspections: Iterable[Inspection], excluded: Collection[BlockKey]) -> Mapping[Arm, Times]:
     """Return the times of each stack on each indicator, twins apart."""
     found: dict[Arm, dict[BlockKey, list[float]]] = {}
     for each in inspections:
         block = (each.campaign_id, each.block)
-        fresh = each.block > 0 and each.role is not Role.SEARCH and block not in aside
+        fresh = each.block > 0 and each.role is not Role.SEARCH and block not in excluded
         if fresh and each.observation is not None:
             arm = each.indicator_id, each.stack_id, each.role is Role.TWIN
             found.setdefault(arm, {}).setdefault(block, []).append(each.observation.best_s)
@@ -101,7 +101,7 @@ def controls(
     pure: IndicatorCall,
 ) -> tuple[Control, ...]:
     """Judge the A/A pair of each indicator and the pure-Python pair, each at 1 %."""
-    arms = _arms(inspections, set_aside(inspections).blocks)
+    arms = _arms(inspections, exclude_disturbed(inspections).excluded)
     found = []
     for call in calls:
         twins = arms.get((call.id, baseline, True), {})
@@ -219,7 +219,7 @@ def rank(
     """
     others = [stack for stack in labels if stack != baseline]
     each_alone = len(calls) + 1 if len(calls) > 1 else 1
-    arms = _arms(inspections, set_aside(inspections).blocks)
+    arms = _arms(inspections, exclude_disturbed(inspections).excluded)
     count = len({stack for _, stack, _ in arms} - {baseline})
     judge = _Judge(
         arms=arms,
@@ -303,7 +303,7 @@ def fewest_blocks(ranking: Sequence[Ranked], calls: Sequence[IndicatorCall]) -> 
             for row in ranking
             if not row.is_baseline and not row.failures
         ),
-        default=LOOKS[-1],
+        default=INTERIM_ANALYSES[-1],
     )
 
 

@@ -176,7 +176,7 @@ class PeakMemory:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Predicted:
+class PredictedSpeed:
     """What a search believes of a stack, measured or not.
 
     ratio: time of the baseline over the stack's own, so above 1 means faster.
@@ -224,7 +224,7 @@ class SearchReport:
     compared_s: float
     uniform_inspections: int
     uniform_s: float
-    predictions: tuple[Predicted, ...]
+    predictions: tuple[PredictedSpeed, ...]
     foretold: tuple[int, int]
 
 
@@ -248,7 +248,7 @@ class ExploreReport:
     weights: of indicators in what is said of all of them together; 1 where none is given.
     answer: what the ranking answers, as ``measure.conclusion`` has it: ``faster``, ``nothing
         faster``, or why there is none. winner: the stack to take; "" where none can be named.
-    aside: what disturbed each block that was set aside, in words, in their order.
+    excluded: what disturbed each block that was excluded, in words, in their order.
     tolerated: the same of blocks that count all the same.
     """
 
@@ -276,7 +276,7 @@ class ExploreReport:
     checks: tuple[tuple[IndicatorId, str], ...] = ()
     search: SearchReport | None = None
     weights: tuple[tuple[IndicatorId, float], ...] = ()
-    aside: tuple[str, ...] = ()
+    excluded: tuple[str, ...] = ()
     tolerated: tuple[str, ...] = ()
     answer: str = ""
     winner: str = ""
@@ -428,7 +428,7 @@ class Figures:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class HereResult:
+class LocalResult:
     """One call of an indicator, run in one process or several.
 
     arguments: sorted (parameter, value) pairs.
@@ -453,7 +453,7 @@ class HereResult:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class HereHost:
+class LocalHost:
     """What people call this host; none of it is a machine's identity, or goes into a database.
 
     name: of the host in its network.
@@ -471,7 +471,7 @@ class HereHost:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class HereReport:
+class LocalReport:
     """What ``stackgen pi run`` found, or what a knowledge base holds of one stack.
 
     python: the interpreter, as it was named; "" where it is not known.
@@ -488,8 +488,8 @@ class HereReport:
     python: str
     python_version: str
     machine: Machine
-    host: HereHost
-    results: tuple[HereResult, ...]
+    host: LocalHost
+    results: tuple[LocalResult, ...]
     varied: tuple[str, ...] = ()
     kept: tuple[str, ...] = ()
     traces: str = ""
@@ -535,7 +535,7 @@ class IndicatorNoise:
     """What equal runs of one indicator differ by.
 
     run_s: seconds of one run, its process's start included; None where none ended well.
-    blocks: that hold a pair of equal runs, and count. left_out: further ones, which were set aside
+    blocks: that hold a pair of equal runs, and count. left_out: further ones, which were excluded
         or in which a run failed.
     spread: of a pair's difference, as a ratio: 1.48 times its median, so of normal noise the
         standard deviation, and outliers do not count.
@@ -583,7 +583,7 @@ class NoiseReport:
 
     stack: its label.
     control_s: seconds of one run of the control, which is part of every comparison.
-    aside: blocks that were disturbed and do not count, each with what disturbed it.
+    excluded: blocks that were disturbed and do not count, each with what disturbed it.
     tolerated: disturbed blocks that count all the same, because most of them are.
     new_inspections: how many this run added. stopped: why it ended, in words.
     """
@@ -595,7 +595,7 @@ class NoiseReport:
     indicators: tuple[IndicatorNoise, ...]
     disturbance: Disturbance
     control_s: float | None
-    aside: tuple[tuple[int, str], ...]
+    excluded: tuple[tuple[int, str], ...]
     tolerated: int
     new_inspections: int
     seconds: float

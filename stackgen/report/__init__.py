@@ -10,7 +10,7 @@ from stackgen.report.images import (
     images_text,
     pruned_text,
 )
-from stackgen.report.indicators import here_text
+from stackgen.report.indicators import local_text
 from stackgen.report.listings import (
     advice_text,
     bases_text,
@@ -35,12 +35,12 @@ __all__ = [
     "count_text",
     "exported_text",
     "failures_text",
-    "here_text",
     "image_list_text",
     "image_text",
     "images_text",
     "indicator_text",
     "indicators_text",
+    "local_text",
     "nightly_text",
     "open_progress",
     "plan_text",

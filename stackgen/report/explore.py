@@ -4,11 +4,18 @@ import math
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 
-from stackgen.measure import LOOKS
+from stackgen.measure import INTERIM_ANALYSES
 from stackgen.measure.ranking import Answer, compared, conclusion
 from stackgen.model.evidence import Control, Deviation, Difference, Effect, Ranked, Verdict
 from stackgen.model.identity import IndicatorId, StackId
-from stackgen.model.reports import Cost, ExplorePlan, ExploreReport, Predicted, Scaled, SearchReport
+from stackgen.model.reports import (
+    Cost,
+    ExplorePlan,
+    ExploreReport,
+    PredictedSpeed,
+    Scaled,
+    SearchReport,
+)
 from stackgen.report.tables import columns, duration, percent, scale, span
 from stackgen.resolve.explain import format_count
 
@@ -73,7 +80,7 @@ def _search_table(search: SearchReport) -> list[str]:
     return lines
 
 
-def _blocks_measured(each: Predicted) -> str:
+def _blocks_measured(each: PredictedSpeed) -> str:
     return f"in {_count(each.measured, 'block')}" if each.measured else "predicted, not measured"
 
 
@@ -176,12 +183,12 @@ def _agree(ranking: Sequence[Ranked], others: Sequence[Named]) -> bool:
 
 
 def disturbed_text(report: ExploreReport) -> list[str]:
-    """Return how many blocks were set aside, and whether some count that were disturbed."""
+    """Return how many blocks were excluded, and whether some count that were disturbed."""
     lines = []
-    if report.aside:
+    if report.excluded:
         lines.append(
-            f"{_excluded_blocks(report.aside)} "
-            f"set aside and took no part: {_such_as(report.aside)}."
+            f"{_excluded_blocks(report.excluded)} "
+            f"excluded and took no part: {_such_as(report.excluded)}."
         )
     if report.tolerated:
         lines.append(
@@ -480,13 +487,13 @@ def _legend(margin: float, *, figure: bool, several: bool) -> list[str]:
 
 def speed(effect: Effect) -> str:
     """Return the ratio of an effect; "" before the first look, where it may be anything."""
-    return "" if effect.blocks < LOOKS[0] else f"{effect.ratio:.3f}"
+    return "" if effect.blocks < INTERIM_ANALYSES[0] else f"{effect.ratio:.3f}"
 
 
 def interval(effect: Effect) -> str:
     """Return the interval of an effect, or why there is none."""
     if effect.low <= 0:
-        return "(too few blocks)" if effect.blocks < LOOKS[0] else "(no spread yet)"
+        return "(too few blocks)" if effect.blocks < INTERIM_ANALYSES[0] else "(no spread yet)"
     return f"({effect.low:.3f} to {effect.high:.3f})"
 
 
@@ -543,8 +550,9 @@ def unreliable(report: ExploreReport, what: str) -> list[str]:
 
 def too_early(blocks: int) -> str:
     """Return that so many blocks allow no answer, and why."""
-    if blocks < LOOKS[0]:
-        return f"Not decided yet: {_blocks(blocks)}; the first answers come after {LOOKS[0]}."
+    if blocks < INTERIM_ANALYSES[0]:
+        first = INTERIM_ANALYSES[0]
+        return f"Not decided yet: {_blocks(blocks)}; the first answers come after {first}."
     return (
         f"Not decided yet: {_blocks(blocks)}, and all of them told the same to the last digit; "
         "without any spread an answer takes more blocks."

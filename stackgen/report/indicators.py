@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 
 from stackgen.model.inspections import Inspection
-from stackgen.model.reports import Figures, HereReport, HereResult
+from stackgen.model.reports import Figures, LocalReport, LocalResult
 from stackgen.report.tables import columns, duration, short
 
 _LOG_LINES = 15
@@ -12,7 +12,7 @@ _UNITS = {"FLOP": "GFLOP/s", "byte": "GB/s"}
 _Column = tuple[str, Callable[[Figures], str]]
 
 
-def here_text(report: HereReport) -> str:
+def local_text(report: LocalReport) -> str:
     """Return times, rates and marks of each combination, and the logs of what failed."""
     lines = [*_head(report), "", *_table(report, report.results, _times(report)), ""]
     lines += _latencies(report)
@@ -22,7 +22,7 @@ def here_text(report: HereReport) -> str:
     return "\n".join(lines).rstrip()
 
 
-def _head(report: HereReport) -> list[str]:
+def _head(report: LocalReport) -> list[str]:
     indicator = report.indicator
     version = f", {indicator.component} {report.component_version}"
     cpu = dict(report.machine.identity).get("cpu_name", "unknown CPU")
@@ -38,7 +38,7 @@ def _head(report: HereReport) -> list[str]:
     ]
 
 
-def _times(report: HereReport) -> list[_Column]:
+def _times(report: LocalReport) -> list[_Column]:
     """Return the columns that have anything to tell."""
     unit, seen = report.indicator.unit, [each.figures for each in report.results if each.figures]
     shown: list[tuple[bool, _Column]] = [
@@ -71,24 +71,24 @@ def _times(report: HereReport) -> list[_Column]:
 
 
 def _table(
-    report: HereReport, results: Sequence[HereResult], wanted: Sequence[_Column]
+    report: LocalReport, results: Sequence[LocalResult], wanted: Sequence[_Column]
 ) -> list[str]:
     head = [*report.varied, *(name for name, _ in wanted), ""]
     return columns([head, *(_row(report, each, wanted) for each in results)], indent="")
 
 
-def _row(report: HereReport, result: HereResult, wanted: Sequence[_Column]) -> list[str]:
+def _row(report: LocalReport, result: LocalResult, wanted: Sequence[_Column]) -> list[str]:
     found = result.figures
     cells = [tell(found) if found else "-" for _, tell in wanted]
     return [*_varied(report, result), *cells, _mark(result)]
 
 
-def _varied(report: HereReport, result: HereResult) -> list[str]:
+def _varied(report: LocalReport, result: LocalResult) -> list[str]:
     given = dict(result.arguments)
     return [given[name] for name in report.varied]
 
 
-def _mark(result: HereResult) -> str:
+def _mark(result: LocalResult) -> str:
     marks = [] if result.figures is None or result.figures.steady else ["not steady"]
     if result.failure is not None:
         marks.append(f"{_outcome(result.failure)}: {_reason(result.failure)}")
@@ -123,7 +123,7 @@ def _megabytes(size: int | None) -> str:
     return "" if size is None else f"{size / 1e6:,.0f} MB"
 
 
-def _latencies(report: HereReport) -> list[str]:
+def _latencies(report: LocalReport) -> list[str]:
     """Return how the time of one batch scatters, of indicators that process samples."""
     with_items = [each for each in report.results if each.figures and each.figures.items]
     seen = [each.figures for each in with_items if each.figures]
@@ -143,7 +143,7 @@ def _latencies(report: HereReport) -> list[str]:
     return [title, *_table(report, with_items, wanted), ""]
 
 
-def _facts(report: HereReport) -> list[str]:
+def _facts(report: LocalReport) -> list[str]:
     told = [each for each in report.results if each.figures and each.figures.facts]
     lines = []
     for each in told:
@@ -164,7 +164,7 @@ def _grouped(value: str) -> str:
     return f"{int(value):,}" if value.isdigit() else value
 
 
-def _failures(report: HereReport) -> list[str]:
+def _failures(report: LocalReport) -> list[str]:
     """Return the end of each log, equal ones once."""
     lines: list[str] = []
     told: set[str] = set()
@@ -180,7 +180,7 @@ def _failures(report: HereReport) -> list[str]:
     return lines
 
 
-def _remarks(report: HereReport) -> list[str]:
+def _remarks(report: LocalReport) -> list[str]:
     lines = []
     seen = [each.figures for each in report.results if each.figures]
     if any(each.spread is not None for each in seen):

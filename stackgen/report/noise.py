@@ -2,7 +2,7 @@
 
 import math
 
-from stackgen.measure import LOOKS, MARGIN
+from stackgen.measure import INTERIM_ANALYSES, MARGIN
 from stackgen.measure.noise import CONTROLS, RUNS
 from stackgen.model.reports import Disturbance, IndicatorNoise, NoiseReport
 from stackgen.report.tables import span
@@ -43,11 +43,11 @@ def _indicator(row: IndicatorNoise) -> list[str]:
     lines = [row.label]
     if row.blocks and row.run_s is not None:
         blocks = f"{row.blocks} block{'s' * (row.blocks > 1)} with two equal runs"
-        aside = f" ({row.left_out} more set aside)" if row.left_out else ""
-        lines.append(f"  {blocks}{aside}, {row.run_s:.2g} s a run")
+        excluded = f" ({row.left_out} more excluded)" if row.left_out else ""
+        lines.append(f"  {blocks}{excluded}, {row.run_s:.2g} s a run")
     if row.nothing:
         lines.append(f"  {row.nothing}")
-    if row.spread is None or row.deviation is None or row.blocks < LOOKS[0]:
+    if row.spread is None or row.deviation is None or row.blocks < INTERIM_ANALYSES[0]:
         return lines
     lines.append(
         f"  spread of their differences {percent(row.spread)}; "
@@ -93,8 +93,8 @@ def _legend(report: NoiseReport) -> list[str]:
 
 def _aside(report: NoiseReport) -> list[str]:
     """Tell which blocks were disturbed."""
-    lines = [f"Block {block} is set aside: {why}." for block, why in report.aside[:_NAMED]]
-    more = len(report.aside) - len(lines)
+    lines = [f"Block {block} is excluded: {why}." for block, why in report.excluded[:_NAMED]]
+    more = len(report.excluded) - len(lines)
     lines += [f"So are {more} more."] if more else []
     if report.tolerated:
         lines.append(

@@ -7,10 +7,10 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 
 from stackgen.errors import MeasurementError
-from stackgen.model.reports import HereReport
+from stackgen.model.reports import LocalReport
 from stackgen.report.formats import perfzero, pyperf, pytorch_benchmark, thoth
 
-_WRITERS: Mapping[str, Callable[[HereReport], str]] = {
+_WRITERS: Mapping[str, Callable[[LocalReport], str]] = {
     "perfzero": lambda report: _documents(perfzero.summaries(report)),
     "pyperf": lambda report: json.dumps(pyperf.suite(report), sort_keys=True, indent=1),
     "pytorch-benchmark": pytorch_benchmark.document,
@@ -34,7 +34,7 @@ def refuse_unfit(name: str, parameters: Sequence[tuple[str, tuple[str, ...]]]) -
         pytorch_benchmark.refuse(varied, given.get("step", ()))
 
 
-def formatted(report: HereReport, name: str) -> str:
+def formatted(report: LocalReport, name: str) -> str:
     """Return a report as another tool would write it.
 
     PerfZero and Thoth write a document for each run: several of them become a list.

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
 
 from stackgen.model.inspections import Inspection, Observation
-from stackgen.model.reports import HereReport
+from stackgen.model.reports import LocalReport
 
 _UNITS = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 
@@ -42,7 +42,7 @@ def whole(text: str) -> int | None:
     return int(text) if text.isdigit() else None
 
 
-def label(report: HereReport, arguments: Iterable[tuple[str, str]]) -> str:
+def label(report: LocalReport, arguments: Iterable[tuple[str, str]]) -> str:
     """Return what a person calls a measurement: ``numpy/matmul size=64``."""
     return " ".join([report.indicator.name, *(f"{name}={value}" for name, value in arguments)])
 
@@ -78,7 +78,7 @@ def on_gpu(seen: Observation) -> bool:
     return "device_memory_bytes" in names or any(each.startswith("gpu ") for each in names)
 
 
-def mhz(report: HereReport) -> float | None:
+def mhz(report: LocalReport) -> float | None:
     """Return the highest frequency of the CPUs, or the one that was seen while measuring."""
     told = [dict(report.machine.circumstances).get("cpu_mhz_max", "")]
     told += [

@@ -13,18 +13,18 @@ Where theirs is open, we write:
 """
 
 from stackgen import __version__
-from stackgen.model.reports import Figures, HereReport, HereResult
+from stackgen.model.reports import Figures, LocalReport, LocalResult
 from stackgen.report.formats import fields
 
 _PERCENT = 100.0
 
 
-def summaries(report: HereReport) -> list[dict[str, object]]:
+def summaries(report: LocalReport) -> list[dict[str, object]]:
     """Return one summary for each combination of parameters."""
     return [_summary(report, each) for each in report.results]
 
 
-def _summary(report: HereReport, result: HereResult) -> dict[str, object]:
+def _summary(report: LocalReport, result: LocalResult) -> dict[str, object]:
     first = fields.began(result.inspections[0])
     return {
         "execution_id": first.strftime("%Y-%m-%d-%H-%M-%S-%f"),
@@ -43,7 +43,7 @@ def _summary(report: HereReport, result: HereResult) -> dict[str, object]:
     }
 
 
-def _benchmark_result(report: HereReport, result: HereResult) -> dict[str, object]:
+def _benchmark_result(report: LocalReport, result: LocalResult) -> dict[str, object]:
     found = result.figures
     return {
         "name": fields.label(report, result.arguments),
@@ -72,7 +72,7 @@ def _metrics(found: Figures, unit: str) -> list[dict[str, object]]:
     return [{"name": name, "value": value} for name, value in told.items() if value is not None]
 
 
-def _benchmark_info(report: HereReport, result: HereResult) -> dict[str, object]:
+def _benchmark_info(report: LocalReport, result: LocalResult) -> dict[str, object]:
     told = fields.circumstances(result.inspections[0])
     seen = result.observations
     return {
@@ -94,7 +94,7 @@ def _benchmark_info(report: HereReport, result: HereResult) -> dict[str, object]
     }
 
 
-def _system_info(report: HereReport) -> dict[str, object]:
+def _system_info(report: LocalReport) -> dict[str, object]:
     machine = dict(report.machine.identity)
     gpus = fields.gpus(machine)
     return {
@@ -111,7 +111,7 @@ def _system_info(report: HereReport) -> dict[str, object]:
     }
 
 
-def _process_info(result: HereResult) -> dict[str, object]:
+def _process_info(result: LocalResult) -> dict[str, object]:
     found = result.figures
     shares = []
     for each in result.inspections:

@@ -9,13 +9,13 @@ from datetime import timezone
 
 from stackgen.errors import MeasurementError
 from stackgen.model.inspections import Inspection, Observation
-from stackgen.model.reports import HereReport, HereResult
+from stackgen.model.reports import LocalReport, LocalResult
 from stackgen.report.formats import fields
 
 VERSION = "1.0"
 
 
-def suite(report: HereReport) -> dict[str, object]:
+def suite(report: LocalReport) -> dict[str, object]:
     """Return a suite of benchmarks.
 
     Raises:
@@ -31,7 +31,7 @@ def suite(report: HereReport) -> dict[str, object]:
     return {"version": VERSION, "metadata": _common(report), "benchmarks": benchmarks}
 
 
-def _common(report: HereReport) -> dict[str, object]:
+def _common(report: LocalReport) -> dict[str, object]:
     machine, platform = dict(report.machine.identity), dict(report.host.platform)
     implementation, _, version = report.python_version.partition(" ")
     told = {
@@ -50,13 +50,13 @@ def _common(report: HereReport) -> dict[str, object]:
     return {name: value for name, value in told.items() if value not in (None, "")}
 
 
-def _benchmark(report: HereReport, result: HereResult) -> dict[str, object]:
+def _benchmark(report: LocalReport, result: LocalResult) -> dict[str, object]:
     name = fields.label(report, result.arguments)
     runs = [_run(each, each.observation) for each in result.inspections if each.observation]
     return {"metadata": {"name": name, "loops": _loops(result)}, "runs": runs}
 
 
-def _loops(result: HereResult) -> int:
+def _loops(result: LocalResult) -> int:
     return result.observations[0].loops
 
 

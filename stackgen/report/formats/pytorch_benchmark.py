@@ -17,7 +17,7 @@ import statistics
 from collections.abc import Callable, Collection, Sequence
 
 from stackgen.errors import UsageError
-from stackgen.model.reports import HereReport, HereResult
+from stackgen.model.reports import LocalReport, LocalResult
 from stackgen.report.formats import fields
 
 _KILO, _KIBI = 1000.0, 1024.0
@@ -48,7 +48,7 @@ def refuse(varied: Collection[str], steps: Collection[str]) -> None:
         )
 
 
-def document(report: HereReport) -> str:
+def document(report: LocalReport) -> str:
     """Return the YAML text of a report that is not refused."""
     measured = [each for each in report.results if each.observations]
     seen = measured[0].observations[0] if measured else None
@@ -73,18 +73,18 @@ def document(report: HereReport) -> str:
     return remark + "\n".join(yaml_lines(told)) + "\n"
 
 
-def _batch(result: HereResult) -> int:
+def _batch(result: LocalResult) -> int:
     told = dict(result.arguments).get("batch", "")
     items = result.figures.items if result.figures else None
     return int(told) if told.isdigit() else items or 1
 
 
-def _fact(result: HereResult, name: str) -> object:
+def _fact(result: LocalResult, name: str) -> object:
     facts = dict(result.figures.facts) if result.figures else {}
     return fields.number(facts.get(name, ""))
 
 
-def _macs(result: HereResult, unit: str) -> object:
+def _macs(result: LocalResult, unit: str) -> object:
     """Return the multiply-accumulates of one sample."""
     told = _fact(result, "macs")
     if told is not None:
@@ -93,7 +93,7 @@ def _macs(result: HereResult, unit: str) -> object:
     return round(work / 2 / _batch(result)) if work else None
 
 
-def _timing(result: HereResult) -> dict[str, object]:
+def _timing(result: LocalResult) -> dict[str, object]:
     seconds = [value for seen in result.observations for value in seen.values_s]
     batches = [1 / each for each in seconds]
     return {
@@ -163,7 +163,7 @@ def _memory(most: int) -> dict[str, object]:
     }
 
 
-def _machine_info(report: HereReport) -> dict[str, object]:
+def _machine_info(report: LocalReport) -> dict[str, object]:
     machine, host = dict(report.machine.identity), report.host
     platform, mhz = dict(host.platform), fields.mhz(report)
     gpus = [

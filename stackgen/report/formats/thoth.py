@@ -14,7 +14,7 @@ Where theirs is open, or is not ours to tell, we write:
 from datetime import datetime, timezone
 
 from stackgen.model.inspections import Inspection
-from stackgen.model.reports import HereReport, HereResult
+from stackgen.model.reports import LocalReport, LocalResult
 from stackgen.report.formats import fields
 
 # In the order of Python's resource.struct_rusage.
@@ -26,12 +26,12 @@ USAGE = (
 _GIGA, _MILLI = 1e9, 1e-3
 
 
-def inspection_results(report: HereReport) -> list[dict[str, object]]:
+def inspection_results(report: LocalReport) -> list[dict[str, object]]:
     """Return one result for each process, in the order of the combinations."""
     return [_result(report, each, ran) for each in report.results for ran in each.inspections]
 
 
-def _result(report: HereReport, result: HereResult, ran: Inspection) -> dict[str, object]:
+def _result(report: LocalReport, result: LocalResult, ran: Inspection) -> dict[str, object]:
     ok = ran.observation is not None
     return {
         "exit_code": 0 if ok else 1,
@@ -49,7 +49,7 @@ def _result(report: HereReport, result: HereResult, ran: Inspection) -> dict[str
 
 
 def indicator_output(
-    report: HereReport, result: HereResult, ran: Inspection
+    report: LocalReport, result: LocalResult, ran: Inspection
 ) -> dict[str, object] | str:
     """Return what an indicator of theirs prints; "" where nothing was measured."""
     seen = ran.observation
@@ -76,7 +76,7 @@ def _naive(moment: datetime) -> str:
     return moment.astimezone(timezone.utc).replace(tzinfo=None).isoformat(timespec="microseconds")
 
 
-def _runtime_environment(report: HereReport) -> dict[str, object]:
+def _runtime_environment(report: LocalReport) -> dict[str, object]:
     machine, release = dict(report.machine.identity), dict(report.host.os_release)
     version = report.python_version.rpartition(" ")[2]
     return {
@@ -98,7 +98,7 @@ def _usage(ran: Inspection) -> dict[str, object]:
     return dict(zip(USAGE, values, strict=True))
 
 
-def hwinfo(report: HereReport, ran: Inspection) -> dict[str, object]:
+def hwinfo(report: LocalReport, ran: Inspection) -> dict[str, object]:
     """Return what is known of the hardware, by the names of theirs."""
     machine, around = dict(report.machine.identity), dict(report.machine.circumstances)
     platform = dict(report.host.platform)

@@ -14,7 +14,7 @@ from stackgen.campaign.options import CostOptions
 from stackgen.campaign.request import CampaignRequest
 from stackgen.errors import UsageError
 from stackgen.measure import rank
-from stackgen.measure.costs import AtCount, baseline_times, costs, scaled
+from stackgen.measure.cost import AtCount, baseline_times, costs, scaled
 from stackgen.model.evidence import Ranked
 from stackgen.model.inspections import IndicatorCall, Inspection, Observation, Role
 from stackgen.model.options import parse_cpu_counts

@@ -5,7 +5,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from stackgen.measure.effects import ALPHA, block_contrasts, effect
-from stackgen.measure.pressure import BlockKey, set_aside
+from stackgen.measure.pressure import BlockKey, exclude_disturbed
 from stackgen.measure.ranking import Times, block_times
 from stackgen.model.evidence import Ranked
 from stackgen.model.identity import IndicatorId, StackId
@@ -82,14 +82,14 @@ def gives_figure(inspections: Iterable[Inspection], call: IndicatorId) -> bool:
 
 
 def _of_baseline(inspections: Sequence[Inspection], call: IndicatorId) -> list[Observation]:
-    aside = set_aside(inspections).blocks
+    excluded = exclude_disturbed(inspections).excluded
     own = [each for each in inspections if each.role is Role.BASELINE and each.block > 0]
     return [
         each.observation
         for each in own
         if each.observation is not None
         and (each.indicator_id, each.stack_id) == (call, own[-1].stack_id)
-        and (each.campaign_id, each.block) not in aside
+        and (each.campaign_id, each.block) not in excluded
     ]
 
 
@@ -129,14 +129,16 @@ def scaled(
     for each in sorted(counts, key=lambda one: one.cpus):
         groups.setdefault(each.indicator, []).append(each)
     stacks = [row.stack_id for row in ranking if row.counts]
-    aside = set_aside(inspections).blocks
+    excluded = exclude_disturbed(inspections).excluded
     baseline = next((row.stack_id for row in ranking if row.is_baseline), None)
     found: list[Scaled] = []
     for group in groups.values():
         if baseline is not None:
-            base = block_times(inspections, indicator=group[0].call.id, stack=baseline, aside=aside)
+            base = block_times(
+                inspections, indicator=group[0].call.id, stack=baseline, excluded=excluded
+            )
             alpha = ALPHA / max(1, len(stacks) * len(group) - 1)
-            rows = (_scaled(inspections, aside, s, baseline, at, group[0], base, alpha)
+            rows = (_scaled(inspections, excluded, s, baseline, at, group[0], base, alpha)
                     for s in stacks for at in group)  # fmt: skip
             found += [row for row in rows if row is not None]
     return tuple(found)
@@ -144,7 +146,7 @@ def scaled(
 
 def _scaled(
     inspections: Sequence[Inspection],
-    aside: Collection[BlockKey],
+    excluded: Collection[BlockKey],
     stack: StackId,
     baseline: StackId,
     at: AtCount,
@@ -152,7 +154,7 @@ def _scaled(
     base: Times,
     alpha: float,
 ) -> Scaled | None:
-    times = block_times(inspections, indicator=at.call.id, stack=stack, aside=aside)
+    times = block_times(inspections, indicator=at.call.id, stack=stack, excluded=excluded)
     if not times.keys() & base.keys():
         return None
     same = (stack, at) == (baseline, fewest)
