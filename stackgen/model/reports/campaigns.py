@@ -1,0 +1,300 @@
+"""Reports of campaigns: what is measured, what it costs, how it was searched, what it found."""
+
+from dataclasses import dataclass
+
+from stackgen.model.evidence import Control, Ranked
+from stackgen.model.identity import IndicatorId, StackId
+from stackgen.model.inspections import Outcome
+from stackgen.model.packages import Lock
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prices:
+    """What a machine's time costs per hour.
+
+    machine_cpus: how many CPUs this machine has for us.
+    whole: price of all of them; None where prices are given by their number.
+    by_cpus: (number of CPUs, price) pairs, sorted.
+    currency: of both, for reports; "" where nobody said it.
+    """
+
+    machine_cpus: int
+    whole: float | None = None
+    by_cpus: tuple[tuple[int, float], ...] = ()
+    currency: str = ""
+
+    def per_hour(self, cpus: int) -> float | None:
+        """Return the price of so many CPUs, in proportion where that of the whole is known.
+
+        None where it is not given.
+        """
+        if self.whole is not None:
+            return self.whole * cpus / self.machine_cpus
+        return dict(self.by_cpus).get(cpus)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cost:
+    """What an indicator's work costs on a stack.
+
+    seconds: per operation: the baseline's, by the fastest samples of its blocks; of others, that
+        by their speed.
+    items: samples that an operation processes; None where it counts as one.
+    per_hour: price of the CPUs that count, in the currency of the prices.
+    per_million: price of a million samples (of operations, where there are no samples).
+    per_unit: samples (operations) that one unit of the currency pays for.
+    """
+
+    stack_id: StackId
+    indicator_id: IndicatorId
+    seconds: float
+    items: int | None
+    per_hour: float
+    per_million: float
+    per_unit: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scaled:
+    """A stack on a number of CPUs, beside the baseline on the fewest, from the same blocks.
+
+    indicator: what was measured, the number of CPUs apart.
+    time: ratio of times, so below 1 means faster; low, high: its interval; 0 and infinity where
+        too few blocks allow none.
+    cost: ratio of costs: that of times by that of prices; None where no time was measured.
+    """
+
+    stack_id: StackId
+    indicator: str
+    cpus: int
+    time: float
+    low: float
+    high: float
+    blocks: int
+    cost: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Estimate:
+    """What a plan will move and take, before it does.
+
+    download_bytes: of wheels that are not in the store yet; unknown sizes count as 0.
+    disk_bytes: of everything that will be new on disk, unpacked.
+    free_bytes: on that disk.
+    seconds: until the first block can begin, roughly.
+    """
+
+    wheels: int
+    download_bytes: int
+    disk_bytes: int
+    free_bytes: int
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChosenStack:
+    """A stack that takes part in a campaign.
+
+    label: what tells it from the others (``tensorflow 2.12.0, numpy 1.23.5``).
+    completion: ``newest``, ``newest-working`` or ``lock``; ``earlier`` where another run of the
+        campaign had it ready, and this one only reports it.
+    held_back: versions that are older than the newest ones, which do not run.
+    settings: environment variables that it is run with.
+    """
+
+    stack_id: StackId
+    label: str
+    completion: str
+    lock: Lock
+    held_back: tuple[tuple[str, str], ...] = ()
+    settings: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FailedStack:
+    """A stack that takes no part, and why.
+
+    reason: the last telling line of its log.
+    log: the end of it, where it never came to be measured.
+    """
+
+    label: str
+    outcome: Outcome
+    reason: str
+    log: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MeasurementSetup:
+    """Where stacks are installed and measured, in words for a report."""
+
+    executor: str
+    base: str
+    python: str
+    machine: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExplorePlan:
+    """What an exploration would do.
+
+    count: stacks in the whole space.
+    choices: feasible versions of the varied packages.
+    chosen: labels with the number of completions of each, first of all to be measured.
+    strategy: which of them are measured in which block.
+    searched: whether a search builds them one after the other, when it chooses them, and perhaps
+        never; otherwise all of them are built before the first block.
+    """
+
+    requirements: tuple[str, ...]
+    varied: tuple[str, ...]
+    setup: MeasurementSetup
+    count: int
+    choices: int
+    chosen: tuple[tuple[str, int], ...]
+    estimate: Estimate
+    budget_s: float
+    seed: int
+    strategy: str
+    searched: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PeakMemory:
+    """The most memory that an indicator's process had at once on a stack.
+
+    Of a program, the largest of its processes counts.
+    """
+
+    stack_id: StackId
+    indicator_id: IndicatorId
+    peak_bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PredictedSpeed:
+    """What a search believes of a stack, measured or not.
+
+    ratio: time of the baseline over the stack's own, so above 1 means faster.
+    low, high: the interval that holds it with 95 % probability.
+    within: the probability that the stack is within the margin of the best.
+    measured: in how many blocks it was, of the search and of the comparison afterwards.
+    """
+
+    label: str
+    ratio: float
+    low: float
+    high: float
+    within: float
+    measured: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SearchReport:
+    """How the stacks that were compared in the end had been chosen.
+
+    strategy: by which they were measured until then.
+    leader: the stack that it found; "" where that was never made ready. leader_label: its label.
+    confidence: the probability that the leader is within ``margin`` of the best of those that take
+        part; what was asked for is ``wanted``.
+    blocks, inspections: of the search; without those that tried or calibrated.
+    machine_s: what these took.
+    compared: inspections of the comparison afterwards. compared_s: what these took.
+    uniform_inspections: roughly how many it would have taken to be as certain with every stack in
+        every block. uniform_s: what they would have taken.
+    predictions: of all stacks that take part, the best one first.
+    foretold: how many of so many measurements fell within the intervals (90 %) that were predicted
+        before they were made.
+    """
+
+    strategy: str
+    leader: str
+    leader_label: str
+    confidence: float
+    wanted: float
+    margin: float
+    blocks: int
+    inspections: int
+    machine_s: float
+    compared: int
+    compared_s: float
+    uniform_inspections: int
+    uniform_s: float
+    predictions: tuple[PredictedSpeed, ...]
+    foretold: tuple[int, int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExploreReport:
+    """What an exploration found.
+
+    seconds: wall time of this run.
+    new_inspections: how many this run added; the rest of the evidence was there before.
+    untried: feasible choices that were not measured.
+    stopped: why measuring ended, in words.
+    exit_code: of the command that prints this report.
+    costs: of each indicator's work on each stack, in ``currency``, where prices were given.
+    scaled: of each stack on several numbers of CPUs, where these were asked for.
+    memory: of each indicator on each stack.
+    figures: ids of the indicators that give a figure of their own, in place of a time.
+    baseline_s: seconds of one operation on the baseline, by id of those that give a time.
+    checks: (id, file) pairs of those whose result was written into a file and compared.
+    margin: a relative difference that nobody cares about: less than that is "the same".
+    search: how the stacks in the ranking were chosen; None where all of them were measured alike.
+    weights: of indicators in what is said of all of them together; 1 where none is given.
+    answer: what the ranking answers, as ``measure.conclusion`` has it: ``faster``, ``nothing
+        faster``, or why there is none. winner: the stack to take; "" where none can be named.
+    excluded: what disturbed each block that was excluded, in words, in their order.
+    tolerated: the same of blocks that count all the same.
+    """
+
+    plan: ExplorePlan
+    stacks: tuple[ChosenStack, ...]
+    failed: tuple[FailedStack, ...]
+    ranking: tuple[Ranked, ...]
+    controls: tuple[Control, ...]
+    indicators: tuple[tuple[str, str], ...]
+    blocks: int
+    new_inspections: int
+    seconds: float
+    untried: int
+    stopped: str
+    interrupted: bool
+    exit_code: int
+    knowledge_base: str
+    margin: float
+    costs: tuple[Cost, ...] = ()
+    currency: str = ""
+    scaled: tuple[Scaled, ...] = ()
+    memory: tuple[PeakMemory, ...] = ()
+    figures: tuple[IndicatorId, ...] = ()
+    baseline_s: tuple[tuple[IndicatorId, float], ...] = ()
+    checks: tuple[tuple[IndicatorId, str], ...] = ()
+    search: SearchReport | None = None
+    weights: tuple[tuple[IndicatorId, float], ...] = ()
+    excluded: tuple[str, ...] = ()
+    tolerated: tuple[str, ...] = ()
+    answer: str = ""
+    winner: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NightlyReport:
+    """What a night brought.
+
+    new: by package, the releases that the knowledge base had not seen.
+    explored: of the new releases that could be measured, each with what was found.
+    noted: packages that were never watched before; what there is of them counts as seen now.
+    cannot_run: new releases that do not resolve or run here, each with the reason.
+    undecided: new releases without an answer, each with what is missing.
+    postponed: new releases for which the budget was spent. These and the undecided stay new.
+    """
+
+    new: tuple[tuple[str, tuple[str, ...]], ...]
+    explored: tuple[ExploreReport, ...]
+    findings: tuple[str, ...]
+    cannot_run: tuple[str, ...] = ()
+    noted: tuple[str, ...] = ()
+    undecided: tuple[str, ...] = ()
+    postponed: tuple[str, ...] = ()
+    exit_code: int = 0

@@ -1,0 +1,184 @@
+"""Reports on lock files: advice, validation, resolution."""
+
+from dataclasses import dataclass
+from enum import Enum
+
+from stackgen.model.evidence import Advice, Origin
+from stackgen.model.packages import Exclusion, Lock, LockFile, Target
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AdviceReport:
+    """An advice for a lock file.
+
+    indicators: (id, label) pairs of what the advice rests on.
+    inspections: how many the effects were computed from.
+    merged: how many of them came from each other knowledge base; empty where all were recorded in
+        this one.
+    """
+
+    lockfile: LockFile
+    advice: Advice
+    indicators: tuple[tuple[str, str], ...]
+    knowledge_base: str
+    explore_command: str
+    inspections: int = 0
+    merged: tuple[tuple[Origin, int], ...] = ()
+
+
+NO_VERDICT, CONTRADICTED, UNREACHABLE = 3, 4, 8
+"""Exit codes: no validator has a verdict, one refuses the lock, the index does not answer."""
+
+
+class Validity(str, Enum):
+    """Whether a lock holds on a target, as one validator resolves it."""
+
+    HOLDS = "holds"
+    FAILS = "does not hold"
+    UNKNOWN = "no verdict"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Validation:
+    """Result of one validator for a stack.
+
+    validator: name and version.
+    reasons: its messages where it refuses, else why there is no verdict.
+    missing: pins that it would add, as ``name==version``.
+    superfluous: pins that no requirement needs.
+    unreachable: there is no verdict because the package index did not answer.
+    """
+
+    validator: str
+    validity: Validity
+    reasons: tuple[str, ...] = ()
+    missing: tuple[str, ...] = ()
+    superfluous: tuple[str, ...] = ()
+    unreachable: bool = False
+
+    def __post_init__(self) -> None:
+        if self.validity is Validity.FAILS and not (
+            self.reasons or self.missing or self.superfluous
+        ):
+            raise ValueError("a validator that refuses gives a reason")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verification:
+    """Results of all validators for a lock on one target.
+
+    place: the base that the lock was read for, with its Python.
+    pins: the whole stack as ``name==version``, sorted.
+    skipped: what the lock holds and no index has, in words.
+    superfluous_unknown: why superfluous packages cannot be found; "" where they can.
+    """
+
+    path: str
+    place: str
+    pins: tuple[str, ...]
+    validations: tuple[Validation, ...]
+    skipped: tuple[str, ...] = ()
+    superfluous_unknown: str = ""
+
+    @property
+    def exit_code(self) -> int:
+        """Return 0 where the lock holds for at least one validator and fails for none."""
+        found = {each.validity for each in self.validations}
+        if Validity.FAILS in found:
+            return CONTRADICTED
+        if Validity.HOLDS in found:
+            return 0
+        return UNREACHABLE if any(each.unreachable for each in self.validations) else NO_VERDICT
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PackageVersions:
+    """The versions of a package that are part of any stack, newest first.
+
+    left_out: versions that the user's own requirements admit, and that are no candidates.
+    """
+
+    name: str
+    versions: tuple[str, ...]
+    left_out: tuple[Exclusion, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListedStack:
+    """One of the stacks that a report lists.
+
+    varied: versions of the varied packages.
+    completions: how many stacks hold just these; 0 where nobody counted.
+    """
+
+    lock: Lock
+    varied: tuple[tuple[str, str], ...]
+    completions: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Explained:
+    """What became of the versions of a package, or of a requirement.
+
+    asked: what the user wanted to know.
+    count: how many stacks hold it; a lower bound where not exact.
+    left_out: versions that are no candidates, and why.
+    in_none: versions that are candidates, and part of no stack.
+    not_counted: versions that are no part of a space that was cut, and may be part of stacks.
+    """
+
+    asked: str
+    count: int
+    versions: tuple[str, ...]
+    left_out: tuple[Exclusion, ...] = ()
+    in_none: tuple[str, ...] = ()
+    not_counted: tuple[str, ...] = ()
+    exact: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Membership:
+    """Whether a lock holds one of the stacks.
+
+    missing: packages that a stack with these versions needs, and the lock lacks.
+    superfluous: packages of the lock that nothing requires; they do no harm.
+    forbidden: why no stack has these versions; "" where one has.
+    fix: what would let it in.
+    """
+
+    path: str
+    inside: bool
+    missing: tuple[str, ...] = ()
+    superfluous: tuple[str, ...] = ()
+    forbidden: str = ""
+    fix: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Resolution:
+    """A space, and what was asked of it.
+
+    count: of stacks; a lower bound where not exact.
+    exact: whether every stack was counted.
+    kept: how many of the newest versions of each package were counted; 0 where all were.
+    choices: how many feasible choices of the varied packages there are, of each minor release the
+        newest patch unless patches are told apart; 0 where not asked for.
+    patches: how many there are with every patch release.
+    listed: in which way the stacks were chosen: ``newest first``, ``sampled``, ...
+    notes: what the user should know: yanked releases, files nobody can read, lines left out.
+    """
+
+    requirements: tuple[str, ...]
+    target: Target
+    count: int
+    exact: bool
+    kept: int
+    packages: tuple[PackageVersions, ...] = ()
+    varied: tuple[str, ...] = ()
+    choices: int = 0
+    patches: int = 0
+    listed: str = ""
+    stacks: tuple[ListedStack, ...] = ()
+    explained: Explained | None = None
+    membership: Membership | None = None
+    notes: tuple[str, ...] = ()
