@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from stackgen.knowledge.database import open_database
+from stackgen.storage.state import State, state_path
 from tests.laboratory import INDICATOR, WORK, Laboratory
 from tests.local_index import Published, publish
 
@@ -81,16 +82,17 @@ def test_a_night_measures_just_what_is_new(laboratory: Laboratory) -> None:
         "speedy 3.0",
         "speedy 2.0",
     ]
-    with open_database(laboratory.kb) as database:
+    with open_database(laboratory.kb) as database, State(state_path(laboratory.kb)) as state:
         watched = WATCHED.format(python=platform.python_version())
         decided = {"3.0"} if third.returncode != 3 else set()
-        assert database.seen_releases(watched) == {"1.0", "2.0"} | decided
+        assert state.decided_releases(database.base_id, watched) == {"1.0", "2.0"} | decided
         assert {each.kind for each in database.campaigns()} == {"nightly"}
 
 
 def test_what_earlier_versions_saw_is_where_a_night_begins(laboratory: Laboratory) -> None:
-    with open_database(laboratory.kb) as database:
-        database.add_seen("speedy", ["1.0"], "2024-06-16T00:00:00+00:00")
+    with open_database(laboratory.kb) as database, State(state_path(laboratory.kb)) as state:
+        seen = [("speedy", "1.0", "2024-06-16T00:00:00+00:00")]
+        state.add_decided_releases(database.base_id, seen)
     found = laboratory.run(
         "nightly", "speedy", "--pi", "work.py", "--executor", "virtualenv", "--budget", "1s"
     )

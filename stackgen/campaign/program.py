@@ -25,6 +25,7 @@ from stackgen.model.inspections import Indicator, IndicatorCall, Inspection, Ins
 from stackgen.model.stacks import PROGRAM, Program
 from stackgen.storage.files import file_sha256
 from stackgen.storage.paths import Paths, shipped_folder
+from stackgen.storage.state import state_path
 
 # Digests of the files that a user's command meets: those of its project, and data beside it
 # As in pis/program.py: what tools make again, and what is only linked to.
@@ -237,7 +238,8 @@ def own_files(knowledge: Path, cache: Path) -> tuple[Path, ...]:
     Our own output is often sent into a file there; the system knows which one.
     """
     ends = ("", "-wal", "-shm", "-journal", ".key")
-    found = [cache, *(knowledge.with_name(knowledge.name + end) for end in ends)]
+    stored = (knowledge, state_path(knowledge))
+    found = [cache, *(each.with_name(each.name + end) for each in stored for end in ends)]
     for stream in (1, 2):
         with contextlib.suppress(OSError):
             found.append(Path(f"/proc/self/fd/{stream}").resolve(strict=True))

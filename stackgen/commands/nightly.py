@@ -41,6 +41,7 @@ from stackgen.resolve import (
     parsed_version,
 )
 from stackgen.storage.paths import Paths
+from stackgen.storage.state import State, state_path
 
 FINDINGS = 7
 """The exit code of a night that found something."""
@@ -73,7 +74,14 @@ def nightly(
     with open_backend(target.executor, target.base, paths, progress) as backend:
         on = backend.base
     indicators = request.measurement.indicators
-    state = _State(paths=paths, base=f"{on.kind.value} {on.name}", indicators=indicators)
+    with open_database(paths.knowledge) as database:
+        knowledge_base = database.base_id
+    state = _State(
+        paths=paths,
+        knowledge_base=knowledge_base,
+        base=f"{on.kind.value} {on.name}",
+        indicators=indicators,
+    )
     new = {name: state.unseen(name, environ) for name in packages}
 
     def measure(request: CampaignRequest) -> ExploreReport:
@@ -238,40 +246,45 @@ def _missing(report: ExploreReport) -> str:
 class _State:
     """Which releases were decided, by package, base and indicators.
 
+    knowledge_base: its identity.
     base: how stacks are made, and the name of what they are installed on.
     indicators: as the user names them; none means the default ones.
     """
 
     paths: Paths
+    knowledge_base: str
     base: str
     indicators: tuple[str, ...]
 
-    def seen(self, name: str) -> frozenset[str]:
-        """Return the releases that count as seen."""
-        with open_database(self.paths.knowledge) as database:
-            return database.seen_releases(self._key(name))
+    def decided(self, name: str) -> frozenset[str]:
+        """Return the releases of a package that were decided, or were there on the first night."""
+        return self._decided(self._key(name))
 
     def add(self, name: str, versions: Sequence[str]) -> None:
         """Record that releases were decided."""
-        with open_database(self.paths.knowledge) as database:
-            database.add_seen(self._key(name), versions, _now())
+        releases = [(self._key(name), version, _now()) for version in versions]
+        with State(state_path(self.paths.knowledge)) as state:
+            state.add_decided_releases(self.knowledge_base, releases)
+
+    def _decided(self, watch: str) -> frozenset[str]:
+        with State(state_path(self.paths.knowledge)) as state:
+            return state.decided_releases(self.knowledge_base, watch)
 
     def unseen(self, name: str, environ: Mapping[str, str]) -> tuple[str, ...] | None:
-        """Return the final releases with wheels that were never seen, oldest first.
+        """Return the final releases with wheels that are not decided, oldest first.
 
-        None on the first night, when everything is noted as seen. Earlier versions of stackgen
-        kept the state by package alone: what they saw is where a night begins that has no state.
+        None on the first night, when everything is recorded as decided. Earlier versions of
+        stackgen recorded packages alone: that is where a night begins that has no state.
         """
         with PackageIndex(load_config(environ=environ), self.paths.cache) as index:
             files = index.candidates(name)
         versions = {each.version for each in files if each.is_wheel and each.yanked is None}
         final = [each for each in versions if not parsed_version(each).is_prerelease]
-        seen = self.seen(name)
-        if not seen:
-            with open_database(self.paths.knowledge) as database:
-                seen = database.seen_releases(name)
-            self.add(name, sorted(seen) or final)
-        return tuple(sorted(set(final) - seen, key=parsed_version)) if seen else None
+        decided = self.decided(name)
+        if not decided:
+            decided = self._decided(name)
+            self.add(name, sorted(decided) or final)
+        return tuple(sorted(set(final) - decided, key=parsed_version)) if decided else None
 
     def _key(self, name: str) -> str:
         indicators = ", ".join(sorted(set(self.indicators))) or "default indicators"
@@ -283,7 +296,7 @@ def _question(name: str, version: str, facts: BaseFacts, state: _State) -> Stack
     best = _best_known(name, version, facts, state.paths)
     if best is not None:
         return StackRequest(requirements=parse_requirements(f"{name}=={version}"), baseline=best)
-    older = [each for each in state.seen(name) if parsed_version(each) < parsed_version(version)]
+    older = [each for each in state.decided(name) if parsed_version(each) < parsed_version(version)]
     if not older:
         return StackRequest(requirements=parse_requirements(f"{name}=={version}"))
     previous = max(older, key=parsed_version)

@@ -23,7 +23,6 @@ KEYS: Mapping[str, tuple[str, ...]] = {
     "load_sets": ("id",),
     "load_set_members": ("load_set_id", "position"),
     "inspections": ("id",),
-    "releases_seen": ("name", "version"),
 }
 """The tables that are merged, and the columns of their keys; each after what it refers to."""
 
@@ -90,7 +89,6 @@ class Reader:
         yield from self._each("campaigns", self._campaign)
         yield from self._grouped("load_sets", "load_set_members", self._load_set)
         yield from self._each("inspections", self._inspection)
-        yield from self._each("releases_seen", _release)
 
     def _each(
         self, table: str, check: Callable[[sqlite3.Row], Row | None]
@@ -225,20 +223,23 @@ def remove(connection: sqlite3.Connection, invalid: InvalidRow) -> None:
     """
     table, keys = invalid.table, KEYS[invalid.table]
     where = " AND ".join(f"CAST({column} AS BLOB) IS CAST(? AS BLOB)" for column in keys)
-    stored = [
-        each.encode("utf-8", "surrogateescape") if isinstance(each, str) else each
-        for each in invalid.key
-    ]
+    stored = [_bytes(each) if isinstance(each, str) else each for each in invalid.key]
     done = connection.execute(f"DELETE FROM {table} WHERE {where}", stored)  # noqa: S608
     if not done.rowcount:
         raise sqlite3.DatabaseError(f"a row cannot be removed: {invalid}")
-    entry = (table, _text_of(invalid.key))
-    connection.execute("DELETE FROM row_origins WHERE table_name = ? AND row_key = ?", entry)
+    entry = (table, _bytes(_text_of(invalid.key)))
+    origins = "DELETE FROM row_origins WHERE table_name = ? AND CAST(row_key AS BLOB) = ?"
+    connection.execute(origins, entry)
     members = _MEMBERS_OF.get(table)
     if members is not None:
         owner = KEYS[members][0]
         where = f"CAST({owner} AS BLOB) IS CAST(? AS BLOB)"
         connection.execute(f"DELETE FROM {members} WHERE {where}", stored)  # noqa: S608
+
+
+def _bytes(stored: str) -> bytes:
+    """Return a text as the file has it; it may not be valid UTF-8."""
+    return stored.encode("utf-8", "surrogateescape")
 
 
 def row_key(table: str, row: Row) -> str:
@@ -265,14 +266,6 @@ def _indicator(row: sqlite3.Row) -> Row:
     call = rows.call_of(row)
     _refuse_other_id(row, call.id)
     return rows.call_row(call)
-
-
-def _release(row: sqlite3.Row) -> Row:
-    return {
-        "name": rows.text(row, "name"),
-        "version": rows.text(row, "version"),
-        "first_seen": rows.time(row, "first_seen"),
-    }
 
 
 def _refuse_other_id(row: sqlite3.Row, computed: str) -> None:

@@ -370,9 +370,6 @@ _DETERMINED = {
     "indicators": ("component", "unit", "one_shot"),
     "load_set_members": ("name", "version", "compiled"),
 }
-# What has an order: the earlier time wins on either side, so that it does not matter which of the
-# two was merged into the other.
-_EARLIEST = {"campaigns": "started_at", "releases_seen": "first_seen"}
 _IDENTITY = re.compile(r"[0-9a-f]{32}")
 
 
@@ -506,12 +503,9 @@ def _add(connection: sqlite3.Connection, new: ValidRow, origin: int) -> bool:
             raise ValueError(
                 f"{column} is {rows.shown(row[column])}, and {rows.shown(known[column])} here"
             )
-    if table in _EARLIEST:
-        column = _EARLIEST[table]
-        connection.execute(
-            f"UPDATE {table} SET {column} = min({column}, :{column}) WHERE {where}",  # noqa: S608
-            row,
-        )
+    if table == "campaigns":  # so that it does not matter which was merged into the other
+        earlier = "UPDATE campaigns SET started_at = min(started_at, :started_at) WHERE id = :id"
+        connection.execute(earlier, row)
     # What was recorded here stays our own; what was merged before has one more origin.
     connection.execute(
         "INSERT INTO row_origins SELECT :table_name, :row_key, :origin_id WHERE EXISTS (SELECT 1 "

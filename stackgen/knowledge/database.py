@@ -103,6 +103,11 @@ class Database:
         """Close the file; what was added stays."""
         self._connection.close()
 
+    @property
+    def base_id(self) -> str:
+        """Return the identity of this knowledge base; "" of a read-only one of version 1."""
+        return "".join(row["id"] for row in self._rows("SELECT id FROM identity"))
+
     # -- adding ---------------------------------------------------------------------------------
 
     def add_machine(self, machine: Machine) -> None:
@@ -136,13 +141,6 @@ class Database:
             if storable.observation is not None:
                 self._add_loaded(storable.observation.loaded)
             rows.insert(self._connection, "inspections", rows.inspection_row(storable))
-
-    def add_seen(self, name: str, versions: Iterable[str], when: str) -> None:
-        """Remember that an index had these versions of a package; the first time is kept."""
-        with self._adding():
-            for version in versions:
-                row = {"name": name, "version": version, "first_seen": when}
-                rows.insert(self._connection, "releases_seen", row)
 
     def merge(self, other: Path) -> int:
         """Add everything that another knowledge base holds; return how many inspections were new.
@@ -263,11 +261,6 @@ class Database:
     def failures(self) -> tuple[Inspection, ...]:
         """Return the inspections that did not end well, oldest first."""
         return tuple(i for i in self.inspections() if i.outcome is not Outcome.OK)
-
-    def seen_releases(self, name: str) -> frozenset[str]:
-        """Return the versions of a package that some index was seen to have."""
-        found = self._rows("SELECT version FROM releases_seen WHERE name = :name", {"name": name})
-        return frozenset(row["version"] for row in found)
 
     def origins(self) -> Mapping[InspectionId, tuple[Origin, ...]]:
         """Return where the inspections were merged from that were not recorded here."""

@@ -1,7 +1,7 @@
 """Forward migrations of a knowledge base, in order; the number of the last is the file's version.
 
-A migration that shipped is never edited. It uses nothing of the rest of the package, since what it
-does has to stay the same when the values and their spelling change.
+A migration that shipped is never edited. It uses none of our values, since what it does has to stay
+the same when they and their spelling change.
 """
 
 import hashlib
@@ -10,8 +10,10 @@ import sqlite3
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from pathlib import Path
 
 from stackgen.storage.paths import shipped_folder
+from stackgen.storage.state import State, state_path
 
 _Content = list[object]
 
@@ -123,6 +125,26 @@ def _move_origins(connection: sqlite3.Connection, table: str, old: str, new: str
     )
 
 
+def _state(connection: sqlite3.Connection) -> None:
+    """Move which releases ``nightly`` has decided to the state of the installation.
+
+    Of a copy in memory they are left out: a file that is only read keeps its state.
+    """
+    (file,) = [row[2] for row in connection.execute("PRAGMA database_list") if row[1] == "main"]
+    found = connection.execute("SELECT name, version, first_seen FROM releases_seen").fetchall()
+    if file and found:
+        ((knowledge_base,),) = connection.execute("SELECT id FROM identity").fetchall()
+        rows = [tuple(row) for row in found]
+        with State(state_path(Path(file))) as state:
+            state.add_decided_releases(knowledge_base, filter(_is_text, rows))
+    connection.execute("DROP TABLE releases_seen")
+
+
+def _is_text(row: Sequence[object]) -> bool:
+    """Return whether all cells are valid Unicode (bytes that are not were read as surrogates)."""
+    return all(isinstance(each, str) and each.isprintable() for each in row)
+
+
 def _digest(kind: str, content: object) -> str:
     text = json.dumps([kind, content], sort_keys=True, separators=(",", ":"), ensure_ascii=True)
     return hashlib.sha256(text.encode("ascii")).hexdigest()
@@ -147,4 +169,5 @@ MIGRATIONS: tuple[tuple[str, Callable[[sqlite3.Connection], None]], ...] = (
     ("initial", _initial),
     ("origins", _origins),
     ("id scheme", _id_scheme),
+    ("state", _state),
 )

@@ -83,18 +83,17 @@ def test_a_merge_brings_everything_that_inspections_refer_to(tmp_path: Path) -> 
         assert database._rows("PRAGMA foreign_key_check") == []
 
 
-def test_the_first_time_that_a_release_was_seen_survives_either_way(tmp_path: Path) -> None:
-    with (
-        open_database(tmp_path / "a.db") as early,
-        open_database(tmp_path / "b.db") as late,
-    ):
-        early.add_seen("numpy", ["2.0.0"], "2024-06-16")
-        late.add_seen("numpy", ["2.0.0"], "2024-07-01")
-        early.merge(tmp_path / "b.db")
-        late.merge(tmp_path / "a.db")
-        for database in (early, late):
-            rows = database.run_named("seen", {"name": "numpy"}).rows
-            assert [row[:2] for row in rows] == [("2.0.0", "2024-06-16")]
+def test_the_time_at_which_a_campaign_began_survives_either_way(tmp_path: Path) -> None:
+    began = {"a.db": "2024-06-16", "b.db": "2024-07-01"}
+    for name, when in began.items():
+        with open_database(tmp_path / name) as database:
+            database.add_machine(samples.MACHINE)
+            database.add_campaign(samples.CAMPAIGN, when)
+    for mine, theirs in (("a.db", "b.db"), ("b.db", "a.db")):
+        with open_database(tmp_path / mine) as database:
+            database.merge(tmp_path / theirs)
+            (row,) = database._rows("SELECT started_at FROM campaigns")
+            assert row["started_at"] == "2024-06-16"
 
 
 def test_merging_a_file_into_itself_adds_nothing(tmp_path: Path) -> None:

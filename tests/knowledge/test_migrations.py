@@ -9,6 +9,7 @@ import pytest
 from stackgen.errors import DatabaseError
 from stackgen.knowledge.database import Database, open_database
 from stackgen.model.inspections import Outcome, Role
+from stackgen.storage.state import State, state_path
 from tests.knowledge import samples
 from tests.knowledge.test_refusals import damage
 
@@ -108,3 +109,22 @@ def test_ids_of_another_scheme_are_refused(tmp_path: Path, statement: str, schem
     assert "computes ids of scheme 2" in caught.value.why
     with pytest.raises(DatabaseError, match="another scheme"):
         open_database(theirs)
+
+
+WATCHED = "numpy | virtualenv system | default indicators"
+
+
+def test_what_nightly_decided_moves_to_the_state_of_the_installation(tmp_path: Path) -> None:
+    path = samples.recorded(tmp_path / "kb.db", version=2)
+    for _ in range(2):
+        with open_database(path) as database, State(state_path(path)) as state:
+            assert state.decided_releases(database.base_id, WATCHED) == {"2.0.0"}
+            assert database._rows("SELECT 1 FROM sqlite_master WHERE name = 'releases_seen'") == []
+            assert database.check() == ()
+
+
+def test_releases_that_are_no_text_are_left_behind(tmp_path: Path) -> None:
+    path = samples.recorded(tmp_path / "kb.db", version=2)
+    damage(path, "INSERT INTO releases_seen VALUES (CAST(x'fe' AS TEXT), x'00', '')")
+    with open_database(path) as database, State(state_path(path)) as state:
+        assert state.decided_releases(database.base_id, WATCHED) == {"2.0.0"}

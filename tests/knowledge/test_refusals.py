@@ -24,7 +24,6 @@ def base(path: Path, *inspections: Inspection) -> Path:
         samples.prepare(database)
         for each in inspections:
             database.add_inspection(each)
-        database.add_seen("numpy", ["2.0.0"], "2024-06-16")
     return path
 
 
@@ -134,8 +133,10 @@ DEEP = "'" + "[" * 20_000 + "]" * 20_000 + "'"
         ("UPDATE campaigns SET request = '{\"a\": 1}'", "its id is not that of its content"),
         ("UPDATE campaigns SET seed = 'lucky'", "seed: no whole number"),
         ("UPDATE campaigns SET started_at = ''", "started_at: an ISO 8601 time"),
-        ("UPDATE releases_seen SET first_seen = 'long ago'", "first_seen: an ISO 8601 time"),
-        ("UPDATE releases_seen SET name = CAST(x'fe' AS TEXT)", "name: not UTF-8"),
+        (
+            "UPDATE artifacts SET requires_python = CAST(x'fe' AS TEXT)",
+            "requires_python: not UTF-8",
+        ),
     ],
 )
 def test_a_row_that_is_not_valid_refuses_the_whole_file_and_is_named(
@@ -157,15 +158,14 @@ def test_a_row_that_is_not_valid_refuses_the_whole_file_and_is_named(
             "ALTER TABLE stacks ADD COLUMN twice TEXT AS (python || python)",
             "'stacks' was changed",
         ),
-        ("DROP TABLE releases_seen", "no table 'releases_seen'"),
+        ("DROP TABLE origins", "no table 'origins'"),
         (
             "ALTER TABLE machines RENAME TO hidden; CREATE VIEW machines AS SELECT * FROM hidden",
             "machines' was changed",
         ),
         (
-            "DROP TABLE releases_seen; "
-            "CREATE VIRTUAL TABLE releases_seen USING fts5(name, version, first_seen)",
-            "table 'releases_seen' was changed",
+            "DROP TABLE origins; CREATE VIRTUAL TABLE origins USING fts5(base_id, file)",
+            "table 'origins' was changed",
         ),
         (
             "CREATE TRIGGER each AFTER INSERT ON stacks BEGIN DELETE FROM stacks; END",
@@ -342,7 +342,7 @@ def test_a_query_that_meets_such_a_row_says_how_to_find_it(tmp_path: Path) -> No
 @pytest.mark.parametrize(
     "statement",
     [
-        "UPDATE releases_seen SET name = CAST(x'fe' AS TEXT)",
+        "UPDATE machines SET id = CAST(x'fe' AS TEXT)",
         "UPDATE inspections SET id = NULL",
         "UPDATE inspections SET id = x'00ff'",
         "UPDATE load_set_members SET compiled = 7",

@@ -140,13 +140,3 @@ def test_stats_count_by_outcome_and_failures_are_kept(tmp_path: Path) -> None:
     assert stats.inspections == ((Outcome.OK, 2), (Outcome.IMPORT_FAILED, 1))
     assert (stats.stacks, stats.machines, stats.campaigns, stats.indicators) == (1, 1, 1, 1)
     assert stats.file_bytes > 0
-
-
-def test_a_release_is_new_only_once(tmp_path: Path) -> None:
-    with open_database(tmp_path / "kb.db") as database:
-        database.add_seen("numpy", ["1.26.4", "2.0.0"], "2024-06-16T00:00:00+00:00")
-        database.add_seen("numpy", ["2.0.0", "2.1.0"], "2024-08-18T00:00:00+00:00")
-        assert database.seen_releases("numpy") == {"1.26.4", "2.0.0", "2.1.0"}
-        assert database.seen_releases("scipy") == frozenset()
-        rows = database.run_named("seen", {"name": "numpy"}).rows
-    assert rows[1][:2] == ("2.0.0", "2024-06-16T00:00:00+00:00")
