@@ -49,6 +49,7 @@ def test_starting_loads_nothing_heavy() -> None:
         "docker",
         "rich",
         "networkx",
+        "msgspec",
         "requests",
         "virtualenv",
         "pypi_simple",

@@ -1,4 +1,4 @@
-"""The graph and the explanation of failures, from made-up observations."""
+"""The explanation of failures, from made-up observations."""
 
 from dataclasses import replace
 
@@ -9,12 +9,10 @@ from hypothesis import strategies as st
 from stackgen.knowledge import (
     Apart,
     Trait,
-    build_graph,
     explain_failures,
     explain_results,
     signature,
 )
-from stackgen.measure import effect
 from stackgen.model.evidence import Difference
 from stackgen.model.identity import CampaignId, IndicatorId, MachineId
 from stackgen.model.inspections import Inspection, Observation, Outcome, Role
@@ -235,28 +233,6 @@ def apart(
 def test_the_signature_is_the_error_itself() -> None:
     assert signature("noise\nValueError: x at 0xdeadbeef\nmore noise") == "ValueError: x at ..."
     assert signature("") == "no output"
-
-
-def test_the_graph_binds_stacks_to_releases_runs_failures_and_effects() -> None:
-    found = effect(
-        a=BAD.stack.id, b=GOOD.stack.id, indicator_id=MATMUL.id, contrasts=[0.1, 0.11] * 4
-    )
-    graph = build_graph(
-        stacks=[GOOD.stack, BAD.stack],
-        inspections=[
-            inspection(GOOD, MATMUL, 1, 1.0),
-            inspection(BAD, MATMUL, 1, None, outcome=Outcome.CRASHED),
-        ],
-        calls=[MATMUL],
-        effects=[found],
-    )
-    good, bad = f"stack:{GOOD.stack.id}", f"stack:{BAD.stack.id}"
-    assert graph.has_edge(good, "release:numpy==1.26.0")
-    assert graph.has_edge("release:numpy==1.26.0", "package:numpy")
-    assert graph.has_edge(good, f"indicator:{MATMUL.id}")
-    assert graph.has_edge(bad, "outcome:crashed")
-    (edge,) = graph.get_edge_data(bad, good).values()
-    assert edge["verdict"] == "faster"
 
 
 def computed(where: Environment, checksum: float, block: int = 1) -> Inspection:

@@ -1,4 +1,4 @@
-"""The knowledge graph: a networkx view of what was observed."""
+"""The record of what was observed, and what it says about failures and a user's lock."""
 
 from stackgen.knowledge.failures import (
     Apart,
@@ -9,14 +9,12 @@ from stackgen.knowledge.failures import (
     explain_results,
     signature,
 )
-from stackgen.knowledge.graph import build_graph
 
 __all__ = [
     "Apart",
     "FailureGroup",
     "Trait",
     "blames_damaged_cache",
-    "build_graph",
     "explain_failures",
     "explain_results",
     "signature",
