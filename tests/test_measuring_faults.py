@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from stackgen.campaign.comparison import Judging, Stopped, measure, ranked
+from stackgen.campaign.comparison import Comparison, Stopped
 from stackgen.errors import MeasurementError
 from stackgen.knowledge.database import Database, open_database
 from stackgen.measure import INTERIM_ANALYSES, Design
@@ -30,7 +30,6 @@ from tests.samples import call, environment
 STACKS = {version: environment(version) for version in ("3", "2", "1")}
 NAMES = {each.stack.id: version for version, each in STACKS.items()}
 MATMUL, CONTROL = call(), call("python/pure")
-JUDGING = Judging(margin=0.02, weights={})
 START = datetime(2026, 1, 1, tzinfo=timezone.utc)
 
 Answer = float | Outcome | str
@@ -112,10 +111,15 @@ class Bench:
         return sessions.ended(plan, said, started_at=started_at, log=ending)
 
     def measure(self) -> Stopped:
-        return measure(self.session, self.design, NAMES, JUDGING)
+        return self.comparison().run()
+
+    def comparison(self) -> Comparison:
+        return Comparison(
+            session=self.session, design=self.design, labels=NAMES, margin=0.02, weights={}
+        )
 
     def rows(self) -> dict[str, Ranked]:
-        return {row.label: row for row in ranked(self.session, self.design, NAMES, JUDGING)}
+        return {row.label: row for row in self.comparison().ranking()}
 
 
 def fails(name: str, *, block: int, outcome: Outcome = Outcome.CRASHED) -> Ask:
@@ -149,7 +153,7 @@ def test_where_all_others_fail_nothing_is_said_of_them(database: Database, tmp_p
     bench = Bench(database, tmp_path, ask)
     stopped = bench.measure()
     assert stopped.why == "every other stack failed while it was measured"
-    assert stopped.blocks == 1
+    assert bench.session.record.blocks == 1
     rows = bench.rows()
     assert all(effect.low <= 0 for row in rows.values() for effect in row.effects)
     assert [name for name, row in rows.items() if row.best] == ["3"]
@@ -163,7 +167,7 @@ def test_where_all_stacks_fail_the_baseline_ends_it_with_6(
     assert isinstance(stopped.error, MeasurementError)
     assert stopped.error.exit_code == 6
     assert "out_of_memory in block 1" in stopped.error.why
-    assert stopped.blocks == 1
+    assert bench.session.record.blocks == 1
 
 
 def test_times_without_any_spread_show_nothing_before_there_are_many_of_them(
@@ -206,7 +210,7 @@ def test_a_wall_clock_that_jumps_changes_nothing_that_is_said(
             bench = Bench(database, tmp_path, fails("1", block=4), wall=clock)
             stopped = bench.measure()
             (failed,) = bench.session.record.failed_in_blocks((MATMUL,))
-            told.append((stopped, bench.rows(), failed.block))
+            told.append((stopped, bench.session.record.blocks, bench.rows(), failed.block))
             assert_nothing_twice(database.inspections())
     assert told[0] == told[1]
 
@@ -250,7 +254,7 @@ def test_a_spent_budget_still_has_one_block_and_no_second_one(
     for _ in range(2):
         bench = Bench(database, tmp_path, steady, budget_s=-5)
         stopped = bench.measure()
-        assert (stopped.why, stopped.blocks) == ("the budget is spent", 1)
+        assert (stopped.why, bench.session.record.blocks) == ("the budget is spent", 1)
         told = [effect for row in bench.rows().values() for effect in row.effects]
         assert {each.verdict for each in told} == {Verdict.INCONCLUSIVE}
 

@@ -1,435 +1,472 @@
-"""Let the stacks of a selection compete: have them built, measure them, and report."""
+"""A campaign, from what is to be measured to its report."""
 
+import random
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timezone
+from functools import partial
 
-from stackgen import interrupts
+from stackgen import __version__, interrupts
+from stackgen.campaign.backend import Backend
+from stackgen.campaign.candidates import Candidate, CandidateSource
 from stackgen.campaign.comparison import (
     ALL_FAILED,
+    Comparison,
     Stopped,
     failed_in_blocks,
-    measure,
     nothing_runs,
-    stopped,
-    stopped_by,
     too_short,
 )
-from stackgen.campaign.plan import Work, open_session
-from stackgen.campaign.prepare import Preparer, Ready
-from stackgen.campaign.search import Field, Search
+from stackgen.campaign.host import Host, RetryPolicy, allowance_s
+from stackgen.campaign.indicators import Metered, limits
+from stackgen.campaign.prepare import Builder, Candidates, Preparer, Sources
+from stackgen.campaign.program import Watching, own_files
+from stackgen.campaign.request import CampaignRequest
+from stackgen.campaign.runner import Budget, LocalBlockRunner, Record
+from stackgen.campaign.search import Search
 from stackgen.campaign.session import Session
-from stackgen.errors import (
-    EngineError,
-    EvidenceError,
-    MeasurementError,
-    StackgenError,
-    StorageError,
-)
+from stackgen.errors import EvidenceError, MeasurementError, StackgenError
+from stackgen.images.built_wheels import BuiltWheels
+from stackgen.index import PackageIndex
 from stackgen.knowledge.database import Database
 from stackgen.measure import Design, candidates_of, controls, exclude_disturbed, rank
 from stackgen.measure.cost import baseline_times, costs, gives_figure, scaled
 from stackgen.measure.ranking import conclusion
 from stackgen.measure.results import peak_memory
+from stackgen.model import evidence
 from stackgen.model.evidence import Control, Ranked
-from stackgen.model.identity import StackId
-from stackgen.model.reports import ChosenStack, ExploreReport, FailedStack, SearchReport
+from stackgen.model.identity import IndicatorId, StackId, content_id
+from stackgen.model.inspections import IndicatorCall
+from stackgen.model.progress import Progress
+from stackgen.model.reports import ChosenStack, ExplorePlan, ExploreReport
 from stackgen.model.stacks import Stack
+from stackgen.storage.paths import Paths
+from stackgen.storage.wheels import WheelStore
 
-# From everything that a campaign recorded to its report
+BUILD_SHARE = 0.6
+"""Once two stacks work, no further one is built when this share of the budget is spent."""
+EARLIER = "earlier"
+"""The completion of a stack that was made ready in another run."""
+INTERRUPTED = Stopped(why="you interrupted it", interrupted=True)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
-    """How the stacks of a campaign fared.
+@dataclass(slots=True, kw_only=True)
+class Campaign:
+    """One measurement from request to conclusion; its phases are methods in the order of time.
 
-    stacks: those that run, the baseline first.
-    compared: labels of the stacks whose effects are reported.
-    labels: of all stacks that took part.
-    failures: what does not run.
-    untried: choices that nothing was measured of.
+    metered: what is measured, under which limits and at which price.
+    control: the indicator that all Pythons run equally fast.
+    weights: of the indicators, where the user gave any.
+    start: on the monotonic clock, when the budget began to run.
     """
 
-    stacks: tuple[ChosenStack, ...]
-    compared: Mapping[StackId, str]
-    labels: Mapping[StackId, str]
-    failures: tuple[FailedStack, ...]
-    untried: int
-    stopped: Stopped
-    search: SearchReport | None = None
+    request: CampaignRequest
+    paths: Paths
+    progress: Progress
+    index: PackageIndex
+    store: WheelStore
+    backend: Backend
+    source: CandidateSource
+    plan: ExplorePlan
+    metered: Metered
+    control: IndicatorCall
+    weights: Mapping[IndicatorId, float]
+    start: float
+    session: Session = field(init=False)
+    candidates: Candidates = field(init=False)
+    _search: Search | None = field(init=False, default=None)
+    _baseline: StackId | None = field(init=False, default=None)
+    _compared: dict[StackId, str] = field(init=False, default_factory=dict)
 
+    @property
+    def calls(self) -> tuple[IndicatorCall, ...]:
+        """Return what users want to know, without the control."""
+        return self.metered.calls
 
-def report(work: Work, session: Session, found: Outcome) -> ExploreReport:
-    """Return what an exploration found."""
-    seen, calls = session.inspections, work.calls
-    disturbed = exclude_disturbed(seen)
-    ranking: tuple[Ranked, ...] = ()
-    checked: tuple[Control, ...] = ()
-    if found.stacks:
-        baseline = found.stacks[0].stack_id
+    def run(self, database: Database) -> ExploreReport:
+        """Prepare, search where the plan says so, compare, and conclude.
+
+        Raises:
+            StackgenError: no stack runs, or nothing can be measured at all.
+        """
+        self.begin(database)
+        self._report_estimate()
+        ended = INTERRUPTED
+        try:
+            design = self._prepare()
+            if self._search is not None:
+                ended = self._search_and_compare(self._search)
+            else:
+                ended = self._compare(design)
+        except KeyboardInterrupt:
+            self.progress.note("Interrupted; everything measured so far is kept.")
+        if ended.error is not None:
+            self.progress.note(f"error: {ended.error}")
+        return self._conclude(ended)
+
+    # Beginning: the campaign in the database, and what runs it
+
+    def begin(self, database: Database) -> None:
+        """Record the campaign, and open the session that runs it."""
+        request, base = self.request, self.backend.base
+        machine = self.backend.machine
+        # Two knowledge bases never number the same blocks, so that merged ones share none.
+        host_name = dict(machine.circumstances).get("host", "")
+        where = content_id("knowledge base", [host_name, str(self.paths.knowledge)])
+        campaign = evidence.Campaign(
+            kind=request.kind,
+            request=request.identity(base.kind.value, base.facts, where=where),
+            seed=request.budget.seed,
+            machine_id=machine.id,
+            stackgen_version=__version__,
+        )
+        database.add_machine(machine)
+        database.add_campaign(campaign, datetime.now(timezone.utc).isoformat(timespec="seconds"))
+        for call in (*self.calls, self.control):
+            database.add_indicator(call)
+        self.session = self._open_session(database, campaign)
+        self.candidates = Candidates(
+            preparer=Preparer(
+                facts=base.facts,
+                source=self.source,
+                session=self.session,
+                call=(*self.calls, self.control)[0],
+                progress=self.progress,
+            ),
+            store=self.store,
+            index=self.index,
+            progress=self.progress,
+            wanted=request.search.wanted,
+            budget_s=request.budget.budget_s,
+        )
+
+    def _open_session(self, database: Database, campaign: evidence.Campaign) -> Session:
+        request, paths, progress = self.request, self.paths, self.progress
+        processors = request.processors
+        host = Host(cache=paths.cache)
+        budget = Budget(
+            deadline=self.start + request.budget.budget_s, host=host, clock=time.monotonic
+        )
+        record = Record(database=database, campaign=campaign, rebuild=request.target.rebuild)
+        own = own_files(paths.knowledge, paths.cache)
+        return Session(
+            record=record,
+            block_runner=LocalBlockRunner(
+                record=record,
+                executor=Watching(self.backend.executor, own),
+                budget=budget,
+                progress=progress,
+            ),
+            build=Builder(
+                index=self.index,
+                store=self.store,
+                backend=self.backend,
+                varied=frozenset(self.source.varied),
+                sources=Sources(
+                    base=self.backend.base,
+                    build=self.backend.build,
+                    sdists=self.backend.sdists,
+                    index=self.index,
+                    store=self.store,
+                    built=BuiltWheels(paths.cache / "built"),
+                    policy=request.stacks.requirements.policy,
+                    progress=progress,
+                    turn=partial(host.building, progress),
+                    again=request.target.rebuild,
+                ),
+                host=host,
+                progress=progress,
+            ),
+            retry_policy=RetryPolicy(
+                left_s=allowance_s(request.budget.budget_s),
+                dice=random.Random(f"{campaign.id}/{campaign.seed}"),  # noqa: S311
+                progress=progress,
+            ),
+            budget=budget,
+            progress=progress,
+            limits=limits(processors.threads, processors.gpus, among=processors.measure_cpus),
+            own_limits=self.metered.limits,
+        )
+
+    def _report_estimate(self) -> None:
+        found = self.plan.estimate
+        if found.wheels:
+            self.progress.note(
+                f"To come{', if all stacks are built' if self.plan.searched else ''}: "
+                f"{found.wheels} wheels, {found.download_bytes / 1e9:.2f} GB to download, "
+                f"about {found.disk_bytes / 1e9:.1f} GB on disk ({found.free_bytes / 1e9:.0f} GB "
+                f"free). About {max(1, round(found.seconds / 60))} min until measuring begins."
+            )
+
+    # Preparing: the baseline, and where nothing is searched all others, are built and tried
+
+    def _prepare(self) -> Design:
+        """Have what is compared ready; return what a block holds.
+
+        Raises:
+            StackgenError: no stack runs.
+        """
+        candidates, failed = self.candidates, self._failed_before()
+        candidates.fill()
+        if self.plan.searched:
+            place = candidates.prepare_first(failed)
+            ready = [] if place is None else [candidates.members[place]]
+        else:
+            place = None
+            candidates.prepare_all(self._is_enough)
+            ready = sorted(candidates.ready, key=lambda each: each.stack_id in failed)
+        if not ready:
+            raise self.nothing_runs()
+        baseline = ready[0]
+        self._baseline = baseline.stack_id
+        self._compared = _labels(ready)
+        given = self.request.stacks.baseline_file or self.request.stacks.lock
+        if given is not None and baseline.completion != "lock":
+            self.progress.note(
+                f"{given} does not run here: stacks are compared with {baseline.label} instead."
+            )
+        design = self.design(ready)
+        if place is not None:
+            self._search = self._open_search(design, place)
+        return design
+
+    def _failed_before(self) -> frozenset[StackId]:
+        """Return the stacks that failed in blocks: none of them is a baseline, if others run.
+
+        The two stacks of ``compare`` stay what they are.
+        """
+        if self.request.stacks.pair:
+            return frozenset()
+        return frozenset(e.stack_id for e in self.session.record.failed_in_blocks(self.calls))
+
+    def _is_enough(self, working: int) -> bool:
+        """Return whether building ends early: measuring needs its share of the budget.
+
+        One stack alone answers nothing, so the second may take as long again as the whole budget.
+        """
+        budget_s = self.request.budget.budget_s
+        return self.session.left_s < ((1 - BUILD_SHARE) * budget_s if working >= 2 else -budget_s)
+
+    def nothing_runs(self) -> StackgenError:
+        """Explain that no stack works."""
+        program = self.calls[0].program if self.calls else None
+        return nothing_runs(self.candidates.failures, self.paths, program)
+
+    def design(self, ready: Sequence[Candidate]) -> Design:
+        """Return what the blocks hold, once the baseline (the first) told the numbers of loops."""
+        baseline, *candidates = (e.environment for e in ready if e.environment is not None)
+        return Design(
+            campaign_id=self.session.record.campaign.id,
+            seed=self.request.budget.seed,
+            baseline=baseline,
+            candidates=tuple(candidates),
+            calls=self.calls,
+            control=self.control,
+            loops=self.session.calibrate(baseline, (*self.calls, self.control)),
+            limits=self.session.limits,
+            own_limits=self.session.own_limits,
+        )
+
+    # Searching: blocks of a few stacks each, until the best are known
+
+    def _open_search(self, design: Design, baseline: int) -> Search:
+        search = Search(
+            session=self.session,
+            candidates=self.candidates,
+            design=design,
+            baseline=baseline,
+            strategy=self.request.search.strategy,
+            confidence=self.request.search.required_confidence,
+            margin=self.request.measurement.margin,
+            weights=self.weights,
+            progress=self.progress,
+        )
+        self.candidates.preparer.reserve_s = search.reserve_s
+        return search
+
+    def _search_and_compare(self, search: Search) -> Stopped:
+        """Search, and compare the best two with the baseline in fresh blocks.
+
+        Where both of them fail meanwhile, the next ones take their place.
+        """
+        baseline = search.design.baseline.stack.id
+        while True:
+            try:
+                search.run()
+                best = [self.candidates.prepare(place) for place in search.best(2)]
+                chosen = [each for each in best if each.environment is not None]
+                if not chosen and (other := search.another()):
+                    chosen = [other]
+            except StackgenError as error:
+                return Stopped(why=error.what, error=error)
+            self._compared |= _labels(chosen)
+            if chosen or not search.failed:
+                others = tuple(e.environment for e in chosen if e.environment is not None)
+                ended = self._compare(replace(search.design, candidates=others))
+            else:
+                ended = Stopped(why=ALL_FAILED)
+            left = search.best(2) if ended.why == ALL_FAILED else ()
+            if not left or self.session.left_s <= 0:
+                return ended
+            self._compared = {baseline: self._compared[baseline]}
+
+    # Comparing: blocks of all that are left, until every comparison is decided
+
+    def _compare(self, design: Design) -> Stopped:
+        if not design.candidates and (why := self._too_late()):
+            return Stopped(why=why)
+        if self.calls[0].program and self._search is None:
+            note = too_short(design, self.session.inspections, self.session.left_s)
+            if note:
+                self.progress.note(note)
+        return Comparison(
+            session=self.session,
+            design=design,
+            labels=self._compared,
+            margin=self.request.measurement.margin,
+            weights=self.weights,
+        ).run()
+
+    def _too_late(self) -> str:
+        """Return why there is only one stack where the budget is to blame for it, "" otherwise."""
+        if self.session.left_s > 0 or len(self.candidates.failures) + 1 >= self.plan.choices:
+            return ""
+        (label,) = self._compared.values()
+        return f"the budget ran out when only {label} was built"
+
+    # Concluding: from everything that was recorded to the report
+
+    def _conclude(self, ended: Stopped) -> ExploreReport:
+        """Return what was found; what earlier runs compared stands, whichever stack leads now."""
+        ready = self.candidates.ready
+        ready.sort(key=lambda each: each.stack_id != self._baseline)
+        search = self._search
+        searched = search.labels() if search else {}
+        compared = self._compared if self.plan.searched else _labels(ready)
+        before = self._compared_before(ready, now=compared, labels={**searched, **_labels(ready)})
+        compared = {each.stack_id: each.label for each in before} | compared
+        in_blocks = {**searched, **compared}
+        own = {each.stack_id for each in ready}
+        stacks = (*(e.row for e in ready), *(e for e in before if e.stack_id not in own))
+        record, failures = self.session.record, self.candidates.failures
+        different = search.computes_otherwise() if search else {}
+        ranking, checked = self._judge(stacks, {**different, **compared})
+        disturbed = exclude_disturbed(record.inspections)
+        found = ExploreReport(
+            plan=self.plan,
+            stacks=stacks,
+            failed=(
+                *failures,
+                *failed_in_blocks(record, {**in_blocks, **_labels(ready)}, self.calls),
+            ),
+            untried=max(0, self.plan.choices - len(in_blocks) - len(failures)),
+            search=search.report() if search else None,
+            ranking=ranking,
+            controls=checked,
+            indicators=tuple((call.id, call.label) for call in (*self.calls, self.control)),
+            blocks=record.blocks,
+            new_inspections=record.added,
+            seconds=time.monotonic() - self.start,
+            stopped=ended.why,
+            interrupted=ended.interrupted,
+            exit_code=_exit_code(ended, ranking, checked),
+            knowledge_base=str(self.paths.knowledge),
+            margin=self.request.measurement.margin,
+            weights=tuple(self.weights.items()),
+            excluded=tuple(disturbed.excluded.values()),
+            tolerated=tuple(disturbed.tolerated.values()),
+        )
+        found = self._with_details(found)
+        answer = conclusion(found)
+        winner = "" if answer.winner is None else answer.winner.stack_id
+        return replace(found, answer=answer.answer.value, winner=winner)
+
+    def _with_details(self, found: ExploreReport) -> ExploreReport:
+        """Return a report with memory, figures, costs and scaling of what was measured."""
+        seen, calls, metered = self.session.inspections, self.calls, self.metered
+        programs = ((call.id, call.program) for call in calls)
+        return replace(
+            found,
+            memory=peak_memory(seen, (call.id for call in calls)),
+            figures=tuple(call.id for call in calls if gives_figure(seen, call.id)),
+            baseline_s=baseline_times(seen, calls),
+            checks=tuple((of, each.check) for of, each in programs if each and each.check),
+            costs=costs(seen, ranking=found.ranking, calls=calls, per_hour=metered.per_hour),
+            currency=metered.currency,
+            scaled=scaled(seen, ranking=found.ranking, counts=metered.counts),
+        )
+
+    def _compared_before(
+        self,
+        ready: Sequence[Candidate],
+        *,
+        now: Mapping[StackId, str],
+        labels: Mapping[StackId, str],
+    ) -> tuple[ChosenStack, ...]:
+        """Return the stacks that earlier runs compared with this baseline, the first ready one.
+
+        Args:
+            ready: all that are.
+            now: labels of the stacks that this run compares.
+            labels: of others that are known by a name.
+        """
+        if not ready:
+            return ()
+        record, baseline = self.session.record, ready[0].stack_id
+        before = candidates_of(record.inspections, baseline) - now.keys() - {baseline}
+        stacks = {each: record.database.stack(each) for each in sorted(before)}
+        return tuple(
+            ChosenStack(
+                stack_id=each,
+                label=labels.get(each) or _label(stack, self.source.varied),
+                completion=EARLIER,
+                lock=stack.lock,
+                settings=stack.settings,
+            )
+            for each, stack in stacks.items()
+        )
+
+    def _judge(
+        self, stacks: Sequence[ChosenStack], labels: Mapping[StackId, str]
+    ) -> tuple[tuple[Ranked, ...], tuple[Control, ...]]:
+        """Return the ranking and the controls; the first stack is the baseline."""
+        if not stacks:
+            return (), ()
+        seen, calls, baseline = self.session.inspections, self.calls, stacks[0].stack_id
         ranking = rank(
             seen,
-            labels=found.compared,
+            labels=labels,
             baseline=baseline,
             calls=calls,
-            margin=work.request.measurement.margin,
-            weights=work.weights,
+            margin=self.request.measurement.margin,
+            weights=self.weights,
         )
-        checked = controls(seen, baseline=baseline, calls=calls, pure=work.control)
-    for call in calls:
-        if call.id in work.metered.per_hour and gives_figure(seen, call.id):
-            work.progress.note(f"{call.label} has no cost: it gives a figure in place of a time.")
-    told = ExploreReport(
-        plan=work.plan,
-        memory=peak_memory(seen, (call.id for call in calls)),
-        figures=tuple(call.id for call in calls if gives_figure(seen, call.id)),
-        baseline_s=baseline_times(seen, calls),
-        checks=tuple(
-            (call.id, call.program.check) for call in calls if call.program and call.program.check
-        ),
-        stacks=found.stacks,
-        failed=(*found.failures, *failed_in_blocks(session, found.labels, calls)),
-        ranking=ranking,
-        controls=checked,
-        indicators=tuple((call.id, call.label) for call in (*calls, work.control)),
-        blocks=found.stopped.blocks,
-        new_inspections=session.record.added,
-        seconds=time.monotonic() - work.start,
-        untried=found.untried,
-        stopped=found.stopped.why,
-        interrupted=found.stopped.interrupted,
-        exit_code=_exit_code(found.stopped, ranking, checked),
-        knowledge_base=str(work.paths.knowledge),
-        margin=work.request.measurement.margin,
-        costs=costs(seen, ranking=ranking, calls=calls, per_hour=work.metered.per_hour),
-        currency=work.metered.currency,
-        scaled=scaled(seen, ranking=ranking, counts=work.metered.counts),
-        search=found.search,
-        weights=tuple(work.weights.items()),
-        excluded=tuple(disturbed.excluded.values()),
-        tolerated=tuple(disturbed.tolerated.values()),
-    )
-    answer = conclusion(told)
-    winner = "" if answer.winner is None else answer.winner.stack_id
-    return replace(told, answer=answer.answer.value, winner=winner)
+        for call in calls:
+            if call.id in self.metered.per_hour and gives_figure(seen, call.id):
+                self.progress.note(
+                    f"{call.label} has no cost: it gives a figure in place of a time."
+                )
+        return ranking, controls(seen, baseline=baseline, calls=calls, pure=self.control)
 
 
-def _exit_code(stopped: Stopped, ranking: Sequence[Ranked], checked: Sequence[Control]) -> int:
+def _exit_code(ended: Stopped, ranking: Sequence[Ranked], checked: Sequence[Control]) -> int:
     """Return the exit code that tells a script how far to trust the report."""
-    if stopped.interrupted:
+    if ended.interrupted:
         return interrupts.exit_code()
-    if stopped.error is not None:
-        return stopped.error.exit_code
+    if ended.error is not None:
+        return ended.error.exit_code
     if any(control.failed for control in checked):
         return MeasurementError.exit_code
     answered = any(effect.low > 0 for row in ranking if row.counts for effect in row.effects)
     return 0 if answered else EvidenceError.exit_code
 
 
-# Stacks that earlier runs of a campaign have compared: what they showed stands, whoever leads now
-
-EARLIER = "earlier"
-"""The completion of a stack that was made ready in another run."""
-
-
-def compared_before(
-    session: Session,
-    baseline: StackId,
-    *,
-    now: Mapping[StackId, str],
-    labels: Mapping[StackId, str],
-    varied: tuple[str, ...],
-) -> tuple[ChosenStack, ...]:
-    """Return the stacks that were compared with this baseline, without those of this run.
-
-    Args:
-        session: knows the campaign.
-        baseline: what all others are compared with.
-        now: labels of the stacks that this run compares.
-        labels: of others that are known by a name.
-        varied: names of the packages that vary; by them others are called.
-    """
-    before = candidates_of(session.inspections, baseline) - now.keys() - {baseline}
-    stacks = {each: session.record.database.stack(each) for each in sorted(before)}
-    return tuple(
-        ChosenStack(
-            stack_id=each,
-            label=labels.get(each) or _label(stack, varied),
-            completion=EARLIER,
-            lock=stack.lock,
-            settings=stack.settings,
-        )
-        for each, stack in stacks.items()
-    )
+def _labels(ready: Sequence[Candidate]) -> dict[StackId, str]:
+    return {each.stack_id: each.label for each in ready}
 
 
 def _label(stack: Stack, varied: tuple[str, ...]) -> str:
     versions = stack.lock.versions
     parts = [f"{name} {versions[name]}" for name in varied if name in versions]
     return ", ".join([*parts, *(f"{name}={value}" for name, value in stack.settings)])
-
-
-BUILD_SHARE = 0.6
-"""Once two stacks work, no further one is built when this share of the budget is spent."""
-
-
-def compete(work: Work, database: Database) -> ExploreReport:
-    """Measure the stacks of a selection against each other within the budget.
-
-    Raises:
-        StackgenError: none of them runs, or nothing can be measured at all.
-    """
-    session = open_session(work, database)
-    for call in (*work.calls, work.control):
-        database.add_indicator(call)
-    _tell_estimate(work)
-    preparer = Preparer(
-        facts=work.backend.base.facts,
-        selection=work.selection,
-        session=session,
-        call=work.calls[0],
-        progress=work.progress,
-    )
-    if work.plan.searched:
-        found = _search_first(work, session, preparer)
-    else:
-        found = _all_at_once(work, session, preparer)
-    if found.stopped.error is not None:
-        work.progress.note(f"error: {found.stopped.error}")
-    return report(work, session, found)
-
-
-def _search_first(work: Work, session: Session, preparer: Preparer) -> Outcome:
-    """Search for the best stacks; then compare the best two with the baseline."""
-    field = Field(
-        preparer=preparer,
-        store=work.store,
-        index=work.index,
-        progress=work.progress,
-        varied=work.selection.varied,
-        wanted=work.request.search.wanted,
-        budget_s=work.request.budget.budget_s,
-    )
-    ended = Stopped(blocks=0, why="you interrupted it", interrupted=True)
-    search: Search | None = None
-    compared: dict[StackId, str] = {}
-    try:
-        field.fill(work.selection.candidates())
-        place = field.first_ready(_failed(work, session))
-        ready = field.have_ready(place) if place is not None else None
-        if place is None or ready is None:
-            raise nothing_runs(preparer.failures, work.paths, work.calls[0].program)
-        compared = _labels([ready])
-        _tell_of_other_baseline(work, ready)
-        design = calibrated(work, session, [ready])
-        search = Search(
-            work=work, session=session, competitors=field, design=design, baseline=place
-        )
-        preparer.reserve_s = search.reserve_s
-        ended = _searched_and_compared(work, session, search, compared)
-    except KeyboardInterrupt:
-        work.progress.note("Interrupted; everything measured so far is kept.")
-        ended = stopped(session, ended.why, interrupted=True)
-    return _outcome(work, session, field, search, compared, ended)
-
-
-def _searched_and_compared(
-    work: Work, session: Session, search: Search, compared: dict[StackId, str]
-) -> Stopped:
-    """Search, and compare what was found in fresh blocks; fill ``compared`` with their labels.
-
-    Where both that were found fail meanwhile, the next ones take their place.
-    """
-    while True:
-        ended = _once(work, session, search, compared)
-        left = set(search.best(2)) if ended.why == ALL_FAILED else set()
-        if not left or ended.error or session.left_s <= 0:
-            return ended
-        for stack in compared.keys() - {search.design.baseline.stack.id}:
-            del compared[stack]
-
-
-def _once(work: Work, session: Session, search: Search, compared: dict[StackId, str]) -> Stopped:
-    try:
-        search.run()
-        best = [search.competitors.have_ready(place) for place in search.best(2)]
-        chosen = [each for each in best if each is not None]
-        if not chosen and (other := search.another()):
-            chosen = [other]
-    except StackgenError as error:
-        return stopped_by(session, error)
-    if not chosen and search.failed:
-        return stopped(session, ALL_FAILED)
-    ready = search.competitors.entrants[search.baseline].ready
-    if not chosen and ready is not None:
-        why = _too_late(work, session, search.competitors.preparer, ready)
-        if why:
-            return stopped(session, why)
-    compared |= _labels(chosen)
-    candidates = tuple(each.environment for each in chosen)
-    design = replace(search.design, candidates=candidates)
-    return measure(session, design, compared, work.judging)
-
-
-def _outcome(
-    work: Work,
-    session: Session,
-    field: Field,
-    search: Search | None,
-    compared: dict[StackId, str],
-    ended: Stopped,
-) -> Outcome:
-    """Return how it went; the baseline comes first."""
-    failures = tuple(field.preparer.failures)
-    ready = [each.ready for each in field.entrants if each.ready is not None]
-    if search is not None:
-        baseline = search.design.baseline.stack.id
-        ready.sort(key=lambda each: each.chosen.stack_id != baseline)
-    searched = search.labels() if search else {}
-    before = _before(work, session, ready, now=compared, labels={**searched, **_labels(ready)})
-    compared = {each.stack_id: each.label for each in before} | compared
-    in_blocks = {**searched, **compared}
-    return Outcome(
-        stacks=_each_once(ready, before),
-        compared={**(search.otherwise() if search else {}), **compared},
-        labels={**in_blocks, **_labels(ready)},
-        failures=failures,
-        untried=max(0, work.plan.choices - len(in_blocks) - len(failures)),
-        stopped=ended,
-        search=search.report() if search else None,
-    )
-
-
-def _all_at_once(work: Work, session: Session, preparer: Preparer) -> Outcome:
-    """Build stacks first, then measure all of them in each block."""
-    ready: list[Ready] = []
-    ended = Stopped(blocks=0, why="you interrupted it", interrupted=True)
-    try:
-        _prepare(work, preparer, session, ready)
-        if not ready:
-            raise nothing_runs(preparer.failures, work.paths, work.calls[0].program)
-        failed = _failed(work, session)
-        ready.sort(key=lambda each: each.chosen.stack_id in failed)  # the first is the baseline
-        _tell_of_other_baseline(work, ready[0])
-        design = calibrated(work, session, ready)
-        if work.calls[0].program and (
-            note := too_short(design, session.inspections, session.left_s)
-        ):
-            work.progress.note(note)
-        if len(ready) < 2 and (why := _too_late(work, session, preparer, ready[0])):
-            ended = stopped(session, why)
-        else:
-            ended = measure(session, design, _labels(ready), work.judging)
-    except KeyboardInterrupt:
-        work.progress.note("Interrupted; everything measured so far is kept.")
-    labels = _labels(ready)
-    before = _before(work, session, ready, now=labels, labels={})
-    labels |= {each.stack_id: each.label for each in before}
-    return Outcome(
-        stacks=_each_once(ready, before),
-        compared=labels,
-        labels=labels,
-        failures=tuple(preparer.failures),
-        untried=max(0, work.plan.choices - len(labels) - len(preparer.failures)),
-        stopped=ended,
-    )
-
-
-def _before(
-    work: Work,
-    session: Session,
-    ready: Sequence[Ready],
-    *,
-    now: Mapping[StackId, str],
-    labels: Mapping[StackId, str],
-) -> tuple[ChosenStack, ...]:
-    """Return the stacks that earlier runs compared with the baseline, the first that is ready."""
-    if not ready:
-        return ()
-    baseline, varied = ready[0].chosen.stack_id, work.selection.varied
-    return compared_before(session, baseline, now=now, labels=labels, varied=varied)
-
-
-def _each_once(ready: Sequence[Ready], before: Sequence[ChosenStack]) -> tuple[ChosenStack, ...]:
-    own = {each.chosen.stack_id for each in ready}
-    further = (each for each in before if each.stack_id not in own)
-    return (*(each.chosen for each in ready), *further)
-
-
-def _prepare(work: Work, preparer: Preparer, session: Session, ready: list[Ready]) -> None:
-    """Fill ``ready``; a full disk or a lost engine ends it, and those that are ready go on."""
-    try:
-        for each in preparer.prepare(work.request.search.wanted, until=_enough(work, session)):
-            ready.append(each)  # noqa: PERF402 # Ctrl-C must not lose those that are ready
-    except (StorageError, EngineError) as error:
-        if len(ready) < 2:
-            raise
-        work.progress.note(f"No further stacks: {error.what} ({error.why})")
-
-
-def _enough(work: Work, session: Session) -> Callable[[int], bool]:
-    """Return what ends building early: measuring needs its share of the budget.
-
-    One stack alone answers nothing, so the second may take as long again as the whole budget.
-    """
-    share = (1 - BUILD_SHARE) * work.request.budget.budget_s
-    return lambda working: (
-        session.left_s < (share if working >= 2 else -work.request.budget.budget_s)
-    )
-
-
-def _failed(work: Work, session: Session) -> frozenset[StackId]:
-    """Return the stacks that failed in blocks, none of which others are compared with.
-
-    The two sides of a comparison stay what they are.
-    """
-    if work.request.stacks.pair:
-        return frozenset()
-    return frozenset(each.stack_id for each in session.record.failed_in_blocks(work.calls))
-
-
-def _too_late(work: Work, session: Session, preparer: Preparer, ready: Ready) -> str:
-    """Return why there is only one stack where the budget is to blame for it, "" otherwise."""
-    if session.left_s > 0 or len(preparer.failures) + 1 >= work.plan.choices:
-        return ""
-    return f"the budget ran out when only {ready.chosen.label} was built"
-
-
-def _tell_estimate(work: Work) -> None:
-    found = work.plan.estimate
-    if found.wheels:
-        work.progress.note(
-            f"To come{', if all stacks are built' if work.plan.searched else ''}: "
-            f"{found.wheels} wheels, {found.download_bytes / 1e9:.2f} GB to download, "
-            f"about {found.disk_bytes / 1e9:.1f} GB on disk ({found.free_bytes / 1e9:.0f} GB "
-            f"free). About {max(1, round(found.seconds / 60))} min until measuring begins."
-        )
-
-
-def calibrated(work: Work, session: Session, ready: Sequence[Ready]) -> Design:
-    """Return what the blocks hold, once the baseline (the first) told the numbers of loops."""
-    baseline, *candidates = (each.environment for each in ready)
-    return Design(
-        campaign_id=session.record.campaign.id,
-        seed=work.request.budget.seed,
-        baseline=baseline,
-        candidates=tuple(candidates),
-        calls=work.calls,
-        control=work.control,
-        loops=session.calibrate(baseline, (*work.calls, work.control)),
-        limits=session.limits,
-        own_limits=session.own_limits,
-    )
-
-
-def _tell_of_other_baseline(work: Work, baseline: Ready) -> None:
-    """Say so where the lock to compare with does not run, and another stack stands in for it."""
-    given = work.request.stacks.baseline_file or work.request.stacks.lock
-    if given is not None and baseline.chosen.completion != "lock":
-        work.progress.note(
-            f"{given} does not run here: stacks are compared with {baseline.chosen.label} instead."
-        )
-
-
-def _labels(ready: Sequence[Ready]) -> dict[StackId, str]:
-    return {each.chosen.stack_id: each.chosen.label for each in ready}

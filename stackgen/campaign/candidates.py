@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from enum import Enum
 from functools import partial
 from itertools import product
 from pathlib import Path
@@ -17,9 +18,11 @@ from stackgen.index import PackageIndex
 from stackgen.index.closure import read_universe, resolve
 from stackgen.locks import decode_text, in_target, read_lock
 from stackgen.model.choices import Prereleases
-from stackgen.model.identity import LockId
+from stackgen.model.identity import LockId, StackId
 from stackgen.model.packages import BUILT_HERE, Artifact, Lock, LockedPackage, LockFile, Target
 from stackgen.model.progress import Progress
+from stackgen.model.reports import ChosenStack, FailedStack
+from stackgen.model.stacks import BaseFacts, Environment, Stack
 from stackgen.resolve import (
     Completion,
     Policy,
@@ -37,11 +40,28 @@ FRAMEWORKS = ("tensorflow", "tensorflow-cpu", "intel-tensorflow", "torch")
 Settings = tuple[tuple[str, str], ...]
 
 
+class State(str, Enum):
+    """What became of a candidate.
+
+    PLANNED: it is not built yet. READY: it is installed, and was tried. FAILED: it does not run.
+    EXCLUDED: it is the same stack as another candidate.
+    """
+
+    PLANNED = "planned"
+    READY = "ready"
+    FAILED = "failed"
+    EXCLUDED = "excluded"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Candidate:
-    """A stack worth building, before anything of it is built.
+    """A stack that takes part in a campaign, with its state.
 
     choice: the versions of the varied packages; None for a user's lock as it stands.
+    held_back: packages older than the newest that fit, since those did not run.
+    environment: where it is installed, once it is ready.
+    failure: how it failed.
+    excluded: whether another candidate is the same stack.
     """
 
     lock: Lock
@@ -49,10 +69,68 @@ class Candidate:
     completion: str
     settings: Settings
     choice: Slice | None
+    held_back: Settings = ()
+    environment: Environment | None = None
+    failure: FailedStack | None = None
+    excluded: bool = False
+
+    @property
+    def state(self) -> State:
+        """Return what became of it."""
+        if self.excluded:
+            return State.EXCLUDED
+        if self.failure is not None:
+            return State.FAILED
+        return State.PLANNED if self.environment is None else State.READY
+
+    @property
+    def may_run(self) -> bool:
+        """Return whether it is ready, or may be once it is built."""
+        return self.state in (State.PLANNED, State.READY)
+
+    def stack(self, facts: BaseFacts) -> Stack:
+        """Return the stack that it is on a base."""
+        return Stack(lock=self.lock, facts=facts, settings=self.settings)
+
+    def versions(self, varied: tuple[str, ...]) -> Settings:
+        """Return its versions of what varies, settings included: what the model knows of it."""
+        versions = dict(self.choice.versions) if self.choice else self.lock.versions
+        given = [("", "as given")] if self.choice is None else []
+        return _sorted_versions(versions, varied, (*self.settings, *given))
+
+    @property
+    def stack_id(self) -> StackId:
+        """Return the identity of the stack, which is ready."""
+        assert self.environment is not None  # noqa: S101 # nothing else is compared
+        return self.environment.stack.id
+
+    @property
+    def row(self) -> ChosenStack:
+        """Return its row in a report; it is ready."""
+        return ChosenStack(
+            stack_id=self.stack_id,
+            label=self.label,
+            completion=self.completion,
+            lock=self.lock,
+            held_back=self.held_back,
+            settings=self.settings,
+        )
 
 
-class Contenders(Protocol):
-    """Stacks that may be measured against each other, and how else they may be completed."""
+def versions_of(stack: Stack, varied: tuple[str, ...]) -> Settings:
+    """Return a stack's versions of what varies, settings included."""
+    return _sorted_versions(stack.lock.versions, varied, stack.settings)
+
+
+def _sorted_versions(
+    versions: Mapping[str, str], varied: tuple[str, ...], others: Settings
+) -> Settings:
+    pairs = [(name, versions[name]) for name in varied if name in versions]
+    return tuple(sorted([*pairs, *others]))
+
+
+class CandidateSource(Protocol):
+    """Yields the candidates of a campaign, and completes them otherwise where they do not run."""
 
     @property
     def varied(self) -> tuple[str, ...]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
-from stackgen.campaign.runner import telling_line
+from stackgen.campaign.runner import Record, telling_line
 from stackgen.campaign.session import Session
 from stackgen.errors import BuildError, IndexUnavailableError, MeasurementError, StackgenError
 from stackgen.measure import INTERIM_ANALYSES, Design, decided, fewest_blocks, plan_block, rank
@@ -25,121 +25,99 @@ ALL_FAILED = "every other stack failed while it was measured"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stopped:
-    """Why measuring ended, and how many blocks there are now."""
+    """Why measuring ended."""
 
-    blocks: int
     why: str
     interrupted: bool = False
     error: StackgenError | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Judging:
-    """How observations are judged.
+@dataclass(slots=True, kw_only=True)
+class Comparison:
+    """Compares stacks with the baseline in blocks that hold all of them.
 
-    margin: a relative difference that nobody cares about.
+    design: what a block holds; what fails leaves it.
+    labels: of the stacks in it.
+    margin: a relative difference that is of no importance.
     weights: of the indicators, where the user gave any; 1 where none is given.
     """
 
+    session: Session
+    design: Design
+    labels: Mapping[StackId, str]
     margin: float
     weights: Mapping[IndicatorId, float]
 
+    def run(self) -> Stopped:
+        """Run blocks until every comparison is decided, the budget is spent, or Ctrl-C.
 
-def measure(
-    session: Session, design: Design, labels: Mapping[StackId, str], judging: Judging
-) -> Stopped:
-    """Run blocks until every comparison is decided, the budget is spent, or Ctrl-C.
-
-    A stack that failed in a block takes part in no further one. What stops it all is
-    returned, never raised: everything recorded until then can be reported.
-
-    Args:
-        session: what runs and records inspections.
-        design: what a block holds.
-        labels: of the stacks in the design.
-        judging: how they are compared.
-    """
-    if not design.candidates:
-        return stopped(session, "only one stack runs here, and there is nothing to compare it with")
-    longest = 0.0
-    while True:
-        ranking = ranked(session, design, labels, judging)
+        A stack that failed in a block takes part in no further one. What ends it is returned,
+        never raised: everything recorded until then can be reported.
+        """
+        if not self.design.candidates:
+            return Stopped(why="only one stack runs here, and there is nothing to compare it with")
+        session, calls = self.session, self.design.calls
+        longest = 0.0
         try:
-            session.record.refuse_idle(design.calls, baseline=design.baseline.stack.id)
-            design = _without_failed(session, design, ranking)
-        except MeasurementError as error:
-            return stopped_by(session, error)
-        if not design.candidates:
-            return stopped(session, ALL_FAILED)
-        ranking = _taking_part(ranking, design)
-        if decided(ranking, design.calls):
-            return stopped(session, "every comparison is decided")
-        if fewest_blocks(ranking, design.calls) >= INTERIM_ANALYSES[-1]:
-            return stopped(session, f"{INTERIM_ANALYSES[-1]} blocks are the most ever taken")
-        # One block is always run: with none, all that was built would show nothing.
-        if session.left_s <= longest and _has_compared(session):
-            return stopped(session, "the budget is spent")
-        try:
-            session.pause_after_idle_block(design.calls)
-            design, took_s = _next_block(session, design)
-            longest = max(longest, took_s)
+            while True:
+                why = self._decided()
+                if why:
+                    return Stopped(why=why)
+                # One block is always run: with none, all that was built would show nothing.
+                if session.left_s <= longest and self._has_compared():
+                    return Stopped(why="the budget is spent")
+                session.pause_after_idle_block(calls)
+                (baseline, *others), block = session.run_block(
+                    (self.design.baseline, *self.design.candidates),
+                    partial(plan_block, self.design),
+                )
+                self.design = replace(self.design, baseline=baseline, candidates=tuple(others))
+                longest = max(longest, block.seconds)
         except KeyboardInterrupt:
-            return stopped(session, "you interrupted it", interrupted=True)
+            return Stopped(why="you interrupted it", interrupted=True)
         except StackgenError as error:
-            return stopped_by(session, error)
+            return Stopped(why=error.what, error=error)
+
+    def ranking(self) -> tuple[Ranked, ...]:
+        """Return the ranking that the evidence allows now."""
+        return rank(
+            self.session.inspections,
+            labels=self.labels,
+            baseline=self.design.baseline.stack.id,
+            calls=self.design.calls,
+            margin=self.margin,
+            weights=self.weights,
+        )
+
+    def _decided(self) -> str:
+        """Leave out what failed; return why no further block is needed, "" where one is.
+
+        Raises:
+            MeasurementError: the baseline failed, or nothing runs any more.
+        """
+        record, calls = self.session.record, self.design.calls
+        record.refuse_idle(calls, baseline=self.design.baseline.stack.id)
+        ranking = self.ranking()
+        # What failed leaves for good, what is killed again and again for the rest of this run.
+        failed = {row.stack_id for row in ranking if row.failures} | record.killed(calls).keys()
+        refuse_failed_baseline(record, self.design, failed)
+        left = tuple(each for each in self.design.candidates if each.stack.id not in failed)
+        self.design = replace(self.design, candidates=left)
+        if not left:
+            return ALL_FAILED
+        stacks = {each.stack.id for each in (self.design.baseline, *left)}
+        rows = tuple(row for row in ranking if row.stack_id in stacks)
+        if decided(rows, calls):
+            return "every comparison is decided"
+        if fewest_blocks(rows, calls) >= INTERIM_ANALYSES[-1]:
+            return f"{INTERIM_ANALYSES[-1]} blocks are the most ever taken"
+        return ""
+
+    def _has_compared(self) -> bool:
+        return any(each.block and each.role is not Role.SEARCH for each in self.session.inspections)
 
 
-def _has_compared(session: Session) -> bool:
-    return any(each.block and each.role is not Role.SEARCH for each in session.inspections)
-
-
-def stopped_by(session: Session, error: StackgenError) -> Stopped:
-    """Return that measuring ended with an error."""
-    return stopped(session, error.what, error=error)
-
-
-def stopped(
-    session: Session, why: str, *, interrupted: bool = False, error: StackgenError | None = None
-) -> Stopped:
-    """Return why measuring ended, with the number of blocks so far."""
-    return Stopped(blocks=session.record.blocks, why=why, interrupted=interrupted, error=error)
-
-
-def ranked(
-    session: Session, design: Design, labels: Mapping[StackId, str], judging: Judging
-) -> tuple[Ranked, ...]:
-    """Return the ranking that the evidence allows now."""
-    return rank(
-        session.inspections,
-        labels=labels,
-        baseline=design.baseline.stack.id,
-        calls=design.calls,
-        margin=judging.margin,
-        weights=judging.weights,
-    )
-
-
-def _without_failed(session: Session, design: Design, ranking: Sequence[Ranked]) -> Design:
-    """Leave out what failed in a block, for good, and what is killed again and again, for now.
-
-    Raises:
-        MeasurementError: the baseline is among them, and nothing can be compared with it.
-    """
-    failed = {row.stack_id for row in ranking if row.failures} | session.record.killed(
-        design.calls
-    ).keys()
-    refuse_failed_baseline(session, design, failed)
-    left = tuple(each for each in design.candidates if each.stack.id not in failed)
-    return replace(design, candidates=left)
-
-
-def _taking_part(ranking: Sequence[Ranked], design: Design) -> tuple[Ranked, ...]:
-    """Return the rows of the stacks that further blocks hold."""
-    stacks = {each.stack.id for each in (design.baseline, *design.candidates)}
-    return tuple(row for row in ranking if row.stack_id in stacks)
-
-
-def refuse_failed_baseline(session: Session, design: Design, failed: set[StackId]) -> None:
+def refuse_failed_baseline(record: Record, design: Design, failed: set[StackId]) -> None:
     """Explain that nothing can be compared with a stack that failed.
 
     Raises:
@@ -149,39 +127,24 @@ def refuse_failed_baseline(session: Session, design: Design, failed: set[StackId
         return
     first = next(
         each
-        for each in session.record.failed_in_blocks(design.calls)
+        for each in record.failed_in_blocks(design.calls)
         if each.stack_id == design.baseline.stack.id
     )
-    raise MeasurementError(
-        "the stack that all others are compared with failed while it was measured",
-        why=f"{first.outcome.value} in block {first.block}: {telling_line(first.log)}",
-        fix=_fix(first, design.seed),
-    )
-
-
-def _fix(failure: Inspection, seed: int) -> str:
-    if cause_of(failure) is Cause.KILLED:
-        return (
+    if cause_of(first) is Cause.KILLED:
+        fix = (
             "find out what ends it (too little free memory?), then run the same command again: it "
             "goes on with this stack"
         )
-    return (
-        "run the same command again: the next stack that runs takes its place, where there is one; "
-        f"or begin anew with --seed {seed + 1}; stackgen kb failures has more"
+    else:
+        fix = (
+            "run the same command again: the next stack that runs takes its place, where there is "
+            f"one; or begin anew with --seed {design.seed + 1}; stackgen kb failures has more"
+        )
+    raise MeasurementError(
+        "the stack that all others are compared with failed while it was measured",
+        why=f"{first.outcome.value} in block {first.block}: {telling_line(first.log)}",
+        fix=fix,
     )
-
-
-def _next_block(session: Session, design: Design) -> tuple[Design, float]:
-    """Run a block; return the design for the next one, and how many seconds it took.
-
-    Raises:
-        EngineError: the engine went away, and did not come back.
-    """
-    environments, stored = session.run_block(
-        (design.baseline, *design.candidates), partial(plan_block, design)
-    )
-    baseline, *others = environments
-    return replace(design, baseline=baseline, candidates=tuple(others)), stored.seconds
 
 
 # How long measuring takes, as far as the first runs tell
@@ -324,7 +287,7 @@ def _own_module(project: Path, reason: str) -> str:
 
 
 def failed_in_blocks(
-    session: Session, labels: Mapping[StackId, str], calls: Sequence[IndicatorCall]
+    record: Record, labels: Mapping[StackId, str], calls: Sequence[IndicatorCall]
 ) -> tuple[FailedStack, ...]:
     """Return the stacks that failed while they were measured, each with its first failure."""
     return tuple(
@@ -333,7 +296,7 @@ def failed_in_blocks(
             outcome=each.outcome,
             reason=_reason(each),
         )
-        for each in session.record.failed_in_blocks(calls)
+        for each in record.failed_in_blocks(calls)
         if each.stack_id in labels
     )
 

@@ -1,149 +1,29 @@
-"""From what was asked for to work that is ready to be done: where, on which stacks, by what."""
+"""Plans a campaign: where it runs, which stacks take part, and by what they are measured."""
 
-import random
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
-from datetime import datetime, timezone
+from dataclasses import dataclass
 from functools import partial
 from itertools import islice
 
-from stackgen import __version__
 from stackgen.campaign.backend import Backend, any_python, open_backend
-from stackgen.campaign.candidates import Contenders, read_lock_file
-from stackgen.campaign.comparison import Judging
-from stackgen.campaign.host import Host, RetryPolicy, allowance_s, kept_to, refuse_cpus
-from stackgen.campaign.indicators import (
-    Metered,
-    indicator_calls,
-    limits,
-    metered,
-    usable_cpus,
-    weights_of,
-)
-from stackgen.campaign.prepare import Builder, Sources, estimate, refuse_unbuildable
-from stackgen.campaign.program import Watching, own_files
+from stackgen.campaign.campaign import Campaign
+from stackgen.campaign.candidates import CandidateSource, read_lock_file
+from stackgen.campaign.host import kept_to, refuse_cpus
+from stackgen.campaign.indicators import indicator_calls, limits, metered, usable_cpus, weights_of
+from stackgen.campaign.prepare import estimate, refuse_unbuildable
 from stackgen.campaign.request import CampaignRequest
-from stackgen.campaign.runner import Budget, LocalBlockRunner, Record
-from stackgen.campaign.session import Session
 from stackgen.campaign.targets import refuse_any_python, refuse_python
 from stackgen.campaign.user_input import beside_compared, index_config
-from stackgen.images.built_wheels import BuiltWheels
 from stackgen.index import PackageIndex
-from stackgen.knowledge.database import Database
 from stackgen.knowledge.evidence import admits_python
 from stackgen.measure.racing import BLOCK
-from stackgen.model.evidence import Campaign
-from stackgen.model.identity import IndicatorId, content_id
 from stackgen.model.inspections import IndicatorCall
 from stackgen.model.progress import Progress
 from stackgen.model.reports import ExplorePlan, MeasurementSetup
 from stackgen.storage.paths import Paths
 from stackgen.storage.wheels import WheelStore
-
-# What the phases of one exploration share, and what runs its inspections
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Work:
-    """What the phases of one exploration share.
-
-    weights: of the indicators, where the user gave any.
-    start: on the monotonic clock, when the budget began to run.
-    """
-
-    request: CampaignRequest
-    paths: Paths
-    progress: Progress
-    index: PackageIndex
-    store: WheelStore
-    backend: Backend
-    selection: Contenders
-    plan: ExplorePlan
-    calls: tuple[IndicatorCall, ...]
-    control: IndicatorCall
-    metered: Metered
-    start: float
-    weights: Mapping[IndicatorId, float] = field(default_factory=dict)
-
-    @property
-    def judging(self) -> Judging:
-        """Return how observations are judged."""
-        return Judging(margin=self.request.measurement.margin, weights=self.weights)
-
-
-def open_session(work: Work, database: Database) -> Session:
-    """Return what runs this campaign's inspections; the campaign is in the database then."""
-    base = work.backend.base
-    campaign = Campaign(
-        kind=work.request.kind,
-        request=work.request.identity(base.kind.value, base.facts, where=_where(work)),
-        seed=work.request.budget.seed,
-        machine_id=work.backend.machine.id,
-        stackgen_version=__version__,
-    )
-    database.add_machine(work.backend.machine)
-    database.add_campaign(campaign, datetime.now(timezone.utc).isoformat(timespec="seconds"))
-    host = Host(cache=work.paths.cache)
-    budget = Budget(
-        deadline=work.start + work.request.budget.budget_s, host=host, clock=time.monotonic
-    )
-    record = Record(database=database, campaign=campaign, rebuild=work.request.target.rebuild)
-    own = own_files(work.paths.knowledge, work.paths.cache)
-    return Session(
-        record=record,
-        block_runner=LocalBlockRunner(
-            record=record,
-            executor=Watching(work.backend.executor, own),
-            budget=budget,
-            progress=work.progress,
-        ),
-        limits=limits(
-            work.request.processors.threads,
-            work.request.processors.gpus,
-            among=work.request.processors.measure_cpus,
-        ),
-        build=Builder(
-            index=work.index,
-            store=work.store,
-            backend=work.backend,
-            varied=frozenset(work.selection.varied),
-            sources=_sources(work, host),
-            host=host,
-            progress=work.progress,
-        ),
-        retry_policy=RetryPolicy(
-            left_s=allowance_s(work.request.budget.budget_s),
-            dice=random.Random(f"{campaign.id}/{campaign.seed}"),  # noqa: S311
-            progress=work.progress,
-        ),
-        budget=budget,
-        progress=work.progress,
-        own_limits=work.metered.limits,
-    )
-
-
-def _sources(work: Work, host: Host) -> Sources:
-    return Sources(
-        base=work.backend.base,
-        build=work.backend.build,
-        sdists=work.backend.sdists,
-        index=work.index,
-        store=work.store,
-        built=BuiltWheels(work.paths.cache / "built"),
-        policy=work.request.stacks.requirements.policy,
-        progress=work.progress,
-        turn=partial(host.building, work.progress),
-        again=work.request.target.rebuild,
-    )
-
-
-def _where(work: Work) -> str:
-    """Return what tells this knowledge base from others, so that merged ones never share blocks."""
-    host = dict(work.backend.machine.circumstances).get("host", "")
-    return content_id("knowledge base", [host, str(work.paths.knowledge)])
-
 
 Calls = tuple[tuple[IndicatorCall, ...], IndicatorCall]
 """What is measured, and the control."""
@@ -161,7 +41,7 @@ class Chosen:
     """
 
     request: CampaignRequest
-    contenders: Contenders
+    source: CandidateSource
     packages: frozenset[str]
     count: int
     choices: int
@@ -173,12 +53,12 @@ Choose = Callable[[PackageIndex, CampaignRequest, Backend, Progress], Chosen]
 
 def calls_of(chosen: Chosen) -> Calls:
     """Return the indicators that were asked for, or the default ones, and the control."""
-    varied = tuple(each for each in chosen.contenders.varied if each in chosen.packages)
+    varied = tuple(each for each in chosen.source.varied if each in chosen.packages)
     return indicator_calls(chosen.request, varied, chosen.packages)
 
 
 @contextmanager
-def opened(
+def open_campaign(
     choose: Choose,
     request: CampaignRequest,
     paths: Paths,
@@ -186,8 +66,8 @@ def opened(
     progress: Progress,
     *,
     calls_of: Callable[[Chosen], Calls] = calls_of,
-) -> Iterator[Work]:
-    """Open the backend and the index, have stacks chosen, and plan what is to be done.
+) -> Iterator[Campaign]:
+    """Open the backend and the index, have stacks chosen, and plan their campaign.
 
     Args:
         choose: says which stacks they are, once it is known what they are installed on.
@@ -232,16 +112,15 @@ def opened(
         )
         cpus = metered(request, calls, allowed, usable)
         store = WheelStore(paths.cache, notify=progress.note)
-        yield Work(
+        yield Campaign(
             request=request,
             paths=paths,
             progress=progress,
             index=index,
             store=store,
             backend=backend,
-            selection=chosen.contenders,
+            source=chosen.source,
             plan=_plan(chosen, backend, index, store, paths),
-            calls=cpus.calls,
             control=control,
             metered=cpus,
             start=start,
@@ -256,15 +135,15 @@ def _plan(
     store: WheelStore,
     paths: Paths,
 ) -> ExplorePlan:
-    request, selection = chosen.request, chosen.contenders
-    first = list(islice(selection.candidates(), request.search.wanted))
+    request, source = chosen.request, chosen.source
+    first = list(islice(source.candidates(), request.search.wanted))
     searched = request.search.searches(chosen.choices)
     if not request.dry_run:
         refuse_unbuildable((a for each in first for a in each.lock.artifacts), backend.sdists)
     machine = dict(backend.machine.identity)
     return ExplorePlan(
         requirements=chosen.requirements,
-        varied=selection.varied,
+        varied=source.varied,
         setup=MeasurementSetup(
             executor=backend.base.kind.value,
             base=backend.base.name,

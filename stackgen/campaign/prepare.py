@@ -5,14 +5,14 @@ from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Se
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
-from itertools import islice
+from itertools import count
 from pathlib import Path
 
 from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
 from packaging.version import InvalidVersion, Version
 
 from stackgen.campaign.backend import Backend, Build
-from stackgen.campaign.candidates import Candidate, Contenders
+from stackgen.campaign.candidates import Candidate, CandidateSource, State, versions_of
 from stackgen.campaign.host import Host
 from stackgen.campaign.runner import telling_line
 from stackgen.campaign.session import Session
@@ -39,6 +39,7 @@ from stackgen.index.metadata import (
     requirements,
     wheel_headers,
 )
+from stackgen.measure.racing import Arm
 from stackgen.measure.retry_policy import Cause, cause_of
 from stackgen.model.identity import StackId, content_id
 from stackgen.model.inspections import IndicatorCall, Inspection, Outcome, Role
@@ -52,7 +53,7 @@ from stackgen.model.packages import (
     Target,
 )
 from stackgen.model.progress import Progress
-from stackgen.model.reports import ChosenStack, Estimate, FailedStack
+from stackgen.model.reports import Estimate, FailedStack
 from stackgen.model.stacks import Base, BaseFacts, Environment, Kind, Stack
 from stackgen.resolve import Policy, Requirements, parse_requirement
 from stackgen.sandbox.process import log_tail
@@ -394,14 +395,6 @@ class _SearchEndedError(Exception):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ready:
-    """A stack that was tried and works."""
-
-    chosen: ChosenStack
-    environment: Environment
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Builder:
     """Fetches the wheels of a stack and builds it.
 
@@ -454,62 +447,29 @@ class Builder:
 
 @dataclass(slots=True, kw_only=True)
 class Preparer:
-    """Has stacks built and tries them until enough of them work.
+    """Builds a candidate and tries it, with older dependencies where it must be.
 
+    call: the indicator that it is tried with.
     reserve_s: what of the budget is left for others when versions that work are looked for.
     """
 
     facts: BaseFacts
-    selection: Contenders
+    source: CandidateSource
     session: Session
     call: IndicatorCall
     progress: Progress
     reserve_s: Callable[[], float] = lambda: 0.0
-    failures: list[FailedStack] = field(default_factory=list)
 
-    def prepare(self, wanted: int, *, until: Callable[[int], bool]) -> Iterator[Ready]:
-        """Yield stacks that work, newest first, each stack once.
-
-        Args:
-            wanted: yield no more than this; twice as many are tried at most.
-            until: asked before each further stack with the number that work so far; True ends it.
-        """
-        given: set[StackId] = set()
-        for candidate in islice(self._distinct(given), 2 * wanted):
-            if len(given) >= wanted or until(len(given)) or (not given and self.nothing_helps):
-                return
-            found = self.ready(candidate)
-            if found is not None and found.chosen.stack_id not in given:
-                given.add(found.chosen.stack_id)
-                yield found
-
-    def _distinct(self, given: Container[StackId]) -> Iterator[Candidate]:
-        """Yield the candidates that are not the same stack as one that works already."""
-        return (each for each in self.selection.candidates() if self.stack(each).id not in given)
-
-    def stack(self, candidate: Candidate) -> Stack:
-        """Return what a candidate is on this base."""
-        return Stack(lock=candidate.lock, facts=self.facts, settings=candidate.settings)
-
-    @property
-    def nothing_helps(self) -> bool:
-        """Return whether so many failed for the same reason that others will, where none runs."""
-        kinds = {(each.outcome, each.reason) for each in self.failures}
-        return len(self.failures) >= ALIKE and len(kinds) == 1
-
-    def ready(self, candidate: Candidate) -> Ready | None:
-        """Return a stack that was built and runs, with older dependencies where it must be.
-
-        Returns:
-            None where it does not run; that is among the failures then.
+    def prepare(self, candidate: Candidate) -> Candidate:
+        """Return a candidate that is ready, or has failed.
 
         Raises:
             StackgenError: what has nothing to do with this stack: a lost engine, a full disk.
         """
         environment, ran = self._try(candidate)
         if environment is not None and ran.observation is not None:
-            return _ready(candidate, environment, candidate.lock)
-        if _is_broken(ran) and self.selection.may_search(candidate):
+            return replace(candidate, environment=environment)
+        if _is_broken(ran) and self.source.may_search(candidate):
             self.progress.note(
                 f"{candidate.label} with everything newest does not run "
                 f"({telling_line(ran.log)}); looking for versions that do."
@@ -518,15 +478,13 @@ class Preparer:
             if again is not None:
                 environment, ran = self._try(again)
                 if environment is not None and ran.observation is not None:
-                    return _ready(again, environment, candidate.lock)
-        failed = FailedStack(
-            label=candidate.label,
-            outcome=ran.outcome,
-            reason=telling_line(ran.log),
-            log=ran.log,
+                    before, now = candidate.lock.versions, again.lock.versions
+                    held = ((name, v) for name, v in now.items() if before.get(name, v) != v)
+                    return replace(again, environment=environment, held_back=tuple(held))
+        failure = FailedStack(
+            label=candidate.label, outcome=ran.outcome, reason=telling_line(ran.log), log=ran.log
         )
-        self.failures.append(failed)
-        return None
+        return replace(candidate, failure=failure)
 
     def _search(self, candidate: Candidate) -> Candidate | None:
         """Look for versions that run, as long as the budget lasts."""
@@ -541,7 +499,7 @@ class Preparer:
             return ran.observation is not None
 
         try:
-            return self.selection.search(candidate, works)
+            return self.source.search(candidate, works)
         except _SearchEndedError:
             return None
 
@@ -550,7 +508,7 @@ class Preparer:
 
         What is known to fail is neither built nor run again.
         """
-        stack = self.stack(candidate)
+        stack = candidate.stack(self.facts)
         self.session.record.database.add_stack(stack)
         known = self.session.record.known(stack.id, self.call)
         if known is not None and known.observation is None:
@@ -573,59 +531,31 @@ class Preparer:
                 return self.session.environment(stack, label)
             except (IndexUnavailableError, BuildError) as error:
                 log = f"{error.what}: {error.why}"
-                outcome = _outcome(error)
-                record = _failed(
-                    stack.id, self.session, self.call, outcome, started_at=started, log=log
+                campaign = self.session.record.campaign
+                failed = Inspection(
+                    stack_id=stack.id,
+                    machine_id=campaign.machine_id,
+                    indicator_id=self.call.id,
+                    campaign_id=campaign.id,
+                    block=0,
+                    position=0,
+                    role=Role.CALIBRATION,
+                    outcome=_outcome(error),
+                    started_at=started,
+                    duration_s=0.0,
+                    log=log_tail(log),
                 )
-                self.session.record.add(record)
-                if outcome is Outcome.ENGINE_LOST:
+                self.session.record.add(failed)
+                if failed.outcome is Outcome.ENGINE_LOST:
                     raise
             known = self.session.record.known(stack.id, self.call)
-            if not self.session.again_after_kill(record, known):
-                return record
+            if not self.session.again_after_kill(failed, known):
+                return failed
 
 
 def _is_broken(ran: Inspection) -> bool:
     """Return whether other versions may run where these failed; a kill says nothing of them."""
     return ran.outcome in BROKEN and cause_of(ran) is not Cause.KILLED
-
-
-def _ready(candidate: Candidate, environment: Environment, newest: Lock) -> Ready:
-    before, now = newest.versions, candidate.lock.versions
-    chosen = ChosenStack(
-        stack_id=environment.stack.id,
-        label=candidate.label,
-        completion=candidate.completion,
-        lock=candidate.lock,
-        held_back=tuple((name, v) for name, v in now.items() if before.get(name, v) != v),
-        settings=candidate.settings,
-    )
-    return Ready(chosen=chosen, environment=environment)
-
-
-def _failed(
-    environment_stack: StackId,
-    session: Session,
-    call: IndicatorCall,
-    outcome: Outcome,
-    *,
-    started_at: str,
-    log: str,
-) -> Inspection:
-    """Return the record of a stack that never came to run."""
-    return Inspection(
-        stack_id=environment_stack,
-        machine_id=session.record.campaign.machine_id,
-        indicator_id=call.id,
-        campaign_id=session.record.campaign.id,
-        block=0,
-        position=0,
-        role=Role.CALIBRATION,
-        outcome=outcome,
-        started_at=started_at,
-        duration_s=0.0,
-        log=log_tail(log),
-    )
 
 
 def _outcome(error: Exception) -> Outcome:
@@ -636,6 +566,180 @@ def _outcome(error: Exception) -> Outcome:
     if isinstance(error, EngineError):
         return Outcome.ENGINE_LOST
     return Outcome.BUILD_FAILED
+
+
+LAYING_OUT_S = 3.0
+"""What a build takes beside its downloads, roughly."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Candidates:
+    """The candidates that take part, newest first; what does not run is replaced by further ones.
+
+    The position in ``members`` is the place of a candidate in the model of a search.
+
+    wanted: how many shall run; twice as many are tried at most.
+    budget_s: for everything; a first one that runs is looked for up to twice as long.
+    full: whether the disk has no space for further stacks.
+    """
+
+    preparer: Preparer
+    store: WheelStore
+    index: PackageIndex
+    progress: Progress
+    wanted: int
+    budget_s: float
+    members: list[Candidate] = field(default_factory=list)
+    full: bool = False
+    _further: Iterator[Candidate] | None = None
+
+    @property
+    def varied(self) -> tuple[str, ...]:
+        """Return the packages in which they differ."""
+        return self.preparer.source.varied
+
+    @property
+    def ready(self) -> list[Candidate]:
+        """Return those that were built and run."""
+        return [each for each in self.members if each.state is State.READY]
+
+    @property
+    def failures(self) -> tuple[FailedStack, ...]:
+        """Return how others failed, in the order in which they were tried."""
+        return tuple(each.failure for each in self.members if each.failure is not None)
+
+    @property
+    def hopeless(self) -> bool:
+        """Return whether so many failed alike that others will, where none runs."""
+        kinds = {(each.outcome, each.reason) for each in self.failures}
+        return len(self.failures) >= ALIKE and len(kinds) == 1
+
+    def fill(self) -> None:
+        """Let the first candidates take part, and further ones in place of those that fail."""
+        if self._further is None:
+            self._further = self.preparer.source.candidates()
+        while sum(each.may_run for each in self.members) < self.wanted:
+            candidate = next(self._further, None)
+            if candidate is None or len(self.members) >= 2 * self.wanted:
+                return
+            self.members.append(candidate)
+
+    def prepare(self, place: int) -> Candidate:
+        """Return a candidate in its state after it was built and tried, now or before.
+
+        On a full disk it stays planned.
+
+        Raises:
+            StackgenError: what has nothing to do with this candidate, such as a lost engine.
+        """
+        try:
+            return self._prepared(place)
+        except StorageError as error:
+            if not self.ready:
+                raise
+            self.full = True
+            self.progress.note(f"No further stacks: {error.what} ({error.why})")
+            return self.members[place]
+
+    def _prepared(self, place: int) -> Candidate:
+        candidate = self.members[place]
+        if candidate.state is not State.PLANNED:
+            return candidate
+        if not self._is_twin(candidate.stack(self.preparer.facts).id):
+            candidate = self.preparer.prepare(candidate)
+        stack = candidate.environment.stack if candidate.environment else None
+        if candidate.failure is None and (stack is None or self._is_twin(stack.id)):
+            candidate = replace(candidate, environment=None, excluded=True)
+        self.members[place] = candidate
+        if not candidate.may_run:
+            self.fill()
+        return candidate
+
+    def _is_twin(self, stack: StackId) -> bool:
+        """Return whether another is the same stack, as when both were completed alike."""
+        return any(e.environment and e.environment.stack.id == stack for e in self.members)
+
+    def prepare_all(self, enough: Callable[[int], bool]) -> None:
+        """Prepare them in order until as many run as are wanted.
+
+        A full disk or a lost engine ends it, and those that are ready go on.
+
+        Args:
+            enough: asked before each further one with the number that run; True ends it.
+
+        Raises:
+            StorageError: the disk is full, and there are not two to compare.
+            EngineError: the engine went away, and there are not two to compare.
+        """
+        try:
+            for place in count():
+                done = place >= len(self.members) or len(self.ready) >= self.wanted
+                if done or enough(len(self.ready)) or (self.hopeless and not self.ready):
+                    return
+                self._prepared(place)
+        except (StorageError, EngineError) as error:
+            if len(self.ready) < 2:
+                raise
+            self.progress.note(f"No further stacks: {error.what} ({error.why})")
+
+    def prepare_first(self, failed: Container[StackId] = ()) -> int | None:
+        """Prepare them in order until one runs; return its place: the baseline of all others.
+
+        Args:
+            failed: stacks that run, but failed in blocks: one of them only where no other runs.
+        """
+        doubtful = None
+        for place in count():
+            if place >= len(self.members):
+                break
+            environment = self.prepare(place).environment
+            if environment is not None and environment.stack.id not in failed:
+                return place
+            if environment is not None and doubtful is None:
+                doubtful = place
+            if self.hopeless or self.preparer.session.left_s < -self.budget_s:
+                break
+        return doubtful
+
+    def renew(self, environments: Iterable[tuple[int, Environment]]) -> None:
+        """Take over environments that had to be made again."""
+        for place, environment in environments:
+            self.members[place] = replace(self.members[place], environment=environment)
+
+    def arms(self, run_s: float) -> tuple[Arm, ...]:
+        """Return what measuring each costs; ``run_s``: seconds of its inspections in a block."""
+        return tuple(
+            Arm(
+                versions=each.versions(self.varied),
+                run_s=run_s,
+                build_s=0.0 if each.environment else self._build_s(each.lock.artifacts),
+            )
+            for each in self.members
+        )
+
+    def _build_s(self, artifacts: tuple[Artifact, ...]) -> float:
+        missing = self.store.missing(artifacts)
+        sizes = self.index.sizes(missing) if missing else {}
+        moved = sum(sizes.get(artifact_key(each)) or 0 for each in missing)
+        return LAYING_OUT_S + moved / DOWNLOAD_BYTES_S + moved / BUILD_BYTES_S
+
+    def places(self, seen: Iterable[StackId]) -> Mapping[StackId, int]:
+        """Return the place of each of these stacks that takes part, or did in an earlier run.
+
+        A stack that was completed otherwise, because the newest versions did not run together,
+        has the place of the versions that vary.
+        """
+        own = {each.stack(self.preparer.facts).id: p for p, each in enumerate(self.members)}
+        alike = {
+            each.versions(self.varied): p for p, each in enumerate(self.members) if each.choice
+        }
+        found = {}
+        for each in seen:
+            known = self.preparer.session.record.database.stack(each)
+            place = own.get(each, alike.get(versions_of(known, self.varied)))
+            if place is not None:
+                found[each] = place
+        return found
 
 
 def estimate(

@@ -304,7 +304,7 @@ def _chosen(sides: tuple[Named, Named], pair: Pair, request: CampaignRequest) ->
     by_package = any("/" in each for each in request.measurement.indicators)
     return Chosen(
         request=request.with_stacks(pair=tuple(ids)),
-        contenders=pair,
+        source=pair,
         packages=packages[0] | packages[1] if by_package else packages[0] & packages[1],
         count=2,
         choices=2,

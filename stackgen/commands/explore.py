@@ -3,10 +3,10 @@
 from collections.abc import Mapping
 
 from stackgen.campaign.backend import Backend
-from stackgen.campaign.campaign import compete
+from stackgen.campaign.campaign import Campaign
 from stackgen.campaign.candidates import pinned, read_pins, select
 from stackgen.campaign.host import cpu_list, shared_cores
-from stackgen.campaign.plan import Choose, Chosen, Work, opened
+from stackgen.campaign.plan import Choose, Chosen, open_campaign
 from stackgen.campaign.prepare import refuse_without_disk_space
 from stackgen.campaign.request import CampaignRequest
 from stackgen.campaign.user_input import index_config
@@ -55,19 +55,19 @@ def measured(
     """
     if request.lock_out is not None:
         check_folder(request.lock_out, make=not request.dry_run)
-    with opened(choose, request, paths, environ, progress) as work:
+    with open_campaign(choose, request, paths, environ, progress) as campaign:
         if request.dry_run:
-            return work.plan
-        _refuse_one_stack(work.plan)
-        _tell_of_gpus(work)
-        _tell_of_cpus(work)
-        refuse_without_disk_space(work.plan.estimate, paths)
+            return campaign.plan
+        _refuse_one_stack(campaign.plan)
+        _tell_of_gpus(campaign)
+        _tell_of_cpus(campaign)
+        refuse_without_disk_space(campaign.plan.estimate, paths)
         with open_database(paths.knowledge) as database:
-            found = compete(work, database)
+            found = campaign.run(database)
         if request.lock_out is None:
             return found
         config = index_config(request.index, environ)
-        return keep_winner(found, request.lock_out, work.backend.base.target, config, progress)
+        return keep_winner(found, request.lock_out, campaign.backend.base.target, config, progress)
 
 
 def _selected(
@@ -81,7 +81,7 @@ def _selected(
     selection = select(index, request, target, progress)
     return Chosen(
         request=request,
-        contenders=selection,
+        source=selection,
         packages=frozenset(selection.space.packages),
         count=selection.space.count,
         choices=len(selection.choices) * len(selection.settings),
@@ -107,26 +107,32 @@ def _refuse_two_references(request: CampaignRequest) -> None:
         )
 
 
-def _tell_of_gpus(work: Work) -> None:
-    name = dict(work.backend.machine.identity).get("gpu0")
-    if name and not work.request.processors.gpus:
-        work.progress.note(
+def _tell_of_gpus(campaign: Campaign) -> None:
+    name = dict(campaign.backend.machine.identity).get("gpu0")
+    if name and not campaign.request.processors.gpus:
+        campaign.progress.note(
             f"Stacks are measured without this machine's {name}: --gpus all shows it."
         )
     # An engine refuses what it cannot pass on; in a virtualenv nobody would notice.
-    if work.request.processors.gpus and not name and work.backend.base.kind is not Kind.DOCKER:
-        work.progress.note("No GPU was found here: stacks run as they would without --gpus.")
+    if (
+        campaign.request.processors.gpus
+        and not name
+        and campaign.backend.base.kind is not Kind.DOCKER
+    ):
+        campaign.progress.note("No GPU was found here: stacks run as they would without --gpus.")
 
 
-def _tell_of_cpus(work: Work) -> None:
-    both = shared_cores(work.request.processors.measure_cpus, work.request.processors.build_cpus)
+def _tell_of_cpus(campaign: Campaign) -> None:
+    both = shared_cores(
+        campaign.request.processors.measure_cpus, campaign.request.processors.build_cpus
+    )
     if both:
-        work.progress.note(
+        campaign.progress.note(
             f"The --build-cpus {cpu_list(both)} share cores with those that are measured on: what "
             "runs on one half of a core slows the other."
         )
-    if work.request.processors.build_cpus and work.backend.base.kind is Kind.DOCKER:
-        work.progress.note(
+    if campaign.request.processors.build_cpus and campaign.backend.base.kind is Kind.DOCKER:
+        campaign.progress.note(
             "The container engine loads images on any CPU: --build-cpus binds stackgen alone."
         )
 

@@ -2,19 +2,20 @@
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 
 import psutil
 
 from stackgen import interrupts
 from stackgen.campaign.backend import Backend
-from stackgen.campaign.candidates import Selection, select
-from stackgen.campaign.comparison import nothing_runs
+from stackgen.campaign.campaign import INTERRUPTED, Campaign
+from stackgen.campaign.candidates import Candidate, Selection, select
+from stackgen.campaign.comparison import Stopped
 from stackgen.campaign.indicators import CONTROL, component_of, limits, shipped_indicators
 from stackgen.campaign.options import SearchOptions
-from stackgen.campaign.plan import Calls, Chosen, Work, calls_of, open_session, opened
-from stackgen.campaign.prepare import Preparer, Ready, refuse_without_disk_space
+from stackgen.campaign.plan import Calls, Chosen, calls_of, open_campaign
+from stackgen.campaign.prepare import refuse_without_disk_space
 from stackgen.campaign.request import CampaignRequest
 from stackgen.campaign.runner import telling_line
 from stackgen.campaign.session import Session
@@ -42,15 +43,6 @@ DEFAULTS = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Ended:
-    """Why measuring ended."""
-
-    why: str
-    interrupted: bool = False
-    error: StackgenError | None = None
-
-
 def noise(
     request: CampaignRequest, paths: Paths, environ: Mapping[str, str], progress: Progress
 ) -> NoiseReport:
@@ -67,10 +59,10 @@ def noise(
     """
     _refuse_long(request.budget.budget_s)
     request = replace(request, kind=NOISE, search=SearchOptions(stacks=1))
-    with opened(_chosen, request, paths, environ, progress, calls_of=_calls_of) as work:
-        refuse_without_disk_space(work.plan.estimate, paths)
+    with open_campaign(_chosen, request, paths, environ, progress, calls_of=_calls_of) as campaign:
+        refuse_without_disk_space(campaign.plan.estimate, paths)
         with open_database(paths.knowledge) as database:
-            return _against_itself(work, database)
+            return _against_itself(campaign, database)
 
 
 def _chosen(
@@ -80,7 +72,7 @@ def _chosen(
     selection = select(index, request, backend.base.target, progress)
     return Chosen(
         request=_with_indicators(request, selection),
-        contenders=selection,
+        source=selection,
         packages=frozenset(selection.space.packages),
         count=selection.space.count,
         choices=len(selection.choices),
@@ -122,52 +114,33 @@ def _calls_of(chosen: Chosen) -> Calls:
     return calls_of(replace(chosen, request=request.with_indicators(*names)))[0], control
 
 
-def _against_itself(work: Work, database: Database) -> NoiseReport:
-    session = open_session(work, database)
-    for call in (*work.calls, work.control):
-        database.add_indicator(call)
-    ready = _ready(work, session)
+def _against_itself(campaign: Campaign, database: Database) -> NoiseReport:
+    campaign.begin(database)
+    candidate = _first_working(campaign)
     try:
-        design = Design(
-            campaign_id=session.record.campaign.id,
-            seed=work.request.budget.seed,
-            baseline=ready.environment,
-            candidates=(),
-            calls=work.calls,
-            control=work.control,
-            loops=session.calibrate(ready.environment, (*work.calls, work.control)),
-            limits=session.limits,
-            own_limits=session.own_limits,
-        )
-        ended = measure_pairs(session, design)
+        ended = measure_pairs(campaign.session, campaign.design([candidate]))
     except KeyboardInterrupt:
-        ended = Ended(why="you interrupted it", interrupted=True)
+        ended = INTERRUPTED
     if ended.error is not None:
-        work.progress.note(f"error: {ended.error}")
-    return _report(work, session, ready, ended)
+        campaign.progress.note(f"error: {ended.error}")
+    return _report(campaign, candidate, ended)
 
 
-def _ready(work: Work, session: Session) -> Ready:
+def _first_working(campaign: Campaign) -> Candidate:
     """Return the newest stack that works; having one may take as long again as the budget.
 
     Raises:
         StackgenError: none does.
     """
-    preparer = Preparer(
-        facts=work.backend.base.facts,
-        selection=work.selection,
-        session=session,
-        call=(*work.calls, work.control)[0],
-        progress=work.progress,
-    )
-    for ready in preparer.prepare(
-        1, until=lambda _: session.left_s < -work.request.budget.budget_s
-    ):
-        return ready
-    raise nothing_runs(preparer.failures, work.paths)
+    latest_s = -campaign.request.budget.budget_s
+    campaign.candidates.fill()
+    campaign.candidates.prepare_all(lambda _: campaign.session.left_s < latest_s)
+    if not campaign.candidates.ready:
+        raise campaign.nothing_runs()
+    return campaign.candidates.ready[0]
 
 
-def measure_pairs(session: Session, design: Design) -> Ended:
+def measure_pairs(session: Session, design: Design) -> Stopped:
     """Run blocks of equal runs until there are enough, the budget is spent, or Ctrl-C.
 
     An indicator that failed in a block takes part in no further one.
@@ -178,25 +151,25 @@ def measure_pairs(session: Session, design: Design) -> Ended:
         failed = {call.id for call in _every(design) if _failure(seen, call)}
         left = tuple(call for call in design.calls if call.id not in failed)
         if design.control.id in failed or (failed and not left):
-            return Ended(why="what was to be measured failed")
+            return Stopped(why="what was to be measured failed")
         design = replace(design, calls=left)
         if error := _stopped_again_and_again(session, design):
-            return Ended(why=error.what, error=error)
+            return Stopped(why=error.what, error=error)
         if _fewest_pairs(session, design) >= MOST_BLOCKS:
             why = f"{MOST_BLOCKS} blocks tell enough (with another --seed they are measured anew)"
-            return Ended(why=why)
+            return Stopped(why=why)
         # One block is always run: with none, all that was built would show nothing.
         if session.left_s <= longest and any(each.block for each in seen):
-            return Ended(why="the budget is spent")
+            return Stopped(why="the budget is spent")
         try:
             session.pause_after_idle_block(_every(design))
             (environment,), stored = session.run_block(
                 (design.baseline,), partial(plan_block, design)
             )
         except KeyboardInterrupt:
-            return Ended(why="you interrupted it", interrupted=True)
+            return INTERRUPTED
         except StackgenError as error:
-            return Ended(why=error.what, error=error)
+            return Stopped(why=error.what, error=error)
         design = replace(design, baseline=environment)
         longest = max(longest, stored.seconds)
 
@@ -252,36 +225,40 @@ def _failure(inspections: Sequence[Inspection], call: IndicatorCall) -> Inspecti
     )
 
 
-def _report(work: Work, session: Session, ready: Ready, ended: Ended) -> NoiseReport:
-    seen = _of(session, ready.chosen.stack_id)
+def _report(campaign: Campaign, candidate: Candidate, ended: Stopped) -> NoiseReport:
+    seen = _of(campaign.session, candidate.stack_id)
     disturbed = exclude_disturbed(seen)
-    calls = (*work.calls, work.control)
+    calls = (*campaign.calls, campaign.control)
     # A later version of an indicator is another one, and earlier blocks say nothing of it.
     held = {each.block for each in seen if each.indicator_id in {call.id for call in calls}}
-    rows = tuple(_row(work, seen, ready, call, len(calls)) for call in calls)
+    rows = tuple(_row(campaign, seen, candidate, call, len(calls)) for call in calls)
     return NoiseReport(
-        requirements=work.plan.requirements,
-        stack=ready.chosen.label,
-        setup=work.plan.setup,
-        seed=work.request.budget.seed,
+        requirements=campaign.plan.requirements,
+        stack=candidate.label,
+        setup=campaign.plan.setup,
+        seed=campaign.request.budget.seed,
         indicators=rows,
         disturbance=disturbance(seen, cpus=psutil.cpu_count() or 1),
-        control_s=run_s(each for each in seen if each.indicator_id == work.control.id),
+        control_s=run_s(each for each in seen if each.indicator_id == campaign.control.id),
         excluded=tuple(
             (block, why) for (_, block), why in sorted(disturbed.excluded.items()) if block in held
         ),
         tolerated=sum(block in held for _, block in disturbed.tolerated),
-        new_inspections=session.record.added,
-        seconds=time.monotonic() - work.start,
+        new_inspections=campaign.session.record.added,
+        seconds=time.monotonic() - campaign.start,
         stopped=ended.why,
         interrupted=ended.interrupted,
         exit_code=_exit_code(ended, rows),
-        knowledge_base=str(work.paths.knowledge),
+        knowledge_base=str(campaign.paths.knowledge),
     )
 
 
 def _row(
-    work: Work, seen: Sequence[Inspection], ready: Ready, call: IndicatorCall, count: int
+    campaign: Campaign,
+    seen: Sequence[Inspection],
+    candidate: Candidate,
+    call: IndicatorCall,
+    count: int,
 ) -> IndicatorNoise:
     failure = _failure(seen, call)
     if failure is not None:
@@ -296,15 +273,15 @@ def _row(
         )
     return indicator_noise(
         seen,
-        stack=ready.chosen.stack_id,
+        stack=candidate.stack_id,
         call=call,
-        control=work.control,
-        seed=work.request.budget.seed,
+        control=campaign.control,
+        seed=campaign.request.budget.seed,
         indicators=count,
     )
 
 
-def _exit_code(ended: Ended, rows: Sequence[IndicatorNoise]) -> int:
+def _exit_code(ended: Stopped, rows: Sequence[IndicatorNoise]) -> int:
     """Return the exit code that tells a script how far to trust the report."""
     if ended.interrupted:
         return interrupts.exit_code()
