@@ -38,7 +38,20 @@ class Entry:
     group: bool = False
 
 
-class _Command(TyperCommand):
+class _WithExamples:
+    """Writes the lines of an epilog as they are: examples are to be copied."""
+
+    epilog: str | None
+
+    def format_epilog(self, ctx: Any, formatter: Any) -> None:  # noqa: ARG002
+        """Write the examples under a heading."""
+        if self.epilog:
+            with formatter.section("Examples"):
+                for line in self.epilog.splitlines():
+                    formatter.write(f"  {line}\n")
+
+
+class _Command(_WithExamples, TyperCommand):
     """A command whose options stand under headings."""
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
@@ -47,8 +60,9 @@ class _Command(TyperCommand):
             record = param.get_help_record(ctx)
             if record is None:
                 continue
-            argument = param.param_type_name == "argument"
-            heading = "Arguments" if argument else getattr(param, "rich_help_panel", None) or COMMON
+            heading = getattr(param, "rich_help_panel", None) or COMMON
+            if param.param_type_name == "argument":
+                heading, record = "Arguments", (record[0].partition(" <")[0], record[1])
             sections.setdefault(heading, []).append(record)
         for heading, rows in sections.items():
             if rows:
@@ -56,7 +70,7 @@ class _Command(TyperCommand):
                     formatter.write_dl(rows)
 
 
-class CommandGroup(TyperGroup):
+class CommandGroup(_WithExamples, TyperGroup):
     """Commands that are imported when one of them is run.
 
     entries: the commands, by name. root: those of the whole command line. path: the group's own
@@ -105,7 +119,7 @@ def build(path: str, entry: Entry, root: Mapping[str, Entry] | None = None) -> A
     app = typer.Typer(
         rich_markup_mode=None, pretty_exceptions_enable=False, add_completion=not path
     )
-    epilog = "\n\n".join(("Examples:", *(f"  {each}" for each in entry.examples)))
+    epilog = "\n".join(entry.examples)
     settings = {**CONTEXT, **getattr(found, "context_settings", {})}
     if entry.group:
         entries, callback = found
@@ -115,7 +129,7 @@ def build(path: str, entry: Entry, root: Mapping[str, Entry] | None = None) -> A
             invoke_without_command=callback is not None and bool(path),
             no_args_is_help=callback is None or not path,
             help=None if callback else entry.summary,
-            epilog=epilog if entry.examples else None,
+            epilog=epilog,
             context_settings=settings,
         )(callback or _nothing)
     else:
