@@ -32,7 +32,7 @@ from stackgen.index.pages import (
     source_of,
     with_local_hash,
 )
-from stackgen.index.transport import Pool, Progress, Reply, ReplyTooLargeError, as_done
+from stackgen.index.replies import Pool, Progress, Reply, ReplyTooLargeError, as_done
 from stackgen.model.files import DIRECT, Files
 from stackgen.model.packages import Artifact, Metadata
 from stackgen.storage.files import stream_sha256

@@ -17,7 +17,7 @@ from stackgen.errors import IndexUnavailableError
 from stackgen.index import pages
 from stackgen.index.cache import IndexCache
 from stackgen.index.pages import NO_METADATA, SOME_METADATA
-from stackgen.index.transport import Pool, Progress, Reply, ReplyTooLargeError, as_done
+from stackgen.index.replies import Pool, Progress, Reply, ReplyTooLargeError, as_done
 from stackgen.model.packages import Artifact, BuildSystem, Metadata
 from stackgen.storage.files import stream_sha256
 

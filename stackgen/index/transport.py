@@ -1,4 +1,9 @@
-"""HTTP to package indexes: retries what can pass, explains what cannot."""
+"""HTTP to package indexes: retries what can pass, explains what cannot.
+
+`Multiplexer` reads small files over one connection of HTTP/2 where a host speaks it (httpx).
+`Transport` reads everything else over HTTP/1.1 (requests), and `PacedAdapter` ends the responses
+that take too long.
+"""
 
 import asyncio
 import io
@@ -9,13 +14,11 @@ import ssl
 import threading
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from concurrent.futures import CancelledError, ThreadPoolExecutor, as_completed
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from http.client import HTTPResponse
 from pathlib import Path
-from threading import Event, Lock, Thread
+from threading import Lock, Thread
 from typing import IO, Any, TypeVar
 from urllib.parse import urlsplit
 
@@ -27,80 +30,10 @@ from urllib3.exceptions import NameResolutionError
 
 from stackgen.errors import IndexRefusalError, IndexUnavailableError
 from stackgen.index.config import IndexConfig, IndexLocation
+from stackgen.index.replies import CONNECTIONS, Reply, ReplyTooLargeError
 
-# What servers answer
-
-
-class ReplyTooLargeError(Exception):
-    """A body is larger than its reader takes; limit: bytes."""
-
-    def __init__(self, limit: int) -> None:
-        super().__init__(f"it is larger than {limit / (1 << 20):g} MiB")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Reply:
-    """What a server answered; `body` is empty where only the headers were wanted."""
-
-    status: int
-    url: str
-    headers: Mapping[str, str]
-    body: bytes = b""
-
-
-# Several requests at once, results as they come
-
-_I = TypeVar("_I")
 _T = TypeVar("_T")
 
-CONNECTIONS = 8
-"""At most so many to a host."""
-
-AT_ONCE = 24
-"""So many requests under way at most; where a host does not speak HTTP/2, they queue."""
-
-# Called in the asking thread with how many of how many are done.
-Progress = Callable[[int, int], None]
-
-
-class Pool(ThreadPoolExecutor):
-    """Threads that can be told to begin nothing more."""
-
-    def __init__(self) -> None:
-        super().__init__(AT_ONCE, thread_name_prefix="index")
-        self._given_up = Event()
-
-    def give_up(self) -> None:
-        """Let whatever has not begun fail at once."""
-        self._given_up.set()
-
-    def check(self) -> None:
-        """Fail where nothing more shall begin.
-
-        Raises:
-            CancelledError: it was given up.
-        """
-        if self._given_up.is_set():
-            raise CancelledError
-
-
-def as_done(pool: Pool, work: Callable[[_I], _T], items: Iterable[_I]) -> Iterator[tuple[_I, _T]]:
-    """Yield each item with its result; a failure cancels what has not begun."""
-
-    def begun(item: _I) -> _T:
-        pool.check()
-        return work(item)
-
-    waiting = {pool.submit(begun, item): item for item in items}
-    try:
-        for future in as_completed(waiting):
-            yield waiting[future], future.result()
-    finally:
-        for future in waiting:
-            future.cancel()
-
-
-# Many requests at once over one connection, where a server speaks HTTP/2
 # Any other status is for the ordinary connections: they know credentials, and what can pass.
 _FINAL = frozenset({200, 206, 304, 404, 410, 416})
 _PASSING = frozenset({429, 500, 502, 503, 504})
@@ -255,9 +188,6 @@ class Multiplexer:
         self._faults[host] += is_fault
         if self._faults[host] >= _FAULTS:
             self._speaks[host] = False
-
-
-# HTTP/1.1 connections on which no response takes for ever, however its bytes drip in
 
 
 class TooSlowError(TimeoutError):
