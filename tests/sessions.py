@@ -7,12 +7,12 @@ from pathlib import Path
 from stackgen.campaign.host import ENGINE_S, Host, RetryPolicy
 from stackgen.campaign.runner import Budget, Clock, LocalBlockRunner, Record
 from stackgen.campaign.session import BuildStack, Session
-from stackgen.executors.fake import FakeExecutor
 from stackgen.knowledge.database import Database
 from stackgen.model.evidence import Campaign
 from stackgen.model.inspections import Inspection, InspectionPlan, Limits, Observation, Outcome
 from stackgen.model.progress import Silent
 from stackgen.model.stacks import Machine
+from tests.fake_executor import FakeExecutor
 
 MACHINE = Machine(identity=(("cpu", "x"),), circumstances=())
 STARTED = "2026-01-01T00:00:00+00:00"

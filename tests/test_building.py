@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from stackgen.images.built_wheels import BuiltWheels
 from stackgen.images.pep517 import RefusedError, unpacked
-from stackgen.images.sdists import _Said
+from stackgen.images.sdists import BuildOutput
 from stackgen.index.metadata import UnusableMetadataError, read_build_system
 from stackgen.model.packages import BUILT_HERE, Artifact, BuildRecord
 
@@ -145,9 +145,9 @@ def test_what_became_of_a_build_is_remembered(tmp_path: Path, record: BuildRecor
     built = BuiltWheels(tmp_path)
     assert built.record(KEY) is None
     with built.alone(KEY):
-        built.keep(KEY, record, "said")
+        built.keep(KEY, record, "output")
     assert BuiltWheels(tmp_path).record(KEY) == record
-    assert built.log(KEY).read_text() == "said"
+    assert built.log(KEY).read_text() == "output"
 
 
 @given(text=st.text(max_size=30))
@@ -168,27 +168,27 @@ def test_a_container_s_line_and_wheel_are_told_apart_however_they_are_cut(
 ) -> None:
     out = b'{"kind": "wheel"}\n' + wheel
     cuts = [*range(0, len(out), 1 + len(pieces)), len(out)]
-    said, file = _Said(limit=100), io.BytesIO()
+    output, file = BuildOutput(limit=100), io.BytesIO()
     for start, end in pairwise(cuts):
-        said.take(1, out[start:end], file)
+        output.take(1, out[start:end], file)
     for piece in pieces:
-        said.take(2, piece, file)
-    assert said.header == {"kind": "wheel"}
-    assert (file.getvalue(), said.size, said.too_much) == (wheel, len(wheel), False)
-    assert said.log == b"".join(pieces).decode("utf-8", "replace")
+        output.take(2, piece, file)
+    assert output.header == {"kind": "wheel"}
+    assert (file.getvalue(), output.size, output.too_much) == (wheel, len(wheel), False)
+    assert output.log == b"".join(pieces).decode("utf-8", "replace")
 
 
 def test_however_much_is_printed_the_log_stays_small_with_its_end() -> None:
-    said = _Said(limit=10)
+    output = BuildOutput(limit=10)
     for number in range(300):
-        said.take(2, (b"%d " % number) * 10_000, io.BytesIO())
-    assert len(said.log) < 2 << 20
-    assert said.log.startswith("0 0")
-    assert said.log.endswith("299 ")
+        output.take(2, (b"%d " % number) * 10_000, io.BytesIO())
+    assert len(output.log) < 2 << 20
+    assert output.log.startswith("0 0")
+    assert output.log.endswith("299 ")
 
 
 def test_a_wheel_beyond_the_limit_is_too_much() -> None:
-    said, file = _Said(limit=10), io.BytesIO()
-    said.take(1, b"{}\n" + b"x" * 11, file)
-    assert said.too_much
+    output, file = BuildOutput(limit=10), io.BytesIO()
+    output.take(1, b"{}\n" + b"x" * 11, file)
+    assert output.too_much
     assert not file.getvalue()

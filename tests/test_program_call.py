@@ -18,11 +18,11 @@ from stackgen.campaign.program import (
     program_call,
 )
 from stackgen.errors import MeasurementError, UsageError
-from stackgen.executors.fake import FakeExecutor
 from stackgen.model.choices import Better
 from stackgen.model.identity import CampaignId
 from stackgen.model.inspections import IndicatorCall, Inspection, InspectionPlan, Limits
 from stackgen.storage import paths
+from tests.fake_executor import FakeExecutor
 from tests.samples import environment, inspection
 
 Called = Callable[..., IndicatorCall]

@@ -10,7 +10,7 @@ import pytest
 from stackgen.executors.docker import _unenforced
 from stackgen.model.inspections import Limits
 from stackgen.sandbox import supervisor
-from stackgen.sandbox.supervised import Ready, Reply
+from stackgen.sandbox.supervised import Capabilities, Reply
 
 VERSION_2 = "low 0\nhigh 0\nmax 12\noom 3\noom_kill {}\noom_group_kill 0\n"
 VERSION_1 = "oom_kill_disable 0\nunder_oom 0\noom_kill {}\n"
@@ -155,20 +155,20 @@ def test_limits_that_an_engine_only_claims_to_set_are_recorded() -> None:
         stderr="",
     )
     limits = Limits(threads=1, memory_bytes=1 << 30)
-    assert _unenforced(limits, ready(memory_limit=1 << 30, process_limit=4096), ended) == ()
-    assert _unenforced(limits, ready(memory_limit=None, process_limit=None), ended) == (
+    assert _unenforced(limits, capabilities(memory_limit=1 << 30, process_limit=4096), ended) == ()
+    assert _unenforced(limits, capabilities(memory_limit=None, process_limit=None), ended) == (
         "memory limit (of all its processes together)",
         "process limit",
     )
     root = replace(ended, writable=("/",))
-    assert _unenforced(limits, ready(memory_limit=1 << 40, process_limit=4096), root) == (
+    assert _unenforced(limits, capabilities(memory_limit=1 << 40, process_limit=4096), root) == (
         "memory limit (of all its processes together)",
         "read-only stack",
     )
 
 
-def ready(*, memory_limit: "int | None", process_limit: "int | None") -> Ready:
-    return Ready(
+def capabilities(*, memory_limit: "int | None", process_limit: "int | None") -> Capabilities:
+    return Capabilities(
         first=True,
         reaps=True,
         spaces={},

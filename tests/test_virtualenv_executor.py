@@ -18,7 +18,7 @@ from stackgen.model.inspections import Outcome
 from stackgen.model.packages import Lock
 from stackgen.model.stacks import BaseFacts, Environment, Kind, Machine, Stack
 from stackgen.sandbox.namespaces import HostSupervisor
-from stackgen.sandbox.supervised import Lost
+from stackgen.sandbox.supervised import SupervisorLostError
 from stackgen.storage.leases import host_identity
 from tests.executor_contract import ExecutorContract, Inspect, Plan, Script
 
@@ -113,7 +113,7 @@ class TestVirtualenvExecutor(ExecutorContract):
     ) -> None:
         # Namespaces without the rights that come with them.
         powerless = ("unshare", "--user", "--map-user=1234", "--mount", "--")
-        with pytest.raises(Lost, match=r"Permission denied|Operation not permitted"):
+        with pytest.raises(SupervisorLostError, match=r"Permission denied|Operation not permitted"):
             HostSupervisor(tmp_path, powerless)
         assert list(tmp_path.iterdir()) == []
 

@@ -5,8 +5,6 @@ import hashlib
 import json
 import re
 import signal
-import socket
-import struct
 import time
 import uuid
 from collections.abc import Iterable, Iterator, Sequence
@@ -16,8 +14,6 @@ from pathlib import Path
 from typing import Any
 
 import docker
-import requests
-import urllib3
 from docker import errors as docker_errors
 from docker.types import DeviceRequest, LogConfig, Mount
 
@@ -26,6 +22,7 @@ from stackgen.interrupts import uninterrupted
 from stackgen.model.inspections import Inspection, InspectionPlan, Limits, Outcome
 from stackgen.model.stacks import Machine
 from stackgen.sandbox import process
+from stackgen.sandbox.containers import ENGINE_FAULTS, NOBODY, ContainerStreams, engine_message
 from stackgen.sandbox.process import (
     gpu_environment,
     indicator_command,
@@ -36,48 +33,43 @@ from stackgen.sandbox.process import (
 from stackgen.sandbox.supervised import (
     MOST_PROCESSES,
     SUPERVISOR,
-    Lost,
-    Ready,
+    Capabilities,
+    CommandNotStartedError,
     Reply,
     Request,
     Supervised,
-    Unexecutable,
+    SupervisorLostError,
 )
 from stackgen.storage.leases import is_running, process_identity
 from stackgen.storage.paths import shipped_folder
 
-# Containers that are kept: one for each environment, with a supervisor as its first process
+# Running containers, one for each environment, with a supervisor as first process
 
 CAMPAIGN_LABEL = "stackgen.campaign"
 _OWNER_LABEL = "stackgen.owner"
 SCRATCH = "/tmp"  # noqa: S108 # the container's own, in memory
 _SCRATCH_BYTES = 256 << 20
-_MOST_KEPT = 32  # each takes some 20 MB of memory while it waits
-_LAST_WORDS_BYTES = 4096
-_START_S = 60.0
+_MOST_RUNNING = 32  # each takes some 20 MB of memory while it waits
 _END_S = 10.0
-_GONE = (requests.RequestException, urllib3.exceptions.HTTPError, ConnectionError)
-ENGINE_FAULTS = (*_GONE, docker_errors.DockerException)
-"""What the client raises when nobody answers, or the engine refuses."""
 
 
-class EngineLost(Exception):  # noqa: N818 # it never leaves the executors
-    """The engine does not answer, or no longer has what it had."""
+class _EngineLostError(Exception):
+    """The engine does not answer, or has lost the container or image."""
 
 
-class CannotRun(Exception):  # noqa: N818 # it never leaves the executors
-    """No container of this image can run; the image itself is at fault."""
+class _UnusableImageError(Exception):
+    """No container of this image can run."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
-    """What a kept container is made for; equal places share one.
+class ContainerSpec:
+    """Properties of a container; equal specifications share one.
 
     image: its id. python: the interpreter in it. user: ``uid:gid``.
     limits: those of the container; its time and threads are each inspection's own.
-    folders: (source, target) pairs of the user's folders that are seen, and cannot be written.
-    network: whether the engine's default network can be used.
-    scratch_bytes: what may be written, in memory.
+    folders: (source, target) pairs of the user's folders, mounted read-only.
+    network: whether it has the engine's default network.
+    scratch_bytes: size of its scratch folder, in memory.
     """
 
     image: str
@@ -90,167 +82,122 @@ class Place:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Abilities:
-    """Which limits the engine can enforce."""
+class EnforcedLimits:
+    """Limits that the engine can enforce."""
 
     cpuset: bool
     memory: bool
     pids: bool
 
 
-class _Attached:
-    """The standard streams of a container's first process, as the engine passes them on."""
-
-    def __init__(self, api: docker.APIClient, container: str) -> None:
-        params = {"stdin": 1, "stdout": 1, "stderr": 1, "stream": 1, "logs": 0}
-        self._opened = api.attach_socket(container, params)
-        self._socket: socket.socket = getattr(self._opened, "_sock", self._opened)
-        self._unread = b""
-        self._stderr = b""
-
-    def send(self, text: bytes) -> None:
-        self._socket.settimeout(_START_S)
-        self._socket.sendall(text)
-
-    def receive(self, timeout_s: float) -> bytes:
-        """Return what came on standard output; the engine sends both streams in frames."""
-        deadline = time.monotonic() + timeout_s
-        while True:
-            header = self._exactly(8, deadline)
-            if not header:
-                return b""
-            stream, size = struct.unpack(">BxxxL", header)
-            text = self._exactly(size, deadline)
-            if stream == 1 and text:
-                return text
-            self._stderr = (self._stderr + text)[-_LAST_WORDS_BYTES:]
-
-    def last_words(self) -> str:
-        return self._stderr.decode("utf-8", "replace").strip()
-
-    def close(self) -> None:
-        """Hang up: the supervisor ends then, and its container with it."""
-        with contextlib.suppress(OSError):
-            self._socket.shutdown(socket.SHUT_RDWR)
-        getattr(self._opened, "_response", self._opened).close()
-        self._socket.close()
-
-    def _exactly(self, size: int, deadline: float) -> bytes:
-        """Return so many bytes, or b"" where the stream ended."""
-        while len(self._unread) < size:
-            self._socket.settimeout(max(0.001, deadline - time.monotonic()))
-            part = self._socket.recv(max(1 << 16, size - len(self._unread)))
-            if not part:
-                return b""
-            self._unread += part
-        found, self._unread = self._unread[:size], self._unread[size:]
-        return found
-
-
 @dataclass(frozen=True, slots=True)
-class Kept:
-    """A container that runs, and its supervisor."""
+class RunningContainer:
+    """A container and its supervisor."""
 
     id: str
     scripts: frozenset[str]
-    stream: _Attached
+    stream: ContainerStreams
     supervised: Supervised
 
 
 @dataclass(slots=True)
 class Containers:
-    """Makes containers, keeps a few, and sees to it that none is left.
+    """Starts containers, keeps a few of them running, and removes all in the end.
 
-    scripts: indicators of the user's own that were asked for so far, by their path in a container;
-        whatever is made from now on has them all.
+    scripts: mounts of the user's own indicators so far, by path in a container; each container that
+        is created from now on has them all.
     """
 
     api: docker.APIClient
     scripts: dict[str, Mount] = field(default_factory=dict)
-    _kept: dict[Place, Kept] = field(default_factory=dict)
-    _abilities: Abilities | None = None
+    _running: dict[ContainerSpec, RunningContainer] = field(default_factory=dict)
+    _enforced: EnforcedLimits | None = None
     _unremoved: list[str] = field(default_factory=list)
 
-    def abilities(self) -> Abilities:
-        """Return what the engine can enforce; this also finds out whether it answers."""
+    def enforced_limits(self) -> EnforcedLimits:
+        """Return the limits that the engine can enforce; this fails where no engine answers."""
         waiting, self._unremoved = self._unremoved, []
         for container in waiting:
             self._remove(container)
-        if self._abilities is None:
-            said = self.api.info()
-            self._abilities = Abilities(
-                cpuset=bool(said.get("CPUSet")),
-                memory=bool(said.get("MemoryLimit")),
-                pids=bool(said.get("PidsLimit")),
+        if self._enforced is None:
+            info = self.api.info()
+            self._enforced = EnforcedLimits(
+                cpuset=bool(info.get("CPUSet")),
+                memory=bool(info.get("MemoryLimit")),
+                pids=bool(info.get("PidsLimit")),
             )
-        return self._abilities
+        return self._enforced
 
-    def take(self, place: Place, script: str, mounts: tuple[Mount, ...], campaign: str) -> Kept:
-        """Return a container for a place, with a script in it: the one that is kept, or a new one.
+    def take(
+        self, spec: ContainerSpec, script: str, mounts: tuple[Mount, ...], campaign: str
+    ) -> RunningContainer:
+        """Return the running container of a specification that has a script, or start one.
 
         Raises:
-            EngineLost: the engine failed.
-            CannotRun: the image has no interpreter that starts.
+            _EngineLostError: the engine failed.
+            _UnusableImageError: the image has no interpreter that starts.
             ExecutorUnavailableError: the engine cannot pass on the GPUs that were asked for.
         """
-        kept = self._kept.pop(place, None)
-        if kept is not None and script in self.scripts and script not in kept.scripts:
-            self._end(kept)
-            kept = None
-        kept = kept or self._make(place, mounts, campaign)
-        self._kept[place] = kept  # the last one used is last
-        while len(self._kept) > _MOST_KEPT:
-            self._end(self._kept.pop(next(iter(self._kept))))
-        return kept
+        running = self._running.pop(spec, None)
+        if running is not None and script in self.scripts and script not in running.scripts:
+            self._end(running)
+            running = None
+        running = running or self._make(spec, mounts, campaign)
+        self._running[spec] = running  # the last one used is last
+        while len(self._running) > _MOST_RUNNING:
+            self._end(self._running.pop(next(iter(self._running))))
+        return running
 
-    def drop(self, place: Place) -> None:
-        """Remove a container: what ran in it did not end as it should."""
+    def drop(self, spec: ContainerSpec) -> None:
+        """Remove a container whose command did not end cleanly."""
         with uninterrupted():
-            kept = self._kept.pop(place, None)
-            if kept is not None:
-                self._end(kept)
+            running = self._running.pop(spec, None)
+            if running is not None:
+                self._end(running)
 
-    def ran_out_of_memory(self, kept: Kept) -> bool:
+    def ran_out_of_memory(self, running: RunningContainer) -> bool:
         """Return whether the kernel ended a container for its memory."""
         with contextlib.suppress(*ENGINE_FAULTS):
-            return bool(self.api.inspect_container(kept.id)["State"].get("OOMKilled"))
+            return bool(self.api.inspect_container(running.id)["State"].get("OOMKilled"))
         return False
 
     def close(self) -> None:
-        """Remove every container that is kept."""
+        """Remove all containers."""
         with uninterrupted():
-            for kept in self._kept.values():
-                kept.stream.close()  # they end by themselves meanwhile
-            while self._kept:
-                self._end(self._kept.popitem()[1])
+            for running in self._running.values():
+                running.stream.close()  # they end by themselves
+            while self._running:
+                self._end(self._running.popitem()[1])
             again, self._unremoved = self._unremoved, []
             for container in again:  # one that was just ending may have been refused
                 self._remove(container)
 
     def remove_leftovers(self) -> None:
-        """Remove the containers of runs that were killed; those of living processes stay."""
+        """Remove the containers of processes that no longer run."""
         with contextlib.suppress(*ENGINE_FAULTS):
             for container in self.api.containers(all=True, filters={"label": CAMPAIGN_LABEL}):
                 if not is_running(str(container["Labels"].get(_OWNER_LABEL, ""))):
                     self._remove(str(container["Id"]))
 
-    def _make(self, place: Place, mounts: tuple[Mount, ...], campaign: str) -> Kept:
+    def _make(
+        self, spec: ContainerSpec, mounts: tuple[Mount, ...], campaign: str
+    ) -> RunningContainer:
         container = ""
-        stream: _Attached | None = None
+        stream: ContainerStreams | None = None
         supervised: Supervised | None = None
         try:
-            with _refusals(place), uninterrupted():
-                container = self._create(place, mounts, campaign)
-            with _refusals(place):
-                stream = _Attached(self.api, container)
+            with _refusals(spec), uninterrupted():
+                container = self._create(spec, mounts, campaign)
+            with _refusals(spec):
+                stream = ContainerStreams(self.api, container, stdin=True)
                 self.api.start(container)
             try:
                 supervised = Supervised(stream)
-            except Lost as error:
-                raise self._unfit(container, place, str(error)) from error
-            if place.limits.gpus and not supervised.ready.sees_gpus:
+            except SupervisorLostError as error:
+                raise self._unfit(container, spec, str(error)) from error
+            if spec.limits.gpus and not supervised.capabilities.sees_gpus:
                 supervised = None
-                raise _without_gpus(place, "the engine started a container, but without any GPU")
+                raise _without_gpus(spec, "the engine started a container, but without any GPU")
         finally:
             if supervised is None:
                 with uninterrupted():
@@ -258,21 +205,21 @@ class Containers:
                         stream.close()
                     if container:
                         self._remove(container)
-        return Kept(container, frozenset(self.scripts), stream, supervised)
+        return RunningContainer(container, frozenset(self.scripts), stream, supervised)
 
-    def _create(self, place: Place, mounts: tuple[Mount, ...], campaign: str) -> str:
+    def _create(self, spec: ContainerSpec, mounts: tuple[Mount, ...], campaign: str) -> str:
         emptied = [SCRATCH, "/dev/shm", "/dev/mqueue"]  # noqa: S108
         # What is mounted in there lies in folders that the engine made, for root alone to write.
-        below = [target for _, target in place.folders if target.startswith(f"{SCRATCH}/")]
+        below = [target for _, target in spec.folders if target.startswith(f"{SCRATCH}/")]
         mounted = [f"{SCRATCH}/{target.split('/')[2]}" for target in below]
         options = json.dumps({"emptied": emptied, "own_ipc": True, "mounted": mounted})
         text = SUPERVISOR.read_text(encoding="utf-8")
         made = self.api.create_container(
-            place.image,
+            spec.image,
             name=f"stackgen-{campaign[:12]}-{uuid.uuid4().hex[:12]}",
-            entrypoint=[place.python],
+            entrypoint=[spec.python],
             command=["-I", "-S", "-c", text, options],
-            user=place.user,
+            user=spec.user,
             working_dir=SCRATCH,
             stdin_open=True,
             # The first process is immune to a kind request: an engine that stops need not wait.
@@ -281,42 +228,42 @@ class Containers:
                 "PATH": "/usr/bin:/bin",
                 "HOME": SCRATCH,
                 # Where GPUs are handed to every container, this one declines.
-                **({} if place.limits.gpus else {"NVIDIA_VISIBLE_DEVICES": "void"}),
+                **({} if spec.limits.gpus else {"NVIDIA_VISIBLE_DEVICES": "void"}),
             },
             labels={CAMPAIGN_LABEL: campaign, _OWNER_LABEL: process_identity()},
-            host_config=self._host_config(place, [*mounts, *self.scripts.values()]),
+            host_config=self._host_config(spec, [*mounts, *self.scripts.values()]),
         )
         return str(made["Id"])
 
-    def _host_config(self, place: Place, mounts: list[Mount]) -> Any:
-        can, limits = self.abilities(), place.limits
+    def _host_config(self, spec: ContainerSpec, mounts: list[Mount]) -> Any:
+        can, limits = self.enforced_limits(), spec.limits
         mounts += [
-            Mount(target, source, type="bind", read_only=True) for source, target in place.folders
+            Mount(target, source, type="bind", read_only=True) for source, target in spec.folders
         ]
         memory = limits.memory_bytes if can.memory else None
         cpus = ",".join(str(cpu) for cpu in limits.cpus) if can.cpuset else ""
         # No CPU quota: its scheduling period fakes differences between stacks (MEASUREMENT.md, 5).
         return self.api.create_host_config(
-            network_mode="default" if place.network else "none",
+            network_mode="default" if spec.network else "none",
             ipc_mode="private",
             cap_drop=["ALL"],
             security_opt=["no-new-privileges"],
             read_only=True,
             init=False,  # the supervisor is the first process, and takes in what is orphaned
             # exec: what compiles models puts there what it loads; as in a virtualenv's scratch.
-            tmpfs={SCRATCH: f"rw,exec,nosuid,nodev,size={place.scratch_bytes},mode=1777"},
+            tmpfs={SCRATCH: f"rw,exec,nosuid,nodev,size={spec.scratch_bytes},mode=1777"},
             mounts=mounts,
             cpuset_cpus=cpus or None,
             mem_limit=memory,
             memswap_limit=memory,
             pids_limit=MOST_PROCESSES if can.pids else None,
             device_requests=gpu_requests(limits.gpus) or None,
-            # What is said goes through the supervisor: the engine need not write it down.
+            # The supervisor passes the output on: the engine need not log it.
             log_config=LogConfig(type="none"),
         )
 
-    def _unfit(self, container: str, place: Place, words: str) -> Exception:
-        """Return why a container ended before its supervisor could say a word."""
+    def _unfit(self, container: str, spec: ContainerSpec, words: str) -> Exception:
+        """Return why a container ended without output of its supervisor."""
         try:
             deadline = time.monotonic() + _END_S
             state = self.api.inspect_container(container)["State"]
@@ -324,15 +271,17 @@ class Containers:
                 time.sleep(0.05)
                 state = self.api.inspect_container(container)["State"]
         except ENGINE_FAULTS as error:
-            return EngineLost(engine_words(error))
+            return _EngineLostError(engine_message(error))
         if state["Running"]:
-            return EngineLost(f"{place.python} does not answer from its container: {words}")
+            return _EngineLostError(f"{spec.python} does not answer from its container: {words}")
         code = state["ExitCode"]
-        return CannotRun(f"{place.python} does not start in its image (exit code {code}): {words}")
+        return _UnusableImageError(
+            f"{spec.python} does not start in its image (exit code {code}): {words}"
+        )
 
-    def _end(self, kept: Kept) -> None:
-        kept.stream.close()
-        self._remove(kept.id)
+    def _end(self, running: RunningContainer) -> None:
+        running.stream.close()
+        self._remove(running.id)
 
     def _remove(self, container: str) -> None:
         try:
@@ -344,55 +293,46 @@ class Containers:
 
 
 def gpu_requests(gpus: str) -> list[DeviceRequest]:
-    """Return how an engine is asked for GPUs: all of them, or some by number or id."""
+    """Return the device requests for GPUs: all of them, or some by number or id."""
     if not gpus:
         return []
     which: dict[str, Any] = {"count": -1} if gpus == "all" else {"device_ids": gpus.split(",")}
     return [DeviceRequest(capabilities=[["gpu"]], **which)]
 
 
-def _without_gpus(place: Place, why: str) -> ExecutorUnavailableError:
+def _without_gpus(spec: ContainerSpec, why: str) -> ExecutorUnavailableError:
     return ExecutorUnavailableError(
-        f"the container engine cannot pass on the GPUs {place.limits.gpus!r}",
+        f"the container engine cannot pass on the GPUs {spec.limits.gpus!r}",
         why=why,
         fix="install the NVIDIA container toolkit and restart the engine, or measure in "
         "virtualenvs: --executor virtualenv",
     )
 
 
-def engine_words(error: BaseException) -> str:
-    """Return what the engine itself said."""
-    if isinstance(error, docker_errors.APIError) and error.explanation:
-        return str(error.explanation)
-    return str(error) or repr(error)
-
-
 @contextlib.contextmanager
-def _refusals(place: Place) -> Iterator[None]:
-    """Say what an engine's refusal to make or start a container means."""
+def _refusals(spec: ContainerSpec) -> Iterator[None]:
+    """Translate an engine's refusal to create or start a container."""
     try:
         yield
     except ENGINE_FAULTS as error:
-        words = engine_words(error)
-        if place.limits.gpus and any(word in words.lower() for word in ("device", "gpu", "nvidia")):
-            raise _without_gpus(place, words) from error
-        if place.network and re.search(r"network|endpoint", words.lower()):
+        words = engine_message(error)
+        if spec.limits.gpus and any(word in words.lower() for word in ("device", "gpu", "nvidia")):
+            raise _without_gpus(spec, words) from error
+        if spec.network and re.search(r"network|endpoint", words.lower()):
             raise ExecutorUnavailableError(
                 "the container engine cannot give a program its network",
                 why=words,
                 fix="look at: docker network inspect bridge; or measure in virtualenvs: "
                 "--executor virtualenv",
             ) from error
-        told = isinstance(error, docker_errors.APIError)
-        if told and place.python in words:
-            raise CannotRun(words) from error
-        raise EngineLost(words) from error
+        if isinstance(error, docker_errors.APIError) and spec.python in words:
+            raise _UnusableImageError(words) from error
+        raise _EngineLostError(words) from error
 
 
 _PIS = "/stackgen/pis"
 _PROJECT = "/stackgen/project"
 _OWN_SCRIPTS = "/stackgen/own"
-_NOBODY = "65534:65534"
 _TRIES = 2  # a container that was removed is made again
 
 
@@ -400,8 +340,8 @@ _TRIES = 2  # a container that was removed is made again
 class DockerExecutor:
     """Runs each plan as a fresh process in a container of its stack's image.
 
-    A few containers are kept, one for each environment, for the plans to come; one whose process
-    ended in any other way than it should is thrown away. Close the executor when done
+    A few containers stay up, one for each environment, for later plans; one whose process did not
+    end cleanly is removed. Close the executor when done
     (``contextlib.closing`` does). Containers of a process that was killed end by themselves, and
     the next one removes them.
 
@@ -443,23 +383,23 @@ class DockerExecutor:
             start = time.monotonic()
             try:
                 return self._attempt(plan, started_at, start)
-            except EngineLost as error:
+            except _EngineLostError as error:
                 reason = str(error)
         reason = f"the container engine was lost: {reason}"
         return self._not_run(plan, Outcome.ENGINE_LOST, reason, started_at, start)
 
     def _attempt(self, plan: InspectionPlan, started_at: str, start: float) -> Inspection:
         try:
-            self._containers.abilities()  # finds out whether the engine answers
+            self._containers.enforced_limits()  # finds out whether the engine answers
             script, mounts = self._mounted(plan)
             user, reason = self._user(plan)
-            place = _place(plan, user)
-            kept = self._containers.take(place, script, mounts, campaign=plan.campaign_id)
-            ended = self._ask(plan, place, kept, script)
-        except CannotRun as error:
+            spec = _container_spec(plan, user)
+            running = self._containers.take(spec, script, mounts, campaign=plan.campaign_id)
+            ended = self._ask(plan, spec, running, script)
+        except _UnusableImageError as error:
             return self._not_run(plan, Outcome.BUILD_FAILED, str(error), started_at, start)
         except ENGINE_FAULTS as error:
-            raise EngineLost(engine_words(error)) from error
+            raise _EngineLostError(engine_message(error)) from error
         return interpret(
             plan,
             self.machine.id,
@@ -472,32 +412,34 @@ class DockerExecutor:
             started_at=started_at,
             duration_s=time.monotonic() - start,
             unenforced=(
-                *_unenforced(plan.limits, kept.supervised.ready, ended),
+                *_unenforced(plan.limits, running.supervised.capabilities, ended),
                 *((reason,) if reason else ()),
             ),
         )
 
-    def _ask(self, plan: InspectionPlan, place: Place, kept: Kept, script: str) -> Reply:
+    def _ask(
+        self, plan: InspectionPlan, spec: ContainerSpec, running: RunningContainer, script: str
+    ) -> Reply:
         fine = False
         try:
-            ended = kept.supervised.ask(_request(plan, script, kept.supervised.ready))
+            ended = running.supervised.run(_request(plan, script, running.supervised.capabilities))
             fine = ended.clean and ended.exit_code == 0
             if ended.exit_code == -signal.SIGKILL and not (ended.oom or ended.timed_out):
-                oom = self._containers.ran_out_of_memory(kept)
+                oom = self._containers.ran_out_of_memory(running)
                 ended = replace(ended, oom=oom, at_limit=oom)
-        except Unexecutable as error:
-            raise CannotRun(str(error)) from error
-        except Lost as error:
-            if not self._containers.ran_out_of_memory(kept):
-                raise EngineLost(str(error)) from error
+        except CommandNotStartedError as error:
+            raise _UnusableImageError(str(error)) from error
+        except SupervisorLostError as error:
+            if not self._containers.ran_out_of_memory(running):
+                raise _EngineLostError(str(error)) from error
             ended = _KILLED_WITH_ITS_SUPERVISOR
         finally:  # also when we are interrupted: nothing of it may disturb the next one
             if not fine:
-                self._containers.drop(place)
+                self._containers.drop(spec)
         return ended
 
     def _user(self, plan: InspectionPlan) -> tuple[str, str]:
-        """Return who runs a plan, as ``_user`` does; a large project is looked at once."""
+        """Return the user of a plan, as ``_user`` does; a large project is read once."""
         files = (shipped_folder("pis") / "harness.py", Path(plan.call.indicator.path))
         places = (*files, *map(Path, process.guarded(plan.call.program)))
         if places not in self._users:
@@ -521,7 +463,7 @@ class DockerExecutor:
     def _not_run(
         self, plan: InspectionPlan, outcome: Outcome, log: str, started_at: str, start: float
     ) -> Inspection:
-        """Return that no process ever ran."""
+        """Return the inspection of a plan whose command did not run."""
         return inspection(
             plan,
             self.machine.id,
@@ -544,14 +486,14 @@ _KILLED_WITH_ITS_SUPERVISOR = Reply(
 )
 
 
-def _request(plan: InspectionPlan, script: str, ready: Ready) -> Request:
+def _request(plan: InspectionPlan, script: str, capabilities: Capabilities) -> Request:
     python = plan.environment.python
     path = f"{Path(python).parent}:/usr/local/bin:/usr/bin:/bin"
     environment = process_environment(plan, harness_folder=_PIS, path=path, home=SCRATCH)
     # What a container was given is numbered anew in there, and all of it is to be used.
     seen = gpu_environment("all" if plan.limits.gpus else "")
     memory = {}
-    if plan.limits.memory_bytes is not None and not _memory_is_limited(plan.limits, ready):
+    if plan.limits.memory_bytes is not None and not _memory_is_limited(plan.limits, capabilities):
         memory = {"DATA": plan.limits.memory_bytes}
     return Request(
         command=indicator_command(
@@ -566,8 +508,8 @@ def _request(plan: InspectionPlan, script: str, ready: Ready) -> Request:
     )
 
 
-def _place(plan: InspectionPlan, user: str) -> Place:
-    place = Place(
+def _container_spec(plan: InspectionPlan, user: str) -> ContainerSpec:
+    spec = ContainerSpec(
         image=plan.environment.location,
         python=plan.environment.python,
         user=user,
@@ -575,9 +517,9 @@ def _place(plan: InspectionPlan, user: str) -> Place:
     )
     program = plan.call.program
     if program is None:
-        return place
+        return spec
     return replace(
-        place,
+        spec,
         folders=process.mounted(program, _PROJECT),
         network=program.network,
         scratch_bytes=process.SCRATCH_BYTES,
@@ -585,14 +527,14 @@ def _place(plan: InspectionPlan, user: str) -> Place:
 
 
 def _user(places: Sequence[Path]) -> tuple[str, str]:
-    """Return who runs the indicator, and what that leaves open.
+    """Return the user that runs an indicator, and what is not enforced because of that.
 
     Raises:
         ExecutorUnavailableError: only root may read the indicator, or a folder that it sees.
     """
     closed = process.owner_of_closed(places)
     if closed is None:
-        return _NOBODY, ""
+        return NOBODY, ""
     path, owner = closed
     if owner.st_uid == 0:
         raise ExecutorUnavailableError(
@@ -606,22 +548,25 @@ def _user(places: Sequence[Path]) -> tuple[str, str]:
     )
 
 
-def _unenforced(limits: Limits, ready: Ready, ended: Reply) -> tuple[str, ...]:
-    """Return what does not hold in a container, whatever its engine says that it can do."""
-    processes = ready.process_limit is not None and ready.process_limit <= MOST_PROCESSES
+def _unenforced(limits: Limits, capabilities: Capabilities, ended: Reply) -> tuple[str, ...]:
+    """Return the limits that do not hold in a container, whatever its engine states."""
+    most = capabilities.process_limit
+    memory = _memory_is_limited(limits, capabilities)
     wanted = (
-        ("memory limit (of all its processes together)", not _memory_is_limited(limits, ready)),
-        ("process limit", not processes),
+        ("memory limit (of all its processes together)", not memory),
+        ("process limit", most is None or most > MOST_PROCESSES),
         ("read-only stack", bool(ended.writable)),
     )
     return tuple(name for name, missing in wanted if missing)
 
 
-def _memory_is_limited(limits: Limits, ready: Ready) -> bool:
+def _memory_is_limited(limits: Limits, capabilities: Capabilities) -> bool:
     """Return whether the container holds its processes to a plan's memory, together."""
     if limits.memory_bytes is None:
         return True
-    return ready.memory_limit is not None and ready.memory_limit <= limits.memory_bytes
+    return (
+        capabilities.memory_limit is not None and capabilities.memory_limit <= limits.memory_bytes
+    )
 
 
 __all__ = ["CAMPAIGN_LABEL", "DockerExecutor"]

@@ -30,7 +30,14 @@ from stackgen.sandbox.process import (
     log_tail,
     process_environment,
 )
-from stackgen.sandbox.supervised import MOST_PROCESSES, Lost, Ready, Reply, Request, Unexecutable
+from stackgen.sandbox.supervised import (
+    MOST_PROCESSES,
+    Capabilities,
+    CommandNotStartedError,
+    Reply,
+    Request,
+    SupervisorLostError,
+)
 from stackgen.storage.paths import shipped_folder
 
 _NO_NETWORK = "network isolation"
@@ -101,7 +108,7 @@ class VirtualenvExecutor:
         started_at, start = self.now().isoformat(timespec="milliseconds"), self.monotonic()
         try:
             ended, unenforced = self._run(plan)
-        except (Lost, Unexecutable) as error:
+        except (SupervisorLostError, CommandNotStartedError) as error:
             outcome, log = _not_run(plan.environment.python, error)
             return inspection(
                 plan,
@@ -137,7 +144,7 @@ class VirtualenvExecutor:
         if self._kept is not None:
             try:
                 return self._ask(plan, self._kept)
-            except Lost:
+            except SupervisorLostError:
                 pass  # it was killed meanwhile, for which no stack can be blamed
         return self._ask(plan, self._start(wanted))
 
@@ -146,7 +153,7 @@ class VirtualenvExecutor:
     ) -> tuple[Reply, tuple[str, ...]]:
         clean = False
         try:
-            ended = supervisor.ask(self.adapt(plan, _request(plan, supervisor)))
+            ended = supervisor.run(self.adapt(plan, _request(plan, supervisor)))
             clean = ended.clean and ended.exit_code == 0
         finally:  # also when we are interrupted: nothing of it may disturb the next one
             if not clean:
@@ -183,7 +190,9 @@ def _not_run(python: str, error: Exception) -> tuple[Outcome, str]:
     """Return whose fault it is that nothing ran, and what to say of it."""
     if not Path(python).exists():
         return Outcome.ENGINE_LOST, f"the interpreter {python} is gone"
-    outcome = Outcome.BUILD_FAILED if isinstance(error, Unexecutable) else Outcome.ENGINE_LOST
+    outcome = (
+        Outcome.BUILD_FAILED if isinstance(error, CommandNotStartedError) else Outcome.ENGINE_LOST
+    )
     return outcome, str(error)
 
 
@@ -202,7 +211,7 @@ def unenforced_here(scratch: Path) -> tuple[str, ...]:
         guarded=(sys.prefix,),
     )
     with contextlib.closing(supervisor):
-        return _missing(Limits(threads=1), supervisor, supervisor.ask(nothing))
+        return _missing(Limits(threads=1), supervisor, supervisor.run(nothing))
 
 
 def _request(plan: InspectionPlan, supervisor: HostSupervisor) -> Request:
@@ -218,17 +227,17 @@ def _request(plan: InspectionPlan, supervisor: HostSupervisor) -> Request:
         folder=folder,
         timeout_s=plan.limits.timeout_s,
         cpus=plan.limits.cpus,
-        limits=_resource_limits(plan.limits, supervisor.ready),
+        limits=_resource_limits(plan.limits, supervisor.capabilities),
         guarded=(plan.environment.location, *process.guarded(plan.call.program)),
     )
 
 
-def _resource_limits(limits: Limits, ready: Ready) -> dict[str, int]:
+def _resource_limits(limits: Limits, capabilities: Capabilities) -> dict[str, int]:
     found = {"CORE": 0, "FSIZE": _MOST_WRITTEN_BYTES}
     if limits.memory_bytes is not None and _limits_memory(limits):
         # DATA, not AS: frameworks reserve address space that they never touch.
         found["DATA"] = limits.memory_bytes
-    if ready.counts_processes:
+    if capabilities.counts_processes:
         found["NPROC"] = MOST_PROCESSES
     return found
 
@@ -243,12 +252,12 @@ def _unenforced(plan: InspectionPlan, supervisor: HostSupervisor, ended: Reply) 
 
 def _missing(limits: Limits, supervisor: HostSupervisor, ended: Reply) -> tuple[str, ...]:
     """Return what does not hold here of what holds wherever it can."""
-    ready = supervisor.ready
+    capabilities = supervisor.capabilities
     wanted = (
         (_NO_NETWORK, not supervisor.network_is_out_of_reach),
         ("read-only stack", bool(ended.writable)),
-        ("process limit", not ready.counts_processes),
-        ("end of all child processes", not ready.reaps),
+        ("process limit", not capabilities.counts_processes),
+        ("end of all child processes", not capabilities.reaps),
         ("cpu affinity", bool(limits.cpus) and not hasattr(os, "sched_setaffinity")),
         ("memory limit", limits.memory_bytes is not None and not _limits_memory(limits)),
     )

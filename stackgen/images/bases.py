@@ -31,6 +31,7 @@ from stackgen.images.targets import (
 )
 from stackgen.model.identity import content_id
 from stackgen.model.stacks import Base, Kind
+from stackgen.sandbox.process import failure_message
 from stackgen.storage.files import atomic_write_text, exclusive
 
 _BASE_LABEL = "stackgen.base"
@@ -257,11 +258,11 @@ class BaseBuilder:
         kept = self.cache / "probes" / f"{key}.json"
         with contextlib.suppress(OSError):
             return kept.read_text(encoding="utf-8")
-        ran = self.engine.run(image, [interpreter, "-I", "-c", text])
-        if ran.exit_code == 0:
+        result = self.engine.run(image, [interpreter, "-I", "-c", text])
+        if result.exit_code == 0:
             kept.parent.mkdir(parents=True, exist_ok=True)
-            atomic_write_text(kept, ran.stdout)
-        return ran.stdout or ran.stderr
+            atomic_write_text(kept, result.stdout)
+        return result.stdout or result.stderr
 
     @contextlib.contextmanager
     def _exclusively(self) -> Iterator[None]:
@@ -517,7 +518,7 @@ def _chroot(root: Path, command: Sequence[str], *, what: str = "") -> str:
     if done.returncode:
         raise BuildError(
             what or f"{command[0]} failed in a base",
-            why=(done.stdout.strip().splitlines() or [f"exit code {done.returncode}"])[-1],
+            why=failure_message(done.stdout, done.returncode),
             fix="take a Debian suite that is as new as the system the interpreter was built on",
         )
     return done.stdout

@@ -17,7 +17,7 @@ from docker.types import Mount
 from stackgen import __version__
 from stackgen.errors import BuildError, DamagedLayersError, EngineError
 from stackgen.images import bytecode, layers
-from stackgen.images.engine import Engine, EngineImage, Ran, explained
+from stackgen.images.engine import Engine, EngineImage, ProcessResult, explained
 from stackgen.images.layers import (
     BASE_LABEL,
     LAYOUT_LABEL,
@@ -30,10 +30,10 @@ from stackgen.images.layers import (
     layer_member,
 )
 from stackgen.images.overlaps import refuse_overwriting
-from stackgen.measure.retry_policy import ending
 from stackgen.model.identity import StackId
 from stackgen.model.packages import Artifact
 from stackgen.model.stacks import Base, Environment, Kind, Stack
+from stackgen.sandbox.process import failure_message
 from stackgen.storage.files import atomic_write_text, exclusive
 
 # Image archives, as engines load them, made piece by piece
@@ -146,10 +146,10 @@ class BaseCompiler:
                     file.write(bytecode.OPEN)
                     file.flush()
                     fcntl.flock(file, fcntl.LOCK_UN)
-                    ran = ended()
-                    if ran.exit_code == bytecode.NEVER_OPENED:  # no locks on this kind of mount
-                        ran = self.engine.run(base.reference, **self._how(base, staging))
-                    _require_success(ran, base)
+                    result = ended()
+                    if result.exit_code == bytecode.NEVER_OPENED:  # no locks on this kind of mount
+                        result = self.engine.run(base.reference, **self._how(base, staging))
+                    _require_success(result, base)
 
                 yield compile_all
 
@@ -168,11 +168,11 @@ class BaseCompiler:
         )
 
 
-def _require_success(ran: Ran, base: Base) -> None:
-    if ran.exit_code:
+def _require_success(result: ProcessResult, base: Base) -> None:
+    if result.exit_code:
         raise BuildError(
             f"the packages could not be byte-compiled on {base.name}",
-            why="\n".join([*ran.stderr.strip().splitlines()[-1:], ending(ran.exit_code)]),
+            why=failure_message(result.stderr, result.exit_code),
             fix="run: stackgen doctor",
         )
 
@@ -228,7 +228,6 @@ class ImageBuilder:
         base: Base,
         wheels: Mapping[str, Path],
         varied: frozenset[str] = frozenset(),
-        popularity: Mapping[str, int] | None = None,
     ) -> Environment:
         """Return a stack's image, which the engine may have already.
 
@@ -237,7 +236,6 @@ class ImageBuilder:
             base: what to install it on, by this engine's ``BaseBuilder``.
             wheels: a verified file for each artifact of the lock, by sha256.
             varied: names of the packages that differ between the stacks that are built together.
-            popularity: how many of those stacks hold a wheel, by sha256.
 
         Raises:
             EngineError: the engine refused, in its own words, or went away.
@@ -247,9 +245,9 @@ class ImageBuilder:
         if found := self.existing(stack, base):
             return found
         try:
-            made = self._made(stack, base, wheels, varied, popularity)
+            made = self._made(stack, base, wheels, varied)
         except DamagedLayersError:
-            made = self._made(stack, base, wheels, varied, popularity)  # from the wheels, once
+            made = self._made(stack, base, wheels, varied)  # from the wheels, once
         return _environment(stack, made)
 
     def existing(self, stack: Stack, base: Base) -> Environment | None:
@@ -296,12 +294,11 @@ class ImageBuilder:
         base: Base,
         wheels: Mapping[str, Path],
         varied: frozenset[str],
-        popularity: Mapping[str, int] | None,
     ) -> EngineImage:
         image = self._base_image(base)
         sized = [_sized(artifact, wheels) for artifact in stack.lock.artifacts]
         refuse_overwriting(sized, wheels)
-        ordered = layers.layer_order(sized, varied=varied, popularity=popularity)
+        ordered = layers.layer_order(sized, varied=varied)
         room = layers.MAX_LAYERS - len(image.diff_ids) - 1  # one is the skeleton
         plan = layers.layer_plan(ordered, room=room, varied=varied)
         pairs = [(artifact, wheels[artifact.sha256]) for artifact in ordered]

@@ -22,10 +22,10 @@ from packaging.version import Version
 
 from stackgen.errors import BuildError
 from stackgen.images.bytecode import __file__ as _compiler
-from stackgen.measure.retry_policy import ending
 from stackgen.model.identity import content_id
 from stackgen.model.packages import Artifact
 from stackgen.model.stacks import Base
+from stackgen.sandbox.process import failure_message
 from stackgen.storage.leases import Leases, Locks
 
 _PART = ".part-"
@@ -174,7 +174,7 @@ def _run_compiler(python: str, folder: Path, locks: Locks) -> None:
     if done.returncode:
         raise BuildError(
             f"{python} could not byte-compile the packages",
-            why="\n".join(filter(None, (done.stderr.strip()[-800:], ending(done.returncode)))),
+            why=failure_message(done.stderr, done.returncode),
             fix="run: stackgen doctor",
         )
 

@@ -1,7 +1,6 @@
 """The container engine: whether one answers, what it can do, and one-off runs in it."""
 
 import contextlib
-import re
 import socket
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -9,13 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import docker
-import requests
-import urllib3
 from docker import errors as docker_errors
 from docker.types import Mount
 from docker.utils import kwargs_from_env
 
 from stackgen.errors import EngineError
+from stackgen.sandbox.containers import ENGINE_FAULTS, NOBODY, engine_message
 from stackgen.storage.files import free_bytes
 from stackgen.storage.leases import is_running, process_identity
 
@@ -24,12 +22,7 @@ _LOCAL = "unix:///var/run/docker.sock"
 _PING_TIMEOUT_S = 5
 _NEVER = "0001-"  # the zero of the engine's clock, for what it did not note
 _HELPER = "stackgen.helper"
-NOBODY = "65534:65534"
 _TIMEOUT_S = 900  # loading gigabytes may be silent for minutes
-_ENGINE_FAULTS = (
-    *(docker_errors.DockerException, requests.RequestException),
-    *(urllib3.exceptions.HTTPError, ConnectionError),
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,8 +58,8 @@ class EngineFacts:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ran:
-    """How a container's process ended."""
+class ProcessResult:
+    """Exit code and output of a container's process."""
 
     exit_code: int
     stdout: str
@@ -146,7 +139,7 @@ class Engine:
         mounts: Sequence[Mount] = (),
         user: str = NOBODY,
         environment: Mapping[str, str] | None = None,
-    ) -> Ran:
+    ) -> ProcessResult:
         """Run a command in a container without network, and remove the container.
 
         Raises:
@@ -166,7 +159,7 @@ class Engine:
         mounts: Sequence[Mount] = (),
         user: str = NOBODY,
         environment: Mapping[str, str] | None = None,
-    ) -> Iterator[Callable[[], Ran]]:
+    ) -> Iterator[Callable[[], ProcessResult]]:
         """Start a command in a container without network; yield what waits for its end.
 
         The container is removed when the context ends, whether the command has ended or not.
@@ -200,12 +193,12 @@ class Engine:
                 self.api.remove_container(container, force=True, v=True)
                 self._sweep()
 
-    def _ended(self, container: str, what: str) -> Ran:
+    def _ended(self, container: str, what: str) -> ProcessResult:
         with explained(what):
             status = self.api.wait(container)["StatusCode"]
             out = self.api.logs(container, stdout=True, stderr=False)
             err = self.api.logs(container, stdout=False, stderr=True)
-        return Ran(
+        return ProcessResult(
             exit_code=int(status),
             stdout=out.decode("utf-8", "replace"),
             stderr=err.decode("utf-8", "replace"),
@@ -238,11 +231,11 @@ def connect() -> Engine:
         api.close()
         api = docker.APIClient(version=version, timeout=_PING_TIMEOUT_S, **settings)
         engine = Engine(api)
-    except (*_ENGINE_FAULTS, OSError, ValueError) as error:
+    except (*ENGINE_FAULTS, OSError, ValueError) as error:
         _close(api)
         raise EngineError(
             "no container engine answers",
-            why=engine_words(error),
+            why=engine_message(error),
             fix="start Docker, set DOCKER_HOST, or use: --executor virtualenv",
         ) from error
     except EngineError:
@@ -257,17 +250,8 @@ def explained(what: str) -> Iterator[None]:
     """Turn whatever an engine's client raises into an EngineError with the engine's own words."""
     try:
         yield
-    except _ENGINE_FAULTS as error:
-        raise EngineError(what, why=engine_words(error), fix="run: stackgen doctor") from error
-
-
-def engine_words(error: BaseException) -> str:
-    """Return what the engine itself said, without the client's wrapping."""
-    if isinstance(error, docker_errors.APIError) and error.explanation:
-        return str(error.explanation)
-    # The client wraps what the system said into the names of its own classes.
-    said = re.findall(r"\[Errno -?\d+\] ([^\"')]+)|(timed out)", str(error))
-    return "".join(said[-1]).lower() if said else str(error) or repr(error)
+    except ENGINE_FAULTS as error:
+        raise EngineError(what, why=engine_message(error), fix="run: stackgen doctor") from error
 
 
 def _knock(url: str) -> None:

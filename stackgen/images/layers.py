@@ -333,28 +333,21 @@ class Compiler(Protocol):
 
 
 def layer_order(
-    artifacts: Iterable[Artifact],
-    *,
-    varied: Collection[str] = frozenset(),
-    popularity: Mapping[str, int] | None = None,
+    artifacts: Iterable[Artifact], *, varied: Collection[str] = frozenset()
 ) -> tuple[Artifact, ...]:
     """Order a stack's wheels so that stacks share the longest and heaviest chain.
 
-    What most stacks hold comes first, what varies comes last; among equals the large come first,
-    since whatever lies above a changed layer must be stored again. Sizes count by powers of two,
-    lest two releases of similar size change places.
+    Varied packages come last. Large wheels come first, because an engine stores all layers above a
+    changed one again. Sizes are compared by powers of two, so that two releases of similar size
+    have the same place.
 
     Args:
         artifacts: the wheels of one stack.
         varied: names of the packages that differ from stack to stack.
-        popularity: how many stacks hold a wheel, by its sha256.
     """
-    counts = popularity or {}
 
-    def key(artifact: Artifact) -> tuple[bool, int, int, str]:
-        magnitude = (artifact.size or 0).bit_length()
-        common = -counts.get(artifact.sha256, 0)
-        return artifact.name in varied, common, -magnitude, artifact.name
+    def key(artifact: Artifact) -> tuple[bool, int, str]:
+        return artifact.name in varied, -(artifact.size or 0).bit_length(), artifact.name
 
     return tuple(sorted(artifacts, key=key))
 

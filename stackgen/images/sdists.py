@@ -10,12 +10,10 @@ import json
 import re
 import shutil
 import threading
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
 
-import requests
 from docker import errors as docker_errors
 from docker.types import LogConfig, Mount
 
@@ -25,16 +23,14 @@ from stackgen.images.engine import Engine, explained
 from stackgen.model.identity import content_id
 from stackgen.model.packages import BuildSystem
 from stackgen.model.stacks import Base, Environment
+from stackgen.sandbox.containers import NOBODY, STDOUT, ContainerStreams
 
-_NOBODY = "65534:65534"
 _WORK = "/stackgen-build"  # no image has it: an engine gives a folder that exists its old owner
 _EPOCH = "315532800"  # 1980, when zip files begin
 _GRACE_S = 60.0
 _LONGEST_HEADER = 1 << 20
 _HEAD, _TAIL = 1 << 16, 1 << 20
 _LABEL = "stackgen.build"
-_STDOUT = 1
-_CHUNK = 1 << 20
 _LEAST_MEMORY, _MOST_MEMORY = 1 << 30, 16 << 30
 _SUFFIXES = (".zip", ".tar.gz")
 _UNNAMED = "wheel"
@@ -153,7 +149,7 @@ class SdistBuilder:
             sdist: the verified file; its suffix tells what it is.
             system: how it is built.
             folder: an empty one; a wheel that was made lies there under its own name.
-            asked: its backend has said what else it requires, and it is there.
+            asked: its backend has output what else it requires, and it is there.
             key: what is built; one caller at a time builds the same.
 
         Raises:
@@ -205,7 +201,7 @@ class SdistBuilder:
             name=name,
             entrypoint=[environment.python],
             command=arguments,
-            user=_NOBODY,
+            user=NOBODY,
             working_dir="/",
             environment={**_ENVIRONMENT, "PATH": path},
             labels={_LABEL: self.owner},
@@ -244,65 +240,53 @@ class SdistBuilder:
             self._kill(container)
 
         timer = threading.Timer(self.limits.timeout_s + _GRACE_S, end)
-        said = _Said(limit=self.limits.memory_bytes)
-        with contextlib.closing(self._attached(container)) as attached, into.open("wb") as file:
+        output = BuildOutput(limit=self.limits.memory_bytes)
+        # Longer than a build may take: an engine without output for so long is lost.
+        patience_s = self.limits.timeout_s + 2 * _GRACE_S
+        streams = ContainerStreams(api, container)
+        with contextlib.closing(streams), into.open("wb") as file:
             api.start(container)
             timer.start()
             try:
-                for stream, piece in _frames(attached.raw):
-                    said.take(stream, piece, file)
-                    if said.too_much:
+                while (received := streams.read(patience_s))[1]:
+                    output.take(*received, file)
+                    if output.too_much:
                         self._kill(container)
             finally:
                 timer.cancel()
         api.wait(container)
         state = api.inspect_container(container)["State"]
         if late.is_set():
-            return self._failed(self._late, said)
-        return self._understood(said, oom=bool(state.get("OOMKilled")), code=int(state["ExitCode"]))
-
-    def _attached(self, container: str) -> requests.Response:
-        """Return what a container prints, from its start on.
-
-        The client's own way leaves its socket open.
-        """
-        api = self.engine.api
-        # Longer than a build takes: the engine that is silent for so long is lost.
-        patience_s = self.limits.timeout_s + 2 * _GRACE_S
-        found = api.post(
-            f"{api.base_url}/v{api.api_version}/containers/{container}/attach",
-            params={"stream": 1, "stdout": 1, "stderr": 1},
-            stream=True,
-            timeout=(_GRACE_S, patience_s),
-        )
-        found.raise_for_status()
-        return found
+            return self._failed(self._late, output)
+        return self._attempt(output, oom=bool(state.get("OOMKilled")), code=int(state["ExitCode"]))
 
     @property
     def _late(self) -> str:
         return f"it took longer than {self.limits.timeout_s / 60:.3g} minutes"
 
-    def _understood(self, said: "_Said", *, oom: bool, code: int) -> Attempt:
-        header = said.header
+    def _attempt(self, output: "BuildOutput", *, oom: bool, code: int) -> Attempt:
+        header = output.header
         kind = header.get("kind")
-        if kind == "wheel" and said.size == header.get("size"):
+        if kind == "wheel" and output.size == header.get("size"):
             if _WHEEL_NAME.fullmatch(str(header["name"])):
-                return Attempt(wheel=str(header["name"]), log=said.log)
-            return self._failed("what it made is not named as a wheel is", said)
+                return Attempt(wheel=str(header["name"]), log=output.log)
+            return self._failed("what it made is not named as a wheel is", output)
         if kind == "asks":
-            return Attempt(asks=tuple(str(each) for each in header["asks"]), log=said.log)
+            return Attempt(asks=tuple(str(each) for each in header["asks"]), log=output.log)
         if oom:
             memory = f"{self.limits.memory_bytes / 1e9:.1f} GB"
-            return self._failed(f"it needs more than the {memory} of memory that it may use", said)
+            return self._failed(
+                f"it needs more than the {memory} of memory that it may use", output
+            )
         if kind == "wheel":
-            return self._failed("the wheel that it handed out is cut off", said)
+            return self._failed("the wheel that it handed out is cut off", output)
         why = str(header.get("why", f"it ended with exit code {code}"))
-        return self._failed(self._late if why == "it took too long" else why, said)
+        return self._failed(self._late if why == "it took too long" else why, output)
 
-    def _failed(self, why: str, said: "_Said") -> Attempt:
-        hints = (hint for pattern, hint in _HINTS if re.search(pattern, said.log))
+    def _failed(self, why: str, output: "BuildOutput") -> Attempt:
+        hints = (hint for pattern, hint in _HINTS if re.search(pattern, output.log))
         fix = next(hints, "take a version that has a wheel, or tell the package's authors")
-        return Attempt(failure=why, fix=fix, log=said.log)
+        return Attempt(failure=why, fix=fix, log=output.log)
 
     def _kill(self, container: str) -> None:
         with contextlib.suppress(docker_errors.DockerException, OSError):
@@ -314,8 +298,8 @@ class SdistBuilder:
 
 
 @dataclass(slots=True)
-class _Said:
-    """What a container printed: a line of JSON, then the wheel; and the log, bounded.
+class BuildOutput:
+    """Output of a build: a line of JSON and the wheel on stdout; the log on stderr, bounded.
 
     limit: bytes that a wheel may have.
     """
@@ -330,7 +314,7 @@ class _Said:
 
     def take(self, stream: int, piece: bytes, file: IO[bytes]) -> None:
         """Take a piece of either stream; the wheel's bytes go into the file."""
-        if stream != _STDOUT:
+        if stream != STDOUT:
             return self._note(piece)
         if not self._ended:
             line, newline, piece = piece.partition(b"\n")
@@ -364,15 +348,3 @@ class _Said:
         self._tail += piece[room:]
         if len(self._tail) > 4 * _TAIL:
             del self._tail[: -2 * _TAIL]
-
-
-def _frames(source: Any) -> Iterator[tuple[int, bytes]]:
-    """Yield (stream, piece) pairs of what an engine sends of a container's output.
-
-    Source: Docker Engine API, "Attach to a container", stream format.
-    """
-    while len(head := source.read(8)) == 8:
-        left = int.from_bytes(head[4:], "big")
-        while left and (piece := source.read(min(left, _CHUNK))):
-            yield head[0], piece
-            left -= len(piece)

@@ -27,15 +27,14 @@ from stackgen.images.virtualenv_store import (
     lease_name,
     virtualenv_folder,
 )
-from stackgen.measure.retry_policy import ending
 from stackgen.model.packages import Artifact
 from stackgen.model.stacks import Base, Environment, Kind, Stack
+from stackgen.sandbox.process import failure_message
 from stackgen.storage.files import DISK_FULL, free_bytes, remove_path
 from stackgen.storage.leases import Leases, Locks
 
 _WITH_BYTECODE = 1.4  # bytes on disk per byte of unpacked wheel: seen 1.1 to 1.3
 _FULL = ("No space left on device", "Disk quota exceeded")
-_OUTPUT_TAIL = 800
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -234,14 +233,12 @@ def _is_whole(folder: Path, _: str) -> bool:
 
 def _refusal(arguments: Sequence[str], output: str, exit_code: int) -> Exception:
     """Turn what uv said, and how it ended, into the error that a caller can decide by."""
-    tail = output.strip()[-_OUTPUT_TAIL:]
-    if exit_code < 0:
-        tail = f"{tail}\n{ending(exit_code)}".strip()
+    message = failure_message(output, exit_code)
     if any(words in output for words in _FULL):
-        return _FullDiskError(tail)
+        return _FullDiskError(message)
     return BuildError(
         f"uv {arguments[0]} failed",
-        why=tail or "it said nothing",
+        why=message,
         fix="read the reason; stackgen doctor checks the interpreter and the cache",
     )
 

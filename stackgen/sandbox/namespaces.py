@@ -16,7 +16,7 @@ from pathlib import Path
 
 from stackgen.errors import StorageError
 from stackgen.interrupts import uninterrupted
-from stackgen.sandbox.supervised import SUPERVISOR, Lost, Ready, Supervised
+from stackgen.sandbox.supervised import SUPERVISOR, Capabilities, Supervised, SupervisorLostError
 from stackgen.storage.leases import host_identity
 
 if sys.platform != "win32":  # nothing is measured there
@@ -26,7 +26,7 @@ _CONFINE = Path(__file__).with_name("confine.py")
 _PART = "+"  # between the parts of a folder's name, which may end up in lists of folders
 _SHARED_MEMORY = "/dev/shm"  # noqa: S108 # of the namespaces
 MOST_BYTES = 256 << 20  # of what a command may write, as in containers
-_LAST_WORDS_BYTES = 4096
+_STDERR_BYTES = 4096
 _END_S = 20.0
 
 _ALONE = ("--net", "--ipc", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc", "--")
@@ -62,11 +62,11 @@ class _Pipes:
             raise TimeoutError("it did not answer in time")
         return os.read(self.process.stdout.fileno(), 1 << 16)
 
-    def last_words(self) -> str:
+    def last_stderr(self) -> str:
         assert self.process.stderr is not None  # noqa: S101 # for the type checker
         if not select.select([self.process.stderr], [], [], 0)[0]:
             return ""
-        said = os.read(self.process.stderr.fileno(), _LAST_WORDS_BYTES)
+        said = os.read(self.process.stderr.fileno(), _STDERR_BYTES)
         return said.decode("utf-8", "replace").strip()
 
 
@@ -84,7 +84,7 @@ class HostSupervisor:
             most_bytes: what commands may write into their folder, where that is in memory.
 
         Raises:
-            Lost: it does not come up, as where the host does not allow these namespaces.
+            SupervisorLostError: it does not start, as where the host denies these namespaces.
             StorageError: the scratch folder cannot be written.
         """
         sockets = _sockets() if "--mount" in isolation else None
@@ -96,21 +96,21 @@ class HostSupervisor:
                 self._process = self._started(isolation, most_bytes)
                 started = True
             self._supervised = Supervised(_Pipes(self._process))
-            self.ask = self._supervised.ask
+            self.run = self._supervised.run
         finally:
             if started and self._supervised is None:
                 self.close()
 
     @property
-    def ready(self) -> Ready:
+    def capabilities(self) -> Capabilities:
         """Return what it found itself to be."""
         assert self._supervised is not None  # noqa: S101 # the constructor saw to it
-        return self._supervised.ready
+        return self._supervised.capabilities
 
     @property
     def network_is_out_of_reach(self) -> bool:
         """Return whether it has a network of its own, which leads nowhere."""
-        return _other("net", self.ready.spaces)
+        return _other("net", self.capabilities.spaces)
 
     def close(self) -> None:
         """End it and whatever it started."""
@@ -154,7 +154,7 @@ class HostSupervisor:
         except OSError as error:
             shutil.rmtree(self.folder, ignore_errors=True)
             self._lock.close()
-            raise Lost(str(error)) from error
+            raise SupervisorLostError(str(error)) from error
 
 
 def with_network(isolations: Iterable[tuple[str, ...]]) -> tuple[tuple[str, ...], ...]:
@@ -169,13 +169,13 @@ def most_confined(
     """Start a supervisor by the first of these prefixes that works here, or by none.
 
     Raises:
-        Lost: it does not even come up by itself.
+        SupervisorLostError: it does not even come up by itself.
         StorageError: the scratch folder cannot be written.
     """
     for isolation in isolations:
         try:
             return HostSupervisor(scratch, isolation, most_bytes=most_bytes), isolation
-        except Lost:
+        except SupervisorLostError:
             continue
     return HostSupervisor(scratch, ()), ()
 

@@ -102,6 +102,7 @@ def mounted(program: Program, project: str) -> tuple[tuple[str, str], ...]:
 
 
 LOG_BYTES = 4096
+_MESSAGE_CHARACTERS = 800
 WRONG_USAGE = 64  # how the harness exits when a parameter is wrong (EX_USAGE)
 
 # glibc adapts these thresholds to a process's history, which shows up in timings (MEASUREMENT.md,
@@ -267,6 +268,11 @@ def inspection(
         log=log_tail(log),
         unenforced=unenforced,
     )
+
+
+def failure_message(output: str, exit_code: int) -> str:
+    """Return why a tool failed: the end of its output, and its exit code or signal."""
+    return "\n".join(filter(None, (output.strip()[-_MESSAGE_CHARACTERS:], ending(exit_code))))
 
 
 def log_tail(text: str, replace: Mapping[str, str] | None = None) -> str:

@@ -1,4 +1,4 @@
-"""The caller's side of ``supervisor.py``: what is asked of it, and what it answers."""
+"""Client of ``supervisor.py``: requests and replies."""
 
 import json
 import time
@@ -11,47 +11,47 @@ SUPERVISOR = Path(__file__).with_name("supervisor.py")
 MOST_PROCESSES = 4096  # frameworks start several threads for each of a large machine's cores
 _READY_S = 60.0
 _GRACE_S = 30.0  # for ending what a command left, and for the way back
-_LONGEST_ANSWER = 32 << 20
+_MOST_REPLY_BYTES = 32 << 20
 
 
-class Lost(Exception):  # noqa: N818 # it never leaves the executors
-    """The supervisor is gone, or does not answer; its last words say why, where it had any."""
+class SupervisorLostError(Exception):
+    """The supervisor is gone, or does not answer; the message is the end of its stderr."""
 
 
-class Unexecutable(Exception):  # noqa: N818 # it never leaves the executors
-    """The command itself could not be started."""
+class CommandNotStartedError(Exception):
+    """The command could not be started."""
 
 
 class Stream(Protocol):
-    """A way to a supervisor and back."""
+    """Standard streams of a supervisor."""
 
     def send(self, text: bytes) -> None:
         """Send all of it.
 
         Raises:
-            OSError: nobody listens.
+            OSError: the supervisor does not read.
         """
 
     def receive(self, timeout_s: float) -> bytes:
-        """Return what came, at least one byte, or b"" at the end.
+        """Return output, at least one byte, or b"" at the end.
 
         Raises:
-            TimeoutError: nothing came in time.
-            OSError: the way back is broken.
+            TimeoutError: there is no output in time.
+            OSError: the connection is lost.
         """
 
-    def last_words(self) -> str:
-        """Return what came on standard error."""
+    def last_stderr(self) -> str:
+        """Return the end of standard error."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """A command to be run.
+    """A command to run.
 
     environment: every variable of it. folder: where it starts. timeout_s: in seconds.
     cpus: numbers of the CPUs that it may run on; empty means all.
     limits: by name of a resource limit, without ``RLIMIT_``.
-    guarded: folders that nobody should be able to write to.
+    guarded: folders that should not be writable.
     """
 
     command: tuple[str, ...]
@@ -65,13 +65,13 @@ class Request:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reply:
-    """How a command ended.
+    """Exit code and output of a command.
 
     exit_code: negative for a signal.
-    oom: the kernel killed it, or something that it started, for lack of memory.
-    at_limit: that was because its control group reached its own limit.
-    clean: nothing of it is left: no process, no file, no shared memory.
-    writable: the guarded folders that could be written to all the same.
+    oom: the kernel killed it, or one of its children, for lack of memory.
+    at_limit: the reason was the limit of its control group.
+    clean: it left no process, no file and no shared memory.
+    writable: the guarded folders that were writable.
     stdout, stderr: the last mebibyte of each.
     """
 
@@ -86,15 +86,15 @@ class Reply:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ready:
-    """What a supervisor found itself to be.
+class Capabilities:
+    """Capabilities of a supervisor, as it reports them at its start.
 
-    first: the first process of a namespace of its own.
-    reaps: it can end whatever a command leaves behind.
-    spaces: its namespaces, by kind, as the system names them.
-    counts_processes: a limit on processes holds there, and counts those in there alone.
-    sees_gpus: there is a device of a GPU.
-    memory_limit, process_limit: of its control group, in bytes and in processes, where it has one.
+    first: it is the first process of its own process namespace.
+    reaps: it can end all processes that a command leaves behind.
+    spaces: its namespaces by kind, with the system's names.
+    counts_processes: a limit on processes works there, and counts only processes in there.
+    sees_gpus: there is a GPU device.
+    memory_limit, process_limit: of its control group, in bytes and in processes, if any.
     """
 
     first: bool
@@ -107,50 +107,50 @@ class Ready:
 
 
 class Supervised:
-    """A supervisor that answered."""
+    """A running supervisor."""
 
     def __init__(self, stream: Stream) -> None:
-        """Wait for the first line of a supervisor.
+        """Wait until a supervisor is ready.
 
         Raises:
-            Lost: none came.
+            SupervisorLostError: it does not start.
         """
         self._stream = stream
         self._unread = b""
-        said = self._line(_READY_S)
-        self.ready = Ready(
-            first=said["first"],
-            reaps=said["reaps"],
-            spaces=said["spaces"],
-            counts_processes=said["counts_processes"],
-            sees_gpus=said["sees_gpus"],
-            memory_limit=said["memory_limit"],
-            process_limit=said["process_limit"],
+        reply = self._line(_READY_S)
+        self.capabilities = Capabilities(
+            first=reply["first"],
+            reaps=reply["reaps"],
+            spaces=reply["spaces"],
+            counts_processes=reply["counts_processes"],
+            sees_gpus=reply["sees_gpus"],
+            memory_limit=reply["memory_limit"],
+            process_limit=reply["process_limit"],
         )
 
-    def ask(self, request: Request) -> Reply:
-        """Have a command run, and wait until it and all that it started has ended.
+    def run(self, request: Request) -> Reply:
+        """Run a command, and wait until it and all its children have ended.
 
         Raises:
-            Lost: there is no answer, nor will there be one.
-            Unexecutable: the command could not be started.
+            SupervisorLostError: the supervisor is gone.
+            CommandNotStartedError: the command could not be started.
         """
         try:
             self._stream.send(json.dumps(asdict(request)).encode() + b"\n")
         except OSError as error:
-            raise Lost(str(error)) from error
-        said = self._line(request.timeout_s + _GRACE_S)
-        if "failed" in said:
-            raise Unexecutable(said["failed"])
+            raise SupervisorLostError(str(error)) from error
+        reply = self._line(request.timeout_s + _GRACE_S)
+        if "failed" in reply:
+            raise CommandNotStartedError(reply["failed"])
         return Reply(
-            exit_code=said["exit_code"],
-            timed_out=said["timed_out"],
-            oom=said["oom"],
-            at_limit=said["at_limit"],
-            clean=said["clean"],
-            writable=tuple(said["writable"]),
-            stdout=said["stdout"],
-            stderr=said["stderr"],
+            exit_code=reply["exit_code"],
+            timed_out=reply["timed_out"],
+            oom=reply["oom"],
+            at_limit=reply["at_limit"],
+            clean=reply["clean"],
+            writable=tuple(reply["writable"]),
+            stdout=reply["stdout"],
+            stderr=reply["stderr"],
         )
 
     def _line(self, timeout_s: float) -> dict[str, Any]:
@@ -161,14 +161,16 @@ class Supervised:
             try:
                 part = self._stream.receive(max(0.001, deadline - time.monotonic()))
             except OSError as error:
-                raise Lost(self._stream.last_words() or str(error)) from error
+                raise SupervisorLostError(self._stream.last_stderr() or str(error)) from error
             size += len(part)
-            if not part or size > _LONGEST_ANSWER:
-                raise Lost(self._stream.last_words() or "it ended without an answer")
+            if not part or size > _MOST_REPLY_BYTES:
+                raise SupervisorLostError(
+                    self._stream.last_stderr() or "it ended without an answer"
+                )
             parts.append(part)
         line, _, self._unread = b"".join(parts).partition(b"\n")
         try:
-            said = json.loads(line)
+            reply = json.loads(line)
         except ValueError as error:
-            raise Lost(f"it answered {line[:80]!r}") from error
-        return dict(said)
+            raise SupervisorLostError(f"it answered {line[:80]!r}") from error
+        return dict(reply)

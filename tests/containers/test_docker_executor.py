@@ -239,14 +239,14 @@ def test_an_interrupted_inspection_leaves_no_container(
     engine: Engine, base: Base, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Ctrl-C comes while the answer is waited for.
-    waiting = Supervised.ask
+    waiting = Supervised.run
 
     def interrupted(self: Supervised, request: Request) -> Reply:
         main = threading.main_thread().ident
         threading.Timer(1, signal.pthread_kill, [main, signal.SIGINT]).start()
         return waiting(self, request)
 
-    monkeypatch.setattr(Supervised, "ask", interrupted)
+    monkeypatch.setattr(Supervised, "run", interrupted)
     executor = DockerExecutor(engine.api, MACHINE)
     plan = plan_of(base, written(tmp_path, "import time; time.sleep(600)"))
     with pytest.raises(KeyboardInterrupt):

@@ -67,11 +67,6 @@ def test_stacks_share_every_layer_below_the_varied_ones(
     assert one[: len(found)] == two[: len(found)]
 
 
-def test_what_most_stacks_hold_lies_below_what_few_hold() -> None:
-    rare, common = wheel("a", size=99), wheel("b")
-    assert layer_order([rare, common], popularity={common.sha256: 5, rare.sha256: 1})[0] is common
-
-
 def test_the_large_varied_wheel_lies_below_the_small_one() -> None:
     large, small = wheel("tensorflow", size=2**28), wheel("numpy", size=2**24)
     assert layer_order([small, large], varied={"numpy", "tensorflow"}) == (large, small)

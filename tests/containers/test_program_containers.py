@@ -48,7 +48,7 @@ class TestProgramsInContainers(ProgramContract):
         first, again = (measure(leaving, data=(str(tmp_path),)).log for _ in range(2))
         assert first == again
         assert tmp_path.parts[2] in first
-        assert executor._containers._kept  # the container was good enough for more
+        assert executor._containers._running  # the container was good enough for more
 
     def test_a_network_leads_out_or_the_engine_says_that_it_has_none(
         self, measure: Measure

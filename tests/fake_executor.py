@@ -1,4 +1,4 @@
-"""An executor that answers from a function, for tests and for ``--dry-run``."""
+"""An executor that answers from a function."""
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
