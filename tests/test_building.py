@@ -11,9 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stackgen.images.built_wheels import BuiltWheels
 from stackgen.images.pep517 import RefusedError, unpacked
-from stackgen.images.sdists import BuildOutput
+from stackgen.images.sdists import BuildOutput, BuiltWheels
 from stackgen.index.metadata import UnusableMetadataError, read_build_system
 from stackgen.model.packages import BUILT_HERE, Artifact, BuildRecord
 

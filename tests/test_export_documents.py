@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stackgen.images.dockerfile import dockerfile, index_options
+from stackgen.images.exports import dockerfile, index_options
 from stackgen.images.layers import (
     BaseImage,
     Blob,

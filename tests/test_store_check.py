@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from stackgen.images.store_check import check
+from stackgen.images.maintenance import check
 from stackgen.model.packages import Artifact
 from stackgen.model.reports import FaultKind, StoreCheck
 from tests.laboratory import Laboratory

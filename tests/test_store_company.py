@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from stackgen.images.layer_store import Staging
-from stackgen.images.store_check import check
+from stackgen.images.maintenance import check
 from stackgen.model.packages import Artifact
 from stackgen.model.stacks import Base
 from stackgen.storage.leases import Leases

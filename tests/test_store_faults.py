@@ -18,7 +18,7 @@ import pytest
 
 from stackgen.errors import BuildError, IndexUnavailableError, StorageError
 from stackgen.images import bytecode
-from stackgen.images.store_check import check
+from stackgen.images.maintenance import check
 from stackgen.index import IndexConfig, PackageIndex
 from stackgen.index.config import location
 from stackgen.model.packages import Artifact

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stackgen.errors import UsageError
-from stackgen.images.store_check import prune
+from stackgen.images.maintenance import prune
 from stackgen.model.options import parse_size
 from stackgen.model.packages import Artifact
 from stackgen.model.reports import ImageState, ItemKind, Pruned, StoreItem

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from stackgen.campaign.prepare import disk_space_for
-from stackgen.images.store_check import prune
-from stackgen.images.virtualenv_store import VirtualenvStore, check
+from stackgen.images.maintenance import check_virtualenvs, prune
+from stackgen.images.virtualenv_store import VirtualenvStore
 from stackgen.images.virtualenvs import VirtualenvBuilder
 from stackgen.model.packages import Lock
 from stackgen.model.reports import FaultKind, ItemKind, StoreItem
@@ -130,7 +130,7 @@ def test_what_was_pruned_is_made_again(bench: Bench) -> None:
     prune([store(bench)], keep_bytes=0)
     assert list(store(bench).items()) == []
     assert said(built(bench, "aa", "bb"), LIST) == "[('aa', '1.0'), ('bb', '1.0')]"
-    assert check(store(bench)) == (1, ())
+    assert check_virtualenvs(store(bench)) == (1, ())
 
 
 USER = """
@@ -157,7 +157,9 @@ def test_a_virtualenv_that_another_process_uses_stays_with_all_that_it_links(
         assert not Path(idle.location).exists()
         assert said(used, LIST) == "[('aa', '1.0')]"
         Path(used.python).unlink()  # what is damaged, but used, stays, too
-        assert [fault.removed for fault in check(store(bench), repair=True)[1]] == [False]
+        assert [fault.removed for fault in check_virtualenvs(store(bench), repair=True)[1]] == [
+            False
+        ]
     again = prune([store(bench)], keep_bytes=0)
     assert sorted(kinds(again.dropped), key=KINDS.index) == list(KINDS)
 
@@ -165,25 +167,25 @@ def test_a_virtualenv_that_another_process_uses_stays_with_all_that_it_links(
 def test_what_is_not_as_its_record_says_is_found_and_made_anew(bench: Bench) -> None:
     environment = built(bench, "aa")
     (module,) = Path(environment.location).glob("lib/*/site-packages/aa.py")
-    assert check(store(bench)) == (1, ())
+    assert check_virtualenvs(store(bench)) == (1, ())
     os.chmod(module, 0o644)  # noqa: PTH101
     with module.open("r+b") as file:  # as an indicator that writes where it should not
         file.seek(1000)
         file.write(b"y")
-    whole, faults = check(store(bench))
+    whole, faults = check_virtualenvs(store(bench))
     assert whole == 0
     assert {fault.kind for fault in faults} == {FaultKind.DAMAGED}
     assert len(faults) == 2  # what uv unpacked is the same file
     assert any("aa.py" in fault.why for fault in faults)
-    assert all(fault.removed for fault in check(store(bench), repair=True)[1])
+    assert all(fault.removed for fault in check_virtualenvs(store(bench), repair=True)[1])
     built(bench, "aa")
-    assert check(store(bench)) == (1, ())
+    assert check_virtualenvs(store(bench)) == (1, ())
 
 
 def test_a_file_that_went_is_missed(bench: Bench) -> None:
     environment = built(bench, "aa")
     next(Path(environment.location).glob("lib/*/site-packages/aa.py")).unlink()
-    ((fault,),) = (check(store(bench))[1],)
+    ((fault,),) = (check_virtualenvs(store(bench))[1],)
     assert (fault.kind, fault.path) == (FaultKind.DAMAGED, environment.location)
 
 
@@ -191,7 +193,7 @@ def test_two_packages_may_bring_the_same_file(bench: Bench) -> None:
     one = wheel(bench.wheels, "aa", "1.0", "x = 1\n", also={"tests/__init__.py": "a = 1\n"})
     two = wheel(bench.wheels, "bb", "1.0", "x = 1\n", also={"tests/__init__.py": "b = 2\n"})
     bench.build(bench.stack(one, two))
-    assert check(store(bench)) == (1, ())
+    assert check_virtualenvs(store(bench)) == (1, ())
 
 
 def test_what_killed_builds_left_is_no_damage_and_can_be_removed(bench: Bench) -> None:
@@ -200,11 +202,11 @@ def test_what_killed_builds_left_is_no_damage_and_can_be_removed(bench: Bench) -
     Path(lost.python).unlink()
     (next(bench.root.glob("bytecode/*")) / ".part-killed").mkdir()
     (bench.root / "uv" / ".tmpkilled").mkdir()
-    count, faults = check(store(bench))
+    count, faults = check_virtualenvs(store(bench))
     assert (count, len(faults)) == (1, 4)
     assert {fault.kind for fault in faults} == {FaultKind.LEFT_OVER}
-    assert all(fault.removed for fault in check(store(bench), repair=True)[1])
-    assert check(store(bench)) == (1, ())
+    assert all(fault.removed for fault in check_virtualenvs(store(bench), repair=True)[1])
+    assert check_virtualenvs(store(bench)) == (1, ())
     assert said(whole, LIST) == "[('aa', '1.0')]"
 
 

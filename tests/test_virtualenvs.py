@@ -16,8 +16,9 @@ from pathlib import Path
 import pytest
 
 from stackgen.errors import BuildError, StorageError
+from stackgen.images.maintenance import check_virtualenvs
 from stackgen.images.targets import find_interpreters, probe
-from stackgen.images.virtualenv_store import VirtualenvStore, check
+from stackgen.images.virtualenv_store import VirtualenvStore
 from stackgen.images.virtualenvs import VirtualenvBuilder
 from stackgen.model.packages import Artifact, Lock
 from stackgen.model.stacks import Base, Environment, Stack
@@ -358,7 +359,7 @@ def test_a_full_disk_says_how_much_is_needed_and_leaves_what_there_was(
     assert "prune" in refusal.value.fix
     assert said(kept, LIST) == "[('aa', '1.0')]"
     store = VirtualenvStore(bench.builder.root)
-    assert check(store) == (1, ())
+    assert check_virtualenvs(store) == (1, ())
     assert len(store.virtualenvs()) == 1
     subprocess.run(["mount", "-o", "remount,size=200m", str(small_disk)], check=True)
     assert said(bench.build(bench.stack(large)), LIST) == "[('bb', '1.0')]"

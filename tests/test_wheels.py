@@ -250,7 +250,7 @@ def test_a_disk_that_fills_up_is_explained_and_freed(store: WheelStore, tmp_path
 
 def test_a_folder_that_cannot_be_written_is_explained(index: PackageIndex, tmp_path: Path) -> None:
     (tmp_path / "store").write_text("a file, not a folder")
-    with pytest.raises(StorageError, match="cannot keep"):
+    with pytest.raises(StorageError, match="cannot store"):
         WheelStore(tmp_path / "store").fetch([artifact(b"x", "https://h.test/x")], downloader=index)
 
 

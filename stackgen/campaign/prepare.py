@@ -24,9 +24,8 @@ from stackgen.errors import (
     StorageError,
     UsageError,
 )
-from stackgen.images.built_wheels import BuiltWheels
 from stackgen.images.layer_store import LayerStore
-from stackgen.images.sdists import Attempt, SdistBuilder
+from stackgen.images.sdists import Attempt, BuiltWheels, SdistBuilder
 from stackgen.images.unpack import unpacked_size
 from stackgen.images.virtualenv_store import VirtualenvStore
 from stackgen.index import PackageIndex, artifact_key

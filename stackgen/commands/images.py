@@ -21,18 +21,22 @@ from stackgen.campaign.options import IndexOptions, SourceOptions
 from stackgen.campaign.prepare import Sources
 from stackgen.campaign.user_input import index_config
 from stackgen.errors import BuildError, EngineError, StorageError, UsageError
-from stackgen.images import layers, store_check, virtualenv_store
+from stackgen.images import layers, maintenance
 from stackgen.images.base_definitions import FromRegistry
 from stackgen.images.bases import BaseBuilder, read_definitions
 from stackgen.images.build import ImageBuilder
-from stackgen.images.built_wheels import BuiltWheels
-from stackgen.images.dockerfile import dockerfile, index_options
 from stackgen.images.engine import Engine, EngineImage
-from stackgen.images.exports import appearing, refuse_occupied, write_layout
+from stackgen.images.exports import (
+    appearing,
+    dockerfile,
+    index_options,
+    refuse_occupied,
+    write_layout,
+)
 from stackgen.images.image_store import EngineImages, ImageStore, engine_images, locked_wheels
 from stackgen.images.layer_store import LayerStore
 from stackgen.images.layers import STACK_LABEL
-from stackgen.images.sdists import SdistBuilder, build_limits
+from stackgen.images.sdists import BuiltWheels, SdistBuilder, build_limits
 from stackgen.images.virtualenv_store import VirtualenvStore
 from stackgen.index import IndexConfig, PackageIndex
 from stackgen.index.config import DEFAULT_NAME
@@ -516,7 +520,7 @@ def _laid_out(engine: Engine, image_id: str, folder: Path, progress: Progress) -
     image = _of(engine_images(engine), image_id)
     progress.doing(f"writing {folder}")
     stack, packages = image.labels[layers.STACK_LABEL], len(locked_wheels(image))
-    size = write_layout(engine, image_id, folder, name=stack[:16], room=image.size)
+    size = write_layout(engine, image_id, folder, name=stack[:16], needed_bytes=image.size)
     return Exported(folder=str(folder), image_id=image_id, packages=packages, size=size)
 
 
@@ -618,10 +622,10 @@ def check(paths: Paths, *, repair: bool) -> StoreCheck:
         StorageError: the store cannot be read, or written where something shall be removed.
     """
     try:
-        stored = store_check.check(
+        stored = maintenance.check(
             WheelStore(paths.cache), LayerStore(paths.cache / "layers"), repair=repair
         )
-        whole, faults = virtualenv_store.check(_virtualenvs(paths), repair=repair)
+        whole, faults = maintenance.check_virtualenvs(_virtualenvs(paths), repair=repair)
     except OSError as error:
         raise StorageError(
             f"the store in {paths.cache} cannot be checked",
@@ -641,15 +645,15 @@ def check(paths: Paths, *, repair: bool) -> StoreCheck:
 def _pruned_store(paths: Paths, *, keep_bytes: int, dry_run: bool) -> tuple[StorePruned, str]:
     """Return what went, and why images were not looked at, if so."""
     layers = LayerStore(paths.cache / "layers")
-    shelves: list[store_check.Shelf] = [WheelStore(paths.cache), layers, _virtualenvs(paths)]
+    shelves: list[maintenance.Store] = [WheelStore(paths.cache), layers, _virtualenvs(paths)]
     try:
         with _engine() as engine:
             shelves.append(ImageStore(engine=engine, known=layers))
-            return store_check.prune(shelves, keep_bytes=keep_bytes, dry_run=dry_run), ""
+            return maintenance.prune(shelves, keep_bytes=keep_bytes, dry_run=dry_run), ""
     except EngineError as error:
         without = [shelf for shelf in shelves if not isinstance(shelf, ImageStore)]
         why = error.why.splitlines()[0]
-        return store_check.prune(without, keep_bytes=keep_bytes, dry_run=dry_run), why
+        return maintenance.prune(without, keep_bytes=keep_bytes, dry_run=dry_run), why
 
 
 def _virtualenvs(paths: Paths) -> VirtualenvStore:

@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from stackgen.errors import EvidenceError, StackgenError, StorageError, UsageError
-from stackgen.images.dockerfile import index_options
+from stackgen.images.exports import index_options
 from stackgen.index import IndexConfig
 from stackgen.index.config import DEFAULT_NAME
 from stackgen.locks import write_pylock, write_requirements

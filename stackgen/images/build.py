@@ -29,7 +29,7 @@ from stackgen.images.layers import (
     config_member,
     layer_member,
 )
-from stackgen.images.overlaps import refuse_overwriting
+from stackgen.images.unpack import refuse_overwriting
 from stackgen.model.identity import StackId
 from stackgen.model.packages import Artifact
 from stackgen.model.stacks import Base, Environment, Kind, Stack
@@ -299,8 +299,8 @@ class ImageBuilder:
         sized = [_sized(artifact, wheels) for artifact in stack.lock.artifacts]
         refuse_overwriting(sized, wheels)
         ordered = layers.layer_order(sized, varied=varied)
-        room = layers.MAX_LAYERS - len(image.diff_ids) - 1  # one is the skeleton
-        plan = layers.layer_plan(ordered, room=room, varied=varied)
+        max_layers = layers.MAX_LAYERS - len(image.diff_ids) - 1  # one is the skeleton
+        plan = layers.layer_plan(ordered, max_layers=max_layers, varied=varied)
         pairs = [(artifact, wheels[artifact.sha256]) for artifact in ordered]
         made = self.store.layers(base, pairs, BaseCompiler(self.engine))
         own = [self.store.skeleton(base), *(self._joined(group, made) for group in plan)]

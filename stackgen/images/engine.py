@@ -27,9 +27,9 @@ _TIMEOUT_S = 900  # loading gigabytes may be silent for minutes
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineFacts:
-    """What an engine says of itself, for ``stackgen doctor``.
+    """Properties of an engine, as it reports them.
 
-    host: name of the machine that it runs on, as it says itself.
+    host: name of its machine.
     free_bytes: of the disk with its images; None where that is not on this machine.
     cpuset, memory_limit, pids_limit: whether it can enforce each of them.
     """
@@ -50,9 +50,9 @@ class EngineFacts:
 
     @property
     def identity(self) -> str:
-        """Return what tells engines apart, and one from its own newer versions.
+        """Return an identity of this engine in this version.
 
-        Not by the id that it states: Podman's socket makes up another one for each answer.
+        The id in its report does not serve: Podman's socket changes it with each answer.
         """
         return " ".join((self.host, self.root_dir, self.storage_driver, self.version))
 
@@ -68,10 +68,10 @@ class ProcessResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineImage:
-    """An image that the engine holds.
+    """An image in the engine.
 
-    user: who runs in it where nobody says otherwise; "" for root.
-    digests: under which registries know it (``name@sha256:...``).
+    user: its default user; "" for root.
+    digests: its digests in registries (``name@sha256:...``).
     size: bytes of all its layers, shared ones included.
     tagged_at: ISO 8601, when it was last loaded or tagged; "" where the engine does not say.
     """
@@ -96,7 +96,7 @@ class Engine:
     def __init__(self, api: docker.APIClient) -> None:
         self.api = api
         self._swept = False
-        with explained("the container engine did not say what it is"):
+        with explained("the container engine does not report its properties"):
             self.facts = _facts(api)
 
     def close(self) -> None:
@@ -114,7 +114,7 @@ class Engine:
 
     def image(self, reference: str) -> EngineImage | None:
         """Return an image by its id or tag, or None where the engine lacks it."""
-        with explained(f"the engine does not say whether it has {reference}"):
+        with explained(f"the engine does not find {reference}"):
             try:
                 return _image(self.api.inspect_image(reference))  # type: ignore[no-untyped-call]
             except docker_errors.ImageNotFound:
@@ -126,10 +126,10 @@ class Engine:
             return tuple(str(found["Id"]) for found in self.api.images(filters={"label": label}))
 
     def layer_sizes(self, image_id: str) -> tuple[int, ...]:
-        """Return the bytes of each layer, bottom first, empty ones included as its history says."""
-        with explained(f"the engine does not tell the layers of {image_id[:19]}"):
-            said = self.api.history(image_id)  # type: ignore[no-untyped-call]
-        return tuple(int(each.get("Size", 0)) for each in reversed(said))
+        """Return the bytes of each layer, bottom first, with the empty ones of the history."""
+        with explained(f"the engine does not list the layers of {image_id[:19]}"):
+            history = self.api.history(image_id)  # type: ignore[no-untyped-call]
+        return tuple(int(each.get("Size", 0)) for each in reversed(history))
 
     def run(
         self,
@@ -160,7 +160,7 @@ class Engine:
         user: str = NOBODY,
         environment: Mapping[str, str] | None = None,
     ) -> Iterator[Callable[[], ProcessResult]]:
-        """Start a command in a container without network; yield what waits for its end.
+        """Start a command in a container without network; yield a function that waits for its end.
 
         The container is removed when the context ends, whether the command has ended or not.
 
@@ -205,13 +205,13 @@ class Engine:
         )
 
     def _sweep(self) -> None:
-        """Remove, once, the containers that killed processes left here."""
+        """Remove, once per engine object, the containers of killed processes."""
         if self._swept:
             return
         self._swept = True
         for found in self.api.containers(all=True, filters={"label": _HELPER}):
             if not is_running(str(found["Labels"].get(_HELPER, ""))):
-                with contextlib.suppress(docker_errors.APIError):  # another one was faster
+                with contextlib.suppress(docker_errors.APIError):  # another process was faster
                     self.api.remove_container(found["Id"], force=True, v=True)
 
 
@@ -225,7 +225,7 @@ def connect() -> Engine:
     try:
         settings = kwargs_from_env()
         _knock(str(settings.get("base_url", _LOCAL)))
-        # The version is only for this first question, which is asked outside of all versions.
+        # The version is a placeholder: this first request is outside of all API versions.
         api = docker.APIClient(version="1.40", timeout=_PING_TIMEOUT_S, **settings)
         version = str(api.version(api_version=False)["ApiVersion"])
         api.close()
@@ -247,7 +247,7 @@ def connect() -> Engine:
 
 @contextlib.contextmanager
 def explained(what: str) -> Iterator[None]:
-    """Turn whatever an engine's client raises into an EngineError with the engine's own words."""
+    """Turn exceptions of an engine's client into an EngineError with the engine's own message."""
     try:
         yield
     except ENGINE_FAULTS as error:
@@ -255,7 +255,7 @@ def explained(what: str) -> Iterator[None]:
 
 
 def _knock(url: str) -> None:
-    """Fail where nobody listens: the client itself would leave its socket open then."""
+    """Fail where no engine listens: the client would leave its socket open then."""
     if url.startswith(_UNIX):
         with socket.socket(socket.AF_UNIX) as knock:
             knock.settimeout(_PING_TIMEOUT_S)
@@ -268,42 +268,42 @@ def _close(api: docker.APIClient | None) -> None:
 
 
 def _facts(api: docker.APIClient) -> EngineFacts:
-    said = api.info()
-    security = tuple(str(option) for option in said.get("SecurityOptions") or ())
-    root = str(said.get("DockerRootDir", ""))
+    document = api.info()
+    security = tuple(str(option) for option in document.get("SecurityOptions") or ())
+    root = str(document.get("DockerRootDir", ""))
     return EngineFacts(
-        host=str(said.get("Name", "")),
-        version=str(said.get("ServerVersion", "")),
-        storage_driver=str(said.get("Driver", "")),
-        cpus=int(said.get("NCPU", 0)),
-        memory_bytes=int(said.get("MemTotal", 0)),
+        host=str(document.get("Name", "")),
+        version=str(document.get("ServerVersion", "")),
+        storage_driver=str(document.get("Driver", "")),
+        cpus=int(document.get("NCPU", 0)),
+        memory_bytes=int(document.get("MemTotal", 0)),
         root_dir=root,
         free_bytes=_free_bytes(root),
-        cgroup_version=str(said.get("CgroupVersion", "1")),
+        cgroup_version=str(document.get("CgroupVersion", "1")),
         rootless=any("rootless" in option for option in security),
-        cpuset=bool(said.get("CPUSet", False)),
-        memory_limit=bool(said.get("MemoryLimit", False)),
-        pids_limit=bool(said.get("PidsLimit", False)),
+        cpuset=bool(document.get("CPUSet", False)),
+        memory_limit=bool(document.get("MemoryLimit", False)),
+        pids_limit=bool(document.get("PidsLimit", False)),
         security=security,
     )
 
 
-def _image(said: Mapping[str, Any]) -> EngineImage:
-    config = said.get("Config") or {}
+def _image(document: Mapping[str, Any]) -> EngineImage:
+    config = document.get("Config") or {}
     env = (variable.partition("=") for variable in config.get("Env") or ())
-    tagged = str((said.get("Metadata") or {}).get("LastTagTime", ""))
+    tagged = str((document.get("Metadata") or {}).get("LastTagTime", ""))
     return EngineImage(
-        id=str(said["Id"]),
-        tags=tuple(said.get("RepoTags") or ()),
-        digests=tuple(said.get("RepoDigests") or ()),
-        diff_ids=tuple(said["RootFS"].get("Layers") or ()),
+        id=str(document["Id"]),
+        tags=tuple(document.get("RepoTags") or ()),
+        digests=tuple(document.get("RepoDigests") or ()),
+        diff_ids=tuple(document["RootFS"].get("Layers") or ()),
         labels=dict(config.get("Labels") or {}),
         env=tuple(sorted((name, value) for name, _, value in env)),
         user=str(config.get("User") or ""),
-        architecture=str(said["Architecture"]),
-        os=str(said["Os"]),
-        variant=str(said.get("Variant", "")),
-        size=int(said.get("Size", 0)),
+        architecture=str(document["Architecture"]),
+        os=str(document["Os"]),
+        variant=str(document.get("Variant", "")),
+        size=int(document.get("Size", 0)),
         tagged_at="" if tagged.startswith(_NEVER) else tagged,
     )
 

@@ -17,6 +17,7 @@ from stackgen.errors import EngineError, StorageError, UsageError
 from stackgen.images.engine import Engine, explained
 from stackgen.images.layers import (
     LAYOUT_FILE,
+    PREFIX,
     Blob,
     Config,
     blob_of,
@@ -30,7 +31,9 @@ _CHUNK = 1 << 20
 _BLOBS = Path("blobs", "sha256")
 
 
-def write_layout(engine: Engine, image_id: str, folder: Path, *, name: str, room: int = 0) -> int:
+def write_layout(
+    engine: Engine, image_id: str, folder: Path, *, name: str, needed_bytes: int = 0
+) -> int:
     """Write an image as an OCI image layout, as skopeo and podman read it; return its bytes.
 
     The same image gives the same bytes. Layers stay as they are in the engine: what copies the
@@ -41,14 +44,14 @@ def write_layout(engine: Engine, image_id: str, folder: Path, *, name: str, room
         image_id: of the image.
         folder: appears whole or not at all.
         name: of the image within the layout.
-        room: bytes that it will take; 0 where nobody knows.
+        needed_bytes: of disk space; 0 if unknown.
 
     Raises:
         UsageError: the folder is there and holds something.
-        EngineError: the engine does not hand the image out, or in a form that nobody knows.
-        StorageError: the disk has no room, or cannot be written.
+        EngineError: the engine does not hand the image out, or in an unknown form.
+        StorageError: the disk is full, or cannot be written.
     """
-    with appearing(folder, room=room) as place:
+    with appearing(folder, needed_bytes=needed_bytes) as place:
         (place / _BLOBS).mkdir(parents=True)
         with explained(f"the engine does not hand out the image {image_id[:19]}"):
             members = _unpacked(engine.api.get_image(image_id), place)
@@ -67,12 +70,12 @@ def write_layout(engine: Engine, image_id: str, folder: Path, *, name: str, room
 
 
 @contextlib.contextmanager
-def appearing(folder: Path, *, room: int = 0) -> Iterator[Path]:
-    """Yield an empty folder that takes its place once it is complete.
+def appearing(folder: Path, *, needed_bytes: int = 0) -> Iterator[Path]:
+    """Yield an empty folder that is moved to its place at the end of the context.
 
     Args:
         folder: to be made.
-        room: bytes that it will take, said where the disk has no more; 0 where nobody knows.
+        needed_bytes: of disk space, for the message where the disk is full; 0 if unknown.
 
     Raises:
         UsageError: the folder is there and holds something.
@@ -91,7 +94,7 @@ def appearing(folder: Path, *, room: int = 0) -> Iterator[Path]:
     except OSError as error:
         if error.errno in (errno.ENOTEMPTY, errno.EEXIST) and folder.parent.is_dir():
             raise _occupied(folder) from error
-        raise _unwritable(folder, error, room=room) from error
+        raise _unwritable(folder, error, needed_bytes=needed_bytes) from error
 
 
 def _unpacked(chunks: Iterable[bytes], place: Path) -> Mapping[str, Blob]:
@@ -186,31 +189,31 @@ def _path(place: Path, blob: Blob) -> Path:
 
 
 def refuse_occupied(folder: Path) -> None:
-    """Stop where a folder could not take its place, before work is done for it.
+    """Refuse a folder that cannot be created, before anything is built for it.
 
     Raises:
         UsageError: the folder is there and holds something.
-        StorageError: nobody may look into it.
+        StorageError: the folder cannot be read.
     """
     try:
         occupied = folder.is_symlink() or (
             folder.exists() and (not folder.is_dir() or any(folder.iterdir()))
         )
     except OSError as error:
-        raise _unwritable(folder, error, room=0) from error
+        raise _unwritable(folder, error, needed_bytes=0) from error
     if occupied:
         raise _occupied(folder)
 
 
-def _unwritable(folder: Path, error: OSError, *, room: int) -> StorageError:
-    needed = f" (about {room / 1e6:.0f} MB are needed)" if room else ""
+def _unwritable(folder: Path, error: OSError, *, needed_bytes: int) -> StorageError:
+    needed = f" (about {needed_bytes / 1e6:.0f} MB are needed)" if needed_bytes else ""
     why = (error.strerror or str(error)) + needed * (error.errno == errno.ENOSPC)
     if error.errno in (errno.EEXIST, errno.ENOTDIR):
         why = f"{folder.parent} is no folder"
     return StorageError(
         f"cannot write the folder {folder}",
         why=why,
-        fix="name a folder that can be written, on a disk with room for all of it",
+        fix="name a folder that can be written, on a disk with enough free space",
     )
 
 
@@ -224,7 +227,100 @@ def _occupied(folder: Path) -> UsageError:
 
 def _unknown_form(why: str) -> EngineError:
     return EngineError(
-        "the engine hands out an image in a form that nobody knows",
+        "the engine hands out an image in an unknown form",
         why=why,
         fix="run: stackgen doctor; if the engine is fine, please report this",
     )
+
+
+# Dockerfile
+
+_TEMPLATE = """\
+# {packages} of {lock}, for Python {python} ({base}).
+# Written by stackgen {version}; it needs Docker and an index, and no stackgen:
+#   docker build -t NAME .
+# Where no container registry can be reached, name an image of yours and its interpreter:
+#   docker build -t NAME --build-arg BASE=IMAGE --build-arg PYTHON=/usr/bin/python3 .
+ARG BASE={image}
+ARG PYTHON={interpreter}
+
+# Nothing of this stage ends up in the image but {prefix}: not this folder, and no argument.
+FROM ${{BASE}} AS build
+ARG PYTHON
+USER 0
+# For another index, or an authority of your own (put certificates.pem into this folder):
+#   --build-arg PIP_INDEX_URL=... --build-arg PIP_CERT=/context/certificates.pem
+ARG PIP_INDEX_URL
+ARG PIP_EXTRA_INDEX_URL
+ARG PIP_CERT
+COPY . /context/
+# pip works from the virtualenv beside it, so that the stack holds its own packages alone.
+RUN "${{PYTHON}}" -m venv /pip && "${{PYTHON}}" -m venv --without-pip {prefix}
+RUN PYTHONPATH="$(echo /pip/lib/python*/site-packages)" {prefix}/bin/python -m pip install \\
+    --require-hashes --no-deps --only-binary=:all: --ignore-installed --no-cache-dir \\
+    {options}-r /context/requirements.txt
+
+FROM ${{BASE}}
+COPY --from=build {prefix} {prefix}
+ENV PATH="{prefix}/bin:${{PATH}}" VIRTUAL_ENV="{prefix}"
+WORKDIR /
+CMD ["{prefix}/bin/python"]
+"""
+
+
+def dockerfile(
+    *,
+    image: str,
+    interpreter: str,
+    base: str,
+    python: str,
+    packages: int,
+    lock: str,
+    version: str,
+    wheels: bool,
+    index: bool,
+) -> str:
+    """Return the text of a Dockerfile; beside it lies a requirements.txt with hashes.
+
+    Args:
+        image: what it starts from, as an engine finds it.
+        interpreter: within that image.
+        base: what stackgen calls the base.
+        python: its version.
+        packages: how many are installed.
+        lock: name of the lock file.
+        version: of stackgen.
+        wheels: whether some wheels lie in the folder ``wheels`` beside it.
+        index: whether anything has to come from an index.
+    """
+    options = "--find-links=/context/wheels " * wheels + "--no-index " * (not index)
+    return _TEMPLATE.format(
+        image=image,
+        interpreter=interpreter,
+        base=base,
+        python=python,
+        packages=f"The {packages} packages" if packages > 1 else "The package",
+        lock=" ".join(lock.split()),
+        version=version,
+        prefix=PREFIX,
+        options=options,
+    )
+
+
+def index_options(*, urls: Sequence[str], pages: Sequence[str], default: bool) -> str:
+    """Return the head of a requirements.txt that names indexes other than the default one.
+
+    Args:
+        urls: of these indexes, without credentials.
+        pages: of links to files, without credentials.
+        default: whether the default index is asked, too.
+    """
+    named = [("--extra-index-url" if default or at else "--index-url", url)
+             for at, url in enumerate(urls)]  # fmt: skip
+    lines: list[str] = []
+    for option, url in [*named, *(("--find-links", page) for page in pages)]:
+        lines.append(f"{option} {url}\n")
+        if url.startswith("http://"):  # pip passes over a plain connection otherwise
+            host = url.split("/")[2]
+            lines.append(f"--trusted-host {host}\n")
+    return "".join(lines)

@@ -1,4 +1,4 @@
-"""The images of stacks as something that takes room, and can be taken out of the engine."""
+"""The images of stacks in an engine: their layers, their disk space, and their removal."""
 
 import json
 import re
@@ -25,13 +25,13 @@ from stackgen.model.reports import ImageLayer, ImageState, ItemKind, LockedWheel
 
 
 class Stacks(Protocol):
-    """What is known of stacks beside the engine: ``artifacts.layers.LayerStore``."""
+    """Leases on the images of stacks: ``LayerStore``."""
 
     def stacks(self) -> Collection[str]:
-        """Return the ids of those whose images we made or used."""
+        """Return the ids of the stacks whose images belong to this store."""
 
     def claim(self, stack_id: str) -> AbstractContextManager[bool]:
-        """Keep others from a stack's image meanwhile; yield False where one of them uses it."""
+        """Claim a stack's image; yield False where another process holds a lease on it."""
 
     def forget(self, stack_id: str) -> None:
         """Note that a stack's image is gone."""
@@ -39,20 +39,20 @@ class Stacks(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImageStore:
-    """The images of stacks in one engine that are ours to remove.
+    """The images of stacks in one engine that this store may remove.
 
-    One engine may serve several stores: only what ours knows counts, and never what somebody gave
-    a name of his own.
+    One engine may serve several stores: an image belongs to the store that knows its stack, and to
+    none if the user has tagged it.
     """
 
     engine: Engine
     known: Stacks
 
     def items(self) -> Iterator[StoreItem]:
-        """Yield these images; a layer counts for the one that would be the last to go.
+        """Yield the images of this store; a layer counts for the image that is evicted last.
 
-        That is one in use, or else the one that was used last. What bases and other images hold,
-        too, counts for nobody: it stays anyway.
+        That is one with a lease, or else the one used last. Layers that bases and other images
+        share are not counted: they stay anyway.
 
         Raises:
             EngineError: the engine does not answer.
@@ -77,13 +77,13 @@ class ImageStore:
             )
 
     def drop(self, item: StoreItem, *, dry_run: bool = False) -> bool:
-        """Remove an image that no container and nobody else uses; return whether it is gone."""
+        """Remove an image without a container or a lease; return whether it is gone."""
         return self.remove(item.path, dry_run=dry_run)
 
     def remove(self, image_id: str, *, dry_run: bool = False) -> bool:
-        """Remove an image of a stack, whoever made it; return whether it is (or would be) gone.
+        """Remove an image of a stack; return whether it is (or would be) removed.
 
-        It stays where a container or another process uses it, or where it has a name of somebody's.
+        It stays where a container or another process uses it, or where the user has tagged it.
         """
         image = self.engine.image(image_id)
         if image is None:
@@ -107,7 +107,7 @@ class ImageStore:
 
     @contextmanager
     def _free(self, image: EngineImage) -> Iterator[bool]:
-        """Keep others from an image meanwhile; yield False where one or a container uses it."""
+        """Claim an image; yield False where another process or a container uses it."""
         with self.known.claim(image.labels[STACK_LABEL]) as free:
             yield free and not self._has_container(image)
 
@@ -117,7 +117,7 @@ class ImageStore:
         return any(each.get("ImageID") == image.id for each in listed)
 
     def _sizes(self, image: EngineImage) -> Mapping[str, int]:
-        """Return the bytes of each chain of an image; all on top where the engine tells less."""
+        """Return the bytes of each chain; all in the last one where the history is incomplete."""
         chains = chain_ids(image.diff_ids)
         sizes = self.engine.layer_sizes(image.id)
         if len(sizes) != len(chains):  # of layers that are empty, no chain is made
@@ -132,30 +132,30 @@ def _is_ours(image: EngineImage, known: Collection[str]) -> bool:
 
 
 def _is_named(image: EngineImage) -> bool:
-    """Return whether somebody gave an image a name of his own."""
+    """Return whether the user has tagged an image."""
     own = image_tag(StackId(image.labels.get(STACK_LABEL, "")))
     return any(tag.rpartition("/")[2] != own for tag in image.tags)
 
 
 def _used_at(image: EngineImage) -> float:
-    """Return seconds since 1970; engines say nanoseconds, which not every Python can read."""
-    said = re.sub(r"\.\d+", lambda found: f"{found[0]:0<7.7}", image.tagged_at)
-    said = said.replace("Z", "+00:00")
+    """Return seconds since 1970; Python 3.10 cannot parse the nanoseconds of engines."""
+    timestamp = re.sub(r"\.\d+", lambda found: f"{found[0]:0<7.7}", image.tagged_at)
+    timestamp = timestamp.replace("Z", "+00:00")
     try:
-        return datetime.fromisoformat(said).timestamp()
+        return datetime.fromisoformat(timestamp).timestamp()
     except ValueError:
         return 0.0
 
 
-# What images of stacks an engine holds, which layers they share, and how large these are
+# Layers that images share
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineImages:
     """The images of stacks in an engine, the latest used first.
 
-    sizes: bytes of each image's layers, bottom first, by the image's id; empty where the engine's
-        history does not tell them apart.
+    sizes: bytes of each image's layers, bottom first, by image id; missing where the engine's
+        history does not list them.
     """
 
     images: tuple[EngineImage, ...]
@@ -167,7 +167,7 @@ class EngineImages:
         return frozenset(self._holders())
 
     def states(self) -> tuple[ImageState, ...]:
-        """Return all images, each with the bytes that it alone holds beyond its base."""
+        """Return all images, each with the bytes of the layers that only it has above its base."""
         holders = self._holders()
         return tuple(self._state(image, holders) for image in self.images)
 
@@ -217,21 +217,21 @@ class EngineImages:
 
 
 def engine_images(engine: Engine) -> EngineImages:
-    """Ask an engine for its images of stacks.
+    """Return the images of stacks in an engine.
 
     Raises:
-        EngineError: it does not say.
+        EngineError: the engine does not list them.
     """
-    asked = (engine.image(each) for each in engine.images(STACK_LABEL))
+    images = (engine.image(each) for each in engine.images(STACK_LABEL))
     found = sorted(
-        (image for image in asked if image is not None),
+        (image for image in images if image is not None),
         key=lambda image: image.tagged_at,
         reverse=True,
     )
     sizes = {image.id: engine.layer_sizes(image.id) for image in found}
     return EngineImages(
         images=tuple(found),
-        sizes={each.id: sizes[each.id] for each in found if _told_apart(each, sizes[each.id])},
+        sizes={each.id: sizes[each.id] for each in found if _has_layer_sizes(each, sizes[each.id])},
     )
 
 
@@ -253,9 +253,9 @@ def _rows(text: str | None, width: int | None = None) -> tuple[tuple[str, ...], 
     try:
         rows = tuple(tuple(str(cell) for cell in row) for row in json.loads(text or "[]"))
     except (ValueError, TypeError):
-        return ()  # somebody else's label: anybody may label an image
+        return ()  # a label of another program
     return tuple(row for row in rows if width in (None, len(row)))
 
 
-def _told_apart(image: EngineImage, sizes: Sequence[int]) -> bool:
+def _has_layer_sizes(image: EngineImage, sizes: Sequence[int]) -> bool:
     return len(sizes) == len(image.diff_ids)

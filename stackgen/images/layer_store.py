@@ -32,17 +32,19 @@ from stackgen.storage.files import (
     free_bytes,
     occupied_bytes,
     remove_path,
+    storage_error,
 )
 from stackgen.storage.leases import Leases, Locks
 
-# Write a tree of files as a layer whose bytes depend on nothing but names and contents
+# Layers as tar files, whose bytes depend only on names and contents of their members
+
 # 1980: zip archives, which some packages make of their own files, know nothing earlier.
 _MTIME = 315532800
 _END = bytes(2 * tarfile.BLOCKSIZE)
 
 
 class HashingWriter:
-    """A file that is only written, and knows the digest of what it was given."""
+    """A file that computes the digest of its content while it is written."""
 
     def __init__(self, file: BinaryIO) -> None:
         self._file = file
@@ -89,7 +91,7 @@ def write_entries(
 
 
 def merge(parts: Sequence[Layer], file: BinaryIO, path: Path) -> Layer:
-    """Join layers into one that holds the members of all, the later above the earlier.
+    """Merge layers into one with the members of all; later layers replace members of earlier ones.
 
     An engine refuses a layer that names a file twice, so equal folders are written once. A file in
     place of a folder takes away all that was in it, as it would in a layer of its own.
@@ -117,7 +119,7 @@ def _forget_below(folder: str, chosen: dict[str, tuple[tarfile.TarInfo, tarfile.
 
 
 def copy_whole(source: IO[bytes], file: BinaryIO, path: Path) -> Layer:
-    """Copy a layer that is complete."""
+    """Copy a complete layer."""
     out = HashingWriter(file)
     _copy(source, out)
     return Layer(path=path, diff_id=out.diff_id, size=out.size)
@@ -173,10 +175,10 @@ def _finish(out: HashingWriter, path: Path) -> Layer:
     return Layer(path=path, diff_id=out.diff_id, size=out.size)
 
 
-# Room to work in: temporary folders of a store, which nobody sweeps while their owner lives
+# Temporary folders, which are leftovers as soon as their process has ended
 
-_NAME = re.compile(r"tmp-[0-9a-f]+-(\d+)")  # its end is how many bytes its owner asked for
-_SPACE = "room"
+_NAME = re.compile(r"tmp-[0-9a-f]+-(\d+)")  # the number is the disk space it reserves, in bytes
+_DISK_SPACE_LOCK = "room"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -188,31 +190,31 @@ class Staging:
 
     @contextmanager
     def folder(self, locks: Locks, need: int) -> Iterator[Path]:
-        """Yield a new folder, which goes with all that is left in it.
+        """Yield a new folder, which is removed with its contents at the end.
 
         Args:
-            locks: keeps the folder from being swept.
-            need: bytes that will be written; others that work here count on theirs as well.
+            locks: lock the folder against ``sweep``.
+            need: bytes of disk space to reserve; reservations of other processes count, too.
 
         Raises:
-            OSError: there is less room than that (ENOSPC), or no folder can be made.
+            OSError: there is less free disk space (ENOSPC), or the folder cannot be created.
         """
         path = self.root / f"tmp-{secrets.token_hex(8)}-{need}"
-        locks.try_acquire(path.name)  # before it is there, so that nobody sees it without its owner
-        locks.acquire(_SPACE)  # whoever has it waits for nothing
+        locks.try_acquire(path.name)  # before it exists: it is never seen unlocked
+        locks.acquire(_DISK_SPACE_LOCK)  # its holder waits for no other lock
         try:
-            self._require_room(need)
+            self._require_disk_space(need)
             path.mkdir()
         finally:
-            locks.release(_SPACE)
+            locks.release(_DISK_SPACE_LOCK)
         try:
-            path.chmod(0o755)  # a compiling container may run as somebody else
+            path.chmod(0o755)  # a compiling container may run as another user
             yield path
         finally:
             shutil.rmtree(path, ignore_errors=True)
 
     def sweep(self, *, remove: bool = True) -> tuple[Path, ...]:
-        """Return (and remove) what killed processes left."""
+        """Return (and remove) folders and files of killed processes."""
         found = []
         with self.leases.locks() as locks:
             for path in (*self.root.glob("tmp-*"), *self.root.glob("??/tmp-*")):
@@ -223,14 +225,14 @@ class Staging:
                             remove_path(path)
         return tuple(found)
 
-    def _require_room(self, need: int) -> None:
+    def _require_disk_space(self, need: int) -> None:
         free = free_bytes(self.root)
-        asked = {path: _asked(path) for path in self.root.glob("tmp-*")}
-        if free >= need + sum(asked.values()):
+        reserved = {path: _reserved_bytes(path) for path in self.root.glob("tmp-*")}
+        if free >= need + sum(reserved.values()):
             return
-        # What others have written is no longer free: only what they still lack counts.
+        # What other processes have written is no longer free: only the rest of their need counts.
         others = sum(
-            max(0, asked[path] - occupied_bytes(path)) for path in asked if self._lives(path)
+            max(0, reserved[path] - occupied_bytes(path)) for path in reserved if self._lives(path)
         )
         if free < need + others:
             more = f", of which others need {others >> 20} MiB" if others else ""
@@ -241,7 +243,7 @@ class Staging:
             return not locks.try_acquire(path.name)
 
 
-def _asked(path: Path) -> int:
+def _reserved_bytes(path: Path) -> int:
     match = _NAME.fullmatch(path.name)
     return int(match[1]) if match else 0
 
@@ -249,16 +251,16 @@ def _asked(path: Path) -> int:
 _PREFIX = str(Path(STACK_PYTHON).parent.parent)
 _WORKERS = 2  # unpacking is half inflating, half waiting for the disk
 # The tree, its bytecode and the tar exist at once: seen 2.3 times the unpacked bytes.
-_ROOM = 2.5
+_SPACE_FACTOR = 2.5
 
 
 class LayerStore:
-    """Layers by content, in a folder.
+    """Content-addressed store of layers in a folder.
 
-    What was handed out is in use, so that nobody prunes it, until this object or its process ends.
+    This object has leases on the layers that it returned.
 
     root: is created where it does not exist.
-    notify: is called with a sentence about each layer that was damaged.
+    notify: is called with a sentence about each damaged layer.
     """
 
     def __init__(self, root: Path, *, notify: Callable[[str], None] | None = None) -> None:
@@ -275,14 +277,14 @@ class LayerStore:
     def layers(
         self, base: Base, wheels: Sequence[tuple[Artifact, Path]], compiler: Compiler
     ) -> Mapping[str, Layer]:
-        """Return the layer of each wheel by the wheel's sha256; what is missing is made.
+        """Return the layer of each wheel by the wheel's sha256; missing layers are built.
 
-        Everything missing is byte-compiled in one go, since the interpreter's start is dear.
-        Several may build at once: what somebody else is making is waited for, not made again.
+        All missing layers are byte-compiled in one process, since its start is slow. A layer that
+        another process is building is waited for.
 
         Raises:
-            BuildError: a wheel is refused, by name, or the interpreter cannot be run.
-            StorageError: the disk is full or cannot be written; the store stays whole.
+            BuildError: a wheel is invalid, or the interpreter does not run.
+            StorageError: the disk is full or cannot be written.
         """
         wanted = {_key(base, pair[0]): pair for pair in wheels}
 
@@ -293,7 +295,7 @@ class LayerStore:
         return {artifact.sha256: self._existing(_key(base, artifact)) for artifact, _ in wheels}
 
     def used(self, base: Base, artifacts: Sequence[Artifact]) -> None:
-        """Hold and date the layers of these wheels, as far as there are any; none is made."""
+        """Hold leases on the existing layers of these wheels, and note that they are used."""
         for key in (_skeleton_key(base), *(_key(base, each) for each in artifacts)):
             self._find(key)
 
@@ -301,29 +303,29 @@ class LayerStore:
         """Return one layer with the members of all parts.
 
         Raises:
-            DamagedLayersError: a part is not what it should be.
+            DamagedLayersError: a part is damaged.
         """
         key = content_id("merged", [LAYOUT, *(part.diff_id for part in parts)])
         size = sum(part.size for part in parts)
 
         def write(file: BinaryIO, path: Path) -> Layer:
-            self.refuse_damaged(parts)  # an engine would take what was copied from them
+            self.refuse_damaged(parts)
             return merge(parts, file, path)
 
         return self._one(key, write, need=size)
 
     def refuse_damaged(self, layers: Iterable[Layer]) -> None:
-        """Compare layers with their digests, and remove what is damaged.
+        """Compare layers with their digests, and remove damaged ones.
 
         Raises:
-            DamagedLayersError: there was such a one.
+            DamagedLayersError: a layer was damaged.
         """
         damaged = [layer for layer in layers if not _is_whole(layer)]
         if not damaged:
             return
         for layer in damaged:
-            name = _card(layer.path).get("of") or layer.diff_id[:19]
-            with self._explained("changed"):  # nobody can use it, whoever holds it
+            name = _description(layer.path).get("of") or layer.diff_id[:19]
+            with self._explained("changed"):  # regardless of leases: it is useless to all
                 layer.path.with_suffix(".json").unlink(missing_ok=True)
                 layer.path.unlink(missing_ok=True)
             if self._notify:
@@ -336,32 +338,32 @@ class LayerStore:
         )
 
     def keep(self, diff_id: str, source: IO[bytes]) -> Layer:
-        """Store a layer that was made elsewhere (a base's), by its own name."""
+        """Store a base's layer."""
         key = _foreign_key(diff_id)
         return self._one(key, lambda file, path: copy_whole(source, file, path))
 
     def kept(self, diff_id: str) -> Layer | None:
-        """Return a layer that ``keep`` stored."""
+        """Return a base's layer, if it is stored."""
         return self._find(_foreign_key(diff_id))
 
     def lacking(self, base: Base, artifacts: Iterable[Artifact]) -> tuple[Artifact, ...]:
-        """Return the wheels of which there is no layer."""
+        """Return the wheels without a layer."""
         return tuple(each for each in artifacts if not self._path(_key(base, each)).exists())
 
     def hold(self, stack_id: str) -> None:
-        """Use the image of a stack until this object ends, and note that it is this store's."""
+        """Hold a lease on the image of a stack, and note that the image belongs to this store."""
         self._leases.hold(_stack_name(stack_id))
         note = self._stacks / stack_id
-        with contextlib.suppress(OSError):  # not ours to write: then it is not pruned either
+        with contextlib.suppress(OSError):  # in a read-only store, nothing is evicted
             note.parent.mkdir(parents=True, exist_ok=True)
             note.touch()
 
     def stacks(self) -> frozenset[str]:
-        """Return the stacks whose images this store's users had, by id."""
+        """Return the ids of the stacks whose images belong to this store."""
         return frozenset(path.name for path in self._stacks.glob("*"))
 
     def claim(self, stack_id: str) -> contextlib.AbstractContextManager[bool]:
-        """Keep others from a stack's image meanwhile; yield False where one of them uses it."""
+        """Claim a stack's image; yield False where another process holds a lease on it."""
         return self._leases.claim(_stack_name(stack_id))
 
     def forget(self, stack_id: str) -> None:
@@ -375,18 +377,18 @@ class LayerStore:
     def items(self) -> Iterator[StoreItem]:
         """Yield all layers, in no order."""
         for path in self.root.glob("??/*.tar"):
-            with contextlib.suppress(FileNotFoundError):  # somebody prunes, too
+            with contextlib.suppress(FileNotFoundError):  # another process evicts, too
                 status = path.stat()
                 yield StoreItem(
                     kind=ItemKind.LAYER,
-                    name=_card(path).get("of") or path.stem[:12],
+                    name=_description(path).get("of") or path.stem[:12],
                     path=str(path),
                     size=status.st_size,
                     used_at=status.st_mtime,
                 )
 
     def drop(self, item: StoreItem, *, dry_run: bool = False) -> bool:
-        """Remove a layer that nobody else uses; return whether it is (or would be) gone.
+        """Remove a layer without a lease; return whether it is (or would be) removed.
 
         Raises:
             StorageError: the folder cannot be written.
@@ -399,20 +401,20 @@ class LayerStore:
             return claimed
 
     def left_over(self, *, remove: bool = False) -> tuple[Path, ...]:
-        """Return (and remove) what killed processes left; what living ones work on is theirs."""
+        """Return (and remove) what killed processes left."""
         if not self.root.exists():
             return ()
         with self._explained("changed"):
-            lone = tuple(self._lone_cards(remove=remove))
+            lone = tuple(self._lone_descriptions(remove=remove))
             return tuple(sorted((*self._staging.sweep(remove=remove), *lone)))
 
-    def _lone_cards(self, *, remove: bool) -> Iterator[Path]:
-        for card in self.root.glob("??/*.json"):
-            with self._leases.claim(card.stem) as claimed:
-                if claimed and not card.with_suffix(".tar").exists():
-                    yield card
+    def _lone_descriptions(self, *, remove: bool) -> Iterator[Path]:
+        for description in self.root.glob("??/*.json"):
+            with self._leases.claim(description.stem) as claimed:
+                if claimed and not description.with_suffix(".tar").exists():
+                    yield description
                     if remove:
-                        card.unlink(missing_ok=True)
+                        description.unlink(missing_ok=True)
 
     def _create_missing(
         self, keys: Iterable[str], make: Callable[[Sequence[str], Locks], None]
@@ -423,7 +425,7 @@ class LayerStore:
             )
 
     def _one(self, key: str, write: Callable[[BinaryIO, Path], Layer], *, need: int = 0) -> Layer:
-        """Return a layer that is made by itself, of about that many bytes."""
+        """Return a layer that is built alone and has about ``need`` bytes."""
 
         def make(_: Sequence[str], locks: Locks) -> None:
             with self._explained("written", need), self._staging.folder(locks, need) as folder:
@@ -440,7 +442,7 @@ class LayerStore:
         locks: Locks,
     ) -> None:
         self._staging.sweep()
-        need = int(sum(unpacked_size(wheel) for _, wheel in wheels.values()) * _ROOM)
+        need = int(sum(unpacked_size(wheel) for _, wheel in wheels.values()) * _SPACE_FACTOR)
         with self._explained("written", need), self._staging.folder(locks, need) as staging:
 
             def lay_out(pair: tuple[Artifact, Path]) -> None:
@@ -471,7 +473,7 @@ class LayerStore:
     def _find(self, key: str) -> Layer | None:
         self._leases.hold(key)
         layer = recorded(self._path(key))
-        with contextlib.suppress(OSError):  # not ours to write; the least recently used go first
+        with contextlib.suppress(OSError):  # a read-only store
             if layer is not None:
                 os.utime(layer.path)
         return layer
@@ -493,32 +495,25 @@ class LayerStore:
         *,
         of: str = "",
     ) -> None:
-        """Write a tar and its card so that a reader sees both whole or neither."""
+        """Write a tar and its description; a reader sees both complete, or none."""
         path = self._path(key)
         path.parent.mkdir(parents=True, exist_ok=True)
         with atomic_write(path, folder=staging) as file:
             layer = write(file, path)
-        card = {"diff_id": layer.diff_id, "size": layer.size, "of": of}
+        description = {"diff_id": layer.diff_id, "size": layer.size, "of": of}
         with atomic_write(path.with_suffix(".json"), folder=staging) as file:
-            file.write(json.dumps(card).encode())
+            file.write(json.dumps(description).encode())
 
     @contextlib.contextmanager
     def _explained(self, action: str, need: int = 0) -> Iterator[None]:
-        """Explain what the disk refuses; ``need`` is in bytes."""
+        """Explain errors of the disk; ``need`` is in bytes."""
         try:
             yield
         except OSError as error:
             if error.errno not in _DISK_ERRORS:
                 raise
-            full = error.errno in DISK_FULL
-            what = f" (about {max(1, need >> 20)} MiB are needed)" if full else ""
-            raise StorageError(
-                f"the store of layers in {self.root} cannot be {action}",
-                why=f"{error.strerror or error}{what}",
-                fix="run: stackgen images prune --keep SIZE; or put STACKGEN_CACHE elsewhere"
-                if full
-                else "make the folder writable, or name another one in STACKGEN_CACHE",
-            ) from error
+            what = f"the store of layers in {self.root} cannot be {action}"
+            raise storage_error(what, error, needed_bytes=need) from error
 
 
 _DISK_ERRORS = DISK_FULL | {errno.EROFS, errno.EACCES, errno.EPERM, errno.ENOTDIR}
@@ -528,7 +523,7 @@ def _compile(compile_all: Callable[[], None]) -> None:
     try:
         compile_all()
     except BuildError as error:
-        # It runs in a process of its own, whose words are all that comes back.
+        # It runs in another process, of which only the output is known.
         if os.strerror(errno.ENOSPC) in error.why:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)) from error
         raise
@@ -542,19 +537,19 @@ def _is_whole(layer: Layer) -> bool:
 
 
 def recorded(path: Path) -> Layer | None:
-    """Return the layer of a tar as its card describes it; None where the two do not fit."""
-    card = _card(path)
+    """Return the layer of a tar by its description; None where they do not match."""
+    description = _description(path)
     try:
-        layer = Layer(path=path, diff_id=card["diff_id"], size=int(card["size"]))
+        layer = Layer(path=path, diff_id=description["diff_id"], size=int(description["size"]))
         return layer if path.stat().st_size == layer.size else None
     except (OSError, ValueError, KeyError):
         return None
 
 
-def _card(path: Path) -> Mapping[str, str]:
+def _description(path: Path) -> Mapping[str, str]:
     try:
-        card = json.loads(path.with_suffix(".json").read_text(encoding="utf-8"))
-        return {str(key): str(value) for key, value in card.items()}
+        description = json.loads(path.with_suffix(".json").read_text(encoding="utf-8"))
+        return {str(key): str(value) for key, value in description.items()}
     except (OSError, ValueError, AttributeError):
         return {}
 

@@ -353,26 +353,26 @@ def layer_order(
 
 
 def layer_plan(
-    ordered: Sequence[Artifact], *, room: int, varied: Collection[str] = frozenset()
+    ordered: Sequence[Artifact], *, max_layers: int, varied: Collection[str] = frozenset()
 ) -> tuple[tuple[Artifact, ...], ...]:
-    """Return the wheels of each layer, bottom first; never more than ``room`` layers.
+    """Return the wheels of each layer, bottom first; at most ``max_layers``.
 
     Where there are more wheels than layers, the smallest common ones share the lowest layer, and
     the smallest varied ones follow only where that is not enough.
 
     Raises:
-        BuildError: there is no room for a single layer.
+        BuildError: ``max_layers`` is below 1.
     """
-    if len(ordered) <= room:
+    if len(ordered) <= max_layers:
         return tuple((artifact,) for artifact in ordered)
-    if room < 1:
+    if max_layers < 1:
         raise BuildError(
             "the base image has too many layers",
-            why=f"an engine takes {MAX_LAYERS} layers, and the base leaves no room for a stack",
+            why=f"an engine takes {MAX_LAYERS} layers, and the base has no layer left for a stack",
             fix="choose another base (stackgen images), or flatten it with docker export",
         )
     expendable = sorted(ordered, key=lambda a: (a.name in varied, a.size or 0, a.name))
-    merged = {artifact.name for artifact in expendable[: len(ordered) - room + 1]}
+    merged = {artifact.name for artifact in expendable[: len(ordered) - max_layers + 1]}
     lowest = tuple(artifact for artifact in ordered if artifact.name in merged)
     return lowest, *((artifact,) for artifact in ordered if artifact.name not in merged)
 

@@ -1,15 +1,18 @@
 """Lay a wheel's files out as they will stand in an image, and refuse what does not belong there."""
 
 import configparser
+import csv
 import errno
 import io
 import lzma
 import os
 import posixpath
+import re
 import struct
 import zipfile
 import zlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
 from pathlib import Path
 from typing import BinaryIO
 
@@ -193,3 +196,82 @@ _FAULTS: tuple[tuple[Callable[[zipfile.ZipInfo], bool], str], ...] = (
     (is_special, "is a link or a device"),
     (_is_whiteout, "would delete a file of another layer"),
 )
+
+
+# Wheels that replace files of other wheels. Which file stays depends on the order of installation,
+# which differs between tools. Folders that bear the name of neither wheel (``tests``, ``cv2``,
+# ``google``) are commonly shared, and are accepted.
+
+_PURE = re.compile(r"^[^/]+\.data/(?:purelib|platlib)/")
+_RECORD = re.compile(r"[^/]+\.dist-info/RECORD")
+_CACHED_WHEELS = 512  # wheels, a few names each
+_UNREADABLE = (zipfile.BadZipFile, OSError, ValueError, KeyError)
+
+
+def refuse_overwriting(artifacts: Sequence[Artifact], wheels: Mapping[str, Path]) -> None:
+    """Refuse a stack where a wheel holds a file of the package that another wheel is named after.
+
+    Files of equal contents are accepted. Wheels that cannot be read are refused by ``unpack``.
+
+    Args:
+        artifacts: of the stack.
+        wheels: their paths by sha256.
+
+    Raises:
+        BuildError: one wheel replaces a file of another; the message names both and the file.
+    """
+    paths = {each: wheels[each.sha256] for each in artifacts if each.sha256 in wheels}
+    for owner, path in paths.items():
+        name = _module(owner.name)
+        for other, other_path in paths.items():
+            if other is owner or name not in _top_level(other_path, other.sha256):
+                continue
+            theirs, own = _files(other_path, name), _files(path, name)
+            replaced = sorted(
+                file for file in theirs.keys() & own.keys() if theirs[file] != own[file]
+            )
+            if replaced:
+                raise _overwriting(owner, other, replaced)
+
+
+def _module(name: str) -> str:
+    return canonicalize_name(name).replace("-", "_")
+
+
+@lru_cache(maxsize=_CACHED_WHEELS)
+def _top_level(wheel: Path, _sha256: str) -> frozenset[str]:
+    """Return the names of the modules and packages at the top of a wheel, in lower case."""
+    try:
+        with zipfile.ZipFile(wheel) as archive:
+            names = (_PURE.sub("", name).split("/", 1)[0] for name in archive.namelist())
+            return frozenset(name.split(".", 1)[0].lower() for name in names)
+    except _UNREADABLE:
+        return frozenset()
+
+
+def _files(wheel: Path, name: str) -> dict[str, str]:
+    """Return the digests that RECORD states for the files of a package, by their places."""
+    try:
+        with zipfile.ZipFile(wheel) as archive:
+            record = next(each for each in archive.namelist() if _RECORD.fullmatch(each))
+            text = archive.read(record).decode("utf-8", errors="replace")
+    except (*_UNREADABLE, StopIteration):
+        return {}
+    rows = ((_PURE.sub("", row[0]), row[1]) for row in csv.reader(io.StringIO(text)) if row[1:])
+    return {
+        file: digest
+        for file, digest in rows
+        if digest
+        and not file.endswith(".pyc")
+        and re.split(r"[/.]", file, maxsplit=1)[0].lower() == name
+    }
+
+
+def _overwriting(owner: Artifact, other: Artifact, replaced: Sequence[str]) -> BuildError:
+    more = f" and {len(replaced) - 1} more files" if len(replaced) > 1 else ""
+    return BuildError(
+        f"{other.name} {other.version} would replace files of {owner.name} {owner.version}",
+        why=f"both hold {replaced[0]}{more}, with different contents: which one runs depends on "
+        "the order of installation",
+        fix=f"leave out one of them, such as: {other.name}!={other.version}",
+    )

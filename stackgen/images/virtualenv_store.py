@@ -1,27 +1,22 @@
-"""What lies below the folder of virtualenvs: how much room it takes, and how it is taken out.
+"""The store of virtualenvs: its items, their disk space, and their removal.
 
-Files are shared: a virtualenv links what uv unpacked and what was byte-compiled before. Such bytes
-count once, for that from which they go last.
+Virtualenvs share files by hard links with the wheels that uv unpacked and with the bytecode. Such
+bytes count once, for the item that is evicted last.
 """
 
 import contextlib
-import csv
-import io
 import math
 import os
 import shutil
-from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from stackgen.errors import StorageError
 from stackgen.images import compiled
 from stackgen.model.packages import Artifact
-from stackgen.model.reports import FaultKind, ItemKind, StoreFault, StoreItem
+from stackgen.model.reports import ItemKind, StoreItem
 from stackgen.model.stacks import Base, Stack
-from stackgen.storage.files import recorded_digest, remove_path, stream_sha256
+from stackgen.storage.files import remove_path, storage_error
 from stackgen.storage.leases import Leases
 
 MARKER = ".complete"
@@ -29,23 +24,23 @@ UV = "uv"
 
 
 def virtualenv_folder(root: Path, stack: Stack) -> Path:
-    """Return where a stack's virtualenv belongs; stacks that differ in settings alone share one."""
+    """Return the folder of a stack's virtualenv; stacks that differ only in settings share it."""
     return root / "environments" / replace(stack, settings=()).id
 
 
 def lease_name(folder: Path) -> str:
-    """Return how a virtualenv is known to those who use it."""
+    """Return the name of a virtualenv's lease."""
     return f"environments/{folder.name}"
 
 
 def forget_lost_wheels(uv: Path) -> bool:
-    """Make uv forget what it unpacked and is gone; return whether there was any such thing.
+    """Remove uv's links to unpacked wheels that are gone; return whether there were any.
 
-    uv trusts its notes: one that leads nowhere makes it fail.
+    uv fails on such a link.
     """
-    lost = [note for note in _notes(uv) if not note.exists()]
-    for note in lost:
-        shutil.rmtree(note.parent, ignore_errors=True)
+    lost = [link for link in _links(uv) if not link.exists()]
+    for link in lost:
+        shutil.rmtree(link.parent, ignore_errors=True)
     return bool(lost)
 
 
@@ -64,9 +59,9 @@ class VirtualenvStore:
         object.__setattr__(self, "_leases", Leases(self.root))
 
     def items(self) -> Iterator[StoreItem]:
-        """Yield everything that takes room, in no order.
+        """Yield all items, in no order.
 
-        What is unpacked or compiled is as young as the youngest virtualenv that links it.
+        Unpacked wheels and bytecode are as young as the youngest virtualenv that links them.
         """
         self._linked.clear()
         parts = {path: _walked(path) for path in (*self.unpacked(), *self._compiled())}
@@ -77,7 +72,7 @@ class VirtualenvStore:
             files = _walked(folder)
             for part in {owners[inode] for inode in files if inode in owners}:
                 self._linked.setdefault(str(part), set()).add(str(folder))
-                # The folders come youngest first; what they link goes right after them.
+                # The folders are sorted, youngest first; what they link is evicted after them.
                 used_at.setdefault(part, math.nextafter(_time(folder), math.inf))
             own = sum(size for inode, size in files.items() if inode not in seen)
             seen |= files.keys()
@@ -89,9 +84,9 @@ class VirtualenvStore:
             yield _item(kind, part, name, sum(files.values()), used_at.get(part, _time(part)))
 
     def drop(self, item: StoreItem, *, dry_run: bool = False) -> bool:
-        """Remove an item that nobody uses; return whether it is (or would be) gone.
+        """Remove an item without a lease; return whether it is (or would be) removed.
 
-        What a virtualenv still links stays: no room would be won.
+        An item that a virtualenv links stays, because its removal would free no disk space.
 
         Raises:
             StorageError: the folder cannot be written.
@@ -105,7 +100,7 @@ class VirtualenvStore:
         return gone
 
     def remove(self, kind: ItemKind, path: Path, *, dry_run: bool = False) -> bool:
-        """Remove what nobody uses, whoever links it; return whether it is (or would be) gone.
+        """Remove an item without a lease, even if it is linked; return whether it is removed.
 
         Raises:
             StorageError: the folder cannot be written.
@@ -113,14 +108,10 @@ class VirtualenvStore:
         try:
             return self._removed(kind, path, dry_run=dry_run)
         except OSError as error:
-            raise StorageError(
-                f"cannot remove {path}",
-                why=str(error),
-                fix="run the same command as the user whom the folder belongs to",
-            ) from error
+            raise storage_error(f"cannot remove {path}", error) from error
 
     def left_over(self, *, remove: bool = False) -> tuple[Path, ...]:
-        """Return (and remove) what killed processes left; what living ones work on is theirs."""
+        """Return (and remove) what killed processes left."""
         if not self.root.exists():
             return ()
         found = [folder for folder in self.virtualenvs() if not (folder / MARKER).exists()]
@@ -140,11 +131,11 @@ class VirtualenvStore:
         return tuple(sorted(found))
 
     def has(self, stack: Stack) -> bool:
-        """Return whether a stack's virtualenv is there."""
+        """Return whether a stack's virtualenv is complete."""
         return (virtualenv_folder(self.root, stack) / MARKER).exists()
 
     def lacking(self, base: Base, artifacts: Iterable[Artifact]) -> tuple[Artifact, ...]:
-        """Return the wheels that no virtualenv of a base had yet."""
+        """Return the wheels that no virtualenv of a base has contained yet."""
         home = compiled.bytecode_home(self.root / "bytecode", base)
         return tuple(each for each in artifacts if not (home / each.sha256).exists())
 
@@ -160,8 +151,8 @@ class VirtualenvStore:
         return tuple(_folders(self.root / "bytecode", "*/*"))
 
     def _unknown_to_uv(self) -> Iterator[Path]:
-        known = {note.resolve() for note in _notes(self.root / UV)}
-        # Without any note, this is a uv that takes its notes elsewhere.
+        known = {link.resolve() for link in _links(self.root / UV)}
+        # Without any link, this version of uv has its links elsewhere.
         return (path for path in self.unpacked() if known and path.resolve() not in known)
 
     def _removed(self, kind: ItemKind, path: Path, *, dry_run: bool) -> bool:
@@ -169,9 +160,9 @@ class VirtualenvStore:
             with self._leases.locks() as locks:
                 free = locks.try_acquire(UV)
                 if free and not dry_run:
-                    for note in _notes(self.root / UV):
-                        if note.resolve() == path.resolve():
-                            shutil.rmtree(note.parent, ignore_errors=True)
+                    for link in _links(self.root / UV):
+                        if link.resolve() == path.resolve():
+                            shutil.rmtree(link.parent, ignore_errors=True)
                     remove_path(path)
                 return free
         is_virtualenv = kind is ItemKind.VIRTUALENV
@@ -184,8 +175,8 @@ class VirtualenvStore:
             return free
 
 
-def _notes(uv: Path) -> Iterator[Path]:
-    """Yield the links by which uv finds what it unpacked: one in a folder for each wheel."""
+def _links(uv: Path) -> Iterator[Path]:
+    """Yield uv's links to unpacked wheels, one per wheel, each in its own folder."""
     return (path for path in uv.glob("wheels-v*/*/*/*/*") if path.is_symlink())
 
 
@@ -194,7 +185,7 @@ def _folders(root: Path, pattern: str) -> Iterator[Path]:
 
 
 def _walked(folder: Path) -> dict[tuple[int, int], int]:
-    """Return the bytes on disk of everything below a folder that somebody may be removing."""
+    """Return the bytes on disk by inode, below a folder that another process may be removing."""
     found: dict[tuple[int, int], int] = {}
     waiting = [str(folder)]
     while waiting:
@@ -209,7 +200,7 @@ def _walked(folder: Path) -> dict[tuple[int, int], int]:
 
 
 def _time(folder: Path) -> float:
-    """Return when something was last used: a virtualenv says so itself, in seconds since 1970."""
+    """Return when an item was last used, in seconds since 1970."""
     for path in (folder / MARKER, folder):
         with contextlib.suppress(OSError):
             return path.stat().st_mtime
@@ -223,112 +214,3 @@ def _wheel_name(unpacked: Path) -> str:
 
 def _item(kind: ItemKind, path: Path, name: str, size: int, used_at: float) -> StoreItem:
     return StoreItem(kind=kind, name=name, path=str(path), size=size, used_at=used_at)
-
-
-# Look at every file of the virtualenvs: each must be what the RECORD of its package says
-
-_READERS = min(4, os.cpu_count() or 1)
-_DAMAGED, _LEFT_OVER = FaultKind.DAMAGED, FaultKind.LEFT_OVER
-
-
-def check(store: VirtualenvStore, *, repair: bool = False) -> tuple[int, tuple[StoreFault, ...]]:
-    """Return how many virtualenvs are whole, and what is wrong.
-
-    Each file is read once, however many virtualenvs link it. Bytecode bears no digest: that it is
-    there is all that is known.
-
-    Args:
-        store: where they are.
-        repair: remove what is damaged, unless somebody uses it, and what was left over.
-
-    Raises:
-        StorageError: something shall be removed, and the folder cannot be written.
-        OSError: something cannot be read.
-    """
-    faults, digests, whole = [], _Digests(), 0
-    for folder in store.virtualenvs():
-        if (folder / MARKER).exists():
-            fault = _fault_of(ItemKind.VIRTUALENV, folder, digests)
-            whole += fault is None
-            faults += [fault] if fault else []
-    unpacked = (_fault_of(ItemKind.UNPACKED, path, digests) for path in store.unpacked())
-    faults += [fault for fault in unpacked if fault]
-    confirmed = [_repaired(store, fault) if repair else fault for fault in faults]
-    why = "a process was killed while it wrote this"
-    left = [
-        StoreFault(kind=_LEFT_OVER, name=path.name, path=str(path), why=why, removed=repair)
-        for path in store.left_over(remove=repair)
-    ]
-    return whole, (*confirmed, *left)
-
-
-def _repaired(store: VirtualenvStore, fault: StoreFault) -> StoreFault:
-    path = Path(fault.path)
-    kind = ItemKind.UNPACKED if path in store.unpacked() else ItemKind.VIRTUALENV
-    removed = store.remove(kind, path)
-    return StoreFault(
-        kind=fault.kind, name=fault.name, path=fault.path, why=fault.why, removed=removed
-    )
-
-
-def _fault_of(kind: ItemKind, folder: Path, digests: "_Digests") -> StoreFault | None:
-    """Return what is wrong with a folder of installed packages."""
-    name = folder.name[:12]
-    if kind is ItemKind.VIRTUALENV and not (folder / "bin" / "python").exists():
-        why = "its interpreter is gone"
-        return StoreFault(kind=_LEFT_OVER, name=name, path=str(folder), why=why)
-    recorded = _recorded(folder)
-    with ThreadPoolExecutor(_READERS) as pool:
-        found = pool.map(digests.of, recorded)
-        wrong = [
-            path
-            for (path, stated), digest in zip(recorded.items(), found, strict=True)
-            if digest not in stated
-        ]
-    if not wrong or not folder.exists():  # somebody prunes, too
-        return None
-    first = os.path.relpath(min(wrong), folder)
-    more = f" and {len(wrong) - 1} more" if len(wrong) > 1 else ""
-    why = f"{first}{more}: not what the package's RECORD says"
-    return StoreFault(kind=_DAMAGED, name=name, path=str(folder), why=why)
-
-
-def _recorded(folder: Path) -> Mapping[Path, set[str]]:
-    """Return the digests that RECORDs state for a file: of packages that share one, any is right.
-
-    Bytecode that a wheel lists may have been left out.
-    """
-    found: dict[Path, set[str]] = defaultdict(set)
-    for record in _records(folder):
-        site = record.parent.parent
-        for row in csv.reader(io.StringIO(record.read_text(encoding="utf-8", errors="replace"))):
-            name, stated = (*row, "", "")[:2]
-            algorithm, _, encoded = stated.partition("=")
-            if algorithm == "sha256" and not name.endswith(".pyc"):
-                found[Path(os.path.normpath(site / name))].add(recorded_digest(encoded).hex())
-    return found
-
-
-def _records(folder: Path) -> Iterator[Path]:
-    yield from folder.glob("*.dist-info/RECORD")
-    for site in {path.resolve() for path in folder.glob("lib*/*/site-packages")}:
-        yield from site.glob("*.dist-info/RECORD")
-
-
-@dataclass(frozen=True, slots=True)
-class _Digests:
-    """Digests of files, by inode."""
-
-    known: dict[tuple[int, int], str] = field(default_factory=dict)
-
-    def of(self, path: Path) -> str:
-        """Return the SHA-256 of a file in hexadecimal, "" where it is not there."""
-        try:
-            with path.open("rb") as file:
-                status = os.fstat(file.fileno())
-                inode = status.st_dev, status.st_ino
-                if inode not in self.known:
-                    self.known[inode] = stream_sha256(file)
-                return self.known[inode]
-        except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
-            return ""

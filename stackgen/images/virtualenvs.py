@@ -1,7 +1,7 @@
-"""Make a virtualenv of a stack, from wheels that are at hand.
+"""Build a virtualenv of a stack from wheels in the store.
 
-virtualenv makes it, without any package; uv fills it, linking files from its cache rather than
-copying them, and makes those that the installed virtualenv declines.
+virtualenv creates it without packages; uv installs the wheels as hard links into its cache, and
+creates the virtualenvs that the installed virtualenv does not support.
 """
 
 import contextlib
@@ -9,7 +9,6 @@ import io
 import os
 import shutil
 import subprocess
-import zipfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -18,7 +17,7 @@ from pathlib import Path
 
 from stackgen.errors import BuildError, StorageError
 from stackgen.images import compiled
-from stackgen.images.overlaps import refuse_overwriting
+from stackgen.images.unpack import refuse_overwriting, unpacked_size
 from stackgen.images.virtualenv_store import (
     MARKER,
     UV,
@@ -30,7 +29,7 @@ from stackgen.images.virtualenv_store import (
 from stackgen.model.packages import Artifact
 from stackgen.model.stacks import Base, Environment, Kind, Stack
 from stackgen.sandbox.process import failure_message
-from stackgen.storage.files import DISK_FULL, free_bytes, remove_path
+from stackgen.storage.files import DISK_FULL, free_bytes, remove_path, storage_error
 from stackgen.storage.leases import Leases, Locks
 
 _WITH_BYTECODE = 1.4  # bytes on disk per byte of unpacked wheel: seen 1.1 to 1.3
@@ -39,11 +38,11 @@ _FULL = ("No space left on device", "Disk quota exceeded")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VirtualenvBuilder:
-    """Makes virtualenvs below a folder of ours and keeps them.
+    """Builds and caches virtualenvs in a folder.
 
-    What was handed out is in use, so that nobody prunes it, until this object or its process ends.
+    This object has leases on the virtualenvs that it returned.
 
-    root: where virtualenvs, what virtualenv and uv remember, and links to wheels are kept.
+    root: folder of the virtualenvs, the caches of virtualenv and uv, and links to wheels.
     """
 
     root: Path
@@ -53,15 +52,15 @@ class VirtualenvBuilder:
         object.__setattr__(self, "_leases", Leases(self.root))
 
     def build(self, stack: Stack, base: Base, wheels: Mapping[str, Path]) -> Environment:
-        """Return a virtualenv that holds exactly a stack's packages; one that exists is reused.
+        """Return a virtualenv with exactly a stack's packages; an existing one is reused.
 
         Args:
-            stack: what to install; settings do not matter here, they are set when it runs.
+            stack: what to install; its settings apply when it runs.
             base: the interpreter to build on.
-            wheels: where each artifact of the lock lies, by its sha256.
+            wheels: path of each artifact of the lock, by sha256.
 
         Raises:
-            BuildError: virtualenv and uv refused; the end of what uv said is the reason.
+            BuildError: virtualenv and uv failed; the end of uv's output is the reason.
             StorageError: the disk is full, or the folder cannot be written.
         """
         folder = virtualenv_folder(self.root, stack)
@@ -79,7 +78,7 @@ class VirtualenvBuilder:
             self._leases.hold(lease_name(folder))
             there = partial(_is_whole, folder)
             self._leases.create_missing([lease_name(folder)], exists=there, create=make)
-        with contextlib.suppress(OSError):  # not ours to write; the least recently used go first
+        with contextlib.suppress(OSError):  # a read-only store
             os.utime(folder / MARKER)
         return Environment(
             stack=stack, kind=Kind.VIRTUALENV, location=str(folder), python=str(python)
@@ -99,13 +98,13 @@ class VirtualenvBuilder:
         marker.replace(folder / MARKER)
 
     def _make_empty(self, folder: Path, base: Base, locks: Locks) -> None:
-        """Make a virtualenv without any package, and without what stands in none of our images."""
+        """Create a virtualenv without packages and without import hooks, as in images."""
         remove_path(folder)  # what an interrupted build left
         if not _virtualenv(folder, base, self.root / "virtualenv"):
             remove_path(folder)
             self._uv("venv", "--python", base.python, str(folder), locks=locks)
-        # A hook into imports, for installations by distutils alone, that only slows measuring; on
-        # Python 3.6 and 3.7, virtualenv's does not even compile, and each start complains.
+        # An import hook for installations by distutils, which slows measurements; on Python 3.6 and
+        # 3.7, virtualenv's does not even compile, and each start prints an error.
         for hook in folder.glob("lib*/*/site-packages/_virtualenv.*"):
             hook.unlink()
 
@@ -125,7 +124,7 @@ class VirtualenvBuilder:
         except BuildError:
             if not forget_lost_wheels(self.root / UV):
                 raise
-            self._uv(*install, locks=locks)  # somebody had removed what uv remembered
+            self._uv(*install, locks=locks)  # unpacked wheels were removed from uv's cache
         locks.release(UV)
         store = compiled.BytecodeStore(folder=self.root / "bytecode", leases=self._leases)
         # Where lib64 is a folder of its own, compiled packages lie there; else it is a link.
@@ -133,7 +132,7 @@ class VirtualenvBuilder:
             store.install(site, stack.lock.artifacts, base)
 
     def _require_space(self, stack: Stack, base: Base, files: Sequence[Path]) -> None:
-        """Refuse to unpack what does not fit; what another virtualenv has is linked."""
+        """Refuse to unpack more than the disk takes; wheels of other virtualenvs are linked."""
         lacking = set(VirtualenvStore(self.root).lacking(base, stack.lock.artifacts))
         pairs = zip(stack.lock.artifacts, files, strict=True)
         new = [file for artifact, file in pairs if artifact in lacking]
@@ -152,7 +151,7 @@ class VirtualenvBuilder:
             )
         if path.name == artifact.filename:
             return path
-        # Always the same place: uv knows a wheel that it has unpacked by its path.
+        # Always the same path: uv identifies unpacked wheels by it.
         link = self.root / "wheels" / artifact.sha256 / artifact.filename
         link.parent.mkdir(parents=True, exist_ok=True)
         if not link.exists():
@@ -161,7 +160,7 @@ class VirtualenvBuilder:
         return link
 
     def _link_mode(self) -> str:
-        """Return how uv fills virtualenvs: both sides lie below the root, where links can fail."""
+        """Return uv's link mode; some file systems have no hard links."""
         probe, link = self.root / ".link-from", self.root / f".link-to-{os.getpid()}"
         probe.touch()
         try:
@@ -172,7 +171,7 @@ class VirtualenvBuilder:
         return "hardlink"
 
     def _uv(self, *arguments: str, locks: Locks) -> None:
-        """Run uv, which keeps our locks for as long as it lives."""
+        """Run uv, which inherits our locks until it ends."""
         import uv
 
         options = ("--offline", "--no-config", "--no-progress", "--color", "never")
@@ -191,7 +190,7 @@ class VirtualenvBuilder:
             raise _refusal(arguments, done.stdout, done.returncode)
 
     def _environment(self) -> dict[str, str]:
-        """Return what uv needs and nothing of the user's: no index, no credentials, no options."""
+        """Return uv's environment without the user's indexes, credentials and options."""
         kept = {key: os.environ[key] for key in ("PATH", "HOME", "TMPDIR") if key in os.environ}
         return {
             **kept,
@@ -203,9 +202,9 @@ class VirtualenvBuilder:
 
 
 def _virtualenv(folder: Path, base: Base, app_data: Path) -> bool:
-    """Make a virtualenv without any package; False where the installed virtualenv declines.
+    """Create a virtualenv without packages; return False where virtualenv does not support it.
 
-    Nothing of the user's configuration is read, and nothing asks the network.
+    The user's configuration is not read, and the network is not used.
 
     Raises:
         OSError: the folder cannot be written.
@@ -215,7 +214,7 @@ def _virtualenv(folder: Path, base: Base, app_data: Path) -> bool:
     options = ["--no-seed", "--no-periodic-update", "--app-data", str(app_data)]
     nothing_of_the_users = {"PATH": os.defpath, "VIRTUALENV_CONFIG_FILE": os.devnull}
     try:
-        # It may decline in print: uv is asked then, and its words count.
+        # It may print an error; uv is used then, and its output counts.
         with contextlib.redirect_stderr(io.StringIO()):
             virtualenv.cli_run(
                 ["--python", base.python, *options, str(folder)],
@@ -232,7 +231,7 @@ def _is_whole(folder: Path, _: str) -> bool:
 
 
 def _refusal(arguments: Sequence[str], output: str, exit_code: int) -> Exception:
-    """Turn what uv said, and how it ended, into the error that a caller can decide by."""
+    """Return the error for a failed uv."""
     message = failure_message(output, exit_code)
     if any(words in output for words in _FULL):
         return _FullDiskError(message)
@@ -244,28 +243,24 @@ def _refusal(arguments: Sequence[str], output: str, exit_code: int) -> Exception
 
 
 class _FullDiskError(Exception):
-    """uv met a full disk."""
+    """The disk was full while uv ran."""
 
 
 @contextmanager
 def _storage_errors(folder: Path, files: Sequence[Path]) -> Iterator[None]:
-    """Explain a disk that is full or cannot be written."""
+    """Explain errors of the disk."""
     try:
         yield
     except OSError as error:
         if error.errno in DISK_FULL:
             raise _full(str(error), files) from error
-        raise StorageError(
-            f"cannot write below {folder.parent}",
-            why=str(error),
-            fix="set STACKGEN_CACHE to a folder that can be written",
-        ) from error
+        raise storage_error(f"cannot write below {folder.parent}", error) from error
     except _FullDiskError as error:
         raise _full(str(error), files) from error
 
 
 def _full(why: str, files: Sequence[Path]) -> StorageError:
-    """Return the error that says how much is needed."""
+    """Return the error for a full disk, with the disk space that is needed."""
     return StorageError(
         "the disk is full",
         why=f"{why} (this virtualenv needs up to {max(1, _needed(files) >> 20)} MiB)",
@@ -274,12 +269,4 @@ def _full(why: str, files: Sequence[Path]) -> StorageError:
 
 
 def _needed(files: Sequence[Path]) -> int:
-    return round(sum(map(_unpacked_size, files)) * _WITH_BYTECODE)
-
-
-def _unpacked_size(wheel: Path) -> int:
-    try:
-        with zipfile.ZipFile(wheel) as archive:
-            return sum(member.file_size for member in archive.infolist())
-    except (OSError, zipfile.BadZipFile):
-        return 0
+    return round(sum(map(unpacked_size, files)) * _WITH_BYTECODE)

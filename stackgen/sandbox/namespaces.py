@@ -14,9 +14,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from stackgen.errors import StorageError
 from stackgen.interrupts import uninterrupted
 from stackgen.sandbox.supervised import SUPERVISOR, Capabilities, Supervised, SupervisorLostError
+from stackgen.storage.files import storage_error
 from stackgen.storage.leases import host_identity
 
 if sys.platform != "win32":  # nothing is measured there
@@ -214,11 +214,7 @@ def _folder(scratch: Path, sockets: bytes | None) -> tuple[Path, contextlib.Exit
             if sockets is not None:
                 (folder / "sockets").write_bytes(sockets)
         except OSError as error:
-            raise StorageError(
-                f"cannot write below {scratch}",
-                why=str(error),
-                fix="free some space, or set STACKGEN_CACHE to a folder that can be written",
-            ) from error
+            raise storage_error(f"cannot write below {scratch}", error) from error
         return folder, held.pop_all()
 
 

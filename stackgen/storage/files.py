@@ -12,6 +12,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, BinaryIO
 
+from stackgen.errors import StorageError
+
 if sys.platform != "win32":
     import fcntl
 
@@ -46,6 +48,27 @@ def recorded_digest(encoded: str) -> bytes:
         return base64.urlsafe_b64decode(bare + "=" * (-len(bare) % 4))
     except ValueError:
         return b""
+
+
+def storage_error(what: str, error: OSError, *, needed_bytes: int = 0) -> StorageError:
+    """Return the error for a disk that is full or a folder that cannot be written.
+
+    Args:
+        what: the failed action, such as "cannot write the layers in FOLDER".
+        error: of the system.
+        needed_bytes: for the message, where the disk is full; 0 if unknown.
+    """
+    full = error.errno in DISK_FULL
+    needed = (
+        f" (about {max(1, needed_bytes >> 20)} MiB are needed)" if full and needed_bytes else ""
+    )
+    return StorageError(
+        what,
+        why=f"{error.strerror or error}{needed}",
+        fix="run: stackgen images prune --keep SIZE; or set STACKGEN_CACHE to a larger disk"
+        if full
+        else "make the folder writable, or set STACKGEN_CACHE to another one",
+    )
 
 
 @contextlib.contextmanager

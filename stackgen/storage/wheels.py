@@ -1,4 +1,4 @@
-"""Wheels on disk, found by what they are: each is downloaded once, verified, and kept."""
+"""Content-addressed store of wheels: each one is downloaded once, verified, and cached."""
 
 import contextlib
 import copy
@@ -33,6 +33,7 @@ from stackgen.storage.files import (
     file_sha256,
     free_bytes,
     recorded_digest,
+    storage_error,
     stream_sha256,
 )
 from stackgen.storage.leases import Leases
@@ -41,7 +42,7 @@ if TYPE_CHECKING:
     from typing_extensions import Buffer  # The checker brings it.
 
 
-# Is this file a wheel that may be unpacked? Looked at once, before anything of it is used
+# Safety of a wheel, checked once before it is used
 
 _RECORD = re.compile(r"[^/]+\.dist-info/RECORD")
 _DRIVE = re.compile(r"[A-Za-z]:")
@@ -67,13 +68,14 @@ _UNREADABLE = (
 
 
 def check_wheel(path: Path, *, name: str = "") -> None:
-    """Check a wheel: a sound zip, no member outside its prefix, all of it as its RECORD says.
+    """Check a wheel: a valid zip, no member outside its prefix, all contents as in its RECORD.
 
-    name: what errors call it, where the file has another name as yet.
-    It reads and hashes every member: about a second for 100 MB of wheel.
+    All members are read and hashed, which takes about a second for 100 MB.
+
+    name: for errors, where the file has a temporary name.
 
     Raises:
-        BuildError: it is not such a wheel; the error names file and member.
+        BuildError: the wheel is invalid; the message names file and member.
     """
     shown = name or path.name
     try:
@@ -94,7 +96,7 @@ def check_wheel(path: Path, *, name: str = "") -> None:
 
 
 def misplaced(name: str) -> str:
-    """Return why a member of that name cannot be laid out; "" where it can."""
+    """Return why a member cannot be unpacked because of its name; "" where it can."""
     is_rooted = name.startswith("/") or _DRIVE.match(name) is not None
     if is_rooted or "\\" in name or "\0" in name or ".." in name.split("/"):
         return "would be written outside the prefix"
@@ -119,13 +121,13 @@ def unplaced(name: str, data_dir: str) -> bool:
 
 
 def is_usual(member: zipfile.ZipInfo) -> bool:
-    """Return whether a member is packed as wheels are: others may ask for gigabytes of memory."""
+    """Return whether a member has a usual compression; others may need gigabytes of memory."""
     encrypted = member.flag_bits & 0x1
     return member.compress_type in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED) and not encrypted
 
 
 def replaces_interpreter(place: str) -> bool:
-    """Return whether a file, relative to the environment that it is installed in, is its own."""
+    """Return whether a path, relative to an environment, is part of the environment itself."""
     return _OWN.fullmatch(place) is not None
 
 
@@ -162,7 +164,7 @@ def _check_names(shown: str, members: list[zipfile.ZipInfo]) -> None:
 
 
 def _recorded(shown: str, wheel: zipfile.ZipFile) -> dict[str, tuple[str, bytes]]:
-    """Return algorithm and digest of each member, all of which RECORD has to list with one."""
+    """Return algorithm and digest of each member; RECORD has to list all of them."""
     records = [x for x in wheel.infolist() if _RECORD.fullmatch(x.filename)]
     if len(records) != 1 or records[0].file_size > _LARGEST_RECORD:
         raise _refusal(shown, f"it holds {len(records)} RECORD files; a wheel has one")
@@ -219,35 +221,35 @@ def _refusal(shown: str, why: str) -> BuildError:
 
 _PARALLEL = 8  # connections: few enough for an index that many share
 _SHA256 = re.compile(r"[0-9a-f]{64}")
-_NO_ROOM = DISK_FULL | {errno.EFBIG}
+_DISK_FULL = DISK_FULL | {errno.EFBIG}
 
-# Called with an artifact and how many bytes of it are here; from several threads.
+# Called with an artifact and the number of its bytes so far; from several threads.
 Progress = Callable[[Artifact, int], None]
 
 
 class Downloader(Protocol):
-    """Something that gets artifacts from where they are."""
+    """Downloads artifacts."""
 
     def download(self, artifact: Artifact, into: BinaryIO, *, start: int = 0) -> None:
-        """Write an artifact's bytes from `start` on; where that cannot be, all of it from 0.
+        """Write an artifact's bytes from `start` on, or all of it where that is impossible.
 
         Raises:
-            StackgenError: it cannot be had.
+            StackgenError: the download failed.
             OSError: `into` cannot be written.
         """
 
 
 class HashMismatchError(BuildError):
-    """What an index hands out is not what it (or a lock) said it is."""
+    """A downloaded file does not have the digest that the index or the lock states."""
 
 
 class WheelStore:
-    """Artifacts below ``root/wheels``, verified and checked when they came.
+    """Artifacts below ``root/wheels``, verified after their download.
 
-    Several processes may share a store: each artifact is downloaded by one of them, and what was
-    handed out is in use, so that nobody prunes it, until this object or its process ends.
+    Several processes may share a store: each artifact is downloaded by one of them. This object has
+    leases on the artifacts that it returned.
 
-    notify: is called with a sentence about each artifact that was damaged since.
+    notify: is called with a sentence about each damaged artifact.
     """
 
     def __init__(self, root: Path, *, notify: Callable[[str], None] | None = None) -> None:
@@ -257,7 +259,7 @@ class WheelStore:
         self._verified: dict[str, str] = {}
 
     def path(self, artifact: Artifact) -> Path | None:
-        """Return where the artifact lies, under its own file name; None where it is not here."""
+        """Return the path of an artifact, which has its own file name; None where it is missing."""
         place = self._place(artifact)
         try:
             size = place.stat().st_size
@@ -266,7 +268,7 @@ class WheelStore:
         return place if artifact.size in (None, size) else None
 
     def missing(self, artifacts: Iterable[Artifact]) -> tuple[Artifact, ...]:
-        """Return those that are not here, each once, in the order given."""
+        """Return the artifacts that are not in the store, each once, in the order given."""
         distinct = {artifact.sha256: artifact for artifact in artifacts}
         return tuple(x for x in distinct.values() if self.path(x) is None)
 
@@ -277,36 +279,36 @@ class WheelStore:
         downloader: Downloader,
         progress: Progress | None = None,
     ) -> dict[str, Path]:
-        """Get what is missing, several at a time; what was cut off before goes on where it stopped.
+        """Download missing artifacts, several at a time, and resume interrupted downloads.
 
-        What is here is compared with its digest, once as long as nobody touches the file; what was
-        damaged comes again.
+        Artifacts in the store are compared with their digests once, and again after any change of
+        the file; damaged ones are downloaded again.
 
         Returns:
             The path of each artifact by its SHA-256.
 
         Raises:
-            HashMismatchError: an artifact is not what it should be; nothing of it stays.
+            HashMismatchError: an artifact has another digest; it is removed.
             BuildError: a wheel is unsafe or contradicts its own RECORD, or has no hash.
-            StorageError: no room, the folder cannot be written, or what was damaged cannot be had
-                again; what is whole stays.
-            StackgenError: whatever the downloader says.
+            StorageError: the disk is full, the folder cannot be written, or a damaged artifact
+                cannot be downloaded again.
+            StackgenError: the download failed.
         """
         wanted = {artifact.sha256: artifact for artifact in artifacts}
         for sha256 in wanted:
             self._leases.hold(sha256)
-        self._require_room(self.missing(wanted.values()))
+        self._require_disk_space(self.missing(wanted.values()))
         wanting = [each for each in wanted.values() if not self._is_as_verified(each)]
         stop = threading.Event()
 
         def get(artifact: Artifact) -> None:
-            def tell_bytes(count: int) -> None:
+            def report_bytes(count: int) -> None:
                 if stop.is_set():
                     raise _StoppedError
                 if progress:
                     progress(artifact, count)
 
-            self._get(artifact, downloader, tell_bytes)
+            self._fetch_one(artifact, downloader, report_bytes)
 
         # The largest first: it takes longest, and the small ones pass beside it.
         _in_parallel(get, sorted(wanting, key=lambda artifact: -(artifact.size or 0)), stop)
@@ -317,13 +319,13 @@ class WheelStore:
         return places
 
     def is_whole(self, artifact: Artifact) -> bool:
-        """Return whether an artifact is here with the content that it should have."""
+        """Return whether an artifact is in the store and undamaged."""
         return self._is_as_verified(artifact) or self._is_verified(artifact)
 
     def any_damaged(self, artifacts: Iterable[Artifact]) -> bool:
-        """Return whether an artifact is damaged or gone, by its content, whenever it was verified.
+        """Return whether an artifact is damaged or gone; all contents are read.
 
-        The next ``fetch`` gets it again.
+        The next ``fetch`` downloads it again.
         """
         whole = []
         for artifact in artifacts:
@@ -335,13 +337,13 @@ class WheelStore:
         """Yield wheels and unfinished downloads, in no order."""
         for path in self._wheels.glob("??/*"):
             kind = ItemKind.UNFINISHED if path.suffix == ".part" else ItemKind.WHEEL
-            with contextlib.suppress(FileNotFoundError):  # Somebody prunes, too.
+            with contextlib.suppress(FileNotFoundError):  # another process evicts, too
                 for file in list(path.iterdir()) if path.is_dir() else (path,):
                     if file.suffix != ".lock":
                         yield _item(kind, file)
 
     def drop(self, item: StoreItem, *, dry_run: bool = False) -> bool:
-        """Remove an item that nobody else uses; return whether it is (or would be) gone.
+        """Remove an item without a lease; return whether it is (or would be) removed.
 
         Raises:
             StorageError: the folder cannot be written.
@@ -352,16 +354,16 @@ class WheelStore:
             with self._leases.claim(own.name) as claimed:
                 if claimed and not dry_run:
                     path.unlink(missing_ok=True)
-                    # Whoever waits for the lock or makes the folder uses the artifact.
+                    # A process that waits for the lock has a lease on the artifact.
                     own.with_suffix(".lock").unlink(missing_ok=True)
                     with contextlib.suppress(OSError):
                         own.rmdir()
                 return claimed
         except OSError as error:
-            raise _unwritable(self._wheels, f"remove {item.name} from", error) from error
+            raise storage_error(f"cannot remove {item.name} from {self._wheels}", error) from error
 
     def left_over(self, *, remove: bool = False) -> tuple[Path, ...]:
-        """Return (and remove) what killed processes left that nobody can go on with."""
+        """Return (and remove) empty folders that killed processes left."""
         found = []
         for folder in sorted(filter(_is_empty, self._wheels.glob("??/*"))):
             with self._leases.claim(folder.name) as claimed:
@@ -371,8 +373,8 @@ class WheelStore:
                         folder.rmdir()
         return tuple(found)
 
-    def _get(
-        self, artifact: Artifact, downloader: Downloader, tell_bytes: Callable[[int], None]
+    def _fetch_one(
+        self, artifact: Artifact, downloader: Downloader, report_bytes: Callable[[int], None]
     ) -> None:
         place = self._place(artifact)
         part = place.parent.with_suffix(".part")
@@ -388,24 +390,26 @@ class WheelStore:
                         "it is fetched again."
                     )
                 try:
-                    _complete(artifact, part, downloader, tell_bytes)
+                    _complete(artifact, part, downloader, report_bytes)
                 except StackgenError as error:
                     if not damaged:
                         raise
-                    raise _irreplaceable(artifact, place, error) from error
+                    raise _not_replaceable(artifact, place, error) from error
                 _move(part, place)
-                self._remember(artifact, _look(place))
+                self._remember(artifact, _signature(place))
         except OSError as error:
-            if error.errno in _NO_ROOM:
+            if error.errno in _DISK_FULL:
                 needed = max(artifact.size or 0, _size(part))
                 part.unlink(missing_ok=True)
-                raise _no_room([artifact], needed, self._wheels, str(error)) from error
-            raise _unwritable(self._wheels, f"keep {artifact.filename} in", error) from error
+                raise _disk_full([artifact], needed, self._wheels, str(error)) from error
+            raise storage_error(
+                f"cannot store {artifact.filename} in {self._wheels}", error
+            ) from error
 
     def _is_as_verified(self, artifact: Artifact) -> bool:
-        """Return whether nobody touched a file since its content was verified, here or before.
+        """Return whether a file is unchanged since its content was verified.
 
-        The lock beside it says what the file looked like then.
+        The lock file beside it holds size, times and inode at that moment.
         """
         place = self._place(artifact)
         if self.path(artifact) is None:
@@ -414,27 +418,27 @@ class WheelStore:
             with contextlib.suppress(OSError, ValueError):
                 lock = place.parent.with_suffix(".lock")
                 self._verified[artifact.sha256] = lock.read_text(encoding="ascii")
-        return self._verified.get(artifact.sha256) == _look(place)
+        return self._verified.get(artifact.sha256) == _signature(place)
 
     def _is_verified(self, artifact: Artifact) -> bool:
         """Compare the content of a file with its digest, and remember where they agree."""
         place = self._place(artifact)
-        look = _look(place)
+        signature = _signature(place)
         try:
-            whole = file_sha256(place) == artifact.sha256 and _look(place) == look
+            whole = file_sha256(place) == artifact.sha256 and _signature(place) == signature
         except FileNotFoundError:
             return False
-        self._remember(artifact, look if whole else "")
+        self._remember(artifact, signature if whole else "")
         return whole
 
-    def _remember(self, artifact: Artifact, look: str) -> None:
+    def _remember(self, artifact: Artifact, signature: str) -> None:
         place = self._place(artifact)
-        self._verified[artifact.sha256] = look
+        self._verified[artifact.sha256] = signature
         with contextlib.suppress(OSError):  # Not ours to write; another process verifies it anew.
-            place.parent.with_suffix(".lock").write_text(look, encoding="ascii")
+            place.parent.with_suffix(".lock").write_text(signature, encoding="ascii")
 
     def _place(self, artifact: Artifact) -> Path:
-        """Return where an artifact belongs. Hash and name come from an index: trust neither."""
+        """Return the path for an artifact. Digest and name come from an index: trust neither."""
         name = artifact.filename
         if not _SHA256.fullmatch(artifact.sha256):
             raise BuildError(
@@ -450,28 +454,28 @@ class WheelStore:
             )
         return self._wheels / artifact.sha256[:2] / artifact.sha256 / name
 
-    def _require_room(self, missing: Sequence[Artifact]) -> None:
+    def _require_disk_space(self, missing: Sequence[Artifact]) -> None:
         parts = sum(_size(self._place(x).parent.with_suffix(".part")) for x in missing)
         needed = sum(artifact.size or 0 for artifact in missing) - parts
         free = free_bytes(self._wheels)
         if needed > free:
-            raise _no_room(missing, needed, self._wheels, f"only {_mb(free)} are free")
+            raise _disk_full(missing, needed, self._wheels, f"only {_mb(free)} are free")
 
 
 def _complete(
-    artifact: Artifact, part: Path, downloader: Downloader, tell_bytes: Callable[[int], None]
+    artifact: Artifact, part: Path, downloader: Downloader, report_bytes: Callable[[int], None]
 ) -> None:
-    """Make `part` the whole, verified artifact.
+    """Download an artifact into `part` and verify it.
 
-    A wrong hash is tried once more from nothing where an earlier, partial download or a cut that
-    nobody noticed may be to blame; a wrong hash twice is the index's own.
+    After a resumed or truncated download, a wrong digest leads to one more download from the
+    start; a second wrong digest is the fault of the index.
     """
     resumed = part.exists()
-    actual = _fill(artifact, part, downloader, tell_bytes)
+    actual = _fill(artifact, part, downloader, report_bytes)
     truncated = artifact.size is not None and part.stat().st_size < artifact.size
     if actual != artifact.sha256 and (resumed or truncated):
         part.unlink()
-        actual = _fill(artifact, part, downloader, tell_bytes)
+        actual = _fill(artifact, part, downloader, report_bytes)
     try:
         _verify(artifact, part, actual)
     except BuildError:
@@ -480,11 +484,11 @@ def _complete(
 
 
 def _fill(
-    artifact: Artifact, part: Path, downloader: Downloader, tell_bytes: Callable[[int], None]
+    artifact: Artifact, part: Path, downloader: Downloader, report_bytes: Callable[[int], None]
 ) -> str:
-    """Get the rest of an artifact into `part`; return the SHA-256 of all of it."""
+    """Download the rest of an artifact into `part`; return the SHA-256 of the whole file."""
     part.touch()
-    with _Counted(part, tell_bytes) as file:
+    with _Counted(part, report_bytes) as file:
         local = _local_path(artifact)
         start = file.seek(0, os.SEEK_END)
         if start and (digest := _digest_from_start(file)) == artifact.sha256:
@@ -537,20 +541,20 @@ def _sync(folder: Path) -> None:
 
 
 class _StoppedError(Exception):
-    """Another download failed, or the user wants to stop: this one need not go on."""
+    """Another download failed, or the user interrupts: this one stops."""
 
 
 class _Counted(io.BufferedRandom):
-    """A file that tells how far it was written."""
+    """A file that reports its position after each write."""
 
-    def __init__(self, path: Path, tell_bytes: Callable[[int], None]) -> None:
+    def __init__(self, path: Path, report_bytes: Callable[[int], None]) -> None:
         super().__init__(io.FileIO(path, "r+"))
-        self._tell_bytes = tell_bytes
+        self._report_bytes = report_bytes
 
     def write(self, chunk: "Buffer") -> int:
-        """Write the chunk, then tell."""
+        """Write the chunk, then report."""
         written = super().write(chunk)
-        self._tell_bytes(self.tell())
+        self._report_bytes(self.tell())
         return written
 
 
@@ -602,16 +606,8 @@ def _item(kind: ItemKind, path: Path) -> StoreItem:
     )
 
 
-def _unwritable(folder: Path, action: str, error: OSError) -> StorageError:
-    return StorageError(
-        f"cannot {action} {folder}",
-        why=str(error),
-        fix="make the folder writable, or name another one in STACKGEN_CACHE",
-    )
-
-
-def _look(path: Path) -> str:
-    """Return what changes whenever somebody writes to a file or replaces it; "" where none is."""
+def _signature(path: Path) -> str:
+    """Return a signature that changes with each write or replacement; "" where no file is."""
     try:
         status = path.stat()
     except OSError:
@@ -620,7 +616,7 @@ def _look(path: Path) -> str:
     return f"{status.st_size} {status.st_mtime_ns} {status.st_ctime_ns} {status.st_ino}"
 
 
-def _irreplaceable(artifact: Artifact, place: Path, error: StackgenError) -> StorageError:
+def _not_replaceable(artifact: Artifact, place: Path, error: StackgenError) -> StorageError:
     return StorageError(
         f"the cached file {place} is damaged",
         why=f"its SHA-256 is not {artifact.sha256}, and it cannot be fetched again: {error.what}: "
@@ -636,7 +632,7 @@ def _size(path: Path) -> int:
         return 0
 
 
-def _no_room(artifacts: Sequence[Artifact], needed: int, folder: Path, why: str) -> StorageError:
+def _disk_full(artifacts: Sequence[Artifact], needed: int, folder: Path, why: str) -> StorageError:
     more = " or more" if any(artifact.size is None for artifact in artifacts) else ""
     return StorageError(
         f"no room for {len(artifacts)} wheel(s) of {_mb(needed)}{more} in {folder}",

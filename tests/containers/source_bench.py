@@ -10,9 +10,8 @@ import pytest
 from stackgen.campaign.prepare import Sources
 from stackgen.errors import BuildError
 from stackgen.images.build import ImageBuilder
-from stackgen.images.built_wheels import BuiltWheels
 from stackgen.images.engine import Engine
-from stackgen.images.sdists import Attempt, BuildLimits, SdistBuilder
+from stackgen.images.sdists import Attempt, BuildLimits, BuiltWheels, SdistBuilder
 from stackgen.index import PackageIndex, load_config
 from stackgen.index.closure import resolve
 from stackgen.model.packages import Artifact

@@ -213,7 +213,7 @@ def test_a_full_disk_is_told_how_much_an_export_needs(tmp_path: Path) -> None:
 
 
 def fill_the_disk(folder: Path) -> None:
-    with appearing(folder, room=242_000_000) as place:
+    with appearing(folder, needed_bytes=242_000_000) as place:
         (place / "half").write_text("written", encoding="utf-8")
         raise OSError(errno.ENOSPC, "No space left on device")
 

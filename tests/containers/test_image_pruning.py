@@ -8,7 +8,7 @@ from stackgen.images.build import ImageBuilder
 from stackgen.images.engine import Engine
 from stackgen.images.image_store import ImageStore
 from stackgen.images.layer_store import LayerStore
-from stackgen.images.store_check import prune
+from stackgen.images.maintenance import prune
 from stackgen.model.reports import StoreItem
 from stackgen.model.stacks import Base, Environment
 from tests.containers.wheels import make_wheel, stack_of

@@ -77,7 +77,7 @@ def test_no_plan_has_more_layers_than_there_is_room_or_loses_a_wheel(
     found: tuple[Artifact, ...], room: int, varied: set[str]
 ) -> None:
     ordered = layer_order(found, varied=varied)
-    plan = layer_plan(ordered, room=room, varied=varied)
+    plan = layer_plan(ordered, max_layers=room, varied=varied)
     assert len(plan) <= room
     assert sorted(a.name for group in plan for a in group) == sorted(a.name for a in found)
 
@@ -85,12 +85,12 @@ def test_no_plan_has_more_layers_than_there_is_room_or_loses_a_wheel(
 def test_only_the_smallest_common_wheels_share_a_layer() -> None:
     small, tiny, large, varied = wheel("s", size=2), wheel("t"), wheel("l", size=99), wheel("v")
     ordered = layer_order([small, tiny, large, varied], varied={"v"})
-    assert layer_plan(ordered, room=3, varied={"v"}) == ((small, tiny), (large,), (varied,))
+    assert layer_plan(ordered, max_layers=3, varied={"v"}) == ((small, tiny), (large,), (varied,))
 
 
 def test_a_base_without_room_is_refused() -> None:
     with pytest.raises(BuildError, match="too many layers"):
-        layer_plan([wheel("a")], room=0)
+        layer_plan([wheel("a")], max_layers=0)
 
 
 def test_a_chain_is_named_as_the_image_specification_says() -> None:

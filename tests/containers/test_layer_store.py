@@ -20,7 +20,7 @@ from stackgen.errors import BuildError, StorageError
 from stackgen.images import bytecode
 from stackgen.images.layer_store import LayerStore
 from stackgen.images.layers import Layer
-from stackgen.images.store_check import prune
+from stackgen.images.maintenance import prune
 from stackgen.model.packages import Artifact
 from stackgen.model.stacks import Base
 from tests.containers.wheels import a_base, make_wheel
