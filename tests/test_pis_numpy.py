@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 from uv import find_uv_bin
 
-from stackgen.images.targets import ask, find_interpreters
+from stackgen.images.targets import find_interpreters, run_probe
 from stackgen.model.inspections import Indicator
 from stackgen.sandbox.process import load_indicators
 from stackgen.storage.paths import shipped_folder
@@ -254,7 +254,7 @@ VERSIONS = {"1.16.6": "3.7", "1.21.6": "3.9", "1.26.4": "3.11", "2.0.2": "3.11",
 def bases() -> Mapping[str, str]:
     """Return an interpreter of each minor version that is here."""
     found = reversed(find_interpreters())
-    return {ask(path).version.rpartition(".")[0]: path for path in found}
+    return {run_probe(path).version.rpartition(".")[0]: path for path in found}
 
 
 @pytest.fixture(params=VERSIONS, ids=lambda version: version or "newest")

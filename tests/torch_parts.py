@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from uv import find_uv_bin
 
-from stackgen.images.targets import ask, find_interpreters
+from stackgen.images.targets import find_interpreters, run_probe
 from stackgen.index.config import load_config
 from stackgen.storage.paths import shipped_folder
 from tests import indicator_jobs
@@ -134,7 +134,7 @@ if __name__ == "__main__":
 
 def environment(folder: Path, minor: str, *wanted: str) -> str:
     """Return the Python of a new virtualenv with these packages, where they can be had."""
-    minors = {ask(path).version.rpartition(".")[0]: path for path in find_interpreters()}
+    minors = {run_probe(path).version.rpartition(".")[0]: path for path in find_interpreters()}
     if minor not in minors:
         pytest.skip(f"no Python {minor} here for {wanted[0]}")
     uv, python = find_uv_bin(), str(folder / "bin" / "python")

@@ -377,12 +377,12 @@ def _base_entry(
     entry = _plain(definition)
     new = False
     try:
-        held = builder.held(definition.name)
+        held = builder.engine_base(definition.name)
         if held is None and make:
             with Host(cache=builder.cache.parent).building(progress):
                 builder.make(definition.name, progress.doing)
             new = True
-            held = builder.held(definition.name)
+            held = builder.engine_base(definition.name)
     except EngineError:
         raise
     except BuildError as error:

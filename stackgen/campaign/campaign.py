@@ -27,7 +27,7 @@ from stackgen.campaign.runner import Budget, LocalBlockRunner, Record
 from stackgen.campaign.search import Search
 from stackgen.campaign.session import Session
 from stackgen.errors import EvidenceError, MeasurementError, StackgenError
-from stackgen.images.built_wheels import BuiltWheels
+from stackgen.images.sdists import BuiltWheels
 from stackgen.index import PackageIndex
 from stackgen.knowledge.database import Database
 from stackgen.measure import Design, candidates_of, controls, exclude_disturbed, rank

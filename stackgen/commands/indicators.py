@@ -17,7 +17,7 @@ from stackgen.campaign.indicators import limits
 from stackgen.errors import UsageError
 from stackgen.executors.local import LocalExecutor, kept_variables
 from stackgen.executors.machine import any_gpu, find_gpus, this_host, this_machine
-from stackgen.images.targets import Probe, ask, facts_from_probe
+from stackgen.images.targets import Probe, facts_from_probe, run_probe
 from stackgen.indicators import bind, find
 from stackgen.measure.figures import figures
 from stackgen.model.identity import CampaignId
@@ -73,7 +73,7 @@ def measure_locally(
     indicator = find_indicator(options.indicator)
     calls = calls_of(indicator, options.parameters)
     python = _interpreter(options.python, environ)
-    told = ask(python)
+    told = run_probe(python)
     machine = this_machine()
     options = replace(options, gpus=gpus_seen(options.gpus, present=any_gpu(find_gpus())))
     report = LocalReport(

@@ -23,10 +23,10 @@ from stackgen.images.base_definitions import (
 from stackgen.images.engine import Engine, explained
 from stackgen.images.targets import (
     Probe,
-    ask,
     facts_from_probe,
     find_interpreters,
     parse_probe,
+    run_probe,
     target_from_probe,
 )
 from stackgen.model.identity import content_id
@@ -39,14 +39,14 @@ _REGISTRY_TIMEOUT_S = 8
 
 
 class BaseUnavailableError(BuildError):
-    """No way leads to a base here; why names each way with its refusal, a line each."""
+    """A base can be neither found, pulled nor built; ``why`` has a line for each source."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineBase:
-    """A base that the engine holds.
+    """A base in the engine.
 
-    origin: the way that led to it, in words.
+    origin: its source, in words.
     size: bytes of its image.
     """
 
@@ -57,10 +57,10 @@ class EngineBase:
 
 @dataclass(frozen=True, slots=True)
 class BaseBuilder:
-    """Finds and makes bases in an engine.
+    """Finds, pulls and builds bases in an engine.
 
-    cache: folder for what the probes said and for Debian archives; CI may keep it.
-    known: the definitions; by default those that travel with stackgen, and the user's own.
+    cache: folder for the results of probes and for Debian archives.
+    known: the definitions; by default those of stackgen and the user's own.
     """
 
     engine: Engine
@@ -68,44 +68,44 @@ class BaseBuilder:
     known: tuple[BaseDefinition, ...] = ()
 
     def definitions(self) -> tuple[BaseDefinition, ...]:
-        """Return the bases that can be named."""
+        """Return the definitions of bases."""
         return self.known or read_definitions()
 
     def ready(self, name: str) -> Base | None:
-        """Return a base whose image the engine holds already, or None.
+        """Return a base whose image is in the engine, or None.
 
         Args:
             name: of a definition, or any image reference.
 
         Raises:
             EngineError: the engine failed.
-            BuildError: the image holds no usable interpreter, or another Python than defined.
+            BuildError: the image has no usable interpreter, or another Python than defined.
         """
-        held = self.held(name)
-        return held.base if held else None
+        found = self.engine_base(name)
+        return found.base if found else None
 
-    def held(self, name: str) -> EngineBase | None:
-        """Return what ``ready`` does, with where it came from and what it takes."""
+    def engine_base(self, name: str) -> EngineBase | None:
+        """Return a base like ``ready``, with its origin and size."""
         definition = self._definition(name)
         if definition is None:
             return self._probed(name, "", FromRegistry(reference=name, interpreter="python3"))
-        # What was made here comes first: making it took a minute, and facts should stay.
+        # A base that was built locally comes first: its facts should not change.
         for way in sorted(definition.ways, key=lambda way: isinstance(way, FromRegistry)):
             if found := self._probed(name, definition.python, way):
                 return found
         return None
 
     def possible(self, name: str) -> bool:
-        """Return whether ``make`` has a way that is likely to work; seconds at most."""
+        """Return whether ``make`` will probably succeed; this takes seconds at most."""
         return not self.obstacle(name)
 
     def obstacle(self, name: str) -> str:
-        """Return what is in each way to a base, or "" where one looks open; seconds at most."""
+        """Return why no source of a base is available, "" where one is; seconds at most."""
         ways = self._ways(name)
         if any(self.engine.image(_reference(way)) for way in ways):
             return ""
         reasons = {}
-        # Registries are asked last: where there is none, that takes seconds.
+        # Registries come last: without a connection, they take seconds.
         for way in sorted(ways, key=lambda way: isinstance(way, FromRegistry)):
             reasons[way] = self._obstacle(way)
             if not reasons[way]:
@@ -113,18 +113,18 @@ class BaseBuilder:
         return _joined([(way, reasons[way]) for way in ways])
 
     def make(self, name: str, progress: Callable[[str], None]) -> Base:
-        """Return a base: the engine's image, else by the first of its ways that can be gone.
+        """Return a base: the engine's image, or a new one from the first source that works.
 
         Raises:
             EngineError: the engine failed.
-            BuildError: there is no way to it here; every refusal is named.
+            BaseUnavailableError: no source works.
         """
         with self._exclusively():
             if found := self.ready(name):
                 return found
             refusals: list[tuple[FromRegistry | FromDebian, str]] = []
             for way in self._ways(name):
-                if refusal := self._go(way, progress):
+                if refusal := self._from_source(way, progress):
                     refusals.append((way, refusal))
                 elif made := self.ready(name):
                     return made
@@ -161,8 +161,8 @@ class BaseBuilder:
             return obstacle
         return _folder_refusal(way.folder) if way.folder else ""
 
-    def _go(self, way: FromRegistry | FromDebian, progress: Callable[[str], None]) -> str:
-        """Go one way to a base; return why it led nowhere, or ""."""
+    def _from_source(self, way: FromRegistry | FromDebian, progress: Callable[[str], None]) -> str:
+        """Pull or build a base from one source; return why that failed, or ""."""
         if refusal := self._obstacle(way):
             return refusal
         try:
@@ -176,7 +176,7 @@ class BaseBuilder:
         return ""
 
     def _registry_refusal(self, reference: str) -> str:
-        """Return why the engine cannot get an image, or "" where the registry offers it."""
+        """Return why the engine cannot pull an image, "" where it can."""
         try:
             with (
                 self.engine.hurried(_REGISTRY_TIMEOUT_S),
@@ -252,16 +252,16 @@ class BaseBuilder:
         return EngineBase(base=base, origin=way.label, size=image.size)
 
     def _answer(self, image: str, interpreter: str) -> str:
-        """Return what the probe printed, kept by image since an image never changes."""
+        """Return the output of the probe, cached by image: an image never changes."""
         text = Path(probe.__file__).read_text(encoding="utf-8")
         key = content_id("probe", [image, interpreter, text])
-        kept = self.cache / "probes" / f"{key}.json"
+        cached = self.cache / "probes" / f"{key}.json"
         with contextlib.suppress(OSError):
-            return kept.read_text(encoding="utf-8")
+            return cached.read_text(encoding="utf-8")
         result = self.engine.run(image, [interpreter, "-I", "-c", text])
         if result.exit_code == 0:
-            kept.parent.mkdir(parents=True, exist_ok=True)
-            atomic_write_text(kept, result.stdout)
+            cached.parent.mkdir(parents=True, exist_ok=True)
+            atomic_write_text(cached, result.stdout)
         return result.stdout or result.stderr
 
     @contextlib.contextmanager
@@ -289,7 +289,7 @@ def _folder_refusal(python: str) -> str:
     return ""
 
 
-# Make a Debian base without a container registry, from the packages of a Debian mirror
+# Debian bases without a container registry, from a Debian mirror
 
 PYTHON = ("python3", "python3-venv")
 """Debian's own Python, for a base that gets no other."""
@@ -298,7 +298,7 @@ _TOOL = "debootstrap"
 _PACKAGES = ("ca-certificates",)
 _TEMPORARY = "stackgen-base-"
 _SUITES = "/usr/share/debootstrap"
-# What a container gets of its own, and what only the installation needed.
+# What each container has of its own, and what only the installation needs.
 _LEFT_OUT = (
     *("./dev/*", "./proc/*", "./sys/*"),
     *("./var/cache/apt/archives/*.deb", "./var/lib/apt/lists/*", "./var/log/*.log"),
@@ -306,7 +306,7 @@ _LEFT_OUT = (
 
 
 def debootstrap_obstacle(suite: str = "") -> str:
-    """Return why no base of a suite can be made here, or "" where nothing speaks against it."""
+    """Return why debootstrap cannot build a suite on this machine, "" where it can."""
     if shutil.which(_TOOL) is None:
         return "debootstrap is not installed"
     if os.geteuid() != 0:
@@ -318,7 +318,7 @@ def debootstrap_obstacle(suite: str = "") -> str:
 
 
 def remove_left_over(folder: Path) -> None:
-    """Remove what killed processes left where archives are made; nobody may be making one now."""
+    """Remove what killed processes left in the folder of archives, which must be locked."""
     for left in folder.glob(f"{_TEMPORARY}*"):
         _remove(left)
 
@@ -336,12 +336,12 @@ def root_archive(
     Args:
         suite: such as ``bookworm``.
         packages: to be added, Python among them unless ``finish`` brings one.
-        archive: takes its place whole or not at all.
-        progress: is told what happens.
-        finish: is given the root before it is packed.
+        archive: is replaced atomically.
+        progress: is notified.
+        finish: is called with the root before it is packed.
 
     Raises:
-        BuildError: the tool is missing or failed; its own words are the reason.
+        BuildError: the tool is missing or failed; its message is the reason.
     """
     if reason := debootstrap_obstacle(suite):
         raise BuildError(f"cannot make a Debian {suite} base", why=reason, fix=_FIX)
@@ -382,27 +382,26 @@ def _run(command: Sequence[str], suite: str) -> None:
     )  # fmt: skip
     if done.returncode:
         lines = done.stdout.strip().splitlines()
-        # debootstrap's errors begin with E:, and what follows them tells nothing.
-        said = [line for line in lines if line.startswith("E: ")] or lines[-3:]
+        # debootstrap's errors begin with E:; what follows them is irrelevant.
+        errors = [line for line in lines if line.startswith("E: ")] or lines[-3:]
         raise BuildError(
             f"cannot make a Debian {suite} base",
-            why=f"{command[0]}: {' / '.join(said[:3])}",
-            fix=_fix_for(said),
+            why=f"{command[0]}: {' / '.join(errors[:3])}",
+            fix=_fix_for(errors),
         )
 
 
-def _fix_for(said: Sequence[str]) -> str:
-    if any(re.search(r"Couldn't find these debs", line) for line in said):
+def _fix_for(errors: Sequence[str]) -> str:
+    if any(re.search(r"Couldn't find these debs", line) for line in errors):
         return "correct packages in the base's definition: this suite has no such packages"
     return _FIX
 
 
-# Copy an interpreter of this machine into the root of a base: how old Pythons get there
+# Copies of a local interpreter in a base, for old versions of Python
 
 PLACE = "/opt/python"
 _SYSTEM = "/usr"
-# What nobody needs to run a stack, what belongs to the machine it comes from, and what needs a
-# display.
+# What no stack needs, what belongs to the local machine, and what needs a display.
 _NOT_COPIED = shutil.ignore_patterns(
     *("__pycache__", "site-packages", "test", "tests", "idle_test", "idlelib", "turtledemo"),
     *("*.a", "*.exe", "_tkinter*.so"),
@@ -422,7 +421,7 @@ for entry in sorted(os.listdir(sys.argv[1])):
 
 
 def find_folder(python: str) -> Path:
-    """Return an interpreter of this machine that lies in a folder of its own.
+    """Return a local interpreter that has its own prefix.
 
     Args:
         python: its version, ``3.7`` or ``3.7.16``.
@@ -430,12 +429,12 @@ def find_folder(python: str) -> Path:
     Raises:
         BuildError: there is none.
     """
-    for found in find_interpreters():
-        if "python" + ".".join(python.split(".")[:2]) != Path(found).name:
+    for path in find_interpreters():
+        if "python" + ".".join(python.split(".")[:2]) != Path(path).name:
             continue
-        told = ask(found)
-        if told.prefix != _SYSTEM and f"{told.version}.".startswith(f"{python}."):
-            return Path(found)
+        found = run_probe(path)
+        if found.prefix != _SYSTEM and f"{found.version}.".startswith(f"{python}."):
+            return Path(path)
     raise BuildError(
         f"there is no folder with Python {python} to copy",
         why="no interpreter of that version lies on PATH, in pyenv's versions or among uv's; one "
@@ -447,37 +446,37 @@ def find_folder(python: str) -> Path:
 def copy_folder(interpreter: Path, root: Path) -> None:
     """Copy an interpreter with its standard library to ``/opt/python`` below a root.
 
-    Packages that were installed into it stay behind. Its libraries are made known to the loader,
-    and its standard library is byte-compiled where it lies then.
+    Installed packages are not copied. The copy is registered with the loader, and its standard
+    library is byte-compiled.
 
     Args:
         interpreter: what ``find_folder`` returned.
-        root: of a Debian that runs on this machine; we must be root.
+        root: of a Debian for this architecture; this process must run as root.
 
     Raises:
-        BuildError: it cannot be copied, does not run there, or misses libraries there.
+        BuildError: it cannot be copied, does not run there, or lacks libraries there.
     """
-    told = ask(str(interpreter))
+    found = run_probe(str(interpreter))
     try:
-        library = _copied(interpreter, told, root)
+        library = _copied(interpreter, found, root)
     except OSError as error:
         raise BuildError(
             f"{interpreter} cannot be copied into a base",
             why=error.strerror or str(error),
-            fix="see that the folder is whole and the disk has room",
+            fix="check that the folder is complete and that the disk has free space",
         ) from error
     inside = f"{PLACE}/bin/python3"
     _chroot(root, ["ldconfig"])
-    _chroot(root, [inside, "-I", "-c", "pass"], what=f"Python {told.version} does not run there")
-    # Templates of broken Python are part of the library: they fail here, and nobody imports them.
-    _run_command(["chroot", str(root), inside, "-I", *_COMPILE, library])
-    _refuse_missing(interpreter, told, root, library)
+    _chroot(root, [inside, "-I", "-c", "pass"], what=f"Python {found.version} does not run there")
+    # The library contains templates that are no valid Python: errors are ignored.
+    _run_clean(["chroot", str(root), inside, "-I", *_COMPILE, library])
+    _refuse_missing(interpreter, found, root, library)
 
 
-def _copied(interpreter: Path, told: Probe, root: Path) -> str:
+def _copied(interpreter: Path, found: Probe, root: Path) -> str:
     """Return where the standard library lies below the root."""
-    prefix, place = Path(told.prefix), root / PLACE.lstrip("/")
-    library = Path(dict(told.paths)["stdlib"]).relative_to(prefix)
+    prefix, place = Path(found.prefix), root / PLACE.lstrip("/")
+    library = Path(dict(found.paths)["stdlib"]).relative_to(prefix)
     (place / "bin").mkdir(parents=True)
     shutil.copy2(interpreter, place / "bin" / interpreter.name)
     for name in ("python3", "python"):
@@ -494,16 +493,16 @@ def _copied(interpreter: Path, told: Probe, root: Path) -> str:
     return f"{PLACE}/{library.as_posix()}"
 
 
-def _refuse_missing(interpreter: Path, told: Probe, root: Path, library: str) -> None:
-    """Refuse where a module fails that can be imported at home: its library is not in the base."""
+def _refuse_missing(interpreter: Path, found: Probe, root: Path, library: str) -> None:
+    """Refuse if a module that the local interpreter imports fails in the base."""
     inside = [f"{PLACE}/bin/python3", "-I", "-c", _TRY_ALL, f"{library}/lib-dynload"]
     there = _failures(_chroot(root, inside))
-    home = Path(dict(told.paths)["stdlib"]) / "lib-dynload"
-    here = _failures(_run_command([str(interpreter), "-I", "-c", _TRY_ALL, str(home)]).stdout)
+    home = Path(dict(found.paths)["stdlib"]) / "lib-dynload"
+    here = _failures(_run_clean([str(interpreter), "-I", "-c", _TRY_ALL, str(home)]).stdout)
     missing = {name: why for name, why in there.items() if name not in here}
     if missing:
         raise BuildError(
-            f"Python {told.version} lacks libraries in this base",
+            f"Python {found.version} lacks libraries in this base",
             why="; ".join(f"{name}: {why}" for name, why in missing.items()),
             fix="add the Debian packages that hold them to packages in the base's definition",
         )
@@ -514,7 +513,7 @@ def _failures(text: str) -> dict[str, str]:
 
 
 def _chroot(root: Path, command: Sequence[str], *, what: str = "") -> str:
-    done = _run_command(["chroot", str(root), *command])
+    done = _run_clean(["chroot", str(root), *command])
     if done.returncode:
         raise BuildError(
             what or f"{command[0]} failed in a base",
@@ -524,7 +523,7 @@ def _chroot(root: Path, command: Sequence[str], *, what: str = "") -> str:
     return done.stdout
 
 
-def _run_command(command: Sequence[str]) -> subprocess.CompletedProcess[str]:
+def _run_clean(command: Sequence[str]) -> subprocess.CompletedProcess[str]:
     environment = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL": "C", "PYTHONHASHSEED": "0"}
     return subprocess.run(
         command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,

@@ -1,4 +1,4 @@
-"""Turn what a probe printed into a target and into facts; pure, so that it works for any base."""
+"""Targets and facts of interpreters, from the output of a probe or from what the user states."""
 
 import json
 import os
@@ -18,12 +18,12 @@ from stackgen.model.stacks import Base, BaseFacts, Kind
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Probe:
-    """What the interpreter of a base said of itself (see ``probe.py``).
+    """Properties of an interpreter, as ``probe.py`` prints them.
 
     build: ``sys.version`` on one line.
-    libc: (name, version), both "" where it could not be found out.
+    libc: (name, version), both "" if unknown.
     distribution: (id, version) of the Linux distribution, such as ("debian", "12").
-    platform: as ``sysconfig.get_platform()`` says it, such as ``linux-x86_64``.
+    platform: of ``sysconfig.get_platform()``, such as ``linux-x86_64``.
     macos: version of macOS, "" elsewhere.
     executable, base_executable: of this interpreter, and of the one below its virtualenv.
     paths: where a wheel's parts go, by the scheme's own keys (``purelib``, ``scripts``, ...).
@@ -56,10 +56,10 @@ def parse_probe(text: str, *, where: str) -> Probe:
 
     Args:
         text: everything that was printed; the last line counts.
-        where: the interpreter or image that was asked, for messages.
+        where: the interpreter or image, for messages.
 
     Raises:
-        BuildError: it is not what the probe prints.
+        BuildError: the text is no output of the probe.
     """
     try:
         document = json.loads(text.strip().splitlines()[-1])
@@ -120,7 +120,7 @@ def _items(value: object) -> tuple[tuple[str, str], ...]:
 
 
 def target_from_probe(probe: Probe) -> Target:
-    """Return what fits on the probed interpreter, the most preferred tags first."""
+    """Return the target of a probed interpreter, the most preferred tags first."""
     return Target(
         python=_plain_version(probe.version),
         markers=tuple((key, _plain_version(value)) for key, value in probe.markers),
@@ -129,7 +129,7 @@ def target_from_probe(probe: Probe) -> Target:
 
 
 def facts_from_probe(probe: Probe) -> BaseFacts:
-    """Return what of the probed base can change a timing."""
+    """Return the facts of a probed base that can change timings."""
     libc = " ".join(probe.libc).strip()
     return BaseFacts(
         python=f"{probe.implementation} {_plain_version(probe.version)}",
@@ -182,7 +182,7 @@ def _platforms(probe: Probe) -> Iterator[str]:
 
 
 def _machines(machine: str, bits: int) -> tuple[str, ...]:
-    """Return what runs: a 32-bit interpreter may sit on a 64-bit kernel."""
+    """Return the machines of an interpreter: a 32-bit one may run on a 64-bit kernel."""
     if bits == 32 and machine == "x86_64":
         return ("i686",)
     if bits == 32 and machine == "aarch64":
@@ -190,7 +190,8 @@ def _machines(machine: str, bits: int) -> tuple[str, ...]:
     return (machine,)
 
 
-# Which wheel tags fit, told from a few facts about a system; pure, so that it holds for any
+# Wheel tags that fit a system
+
 # PEP 600 gave the older names of manylinux a glibc version each.
 LEGACY_MANYLINUX = {17: "manylinux2014", 12: "manylinux2010", 5: "manylinux1"}
 # PEP 599, PEP 600 and what packaging added since.
@@ -204,7 +205,7 @@ _OLDEST_GLIBC = {"x86_64": 5, "i686": 5}
 def cpython(
     version: tuple[int, int], *, abis: Sequence[str], platforms: Sequence[str]
 ) -> Iterator[Tag]:
-    """Yield what a CPython takes, most preferred first; abis and platforms are in that order."""
+    """Yield the tags of a CPython, most preferred first; abis and platforms are in that order."""
     yield from cpython_tags(version, abis, platforms)
     yield from compatible_tags(version, f"cp{version[0]}{version[1]}", platforms)
 
@@ -216,7 +217,7 @@ def linux_platforms(libc: tuple[str, str], machines: Sequence[str]) -> Iterator[
         libc: ("glibc" or "musl", version); another name adds no platform.
         machines: as the kernel names them, the closest first.
     """
-    # What was built for this very system comes first, as in packaging 26.
+    # The tag of this very system comes first, as in packaging 26.
     yield from (f"linux_{machine}" for machine in machines)
     for machine in machines:
         yield from _libc_platforms(libc, machine)
@@ -243,30 +244,30 @@ def _libc_platforms(libc: tuple[str, str], machine: str) -> Iterator[str]:
             yield f"{LEGACY_MANYLINUX[older]}_{machine}"
 
 
-# A target that the user states instead of an interpreter or an image; pure
+# Targets that the user states
 
 ACCEPTED = (
     "manylinux_2_36_x86_64, manylinux2014_aarch64, musllinux_1_2_x86_64, macosx_14_0_arm64, "
     "macosx_10_15_x86_64, win_amd64, win_arm64, win32, linux, macos, windows"
 )
-"""One example of each form that a platform may take."""
+"""One example of each form of a platform."""
 
 _OLDEST, _NEWEST, _FREE_THREADED = (3, 6), (3, 14), (3, 13)
 _PYTHON = re.compile(r"(3)\.(\d{1,2})(?:\.(\d{1,3}))?(t?)")
 
-# What uv 0.13 means by these words for --python-platform.
+# As in --python-platform of uv 0.13.
 _ALIASES = {
     "linux": "manylinux_2_28_x86_64",
     "macos": "macosx_13_0_arm64",
     "windows": "win_amd64",
 }
-# What platform.machine() says on each; a 32-bit Python on 64-bit Windows says AMD64 as well.
+# platform.machine() on each; a 32-bit Python on 64-bit Windows has AMD64 as well.
 _WINDOWS_MACHINES = {"win_amd64": "AMD64", "win_arm64": "ARM64", "win32": "x86"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Platform:
-    """A system: its wheel platforms, most preferred first, and what its Python says of it."""
+    """A system: its wheel platforms, most preferred first, and its markers."""
 
     platforms: tuple[str, ...]
     os_name: str
@@ -276,7 +277,7 @@ class _Platform:
 
 
 def stated_target(*, python: str, platform: str) -> Target:
-    """Return the target that a CPython would be on such a system.
+    """Return the target of a CPython on a system.
 
     Args:
         python: ``3.11``, which stands for 3.11.0, or ``3.11.7``; from 3.6 to 3.14. A ``t`` behind
@@ -284,12 +285,12 @@ def stated_target(*, python: str, platform: str) -> Target:
         platform: the newest wheel platform that the system takes (older ones follow from it), such
             as ``manylinux_2_36_x86_64``, ``musllinux_1_2_aarch64``, ``macosx_14_0_arm64`` or
             ``win_amd64``; or ``linux`` (manylinux_2_28_x86_64), ``macos`` (macosx_13_0_arm64),
-            ``windows`` (win_amd64), which mean what uv means by them.
+            ``windows`` (win_amd64), as in uv.
 
-    The markers ``platform_release`` and ``platform_version`` are "": nobody stated them.
+    The markers ``platform_release`` and ``platform_version`` are "": they are unknown.
 
     Raises:
-        UsageError: no such Python or platform is known; the error lists what is.
+        UsageError: the Python or the platform is unknown; the message lists the known ones.
     """
     version, patch, threading = _parsed_python(python)
     system = _parsed_platform(platform)
@@ -325,7 +326,7 @@ def _unknown_python(python: str, why: str) -> UsageError:
 
 
 def _abi(version: tuple[int, int], threading: str) -> str:
-    # Before 3.8 the name told of pymalloc, which every usual build has.
+    # Before 3.8 the name contains m for pymalloc, which every usual build has.
     return f"cp{version[0]}{version[1]}{threading}{'m' if version < (3, 8) else ''}"
 
 
@@ -414,7 +415,7 @@ _FORMS: tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], _Platform | None]
 )
 
 
-# Find the Python interpreters of this machine, and ask each what it is
+# Local interpreters
 
 PROBE_SOURCE = Path(__file__).with_name("probe.py")
 _NAME = re.compile(r"python3\.(\d+)t?")
@@ -422,38 +423,38 @@ _PROBE_TIMEOUT_S = 60
 
 
 def find_interpreters() -> tuple[str, ...]:
-    """Return the interpreters found, newest first: ours, on PATH, of pyenv and of uv.
+    """Return local interpreters, newest first: the running one, on PATH, of pyenv and of uv.
 
-    Paths are resolved, so that each interpreter comes once and no virtualenv stands for its base.
+    Paths are resolved: each interpreter is listed once, and virtualenvs are not.
     """
     found = {str(path.resolve()) for path in _candidates() if os.access(path, os.X_OK)}
     return tuple(sorted(found, key=lambda path: (-_minor(path), path)))
 
 
-def ask(python: str) -> Probe:
-    """Return what an interpreter says of itself.
+def run_probe(python: str) -> Probe:
+    """Probe an interpreter.
 
     Raises:
-        BuildError: it does not run, or does not answer as a Python 3.6 or newer.
+        BuildError: it does not run, or is no Python 3.6 or newer.
     """
-    return parse_probe(_run_probe(python), where=python)
+    return parse_probe(_probe_output(python), where=python)
 
 
 def probe(python: str) -> Base:
-    """Ask an interpreter what it is; for one of a virtualenv, the answer is the one below it.
+    """Return an interpreter as a base; for that of a virtualenv, the one it was created with.
 
     Raises:
-        BuildError: it does not run, or does not answer as a Python 3.6 or newer.
+        BuildError: it does not run, or is no Python 3.6 or newer.
     """
-    told = ask(python)
-    path = str(Path(told.base_executable).resolve())
+    found = run_probe(python)
+    path = str(Path(found.base_executable).resolve())
     return Base(
-        name=f"{told.implementation.lower()}-{told.version}",
+        name=f"{found.implementation.lower()}-{found.version}",
         kind=Kind.VIRTUALENV,
         reference=path,
         python=path,
-        facts=facts_from_probe(told),
-        target=target_from_probe(told),
+        facts=facts_from_probe(found),
+        target=target_from_probe(found),
     )
 
 
@@ -464,7 +465,7 @@ def _candidates() -> Iterator[Path]:
     pyenv = Path(os.environ.get("PYENV_ROOT", home / ".pyenv")) / "versions"
     uv = Path(os.environ.get("UV_PYTHON_INSTALL_DIR", home / ".local/share/uv/python"))
     folders = [Path(entry) for entry in os.environ.get("PATH", "").split(os.pathsep) if entry]
-    # pyenv's shims are scripts in the place of interpreters; what they lead to is found anyway.
+    # pyenv's shims are scripts; their interpreters are found anyway.
     folders = [folder for folder in folders if folder.name != "shims"]
     folders += [*sorted(pyenv.glob("*/bin")), *sorted(uv.glob("*/bin"))]
     for folder in folders:
@@ -474,12 +475,12 @@ def _candidates() -> Iterator[Path]:
 
 
 def _minor(path: str) -> int:
-    """Return the minor version that an interpreter's name tells, -1 where it tells none."""
+    """Return the minor version in an interpreter's name, -1 where it has none."""
     named = _NAME.fullmatch(Path(path).name)
     return int(named.group(1)) if named else -1
 
 
-def _run_probe(python: str) -> str:
+def _probe_output(python: str) -> str:
     command = [python, "-I", "-c", PROBE_SOURCE.read_text(encoding="utf-8")]
     try:
         done = subprocess.run(

@@ -341,7 +341,7 @@ def test_ways_that_lead_nowhere_are_passed_over_and_the_user_is_set(
     with exported(engine, base, tmp_path / "bases" / f"{tag.partition(':')[2]}.tar.gz"):
         made = builder.make("mine", lambda _: None)
     try:
-        held = builder.held("mine")
+        held = builder.engine_base("mine")
         said = engine.api.inspect_image(tag)  # type: ignore[no-untyped-call]
     finally:
         engine.api.remove_image(tag)

@@ -302,7 +302,7 @@ def test_a_container_whose_process_failed_is_thrown_away(
 def test_only_so_many_containers_are_kept(
     engine: Engine, base: Base, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("stackgen.executors.docker._MOST_KEPT", 1)
+    monkeypatch.setattr("stackgen.executors.docker._MOST_RUNNING", 1)
     script = written(tmp_path, "tell()")
     plans = [plan_of(base, script, memory_bytes=each << 20) for each in (64, 65)]
     with closing(DockerExecutor(engine.api, MACHINE)) as executor:
