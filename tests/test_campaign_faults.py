@@ -429,7 +429,7 @@ def test_a_figure_that_is_always_the_same_gives_no_answer_that_nobody_saw(
     assert done.returncode == 3, done.stderr
     report = json.loads(done.stdout, parse_constant=no_number)
     effects = [effect for row in report["ranking"] for effect in row["effects"]]
-    assert report["blocks"] >= 1
+    assert report["run"]["blocks"] >= 1
     for effect in effects:  # none where all blocks were disturbed, and set aside
         assert (effect["verdict"], effect["ratio"]) == ("inconclusive", 1.0)
 
@@ -448,7 +448,7 @@ def test_an_indicator_that_fails_on_one_stack_takes_that_stack_out_and_says_why(
     (failed,) = report["failed"]
     assert failed["label"] == "speedy 1.5 (in block 1)"
     assert (failed["outcome"], failed["reason"][-7:]) == ("unsupported", "no work")
-    assert report["stopped"] == "every other stack failed while it was measured"
+    assert report["run"]["stopped"] == "every other stack failed while it was measured"
     assert [row["label"] for row in report["ranking"] if row["best"]] == ["speedy 2.0"]
     assert not any(each.block > 1 for each in recorded(laboratory))
 
@@ -462,9 +462,9 @@ def test_where_all_others_fail_in_a_search_each_is_told_and_nothing_is_believed(
     done = laboratory.explore("speedy>1.0", "--stacks", "4", "--budget", "60s", "--json")
     assert done.returncode == 3, done.stderr
     report = json.loads(done.stdout, parse_constant=no_number)
-    assert report["stopped"] == "every other stack failed while it was measured"
+    assert report["run"]["stopped"] == "every other stack failed while it was measured"
     assert [each["outcome"] for each in report["failed"]] == ["crashed"] * 3
-    assert (report["search"], report["untried"]) == (None, 0)
+    assert (report["search"], report["run"]["untried"]) == (None, 0)
     assert not any(row["effects"] for row in report["ranking"])
 
 

@@ -28,7 +28,7 @@ from stackgen.knowledge.database import open_database
 from stackgen.measure import effect
 from stackgen.model.evidence import Control, Difference
 from stackgen.model.packages import Lock
-from stackgen.model.reports import ChosenStack, ExploreReport
+from stackgen.model.reports import ChosenStack, ExploreReport, MeasurementHealth
 from stackgen.model.stacks import Stack
 from stackgen.report.compare import compare_text
 from stackgen.report.terminal import Plain
@@ -240,7 +240,8 @@ def test_of_many_differences_eight_are_told_and_the_rest_is_counted() -> None:
 
 def test_where_the_machine_or_the_results_are_not_to_be_trusted_no_speed_is_told() -> None:
     failed = Control(name="same stack twice", blocks=10, p_value=0.0, failed=True)
-    assert "Do not rely on this" in compare_text(replace(compared(FASTER), controls=(failed,)))
+    health = MeasurementHealth(controls=(failed,))
+    assert "Do not rely on this" in compare_text(replace(compared(FASTER), health=health))
     text = compare_text(_as_compared(deviating(Difference.NUMBERS)))
     assert text.splitlines()[-1] == (
         "B does not compute what A computes (numerically different): its speed does not count."
@@ -321,7 +322,7 @@ def test_a_lock_and_versions_are_measured_until_the_answer_is_certain(
 
     again = run(laboratory, "speedy==2.0", "old.txt", "--budget", "1s", "--json")
     report = json.loads(again.stdout)  # the same campaign goes on: it knew the answer
-    assert report["blocks"] >= 6
+    assert report["run"]["blocks"] >= 6
     assert report["plan"]["requirements"] == ["speedy==2.0", "old.txt"]
     assert {each["label"]: each["is_baseline"] for each in report["ranking"]} == {
         "A: speedy 2.0": True,

@@ -39,12 +39,12 @@ def test_everything_is_measured_on_each_number_of_cpus_and_priced(laboratory: La
     done = laboratory.explore(*asked, "--json")
     assert done.returncode in (0, 3, 6), done.stderr
     report = json.loads(done.stdout)
-    assert [label for _, label in report["indicators"][:-1]] == [
+    assert [each["label"] for each in report["indicators"][:-1]] == [
         f"work threads={count}" for count in COUNTS
     ]
-    assert {each["cpus"] for each in report["scaled"]} == set(COUNTS)
-    assert len(report["scaled"]) == 2 * len(COUNTS) == len(report["costs"])
-    for cost in report["costs"]:
+    assert {each["cpus"] for each in report["cost"]["by_cpus"]} == set(COUNTS)
+    assert len(report["cost"]["by_cpus"]) == 2 * len(COUNTS) == len(report["cost"]["by_stack"])
+    for cost in report["cost"]["by_stack"]:
         assert cost["items"] == 8
         price = {1: 0.1, 2: 0.15}
         assert cost["per_hour"] in price.values()

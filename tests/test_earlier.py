@@ -75,6 +75,6 @@ def test_a_run_with_more_stacks_reports_what_one_with_fewer_compared(
     assert {row["label"] for row in report["ranking"]} == compared
     completions = {each["label"]: each["completion"] for each in report["stacks"]}
     assert completions["speedy 3.0"] == "earlier"
-    assert report["untried"] == 2
+    assert report["run"]["untried"] == 2
     more = laboratory.explore("speedy", "--stacks", "5", "--budget", "10s", "--json")
     assert compared <= {row["label"] for row in json.loads(more.stdout)["ranking"]}

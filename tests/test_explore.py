@@ -153,8 +153,11 @@ def test_what_was_to_be_ignored_stays_ignored(laboratory: Laboratory) -> None:
         running.send_signal(signal.SIGTERM)
         out, err = running.communicate(timeout=300)
     report = json.loads(out)
-    assert (report["interrupted"], report["exit_code"]) == (True, 128 + signal.SIGTERM)
-    assert running.returncode == report["exit_code"], err
+    assert (report["run"]["interrupted"], report["run"]["exit_code"]) == (
+        True,
+        128 + signal.SIGTERM,
+    )
+    assert running.returncode == report["run"]["exit_code"], err
 
 
 def _assert_nothing_is_left(laboratory: Laboratory) -> None:

@@ -18,12 +18,12 @@ from stackgen.locks.fields import parse_toml
 from stackgen.measure.ranking import Answer, conclusion
 from stackgen.model.evidence import Control, Difference
 from stackgen.model.packages import Lock
-from stackgen.model.reports import ChosenStack, ExploreReport
+from stackgen.model.reports import ChosenStack, ExploreReport, MeasurementHealth
 from stackgen.report.terminal import Plain
 from tests.laboratory import INDICATOR, WORK, Laboratory
 from tests.local_index import Published, publish
 from tests.locks.samples import TARGET
-from tests.test_render import FASTER, MATMUL, NEW, OLD, SLOWER, UNDECIDED, deviating
+from tests.test_render import FASTER, NEW, OLD, SLOWER, UNDECIDED, deviating, of_indicator
 from tests.test_render import report as rendered
 
 FAILED = Control(name="same stack twice", blocks=10, p_value=0.0, failed=True)
@@ -81,10 +81,9 @@ def test_where_nothing_is_shown_to_be_faster_the_baseline_is_written_and_it_is_s
 
 
 def test_a_better_figure_is_not_called_faster(tmp_path: Path) -> None:
-    figures = (MATMUL.id,)
-    _, text = told(replace(report(FASTER), figures=figures), tmp_path)
+    _, text = told(of_indicator(report(FASTER), is_figure=True), tmp_path)
     assert "shown to be the best" in text
-    _, text = told(replace(report(SLOWER), figures=figures), tmp_path)
+    _, text = told(of_indicator(report(SLOWER), is_figure=True), tmp_path)
     assert "the baseline: nothing is shown to be better" in text
 
 
@@ -95,10 +94,17 @@ def test_where_others_may_be_as_fast_it_is_not_called_the_fastest(tmp_path: Path
     assert "shown to be faster than the baseline, as others are" in text
 
 
+INTERRUPTED = replace(report(FASTER), run=replace(report(FASTER).run, interrupted=True))
+
+
 @pytest.mark.parametrize(
     ("found", "answer", "why"),
     [
-        (replace(report(FASTER), controls=(FAILED,)), Answer.CONTROLS_FAILED, "controls failed"),
+        (
+            replace(report(FASTER), health=MeasurementHealth(controls=(FAILED,))),
+            Answer.CONTROLS_FAILED,
+            "controls failed",
+        ),
         (report(FASTER[:2]), Answer.TOO_EARLY, "too few blocks"),
         (replace(report(FASTER), ranking=()), Answer.NOTHING_COMPARED, "nothing was compared"),
         (
@@ -106,7 +112,7 @@ def test_where_others_may_be_as_fast_it_is_not_called_the_fastest(tmp_path: Path
             Answer.NOTHING_COMPARED,
             "nothing was compared",
         ),
-        (replace(report(FASTER), interrupted=True), Answer.FASTER, "interrupted"),
+        (INTERRUPTED, Answer.FASTER, "interrupted"),
     ],
 )
 def test_without_an_answer_nothing_is_written_and_it_is_told_why(
@@ -173,7 +179,7 @@ def test_a_users_own_file_is_refused_and_ours_is_overwritten(tmp_path: Path) -> 
         check_folder(tmp_path, make=True)
     after, text = told(report(FASTER), tmp_path)  # written while it was measured
     assert "not overwritten" in text
-    assert after.exit_code == UsageError.exit_code
+    assert after.run.exit_code == UsageError.exit_code
     assert (tmp_path / "requirements.txt").read_text() == "numpy\n"
     assert "numpy" in (tmp_path / "pylock.toml").read_text()
 

@@ -3,7 +3,6 @@
 from dataclasses import replace
 
 from stackgen.measure.results import peak_memory
-from stackgen.model.identity import IndicatorId
 from stackgen.model.inspections import IndicatorCall, Inspection, Observation, Outcome
 from stackgen.model.reports import PeakMemory
 from stackgen.report.explore import memory_text
@@ -34,11 +33,11 @@ def test_the_largest_peak_of_each_stack_is_told_and_failures_tell_none() -> None
 def test_a_report_tells_where_stacks_differ_in_memory_and_only_there() -> None:
     given = report([0.1] * 6)
     first, second, *_ = given.ranking
-    (indicator, name), *_ = given.indicators
+    ((indicator, name),) = given.labels.items()
 
     def told(*peaks: int) -> list[str]:
         rows = tuple(
-            PeakMemory(stack_id=row.stack_id, indicator_id=IndicatorId(indicator), peak_bytes=peak)
+            PeakMemory(stack_id=row.stack_id, indicator_id=indicator, peak_bytes=peak)
             for row, peak in zip((first, second), peaks, strict=True)
         )
         return memory_text(replace(given, memory=rows))

@@ -8,18 +8,23 @@ from stackgen.errors import EvidenceError
 from stackgen.model.evidence import Control, Difference
 from stackgen.model.identity import IndicatorId
 from stackgen.model.progress import Silent
-from stackgen.model.reports import ExploreReport
+from stackgen.model.reports import ExploreReport, MeasurementHealth
 from stackgen.resolve import Requirements, parse_requirements
-from tests.test_render import FASTER, deviating, report
+from tests.test_render import FASTER, deviating, of_indicator, report
 
 FAILED = Control(name="same stack twice", blocks=10, p_value=0.0, failed=True)
+
+
+def unreliable(found: ExploreReport) -> ExploreReport:
+    """Return the same report with a control that failed."""
+    return replace(found, health=MeasurementHealth(controls=(FAILED,)))
 
 
 def test_a_release_that_is_faster_is_a_difference_unless_controls_failed() -> None:
     found = report(FASTER)
     ((_, _, kind),) = _differences(found)
     assert kind == "faster"
-    assert _differences(replace(found, controls=(FAILED,))) == {}
+    assert _differences(unreliable(found)) == {}
 
 
 def test_a_release_that_computes_something_else_is_one_however_fast_or_noisy() -> None:
@@ -28,7 +33,7 @@ def test_a_release_that_computes_something_else_is_one_however_fast_or_noisy() -
     assert kind == "numerically different"
     told = "numpy 1.26.4 computes something else than numpy 2.4.0 on numpy/matmul size=512: numer"
     assert text.startswith(told)
-    assert _differences(replace(found, controls=(FAILED,))) == _differences(found)
+    assert _differences(unreliable(found)) == _differences(found)
 
 
 def test_a_baseline_that_is_not_repeatable_is_no_finding_about_a_release() -> None:
@@ -43,7 +48,7 @@ def on(found: ExploreReport, indicator: str) -> ExploreReport:
         replace(row, effects=tuple(replace(each, indicator_id=other) for each in row.effects))
         for row in found.ranking
     )
-    return replace(found, ranking=rows, indicators=((other, indicator),))
+    return of_indicator(replace(found, ranking=rows), indicator_id=other, label=indicator)
 
 
 def test_what_one_indicator_shows_is_not_confirmed_by_another() -> None:
@@ -92,7 +97,7 @@ def night(measured: Measured, releases: int) -> tuple[Night, list[str]]:
 
 
 SAME = report([0.0] * 9 + [0.001])
-UNDECIDED = replace(report(FASTER[:3]), exit_code=3)
+UNDECIDED = replace(SAME, ranking=report(FASTER[:3]).ranking, run=replace(SAME.run, exit_code=3))
 
 
 def test_the_releases_of_a_night_share_its_budget() -> None:
@@ -114,7 +119,10 @@ def test_what_the_budget_does_not_allow_is_told_and_stays_new() -> None:
 
 def test_a_night_without_an_answer_says_what_is_missing_and_the_release_stays_new() -> None:
     nothing = EvidenceError("there is only one stack", why="no other fits", fix="")
-    found, decided = night(Measured([UNDECIDED, nothing, replace(SAME, controls=(FAILED,))]), 3)
+    found, decided = night(
+        Measured([UNDECIDED, nothing, unreliable(SAME)]),
+        3,
+    )
     assert decided == []
     assert found.exit_code == 3
     assert [each.partition(";")[0] for each in found.undecided] == [

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from stackgen.indicators import parse_output
 from stackgen.measure import block_times, controls, exclude_disturbed, rank
 from stackgen.model.inspections import Inspection, Observation, Outcome, Role
+from stackgen.model.reports import MeasurementHealth
 from stackgen.report import report_text
 from stackgen.storage.paths import shipped_folder
 from tests.samples import CAMPAIGN, call, environment, inspection
@@ -254,7 +255,9 @@ def test_blocks_of_a_search_are_set_aside_as_well() -> None:
 def test_reports_say_what_was_set_aside_and_what_counts_though_disturbed(
     excluded: tuple[str, ...], tolerated: tuple[str, ...], expected: list[str]
 ) -> None:
-    text = report_text(replace(report(FASTER), excluded=excluded, tolerated=tolerated))
+    text = report_text(
+        replace(report(FASTER), health=MeasurementHealth(excluded=excluded, tolerated=tolerated))
+    )
     assert [line for line in text.splitlines() if "all the same" in line or "excluded" in line] == (
         expected
     )

@@ -27,13 +27,17 @@ from stackgen.model.reports import (
     Check,
     ChosenStack,
     Cost,
+    CostReport,
     Estimate,
     ExplorePlan,
     ExploreReport,
     FailedStack,
+    MeasuredIndicator,
+    MeasurementHealth,
     MeasurementSetup,
     NightlyReport,
     PredictedSpeed,
+    RunSummary,
     Scaled,
     SearchReport,
 )
@@ -80,6 +84,9 @@ PLAN = ExplorePlan(
 )
 
 
+CONTROL = Control(name="same stack twice: numpy/matmul", blocks=10, p_value=0.41, failed=False)
+
+
 def report(contrasts: list[float], *, failed: bool = False) -> ExploreReport:
     found = effect(a=OLD.stack.id, b=NEW.stack.id, indicator_id=MATMUL.id, contrasts=contrasts)
     rows = [
@@ -109,20 +116,23 @@ def report(contrasts: list[float], *, failed: bool = False) -> ExploreReport:
             ),
         ),
         ranking=tuple(rows),
-        controls=(
-            Control(name="same stack twice: numpy/matmul", blocks=10, p_value=0.41, failed=failed),
+        health=MeasurementHealth(controls=(replace(CONTROL, failed=failed),)),
+        indicators=(
+            MeasuredIndicator(
+                indicator_id=MATMUL.id, label="numpy/matmul size=512", baseline_s=0.00321
+            ),
         ),
-        indicators=((MATMUL.id, "numpy/matmul size=512"),),
-        blocks=len(contrasts),
-        new_inspections=60,
-        seconds=754,
-        untried=278,
-        stopped="the budget is spent",
-        interrupted=False,
-        exit_code=0,
+        run=RunSummary(
+            blocks=len(contrasts),
+            new_inspections=60,
+            seconds=754,
+            untried=278,
+            stopped="the budget is spent",
+            interrupted=False,
+            exit_code=0,
+        ),
         knowledge_base="stackgen.db",
         margin=0.02,
-        baseline_s=((MATMUL.id, 0.00321),),
     )
 
 
@@ -151,48 +161,58 @@ def deviating(kind: Difference, *, at: int = 0, apart: float = 0.024) -> Explore
 
 PRICED = replace(
     report(FASTER),
-    costs=tuple(
-        Cost(
-            stack_id=each.stack.id,
-            indicator_id=MATMUL.id,
-            seconds=seconds,
-            items=32,
-            per_hour=0.42,
-            per_million=seconds / 32 / 3600 * 0.42 * 1e6,
-            per_unit=3600 * 32 / seconds / 0.42,
-        )
-        for each, seconds in ((OLD, 0.0041), (NEW, 0.00505))
-    ),
-    currency="EUR",
-    scaled=tuple(
-        Scaled(
-            stack_id=each.stack.id,
-            indicator="numpy/matmul size=512",
-            cpus=cpus,
-            time=time,
-            low=low,
-            high=high,
-            blocks=10,
-            cost=time * cpus,
-        )
-        for each, cpus, time, low, high in (
-            (OLD, 1, 0.812, 0.8, 0.83),
-            (OLD, 2, 0.5, 0.0, math.inf),
-            (NEW, 1, 1.0, 1.0, 1.0),
-            (NEW, 2, 0.55, 0.52, 0.58),
-        )
+    cost=CostReport(
+        by_stack=tuple(
+            Cost(
+                stack_id=each.stack.id,
+                indicator_id=MATMUL.id,
+                seconds=seconds,
+                items=32,
+                per_hour=0.42,
+                per_million=seconds / 32 / 3600 * 0.42 * 1e6,
+                per_unit=3600 * 32 / seconds / 0.42,
+            )
+            for each, seconds in ((OLD, 0.0041), (NEW, 0.00505))
+        ),
+        currency="EUR",
+        by_cpus=tuple(
+            Scaled(
+                stack_id=each.stack.id,
+                indicator="numpy/matmul size=512",
+                cpus=cpus,
+                time=time,
+                low=low,
+                high=high,
+                blocks=10,
+                cost=time * cpus,
+            )
+            for each, cpus, time, low, high in (
+                (OLD, 1, 0.812, 0.8, 0.83),
+                (OLD, 2, 0.5, 0.0, math.inf),
+                (NEW, 1, 1.0, 1.0, 1.0),
+                (NEW, 2, 0.55, 0.52, 0.58),
+            )
+        ),
     ),
 )
+
+UNPRICED = replace(PRICED.cost, by_stack=())
+
+
+def of_indicator(found: ExploreReport, **changes: object) -> ExploreReport:
+    """Return a report with changes to its only indicator."""
+    (indicator,) = found.indicators
+    return replace(found, indicators=(replace(indicator, **changes),))  # type: ignore[arg-type]
 
 
 def of_figure(contrasts: list[float]) -> ExploreReport:
     """Return a report on a command that prints a figure and writes a result."""
-    return replace(
+    return of_indicator(
         report(contrasts),
-        indicators=((MATMUL.id, "python train.py (loss: ([0-9.]+), threads=1)"),),
-        figures=(MATMUL.id,),
-        baseline_s=(),
-        checks=((MATMUL.id, "result.json"),),
+        label="python train.py (loss: ([0-9.]+), threads=1)",
+        is_figure=True,
+        baseline_s=None,
+        checked_file="result.json",
     )
 
 
@@ -376,13 +396,16 @@ TEXTS = {
             SEARCHED,
             ranking=(),
             search=replace(SEARCH, confidence=0.4, blocks=1, foretold=(0, 0)),
-            stopped="the budget is spent",
+            run=replace(SEARCHED.run, stopped="the budget is spent"),
         )
     ),
     "report-priced": report_text(PRICED),
-    "report-on-several-cpus": report_text(replace(PRICED, costs=())),
+    "report-on-several-cpus": report_text(replace(PRICED, cost=UNPRICED)),
     "report-figure-on-several-cpus": report_text(
-        replace(PRICED, costs=(), scaled=tuple(replace(e, cost=None) for e in PRICED.scaled))
+        replace(
+            PRICED,
+            cost=replace(UNPRICED, by_cpus=tuple(replace(e, cost=None) for e in UNPRICED.by_cpus)),
+        )
     ),
     "report-figure-better": report_text(of_figure(FASTER)),
     "report-figure-worse": report_text(of_figure(SLOWER)),
@@ -429,7 +452,7 @@ def test_json_holds_every_field_and_no_infinity() -> None:
     assert effect_document["high"] is None
     assert effect_document["verdict"] == "inconclusive"
     assert document["plan"]["count"] == 4 * 10**55
-    assert math.isfinite(document["seconds"])
+    assert math.isfinite(document["run"]["seconds"])
 
 
 def test_json_tells_what_a_stack_computes_and_what_it_should() -> None:
@@ -450,13 +473,13 @@ def test_json_tells_what_a_stack_computes_and_what_it_should() -> None:
 
 @pytest.mark.parametrize("kind", [Difference.NUMBERS, Difference.TEXT, Difference.NOT_REPEATABLE])
 def test_a_file_is_called_the_same_only_where_it_is(kind: Difference) -> None:
-    checks = ((MATMUL.id, "result.json"),)
+    file = "result.json"
     said = "result.json is the same in every stack that was compared"
-    assert said in report_text(replace(report(FASTER), checks=checks))
-    assert said not in report_text(replace(deviating(kind), checks=checks))
+    assert said in report_text(of_indicator(report(FASTER), checked_file=file))
+    assert said not in report_text(of_indicator(deviating(kind), checked_file=file))
     unmeasured = [replace(row, effects=()) for row in report(FASTER).ranking]
     assert said not in report_text(
-        replace(report(FASTER), checks=checks, ranking=tuple(unmeasured))
+        replace(of_indicator(report(FASTER), checked_file=file), ranking=tuple(unmeasured))
     )
 
 

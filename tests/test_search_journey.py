@@ -84,7 +84,7 @@ def test_the_same_command_adds_nothing(raced: Mapping[str, Any], laboratory: Lab
     assert before <= after
     # Where the time of the first one was over, on a slow machine, this one goes on.
     sure = raced["search"]["confidence"] >= raced["search"]["wanted"]
-    if sure and raced["stopped"] == "every comparison is decided":
+    if sure and raced["run"]["stopped"] == "every comparison is decided":
         assert json.loads(again.stdout)["ranking"] == raced["ranking"]
         assert after == before
 

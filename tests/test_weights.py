@@ -11,9 +11,9 @@ from stackgen.measure import ALPHA, decided, effect, fewest_blocks, rank
 from stackgen.measure.effects import block_contrasts
 from stackgen.measure.ranking import block_times
 from stackgen.model.evidence import Ranked, Verdict
-from stackgen.model.identity import IndicatorId
 from stackgen.model.inspections import IndicatorCall, Inspection, Outcome, Role
 from stackgen.model.options import parse_margin, parse_weights
+from stackgen.model.reports import MeasuredIndicator
 from stackgen.model.stacks import Environment
 from stackgen.report import report_text
 from tests.samples import call, environment, inspection
@@ -205,22 +205,20 @@ def test_a_weight_for_what_is_not_measured_names_what_is(name: str, why: str) ->
 
 
 @pytest.mark.parametrize(
-    ("weights", "head"),
+    ("weight", "head"),
     [
-        ((), "All together (equal weights): 16 blocks"),
-        (((MATMUL.id, 3.0),), "All together (weights: numpy/matmul 3; numpy/fft 1): 16 blocks"),
+        (1.0, "All together (equal weights): 16 blocks"),
+        (3.0, "All together (weights: numpy/matmul 3; numpy/fft 1): 16 blocks"),
     ],
 )
-def test_a_report_begins_with_all_together(
-    weights: tuple[tuple[IndicatorId, float], ...], head: str
-) -> None:
-    rows = ranking(blocks({MATMUL: 2.0, FFT: 0.9}), **{"matmul": 3.0} if weights else {})
-    found = replace(
-        report(FASTER),
-        ranking=rows,
-        indicators=tuple((each.id, each.label) for each in BOTH),
-        weights=weights,
+def test_a_report_begins_with_all_together(weight: float, head: str) -> None:
+    weights = {MATMUL.id: weight}
+    measured = tuple(
+        MeasuredIndicator(indicator_id=x.id, label=x.label, weight=weights.get(x.id, 1.0))
+        for x in BOTH
     )
+    rows = ranking(blocks({MATMUL: 2.0, FFT: 0.9}), matmul=weight)
+    found = replace(report(FASTER), ranking=rows, indicators=measured)
     text = report_text(found)
     assert text.index(head) < text.index("numpy/matmul: 16 blocks")
     assert "times as fast as new, all indicators taken together" in text

@@ -56,7 +56,7 @@ class Explored:
     @property
     def controls_failed(self) -> list[str]:
         """Return the names of controls that failed."""
-        return [each["name"] for each in self.printed["controls"] if each["failed"]]
+        return [each["name"] for each in self.printed["health"]["controls"] if each["failed"]]
 
     @property
     def counts(self) -> Counter[str]:
@@ -74,7 +74,11 @@ class Explored:
     def compared(self, a: StackId, b: StackId) -> Effect:
         """Return how much faster A is than B, by the geometric mean over the indicators."""
         logs: dict[object, list[float]] = {}
-        names = [each for each, label in self.printed["indicators"] if not _is_control(label)]
+        names = [
+            each["indicator_id"]
+            for each in self.printed["indicators"]
+            if not _is_control(each["label"])
+        ]
         for name in names:
             one, two = (
                 block_times(self.inspections, indicator=IndicatorId(name), stack=x) for x in (a, b)

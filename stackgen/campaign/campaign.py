@@ -39,7 +39,15 @@ from stackgen.model.evidence import Control, Ranked
 from stackgen.model.identity import IndicatorId, StackId, content_id
 from stackgen.model.inspections import IndicatorCall
 from stackgen.model.progress import Progress
-from stackgen.model.reports import ChosenStack, ExplorePlan, ExploreReport
+from stackgen.model.reports import (
+    ChosenStack,
+    CostReport,
+    ExplorePlan,
+    ExploreReport,
+    MeasuredIndicator,
+    MeasurementHealth,
+    RunSummary,
+)
 from stackgen.model.stacks import Stack
 from stackgen.storage.paths import Paths
 from stackgen.storage.wheels import WheelStore
@@ -360,41 +368,57 @@ class Campaign:
                 *failures,
                 *failed_in_blocks(record, {**in_blocks, **_labels(ready)}, self.calls),
             ),
-            untried=max(0, self.plan.choices - len(in_blocks) - len(failures)),
             search=search.report() if search else None,
             ranking=ranking,
-            controls=checked,
-            indicators=tuple((call.id, call.label) for call in (*self.calls, self.control)),
-            blocks=record.blocks,
-            new_inspections=record.added,
-            seconds=time.monotonic() - self.start,
-            stopped=ended.why,
-            interrupted=ended.interrupted,
-            exit_code=_exit_code(ended, ranking, checked),
+            indicators=self._measured_indicators(),
+            run=RunSummary(
+                blocks=record.blocks,
+                new_inspections=record.added,
+                seconds=time.monotonic() - self.start,
+                untried=max(0, self.plan.choices - len(in_blocks) - len(failures)),
+                stopped=ended.why,
+                interrupted=ended.interrupted,
+                exit_code=_exit_code(ended, ranking, checked),
+            ),
+            health=MeasurementHealth(
+                controls=checked,
+                excluded=tuple(disturbed.excluded.values()),
+                tolerated=tuple(disturbed.tolerated.values()),
+            ),
             knowledge_base=str(self.paths.knowledge),
             margin=self.request.measurement.margin,
-            weights=tuple(self.weights.items()),
-            excluded=tuple(disturbed.excluded.values()),
-            tolerated=tuple(disturbed.tolerated.values()),
+            cost=self._cost(ranking),
+            memory=peak_memory(record.inspections, (call.id for call in self.calls)),
         )
-        found = self._with_details(found)
         answer = conclusion(found)
         winner = "" if answer.winner is None else answer.winner.stack_id
         return replace(found, answer=answer.answer.value, winner=winner)
 
-    def _with_details(self, found: ExploreReport) -> ExploreReport:
-        """Return a report with memory, figures, costs and scaling of what was measured."""
-        seen, calls, metered = self.session.inspections, self.calls, self.metered
-        programs = ((call.id, call.program) for call in calls)
-        return replace(
-            found,
-            memory=peak_memory(seen, (call.id for call in calls)),
-            figures=tuple(call.id for call in calls if gives_figure(seen, call.id)),
-            baseline_s=baseline_times(seen, calls),
-            checks=tuple((of, each.check) for of, each in programs if each and each.check),
-            costs=costs(seen, ranking=found.ranking, calls=calls, per_hour=metered.per_hour),
+    def _measured_indicators(self) -> tuple[MeasuredIndicator, ...]:
+        """Return what is reported of each indicator; the control comes last."""
+        seen = self.session.inspections
+        times = dict(baseline_times(seen, self.calls))
+        measured = [
+            MeasuredIndicator(
+                indicator_id=call.id,
+                label=call.label,
+                weight=self.weights.get(call.id, 1.0),
+                is_figure=gives_figure(seen, call.id),
+                baseline_s=times.get(call.id),
+                checked_file=(call.program.check or "") if call.program else "",
+            )
+            for call in self.calls
+        ]
+        control = MeasuredIndicator(indicator_id=self.control.id, label=self.control.label)
+        return (*measured, control)
+
+    def _cost(self, ranking: Sequence[Ranked]) -> CostReport:
+        """Return the cost on each stack, and on each number of CPUs."""
+        seen, metered = self.session.inspections, self.metered
+        return CostReport(
+            by_stack=costs(seen, ranking=ranking, calls=self.calls, per_hour=metered.per_hour),
             currency=metered.currency,
-            scaled=scaled(seen, ranking=found.ranking, counts=metered.counts),
+            by_cpus=scaled(seen, ranking=ranking, counts=metered.counts),
         )
 
     def _compared_before(

@@ -106,7 +106,7 @@ def explore(
         typer.echo(as_json(found) if json else plan_text(found))
         return
     typer.echo(as_json(found) if json else report_text(found))
-    raise typer.Exit(found.exit_code)
+    raise typer.Exit(found.run.exit_code)
 
 
 def compare(
@@ -165,7 +165,7 @@ def compare(
     with open_progress(sys.stderr) as progress:
         found = run(a, b, request, paths, os.environ, progress)
     typer.echo(as_json(found) if json else compare_text(found))
-    raise typer.Exit(found.exit_code)
+    raise typer.Exit(found.run.exit_code)
 
 
 def noise(

@@ -285,7 +285,7 @@ def compare(
 
     found = measured(choose, request, paths, environ, progress)
     assert isinstance(found, ExploreReport)  # noqa: S101 # it is never a dry run
-    if not found.interrupted and len(found.stacks) < 2:
+    if not found.run.interrupted and len(found.stacks) < 2:
         raise _not_two(found, request, paths, progress)
     return found
 
@@ -334,7 +334,7 @@ def _not_two(
             error = nothing_runs([each], paths, program)
             why = f"{each.outcome.value}: {each.reason}"
             return type(error)(f"{each.label} does not run here", why=why, fix=error.fix)
-    if found.seconds > request.budget.budget_s:
+    if found.run.seconds > request.budget.budget_s:
         return BuildError(
             f"{' and '.join(lacking)} was not ready in time",
             why="twice the budget was spent before",

@@ -90,7 +90,9 @@ def keep_winner(
         return report
     except StackgenError as error:
         progress.note(f"error: {error}")
-        return replace(report, exit_code=report.exit_code or error.exit_code)
+        return replace(
+            report, run=replace(report.run, exit_code=report.run.exit_code or error.exit_code)
+        )
     written = " and ".join(str(folder / name) for name in files)
     progress.note(f"Wrote {written}: {chosen.label}, {_why(report)}.")
     return report
@@ -127,7 +129,11 @@ def _winner(report: ExploreReport) -> ChosenStack:
         EvidenceError: there is none.
     """
     found = conclusion(report)
-    why = "it was interrupted before it ended" if report.interrupted else _NOTHING.get(found.answer)
+    why = (
+        "it was interrupted before it ended"
+        if report.run.interrupted
+        else _NOTHING.get(found.answer)
+    )
     chosen = [
         each for each in report.stacks if found.winner and each.stack_id == found.winner.stack_id
     ]
@@ -153,7 +159,7 @@ def _why(report: ExploreReport) -> str:
 
 
 def _head(report: ExploreReport, chosen: ChosenStack) -> Iterator[str]:
-    setup, names = report.plan.setup, dict(report.indicators)
+    setup, names = report.plan.setup, report.labels
     measured = {each.indicator_id: None for row in report.ranking for each in row.effects}
     yield f"{MARK} explore --lock-out, which may overwrite it"
     yield f"# {chosen.label}, {_why(report)}"

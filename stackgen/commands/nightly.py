@@ -214,8 +214,8 @@ class Night:
 
     def _measured(self, request: CampaignRequest) -> ExploreReport:
         report = self.explore(request)
-        if report.interrupted or report.exit_code == EngineError.exit_code:
-            self.stopped = report.exit_code
+        if report.run.interrupted or report.run.exit_code == EngineError.exit_code:
+            self.stopped = report.run.exit_code
         return report
 
     def _share(self, among: int) -> float:
@@ -227,19 +227,19 @@ def _missing(report: ExploreReport) -> str:
     effects = [each for row in report.ranking for each in row.effects]
     if report.failed and not effects:
         return ""
-    if any(control.failed for control in report.controls):
+    if any(control.failed for control in report.health.controls):
         return (
             "the controls failed, the machine was not quiet enough; begin anew with "
             f"--seed {report.plan.seed + _SEEDS}"
         )
-    if report.exit_code != EvidenceError.exit_code:
+    if report.run.exit_code != EvidenceError.exit_code:
         return ""
     blocks = max((each.blocks for each in effects), default=0)
     counted = "1 block" if blocks == 1 else f"{blocks} blocks"
     if blocks < INTERIM_ANALYSES[0]:
         first = INTERIM_ANALYSES[0]
-        return f"{counted}, the first answers come after {first}; stopped: {report.stopped}"
-    return f"{counted} without any spread, an answer takes more; stopped: {report.stopped}"
+        return f"{counted}, the first answers come after {first}; stopped: {report.run.stopped}"
+    return f"{counted} without any spread, an answer takes more; stopped: {report.run.stopped}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -348,7 +348,7 @@ _Finding: TypeAlias = tuple[StackId, IndicatorId, str]
 def _differences(report: ExploreReport) -> dict[_Finding, str]:
     """Return what is told apart; what computes something else does so however noisy it is."""
     baseline = next((row.label for row in report.ranking if row.is_baseline), "")
-    names = dict(report.indicators)
+    names = report.labels
     otherwise: dict[_Finding, str] = {
         (row.stack_id, each.indicator_id, each.kind.value): f"{row.label} computes something else "
         f"than {baseline} on {names[each.indicator_id]}: "
@@ -357,7 +357,7 @@ def _differences(report: ExploreReport) -> dict[_Finding, str]:
         if not row.is_baseline
         for each in row.deviations
     }
-    if any(control.failed for control in report.controls):
+    if any(control.failed for control in report.health.controls):
         return otherwise
     return otherwise | {
         (

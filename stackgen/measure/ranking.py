@@ -366,7 +366,7 @@ def conclusion(report: ExploreReport) -> Conclusion:
     baseline = next((row for row in report.ranking if row.is_baseline), None)
     if baseline is not None and baseline.failures:
         return Conclusion(answer=Answer.BASELINE_FAILED)
-    if any(control.failed for control in report.controls):
+    if any(control.failed for control in report.health.controls):
         return Conclusion(answer=Answer.CONTROLS_FAILED)
     others = [row for row in report.ranking if row.counts and not row.is_baseline]
     if baseline is None or not baseline.counts or not others:

@@ -24,7 +24,7 @@ def verdict_lines(report: ExploreReport) -> Iterator[str]:
     b = next((row for row in report.ranking if not row.is_baseline), None)
     answer = conclusion(report).answer
     if b is None or not b.effects:
-        yield f"Nothing to compare: {report.stopped}."
+        yield f"Nothing to compare: {report.run.stopped}."
     elif answer is Answer.BASELINE_FAILED:
         yield "Nothing can be said: A failed while it was measured."
     elif b.failures:
@@ -39,7 +39,7 @@ def verdict_lines(report: ExploreReport) -> Iterator[str]:
 
 
 def _of_effects(report: ExploreReport, b: Ranked) -> Iterator[str]:
-    names = dict(report.indicators)
+    names = report.labels
     figures = [each.indicator_id in report.figures for each in b.effects]
     if b.overall is not None:
         told = _sentence(b.overall, report.margin, figure=any(figures))

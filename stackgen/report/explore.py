@@ -100,7 +100,7 @@ def _count(number: int, what: str) -> str:
 Named = tuple[Ranked, Deviation]
 
 
-def results_text(ranking: Sequence[Ranked], names: Mapping[str, str]) -> list[str]:
+def results_text(ranking: Sequence[Ranked], names: Mapping[IndicatorId, str]) -> list[str]:
     """Return which stacks compute something else; nothing where all compute the same.
 
     ``names`` are those of indicators, by id.
@@ -126,8 +126,9 @@ def checked_files(report: ExploreReport) -> list[str]:
     compared = {each.indicator_id for row in report.ranking for each in row.effects}
     apart = {each.indicator_id for row in report.ranking for each in row.deviations}
     lines = []
-    for file in dict.fromkeys(file for _, file in report.checks):
-        calls = {call for call, checked in report.checks if checked == file}
+    files = [each for each in report.indicators if each.checked_file]
+    for file in dict.fromkeys(each.checked_file for each in files):
+        calls = {each.indicator_id for each in files if each.checked_file == file}
         if calls & compared and not calls & apart:
             lines.append(
                 f"{file} is the same in every stack that was compared, "
@@ -136,14 +137,14 @@ def checked_files(report: ExploreReport) -> list[str]:
     return [*lines, ""] if lines else []
 
 
-def _baseline(row: Ranked, found: Deviation, names: Mapping[str, str]) -> str:
+def _baseline(row: Ranked, found: Deviation, names: Mapping[IndicatorId, str]) -> str:
     return (
         f"{row.label}, the baseline, does not compute the same twice on {_name(found, names)} "
         f"({_apart(found)}): results on it were not compared."
     )
 
 
-def _name(found: Deviation, names: Mapping[str, str]) -> str:
+def _name(found: Deviation, names: Mapping[IndicatorId, str]) -> str:
     return names.get(found.indicator_id, found.indicator_id)
 
 
@@ -185,16 +186,16 @@ def _agree(ranking: Sequence[Ranked], others: Sequence[Named]) -> bool:
 def disturbed_text(report: ExploreReport) -> list[str]:
     """Return how many blocks were excluded, and whether some count that were disturbed."""
     lines = []
-    if report.excluded:
+    if report.health.excluded:
         lines.append(
-            f"{_excluded_blocks(report.excluded)} "
-            f"excluded and took no part: {_such_as(report.excluded)}."
+            f"{_excluded_blocks(report.health.excluded)} "
+            f"excluded and took no part: {_such_as(report.health.excluded)}."
         )
-    if report.tolerated:
+    if report.health.tolerated:
         lines.append(
             "This machine is disturbed more often than not, so that "
-            f"{_excluded_blocks(report.tolerated, told=False)} "
-            f"all the same: {_such_as(report.tolerated)}."
+            f"{_excluded_blocks(report.health.tolerated, told=False)} "
+            f"all the same: {_such_as(report.health.tolerated)}."
         )
     return [*lines, ""] if lines else []
 
@@ -220,7 +221,7 @@ def memory_text(report: ExploreReport) -> list[str]:
     """Return the peak memory of each indicator whose stacks differ in it, the least first."""
     labels = {row.stack_id: row.label for row in report.ranking}
     lines: list[str] = []
-    for indicator, name in report.indicators:
+    for indicator, name in report.labels.items():
         peaks = sorted(
             (each.peak_bytes, labels[each.stack_id])
             for each in report.memory
@@ -244,13 +245,15 @@ def money_text(report: ExploreReport) -> list[str]:
 
 
 def _costs(report: ExploreReport, labels: Mapping[StackId, str]) -> list[str]:
-    names, lines = dict(report.indicators), []
-    for call in dict.fromkeys(each.indicator_id for each in report.costs):
-        rows = [each for each in report.costs if each.indicator_id == call]
-        price = f"{rows[0].per_hour:g} {report.currency}".strip()
+    names, lines = report.labels, []
+    for call in dict.fromkeys(each.indicator_id for each in report.cost.by_stack):
+        rows = [each for each in report.cost.by_stack if each.indicator_id == call]
+        price = f"{rows[0].per_hour:g} {report.cost.currency}".strip()
         lines += [
             f"Costs of {names.get(call, call)} at {price} an hour, the cheapest first:",
-            *columns([_cost_head(rows[0], report.currency), *(_cost(e, labels) for e in rows)]),
+            *columns(
+                [_cost_head(rows[0], report.cost.currency), *(_cost(e, labels) for e in rows)]
+            ),
             "",
         ]
     told = "  times are those of the fastest samples: what a busy machine adds to them costs extra"
@@ -268,17 +271,17 @@ def _cost(cost: Cost, labels: Mapping[StackId, str]) -> tuple[str, ...]:
 
 
 def _scaled(report: ExploreReport, labels: Mapping[StackId, str]) -> list[str]:
-    if not report.scaled:
+    if not report.cost.by_cpus:
         return []
     lines = []
-    for indicator in dict.fromkeys(each.indicator for each in report.scaled):
-        rows = [each for each in report.scaled if each.indicator == indicator]
+    for indicator in dict.fromkeys(each.indicator for each in report.cost.by_cpus):
+        rows = [each for each in report.cost.by_cpus if each.indicator == indicator]
         lines += [f"{indicator} on several numbers of CPUs:", *_cost_table(rows, labels)]
     baseline = next((row.label for row in report.ranking if row.is_baseline), "the baseline")
-    fewest = min(each.cpus for each in report.scaled)
+    fewest = min(each.cpus for each in report.cost.by_cpus)
     notes = [f"  {baseline} on {_cpus(fewest)} is 1, less is better; all intervals of a table hold"]
-    if any(each.cost is not None for each in report.scaled):
-        prices = "those above" if report.costs else "in proportion to the number of CPUs"
+    if any(each.cost is not None for each in report.cost.by_cpus):
+        prices = "those above" if report.cost.by_stack else "in proportion to the number of CPUs"
         notes += [f"  with 95 % confidence; cost is time by price, prices are {prices}"]
     else:
         notes += ["  with 95 % confidence; a figure is no time, and has no cost"]
@@ -354,7 +357,7 @@ def report_text(report: ExploreReport) -> str:
 
 def ranking_lines(report: ExploreReport) -> list[str]:
     """Return how the stacks compare on each indicator, and on all of them together."""
-    names = dict(report.indicators)
+    names = report.labels
     measured = _measured(report)
     lines = _together(report, names)
     for indicator in measured:
@@ -369,17 +372,17 @@ def ranking_lines(report: ExploreReport) -> list[str]:
 
 def particulars(report: ExploreReport) -> list[str]:
     """Return what a ranking rests on, what was left out, and what it took."""
-    lines = results_text(report.ranking, dict(report.indicators))
+    lines = results_text(report.ranking, report.labels)
     lines += checked_files(report)
     lines += money_text(report)
     lines += memory_text(report)
     lines += _changes(report)
     lines += _left_out(report)
-    lines += _controls(report.controls)
+    lines += _controls(report.health.controls)
     lines += disturbed_text(report)
     lines += [
-        f"Took {span(report.seconds)} for {report.new_inspections} inspections; stopped: "
-        f"{report.stopped}.",
+        f"Took {span(report.run.seconds)} for {report.run.new_inspections} inspections; stopped: "
+        f"{report.run.stopped}.",
         f"Kept in {report.knowledge_base}; the same command goes on from there.",
     ]
     return lines
@@ -401,15 +404,16 @@ def place_line(plan: ExplorePlan, measured: str) -> str:
     return f"{measured} {where} {setup.base} on {setup.machine}, seed {plan.seed}"
 
 
-def _measured(report: ExploreReport) -> list[str]:
+def _measured(report: ExploreReport) -> list[IndicatorId]:
     found = {e.indicator_id: None for row in report.ranking for e in row.effects}
-    return [str(each) for each in found]
+    return list(found)
 
 
-def _basis(report: ExploreReport, indicator: str) -> str:
+def _basis(report: ExploreReport, indicator: IndicatorId) -> str:
     """Return how many blocks a table rests on, and what its ratios are ratios of."""
-    times = {str(each): duration(seconds) for each, seconds in report.baseline_s}
-    told = f", {times[indicator]} on the baseline" if indicator in times else ""
+    times = {each.indicator_id: each.baseline_s for each in report.indicators}
+    seconds = times.get(indicator)
+    told = "" if seconds is None else f", {duration(seconds)} on the baseline"
     return _blocks(_compared(report, indicator)) + told
 
 
@@ -419,13 +423,14 @@ def _compared(report: ExploreReport, indicator: str) -> int:
     return max((e.blocks for e in effects if e.indicator_id == indicator), default=0)
 
 
-def _together(report: ExploreReport, names: Mapping[str, str]) -> list[str]:
+def _together(report: ExploreReport, names: Mapping[IndicatorId, str]) -> list[str]:
     """Return how the stacks compare on all indicators at once, where there are several."""
     overall = [row.overall for row in report.ranking if row.overall is not None]
     if not overall:
         return []
-    measured, weights = _measured(report), dict(report.weights)
-    told = {each: weights.get(IndicatorId(each), 1.0) for each in measured}
+    measured = _measured(report)
+    weights = {each.indicator_id: each.weight for each in report.indicators}
+    told = {each: weights.get(each, 1.0) for each in measured}
     equal = len(set(told.values())) == 1
     weighed = "; ".join(f"{names.get(each, each)} {weight:g}" for each, weight in told.items())
     basis = _blocks(max(each.blocks for each in overall))
@@ -513,7 +518,7 @@ def verdict(effect: Effect, *, figure: bool = False) -> str:
 def _conclusion(report: ExploreReport) -> list[str]:
     baseline = next((row.label for row in report.ranking if row.is_baseline), "the baseline")
     if not any(row.effects for row in report.ranking):
-        return [f"Nothing to compare yet: {report.stopped}."]
+        return [f"Nothing to compare yet: {report.run.stopped}."]
     found = conclusion(report)
     if found.answer is Answer.BASELINE_FAILED:
         return [f"Nothing can be said: {baseline}, the baseline, failed while it was measured."]
@@ -541,7 +546,7 @@ def _conclusion(report: ExploreReport) -> list[str]:
 
 def unreliable(report: ExploreReport, what: str) -> list[str]:
     """Return why ``what`` is not to be relied on, and what to do: a failed control stays failed."""
-    failed = next(each for each in report.controls if each.failed)
+    failed = next(each for each in report.health.controls if each.failed)
     return [
         f"Do not rely on {what}: the machine showed differences where there are none",
         f"({failed.name}). When the machine is quieter, begin anew: --seed {report.plan.seed + 1}.",
@@ -561,13 +566,13 @@ def too_early(blocks: int) -> str:
 
 def _fastest(report: ExploreReport, row: Ranked, baseline: str) -> list[str]:
     effect = row.overall or next(e for e in row.effects if e.verdict is Verdict.FASTER)
-    on = dict(report.indicators).get(effect.indicator_id, "")
+    on = report.labels.get(effect.indicator_id, "")
     several = f" on {on}" if len(row.effects) > 1 else ""
     if row.overall is not None:
         several = ", all indicators taken together"
     found = f"{interval(effect)[1:-1]}; {_blocks(effect.blocks)}"
     about = {each.indicator_id for each in (row.effects if row.overall else [effect])}
-    if about & set(report.figures):
+    if about & report.figures:
         how = f"Best{_of(report)}: {row.label}, its figure is {effect.ratio:.2f} times as good as"
         how += " that of"
     else:
@@ -606,10 +611,10 @@ def _left_out(report: ExploreReport) -> list[str]:
     if report.failed:
         lines.append("Do not run here (kept as knowledge):")
         lines += [f"  {e.label}: {e.outcome.value}: {e.reason}" for e in report.failed]
-    if report.untried:
+    if untried := report.run.untried:
         lines.append(
-            f"Not measured: {format_count(report.untried)} further "
-            f"{'choice' if report.untried == 1 else 'choices'} (--stacks says how many take part, "
+            f"Not measured: {format_count(untried)} further "
+            f"{'choice' if untried == 1 else 'choices'} (--stacks sets how many take part, "
             "--budget how long)."
         )
     return [*lines, ""] if lines else []

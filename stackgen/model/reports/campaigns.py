@@ -1,5 +1,6 @@
 """Reports of campaigns: what is measured, what it costs, how it was searched, what it found."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from stackgen.model.evidence import Control, Ranked
@@ -225,35 +226,34 @@ class SearchReport:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ExploreReport:
-    """What an exploration found.
+class MeasuredIndicator:
+    """An indicator of a campaign.
 
-    seconds: wall time of this run.
+    weight: in what is said of all indicators together.
+    is_figure: whether it gives a figure of its own in place of a time.
+    baseline_s: seconds of one operation on the baseline; None where it gives no time.
+    checked_file: the file that it writes and that was compared; "" where there is none.
+    """
+
+    indicator_id: IndicatorId
+    label: str
+    weight: float = 1.0
+    is_figure: bool = False
+    baseline_s: float | None = None
+    checked_file: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunSummary:
+    """How one run of a campaign went.
+
+    seconds: wall time.
     new_inspections: how many this run added; the rest of the evidence was there before.
     untried: feasible choices that were not measured.
     stopped: why measuring ended, in words.
-    exit_code: of the command that prints this report.
-    costs: of each indicator's work on each stack, in ``currency``, where prices were given.
-    scaled: of each stack on several numbers of CPUs, where these were asked for.
-    memory: of each indicator on each stack.
-    figures: ids of the indicators that give a figure of their own, in place of a time.
-    baseline_s: seconds of one operation on the baseline, by id of those that give a time.
-    checks: (id, file) pairs of those whose result was written into a file and compared.
-    margin: a relative difference that nobody cares about: less than that is "the same".
-    search: how the stacks in the ranking were chosen; None where all of them were measured alike.
-    weights: of indicators in what is said of all of them together; 1 where none is given.
-    answer: what the ranking answers, as ``measure.conclusion`` has it: ``faster``, ``nothing
-        faster``, or why there is none. winner: the stack to take; "" where none can be named.
-    excluded: what disturbed each block that was excluded, in words, in their order.
-    tolerated: the same of blocks that count all the same.
+    exit_code: of the command that prints the report.
     """
 
-    plan: ExplorePlan
-    stacks: tuple[ChosenStack, ...]
-    failed: tuple[FailedStack, ...]
-    ranking: tuple[Ranked, ...]
-    controls: tuple[Control, ...]
-    indicators: tuple[tuple[str, str], ...]
     blocks: int
     new_inspections: int
     seconds: float
@@ -261,21 +261,70 @@ class ExploreReport:
     stopped: str
     interrupted: bool
     exit_code: int
-    knowledge_base: str
-    margin: float
-    costs: tuple[Cost, ...] = ()
-    currency: str = ""
-    scaled: tuple[Scaled, ...] = ()
-    memory: tuple[PeakMemory, ...] = ()
-    figures: tuple[IndicatorId, ...] = ()
-    baseline_s: tuple[tuple[IndicatorId, float], ...] = ()
-    checks: tuple[tuple[IndicatorId, str], ...] = ()
-    search: SearchReport | None = None
-    weights: tuple[tuple[IndicatorId, float], ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MeasurementHealth:
+    """Whether the machine allows conclusions.
+
+    excluded: what disturbed each excluded block, in words, in their order.
+    tolerated: the same of disturbed blocks that count all the same.
+    """
+
+    controls: tuple[Control, ...] = ()
     excluded: tuple[str, ...] = ()
     tolerated: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CostReport:
+    """Cost of each indicator on each stack, and of each number of CPUs, where requested.
+
+    by_stack: in ``currency``, where prices were given.
+    by_cpus: where several numbers of CPUs were requested.
+    """
+
+    by_stack: tuple[Cost, ...] = ()
+    currency: str = ""
+    by_cpus: tuple[Scaled, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExploreReport:
+    """What an exploration found.
+
+    indicators: of the campaign; the control is the last one.
+    margin: relative difference below which two stacks count as the same.
+    answer: of the ranking: ``faster``, ``nothing faster``, or why there is none.
+    winner: the stack to take; "" where there is none.
+    memory: peak of each indicator on each stack.
+    search: how the stacks in the ranking were chosen; None where all of them were measured alike.
+    """
+
+    plan: ExplorePlan
+    stacks: tuple[ChosenStack, ...]
+    failed: tuple[FailedStack, ...]
+    indicators: tuple[MeasuredIndicator, ...]
+    ranking: tuple[Ranked, ...]
+    margin: float
+    run: RunSummary
+    knowledge_base: str
     answer: str = ""
     winner: str = ""
+    health: MeasurementHealth = MeasurementHealth()
+    cost: CostReport = CostReport()
+    memory: tuple[PeakMemory, ...] = ()
+    search: SearchReport | None = None
+
+    @property
+    def labels(self) -> Mapping[IndicatorId, str]:
+        """Return the label of each indicator."""
+        return {each.indicator_id: each.label for each in self.indicators}
+
+    @property
+    def figures(self) -> frozenset[IndicatorId]:
+        """Return the indicators that give a figure of their own in place of a time."""
+        return frozenset(each.indicator_id for each in self.indicators if each.is_figure)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
