@@ -23,8 +23,8 @@ from itertools import product
 import numpy as np
 
 from stackgen.measure import effect
-from stackgen.measure.model import Array, Measured, Model, Versions
-from stackgen.measure.racing import Arm, Race, leader_confidence
+from stackgen.measure.bandit import Arm, Race, leader_confidence
+from stackgen.measure.posterior import Array, Measured, Model, Versions
 from stackgen.model.evidence import Verdict
 from stackgen.model.identity import IndicatorId, StackId
 

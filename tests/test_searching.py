@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from stackgen.measure import block_times
-from stackgen.measure.model import Measured, Model
-from stackgen.measure.racing import posterior_summaries, searched
+from stackgen.measure.bandit import posterior_summaries, searched
+from stackgen.measure.posterior import Measured, Model
 from stackgen.model.inspections import Outcome, Role
 from tests.samples import call, environment, inspection
 

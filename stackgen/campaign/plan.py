@@ -18,7 +18,7 @@ from stackgen.campaign.targets import refuse_any_python, refuse_python
 from stackgen.campaign.user_input import beside_compared, index_config
 from stackgen.index import PackageIndex
 from stackgen.knowledge.evidence import admits_python
-from stackgen.measure.racing import BLOCK
+from stackgen.measure.bandit import BLOCK
 from stackgen.model.inspections import IndicatorCall
 from stackgen.model.progress import Progress
 from stackgen.model.reports import ExplorePlan, MeasurementSetup

@@ -38,7 +38,7 @@ from stackgen.index.metadata import (
     requirements,
     wheel_headers,
 )
-from stackgen.measure.racing import Arm
+from stackgen.measure.bandit import Arm
 from stackgen.measure.retry_policy import Cause, cause_of
 from stackgen.model.identity import StackId, content_id
 from stackgen.model.inspections import IndicatorCall, Inspection, Outcome, Role

@@ -12,9 +12,7 @@ from stackgen.campaign.comparison import Comparison, first_answers_s, refuse_fai
 from stackgen.campaign.prepare import Candidates
 from stackgen.campaign.session import Session
 from stackgen.measure import Design, deviations, fewest_blocks, plan_search
-from stackgen.measure.model import Measured, Model, Prediction, calibration
-from stackgen.measure.pressure import exclude_disturbed
-from stackgen.measure.racing import (
+from stackgen.measure.bandit import (
     GUESSES,
     Chooser,
     SearchState,
@@ -23,6 +21,8 @@ from stackgen.measure.racing import (
     searched,
     uniform_blocks,
 )
+from stackgen.measure.disturbances import exclude_disturbed
+from stackgen.measure.posterior import Measured, Model, Prediction, calibration
 from stackgen.model.choices import Strategy
 from stackgen.model.identity import IndicatorId, StackId
 from stackgen.model.inspections import Inspection, Role

@@ -24,8 +24,8 @@ from stackgen.index import PackageIndex
 from stackgen.indicators import bind, find
 from stackgen.knowledge.database import Database, open_database
 from stackgen.measure import INTERIM_ANALYSES, Design, block_times, plan_block
+from stackgen.measure.disturbances import exclude_disturbed
 from stackgen.measure.noise import disturbance, indicator_noise, run_s
-from stackgen.measure.pressure import exclude_disturbed
 from stackgen.measure.retry_policy import Cause, cause_of
 from stackgen.model.identity import StackId
 from stackgen.model.inspections import IndicatorCall, Inspection

@@ -1,6 +1,7 @@
 """Blocks, effects and controls: what may be said from observations."""
 
 from stackgen.measure.blocks import SAMPLES, Design, calibration_plan, plan_block, plan_search
+from stackgen.measure.disturbances import BlockKey, DisturbedBlocks, exclude_disturbed
 from stackgen.measure.effects import (
     ALPHA,
     INTERIM_ANALYSES,
@@ -11,7 +12,6 @@ from stackgen.measure.effects import (
     p_value,
     verdict,
 )
-from stackgen.measure.pressure import BlockKey, DisturbedBlocks, exclude_disturbed
 from stackgen.measure.ranking import (
     block_times,
     candidates_of,

@@ -9,7 +9,7 @@ from stackgen.model.identity import CampaignId, IndicatorId
 from stackgen.model.inspections import IndicatorCall, InspectionPlan, Limits, Role
 from stackgen.model.stacks import Environment
 
-Arm: TypeAlias = tuple[Role, Environment]
+_Slot: TypeAlias = tuple[Role, Environment]
 
 SAMPLES = 30
 """Samples kept per inspection; the minimum depends on their number, so it never changes."""
@@ -59,7 +59,7 @@ def plan_block(design: Design, block: int) -> tuple[InspectionPlan, ...]:
     as it would have gone on.
     """
     calls = (*design.calls, design.control)
-    return _rounds(design, block, [(call, _arms(design, call)) for call in calls])
+    return _rounds(design, block, [(call, _slots(design, call)) for call in calls])
 
 
 def plan_search(
@@ -69,38 +69,38 @@ def plan_search(
 
     What it finds helps to choose, and never takes part in an effect.
     """
-    arms = [(Role.SEARCH, each) for each in environments]
-    return _rounds(design, block, [(call, arms) for call in design.calls])
+    slots = [(Role.SEARCH, each) for each in environments]
+    return _rounds(design, block, [(call, slots) for call in design.calls])
 
 
 def _rounds(
-    design: Design, block: int, rounds: Sequence[tuple[IndicatorCall, Sequence[Arm]]]
+    design: Design, block: int, rounds: Sequence[tuple[IndicatorCall, Sequence[_Slot]]]
 ) -> tuple[InspectionPlan, ...]:
     order = random.Random(f"{design.campaign_id}/{design.seed}/{block}")  # noqa: S311
     plans: list[InspectionPlan] = []
-    for call, arms in rounds:
-        shuffled = list(arms)
+    for call, slots in rounds:
+        shuffled = list(slots)
         order.shuffle(shuffled)
-        plans += [_plan(design, call, arm, block) for arm in shuffled]
+        plans += [_plan(design, call, slot, block) for slot in shuffled]
     return tuple(replace(plan, position=place) for place, plan in enumerate(plans))
 
 
-def _arms(design: Design, call: IndicatorCall) -> Sequence[Arm]:
+def _slots(design: Design, call: IndicatorCall) -> Sequence[_Slot]:
     baseline = (Role.BASELINE, design.baseline)
     candidates = [(Role.CANDIDATE, each) for each in design.candidates]
     if call.id == design.control.id:
         settings = design.baseline.stack.settings
-        alike = [arm for arm in candidates if arm[1].stack.settings == settings]
+        alike = [slot for slot in candidates if slot[1].stack.settings == settings]
         return [baseline, alike[0] if alike else _twin(design)]
     return [baseline, _twin(design), *candidates]
 
 
-def _twin(design: Design) -> Arm:
+def _twin(design: Design) -> _Slot:
     return Role.TWIN, design.baseline
 
 
-def _plan(design: Design, call: IndicatorCall, arm: Arm, block: int) -> InspectionPlan:
-    role, environment = arm
+def _plan(design: Design, call: IndicatorCall, slot: _Slot, block: int) -> InspectionPlan:
+    role, environment = slot
     limits = design.own_limits.get(call.id, design.limits)
     return InspectionPlan(
         environment=environment,

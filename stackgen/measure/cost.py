@@ -4,8 +4,8 @@ import statistics
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from stackgen.measure.disturbances import BlockKey, exclude_disturbed
 from stackgen.measure.effects import ALPHA, block_contrasts, effect
-from stackgen.measure.pressure import BlockKey, exclude_disturbed
 from stackgen.measure.ranking import Times, block_times
 from stackgen.model.evidence import Ranked
 from stackgen.model.identity import IndicatorId, StackId

@@ -12,6 +12,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import accumulate, pairwise
 
+from stackgen.measure.disturbances import number
 from stackgen.measure.effects import (
     INTERIM_ANALYSES,
     MARGIN,
@@ -20,7 +21,6 @@ from stackgen.measure.effects import (
     effect,
     p_value,
 )
-from stackgen.measure.pressure import number
 from stackgen.measure.ranking import CONTROL_ALPHA, Times, block_times
 from stackgen.model.identity import IndicatorId, StackId
 from stackgen.model.inspections import IndicatorCall, Inspection, Outcome, Role

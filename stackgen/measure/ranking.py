@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 
+from stackgen.measure.disturbances import BlockKey, exclude_disturbed
 from stackgen.measure.effects import (
     ALPHA,
     INTERIM_ANALYSES,
@@ -16,7 +17,6 @@ from stackgen.measure.effects import (
     p_value,
     verdict,
 )
-from stackgen.measure.pressure import BlockKey, exclude_disturbed
 from stackgen.measure.results import deviations
 from stackgen.measure.retry_policy import blamed
 from stackgen.model.evidence import Control, Effect, Ranked, Verdict
@@ -27,7 +27,7 @@ from stackgen.model.reports import ExploreReport
 CONTROL_ALPHA = 0.01
 Times = Mapping[BlockKey, float]
 """A number per block: seconds, or the log of a ratio of seconds."""
-Arm = tuple[IndicatorId, StackId, bool]
+_Series = tuple[IndicatorId, StackId, bool]
 
 
 def block_times(
@@ -54,21 +54,23 @@ def block_times(
     seen = list(inspections)
     left_out = exclude_disturbed(seen).excluded if excluded is None else excluded
     own = [each for each in seen if (each.indicator_id, each.stack_id) == (indicator, stack)]
-    return _arms(own, left_out).get((indicator, stack, twin), {})
+    return _all_times(own, left_out).get((indicator, stack, twin), {})
 
 
-def _arms(inspections: Iterable[Inspection], excluded: Collection[BlockKey]) -> Mapping[Arm, Times]:
+def _all_times(
+    inspections: Iterable[Inspection], excluded: Collection[BlockKey]
+) -> Mapping[_Series, Times]:
     """Return the times of each stack on each indicator, twins apart."""
-    found: dict[Arm, dict[BlockKey, list[float]]] = {}
+    found: dict[_Series, dict[BlockKey, list[float]]] = {}
     for each in inspections:
         block = (each.campaign_id, each.block)
         fresh = each.block > 0 and each.role is not Role.SEARCH and block not in excluded
         if fresh and each.observation is not None:
-            arm = each.indicator_id, each.stack_id, each.role is Role.TWIN
-            found.setdefault(arm, {}).setdefault(block, []).append(each.observation.best_s)
+            key = each.indicator_id, each.stack_id, each.role is Role.TWIN
+            found.setdefault(key, {}).setdefault(block, []).append(each.observation.best_s)
     return {
-        arm: {block: times[0] for block, times in sorted(blocks.items()) if len(times) == 1}
-        for arm, blocks in found.items()
+        key: {block: times[0] for block, times in sorted(blocks.items()) if len(times) == 1}
+        for key, blocks in found.items()
     }
 
 
@@ -101,22 +103,22 @@ def controls(
     pure: IndicatorCall,
 ) -> tuple[Control, ...]:
     """Judge the A/A pair of each indicator and the pure-Python pair, each at 1 %."""
-    arms = _arms(inspections, exclude_disturbed(inspections).excluded)
+    series = _all_times(inspections, exclude_disturbed(inspections).excluded)
     found = []
     for call in calls:
-        twins = arms.get((call.id, baseline, True), {})
-        times = arms.get((call.id, baseline, False), {})
+        twins = series.get((call.id, baseline, True), {})
+        times = series.get((call.id, baseline, False), {})
         found.append(_control(f"same stack twice: {call.label}", times, twins))
-    one = arms.get((pure.id, baseline, False), {})
+    one = series.get((pure.id, baseline, False), {})
     others = {
         e.stack_id
         for e in inspections
         if e.indicator_id == pure.id and e.block > 0 and e.role is not Role.SEARCH
     }
     for other in sorted(others - {baseline}):
-        two = arms.get((pure.id, other, False), {})
+        two = series.get((pure.id, other, False), {})
         found.append(_control(f"pure Python on equal Pythons: {pure.label}", one, two))
-    if again := arms.get((pure.id, baseline, True)):
+    if again := series.get((pure.id, baseline, True)):
         found.append(_control(f"same stack twice: {pure.label}", again, one))
     return tuple(found)
 
@@ -141,7 +143,7 @@ class _Judge:
     alpha: false alarms allowed of one comparison.
     """
 
-    arms: Mapping[Arm, Times]
+    series: Mapping[_Series, Times]
     calls: Sequence[IndicatorCall]
     weights: Mapping[IndicatorId, float]
     margin: float
@@ -172,8 +174,8 @@ class _Judge:
     def _contrasts(
         self, indicator: IndicatorId, a: StackId, b: StackId
     ) -> Mapping[BlockKey, float]:
-        a_s = self.arms.get((indicator, a, False), {})
-        b_s = self.arms.get((indicator, b, False), {})
+        a_s = self.series.get((indicator, a, False), {})
+        b_s = self.series.get((indicator, b, False), {})
         return {block: log_ratio(b_s[block], a_s[block]) for block in a_s if block in b_s}
 
     def _effect(self, a: StackId, b: StackId, indicator: IndicatorId, contrasts: Times) -> Effect:
@@ -219,10 +221,10 @@ def rank(
     """
     others = [stack for stack in labels if stack != baseline]
     each_alone = len(calls) + 1 if len(calls) > 1 else 1
-    arms = _arms(inspections, exclude_disturbed(inspections).excluded)
-    count = len({stack for _, stack, _ in arms} - {baseline})
+    series = _all_times(inspections, exclude_disturbed(inspections).excluded)
+    count = len({stack for _, stack, _ in series} - {baseline})
     judge = _Judge(
-        arms=arms,
+        series=series,
         calls=calls,
         weights=weights or {},
         margin=margin,

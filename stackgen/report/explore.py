@@ -238,7 +238,7 @@ def memory_text(report: ExploreReport) -> list[str]:
 _UNITS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "us"), (1e-9, "ns"))
 
 
-def money_text(report: ExploreReport) -> list[str]:
+def cost_text(report: ExploreReport) -> list[str]:
     """Return both tables, each where it was asked for."""
     labels = {row.stack_id: row.label for row in report.ranking}
     return [*_costs(report, labels), *_scaled(report, labels)]
@@ -374,7 +374,7 @@ def particulars(report: ExploreReport) -> list[str]:
     """Return what a ranking rests on, what was left out, and what it took."""
     lines = results_text(report.ranking, report.labels)
     lines += checked_files(report)
-    lines += money_text(report)
+    lines += cost_text(report)
     lines += memory_text(report)
     lines += _changes(report)
     lines += _left_out(report)

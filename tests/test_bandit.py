@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from benchmarks import measure as simulation
 from stackgen.errors import EvidenceError
-from stackgen.measure.model import Measured, Model, Versions, calibration
-from stackgen.measure.racing import BLOCK, STRATEGIES, Arm, Race, chooser, uniform_blocks
+from stackgen.measure.bandit import BLOCK, STRATEGIES, Arm, Race, chooser, uniform_blocks
+from stackgen.measure.posterior import Measured, Model, Versions, calibration
 
 GRID: tuple[Versions, ...] = tuple(
     (("numpy", n), ("torch", t)) for t, n in product("123", ("1", "2"))

@@ -19,7 +19,7 @@ import numpy as np
 
 from stackgen.errors import EvidenceError
 from stackgen.measure.effects import MARGIN
-from stackgen.measure.model import Array, Measured, Model, Prediction, Versions
+from stackgen.measure.posterior import Array, Measured, Model, Prediction, Versions
 from stackgen.model.identity import CampaignId, IndicatorId, StackId
 from stackgen.model.inspections import IndicatorCall, Inspection, Role
 
