@@ -4,9 +4,9 @@ import random
 from collections.abc import Callable
 from pathlib import Path
 
-from stackgen.campaign.host import ENGINE_S, Host, RetryPolicy
+from stackgen.campaign.host import Host
 from stackgen.campaign.runner import Budget, Clock, LocalBlockRunner, Record
-from stackgen.campaign.session import BuildStack, Session
+from stackgen.campaign.session import ENGINE_S, BuildStack, RetryPolicy, Session
 from stackgen.knowledge.database import Database
 from stackgen.model.evidence import Campaign
 from stackgen.model.inspections import Inspection, InspectionPlan, Limits, Observation, Outcome

@@ -18,14 +18,15 @@ from stackgen.campaign.comparison import (
     nothing_runs,
     too_short,
 )
-from stackgen.campaign.host import Host, RetryPolicy, allowance_s
+from stackgen.campaign.host import Host
 from stackgen.campaign.indicators import Metered, limits
-from stackgen.campaign.prepare import Builder, Candidates, Preparer, Sources
+from stackgen.campaign.prepare import Builder, Candidates, Preparer
 from stackgen.campaign.program import Watching, own_files
 from stackgen.campaign.request import CampaignRequest
 from stackgen.campaign.runner import Budget, LocalBlockRunner, Record
+from stackgen.campaign.sdist_wheels import SdistWheels
 from stackgen.campaign.search import Search
-from stackgen.campaign.session import Session
+from stackgen.campaign.session import RetryPolicy, Session, allowance_s
 from stackgen.errors import EvidenceError, MeasurementError, StackgenError
 from stackgen.images.sdists import BuiltWheels
 from stackgen.index import PackageIndex
@@ -171,7 +172,7 @@ class Campaign:
                 store=self.store,
                 backend=self.backend,
                 varied=frozenset(self.source.varied),
-                sources=Sources(
+                sources=SdistWheels(
                     base=self.backend.base,
                     build=self.backend.build,
                     sdists=self.backend.sdists,

@@ -12,8 +12,9 @@ from stackgen.campaign.campaign import Campaign
 from stackgen.campaign.candidates import CandidateSource, read_lock_file
 from stackgen.campaign.host import kept_to, refuse_cpus
 from stackgen.campaign.indicators import indicator_calls, limits, metered, usable_cpus, weights_of
-from stackgen.campaign.prepare import estimate, refuse_unbuildable
+from stackgen.campaign.prepare import estimate
 from stackgen.campaign.request import CampaignRequest
+from stackgen.campaign.sdist_wheels import refuse_unbuildable
 from stackgen.campaign.targets import refuse_any_python, refuse_python
 from stackgen.campaign.user_input import beside_compared, index_config
 from stackgen.index import PackageIndex

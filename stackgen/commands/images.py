@@ -18,7 +18,7 @@ from stackgen.campaign.backend import base_name, needed_engine
 from stackgen.campaign.candidates import FRAMEWORKS, pinned, read_pins
 from stackgen.campaign.host import Host
 from stackgen.campaign.options import IndexOptions, SourceOptions
-from stackgen.campaign.prepare import Sources
+from stackgen.campaign.sdist_wheels import SdistWheels
 from stackgen.campaign.user_input import index_config
 from stackgen.errors import BuildError, EngineError, StorageError, UsageError
 from stackgen.images import layers, maintenance
@@ -494,14 +494,14 @@ def _tell_lacking(bench: _Bench) -> None:
         bench.progress.note(f"note: and {len(lines) - _LACKING_SHOWN} requirements more")
 
 
-def _sources(bench: _Bench, images: ImageBuilder) -> Sources:
+def _sources(bench: _Bench, images: ImageBuilder) -> SdistWheels:
     """Return what makes wheels of a lock's source distributions, on its base."""
 
     def build(stack: Stack, wheels: Mapping[str, Path], varied: frozenset[str]) -> Environment:
         return images.build(stack, bench.base, wheels, varied)
 
     owner = str(bench.paths.cache)
-    return Sources(
+    return SdistWheels(
         base=bench.base,
         build=build,
         sdists=SdistBuilder(engine=bench.engine, owner=owner, limits=build_limits(bench.engine)),

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from stackgen.campaign.prepare import Sources
+from stackgen.campaign.sdist_wheels import SdistWheels
 from stackgen.errors import BuildError
 from stackgen.images.build import ImageBuilder
 from stackgen.images.engine import Engine
@@ -56,7 +56,7 @@ class Bench:
         return CountedBuilder.counts.get(str(self.root), 0)
 
     @contextmanager
-    def sources(self, *, again: bool = False) -> Iterator[Sources]:
+    def sources(self, *, again: bool = False) -> Iterator[SdistWheels]:
         links = [str(self.packages)]
         no_index = self.environ is None
         config = load_config(environ=self.environ or {}, find_links=links, no_index=no_index)
@@ -65,7 +65,7 @@ class Bench:
             return self.images.build(stack, self.base, wheels, varied)
 
         with PackageIndex(config, self.root / "cache") as index:
-            yield Sources(
+            yield SdistWheels(
                 base=self.base,
                 build=build,
                 sdists=CountedBuilder(engine=self.engine, owner=str(self.root), limits=self.limits),

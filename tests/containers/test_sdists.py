@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from stackgen.campaign.prepare import refuse_unbuildable
+from stackgen.campaign.sdist_wheels import refuse_unbuildable
 from stackgen.errors import BuildError, UsageError
 from stackgen.images.bases import BaseBuilder
 from stackgen.images.build import ImageBuilder
