@@ -233,7 +233,7 @@ def test_a_budget_that_ends_before_a_second_stack_is_ready_is_told_as_that(
     assert done.returncode == 3, done.stderr
     told = "Nothing to compare yet: the budget ran out when only speedy 2.0 was built."
     assert told in done.stdout
-    assert "the same command goes on from there" in done.stdout
+    assert "the same command continues from there" in done.stdout
 
 
 def test_a_kill_while_measuring_costs_no_download_no_build_and_no_inspection(
@@ -378,7 +378,7 @@ def test_a_disk_that_fills_up_while_measuring_ends_it_with_9_and_the_next_run_go
         out, err = running.communicate()
     assert running.returncode == 9, err
     assert "run the same command again" in err
-    assert "the same command goes on from there" in out
+    assert "the same command continues from there" in out
     ballast.unlink()
     before = {each.id for each in recorded(laboratory)}
     again = laboratory.explore(*arguments)
@@ -406,7 +406,7 @@ def test_a_budget_too_small_for_one_block_gives_one_block_and_says_so(
     done = laboratory.explore("speedy", "--stacks", str(stacks), "--budget", "1s")
     assert done.returncode == 3, done.stderr
     assert "stopped: the budget is spent." in done.stdout
-    undecided = "Not decided yet: 1 block; the first answers come after 6." in done.stdout
+    undecided = "Not decided yet: 1 block; the first interim analysis is after 6." in done.stdout
     aside = "1 block was set aside" in done.stdout  # something else had the CPU: told as well
     assert undecided or (aside and "Nothing to compare yet: the budget is spent" in done.stdout)
     seen = recorded(laboratory)
@@ -518,7 +518,7 @@ def test_an_interrupted_build_ends_it_with_130_and_leaves_nothing_half_made(
         out, err = running.communicate(timeout=60)
     assert running.returncode == 130, err
     assert "Traceback" not in err
-    assert "goes on from there" in out
+    assert "continues from there" in out
     assert not recorded(laboratory)
     assert_clean(laboratory)
     assert not built(laboratory)

@@ -212,7 +212,7 @@ def _as_compared(found: ExploreReport) -> ExploreReport:
         (SLOWER, "B is 0.826 times as fast as A"),
         (SAME, "B is as fast as A, within 2 % ("),
         (WIDE, "no measurable difference; one of "),
-        (FASTER[:3], "Not decided yet: 3 blocks; the first answers come after 6."),
+        (FASTER[:3], "Not decided yet: 3 blocks; the first interim analysis is after 6."),
     ],
 )
 def test_a_report_ends_with_the_verdict(contrasts: list[float], verdict: str) -> None:
@@ -249,10 +249,10 @@ def test_where_the_machine_or_the_results_are_not_to_be_trusted_no_speed_is_told
     rows = compared(FASTER).ranking
     broken = tuple(row if row.is_baseline else replace(row, failures=1) for row in rows)
     text = compare_text(replace(compared(FASTER), ranking=broken))
-    assert text.splitlines()[-1].startswith("Nothing can be said of B's speed: it failed")
+    assert text.splitlines()[-1].startswith("No verdict: B failed")
     broken = tuple(replace(row, failures=1) if row.is_baseline else row for row in rows)
     text = compare_text(replace(compared(FASTER), ranking=broken))
-    assert text.splitlines()[-1] == "Nothing can be said: A failed while it was measured."
+    assert text.splitlines()[-1] == "No verdict: A failed while it was measured."
     text = compare_text(replace(compared(FASTER), ranking=()))
     assert text.splitlines()[-1] == "Nothing to compare: the budget is spent."
 

@@ -53,19 +53,19 @@ def test_where_the_baseline_failed_nobody_wins_whatever_its_other_blocks_said() 
     found = replace(found, ranking=rows)
     assert conclusion(found).answer is Answer.BASELINE_FAILED
     text = report_text(found)
-    assert "Nothing can be said: numpy 2.4.0, the baseline, failed" in text
+    assert "No verdict: numpy 2.4.0, the baseline, failed" in text
     assert "numpy 2.4.0   " in text
     assert "failed in 1 of its runs" in text
     assert "Fastest" not in text
 
 
 def test_that_others_may_be_as_good_as_the_fastest_is_told() -> None:
-    assert "One other is not shown to be any worse than that (*)." in report_text(three_rows("a"))
+    assert "One other is not shown to be slower or worse (*)." in report_text(three_rows("a"))
     assert "not shown to be any worse" not in report_text(report(FASTER))
 
 
 def test_a_comparison_that_beats_the_leader_of_a_search_is_told_to_count() -> None:
-    overruled = "The comparison shows that another one is faster: that is what counts."
+    overruled = "The comparison shows that another stack is faster; it overrules the search."
     found = three_rows("b")
     assert overruled not in report_text(found)
     rows = tuple(replace(row, best=row.label == "a") for row in found.ranking)
@@ -74,10 +74,10 @@ def test_a_comparison_that_beats_the_leader_of_a_search_is_told_to_count() -> No
 
 def test_a_failed_control_asks_for_another_campaign() -> None:
     text = report_text(report(FASTER, failed=True))
-    assert "When the machine is quieter, begin anew: --seed 1." in text
+    assert "Start again on a quieter machine: --seed 1." in text
 
 
 def test_blocks_that_are_all_alike_are_not_called_too_few() -> None:
     text = report_text(report([0.25] * 6))
     assert "(no spread yet)" in text
-    assert "without any spread an answer takes more blocks" in text
+    assert "without any spread a verdict takes more blocks" in text

@@ -123,7 +123,7 @@ def test_interrupting_prints_the_ranking_so_far(
         out, err = running.communicate(timeout=300)
     assert running.returncode == 128 + number, err
     assert "speedy 2.0" in out
-    assert "goes on from there" in out
+    assert "continues from there" in out
     _assert_nothing_is_left(laboratory)
 
 

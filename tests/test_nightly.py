@@ -126,7 +126,7 @@ def test_a_night_without_an_answer_says_what_is_missing_and_the_release_stays_ne
     assert decided == []
     assert found.exit_code == 3
     assert [each.partition(";")[0] for each in found.undecided] == [
-        "numpy 2.0: 3 blocks, the first answers come after 6",
+        "numpy 2.0: 3 blocks, the first interim analysis is after 6",
         "numpy 2.1: there is only one stack: no other fits",
         "numpy 2.2: the controls failed, the machine was not quiet enough",
     ]

@@ -424,7 +424,7 @@ TEXTS = {
             NIGHT,
             new=(("numpy", ("2.4.0", "2.4.1")),),
             noted=(),
-            undecided=("numpy 2.4.0: 3 blocks, the first answers come after 6",),
+            undecided=("numpy 2.4.0: 3 blocks, the first interim analysis is after 6",),
             postponed=("numpy 2.4.1",),
         )
     ),

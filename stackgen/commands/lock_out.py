@@ -141,7 +141,7 @@ def _winner(report: ExploreReport) -> ChosenStack:
         raise EvidenceError(
             "there is no stack to be written",
             why=why or "nothing was compared",
-            fix="give the same command again; it goes on from there",
+            fix="give the same command again; it continues from there",
         )
     return chosen[0]
 

@@ -238,7 +238,9 @@ def _missing(report: ExploreReport) -> str:
     counted = "1 block" if blocks == 1 else f"{blocks} blocks"
     if blocks < INTERIM_ANALYSES[0]:
         first = INTERIM_ANALYSES[0]
-        return f"{counted}, the first answers come after {first}; stopped: {report.run.stopped}"
+        return (
+            f"{counted}, the first interim analysis is after {first}; stopped: {report.run.stopped}"
+        )
     return f"{counted} without any spread, an answer takes more; stopped: {report.run.stopped}"
 
 

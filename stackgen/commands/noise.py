@@ -85,7 +85,7 @@ def _refuse_long(budget_s: float) -> None:
         raise UsageError(
             f"a budget of {budget_s:g} s is more than this takes",
             why="ten minutes show how much a machine scatters; the rest is for comparing stacks",
-            fix="give --budget 10m or less; the same command given again goes on from there",
+            fix="give --budget 10m or less; the same command given again continues from there",
         )
 
 

@@ -26,9 +26,9 @@ def verdict_lines(report: ExploreReport) -> Iterator[str]:
     if b is None or not b.effects:
         yield f"Nothing to compare: {report.run.stopped}."
     elif answer is Answer.BASELINE_FAILED:
-        yield "Nothing can be said: A failed while it was measured."
+        yield "No verdict: A failed while it was measured."
     elif b.failures:
-        yield "Nothing can be said of B's speed: it failed while it was measured."
+        yield "No verdict: B failed while it was measured."
     elif answer is Answer.CONTROLS_FAILED:
         yield from unreliable(report, "this")
     elif b.deviations:
@@ -57,7 +57,11 @@ def _sentence(effect: Effect, margin: float, *, figure: bool) -> str:
     basis = f"({effect.low:.3f} to {effect.high:.3f}; {blocks})"
     if effect.verdict is Verdict.INCONCLUSIVE:
         change = effect.smallest_detectable - 1
-        shown = f"; one of {100 * change:.2g} % would have shown" if math.isfinite(change) else ""
+        shown = (
+            f"; one of {100 * change:.2g} % would have been detected"
+            if math.isfinite(change)
+            else ""
+        )
         return f"no measurable difference{shown} {basis}."
     if effect.verdict is Verdict.EQUIVALENT:
         return f"B is as {'good' if figure else 'fast'} as A, within {percent(margin)} {basis}."

@@ -11,7 +11,7 @@ QUIET = 0.02
 """Shares of the time below this are not worth a word."""
 _CERTAIN = 3.0  # standard errors that a correlation must be away from none to be told
 _NAMED = 3  # blocks that are told one by one
-_HEAD = ("blocks", "shows from", "machine time")
+_HEAD = ("blocks", "detects from", "machine time")
 
 
 def noise_text(report: NoiseReport) -> str:
@@ -20,7 +20,7 @@ def noise_text(report: NoiseReport) -> str:
     where = "in containers of" if setup.executor == "docker" else "in virtualenvs of"
     lines = [
         f"{report.stack} against itself on Python {setup.python}, {where} {setup.base}",
-        f"on {setup.machine}, seed {report.seed}: what differs is noise",
+        f"on {setup.machine}, seed {report.seed}: all differences are noise",
         "",
     ]
     for row in report.indicators:
@@ -34,7 +34,7 @@ def noise_text(report: NoiseReport) -> str:
             "",
             f"Took {span(report.seconds)} for {report.new_inspections} inspections; stopped: "
             f"{report.stopped}.",
-            f"Kept in {report.knowledge_base}; the same command goes on from there.",
+            f"Recorded in {report.knowledge_base}; the same command continues from there.",
         ]
     )
 
@@ -83,7 +83,7 @@ def _drift(row: IndicatorNoise) -> list[str]:
 def _legend(report: NoiseReport) -> list[str]:
     control = "" if report.control_s is None else f" ({report.control_s:.2g} s a run)"
     return [
-        "shows from: of 100 comparisons (stackgen compare) of two stacks that differ by so much,",
+        "detects from: of 100 comparisons (stackgen compare) of two stacks that differ by so much,",
         f"  95 find it; what certainly differs by less than {percent(MARGIN)} is called the same.",
         "  Of more stacks or indicators together each needs more blocks.",
         f"machine time: in each block {RUNS} runs, one stack twice and the other once, and plain",
@@ -95,10 +95,10 @@ def _aside(report: NoiseReport) -> list[str]:
     """Tell which blocks were disturbed."""
     lines = [f"Block {block} is excluded: {why}." for block, why in report.excluded[:_NAMED]]
     more = len(report.excluded) - len(lines)
-    lines += [f"So are {more} more."] if more else []
+    lines += [f"{more} more are excluded."] if more else []
     if report.tolerated:
         lines.append(
-            f"{report.tolerated} disturbed blocks count all the same: most blocks are disturbed."
+            f"{report.tolerated} disturbed blocks count nevertheless: most blocks are disturbed."
         )
     return lines
 
@@ -118,7 +118,7 @@ def meanwhile(found: Disturbance) -> list[str]:
     if told:
         return ["Meanwhile:", *(f"  {each}" for each in told)]
     if found.waited is None and found.stolen is None:
-        return ["What else went on meanwhile, this system does not tell."]
+        return ["This system does not report what else was running."]
     return ["Meanwhile the machine was quiet."]
 
 
