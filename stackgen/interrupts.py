@@ -1,9 +1,8 @@
-"""What SIGINT, SIGTERM and SIGHUP do to a command, and what they must not cut in half.
+"""Handling of SIGINT, SIGTERM and SIGHUP.
 
-The first one raises KeyboardInterrupt, as Ctrl-C does in any Python program: what runs is ended,
-and what was found so far is reported. A second one does so again, wherever the report is by then,
-and ends this process within seconds whatever still hangs. What this process was told to ignore
-(``nohup``, a background job of a script) stays ignored.
+The first signal raises KeyboardInterrupt, as Ctrl-C does in any Python program: running work is
+ended, and results so far are reported. A second one raises it again, and ends this process within
+seconds. Signals that this process was started to ignore (``nohup``, a background job) stay ignored.
 """
 
 import contextlib
@@ -18,17 +17,18 @@ from typing import NoReturn
 
 _NAMES = ("SIGINT", "SIGTERM", "SIGHUP")  # there is no SIGHUP on Windows
 INTERRUPTED = 128 + signal.SIGINT
-"""What commands end with that were interrupted; ``exit_code`` says what that is after a signal."""
+"""Exit code of interrupted commands; ``exit_code`` returns that of a particular signal."""
 _AT_ONCE = b"interrupted again: ended at once, without a report; what was stored is kept\n"
 _GRACE_S = 2.0  # what cleaning up may take after the second one
 
 
 @dataclass(slots=True)
 class _State:
-    """What has come so far; signals are the whole process's, and so is this.
+    """State of the process.
 
-    whole: how many contexts keep their work whole at this moment.
-    late: a signal came meanwhile.
+    received: numbers of the signals so far.
+    whole: number of active ``uninterrupted`` contexts.
+    late: a signal came in such a context.
     """
 
     received: list[int] = field(default_factory=list)
@@ -59,8 +59,8 @@ def interruptible() -> Iterator[Sequence[int]]:
 
 @contextlib.contextmanager
 def uninterrupted() -> Iterator[None]:
-    """Have this context's work done whole: a signal that comes meanwhile is raised at its end."""
-    if threading.current_thread() is not threading.main_thread():  # signals are for that one
+    """Defer signals to the end of this context."""
+    if threading.current_thread() is not threading.main_thread():  # only that one handles signals
         yield
         return
     _state.whole += 1
@@ -74,18 +74,18 @@ def uninterrupted() -> Iterator[None]:
 
 
 def ignore_more() -> None:
-    """Ignore what else comes: this process is about to end."""
+    """Ignore further signals: this process is about to end."""
     for number in _numbers():
         signal.signal(number, signal.SIG_IGN)
 
 
 def exit_code() -> int:
-    """Return what a process ends with that a signal ended: 128 and the signal's number."""
+    """Return the exit code of this process after a signal: 128 and the signal's number."""
     return 128 + (_state.received or [signal.SIGINT])[-1]
 
 
 def end_at_once() -> NoReturn:
-    """Say that a second signal came, and end this process without waiting for anything."""
+    """Report a second signal, and end this process without waiting."""
     with contextlib.suppress(OSError):
         os.write(2, _AT_ONCE)
     os._exit(exit_code())

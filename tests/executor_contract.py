@@ -1,6 +1,7 @@
 """What every executor does: subclass it, and give an executor and an environment as fixtures."""
 
 import signal
+import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -12,7 +13,8 @@ from stackgen.executors import Executor
 from stackgen.indicators import bind, find
 from stackgen.model.identity import CampaignId
 from stackgen.model.inspections import IndicatorCall, Inspection, InspectionPlan, Limits, Outcome
-from stackgen.model.stacks import Environment
+from stackgen.model.packages import Lock
+from stackgen.model.stacks import BaseFacts, Environment, Kind, Stack
 from stackgen.sandbox.process import LOG_BYTES, load_indicators
 from stackgen.storage.paths import shipped_folder
 
@@ -34,6 +36,18 @@ CLAIM = (
 Inspect = Callable[..., Inspection]
 Plan = Callable[..., InspectionPlan]
 Script = Callable[[str], IndicatorCall]
+
+
+class OwnInterpreter:
+    """The environment is the interpreter that runs the tests."""
+
+    @pytest.fixture
+    def environment(self) -> Environment:
+        facts = BaseFacts(python="CPython", python_build="", libc="", distribution="")
+        stack = Stack(lock=Lock(artifacts=()), facts=facts)
+        return Environment(
+            stack=stack, kind=Kind.VIRTUALENV, location=sys.prefix, python=sys.executable
+        )
 
 
 class ExecutorContract:

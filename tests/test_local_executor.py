@@ -1,6 +1,5 @@
 """Inspections in an interpreter as it is: nothing is confined, and that is said."""
 
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import replace
@@ -11,31 +10,22 @@ import pytest
 from stackgen.executors import Executor
 from stackgen.executors.local import LocalExecutor, kept_variables, trace_folder
 from stackgen.model.inspections import Outcome
-from stackgen.model.packages import Lock
-from stackgen.model.stacks import BaseFacts, Environment, Kind, Machine, Stack
-from tests.executor_contract import ExecutorContract, Inspect, Plan, Script
+from stackgen.model.stacks import Machine
+from tests.executor_contract import ExecutorContract, Inspect, OwnInterpreter, Plan, Script
 
 SeenWith = Callable[..., str]
-FACTS = BaseFacts(python="CPython", python_build="", libc="", distribution="")
 TRACED = (
     "return harness.Operation(lambda: None, "
     "trace=lambda folder: open(os.path.join(folder, 'trace.json'), 'w').close())"
 )
 
 
-class TestHereExecutor(ExecutorContract):
+class TestLocalExecutor(OwnInterpreter, ExecutorContract):
     @pytest.fixture
     def executor(self, tmp_path: Path) -> Iterator[Executor]:
         made = LocalExecutor(machine=Machine(identity=()), scratch=tmp_path / "scratch")
         with closing(made) as executor:
             yield executor
-
-    @pytest.fixture
-    def environment(self) -> Environment:
-        stack = Stack(lock=Lock(artifacts=()), facts=FACTS)
-        return Environment(
-            stack=stack, kind=Kind.VIRTUALENV, location=sys.prefix, python=sys.executable
-        )
 
     @pytest.fixture
     def seen_with(self, tmp_path: Path, plan: Plan, script: Script) -> SeenWith:

@@ -17,6 +17,7 @@ from stackgen.sandbox.process import (
     log_tail,
     process_environment,
 )
+from stackgen.sandbox.supervised import Reply
 from stackgen.storage.paths import shipped_folder
 
 
@@ -37,7 +38,7 @@ def plan(loops: int | None = None, **given: str) -> InspectionPlan:
 
 
 def outcome_of(
-    exit_code: int | None,
+    exit_code: int,
     *,
     oom: bool = False,
     at_limit: bool = False,
@@ -48,12 +49,16 @@ def outcome_of(
     seen = interpret(
         plan(),
         MachineId("m"),
-        exit_code=exit_code,
-        timed_out=timed_out,
-        oom=oom,
-        at_limit=at_limit,
-        stdout=stdout,
-        stderr=stderr,
+        Reply(
+            exit_code=exit_code,
+            timed_out=timed_out,
+            oom=oom,
+            at_limit=at_limit,
+            clean=True,
+            writable=(),
+            stdout=stdout,
+            stderr=stderr,
+        ),
         started_at="2026-01-01T00:00:00+00:00",
         duration_s=1.0,
     )
@@ -105,10 +110,6 @@ def test_an_allocation_that_failed_is_a_lack_of_memory() -> None:
 
 def test_our_own_kill_for_time_is_a_timeout() -> None:
     assert outcome_of(-9, timed_out=True)[0] is Outcome.TIMEOUT
-
-
-def test_a_lost_process_is_the_engines_fault() -> None:
-    assert outcome_of(None)[0] is Outcome.ENGINE_LOST
 
 
 def printed(loops: int, *values_s: float, **circumstances: str) -> str:

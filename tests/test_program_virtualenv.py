@@ -1,6 +1,5 @@
 """A user's own command in the interpreter that runs the tests."""
 
-import sys
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -9,26 +8,17 @@ import pytest
 
 from stackgen.executors import Executor
 from stackgen.executors.virtualenv import VirtualenvExecutor
-from stackgen.model.packages import Lock
-from stackgen.model.stacks import BaseFacts, Environment, Kind, Machine, Stack
+from stackgen.model.stacks import Machine
+from tests.executor_contract import OwnInterpreter
 from tests.program_contract import Measure, ProgramContract, calling, listening
 
-FACTS = BaseFacts(python="CPython", python_build="", libc="", distribution="")
 
-
-class TestProgramsInVirtualenvs(ProgramContract):
+class TestProgramsInVirtualenvs(OwnInterpreter, ProgramContract):
     @pytest.fixture
     def executor(self, tmp_path: Path) -> Iterator[Executor]:
         made = VirtualenvExecutor(machine=Machine(identity=()), scratch=tmp_path / "scratch")
         with closing(made) as executor:
             yield executor
-
-    @pytest.fixture
-    def environment(self) -> Environment:
-        stack = Stack(lock=Lock(artifacts=()), facts=FACTS)
-        return Environment(
-            stack=stack, kind=Kind.VIRTUALENV, location=sys.prefix, python=sys.executable
-        )
 
     def test_the_network_of_the_host_is_there_when_asked_for(self, measure: Measure) -> None:
         with listening() as port:

@@ -4,7 +4,6 @@ import os
 import re
 import signal
 import socket
-import sys
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
@@ -15,29 +14,19 @@ import pytest
 from stackgen.executors import Executor
 from stackgen.executors.virtualenv import VirtualenvExecutor, unenforced_here
 from stackgen.model.inspections import Outcome
-from stackgen.model.packages import Lock
-from stackgen.model.stacks import BaseFacts, Environment, Kind, Machine, Stack
+from stackgen.model.stacks import Machine
 from stackgen.sandbox.namespaces import HostSupervisor
 from stackgen.sandbox.supervised import SupervisorLostError
 from stackgen.storage.leases import host_identity
-from tests.executor_contract import ExecutorContract, Inspect, Plan, Script
-
-FACTS = BaseFacts(python="CPython", python_build="", libc="", distribution="")
+from tests.executor_contract import ExecutorContract, Inspect, OwnInterpreter, Plan, Script
 
 
-class TestVirtualenvExecutor(ExecutorContract):
+class TestVirtualenvExecutor(OwnInterpreter, ExecutorContract):
     @pytest.fixture
     def executor(self, tmp_path: Path) -> Iterator[Executor]:
         made = VirtualenvExecutor(machine=Machine(identity=()), scratch=tmp_path / "scratch")
         with closing(made) as executor:
             yield executor
-
-    @pytest.fixture
-    def environment(self) -> Environment:
-        stack = Stack(lock=Lock(artifacts=()), facts=FACTS)
-        return Environment(
-            stack=stack, kind=Kind.VIRTUALENV, location=sys.prefix, python=sys.executable
-        )
 
     def test_a_process_runs_on_the_cpus_it_was_given(
         self, inspect: Inspect, script: Script
@@ -170,7 +159,7 @@ class TestVirtualenvExecutor(ExecutorContract):
         self, executor: VirtualenvExecutor, inspect: Inspect, script: Script
     ) -> None:
         assert inspect(script("pass")).outcome is Outcome.OK
-        kept = executor._kept
+        kept = executor._supervisor
         assert kept is not None
         os.killpg(kept._process.pid, signal.SIGKILL)
         assert inspect(script("pass")).outcome is Outcome.OK

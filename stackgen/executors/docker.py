@@ -403,12 +403,7 @@ class DockerExecutor:
         return interpret(
             plan,
             self.machine.id,
-            exit_code=ended.exit_code,
-            timed_out=ended.timed_out,
-            oom=ended.oom,
-            at_limit=ended.at_limit,
-            stdout=ended.stdout,
-            stderr=ended.stderr,
+            ended,
             started_at=started_at,
             duration_s=time.monotonic() - start,
             unenforced=(

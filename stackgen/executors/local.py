@@ -1,7 +1,7 @@
-"""Run inspections in an interpreter as it is, on this host as it is: as on a prepared GPU machine.
+"""Run inspections in an existing interpreter without isolation, as on a prepared GPU machine.
 
-Nothing is confined, and what the user has set for GPUs and numeric libraries holds. What a process
-started ends with it, and time and memory are limited, as in virtualenvs.
+The user's variables for GPUs and numeric libraries are passed on. Child processes, time and memory
+are limited as in virtualenvs.
 """
 
 import os
@@ -15,8 +15,8 @@ from stackgen.model.inspections import IndicatorCall, Inspection, InspectionPlan
 from stackgen.model.stacks import Machine
 from stackgen.sandbox.supervised import Request
 
-# What drivers, frameworks and numeric libraries read. Nothing else of the user's gets in: other
-# programs share beginnings with these (TF_VAR_... is Terraform's, NVIDIA_API_KEY a secret).
+# Variables of drivers, frameworks and numeric libraries. No others are passed on: some share a
+# prefix with these (TF_VAR_... is Terraform's, NVIDIA_API_KEY a secret).
 _KEPT = re.compile(
     r"(CUDA|NCCL|CUDNN|CUBLAS|XLA|TORCH|PYTORCH|TORCHINDUCTOR|TRITON|ROCR|HIP|HSA|MIOPEN|SYCL|ZE"
     r"|OMP|KMP|GOMP|MKL|OPENBLAS|BLIS|ONEDNN|DNNL|NUMEXPR|MALLOC)_\w+"
@@ -25,14 +25,13 @@ _KEPT = re.compile(
     r"|LD_LIBRARY_PATH|LD_PRELOAD|DYLD_LIBRARY_PATH|GLIBC_TUNABLES|PYTHONPATH|PYTHONUSERBASE"
 )
 _SECRET = re.compile(r"KEY|TOKEN|SECRET|PASSW", re.IGNORECASE)
-# The user's packages; and what drivers compiled for a GPU that a package was not built for, which
-# can take minutes.
+# The user's packages; and code that drivers compiled for a GPU, which can take minutes.
 _IN_HOME = (("PYTHONUSERBASE", ".local"), ("CUDA_CACHE_PATH", ".nv/ComputeCache"))
 _USER_SITE = "-s"  # keeps the user's own packages out, which a prepared machine may rely on
 
 
 def kept_variables(environ: Mapping[str, str]) -> dict[str, str]:
-    """Return what of the user's variables an inspection sees here."""
+    """Return the user's variables that an inspection gets."""
     return {
         name: value
         for name, value in sorted(environ.items())
@@ -41,7 +40,7 @@ def kept_variables(environ: Mapping[str, str]) -> dict[str, str]:
 
 
 def trace_folder(root: Path, call: IndicatorCall) -> Path:
-    """Return where a call's trace is kept: each call has a folder of its own."""
+    """Return the folder of a call's trace."""
     arguments = ",".join(f"{name}={value}" for name, value in call.arguments)
     return root / call.indicator.name.replace("/", "-") / re.sub(r"[^\w.,=+-]", "_", arguments)
 
@@ -54,8 +53,8 @@ class LocalExecutor:
 
     machine: where it runs.
     scratch: a folder for the working directories.
-    environ: the user's variables; ``kept_variables`` says which of them are seen. Which GPUs are
-        seen is the user's to say where a plan's limits allow all of them.
+    environ: the user's variables; ``kept_variables`` selects those that are passed on. They select
+        the GPUs, too, where a plan's limits allow all of them.
     trace: a folder for profiler traces, one of each call's first block; None keeps none.
     """
 
@@ -66,7 +65,7 @@ class LocalExecutor:
     _within: VirtualenvExecutor | None = None
 
     def close(self) -> None:
-        """End what is kept running between inspections."""
+        """End the supervisor."""
         if self._within is not None:
             self._within.close()
 
@@ -84,7 +83,7 @@ class LocalExecutor:
         yield from self._within.inspect(plans)
 
     def _adapted(self, plan: InspectionPlan, request: Request) -> Request:
-        """Return what is asked of the supervisor, with what holds here alone."""
+        """Return a request to the supervisor, with the user's variables and options."""
         environment = {**kept_variables(self.environ), **request.environment}
         environment.pop("PYTHONNOUSERSITE", None)
         environment.update(self._paths(request.environment))
@@ -92,7 +91,7 @@ class LocalExecutor:
         return replace(request, command=self._command(plan, request), environment=environment)
 
     def _paths(self, given: Mapping[str, str]) -> dict[str, str]:
-        """Return folders of the user's, also those in a home, which is another one meanwhile."""
+        """Return variables with the user's folders, also those in the home, which is replaced."""
         named = (given.get("PYTHONPATH", ""), self.environ.get("PYTHONPATH", ""))
         paths = os.pathsep.join(filter(None, named))
         found = {"PYTHONPATH": paths} if paths else {}

@@ -1,4 +1,4 @@
-"""Run inspections in virtualenvs, one process at a time, as confined as the host allows."""
+"""Run inspections in virtualenvs, one process at a time, isolated as far as the host allows."""
 
 import contextlib
 import os
@@ -48,7 +48,7 @@ def _utc_now() -> datetime:
     return datetime.now(timezone.utc)
 
 
-def _as_asked(_: InspectionPlan, request: Request) -> Request:
+def _unchanged(_: InspectionPlan, request: Request) -> Request:
     return request
 
 
@@ -56,34 +56,34 @@ def _as_asked(_: InspectionPlan, request: Request) -> Request:
 class VirtualenvExecutor:
     """Runs each plan as a process of its virtualenv's interpreter.
 
-    One supervisor is kept for them, in namespaces where everything but its own folder is read-only;
-    a program that may use the network, or write more, gets another one in its place.
+    One supervisor runs them, in namespaces where everything but its own folder is read-only; a
+    program that may use the network, or write more, gets another supervisor in its place.
     Close the executor when done (``contextlib.closing`` does): the supervisor ends then, or with
     this process.
 
     machine: where it runs.
     scratch: a folder for the working directories, each emptied after its inspection.
     isolations: command prefixes to confine by, the first that works is taken.
-    adapt: returns what is asked of the supervisor in place of what we would ask (``here``).
+    adapt: changes a request to the supervisor (``LocalExecutor``).
     now, monotonic: the clocks.
     """
 
     machine: Machine
     scratch: Path
     isolations: tuple[tuple[str, ...], ...] = ISOLATIONS
-    adapt: Callable[[InspectionPlan, Request], Request] = _as_asked
+    adapt: Callable[[InspectionPlan, Request], Request] = _unchanged
     now: Callable[[], datetime] = _utc_now
     monotonic: Callable[[], float] = time.monotonic
-    _kept: HostSupervisor | None = None
-    _kept_for: "_Surroundings | None" = None
+    _supervisor: HostSupervisor | None = None
+    _surroundings: "_Surroundings | None" = None
     _tidied: bool = False
 
     def close(self) -> None:
         """End the supervisor; the next inspection would start another."""
         with uninterrupted():
-            kept, self._kept = self._kept, None
-            if kept is not None:
-                kept.close()
+            supervisor, self._supervisor = self._supervisor, None
+            if supervisor is not None:
+                supervisor.close()
 
     def inspect(self, plans: Iterable[InspectionPlan]) -> Iterator[Inspection]:
         """Yield one inspection per plan, in order.
@@ -121,31 +121,27 @@ class VirtualenvExecutor:
         seen = interpret(
             plan,
             self.machine.id,
-            exit_code=ended.exit_code,
-            timed_out=ended.timed_out,
-            oom=ended.oom,
-            stdout=ended.stdout,
-            stderr=ended.stderr,
+            replace(ended, at_limit=False),  # the control group's limit is not the plan's
             started_at=started_at,
             duration_s=self.monotonic() - start,
             unenforced=unenforced,
         )
         if seen.outcome is Outcome.OK or Path(plan.environment.python).exists():
             return seen
-        # Its files were removed while it ran: no fault of the stack's.
+        # Its files were removed while it ran, which is no fault of the stack.
         log = log_tail(f"{seen.log}\nthe interpreter {plan.environment.python} is gone")
         return replace(seen, outcome=Outcome.ENGINE_LOST, log=log)
 
     def _run(self, plan: InspectionPlan) -> tuple[Reply, tuple[str, ...]]:
-        """Run a plan in the supervisor that is kept, or in a new one where that was lost."""
+        """Run a plan in the running supervisor, or in a new one where that was lost."""
         wanted = _surroundings(plan)
-        if self._kept_for != wanted:
+        if self._surroundings != wanted:
             self.close()
-        if self._kept is not None:
+        if self._supervisor is not None:
             try:
-                return self._ask(plan, self._kept)
+                return self._ask(plan, self._supervisor)
             except SupervisorLostError:
-                pass  # it was killed meanwhile, for which no stack can be blamed
+                pass  # it was killed from outside, which is no fault of a stack
         return self._ask(plan, self._start(wanted))
 
     def _ask(
@@ -162,18 +158,18 @@ class VirtualenvExecutor:
 
     def _start(self, wanted: "_Surroundings") -> HostSupervisor:
         isolations = with_network(self.isolations) if wanted.network else self.isolations
-        self._kept, isolation = most_confined(
+        self._supervisor, isolation = most_confined(
             self.scratch, isolations, most_bytes=wanted.most_bytes
         )
-        self._kept_for = wanted
+        self._surroundings = wanted
         if not wanted.network:
             self.isolations = (isolation,)  # what works once works again
-        return self._kept
+        return self._supervisor
 
 
 @dataclass(frozen=True, slots=True)
 class _Surroundings:
-    """What a supervisor is made for: another one gives other things."""
+    """Properties of a supervisor; a plan with others needs another supervisor."""
 
     network: bool
     most_bytes: int
@@ -187,7 +183,7 @@ def _surroundings(plan: InspectionPlan) -> _Surroundings:
 
 
 def _not_run(python: str, error: Exception) -> tuple[Outcome, str]:
-    """Return whose fault it is that nothing ran, and what to say of it."""
+    """Return outcome and log of a plan whose command did not run."""
     if not Path(python).exists():
         return Outcome.ENGINE_LOST, f"the interpreter {python} is gone"
     outcome = (
@@ -197,7 +193,7 @@ def _not_run(python: str, error: Exception) -> tuple[Outcome, str]:
 
 
 def unenforced_here(scratch: Path) -> tuple[str, ...]:
-    """Return what this host does not enforce while indicators run in virtualenvs, in words.
+    """Return the limits that this host does not enforce for virtualenvs, in words.
 
     Raises:
         StorageError: the scratch folder cannot be written.
@@ -251,7 +247,7 @@ def _unenforced(plan: InspectionPlan, supervisor: HostSupervisor, ended: Reply) 
 
 
 def _missing(limits: Limits, supervisor: HostSupervisor, ended: Reply) -> tuple[str, ...]:
-    """Return what does not hold here of what holds wherever it can."""
+    """Return the limits that do not hold on this host."""
     capabilities = supervisor.capabilities
     wanted = (
         (_NO_NETWORK, not supervisor.network_is_out_of_reach),
@@ -265,6 +261,6 @@ def _missing(limits: Limits, supervisor: HostSupervisor, ended: Reply) -> tuple[
 
 
 def _limits_memory(limits: Limits) -> bool:
-    """Return whether a process is held to its memory here."""
-    # What drivers of GPUs set aside may count though it is no memory of this machine's.
+    """Return whether a memory limit works on this host."""
+    # Address space that GPU drivers reserve counts, though it is no memory of the machine.
     return sys.platform.startswith("linux") and not limits.gpus

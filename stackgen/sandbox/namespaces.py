@@ -1,4 +1,4 @@
-"""A supervisor on this host, in namespaces of its own where the host allows them."""
+"""A supervisor on this host, in its own namespaces where the host allows them."""
 
 import contextlib
 import glob
@@ -34,13 +34,13 @@ ISOLATIONS: tuple[tuple[str, ...], ...] = (
     ("unshare", "--user", "--map-current-user", "--keep-caps", *_ALONE),
     ("unshare", "--user", "--map-root-user", *_ALONE),  # util-linux before 2.38
     ("unshare", *_ALONE),  # root where user namespaces are switched off
-    # In many containers nobody may mount a /proc, which processes of their own would need.
+    # Many containers forbid to mount /proc, which a process namespace needs.
     ("unshare", "--user", "--map-current-user", "--keep-caps", "--net", "--ipc", "--mount", "--"),
     ("unshare", "--user", "--map-current-user", "--net", "--"),
     ("unshare", "--user", "--map-root-user", "--net", "--"),
     ("unshare", "--net", "--"),
 )
-"""Command prefixes, the most confining first; each is tried until one works."""
+"""Command prefixes, the strictest first; the first one that works is used."""
 
 
 @dataclass(slots=True)
@@ -66,12 +66,12 @@ class _Pipes:
         assert self.process.stderr is not None  # noqa: S101 # for the type checker
         if not select.select([self.process.stderr], [], [], 0)[0]:
             return ""
-        said = os.read(self.process.stderr.fileno(), _STDERR_BYTES)
-        return said.decode("utf-8", "replace").strip()
+        text = os.read(self.process.stderr.fileno(), _STDERR_BYTES)
+        return text.decode("utf-8", "replace").strip()
 
 
 class HostSupervisor:
-    """A supervisor that runs on this host, kept for one inspection after another."""
+    """A supervisor on this host, which runs one inspection after another."""
 
     def __init__(
         self, scratch: Path, isolation: tuple[str, ...], *, most_bytes: int = MOST_BYTES
@@ -110,7 +110,7 @@ class HostSupervisor:
     @property
     def network_is_out_of_reach(self) -> bool:
         """Return whether it has a network of its own, which leads nowhere."""
-        return _other("net", self.capabilities.spaces)
+        return _differs("net", self.capabilities.spaces)
 
     def close(self) -> None:
         """End it and whatever it started."""
@@ -121,7 +121,7 @@ class HostSupervisor:
 
     def _end(self) -> None:
         process = self._process
-        with contextlib.suppress(OSError):  # what was not sent yet has nobody to read it
+        with contextlib.suppress(OSError):  # what was not sent yet is lost
             process.stdin.close()  # type: ignore[union-attr] # it is a pipe
         try:
             process.wait(_END_S)
@@ -149,7 +149,7 @@ class HostSupervisor:
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
-                start_new_session=True,  # Ctrl-C is for us; we tell it
+                start_new_session=True,  # Ctrl-C must not reach it
             )
         except OSError as error:
             shutil.rmtree(self.folder, ignore_errors=True)
@@ -158,7 +158,7 @@ class HostSupervisor:
 
 
 def with_network(isolations: Iterable[tuple[str, ...]]) -> tuple[tuple[str, ...], ...]:
-    """Return prefixes that leave the host's network; those are left out that do nothing else."""
+    """Return prefixes that leave the host's network and still isolate files."""
     found = (tuple(word for word in each if word != "--net") for each in isolations)
     return tuple(dict.fromkeys(each for each in found if "--mount" in each))
 
@@ -169,7 +169,7 @@ def most_confined(
     """Start a supervisor by the first of these prefixes that works here, or by none.
 
     Raises:
-        SupervisorLostError: it does not even come up by itself.
+        SupervisorLostError: it does not start even without isolation.
         StorageError: the scratch folder cannot be written.
     """
     for isolation in isolations:
@@ -181,9 +181,9 @@ def most_confined(
 
 
 def remove_leftovers(scratch: Path) -> None:
-    """Remove the folders of processes that were killed; those of living ones stay.
+    """Remove the folders of killed processes.
 
-    Only those of this host: on a network file system, others' locks are not seen.
+    Only those of this host: on a network file system, locks of other hosts are not visible.
     """
     with contextlib.suppress(OSError), _locked(scratch, wait=True):  # none is made meanwhile
         for folder in scratch.glob(f"{glob.escape(_prefix())}*"):
@@ -196,10 +196,9 @@ def _prefix() -> str:
 
 
 def _folder(scratch: Path, sockets: bytes | None) -> tuple[Path, contextlib.ExitStack]:
-    """Make a folder; return it, and what keeps it from being taken for a leftover until closed.
+    """Create a folder; return it and its lock, which distinguishes it from a leftover.
 
-    That is a lock, which ends with this process at the latest, however it ends, and whatever is
-    done to the clock meanwhile. Where the file system knows no locks, nothing is removed, either.
+    The lock ends with this process. On a file system without locks, leftovers are not removed.
     """
     folder = scratch / f"{_prefix()}{uuid.uuid4().hex}"
     with contextlib.ExitStack() as held:
@@ -234,10 +233,7 @@ def _locked(folder: Path, *, wait: bool) -> Iterator[None]:
 
 
 def _sockets() -> bytes:
-    """Return where the programs of this host can be connected to, each with a zero byte after it.
-
-    Whoever has a network of his own sees those of that network alone.
-    """
+    """Return the Unix sockets of this host, each with a zero byte after it."""
     with contextlib.suppress(OSError):
         rows = Path("/proc/net/unix").read_bytes().splitlines()[1:]
         names = {row.partition(b" /")[2] for row in rows if b" /" in row}
@@ -245,8 +241,8 @@ def _sockets() -> bytes:
     return b""
 
 
-def _other(kind: str, spaces: Mapping[str, str]) -> bool:
-    """Return whether a supervisor's namespace of a kind is not ours."""
+def _differs(kind: str, spaces: Mapping[str, str]) -> bool:
+    """Return whether a supervisor's namespace of a kind differs from that of this process."""
     try:
         return spaces.get(kind, "") not in ("", os.readlink(f"/proc/self/ns/{kind}"))  # noqa: PTH115
     except OSError:

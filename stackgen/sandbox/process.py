@@ -1,4 +1,4 @@
-"""What every executor shares: the command of an inspection, its environment, and its verdict."""
+"""Inspections as processes: command, environment, outcome, log. All executors use this."""
 
 import os
 import re
@@ -14,14 +14,15 @@ from stackgen.measure.retry_policy import AT_LIMIT, ending
 from stackgen.model.identity import MachineId
 from stackgen.model.inspections import Indicator, Inspection, InspectionPlan, Observation, Outcome
 from stackgen.model.stacks import Program
+from stackgen.sandbox.supervised import Reply
 
-# What executors know of a user's own command: how it is run, what it sees, what is kept secret
+# Programs: commands of the user
 
 SCRATCH_BYTES = 1 << 30
-"""What it may write, in memory: checkpoints are larger than what indicators leave."""
+"""Size of a program's scratch folder, in memory: checkpoints are large."""
 
 _VARIABLE = "STACKGEN_ENV_"  # as in pis/program.py
-_SHORTEST_SECRET = 4  # what is shorter is a switch, and would be found in every other word
+_SHORTEST_SECRET = 4  # shorter values are switches, and parts of many words
 _RAISED = re.compile(r"^(?:\w+\.)*(\w*(?:Error|Exception|Interrupt|Exit))(?::|$)", re.MULTILINE)
 _IMPORT_ERRORS = ("ImportError", "ModuleNotFoundError")
 
@@ -29,7 +30,7 @@ _IMPORT_ERRORS = ("ImportError", "ModuleNotFoundError")
 def program_command(
     program: Program, *, python: str, script_path: str, project: str, folder: str
 ) -> tuple[str, ...]:
-    """Return the command that runs a program; all paths are as the process will see them."""
+    """Return the command that runs a program; all paths are those of its process."""
     given = {"figure": program.figure, "check": program.check}
     options = [f"--{name}={value}" for name, value in given.items() if value]
     options += [f"--project={project}", f"--folder={folder}", f"--better={program.better}"]
@@ -37,9 +38,9 @@ def program_command(
 
 
 def program_variables(program: Program, settings: Iterable[tuple[str, str]]) -> dict[str, str]:
-    """Return its variables, by names that mean something to its own process alone.
+    """Return a program's variables, with a prefix that ``pis/program.py`` removes.
 
-    What a stack sets wins: that is what varies.
+    Settings of the stack take precedence.
     """
     varied = {name for name, _ in settings}
     return {_VARIABLE + name: value for name, value in program.variables if name not in varied}
@@ -59,15 +60,15 @@ def without_secrets(text: str, program: Program) -> str:
 
 
 def failed_to_import(stderr: str) -> bool:
-    """Return whether the last exception that a command told of is one of importing."""
+    """Return whether the last exception in a command's output is an ImportError."""
     raised = _RAISED.findall(stderr)
     return bool(raised) and raised[-1] in _IMPORT_ERRORS
 
 
 def owner_of_closed(places: Sequence[Path]) -> tuple[Path, os.stat_result] | None:
-    """Return the first file or folder that others than its owner cannot read.
+    """Return the first file or folder that only its owner can read.
 
-    What root alone may read inside of these folders is passed over: nobody else will read it.
+    Files of root inside of these folders are skipped: the program cannot need them.
     """
     for place in places:
         for path in (place, *_inside(place)):
@@ -85,18 +86,18 @@ def _inside(place: Path) -> Iterable[Path]:
 
 
 def guarded(program: Program | None) -> tuple[str, ...]:
-    """Return the folders of the user's that a program should not be able to write to."""
+    """Return the user's folders that a program should not be able to write to."""
     return (program.project, *program.data) if program else ()
 
 
 def writable(program: Program | None, found: Iterable[str]) -> tuple[str, ...]:
-    """Return what is to be said where some of these folders could be written to all the same."""
+    """Return the limit that is not enforced where one of these folders is writable."""
     open_ = set(found) & set(guarded(program))
     return ("read-only project and data",) if open_ else ()
 
 
 def mounted(program: Program, project: str) -> tuple[tuple[str, str], ...]:
-    """Return (source, target) pairs of what a container has to see of this host."""
+    """Return (source, target) pairs of the folders that a container needs of this host."""
     pairs = [(program.project, project), *((each, each) for each in program.data)]
     return tuple((str(Path(source).resolve()), target) for source, target in pairs)
 
@@ -105,8 +106,8 @@ LOG_BYTES = 4096
 _MESSAGE_CHARACTERS = 800
 WRONG_USAGE = 64  # how the harness exits when a parameter is wrong (EX_USAGE)
 
-# glibc adapts these thresholds to a process's history, which shows up in timings (MEASUREMENT.md,
-# 3). Fixed at what a long-lived process arrives at, they are the same for every stack.
+# glibc adapts these thresholds while a process runs, which changes timings. Fixed at the values of
+# a long-lived process, they are the same for every stack.
 _MALLOC = {"MALLOC_MMAP_THRESHOLD_": "33554432", "MALLOC_TRIM_THRESHOLD_": "67108864"}
 THREAD_VARIABLES = (
     "OMP_NUM_THREADS",
@@ -125,8 +126,8 @@ _NO_MEMORY = re.compile(
 
 def thread_count(plan: InspectionPlan) -> int:
     """Return how many threads a plan asks for: the call's own parameter before the limit."""
-    asked = dict(plan.call.arguments).get("threads", "auto")
-    return plan.limits.threads if asked == "auto" else int(asked)
+    threads = dict(plan.call.arguments).get("threads", "auto")
+    return plan.limits.threads if threads == "auto" else int(threads)
 
 
 def indicator_command(
@@ -135,7 +136,7 @@ def indicator_command(
     """Return the command that runs a plan's indicator.
 
     ``python`` (the interpreter that sees the stack's packages), ``script_path``, the ``folder``
-    that may be written and a program's ``project`` are given as the process will see them. The
+    that may be written and a program's ``project`` are given as paths of the process. The
     environment is fixed already, so Python needs no ``-I``, which would drop the hash seed.
     """
     program = plan.call.program
@@ -185,9 +186,9 @@ def process_environment(
 
 
 def gpu_environment(gpus: str) -> dict[str, str]:
-    """Return the variables that let a process see these GPUs (``Limits.gpus``) and no others.
+    """Return the variables that make only these GPUs (``Limits.gpus``) visible.
 
-    Without being asked for, none is seen, as in a container: the same command measures the same.
+    Without a request, no GPU is visible, as in a container.
     """
     return {} if gpus == "all" else {"CUDA_VISIBLE_DEVICES": gpus}
 
@@ -195,38 +196,27 @@ def gpu_environment(gpus: str) -> dict[str, str]:
 def interpret(
     plan: InspectionPlan,
     machine_id: MachineId,
+    reply: Reply,
     *,
-    exit_code: int | None,
-    timed_out: bool,
-    oom: bool,
-    at_limit: bool = False,
-    stdout: str,
-    stderr: str,
     started_at: str,
     duration_s: float,
     unenforced: tuple[str, ...] = (),
 ) -> Inspection:
-    """Turn how a process ended into an inspection; no fault of a stack raises.
+    """Return the inspection of a process that ended; no fault of a stack raises.
 
-    ``exit_code`` is negative, or above 128, for a signal, and None where the process was lost;
-    ``oom`` is whether the system says that it was killed for its memory, and ``at_limit`` whether
-    that was by a limit of ours; ``started_at`` is ISO 8601 in UTC; ``unenforced`` names the
-    limits that could not be set.
+    Args:
+        plan: of the inspection.
+        machine_id: of the machine that ran it.
+        reply: exit code (negative, or above 128, for a signal) and output.
+        started_at: ISO 8601 in UTC.
+        duration_s: of the process.
+        unenforced: names of the limits that could not be set.
     """
-    verdict = _verdict(
-        plan,
-        exit_code,
-        timed_out=timed_out,
-        oom=oom,
-        at_limit=at_limit,
-        stdout=stdout,
-        stderr=stderr,
-        lasted_s=duration_s,
-    )
-    said = (stderr, without_document(stdout))
-    if plan.call.program is not None:  # why a command ended is the last thing that it tells
-        said = (without_document(stdout), stderr)
-    log = "\n".join(part for part in (*said, verdict.reason) if part)
+    verdict = _verdict(plan, reply, duration_s)
+    outputs = (reply.stderr, without_document(reply.stdout))
+    if plan.call.program is not None:  # the reason of its end is at the end of stderr
+        outputs = (without_document(reply.stdout), reply.stderr)
+    log = "\n".join(part for part in (*outputs, verdict.reason) if part)
     if plan.call.program is not None:
         log = without_secrets(log, plan.call.program)
     return inspection(
@@ -252,7 +242,7 @@ def inspection(
     observation: Observation | None = None,
     unenforced: tuple[str, ...] = (),
 ) -> Inspection:
-    """Return the inspection of a plan that ended so, also where no process ever ran."""
+    """Return the inspection of a plan with an outcome, also where no process ran."""
     return Inspection(
         stack_id=plan.environment.stack.id,
         machine_id=machine_id,
@@ -282,44 +272,33 @@ def log_tail(text: str, replace: Mapping[str, str] | None = None) -> str:
     return text.encode("utf-8", "replace")[-LOG_BYTES:].decode("utf-8", "ignore").strip("\n")
 
 
-def _verdict(
-    plan: InspectionPlan,
-    exit_code: int | None,
-    *,
-    timed_out: bool,
-    oom: bool,
-    at_limit: bool,
-    stdout: str,
-    stderr: str,
-    lasted_s: float,
-) -> Parsed:
-    """Decide: first by what the executor did, then by what the system did, then by what it said."""
-    if timed_out:
+def _verdict(plan: InspectionPlan, reply: Reply, duration_s: float) -> Parsed:
+    """Decide by the executor's limits, then by the exit code, then by the output."""
+    code = reply.exit_code
+    if reply.timed_out:
         limit = f"stopped after its time limit of {plan.limits.timeout_s:g} s"
         return Parsed(outcome=Outcome.TIMEOUT, reason=limit)
-    if exit_code is None:
-        return Parsed(outcome=Outcome.ENGINE_LOST, reason="the process was lost")
-    if oom or (exit_code and _NO_MEMORY.search(stderr[-LOG_BYTES:])):
-        how = ending(exit_code) + (AT_LIMIT if at_limit else "")
+    if reply.oom or (code and _NO_MEMORY.search(reply.stderr[-LOG_BYTES:])):
+        how = ending(code) + (AT_LIMIT if reply.at_limit else "")
         return Parsed(outcome=Outcome.OUT_OF_MEMORY, reason=f"out of memory ({how})")
-    if exit_code and plan.call.program is not None:
-        importing = exit_code > 0 and failed_to_import(stderr)
+    if code and plan.call.program is not None:
+        importing = code > 0 and failed_to_import(reply.stderr)
         outcome = Outcome.IMPORT_FAILED if importing else Outcome.CRASHED
-        return Parsed(outcome=outcome, reason=ending(exit_code))
-    if exit_code == WRONG_USAGE:
+        return Parsed(outcome=outcome, reason=ending(code))
+    if code == WRONG_USAGE:
         return Parsed(outcome=Outcome.UNSUPPORTED, reason="the indicator refused its parameters")
-    if exit_code:
-        return Parsed(outcome=Outcome.CRASHED, reason=ending(exit_code))
+    if code:
+        return Parsed(outcome=Outcome.CRASHED, reason=ending(code))
     try:
-        parsed = parse_output(stdout)
+        parsed = parse_output(reply.stdout)
         if parsed.observation is not None:
-            refuse_impossible(parsed.observation, lasted_s=lasted_s)
+            refuse_impossible(parsed.observation, lasted_s=duration_s)
     except MeasurementError as error:
         return Parsed(outcome=Outcome.INVALID_OUTPUT, reason=f"{error.what} ({error.why})")
     return parsed
 
 
-# Read indicators from disk
+# Indicator files
 
 HARNESS = "harness.py"
 _SHARED = re.compile(r"^(?:import|from) (framework_\w+)", re.MULTILINE)
