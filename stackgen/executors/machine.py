@@ -1,4 +1,4 @@
-"""Tell which machine this is: what can change a timing, apart from what is merely so today."""
+"""Identity and circumstances of the local machine: hardware facts that can change timings."""
 
 import hashlib
 import importlib
@@ -17,7 +17,7 @@ import psutil
 from stackgen.model.reports import LocalHost
 from stackgen.model.stacks import Machine
 
-# The GPUs of this machine, by NVIDIA's library where its Python package is installed
+# GPUs
 
 _TIMEOUT_S = 20
 _MIB = 1 << 20
@@ -27,7 +27,7 @@ _DEVICE = re.compile(r"nvidia\d+|kfd|dri|dxg")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gpus:
-    """What there is.
+    """GPUs of the machine.
 
     models: name and memory of each, such as ``NVIDIA A100-SXM4-40GB 40960 MiB``.
     driver: its version. cuda: the newest CUDA that the driver knows, such as ``12.4``.
@@ -39,7 +39,7 @@ class Gpus:
 
 
 def find_gpus() -> Gpus:
-    """Return the GPUs of this machine, also those that the user hides from CUDA."""
+    """Return the GPUs of this machine, also those that CUDA_VISIBLE_DEVICES hides."""
     try:
         return from_library(importlib.import_module("pynvml"))
     except Exception:  # noqa: BLE001 # not installed, no driver, or a driver that it does not know
@@ -47,14 +47,14 @@ def find_gpus() -> Gpus:
 
 
 def any_gpu(gpus: Gpus, devices: Path = _DEVICES) -> bool:
-    """Return whether there is a GPU of any maker, also where only its device tells of it."""
+    """Return whether there is a GPU of any vendor, by its model or its device."""
     return bool(gpus.models) or any(
         _DEVICE.fullmatch(each.name) for each in (devices.iterdir() if devices.is_dir() else ())
     )
 
 
 def from_library(nvml: ModuleType) -> Gpus:
-    """Return what NVIDIA's management library says.
+    """Return the GPUs that NVIDIA's management library lists.
 
     Raises:
         Exception: one of the library's own, as where there is no driver.
@@ -77,15 +77,15 @@ def from_library(nvml: ModuleType) -> Gpus:
 
 
 def from_command() -> Gpus:
-    """Return what ``nvidia-smi`` says; nothing where there is none."""
+    """Return the GPUs that ``nvidia-smi`` lists."""
     query = "--query-gpu=name,memory.total,driver_version"
-    said = _nvidia_output("nvidia-smi", query, "--format=csv,noheader")
-    rows = [[cell.strip() for cell in line.split(",")] for line in said.splitlines()]
+    listed = _output("nvidia-smi", query, "--format=csv,noheader")
+    rows = [[cell.strip() for cell in line.split(",")] for line in listed.splitlines()]
     found = [row for row in rows if len(row) == 3]
     if not found:
         return Gpus()
-    told = _nvidia_output("nvidia-smi", "-q", "-d", "MEMORY")
-    cuda = re.search(r"CUDA Version\s*:\s*([\d.]+)", told)
+    details = _output("nvidia-smi", "-q", "-d", "MEMORY")
+    cuda = re.search(r"CUDA Version\s*:\s*([\d.]+)", details)
     return Gpus(
         models=tuple(f"{name} {memory}" for name, memory, _ in found),
         driver=found[0][2],
@@ -98,24 +98,13 @@ def _text(value: str | bytes) -> str:
     return value.decode("utf-8", "replace") if isinstance(value, bytes) else value
 
 
-def _nvidia_output(*command: str) -> str:
-    """Return what a command printed, "" where it is missing, fails or hangs."""
-    try:
-        done = subprocess.run(
-            command, capture_output=True, text=True, timeout=_TIMEOUT_S, check=False
-        )
-    except (OSError, subprocess.TimeoutExpired):
-        return ""
-    return done.stdout if done.returncode == 0 else ""
-
-
-# Of the CPU's flags, those that numeric code chooses its kernels by. The others come and go with
-# kernels, microcode and mitigations.
+# CPU flags by which numeric code selects its implementation. Other flags depend on kernel,
+# microcode and mitigations.
 _INSTRUCTION_SETS = re.compile(
     r"(sse|ssse|avx|fma|f16c|bmi|amx|vaes|vpclmul|gfni|sha|aes|popcnt|adx|3dnow|cx16"
     r"|asimd|neon|sve|sme(?!p)|bf16|i8mm|fphp|atomics|altivec|vsx)\w*"
 )
-# Names of /proc/cpuinfo, on x86 and on ARM, by ours.
+# Names in /proc/cpuinfo, on x86 and on ARM.
 _CPU_FIELDS = {
     "cpu_vendor": ("vendor_id", "CPU implementer"),
     "cpu_family": ("cpu family", "CPU architecture"),
@@ -134,13 +123,13 @@ _CPU0 = Path("/sys/devices/system/cpu/cpu0")
 _CACHES = _CPU0 / "cache"
 _NODES = Path("/sys/devices/system/node")
 _GROUPS = Path("/sys/fs/cgroup")
-# What tells the maker of a virtual machine, in this order.
+# Files with the vendor of a virtual machine, in this order.
 _MAKERS = (Path("/sys/hypervisor/type"), Path("/sys/class/dmi/id/sys_vendor"))
-_NO_LIMIT_BYTES = 1 << 60  # version 1 of control groups writes a limit that nothing reaches
+_NO_LIMIT_BYTES = 1 << 60  # "no limit" in version 1 of control groups
 
 
 def this_machine() -> Machine:
-    """Return the machine that we run on; the same from run to run."""
+    """Return the local machine; its identity is the same in each run."""
     gpus = find_gpus()
     cpuinfo = _read("/proc/cpuinfo")
     identity = {
@@ -171,7 +160,7 @@ def this_machine() -> Machine:
 
 
 def this_host() -> LocalHost:
-    """Return what people call this host, and how much of its memory is in use."""
+    """Return name, system and memory of this host."""
     release = platform.uname()
     memory = psutil.virtual_memory()
     return LocalHost(
@@ -204,7 +193,7 @@ def cpu_flags(cpuinfo: str) -> str:
 
 
 def cpu_identity(cpuinfo: str) -> dict[str, str]:
-    """Return what the text of ``/proc/cpuinfo`` says of a CPU that can change a timing."""
+    """Return the facts in ``/proc/cpuinfo`` that can change timings."""
     fields = cpu_fields(cpuinfo)
     flags = set(cpu_flags(cpuinfo).split())
     found = {
@@ -221,7 +210,7 @@ def cpu_identity(cpuinfo: str) -> dict[str, str]:
 
 
 def numa_nodes(folder: Path) -> str:
-    """Return which CPUs belong to which node of memory, such as ``0:0-15 1:16-31``."""
+    """Return the CPUs of each NUMA node, such as ``0:0-15 1:16-31``."""
     found = [
         (int(each.name.removeprefix("node")), _read(each / "cpulist").strip())
         for each in folder.glob("node[0-9]*")
@@ -294,7 +283,7 @@ def _macos() -> dict[str, str]:
 
 
 def _most_mhz(cpuinfo: str) -> str:
-    """Return the highest frequency of a CPU in MHz: the system's own, or what its name tells."""
+    """Return the highest frequency of a CPU in MHz, from the system or from its name."""
     khz = _read(_CPU0 / "cpufreq/cpuinfo_max_freq").strip()
     if khz.isdigit():
         return str(int(khz) // 1000)
@@ -328,7 +317,9 @@ def _read(path: str | Path) -> str:
 def _output(*command: str) -> str:
     """Return what a command printed, "" where it is missing, fails or hangs."""
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=20, check=False)
+        done = subprocess.run(
+            command, capture_output=True, text=True, timeout=_TIMEOUT_S, check=False
+        )
     except (OSError, subprocess.TimeoutExpired):
         return ""
     return done.stdout if done.returncode == 0 else ""

@@ -1,4 +1,4 @@
-"""What a base is and the ways to it, as ``images/*.toml`` defines them."""
+"""Definitions of bases and their sources, in ``images/*.toml``."""
 
 import difflib
 import os
@@ -13,7 +13,7 @@ from stackgen.model.identity import content_id
 from stackgen.storage.paths import shipped_folder
 
 OWN_FOLDER = "STACKGEN_IMAGES"
-"""Names a folder with the user's own definitions."""
+"""Variable with the folder of the user's own definitions."""
 
 _REPOSITORY = "stackgen-base"
 _NAME = re.compile(r"[a-z0-9]+([._-][a-z0-9]+)*")
@@ -32,7 +32,7 @@ _DEBIAN_KEYS = ("debootstrap", "folder", "packages", "interpreter")
 class FromRegistry:
     """An image of a registry.
 
-    reference: pinned by digest in definitions; whatever was named where a user names an image.
+    reference: pinned by digest in definitions; any reference where the user names an image.
     """
 
     reference: str
@@ -40,19 +40,19 @@ class FromRegistry:
 
     @property
     def label(self) -> str:
-        """Return what a person calls this way."""
+        """Return the source for messages."""
         name, _, digest = self.reference.partition("@")
         return f"registry image {name}" + (f"@{digest[:19]}" if digest else "")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FromDebian:
-    """A Debian that debootstrap makes.
+    """A Debian built by debootstrap.
 
-    tag: of the image that is made from exactly this.
-    packages: Debian packages to add to the smallest system.
-    folder: version of an interpreter of this machine that is copied in, "" for Debian's own.
-    user: who runs in the image where nobody says otherwise; "" for root.
+    tag: of the image; it contains a digest of this definition.
+    packages: Debian packages to add to the minimal system.
+    folder: version of the local interpreter to copy, "" for Debian's own.
+    user: default user of the image; "" for root.
     """
 
     tag: str
@@ -64,18 +64,18 @@ class FromDebian:
 
     @property
     def label(self) -> str:
-        """Return what a person calls this way."""
+        """Return the source for messages."""
         copied = f" with a copy of this machine's Python {self.folder}" if self.folder else ""
         return f"debootstrap {self.suite}{copied}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BaseDefinition:
-    """A base that stackgen knows how to get.
+    """A base with its sources.
 
     python: its minor version.
-    packages: Debian packages that every way must add.
-    ways: in the order in which they are tried.
+    packages: Debian packages that every source must have.
+    ways: its sources, in the order in which they are tried.
     """
 
     name: str
@@ -89,11 +89,11 @@ def read_definitions(where: Path | None = None) -> tuple[BaseDefinition, ...]:
     """Read every base definition, sorted by name.
 
     Args:
-        where: their folder; by default those that travel with stackgen, and the user's own
-            (``STACKGEN_IMAGES``), which come first where both define a name.
+        where: their folder; by default stackgen's own and the user's (``STACKGEN_IMAGES``), which
+            takes precedence where both define a name.
 
     Raises:
-        UsageError: a definition is wrong, or the user's folder is none.
+        UsageError: a definition is invalid, or the user's folder does not exist.
     """
     found = {path.stem: path for path in (where or shipped_folder("images")).glob("*.toml")}
     own = os.environ.get(OWN_FOLDER, "")
@@ -112,7 +112,7 @@ def read_definition(path: Path) -> BaseDefinition:
     """Read one definition; its name is that of the file.
 
     Raises:
-        UsageError: it cannot be read, or says something that is no base.
+        UsageError: it cannot be read, or is invalid.
     """
     try:
         return _definition(path.stem, toml.loads(path.read_text(encoding="utf-8")))

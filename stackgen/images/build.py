@@ -36,7 +36,7 @@ from stackgen.model.stacks import Base, Environment, Kind, Stack
 from stackgen.sandbox.process import failure_message
 from stackgen.storage.files import atomic_write_text, exclusive
 
-# Image archives, as engines load them, made piece by piece
+# Image archives
 
 _CHUNK = 1 << 20
 
@@ -44,7 +44,7 @@ _CHUNK = 1 << 20
 def image_archive(
     tag: str, base: BaseImage, own: Sequence[Layer], config: bytes, *, sent: Iterable[Layer]
 ) -> Generator[bytes, None, None]:
-    """Yield an image archive, piece by piece, so that it needs no disk.
+    """Yield an image archive for the engine in chunks, without a file on disk.
 
     Args:
         tag: the image's tag.
@@ -77,31 +77,31 @@ def _header(name: str, size: int) -> bytes:
     return entry.tobuf(tarfile.PAX_FORMAT)
 
 
-# Which engines want every layer in an archive, remembered between runs
+# Engines that need all layers in an archive
 
-_KEPT = 32  # engines; each new version of one is another
+_MOST_ENGINES = 32  # engines; each new version of one is another
 
 
 @dataclass(frozen=True, slots=True)
-class WholeArchives:
-    """A file of the engines that refused an archive with layers left out.
+class FullArchiveEngines:
+    """A file with the engines that refused an archive without some of its layers.
 
-    What cannot be read or written is not remembered: that costs time, and nothing else.
+    A file that cannot be read or written costs time only.
     """
 
     path: Path
 
-    def wanted_by(self, engine: str) -> bool:
-        """Return whether an engine, by its identity, refused such an archive."""
+    def contains(self, engine: str) -> bool:
+        """Return whether the engine with this identity refused such an archive."""
         return engine in self._read()
 
-    def remember(self, engine: str) -> None:
-        """Note that it did; what other processes note at the same time stays noted."""
+    def add(self, engine: str) -> None:
+        """Add an engine; other processes may add theirs at the same time."""
         with contextlib.suppress(OSError):
             self.path.parent.mkdir(parents=True, exist_ok=True)
             with exclusive(self.path.with_suffix(".lock")):
                 engines = [*(each for each in self._read() if each != engine), engine]
-                atomic_write_text(self.path, json.dumps(engines[-_KEPT:]))
+                atomic_write_text(self.path, json.dumps(engines[-_MOST_ENGINES:]))
 
     def _read(self) -> tuple[str, ...]:
         try:
@@ -110,7 +110,7 @@ class WholeArchives:
             return ()
 
 
-# Byte-compile wheels with the interpreter of the base that they are laid out for
+# Byte-compilation in a container of the base
 
 _STAGING = "/staging"
 _GATE = "gate"
@@ -131,10 +131,10 @@ class BaseCompiler:
 
     @contextlib.contextmanager
     def compiling(self, base: Base, staging: Path) -> Iterator[Callable[[], None]]:
-        """Start the interpreter while the trees are still laid out; yield what compiles them.
+        """Start the interpreter while wheels are unpacked; yield a function that compiles them.
 
-        Starting takes as long as laying out a large wheel. A lock on a file tells the interpreter
-        when all is there, or that we were killed.
+        The start takes as long as unpacking a large wheel. The interpreter waits for a lock on a
+        file, whose content says that all is unpacked; it is empty if this process was killed.
         """
         gate = staging / _GATE
         with gate.open("w", encoding="ascii") as file:
@@ -158,7 +158,7 @@ class BaseCompiler:
         jobs = str(max(1, self.engine.facts.cpus))
         arguments = [_STAGING, jobs, f"{_STAGING}/{_GATE}"]
         # No -I: it would drop the hash seed, and before Python 3.11 sets are written in its order.
-        # A rootless engine maps its root to us; elsewhere the files must stay ours.
+        # A rootless engine maps its root to our user; elsewhere the files must belong to us.
         user = "0:0" if self.engine.facts.rootless else f"{os.getuid()}:{os.getgid()}"
         return _How(
             command=[base.python, "-s", "-S", "-W", "ignore", "-c", text, *arguments],
@@ -181,7 +181,7 @@ _GZIP = b"\x1f\x8b"
 
 
 class LayerSource(Protocol):
-    """Where layers come from: ``artifacts.layers.LayerStore``."""
+    """Where layers come from: ``LayerStore``."""
 
     def skeleton(self, base: Base) -> Layer:
         """Return the layer that makes a virtualenv of the base's interpreter."""
@@ -201,20 +201,20 @@ class LayerSource(Protocol):
         """Return a base's layer."""
 
     def hold(self, stack_id: str) -> None:
-        """Keep a stack's image from being pruned, and note that it is ours."""
+        """Hold a lease on a stack's image, and note that it belongs to the store."""
 
     def used(self, base: Base, artifacts: Sequence[Artifact]) -> None:
-        """Note that the layers of these wheels are used, where they exist."""
+        """Note that the existing layers of these wheels are used."""
 
     def refuse_damaged(self, layers: Iterable[Layer]) -> None:
-        """Raise a ``DamagedLayersError`` where one is not what it should be; it is gone then."""
+        """Remove damaged layers, and raise ``DamagedLayersError`` if there are any."""
 
 
 @dataclass(slots=True)
 class ImageBuilder:
     """Builds stacks as images of one engine.
 
-    memory: a file that remembers which engines refuse archives with layers left out.
+    memory: file of ``FullArchiveEngines``.
     """
 
     engine: Engine
@@ -229,7 +229,7 @@ class ImageBuilder:
         wheels: Mapping[str, Path],
         varied: frozenset[str] = frozenset(),
     ) -> Environment:
-        """Return a stack's image, which the engine may have already.
+        """Return a stack's image; an existing one is reused.
 
         Args:
             stack: what to install.
@@ -238,24 +238,23 @@ class ImageBuilder:
             varied: names of the packages that differ between the stacks that are built together.
 
         Raises:
-            EngineError: the engine refused, in its own words, or went away.
-            BuildError: a wheel is refused, by name, or an artifact has no wheel.
-            StorageError: the disk has no room.
+            EngineError: the engine refused the image, or does not answer.
+            BuildError: a wheel is invalid, or an artifact has no wheel.
+            StorageError: the disk is full.
         """
         if found := self.existing(stack, base):
             return found
         try:
-            made = self._made(stack, base, wheels, varied)
+            made = self._build(stack, base, wheels, varied)
         except DamagedLayersError:
-            made = self._made(stack, base, wheels, varied)  # from the wheels, once
+            made = self._build(stack, base, wheels, varied)  # from the wheels, once
         return _environment(stack, made)
 
     def existing(self, stack: Stack, base: Base) -> Environment | None:
-        """Return a stack's image where the engine has it, and note that it is used.
+        """Return a stack's image if the engine has it, and note that it is used.
 
-        Whatever stackgen made it, with whatever labels, it holds the same files in the same layers.
-        One that lies on another build of the base will not do: bases of equal facts may differ in
-        what a stack needs when it runs.
+        An image on another build of the base does not count: bases of equal facts may differ in
+        libraries that a stack needs when it runs.
         """
         self.store.hold(stack.id)
         image = self.engine.image(layers.image_tag(stack.id))
@@ -283,12 +282,12 @@ class ImageBuilder:
             self.engine.api.tag(image_id, repository, tag or "latest")
 
     def _touch(self, stack_id: StackId, image: EngineImage) -> None:
-        """Tag an image once more: the engine notes when, and the latest used are kept longest."""
+        """Tag an image again: the engine stores the time, by which images are evicted."""
         repository, _, tag = layers.image_tag(stack_id).partition(":")
         with explained("the engine does not tag an image"):
             self.engine.api.tag(image.id, repository, tag)
 
-    def _made(
+    def _build(
         self,
         stack: Stack,
         base: Base,
@@ -340,19 +339,19 @@ class ImageBuilder:
     def _load(
         self, stack_id: StackId, base: BaseImage, own: Sequence[Layer], config: bytes
     ) -> EngineImage:
-        """Send what the engine lacks; send everything where it insists, and remember that."""
+        """Send missing layers; send all layers to an engine that needs them, and remember it."""
         tag = layers.image_tag(stack_id)
         diff_ids = (*base.diff_ids, *(layer.diff_id for layer in own))
-        whole = WholeArchives(self.memory)
+        full_only = FullArchiveEngines(self.memory)
         refused = False
-        if not whole.wanted_by(self.engine.facts.identity):
+        if not full_only.contains(self.engine.facts.identity):
             missing = self._missing(base, own)
             try:
                 self._send(image_archive(tag, base, own, config, sent=missing))
                 return self._verified(stack_id, diff_ids)
             except EngineError:
                 self.store.refuse_damaged(missing)
-                # It may be gone, full, or unwilling; or somebody removed images meanwhile.
+                # Other reasons: it is gone or full, or images were removed meanwhile.
                 refused = self._missing(base, own) == missing
         everything = [*self._base_layers(base), *own]
         try:
@@ -362,14 +361,14 @@ class ImageBuilder:
             raise
         loaded = self._verified(stack_id, diff_ids)
         if refused:
-            whole.remember(self.engine.facts.identity)
+            full_only.add(self.engine.facts.identity)
         return loaded
 
     def _missing(self, base: BaseImage, own: Sequence[Layer]) -> list[Layer]:
-        held = self._held_chains(base)
+        present = self._engine_chains(base)
         chain = layers.chain_ids([*base.diff_ids, *(layer.diff_id for layer in own)])
         above = zip(own, chain[len(base.diff_ids) :], strict=True)
-        return [layer for layer, name in above if name not in held]
+        return [layer for layer, name in above if name not in present]
 
     def _send(self, archive: Generator[bytes, None, None]) -> None:
         with explained("the engine did not take an image"), contextlib.closing(archive):
@@ -392,8 +391,8 @@ class ImageBuilder:
         self._touch(stack_id, image)
         return image
 
-    def _held_chains(self, base: BaseImage) -> set[str]:
-        """Return the chains that the engine's stack images consist of, as it says now."""
+    def _engine_chains(self, base: BaseImage) -> set[str]:
+        """Return the chain ids of all layers of stack images in the engine."""
         present = self.engine.images(STACK_LABEL)
         for image_id in present:
             if image_id not in self._diff_ids and (image := self.engine.image(image_id)):
@@ -402,12 +401,12 @@ class ImageBuilder:
         return {chain for ids in (base.diff_ids, *known) for chain in layers.chain_ids(ids)}
 
     def _base_layers(self, base: BaseImage) -> list[Layer]:
-        kept = [self.store.kept(diff_id) for diff_id in base.diff_ids]
-        found = [layer for layer in kept if layer is not None]
-        return found if len(found) == len(kept) else self._saved(base)
+        stored = [self.store.kept(diff_id) for diff_id in base.diff_ids]
+        found = [layer for layer in stored if layer is not None]
+        return found if len(found) == len(stored) else self._saved(base)
 
     def _saved(self, base: BaseImage) -> list[Layer]:
-        """Take the base's layers out of the engine."""
+        """Return the base's layers, after saving them from the engine."""
         with tempfile.TemporaryFile() as file:
             with explained("the engine does not hand out the base"):
                 for chunk in self.engine.api.get_image(base.id):
@@ -434,7 +433,7 @@ def _member(archive: tarfile.TarFile, name: str) -> IO[bytes]:
 
 
 def _plain(layer: IO[bytes]) -> IO[bytes]:
-    """Return a layer without the compression that some engines keep it in."""
+    """Return a layer without compression, which some engines use."""
     begins = layer.read(len(_GZIP))
     layer.seek(0)
     return cast("IO[bytes]", gzip.open(layer)) if begins == _GZIP else layer

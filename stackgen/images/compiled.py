@@ -1,8 +1,8 @@
-"""Byte-compile each wheel once per interpreter, and link the result into every virtualenv.
+"""Byte-compile each wheel once per interpreter, and link the bytecode into virtualenvs.
 
-Compiling all of TensorFlow's closure takes longer than installing it, and stacks that differ in one
-wheel share the rest. The bytecode is made as in images (``bytecode.py``: not checked against its
-source, named by a path without the virtualenv's), so that imports cost the same in both.
+To compile TensorFlow and its dependencies takes longer than to install them, and stacks share most
+wheels. The bytecode is the same as in images (``bytecode.py``: not checked against its source, with
+paths relative to the packages), so that imports take the same time in both.
 """
 
 import base64
@@ -34,17 +34,17 @@ _OLDEST = Version("3.7")  # before it, bytecode is always checked against its so
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BytecodeStore:
-    """Bytecode by interpreter and wheel.
+    """Cache of bytecode by interpreter and wheel.
 
-    folder: where it is kept; on the file system of the virtualenvs, or it is copied.
-    leases: keeps what is handed out from being pruned, and others from making the same.
+    folder: of the cache; hard links need the file system of the virtualenvs.
+    leases: of the store of virtualenvs.
     """
 
     folder: Path
     leases: Leases
 
     def install(self, site: Path, artifacts: tuple[Artifact, ...], base: Base) -> None:
-        """Put the bytecode of the wheels that are installed in ``site`` beside their sources.
+        """Link the bytecode of all installed wheels into ``site``.
 
         Raises:
             BuildError: the interpreter could not run the compiler.
@@ -74,17 +74,17 @@ class BytecodeStore:
 
 
 def bytecode_home(folder: Path, base: Base) -> Path:
-    """Return where the bytecode of a base's interpreter lies: below it, a folder for each wheel."""
+    """Return the folder for a base's interpreter, with one folder per wheel."""
     return folder / content_id("bytecode", base.facts.content)
 
 
 def lease_name(place: Path) -> str:
-    """Return how a wheel's bytecode, or a folder aside, is known to those who use it."""
+    """Return the lease's name for a wheel's bytecode, or for a temporary folder."""
     return f"bytecode/{place.parent.name}/{place.name}"
 
 
 def sweep(folder: Path, locks: Locks, *, remove: bool = True) -> tuple[Path, ...]:
-    """Return (and remove) what killed builds left; what living ones work on is theirs."""
+    """Return (and remove) what killed processes left."""
     left = tuple(path for path in folder.glob(f"*/{_PART}*") if locks.try_acquire(lease_name(path)))
     for path in left if remove else ():
         shutil.rmtree(path, ignore_errors=True)
@@ -94,7 +94,7 @@ def sweep(folder: Path, locks: Locks, *, remove: bool = True) -> tuple[Path, ...
 def _compile(
     home: Path, site: Path, missing: Mapping[Path, tuple[str, ...]], base: Base, locks: Locks
 ) -> None:
-    """Compile in a folder aside; a wheel's bytecode appears at its place all at once."""
+    """Compile in a temporary folder, and rename the folder of each wheel."""
     part = home / f"{_PART}{secrets.token_hex(8)}"
     locks.try_acquire(lease_name(part))
     part.mkdir()
@@ -115,9 +115,9 @@ def _compile(
 def _by_name(site: Path, artifacts: Sequence[Artifact]) -> dict[str, tuple[str, ...]]:
     """Return the Python files of each wheel, relative to ``site``, by the name of its bytecode.
 
-    A file that several wheels hold is there once, as one of them has it: it is only that one's.
-    What is compiled of another one lacks it, and has a name of its own, since that wheel's
-    bytecode goes into other virtualenvs, too, where nothing compares it with its source.
+    Of a file that several wheels contain, only one version is installed. It belongs to the wheels
+    with that version; the bytecode of the others lacks it and has another name, because it is not
+    compared with its source in other virtualenvs.
     """
     listed = {each.sha256: _listed(site, each) for each in artifacts}
     holders = Counter(file for files in listed.values() for file in files)

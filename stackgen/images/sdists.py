@@ -1,8 +1,8 @@
-"""Build a wheel from a source distribution, in a throw-away container of a base.
+"""Build wheels from source distributions in temporary containers of a base.
 
-Building runs the package's own code. The container has no network, no capabilities, no writable
-root and nobody's identity; what it writes lies in memory and counts against its limit. The wheel
-comes out through its standard output, so that it can write nowhere on the host.
+A build runs code of the package. The container has no network, no capabilities, a read-only root
+and an unprivileged user; it writes into memory, which is limited. The wheel is its standard output,
+so that it cannot write to the host.
 """
 
 import contextlib
@@ -30,7 +30,7 @@ from stackgen.storage.files import atomic_write_text, exclusive, storage_error
 _WORK = "/stackgen-build"  # no image has it: an engine gives a folder that exists its old owner
 _EPOCH = "315532800"  # 1980, when zip files begin
 _GRACE_S = 60.0
-_LONGEST_HEADER = 1 << 20
+_MOST_HEADER_BYTES = 1 << 20
 _HEAD, _TAIL = 1 << 16, 1 << 20
 _LABEL = "stackgen.build"
 _LEAST_MEMORY, _MOST_MEMORY = 1 << 30, 16 << 30
@@ -78,9 +78,9 @@ _HINTS = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BuildLimits:
-    """What a build may take.
+    """Limits of a build.
 
-    memory_bytes: of its processes and of all that it writes.
+    memory_bytes: of its processes and its files.
     """
 
     memory_bytes: int
@@ -89,16 +89,16 @@ class BuildLimits:
 
 
 def build_limits(engine: Engine) -> BuildLimits:
-    """Return what a build may take of the engine's machine: half of its memory."""
+    """Return the limits of builds on the engine's machine: half of its memory."""
     memory = engine.facts.memory_bytes // 2 or _LEAST_MEMORY
     return BuildLimits(memory_bytes=min(memory, _MOST_MEMORY))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attempt:
-    """How a build ended: with the name of a wheel, a wish for more packages, or a failure.
+    """Result of a build: the name of a wheel, further build requirements, or a failure.
 
-    log: what its backend printed; of a long one the beginning and the end.
+    log: output of its backend; of a long one the beginning and the end.
     """
 
     wheel: str = ""
@@ -112,7 +112,7 @@ class Attempt:
 class SdistBuilder:
     """Builds wheels in containers of one engine.
 
-    owner: tells our containers from those of another cache that shares the engine.
+    owner: identity of the cache, since several caches may share an engine.
     """
 
     engine: Engine
@@ -120,7 +120,7 @@ class SdistBuilder:
     limits: BuildLimits
 
     def identity(self, base: Base) -> str:
-        """Return a digest of a base's content: also of what no stack's id holds, a compiler say.
+        """Return a digest of a base's content, with parts that no stack's id covers, as compilers.
 
         Raises:
             EngineError: the base is gone.
@@ -144,25 +144,25 @@ class SdistBuilder:
         asked: bool,
         key: str,
     ) -> Attempt:
-        """Build one source distribution; whatever the package does wrong is in what is returned.
+        """Build one source distribution; faults of the package are part of the result.
 
         Args:
-            environment: an image that holds what the build requires.
-            sdist: the verified file; its suffix tells what it is.
-            system: how it is built.
-            folder: an empty one; a wheel that was made lies there under its own name.
-            asked: its backend has output what else it requires, and it is there.
-            key: what is built; one caller at a time builds the same.
+            environment: an image with the build requirements.
+            sdist: the verified file, with its suffix.
+            system: its build system.
+            folder: empty; takes the wheel under its own name.
+            asked: the environment has the further requirements of the backend, too.
+            key: identity of the build; callers lock it.
 
         Raises:
-            EngineError: the engine refused, or went away.
+            EngineError: the engine refused, or does not answer.
             OSError: the folder cannot be written.
         """
         name = f"stackgen-build-{content_id('container', [self.owner, key])[:24]}"
         suffix = next((each for each in _SUFFIXES if sdist.name.endswith(each)), ".tar.gz")
         source = f"/sdist/source{suffix}"
         order = self._order(source, system, asked=asked)
-        # A copy: whoever nobody is in the container may read it, whatever the store's own is like.
+        # A copy that the container's user can read, whatever the permissions of the original are.
         copy = folder / f"source{suffix}"
         shutil.copyfile(sdist, copy)
         copy.chmod(0o644)
@@ -220,7 +220,7 @@ class SdistBuilder:
             cap_drop=["ALL"],
             security_opt=["no-new-privileges"],
             read_only=True,
-            # Sources are compiled and tried there, so what lies there may be executed.
+            # exec: build systems run programs that they compile there.
             tmpfs={
                 _WORK: f"rw,exec,nosuid,nodev,size={size},mode=1777",
                 "/tmp": "rw,exec,nosuid,nodev,size=268435456,mode=1777",  # noqa: S108
@@ -233,7 +233,7 @@ class SdistBuilder:
         )
 
     def _ran(self, container: str, into: Path) -> Attempt:
-        """Start a container, take what it says as it comes, and return what that means."""
+        """Start a container, read its output, and return the result."""
         api = self.engine.api
         late = threading.Event()
 
@@ -323,7 +323,7 @@ class BuildOutput:
             self._line += line
             self._ended = bool(newline)
         self.size += len(piece)
-        self.too_much = len(self._line) > _LONGEST_HEADER or self.size > self.limit
+        self.too_much = len(self._line) > _MOST_HEADER_BYTES or self.size > self.limit
         if not self.too_much:
             file.write(piece)
         return None
@@ -352,22 +352,22 @@ class BuildOutput:
             del self._tail[: -2 * _TAIL]
 
 
-# Records of builds
+# Records of builds. The wheels are in the wheel store.
 
 _KEY = re.compile(r"[0-9a-f]{64}")
 
 
 @dataclass(frozen=True, slots=True)
 class BuiltWheels:
-    """Records below a folder; several processes may share it.
+    """Records of builds in a folder, which several processes may share.
 
-    root: holds a record and a log for each build, by its key.
+    root: has a record and a log of each build, by key.
     """
 
     root: Path
 
     def record(self, key: str) -> BuildRecord | None:
-        """Return what became of a build, or None where it was never finished."""
+        """Return the record of a finished build, or None."""
         try:
             found = json.loads(self._place(key, "json").read_text(encoding="utf-8"))
             wheel = found["wheel"]
@@ -381,11 +381,11 @@ class BuiltWheels:
             return None
 
     def log(self, key: str) -> Path:
-        """Return where the log of a build lies once it is finished."""
+        """Return the path of a build's log."""
         return self._place(key, "log")
 
     def keep(self, key: str, record: BuildRecord, log: str) -> None:
-        """Remember what became of a build; the log is there before the record is.
+        """Store log and record of a build, in this order.
 
         Raises:
             StorageError: the disk is full, or the folder cannot be written.
@@ -399,7 +399,7 @@ class BuiltWheels:
 
     @contextlib.contextmanager
     def alone(self, key: str) -> Iterator[None]:
-        """Keep every other process from the same build meanwhile.
+        """Lock a build against other processes.
 
         Raises:
             StorageError: the disk is full, or the folder cannot be written.
@@ -415,7 +415,7 @@ class BuiltWheels:
 
     @contextlib.contextmanager
     def folder(self, key: str) -> Iterator[Path]:
-        """Yield an empty folder to build in, for who is alone; what a killed process left is gone.
+        """Yield an empty folder for a build, which must be locked.
 
         Raises:
             StorageError: the disk is full, or the folder cannot be written.
