@@ -10,7 +10,7 @@ from stackgen.resolve import (
     Requirements,
     Space,
     Universe,
-    merged,
+    merge_closures,
     parse_requirements,
 )
 
@@ -78,7 +78,7 @@ def universe(index: Index, request: Requirements, *, pruned: bool = True) -> Uni
         (each, closure(index, request=each.request, barred=each.barred, pruned=pruned).universe())
         for each in request.combinations()
     ]
-    return merged(request, parts)
+    return merge_closures(request, parts)
 
 
 def space(index: Index, *requirements: str, request: Requirements | None = None) -> Space:

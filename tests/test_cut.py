@@ -7,10 +7,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stackgen.resolve import Space, parse_requirements
-from stackgen.resolve.diagram import TooWideError, compile_diagram
-from stackgen.resolve.explain import newest_stack
+from stackgen.resolve.compilation import compile_space
+from stackgen.resolve.diagram import TooWideError, compile_diagram, newest_stack
 from stackgen.resolve.masks import compile_masks
-from stackgen.resolve.roles import compile_space
 from tests.spaces import Index, universe
 from tests.test_space import indexes
 

@@ -26,7 +26,7 @@ from stackgen.resolve import (
     Universe,
     conflict,
     conflict_core,
-    merged,
+    merge_closures,
     nothing_fits,
     relaxations,
 )
@@ -76,7 +76,7 @@ def read_universe(
         )
         for each in request.combinations()
     ]
-    return merged(request, parts)
+    return merge_closures(request, parts)
 
 
 def read_combination(

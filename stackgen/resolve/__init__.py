@@ -1,4 +1,12 @@
-"""The exact space of stacks that requirements allow on a target."""
+"""The exact space of stacks that requirements allow on a target.
+
+`Requirements` say what a stack must satisfy. `Closure` collects all releases that could be part of
+one, and says which index pages and metadata it needs for that; `Universe` is the complete result.
+Its versions become bits of integers, its dependencies masks of them (`masks`), and the masks are
+compiled into a counted decision diagram (`diagram`, `compilation`). `Space` counts, lists, samples
+and restricts stacks by walks over the diagram (`walks`); `choose` orders them for exploration, and
+`explain` says why there are none.
+"""
 
 from stackgen.model.choices import Completion, Granularity
 from stackgen.resolve.candidates import EARLY, Policy, moment
@@ -10,6 +18,7 @@ from stackgen.resolve.choose import (
     stratified,
 )
 from stackgen.resolve.closure import Closure, Need, Universe
+from stackgen.resolve.compilation import merge_closures
 from stackgen.resolve.dependencies import base_name, parse_requirement, parsed_version
 from stackgen.resolve.explain import (
     Core,
@@ -20,7 +29,6 @@ from stackgen.resolve.explain import (
     relaxations,
 )
 from stackgen.resolve.requirements import Combination, Requirements, parse_requirements
-from stackgen.resolve.roles import merged
 from stackgen.resolve.space import Slice, Space
 
 __all__ = [
@@ -41,7 +49,7 @@ __all__ = [
     "conflict",
     "conflict_core",
     "contemporary",
-    "merged",
+    "merge_closures",
     "moment",
     "newest_first",
     "newest_working",

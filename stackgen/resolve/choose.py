@@ -84,8 +84,6 @@ def contemporaries(
     return found
 
 
-# Which stacks are looked at where there are too many: stratified samples and pairwise covers
-
 MOST_COVERED = 100_000
 """Of more choices than this no cover is searched."""
 
@@ -186,8 +184,6 @@ def _row(choice: Slice) -> _Row:
     versions = dict(choice.versions)
     return tuple(versions.get(name, "") for name in choice.varied)
 
-
-# The completion "newest-working": what to hold back when the newest completion does not run
 
 CONTEMPORARY = timedelta(days=365)
 """How much later than the varied release a contemporary of it may have been uploaded."""

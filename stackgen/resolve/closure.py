@@ -1,6 +1,6 @@
 """Everything that could ever be part of a stack: found in rounds, so that reading stays outside.
 
-The closure says what it needs next (index pages, metadata); whoever does I/O brings it, in any
+The closure says what it needs next (index pages, metadata); the caller reads it, in any
 order and in any parts, until nothing is missing. Never asked for: versions that no requirement
 admits, and whatever is required only by releases that no stack can hold (see ``anchor``).
 """
@@ -28,8 +28,6 @@ from stackgen.resolve.dependencies import (
     python_admits,
 )
 from stackgen.resolve.requirements import Requirements
-
-# What an index offers of one package, as bit masks: the lowest bit is the newest version
 
 
 class Offers:
@@ -135,9 +133,6 @@ class Offers:
             urls = ((bit, plain_url(self.artifact(bit).url)) for bit in bits(self._takeable))
             return sum(1 << bit for bit, url in urls if url == specifier[2:])
         return self._takeable & self._versions.mask(specifier)
-
-
-# What the anchor (the package that the user names first) leaves possible for all others
 
 
 @dataclass(frozen=True, slots=True)

@@ -304,9 +304,6 @@ def _is_prerelease(text: str) -> bool:
         return False
 
 
-# Which of a package's versions a specifier admits, as a bit mask, without trying each of them
-
-
 class Versions:
     """Versions of one package, newest first; bit 0 of a mask is the newest."""
 
@@ -368,9 +365,6 @@ def _first(holds: Callable[[int], bool], low: int, high: int) -> int:
         else:
             low = middle + 1
     return low
-
-
-# Versions as the bits of an integer: the lowest bit is the newest version
 
 
 def bits(mask: int) -> Iterator[int]:

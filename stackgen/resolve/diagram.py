@@ -1,20 +1,24 @@
-"""The space as a counted decision diagram over bit masks of versions (DESIGN: decision 1).
+"""The search space as a counted decision diagram over bit masks of versions.
 
 Packages are decided dependents first. What is left to decide then depends only on the masks of the
 versions still allowed, so equal states share one node, and parts of a state that cannot influence
 each other are multiplied. Counts are exact.
+
+`compile_diagram` builds it, `restricted` takes a part of it, and `newest_stack` finds one stack of
+spaces whose diagram would be too wide.
 """
 
 import gc
+import itertools
 import sys
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 
+from stackgen.errors import ResolutionError
+from stackgen.resolve.dependencies import newest_bit
 from stackgen.resolve.masks import Masks
-
-# What is left to decide, and what follows from deciding it: the steps that every search takes
 
 State = tuple[tuple[int, int], ...]
 """Pairs of (package, mask of its versions still allowed), sorted: all that the past means for the
@@ -22,9 +26,15 @@ future, so equal states have equal futures. A package is its rank; ``~rank`` whe
 already, with the class of its version (`Masks.classes`); that is kept only while a package of its
 own cycle can still exclude it."""
 
+STATE_LIMIT = 200_000
+"""`newest_stack` searches no more states than this: a minute, and half a gigabyte."""
+
+Decisions = tuple[tuple[int, int], ...]
+"""Pairs of (package, bit of its version), in the order of decision."""
+
 
 class Steps:
-    """The moves over states of one compiled closure."""
+    """The transitions between states; compilation and search both follow them."""
 
     def __init__(self, masks: Masks) -> None:
         self._groups = masks.groups
@@ -339,3 +349,77 @@ def scope_of(node: Node, known: dict[Node, int]) -> int:
                 found |= scope_of(part, known)
         known[node] = found
     return found
+
+
+def newest_stack(masks: Masks) -> Decisions | None:
+    """Return the stack that takes the newest version at each decision, or None where none is.
+
+    Exact: what is given up was shown to lead nowhere. States that lead nowhere are remembered.
+
+    Raises:
+        ResolutionError: that would take more than STATE_LIMIT states.
+    """
+    search = _Search(masks)
+    with undisturbed(len(masks.packages)):
+        return search.run()
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """A partial stack, as a tree that shares what other partial stacks have in common."""
+
+    package: int
+    version: int
+    rest: tuple["_Found", ...]
+
+
+class _Search:
+    def __init__(self, masks: Masks) -> None:
+        self._steps = Steps(masks)
+        self._known: dict[State, _Found | None] = {}
+
+    def run(self) -> Decisions | None:
+        start = self._steps.start()
+        found = None if start is None else self._all(start)
+        return None if found is None else _flat(found)
+
+    def _all(self, parts: tuple[State, ...]) -> tuple[_Found, ...] | None:
+        found = []
+        for part in parts:
+            one = self._one(part)
+            if one is None:
+                return None
+            found.append(one)
+        return tuple(found)
+
+    def _one(self, state: State) -> _Found | None:
+        if state in self._known:
+            return self._known[state]
+        if len(self._known) >= STATE_LIMIT:
+            raise _too_hard()
+        found = None
+        for versions, following in itertools.chain.from_iterable(self._steps.rounds(state)):
+            rest = self._all(self._steps.parts(following))
+            if rest is not None:
+                newest = newest_bit(versions)
+                found = _Found(self._steps.next_package(state), newest, rest)
+                break
+        self._known[state] = found
+        return found
+
+
+def _flat(found: tuple[_Found, ...]) -> Decisions:
+    pairs, todo = [], list(found)
+    while todo:
+        each = todo.pop()
+        pairs.append((each.package, each.version))
+        todo += each.rest
+    return tuple(sorted(pairs))
+
+
+def _too_hard() -> ResolutionError:
+    return ResolutionError(
+        "whether any stack exists could not be decided",
+        why=f"more than {STATE_LIMIT:,} partial stacks contradict each other",
+        fix="narrow it: pin a package that many others depend on, or leave out an extra",
+    )

@@ -12,8 +12,6 @@ from stackgen.model.packages import Release
 from stackgen.resolve.closure import Universe
 from stackgen.resolve.dependencies import Dependency, Versions, parsed_version, plain_url
 
-# The order in which packages are decided: dependents before what they depend on
-
 Part = tuple[str, ...]
 """Packages that depend on each other in a circle; mostly just one package."""
 

@@ -1,7 +1,13 @@
-"""Roles that one of several packages fills: ``tensorflow|tensorflow-cpu``.
+"""From a closure to its decision diagram.
 
-Each way to fill them is a closure and a diagram of its own, in which the other packages of the role
-have no versions; so no stack is counted twice. The diagrams are joined by a first decision.
+Where the diagram of the whole space would be too wide, a stated part of the space is compiled: of
+each package the newest versions, and the older ones that some version of the user's own packages
+needs (`compile_space`).
+
+Each way to fill roles (``tensorflow|tensorflow-cpu``) is a closure and a diagram of its own, in
+which the other packages of the role have no versions; so no stack is counted twice. The closures
+are merged into one (`merge_closures`), the diagrams are joined by a first decision
+(`compile_universe`).
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -13,17 +19,16 @@ from stackgen.resolve.dependencies import Dependency, bits, parsed_version
 from stackgen.resolve.diagram import (
     DEAD,
     Branch,
+    Decisions,
     Diagram,
     Node,
     TooWideError,
     choice,
     compile_diagram,
+    newest_stack,
 )
-from stackgen.resolve.explain import Assignment, newest_stack
 from stackgen.resolve.masks import Masks, compile_masks
 from stackgen.resolve.requirements import Combination, Requirements
-
-# Compile a space exactly, or, where that would be too wide, a stated part of it
 
 NODE_LIMIT = 50_000
 """More nodes than this are not compiled: some seconds and 200 MB."""
@@ -60,7 +65,7 @@ def compile_space(masks: Masks, *, limit: int = NODE_LIMIT) -> Compiled:
     return Compiled(diagram=compile_diagram(only, limit=len(masks.packages)), kept=1)
 
 
-def _witnesses(masks: Masks) -> Iterator[Assignment]:
+def _witnesses(masks: Masks) -> Iterator[Decisions]:
     """Yield the newest stack of each version of what is required from outside."""
     for rank, mask in masks.roots:
         for bit in bits(mask & ~masks.fallbacks[rank] or mask if masks.fallbacks else mask):
@@ -70,7 +75,7 @@ def _witnesses(masks: Masks) -> Iterator[Assignment]:
 
 
 def _largest(
-    masks: Masks, best: Assignment, witnesses: Iterable[Assignment], limit: int
+    masks: Masks, best: Decisions, witnesses: Iterable[Decisions], limit: int
 ) -> Compiled | None:
     """Return the part with the most versions, doubled until it is too wide."""
     found, kept = None, 1
@@ -87,7 +92,7 @@ def _largest(
 
 
 def _allowed(
-    masks: Masks, best: Assignment, witnesses: Iterable[Assignment], *, kept: int
+    masks: Masks, best: Decisions, witnesses: Iterable[Decisions], *, kept: int
 ) -> Mapping[int, int]:
     """Return the versions of each package that stay: those of witnesses, and so many newest.
 
@@ -115,7 +120,9 @@ def is_role(name: str) -> bool:
     return "|" in name
 
 
-def merged(request: Requirements, parts: Sequence[tuple[Combination, Universe]]) -> Universe:
+def merge_closures(
+    request: Requirements, parts: Sequence[tuple[Combination, Universe]]
+) -> Universe:
     """Join the closures of all ways to fill the roles of a request."""
     if not request.alternatives:
         return parts[0][1]
