@@ -41,7 +41,7 @@ from stackgen.images.virtualenvs import VirtualenvBuilder
 from stackgen.index import PackageIndex, load_config
 from stackgen.index.closure import resolve
 from stackgen.model.packages import Artifact, Lock, Target
-from stackgen.model.progress import Silent
+from stackgen.model.progress import NullProgress
 from stackgen.model.stacks import Base, Stack
 from stackgen.resolve import Space, parse_requirements
 from stackgen.storage.paths import find_paths, shipped_folder
@@ -440,7 +440,7 @@ def fetched(index: PackageIndex, cache: Path, chosen: Sequence[Lock]) -> Mapping
 
 def found_locks(index: PackageIndex, target: Target) -> dict[tuple[str, str], Lock]:
     """Resolve what is built."""
-    return locks(resolve(index, parse_requirements(*ASKED), target, progress=Silent()))
+    return locks(resolve(index, parse_requirements(*ASKED), target, progress=NullProgress()))
 
 
 def main() -> None:

@@ -47,14 +47,14 @@ def measure(kind: str) -> Mapping[str, float]:
     from stackgen.images.targets import probe
     from stackgen.index import PackageIndex, load_config
     from stackgen.index.closure import read_universe
-    from stackgen.model.progress import Silent
+    from stackgen.model.progress import NullProgress
     from stackgen.resolve import Space, parse_requirements
     from stackgen.storage.paths import find_paths
 
     target = probe(sys.executable).target
     with PackageIndex(load_config(environ=os.environ), find_paths(os.environ).cache) as index:
         start = time.perf_counter()
-        universe = read_universe(index, parse_requirements(*ASKED), target, progress=Silent())
+        universe = read_universe(index, parse_requirements(*ASKED), target, progress=NullProgress())
         found = {"read": time.perf_counter() - start}
     found["compile"] = statistics.median(seconds(lambda: Space(universe)) for _ in range(5))
     space = Space(universe)

@@ -10,7 +10,7 @@ from stackgen.campaign.session import ENGINE_S, BuildStack, RetryPolicy, Session
 from stackgen.knowledge.database import Database
 from stackgen.model.evidence import Campaign
 from stackgen.model.inspections import Inspection, InspectionPlan, Limits, Observation, Outcome
-from stackgen.model.progress import Silent
+from stackgen.model.progress import NullProgress
 from stackgen.model.stacks import Machine
 from tests.fake_executor import FakeExecutor
 
@@ -46,19 +46,19 @@ def session(
         left_s=waits_s,
         engine_s=ENGINE_S if waits_s else 0.0,
         dice=random.Random(1),
-        progress=Silent(),
+        progress=NullProgress(),
         sleep=sleep,
     )
     executor = FakeExecutor(answer=answer)
     return Session(
         record=record,
         block_runner=LocalBlockRunner(
-            record=record, executor=executor, budget=budget, progress=Silent()
+            record=record, executor=executor, budget=budget, progress=NullProgress()
         ),
         build=build,
         retry_policy=retry_policy,
         budget=budget,
-        progress=Silent(),
+        progress=NullProgress(),
         limits=Limits(threads=1),
     )
 

@@ -11,7 +11,7 @@ from stackgen.commands.advise import Admission
 from stackgen.index import PackageIndex, load_config
 from stackgen.model.evidence import Change
 from stackgen.model.packages import LockedPackage, LockFile
-from stackgen.model.progress import Silent
+from stackgen.model.progress import NullProgress
 from tests.local_index import Published, publish
 from tests.samples import FACTS
 
@@ -46,7 +46,7 @@ def refusal(
     index: PackageIndex, lockfile: LockFile, changes: Mapping[str, str | None]
 ) -> str | None:
     locked = {each.name: each.version for each in lockfile.packages}
-    return Admission(index=index, progress=Silent()).refusal(
+    return Admission(index=index, progress=NullProgress()).refusal(
         lockfile,
         [Change(name=n, current=locked.get(n), recommended=v) for n, v in changes.items()],
         FACTS,
@@ -94,7 +94,7 @@ def test_an_index_that_cannot_be_reached_is_a_reason(tmp_path: Path) -> None:
 
 
 def test_another_kind_of_c_library_is_no_traceback(index: PackageIndex) -> None:
-    found = Admission(index=index, progress=Silent()).refusal(
+    found = Admission(index=index, progress=NullProgress()).refusal(
         lock(**OLD), [], replace(FACTS, libc="uclibc 1")
     )
     assert found is not None

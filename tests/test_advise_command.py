@@ -8,7 +8,7 @@ import pytest
 from stackgen.campaign.options import IndexOptions
 from stackgen.commands.advise import advise
 from stackgen.errors import EvidenceError
-from stackgen.model.progress import Silent
+from stackgen.model.progress import NullProgress
 from stackgen.storage.paths import find_paths
 
 
@@ -26,5 +26,11 @@ def test_a_lock_in_which_nothing_varies_is_not_sent_to_explore(
     lock.write_text(pins)
     paths = find_paths({"HOME": str(tmp_path)}, kb=tmp_path / "kb.db")
     with pytest.raises(EvidenceError) as unknown:
-        advise(lock, IndexOptions(no_index=True), paths, {"PIP_CONFIG_FILE": os.devnull}, Silent())
+        advise(
+            lock,
+            IndexOptions(no_index=True),
+            paths,
+            {"PIP_CONFIG_FILE": os.devnull},
+            NullProgress(),
+        )
     assert unknown.value.fix.startswith(fix)

@@ -16,18 +16,18 @@ import pytest
 
 from stackgen.campaign.host import Host, everybodys_folder
 from stackgen.errors import StorageError
-from stackgen.model.progress import Silent
+from stackgen.model.progress import NullProgress
 from tests.store_parts import another_process, until
 
 TURN = """
 import sys, time
 from pathlib import Path
 from stackgen.pipeline.host import Host
-from stackgen.pipeline.progress import Silent
+from stackgen.model.progress import NullProgress
 
 kind, cache, everybody = sys.argv[1:4]
 host = Host(cache=Path(cache), everybody=Path(everybody))
-with getattr(host, kind)(Silent()):
+with getattr(host, kind)(NullProgress()):
     print("in", flush=True)
     sys.stdin.readline()
 """
@@ -144,7 +144,7 @@ def test_builds_that_come_later_do_not_overtake_a_measurement_that_waits(
 def test_waiting_is_told_and_counted(tmp_path: Path, everybody: Path) -> None:
     told: list[str] = []
 
-    class Telling(Silent):
+    class Telling(NullProgress):
         def doing(self, text: str, *, done: int = 0, total: int = 0) -> None:  # noqa: ARG002
             told.append(text)
 
@@ -160,9 +160,9 @@ def test_waiting_is_told_and_counted(tmp_path: Path, everybody: Path) -> None:
 
 def test_a_process_that_measures_does_not_wait_for_itself(tmp_path: Path, everybody: Path) -> None:
     host = Host(cache=tmp_path, everybody=everybody)
-    with host.measuring(Silent()), pytest.raises(RuntimeError), host.building(Silent()):
+    with host.measuring(NullProgress()), pytest.raises(RuntimeError), host.building(NullProgress()):
         pass
-    with host.building(Silent()):  # and what is over is over
+    with host.building(NullProgress()):  # and what is over is over
         pass
 
 
@@ -179,7 +179,7 @@ def test_what_another_user_puts_in_its_place_leads_nowhere(
         place.mkdir()
     notes: list[str] = []
 
-    class Noting(Silent):
+    class Noting(NullProgress):
         def note(self, text: str) -> None:
             notes.append(text)
 
@@ -197,7 +197,7 @@ def test_the_files_are_open_to_every_user_whatever_the_umask(
 ) -> None:
     before = os.umask(0o077)
     try:
-        with Host(cache=tmp_path, everybody=everybody).measuring(Silent()):
+        with Host(cache=tmp_path, everybody=everybody).measuring(NullProgress()):
             pass
     finally:
         os.umask(before)
@@ -221,7 +221,7 @@ except BlockingIOError:
 """
     command = [sys.executable, "-S", "-E", "-c", as_nobody + code, str(everybody)]
     try:
-        with Host(cache=tmp_path, everybody=everybody).measuring(Silent()):
+        with Host(cache=tmp_path, everybody=everybody).measuring(NullProgress()):
             done = subprocess.run(command, capture_output=True, text=True, check=False, cwd="/")
         assert done.stdout == "must wait\n", done.stderr
     finally:
@@ -247,7 +247,7 @@ def test_a_file_that_is_tidied_away_is_not_what_others_lock(
 
 def test_a_cache_that_cannot_be_written_is_explained(everybody: Path) -> None:
     host = Host(cache=everybody / "missing", everybody=everybody)
-    with pytest.raises(StorageError) as refusal, host.measuring(Silent()):
+    with pytest.raises(StorageError) as refusal, host.measuring(NullProgress()):
         pass
     assert "STACKGEN_CACHE" in refusal.value.fix
 
@@ -269,11 +269,11 @@ def test_processes_that_take_turns_all_get_theirs(tmp_path: Path, everybody: Pat
 import sys, time
 from pathlib import Path
 from stackgen.pipeline.host import Host
-from stackgen.pipeline.progress import Silent
+from stackgen.model.progress import NullProgress
 host = Host(cache=Path(sys.argv[2]), everybody=Path(sys.argv[3]))
 end = time.monotonic() + 1.5
 while time.monotonic() < end:
-    with getattr(host, sys.argv[1])(Silent()):
+    with getattr(host, sys.argv[1])(NullProgress()):
         print(time.monotonic(), end=" ", flush=True)
         time.sleep(0.02)
         print(time.monotonic(), flush=True)

@@ -12,7 +12,7 @@ from stackgen.commands.verify import verify
 from stackgen.errors import UsageError
 from stackgen.images.targets import find_interpreters, probe
 from stackgen.model.choices import ExecutorChoice
-from stackgen.model.progress import Silent
+from stackgen.model.progress import NullProgress
 from stackgen.resolve import parse_requirements
 from stackgen.storage.paths import Paths, find_paths
 from tests.campaign_requests import campaign_request
@@ -52,7 +52,7 @@ def refusal(path: Path, paths: Paths, *, base: str = "") -> UsageError:
         index=IndexOptions(offline=True, no_index=True),
     )
     with pytest.raises(UsageError) as refused:
-        explore(request, paths, {}, Silent())
+        explore(request, paths, {}, NullProgress())
     return refused.value
 
 
@@ -83,11 +83,13 @@ def test_where_none_is_named_an_interpreter_that_fits_is_taken(paths: Paths) -> 
     def admits(python: str) -> bool:
         return python == other or python.startswith(f"{other}.")
 
-    with open_backend(ExecutorChoice.VIRTUALENV, "", paths, Silent(), admits=admits) as backend:
+    with open_backend(
+        ExecutorChoice.VIRTUALENV, "", paths, NullProgress(), admits=admits
+    ) as backend:
         assert backend.base.target.python_minor == other
 
 
 def test_verify_names_the_python_that_a_lock_is_for(tmp_path: Path, paths: Paths) -> None:
     path = lock(tmp_path, "==3.99.*")
     with pytest.raises(UsageError, match=r"is for Python ==3\.99"):
-        verify(path, base="", paths=paths, environ={}, progress=Silent())
+        verify(path, base="", paths=paths, environ={}, progress=NullProgress())

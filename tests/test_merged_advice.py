@@ -19,7 +19,7 @@ from stackgen.model.inspections import (
     Observation,
     Role,
 )
-from stackgen.model.progress import Silent
+from stackgen.model.progress import NullProgress
 from stackgen.model.reports import AdviceReport
 from stackgen.model.stacks import Stack
 from stackgen.report.listings import advice_text
@@ -79,7 +79,7 @@ def advised(paths: Paths) -> AdviceReport:
         IndexOptions(index_url=index),
         paths,
         {"PIP_CONFIG_FILE": os.devnull},
-        Silent(),
+        NullProgress(),
     )
 
 

@@ -7,7 +7,7 @@ from stackgen.commands.nightly import Night, _differences
 from stackgen.errors import EvidenceError
 from stackgen.model.evidence import Control, Difference
 from stackgen.model.identity import IndicatorId
-from stackgen.model.progress import Silent
+from stackgen.model.progress import NullProgress
 from stackgen.model.reports import ExploreReport, MeasurementHealth
 from stackgen.resolve import Requirements, parse_requirements
 from tests.test_render import FASTER, deviating, of_indicator, report
@@ -90,7 +90,7 @@ def night(measured: Measured, releases: int) -> tuple[Night, list[str]]:
             requirements=parse_requirements(f"{name}=={version}")
         ),
         decided=lambda name, versions: decided.extend(versions),  # noqa: ARG005
-        progress=Silent(),
+        progress=NullProgress(),
     )
     found.run([("numpy", f"2.{n}") for n in range(releases)])
     return found, decided

@@ -15,7 +15,7 @@ from stackgen.campaign.host import Host
 from stackgen.cli.indicators import parse_parameters
 from stackgen.commands.indicators import MOST_CALLS, calls_of, find_indicator, gpus_seen
 from stackgen.errors import UsageError
-from stackgen.model.progress import Silent
+from stackgen.model.progress import NullProgress
 from tests.laboratory import Laboratory
 
 MINE = """
@@ -242,7 +242,7 @@ def test_it_waits_for_its_turn_to_measure(laboratory: Laboratory) -> None:
     cache = Path(laboratory.environ["STACKGEN_CACHE"])
     cache.mkdir()
     command = laboratory.command("pi", "run", "mine.py", "--samples", "3")
-    with Host(cache=cache).measuring(Silent()):
+    with Host(cache=cache).measuring(NullProgress()):
         process = subprocess.Popen(
             command,
             env=laboratory.environ,

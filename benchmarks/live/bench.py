@@ -25,7 +25,7 @@ from stackgen.model.inspections import (
     Limits,
     Observation,
 )
-from stackgen.model.progress import Silent
+from stackgen.model.progress import NullProgress
 from stackgen.model.stacks import Environment, Stack
 from stackgen.resolve import parse_requirements
 from stackgen.sandbox.process import load_indicators
@@ -76,12 +76,12 @@ class Bench:
         """Return the newest stack of some requirements, built now or before."""
         target = self.backend.base.target
         lock = resolve(
-            self.index, parse_requirements(*requirements), target, progress=Silent()
+            self.index, parse_requirements(*requirements), target, progress=NullProgress()
         ).newest()
         if lock is None:
             raise SystemExit(f"no stack holds {', '.join(requirements)}")
         wheels = WheelStore(self.paths.cache).fetch(lock.artifacts, downloader=self.index)
-        with Host(cache=self.paths.cache).building(Silent()):
+        with Host(cache=self.paths.cache).building(NullProgress()):
             stack = Stack(lock=lock, facts=self.backend.base.facts)
             return self.backend.build(stack, wheels, frozenset({"numpy"}))
 
@@ -91,7 +91,7 @@ class Bench:
 
     def together(self, plans: Sequence[InspectionPlan]) -> list[Inspection]:
         """Run processes one after another, with nobody else's between them."""
-        with Host(cache=self.paths.cache).measuring(Silent()):
+        with Host(cache=self.paths.cache).measuring(NullProgress()):
             return list(self.backend.executor.inspect(plans))
 
     def calibrated(self, arm: Arm) -> Arm:
@@ -112,7 +112,7 @@ def opened(base: str, choice: ExecutorChoice = ExecutorChoice.VIRTUALENV) -> Ite
     """Open a bench on a base, with the user's cache and package index."""
     paths = find_paths(os.environ)
     with (
-        open_backend(choice, base, paths, Silent()) as backend,
+        open_backend(choice, base, paths, NullProgress()) as backend,
         PackageIndex(load_config(environ=os.environ), paths.cache) as index,
     ):
         yield Bench(backend=backend, index=index, paths=paths)

@@ -14,7 +14,7 @@ from packaging.utils import canonicalize_name
 from stackgen.errors import IndexUnavailableError, ResolutionError
 from stackgen.index import PackageIndex, artifact_key
 from stackgen.model.packages import Artifact, Target
-from stackgen.model.progress import Progress, Silent
+from stackgen.model.progress import NullProgress, Progress
 from stackgen.resolve import (
     Closure,
     Combination,
@@ -214,7 +214,7 @@ def resolve(
             help.
         IndexUnavailableError: an index cannot be asked.
     """
-    watcher = progress or Silent()
+    watcher = progress or NullProgress()
     space = _space(index, request, target, watcher)
     if space.count:
         return space

@@ -2,8 +2,8 @@
 
 Blocks that cover every version come first, then top-two Thompson sampling (Russo 2020, Simple
 Bayesian algorithms for best-arm identification): the leader, and those that guesses from the model
-call faster than it by more than anybody cares about, where what costs more is asked less often. It
-ends when the leader is within the margin of the best with the confidence that was asked for;
+call faster than it by more than the margin, where what costs more is measured less often. It
+ends when the leader is within the margin of the best with the required confidence;
 leader, runner-up and baseline then meet in fresh blocks, which alone give what is reported.
 """
 
@@ -54,9 +54,9 @@ class SearchState:
     """How a race stands.
 
     leader: the place of the stack with the lowest predicted time. runner_up: the next one, the
-        leader where nobody else is left.
+        leader where no other is left.
     confidence: of the leader being within the margin of the best: the lower one of now and before
-        the last block, since a race looks after every block and would end at a lucky one.
+        the last block, since a race is judged after every block and would end at a lucky one.
     order: places of all that have not failed, best first; those that were measured come before
         those that were only predicted.
     """
@@ -78,14 +78,14 @@ class Chooser(Protocol):
         Args:
             measured: everything that went well so far.
             failed: places of stacks that cannot be measured, or are not wanted.
-            block: the number of the block, which nobody used before: the seed of its dice.
+            block: the number of the block, used once: the seed of its dice.
 
         Returns:
             As many places as are left, four at most; none where all failed.
         """
 
     def state(self, measured: Sequence[Measured], failed: frozenset[int]) -> SearchState:
-        """Return who leads, and how certain that is.
+        """Return the leader, and how certain it is.
 
         Raises:
             EvidenceError: all stacks failed.
@@ -101,7 +101,7 @@ def chooser(strategy: str, arms: Sequence[Arm], *, seed: int, margin: float = MA
         strategy: one of STRATEGIES.
         arms: at least one stack.
         seed: of all dice.
-        margin: a relative difference that nobody cares about.
+        margin: a relative difference below which stacks count as equal.
 
     Raises:
         EvidenceError: there is no such strategy.
@@ -127,9 +127,9 @@ def _model(stacks: tuple[Versions, ...]) -> Model:
 
 @dataclass(frozen=True, slots=True)
 class _Field:
-    """Who takes part, and what is believed of them.
+    """The arms that take part, and the model of their times.
 
-    margin: a relative difference that nobody cares about.
+    margin: a relative difference below which stacks count as equal.
     """
 
     arms: Sequence[Arm]
@@ -138,13 +138,13 @@ class _Field:
     margin: float = MARGIN
 
     def state(self, measured: Sequence[Measured], failed: frozenset[int]) -> SearchState:
-        """Return who leads, and how certain that is (see Chooser)."""
+        """Return the leader, and how certain it is (see Chooser)."""
         return _standing(self, _alive(self.arms, failed), measured)
 
 
 @dataclass(frozen=True, slots=True)
 class Race(_Field):
-    """Covers every version, then asks the leader and whoever may be faster."""
+    """Covers every version, then measures the leader and arms that may be faster."""
 
     def next_block(
         self, measured: Sequence[Measured], failed: frozenset[int], block: int
@@ -231,7 +231,7 @@ def _cheap_first(arms: Sequence[Arm], alive: Sequence[int], dice: np.random.Gene
 
 
 def _cover(wanted: Sequence[set[_Part]], order: Sequence[int], covered: set[_Part]) -> list[int]:
-    """Return at most a block of stacks with what nobody covered yet; none where all is covered."""
+    """Return at most a block of stacks that cover something new; none where all is covered."""
     chosen: list[int] = []
     while len(chosen) < BLOCK:
         new = {place: len(wanted[place] - covered) for place in order if place not in chosen}
@@ -259,7 +259,7 @@ def _challenge(
     chosen = [leader]
     while len(chosen) < BLOCK:
         worth[chosen] = 0.0
-        if worth.sum() <= 0:  # nobody else is ever the best: the most uncertain ones
+        if worth.sum() <= 0:  # no other is ever the best: the most uncertain ones
             worth = information + 1e-12
             worth[chosen] = 0.0
         chosen.append(int(dice.choice(len(alive), p=worth / worth.sum())))
@@ -324,7 +324,7 @@ Block = tuple[CampaignId, int]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PosteriorSummary:
-    """What is believed of one stack: its speed relative to another, and how good it may be.
+    """Posterior of one stack: its speed relative to another, and how good it may be.
 
     ratio: above 1 means faster. low, high: hold it with 95 % probability.
     within: the probability that it is within the margin of the best.
@@ -385,13 +385,13 @@ def posterior_summaries(
     margin: float,
     draws: Array,
 ) -> tuple[PosteriorSummary, ...]:
-    """Return what is believed of each stack, the fastest first.
+    """Return the posterior of each stack, the fastest first.
 
     Args:
         prediction: of all stacks.
         alive: places of those that can be measured.
         baseline: the place of the stack that others are compared with.
-        margin: a relative difference that nobody cares about.
+        margin: a relative difference below which stacks count as equal.
         draws: guesses of all log times, shape (n, stacks).
     """
     best = draws[:, list(alive)].min(axis=1)
@@ -417,10 +417,10 @@ def posterior_summaries(
 # What the same confidence would have cost if every stack were measured in every block
 
 MOST = 1000
-"""Blocks beyond which nobody counts."""
+"""Blocks beyond which counting stops."""
 _CAMPAIGNS = 40
 _NODES = 24
-_FIRST = 3  # of fewer blocks nobody could tell how large the noise is
+_FIRST = 3  # fewer blocks do not show how large the noise is
 
 
 def uniform_blocks(
@@ -433,16 +433,16 @@ def uniform_blocks(
 ) -> int:
     """Return how many blocks of uniform repetition would have given the same confidence.
 
-    Campaigns are simulated with what is believed of times and noise now: every stack is in every
+    Campaigns are simulated with the posterior of times and noise: every stack is in every
     block, each is judged by its own blocks alone, and it ends when the leader is within the margin
-    of the best with this confidence, at two looks in a row. Rather too few than too many: who ends
-    a race believes that the leader is further ahead than it is.
+    of the best with this confidence, at two analyses in a row. Rather too few than too many: at the
+    end of a race the leader seems further ahead than it is.
 
     Args:
-        prediction: what is believed now.
+        prediction: the posterior now.
         alive: places of the stacks that could be measured.
-        margin: a relative difference that nobody cares about.
-        confidence: what was asked for, or reached.
+        margin: a relative difference below which stacks count as equal.
+        confidence: required, or reached.
         seed: of the dice.
 
     Returns:
@@ -451,10 +451,10 @@ def uniform_blocks(
     if len(alive) < 2:
         return _FIRST + 1
     dice = np.random.default_rng([seed, len(alive)])
-    looks = np.unique(np.geomspace(_FIRST, MOST, 60).round().astype(int))
+    analyses = np.unique(np.geomspace(_FIRST, MOST, 60).round().astype(int))
     truths = prediction.draws(_CAMPAIGNS, dice)[:, list(alive)]
     needed = [
-        _needed(truth, looks, prediction.scatter, math.log1p(margin), confidence, dice)
+        _needed(truth, analyses, prediction.scatter, math.log1p(margin), confidence, dice)
         for truth in truths
     ]
     return int(statistics.median_low(needed))
@@ -462,20 +462,20 @@ def uniform_blocks(
 
 def _needed(
     truth: Array,
-    looks: "np.ndarray[tuple[int, ...], np.dtype[np.int_]]",
+    analyses: "np.ndarray[tuple[int, ...], np.dtype[np.int_]]",
     noise: float,
     margin: float,
     confidence: float,
     dice: np.random.Generator,
 ) -> int:
     """Return after how many blocks one campaign is certain enough."""
-    steps = np.diff(looks, prepend=0)
-    walk = np.cumsum(dice.standard_normal((len(looks), len(truth))) * np.sqrt(steps)[:, None], 0)
+    steps = np.diff(analyses, prepend=0)
+    walk = np.cumsum(dice.standard_normal((len(analyses), len(truth))) * np.sqrt(steps)[:, None], 0)
     sure = False
-    for blocks, sums in zip(looks, walk, strict=True):
+    for blocks, sums in zip(analyses, walk, strict=True):
         error = noise / math.sqrt(blocks)
         reached = leader_confidence(truth + noise * sums / blocks, error=error, margin=margin)
-        if sure and reached >= confidence:  # at two looks in a row, as a race is
+        if sure and reached >= confidence:  # at two analyses in a row, as a race is
             return int(blocks)
         sure = reached >= confidence
     return MOST
@@ -487,7 +487,7 @@ def leader_confidence(means: Array, *, error: float, margin: float) -> float:
     Args:
         means: log times, each the mean of as many inspections, shape (stacks,), two at least.
         error: standard error of each.
-        margin: a difference of log times that nobody cares about.
+        margin: a difference of log times below which stacks count as equal.
 
     Means are independent and normal, so for each value of the leader's the others' probabilities
     multiply; Gauss and Hermite's rule adds them up over these values.

@@ -1,6 +1,6 @@
 """Blocks that something disturbed are excluded, by a rule that is blind to the timings.
 
-Its limits are fixed here, before anything is measured. It looks at what the system counted around
+Its limits are fixed here, before anything is measured. It uses what the system counted around
 the samples and at how long a sample was when it was calibrated, never at how fast a stack was in a
 block (docs/adr/0022 has the evidence).
 """
@@ -35,7 +35,7 @@ _SHARES = (
     ("steal_s", "the machine's host had its CPU for {} of a run"),
     ("throttled_s", "a CPU quota stopped it for {} of a run"),
 )
-Told: TypeAlias = Mapping[str, str]
+Circumstances: TypeAlias = Mapping[str, str]
 Calibrated: TypeAlias = Mapping[tuple[CampaignId, IndicatorId], float]
 
 
@@ -96,14 +96,14 @@ def _reason(block: Iterable[Inspection], calibrated: Calibrated) -> str | None:
     for each in block:
         if each.observation is None:
             continue
-        told = dict(each.observation.circumstances)
-        if _is_hot(told):
+        circumstances = dict(each.observation.circumstances)
+        if _is_hot(circumstances):
             return "its GPU slowed itself down"
-        asleep += _asleep(told)
-        if _is_short(told, calibrated.get((each.campaign_id, each.indicator_id))):
+        asleep += _asleep(circumstances)
+        if _is_short(circumstances, calibrated.get((each.campaign_id, each.indicator_id))):
             continue
         limit = LIMIT if len(each.observation.values_s) > 1 else LIMIT_OF_ONE
-        for share, words in _shares(told):
+        for share, words in _shares(circumstances):
             if share / limit > worst:
                 worst, reason = share / limit, words.format(f"{share:.0%}")
     if asleep and max(asleep) - min(asleep) > ASLEEP_S:
@@ -111,34 +111,34 @@ def _reason(block: Iterable[Inspection], calibrated: Calibrated) -> str | None:
     return reason
 
 
-def _shares(told: Told) -> Iterator[tuple[float, str]]:
+def _shares(circumstances: Circumstances) -> Iterator[tuple[float, str]]:
     """Yield the shares of a run in which it could not go on, each with its cause."""
-    wall_s = number(told, "wall_s")
+    wall_s = number(circumstances, "wall_s")
     if not wall_s:
         return
-    waited_s = _waited(told, wall_s)
+    waited_s = _waited(circumstances, wall_s)
     if waited_s is not None:
-        alone = _threads(told) == 1
+        alone = _threads(circumstances) == 1
         own = "other processes had its CPU" if alone else "processes waited for a CPU"
         yield min(1.0, waited_s / wall_s), own + " for {} of a run"
     for name, words in _SHARES:
-        seconds = number(told, name)
+        seconds = number(circumstances, name)
         if seconds is not None:
             # What is stolen is counted for all CPUs together.
-            cpus = number(told, "cpu_count") if name == "steal_s" else 1
+            cpus = number(circumstances, "cpu_count") if name == "steal_s" else 1
             yield min(1.0, seconds / wall_s / (cpus or 1)), words
 
 
-def _waited(told: Told, wall_s: float) -> float | None:
-    """Return for how many seconds a run wanted a CPU that somebody else had.
+def _waited(circumstances: Circumstances, wall_s: float) -> float | None:
+    """Return for how many seconds a run wanted a CPU that another process had.
 
     Pressure is that of the whole machine, and a run that used less CPU time than passed may have
-    waited for a disk: the smaller of the two is neither. With several threads, CPU time tells
+    waited for a disk: the smaller of the two is neither. With several threads, CPU time says
     nothing.
     """
-    pressure = number(told, "pressure_cpu_s")
-    used = number(told, "cpu_time_s")
-    if pressure is None or used is None or _threads(told) != 1:
+    pressure = number(circumstances, "pressure_cpu_s")
+    used = number(circumstances, "cpu_time_s")
+    if pressure is None or used is None or _threads(circumstances) != 1:
         return pressure
     return min(pressure, max(0.0, wall_s - used))
 
@@ -157,27 +157,27 @@ def _length(observation: Observation) -> float:
     return math.inf if observation.gives_figure else observation.best_s * observation.loops
 
 
-def _is_short(told: Told, sample_s: float | None) -> bool:
+def _is_short(circumstances: Circumstances, sample_s: float | None) -> bool:
     """Return whether some samples are whole however busy the CPU is.
 
     Where several threads wait for each other, each sample waits for the one that was held up.
     """
-    return sample_s is not None and sample_s <= SHORT_S and _threads(told) == 1
+    return sample_s is not None and sample_s <= SHORT_S and _threads(circumstances) == 1
 
 
-def _threads(told: Told) -> float | None:
-    return number(told, "env OMP_NUM_THREADS")
+def _threads(circumstances: Circumstances) -> float | None:
+    return number(circumstances, "env OMP_NUM_THREADS")
 
 
-def _asleep(told: Told) -> list[float]:
+def _asleep(circumstances: Circumstances) -> list[float]:
     """Return for how long the machine had been suspended, before and after a run."""
-    after = number(told, "suspended_since_boot_s")
-    return [] if after is None else [after - (number(told, "suspended_s") or 0.0), after]
+    after = number(circumstances, "suspended_since_boot_s")
+    return [] if after is None else [after - (number(circumstances, "suspended_s") or 0.0), after]
 
 
-def _is_hot(told: Told) -> bool:
+def _is_hot(circumstances: Circumstances) -> bool:
     """Return whether a GPU slowed down because of its temperature or its power supply."""
-    masks = (told.get(f"gpu {_THROTTLING} {when}", "") for when in ("before", "after"))
+    masks = (circumstances.get(f"gpu {_THROTTLING} {when}", "") for when in ("before", "after"))
     return any(_mask(text) & HOT for text in masks)
 
 
@@ -191,10 +191,10 @@ def _mask(text: str) -> int:
         return 0
 
 
-def number(told: Told, name: str) -> float | None:
+def number(circumstances: Circumstances, name: str) -> float | None:
     """Return a number; what a process printed may be anything."""
     try:
-        value = float(told.get(name, ""))
+        value = float(circumstances.get(name, ""))
     except ValueError:
         return None
     return value if 0 <= value < math.inf else None

@@ -1,4 +1,4 @@
-"""Paired effects from within-block contrasts, with intervals that a look after look keeps honest.
+"""Paired effects from within-block contrasts, with intervals that interim analyses keep valid.
 
 The block is the statistical unit (MEASUREMENT.md): drift lasts longer than a block, so only
 differences within one may be compared. The statistic is a trimmed mean of the contrasts with Yuen's
@@ -15,23 +15,23 @@ from stackgen.errors import EvidenceError
 from stackgen.model.evidence import Effect, Verdict
 from stackgen.model.identity import CampaignId, IndicatorId, StackId
 
-# After how many blocks verdicts are looked at, and how much of the false alarms a look spends
+# Interim analyses: after how many blocks, and at which level each is made
 
 INTERIM_ANALYSES = (6, 10, 16, 26, 42, 60)
-"""After how many blocks verdicts are looked at."""
+"""Numbers of blocks after which an interim analysis is made."""
 _NODES = 201  # of the grid that the density is carried along on; eight times as many change 1e-7
 
 
 @lru_cache(maxsize=64)
 def level_per_analysis(alpha: float) -> float:
-    """Return the level of each look's test, so that all looks together keep to ``alpha``.
+    """Return the level of each interim analysis, so that all together keep to ``alpha``.
 
-    Looks share most of their data, so this is more than alpha divided by their number: 0.0125
+    Analyses share most of their data, so this is more than alpha divided by their number: 0.0125
     instead of 0.0083 at 5 %. Computed for sums of normal contrasts; t quantiles at
     this level take its place for few of them.
 
     Args:
-        alpha: false alarms over all looks, above 0 and below 1.
+        alpha: false alarms over all interim analyses, above 0 and below 1.
     """
     from scipy.optimize import brentq
     from scipy.stats import norm
@@ -45,11 +45,11 @@ def level_per_analysis(alpha: float) -> float:
 
 
 def _crossed(boundary: float) -> float:
-    """Return how often a walk without drift leaves +-boundary standard errors at any look."""
+    """Return how often a walk without drift leaves +-boundary standard errors at any analysis."""
     import numpy as np
     from scipy.stats import norm
 
-    edges = [boundary * math.sqrt(look) for look in INTERIM_ANALYSES]
+    edges = [boundary * math.sqrt(blocks) for blocks in INTERIM_ANALYSES]
     nodes = np.linspace(-edges[0], edges[0], _NODES)
     density = norm.pdf(nodes, scale=math.sqrt(INTERIM_ANALYSES[0]))
     left = 2 * float(norm.sf(boundary))
@@ -77,7 +77,7 @@ def _weights(nodes: Any) -> Any:
 Block = TypeVar("Block", int, tuple[CampaignId, int], tuple[str, CampaignId, int])
 
 ALPHA = 0.05
-"""The share of false alarms that one comparison may raise over all its looks."""
+"""The share of false alarms that one comparison may raise over all its interim analyses."""
 MARGIN = 0.02
 """Stacks whose ratio lies certainly within this margin are called equivalent."""
 POWER = 0.95
@@ -147,7 +147,7 @@ def trimmed_centre(contrasts: Sequence[float]) -> Centre:
 
 
 def p_value(contrasts: Sequence[float]) -> float | None:
-    """Return the two-sided p-value of "no difference", or None below the first look."""
+    """Return the two-sided p-value of "no difference"; None of too few contrasts."""
     from scipy.stats import t
 
     if len(contrasts) < INTERIM_ANALYSES[0]:
@@ -182,9 +182,9 @@ def effect(
         b: the stack that it is compared with.
         indicator_id: what was measured.
         contrasts: log(time of B / time of A) per block, shape (n,), n >= 1.
-        margin: relative difference that nobody cares about.
-        alpha: false alarms allowed over all looks of this one comparison; whoever compares k
-            stacks at once divides it by k.
+        margin: relative difference below which stacks count as equal.
+        alpha: false alarms allowed over all interim analyses of this one comparison; of k
+            comparisons at once, each gets a k-th.
 
     Returns:
         The effect of the contrasts up to the last interim analysis that they reach, so that
@@ -192,7 +192,7 @@ def effect(
         verdict inconclusive. Where contrasts have no spread (a figure that is the same in each
         run, a clock that is coarse) the interval is that of their median, by counting alone.
     """
-    reached = [look for look in INTERIM_ANALYSES if look <= len(contrasts)]
+    reached = [blocks for blocks in INTERIM_ANALYSES if blocks <= len(contrasts)]
     if reached:
         contrasts = contrasts[: reached[-1]]
         middle, low, high, detectable = _interval(contrasts, level_per_analysis(alpha))

@@ -1,4 +1,4 @@
-"""What people want to know of one call: times, rates, latencies. Comparing is done elsewhere."""
+"""Summary of one call: times, rates, latencies. Comparing is done elsewhere."""
 
 import math
 import statistics
@@ -9,7 +9,7 @@ from stackgen.model.reports import Figures
 
 _ITEMS, _DEVICE_MEMORY, _FIGURE = "items", "device_memory_bytes", "figure"
 _GPU_USE = "gpu utilization.gpu after"  # in percent, as the driver says right after the samples
-# What operations tell of themselves that belongs to the result; the harness records it among the
+# Facts of an operation that belong to its result; the harness records them among the
 # circumstances.
 _FACTS = ("parameters", "macs", "flops")
 
@@ -23,12 +23,12 @@ def figures(observations: Sequence[Observation]) -> Figures | None:
     """
     if not observations:
         return None
-    told = dict(observations[0].circumstances)
+    circumstances = dict(observations[0].circumstances)
     groups = _groups(observations)
     medians = [statistics.median(each.values_s) for each in observations]
     median = statistics.median(medians)
-    work, items = observations[0].work, whole(told.get(_ITEMS))
-    if told.get(_FIGURE):  # it is no time, so nothing is done per second of it
+    work, items = observations[0].work, whole(circumstances.get(_ITEMS))
+    if circumstances.get(_FIGURE):  # it is no time, so nothing is done per second of it
         work = items = None
     return Figures(
         processes=len(observations),
@@ -50,8 +50,10 @@ def figures(observations: Sequence[Observation]) -> Figures | None:
         ),
         gpu_percent=_most([whole(dict(each.circumstances).get(_GPU_USE)) for each in observations]),
         steady=all(each.steady for each in observations),
-        facts=tuple((name, told[name]) for name in sorted(_FACTS) if name in told),
-        figure=told.get(_FIGURE, ""),
+        facts=tuple(
+            (name, circumstances[name]) for name in sorted(_FACTS) if name in circumstances
+        ),
+        figure=circumstances.get(_FIGURE, ""),
     )
 
 
@@ -77,7 +79,7 @@ def quantile(values: Sequence[float], share: float) -> float:
 
 
 def whole(text: str | None) -> int | None:
-    """Return a whole number that a circumstance tells, or None."""
+    """Return the whole number of a circumstance, or None."""
     try:
         return int(float(text)) if text else None
     except (ValueError, OverflowError):

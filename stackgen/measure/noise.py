@@ -86,11 +86,11 @@ def indicator_noise(
 
 
 def _shown(contrasts: Sequence[float], block_s: float, seed: int) -> tuple[Shown, ...]:
-    """Return what shows by each number of blocks; what showed at an earlier look still does."""
-    effects = (smallest_shown(contrasts, blocks=look, seed=seed) for look in INTERIM_ANALYSES)
+    """Return what shows by each number of blocks; what showed at an earlier analysis still does."""
+    effects = (smallest_shown(contrasts, blocks=blocks, seed=seed) for blocks in INTERIM_ANALYSES)
     return tuple(
-        Shown(blocks=look, effect=least, machine_s=look * block_s)
-        for look, least in zip(INTERIM_ANALYSES, accumulate(effects, min), strict=True)
+        Shown(blocks=blocks, effect=least, machine_s=blocks * block_s)
+        for blocks, least in zip(INTERIM_ANALYSES, accumulate(effects, min), strict=True)
     )
 
 
@@ -98,7 +98,7 @@ def are_different(p: float | None, *, indicators: int) -> bool:
     """Return whether equal runs are shown to differ, on one of several indicators.
 
     Args:
-        p: of "they are the same"; None where nobody knows.
+        p: of "they are the same"; None where it is not known.
         indicators: how many are judged together.
     """
     return p is not None and p < CONTROL_ALPHA / max(1, indicators)
@@ -152,7 +152,7 @@ def smallest_shown(contrasts: Sequence[float], *, blocks: int, seed: int) -> flo
     both = [*contrasts, *(-each for each in contrasts)]
     needed = sorted(_needed(dice.choices(both, k=blocks)) for _ in range(DRAWS))
     found = needed[math.ceil(POWER * DRAWS) - 1] * (1 + _UNSURE / len(contrasts))
-    return math.expm1(found) if found < 100 else math.inf  # nobody is e^100 faster
+    return math.expm1(found) if found < 100 else math.inf  # no stack is e^100 times as fast
 
 
 def _needed(contrasts: Sequence[float]) -> float:
@@ -213,38 +213,38 @@ def disturbance(inspections: Iterable[Inspection], *, cpus: int) -> Disturbance:
         inspections: those in blocks count.
         cpus: how many this machine has; what was stolen is counted for all of them.
     """
-    told = [
+    circumstances = [
         dict(each.observation.circumstances)
         for each in inspections
         if each.observation is not None and each.block > 0
     ]
-    stolen = _share(told, "steal_s")
+    stolen = _share(circumstances, "steal_s")
     return Disturbance(
-        waited=_waited(told),
+        waited=_waited(circumstances),
         stolen=None if stolen is None else stolen / cpus,
-        throttled=_share(told, "throttled_s"),
+        throttled=_share(circumstances, "throttled_s"),
     )
 
 
-def _waited(told: Sequence[Circumstances]) -> float | None:
+def _waited(circumstances: Sequence[Circumstances]) -> float | None:
     """Return the share of time in which runs wanted a CPU and did not get it.
 
     A run that used less CPU time than passed may also have waited for a disk, and a system under
     pressure may have kept others waiting: the smaller of the two is neither.
     """
-    used = _share(told, "cpu_time_s")
+    used = _share(circumstances, "cpu_time_s")
     missing = None if used is None else max(0.0, 1 - used)
-    pressure = _share(told, "pressure_cpu_s")
+    pressure = _share(circumstances, "pressure_cpu_s")
     if missing is None or pressure is None:
         return missing if pressure is None else pressure
     return min(missing, pressure)
 
 
-def _share(told: Sequence[Circumstances], name: str) -> float | None:
-    """Return a time as a share of the time that passed; None where it was not told."""
+def _share(circumstances: Sequence[Circumstances], name: str) -> float | None:
+    """Return a time as a share of the time that passed; None where it was not recorded."""
     seen = [
         (value, wall)
-        for each in told
+        for each in circumstances
         if (value := number(each, name)) is not None and (wall := number(each, "wall_s"))
     ]
     return math.fsum(v for v, _ in seen) / math.fsum(w for _, w in seen) if seen else None

@@ -1,8 +1,8 @@
 """What the blocks so far say of every stack, measured or not: a linear model of log time.
 
 log y = block + one effect for each package version + one for each pair of versions + noise. The
-effects are normal around zero, those of pairs more tightly, so that a stack nobody has measured is
-predicted from its versions, with the uncertainty that this deserves. In closed form: Gelman et al.
+effects are normal around zero, those of pairs more tightly, so that an unmeasured stack is
+predicted from its versions, with due uncertainty. In closed form: Gelman et al.
 (2013), Bayesian Data Analysis, chapter 14; the scales of effects are weighed by their marginal
 likelihood on a grid. Tails of the noise are drawn in by Huber's pseudo-values (1973, Robust
 regression), which keep the stated uncertainty true.
@@ -173,7 +173,7 @@ class Belief:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prediction:
-    """What is believed of the log time of each stack, over all likely scales of effects.
+    """Posterior of the log time of each stack, over all likely scales of effects.
 
     mean: the expected log time of each stack, shape (stacks,). covariance: of the log times, shape
     (stacks, stacks). noise: the standard deviation of one inspection, as far as it blurs the means.
@@ -280,7 +280,7 @@ class _Fit:
         return found
 
     def _square(self, explained: float, left: float) -> float:
-        """Return the variance of the noise; a little is believed before anything is seen."""
+        """Return the variance of the noise; a weak prior holds before anything is seen."""
         count = _BELIEVED + self._seen.freedom
         return (_BELIEVED * _NOISE**2 + explained + left) / count
 
@@ -302,7 +302,7 @@ class _Fit:
     def posterior(
         self, values: Array, left: float, main: float, pairs: float, weight: float
     ) -> Belief:
-        """Return what is believed of all stacks at these scales."""
+        """Return the posterior of all stacks at these scales."""
         root = self._roots[main, pairs]
         gain = _forward(root, (main**2 * self._main + pairs**2 * self._pair).T)
         white = _forward(root, values)
@@ -361,7 +361,7 @@ def _indicators(wanted: Sequence[set[tuple[str, str]]], stacks: Sequence[Version
     return np.array(rows, dtype=float).reshape(len(stacks), len(wanted))
 
 
-# Whether a model's predictions can be believed: each block is held against those before it
+# Calibration of the predictions: each block is compared with those before it
 
 LEVEL = 0.9
 """The share of inspections that a predictive interval should hold."""

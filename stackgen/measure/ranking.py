@@ -42,7 +42,7 @@ def block_times(
 
     A block that holds the same thing twice is left out: it is two blocks under one number, as
     when knowledge bases were merged that had gone on separately, and pairs nothing. So is what a
-    search ran: it chose by these times, and what is chosen for being fast looks too fast.
+    search ran: it chose by these times, and what is chosen for being fast seems too fast.
 
     Args:
         inspections: of any stacks, indicators and campaigns; only those in blocks count.
@@ -209,14 +209,14 @@ def rank(
     something disturbed, and what a search ran, take no part.
 
     The k are all stacks that the campaign has compared, ranked now or not; of the stars each of the
-    k (k - 1) / 2 pairs could have been the one that was asked about.
+    k (k - 1) / 2 pairs could have been the reported one.
 
     Args:
         inspections: of the campaign, calibrations included.
         labels: of the stacks that are ranked, the baseline among them.
         baseline: what all others are compared with.
         calls: the indicators.
-        margin: relative difference that nobody cares about.
+        margin: relative difference below which stacks count as equal.
         weights: of indicators, above 0; 1 where none is given.
     """
     others = [stack for stack in labels if stack != baseline]
@@ -276,7 +276,7 @@ def _beats(judge: _Judge, leader: StackId, other: StackId, baseline: StackId) ->
     """Return whether the leader is shown to be faster, over all indicators together.
 
     Where no block holds both, as when another run compared the other one, it is so where even the
-    least that the leader is believed to gain on the baseline is more than the most of the other.
+    least that the leader gains on the baseline is more than the most of the other.
     """
     direct = judge.together(leader, other)
     if direct is not None:
@@ -318,7 +318,7 @@ def _answers(row: Ranked) -> tuple[Effect, ...]:
     return row.effects if row.overall is None else (*row.effects, row.overall)
 
 
-# What an exploration comes to: which stack one should take, or why nobody can say
+# The conclusion of an exploration: which stack to take, or why there is none
 
 
 class Answer(str, Enum):

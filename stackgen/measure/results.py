@@ -19,7 +19,7 @@ class Result:
     """What one inspection computed.
 
     checksum: of the numbers, or None.
-    file: digest of the file that a program was to write; "" where none was asked for.
+    file: digest of the file that a program writes; "" where none is compared.
     text: digest of that file without its numbers.
     """
 
@@ -28,7 +28,7 @@ class Result:
     text: str = ""
 
     @property
-    def tells(self) -> bool:
+    def is_comparable(self) -> bool:
         """Return whether there is anything to compare."""
         return self.checksum is not None or bool(self.file)
 
@@ -58,7 +58,7 @@ def deviations(
     """Return where stacks do not compute what the baseline computes; by stack, in order of calls.
 
     Every inspection counts, those outside of blocks, too. Where the baseline itself does not give
-    the same twice, that alone is told, and nothing is judged by this indicator.
+    the same twice, only that is reported, and nothing is judged by this indicator.
     """
     seen = by_place(inspections)
     found: dict[StackId, list[Deviation]] = {}
@@ -81,7 +81,7 @@ def by_place(inspections: Iterable[Inspection]) -> Seen:
     """Return the observations of each stack on each indicator that hold a result."""
     found: dict[tuple[IndicatorId, StackId], list[Observation]] = {}
     for each in inspections:
-        if each.observation is not None and result_of(each.observation).tells:
+        if each.observation is not None and result_of(each.observation).is_comparable:
             found.setdefault((each.indicator_id, each.stack_id), []).append(each.observation)
     return found
 
@@ -138,8 +138,12 @@ def not_repeatable(
 
 def result_of(observation: Observation) -> Result:
     """Return what an observation says of what was computed."""
-    told = dict(observation.circumstances)
-    return Result(checksum=observation.checksum, file=told.get(_FILE, ""), text=told.get(_TEXT, ""))
+    circumstances = dict(observation.circumstances)
+    return Result(
+        checksum=observation.checksum,
+        file=circumstances.get(_FILE, ""),
+        text=circumstances.get(_TEXT, ""),
+    )
 
 
 def _median(observed: Sequence[Observation]) -> Result:
@@ -152,9 +156,9 @@ def _median(observed: Sequence[Observation]) -> Result:
 
 
 def _tolerance(observed: Sequence[Observation]) -> float:
-    """Return the widest tolerance that is told; a text that is no number tells nothing."""
-    told = (dict(each.circumstances).get(_TOLERANCE, "") for each in observed)
-    return max((value for text in told if (value := _ratio(text)) is not None), default=TOLERANCE)
+    """Return the widest tolerance on record; a text that is no number is ignored."""
+    texts = (dict(each.circumstances).get(_TOLERANCE, "") for each in observed)
+    return max((value for text in texts if (value := _ratio(text)) is not None), default=TOLERANCE)
 
 
 def _ratio(text: str) -> float | None:
@@ -171,7 +175,7 @@ def _ratio(text: str) -> float | None:
 def peak_memory(
     inspections: Iterable[Inspection], indicators: Iterable[IndicatorId]
 ) -> tuple[PeakMemory, ...]:
-    """Return the largest peak of each indicator on each stack, where the system told one."""
+    """Return the largest peak of each indicator on each stack, where the system reports one."""
     wanted = set(indicators)
     found: dict[tuple[IndicatorId, StackId], int] = {}
     for each in inspections:

@@ -1,23 +1,23 @@
-"""How a long command tells what it is doing; results never go this way."""
+"""Progress of a long command; results never go this way."""
 
 from typing import Protocol
 
 
 class Progress(Protocol):
-    """Somebody who watches: a terminal, a log, a test."""
+    """Receives progress: a terminal, a log, a test."""
 
     def doing(self, text: str, *, done: int = 0, total: int = 0) -> None:
-        """Say what is going on now; done and total count its parts where they are known."""
+        """Report the current activity; done and total count its parts where they are known."""
 
     def note(self, text: str) -> None:
-        """Say something that stays readable after it is over."""
+        """Report a line that stays readable after the activity."""
 
 
-class Silent:
-    """Nobody watches."""
+class NullProgress:
+    """Discards progress."""
 
     def doing(self, text: str, *, done: int = 0, total: int = 0) -> None:
-        """Say nothing."""
+        """Discard it."""
 
     def note(self, text: str) -> None:
-        """Say nothing."""
+        """Discard it."""

@@ -15,7 +15,7 @@ from stackgen.images.sdists import Attempt, BuildLimits, BuiltWheels, SdistBuild
 from stackgen.index import PackageIndex, load_config
 from stackgen.index.closure import resolve
 from stackgen.model.packages import Artifact
-from stackgen.model.progress import Silent
+from stackgen.model.progress import NullProgress
 from stackgen.model.stacks import Base, Environment, Stack
 from stackgen.resolve import Policy, parse_requirements
 from stackgen.storage.wheels import WheelStore
@@ -73,7 +73,7 @@ class Bench:
                 store=WheelStore(self.root / "cache"),
                 built=BuiltWheels(self.root / "cache" / "built"),
                 policy=self.policy,
-                progress=Silent(),
+                progress=NullProgress(),
                 again=again,
             )
 

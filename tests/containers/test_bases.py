@@ -24,7 +24,7 @@ from stackgen.images.base_definitions import (
 from stackgen.images.bases import BaseBuilder
 from stackgen.images.engine import Engine, connect
 from stackgen.model.choices import ExecutorChoice
-from stackgen.model.progress import Silent
+from stackgen.model.progress import NullProgress
 from stackgen.model.stacks import Base, Kind, Readiness
 from stackgen.storage.paths import Paths
 from tests.containers.registry import open_registry
@@ -134,14 +134,14 @@ def test_without_an_engine_bases_are_listed_and_none_is_made(
 ) -> None:
     monkeypatch.setenv("DOCKER_HOST", "unix:///nowhere.sock")
     paths = Paths(cache=tmp_path, knowledge=tmp_path / "kb.db")
-    listed = list_bases([], make=False, paths=paths, progress=Silent())
+    listed = list_bases([], make=False, paths=paths, progress=NullProgress())
     assert {each.name for each in listed.bases} == {each.name for each in read_definitions()}
     assert {each.state for each in listed.bases} == {Readiness.UNKNOWN}
     assert all("no such file" in each.why for each in listed.bases)
     with pytest.raises(EngineError, match="no container engine answers"):
-        list_bases(["py37"], make=True, paths=paths, progress=Silent())
+        list_bases(["py37"], make=True, paths=paths, progress=NullProgress())
     with pytest.raises(UsageError, match="there is no base py38"):
-        list_bases(["py38"], make=False, paths=paths, progress=Silent())
+        list_bases(["py38"], make=False, paths=paths, progress=NullProgress())
 
 
 def test_a_base_that_is_an_image_needs_an_engine(
@@ -149,7 +149,7 @@ def test_a_base_that_is_an_image_needs_an_engine(
 ) -> None:
     monkeypatch.setenv("DOCKER_HOST", "unix:///nowhere.sock")
     paths = Paths(cache=tmp_path, knowledge=tmp_path / "kb.db")
-    opened = open_backend(ExecutorChoice.AUTO, "py37", paths, Silent())
+    opened = open_backend(ExecutorChoice.AUTO, "py37", paths, NullProgress())
     with pytest.raises(EngineError, match="no container engine answers"), opened:
         pass
 
@@ -264,7 +264,7 @@ def test_a_base_is_what_its_own_interpreter_says(base: Base) -> None:
 
 @pytest.mark.docker
 def test_a_base_that_is_there_is_listed_with_what_it_is(base: Base, paths: Paths) -> None:
-    report = list_bases(["bookworm-py311"], make=True, paths=paths, progress=Silent())
+    report = list_bases(["bookworm-py311"], make=True, paths=paths, progress=NullProgress())
     (entry,) = report.bases
     assert (report.made, report.failed, report.exit_code) == ((), (), 0)
     assert entry.state is Readiness.READY

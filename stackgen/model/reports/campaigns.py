@@ -16,7 +16,7 @@ class Prices:
     machine_cpus: how many CPUs this machine has for us.
     whole: price of all of them; None where prices are given by their number.
     by_cpus: (number of CPUs, price) pairs, sorted.
-    currency: of both, for reports; "" where nobody said it.
+    currency: of both, for reports; "" where none is given.
     """
 
     machine_cpus: int

@@ -24,7 +24,7 @@ class ImageState:
     size: bytes of all its layers, shared ones included.
     used_at: ISO 8601, when it was last built or reused; "" where the engine does not say.
     base: name of what it was made on; "" where its labels do not say.
-    own_bytes: of the layers above the base that no other stack has; None where nobody can tell.
+    own_bytes: of the layers above the base that no other stack has; None where it is not known.
     """
 
     image_id: str
@@ -222,7 +222,7 @@ class Exported:
     """A folder that was written.
 
     image_id: of the image in it; "" where the folder holds only how to make one.
-    packages: how many are installed; 0 where nobody can tell.
+    packages: how many are installed; 0 where it is not known.
     size: bytes of all files.
     """
 

@@ -108,7 +108,7 @@ class ListedStack:
     """One of the stacks that a report lists.
 
     varied: versions of the varied packages.
-    completions: how many stacks hold just these; 0 where nobody counted.
+    completions: how many stacks hold just these; 0 where they were not counted.
     """
 
     lock: Lock
