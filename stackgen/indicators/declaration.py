@@ -90,7 +90,7 @@ def _revision(value: object, what: str) -> int:
 
 
 def _indicator(source: str) -> dict[str, object]:
-    """Return the value of the module's INDICATOR, checked for what nobody reads or allows."""
+    """Return the value of the module's INDICATOR, with known keys and allowed values only."""
     value = _literal(source, "INDICATOR")
     if value is None:
         raise ValueError("it has no INDICATOR = {...} at its top level")
@@ -133,7 +133,7 @@ def _shared(declared: Mapping[str, object], harness_source: str) -> dict[str, ob
     return {name: {**common[name], "default": default} for name, default in wanted.items()}
 
 
-@lru_cache(maxsize=4)  # hardly anybody has more harnesses than one, and it is long
+@lru_cache(maxsize=4)  # one harness is usual, and it is long
 def _common(harness_source: str) -> dict[str, dict[str, object]]:
     common = _literal(harness_source, "COMMON")
     if not isinstance(common, dict):

@@ -23,7 +23,7 @@ _TOLD = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parsed:
-    """What an indicator said.
+    """A parsed document of an indicator.
 
     observation: present exactly when the outcome is ok.
     reason: in words or as a traceback; "" when the outcome is ok.
@@ -35,7 +35,7 @@ class Parsed:
 
 
 def parse_output(stdout: str) -> Parsed:
-    """Read the document from an indicator's standard output, whatever else was printed there.
+    """Read the document from an indicator's standard output, which may have other lines as well.
 
     Raises:
         MeasurementError: there is no document, or it is not a measurement.
@@ -84,7 +84,7 @@ def refuse_impossible(observation: Observation, *, lasted_s: float) -> None:
     if min(values) < _LEAST_S:
         raise MeasurementError(
             f"impossible times: {min(values):.3g} s per operation",
-            why=f"no clock here resolves, and no call takes, less than {_LEAST_S:g} s",
+            why=f"no clock resolves, and no call takes, less than {_LEAST_S:g} s",
             fix=fix,
         )
 

@@ -26,9 +26,9 @@ from stackgen.model.packages import LockFile
 from stackgen.model.stacks import PROGRAM, BaseFacts, Machine, Stack
 
 InTime = Mapping[tuple[str, CampaignId, int], float]
-Judged = Mapping[StackId, tuple[Effect, ...]]
+Comparisons = Mapping[StackId, tuple[Effect, ...]]
 Admits = Callable[[LockFile, Sequence[Change], BaseFacts], str | None]
-"""Asks the resolver whether the rest of a lock admits changes on a base: None, or why not."""
+"""Returns why the rest of a lock does not admit changes on a base; None where it does."""
 _NAMED = 5  # packages that a caveat names before it counts the rest
 
 
@@ -51,9 +51,9 @@ def advise(
     none, never failed in a block, was never seen, on any machine, to compute something else than
     the lock's own versions, on the same base and with the same settings, and if the user's
     requirements and the rest of the lock admit its versions. Each of k
-    comparisons (candidates times indicators) is judged at alpha / k (Bonferroni), so that the
+    comparisons (candidates times indicators) is tested at alpha / k (Bonferroni), so that the
     chance to recommend any that is not faster stays at alpha, and the interval of the chosen one
-    holds although it was chosen. Whether it is slower anywhere is judged at alpha itself: there,
+    holds although it was chosen. Whether it is slower anywhere is tested at alpha itself: there,
     caution lies on the other side.
 
     Raises:
@@ -70,9 +70,9 @@ def advise(
         trusted=trusted,
     )
     for evidence in known:
-        judged = _judge(evidence, margin=margin, alpha=alpha)
-        if judged:
-            return _advice(lockfile, evidence, judged, admits)
+        compared = _compare(evidence, margin=margin, alpha=alpha)
+        if compared:
+            return _advice(lockfile, evidence, compared, admits)
     raise EvidenceError(
         f"nothing is known about {lockfile.path}",
         why=why_unknown(
@@ -82,7 +82,7 @@ def advise(
     )
 
 
-def _judge(evidence: Evidence, *, margin: float, alpha: float) -> Judged:
+def _compare(evidence: Evidence, *, margin: float, alpha: float) -> Comparisons:
     """Compare every stack that shares blocks with the lock's own, on every indicator."""
     in_time = _in_time(evidence.inspections)
     contrasts = {
@@ -94,7 +94,7 @@ def _judge(evidence: Evidence, *, margin: float, alpha: float) -> Judged:
     }
     found: dict[StackId, list[Effect]] = {}
     for (stack, indicator), values in contrasts.items():
-        judge = partial(
+        compare = partial(
             effect,
             a=stack,
             b=evidence.current[indicator][0],
@@ -102,7 +102,7 @@ def _judge(evidence: Evidence, *, margin: float, alpha: float) -> Judged:
             contrasts=values,
             margin=margin,
         )
-        strict, lenient = judge(alpha=alpha / len(contrasts)), judge(alpha=alpha)
+        strict, lenient = compare(alpha=alpha / len(contrasts)), compare(alpha=alpha)
         slower = lenient.verdict is Verdict.SLOWER
         found.setdefault(stack, []).append(lenient if slower else strict)
     return {stack: tuple(effects) for stack, effects in found.items()}
@@ -111,8 +111,8 @@ def _judge(evidence: Evidence, *, margin: float, alpha: float) -> Judged:
 def _in_time(inspections: Sequence[Inspection]) -> Callable[[Times], InTime]:
     """Return what puts blocks into the order in which their campaigns were begun.
 
-    Whoever asks again, with a campaign more, is judged by the same blocks as before, and by further
-    ones: the looks of ``effect`` would be broken if new blocks took the place of old ones.
+    After a further campaign, the same blocks come first: the interim analyses of ``effect`` would
+    not hold if new blocks took the place of old ones.
     """
     begun: dict[CampaignId, str] = {}
     for each in inspections:
@@ -123,17 +123,19 @@ def _in_time(inspections: Sequence[Inspection]) -> Callable[[Times], InTime]:
     }
 
 
-def _advice(lockfile: LockFile, evidence: Evidence, judged: Judged, admits: Admits) -> Advice:
+def _advice(
+    lockfile: LockFile, evidence: Evidence, compared: Comparisons, admits: Admits
+) -> Advice:
     failing = {
         stack
-        for stack in judged
+        for stack in compared
         if count_failures(evidence.inspections, stack=stack, calls=evidence.calls)
     }
-    otherwise = {stack for stack in judged if evidence.computes_otherwise(stack)}
-    considered = judged.keys() - failing - otherwise
+    otherwise = {stack for stack in compared if evidence.computes_otherwise(stack)}
+    considered = compared.keys() - failing - otherwise
     faster = sorted(
-        (stack for stack in considered if _is_better(judged[stack])),
-        key=lambda stack: (-_score(judged[stack]), stack),
+        (stack for stack in considered if _is_better(compared[stack])),
+        key=lambda stack: (-_score(compared[stack]), stack),
     )
     best, refused = None, ""
     for stack in faster:
@@ -143,7 +145,7 @@ def _advice(lockfile: LockFile, evidence: Evidence, judged: Judged, admits: Admi
         if reason is None:
             best = stack
             break
-        refused = refused or f"{_told(_changes(lockfile, evidence, stack))}: {reason}"
+        refused = refused or f"{_changes_text(_changes(lockfile, evidence, stack))}: {reason}"
     caveats = list(_caveats(lockfile, evidence))
     if refused and best is not None:
         caveats.append(f"something faster was measured, but cannot be taken: {refused}")
@@ -156,9 +158,9 @@ def _advice(lockfile: LockFile, evidence: Evidence, judged: Judged, admits: Admi
         )
     if best is not None:
         caveats += _unmeasured(lockfile, evidence.stacks[best])
-    likeliest = sorted(considered, key=lambda stack: (-_score(judged[stack]), stack))
+    likeliest = sorted(considered, key=lambda stack: (-_score(compared[stack]), stack))
     shown = best or next(iter([*faster, *likeliest]), None)
-    effects = judged[shown] if shown else ()
+    effects = compared[shown] if shown else ()
     return Advice(
         lock=evidence.stacks[best].lock if best else None,
         changes=_changes(lockfile, evidence, best) if best else (),
@@ -265,7 +267,7 @@ def _caveats(lockfile: LockFile, evidence: Evidence) -> Iterator[str]:
 def _other_pure_packages(
     lockfile: LockFile, evidence: Evidence, call: IndicatorCall
 ) -> Iterator[str]:
-    """Say in which packages without compiled code a program was measured with other versions."""
+    """Yield a caveat on packages without compiled code that were measured in other versions."""
     stack = evidence.stacks[evidence.current[call.id][0]]
     measured = {each.stack_id for each in evidence.inspections if each.indicator_id == call.id}
     decisive = decisive_of_program([evidence.stacks[each] for each in measured])[stack]
@@ -280,7 +282,7 @@ def _other_pure_packages(
 
 
 def _unmeasured(lockfile: LockFile, stack: Stack) -> Iterator[str]:
-    """Say which packages of the lock were not measured together with what is recommended."""
+    """Yield a caveat on packages of the lock that were not measured with the recommended ones."""
     own = {canonicalize_name(each.name) for each in lockfile.packages if each.group == "default"}
     missing = sorted(own - stack.lock.versions.keys())
     if missing:
@@ -292,7 +294,7 @@ def _unmeasured(lockfile: LockFile, stack: Stack) -> Iterator[str]:
         yield f"no index tells what these require: {_listed(lockfile.skipped)}"
 
 
-def _told(changes: Sequence[Change]) -> str:
+def _changes_text(changes: Sequence[Change]) -> str:
     return _listed(
         [f"{c.name} {c.current or 'none'} -> {c.recommended or 'none'}" for c in changes]
     )

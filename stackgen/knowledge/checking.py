@@ -69,7 +69,7 @@ class Reader:
     """Reads all rows of a knowledge base whose schema was checked, one table after the other.
 
     Ids are computed again from what they identify. A row that refers to an invalid one is not
-    judged: removing the invalid one leaves it with a reference to nothing.
+    checked: removing the invalid one leaves it with a dangling reference.
     """
 
     connection: sqlite3.Connection

@@ -6,21 +6,20 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
-from typing import TypeVar, final
+from typing import NamedTuple, TypeVar, final
 
-from stackgen.errors import DatabaseError, MeasurementError
-from stackgen.knowledge import checking, queries, rows
+from stackgen.errors import DatabaseError, MeasurementError, UsageError
+from stackgen.knowledge import checking, rows
 from stackgen.knowledge.connection import (
     connect,
     connect_read_only,
     explained,
     is_writable,
-    merge,
     refuse_other_schema,
     transaction,
     unreadable,
 )
-from stackgen.knowledge.queries import NamedQuery, QueryResult, named_queries
+from stackgen.knowledge.merging import merge
 from stackgen.model.evidence import Campaign, Origin
 from stackgen.model.identity import CampaignId, IndicatorId, InspectionId, MachineId, StackId
 from stackgen.model.inspections import (
@@ -32,6 +31,7 @@ from stackgen.model.inspections import (
 )
 from stackgen.model.packages import Artifact, Lock
 from stackgen.model.stacks import Machine, Stack
+from stackgen.storage.paths import shipped_folder
 
 _T = TypeVar("_T")
 
@@ -58,7 +58,7 @@ WHERE :lock IS NULL OR lock_id = :lock ORDER BY lock_id, name
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class KnowledgeStats:
-    """How much a knowledge base holds.
+    """Counts of what a knowledge base contains.
 
     inspections: (outcome, count) pairs, most frequent first; outcomes never seen are absent.
     """
@@ -69,6 +69,21 @@ class KnowledgeStats:
     indicators: int
     inspections: tuple[tuple[Outcome, int], ...]
     file_bytes: int
+
+
+class NamedQuery(NamedTuple):
+    """A query that comes with stackgen, and its purpose."""
+
+    name: str
+    purpose: str
+    sql: str
+
+
+class QueryResult(NamedTuple):
+    """What a query answered: column names, and rows of as many cells."""
+
+    columns: tuple[str, ...]
+    rows: tuple[tuple[rows.Cell, ...], ...]
 
 
 @final
@@ -108,8 +123,6 @@ class Database:
         """Return the identity of this knowledge base; "" of a read-only one of version 1."""
         return "".join(row["id"] for row in self._rows("SELECT id FROM identity"))
 
-    # -- adding ---------------------------------------------------------------------------------
-
     def add_machine(self, machine: Machine) -> None:
         """Add a machine; its circumstances stay as first seen."""
         with self._adding():
@@ -143,7 +156,7 @@ class Database:
             rows.insert(self._connection, "inspections", rows.inspection_row(storable))
 
     def merge(self, other: Path) -> int:
-        """Add everything that another knowledge base holds; return how many inspections were new.
+        """Add all rows of another knowledge base; return how many inspections were new.
 
         Raises:
             DatabaseError: the other file is missing, or not a knowledge base of this version.
@@ -182,13 +195,11 @@ class Database:
                 self._connection.execute("PRAGMA foreign_keys = ON")
             return tuple(removed)
 
-    # -- reading --------------------------------------------------------------------------------
-
     def stack(self, stack_id: StackId) -> Stack:
         """Return a stack.
 
         Raises:
-            DatabaseError: the knowledge base holds none of that id.
+            DatabaseError: the knowledge base has none of that id.
         """
         found = self._rows("SELECT * FROM stacks WHERE id = :id", {"id": stack_id})
         if not found:
@@ -244,7 +255,7 @@ class Database:
         )
 
     def last_block(self, campaign: CampaignId) -> int:
-        """Return the number of a campaign's latest block, whoever ran it; 0 before the first."""
+        """Return the number of a campaign's latest block, of any process; 0 before the first."""
         found = self._rows(
             "SELECT coalesce(max(block), 0) AS block FROM inspections WHERE campaign_id = :id",
             {"id": campaign},
@@ -252,7 +263,7 @@ class Database:
         return int(found[0]["block"])
 
     def count_inspections(self, campaign: CampaignId) -> int:
-        """Return how many inspections a campaign has, whoever recorded them."""
+        """Return how many inspections a campaign has, of any origin."""
         found = self._rows(
             "SELECT count(*) AS n FROM inspections WHERE campaign_id = :id", {"id": campaign}
         )
@@ -263,7 +274,7 @@ class Database:
         return tuple(i for i in self.inspections() if i.outcome is not Outcome.OK)
 
     def origins(self) -> Mapping[InspectionId, tuple[Origin, ...]]:
-        """Return where the inspections were merged from that were not recorded here."""
+        """Return the origins of the inspections that were merged."""
         found = self._rows(_ORIGINS)
         origins: dict[InspectionId, tuple[Origin, ...]] = {}
         for row in found:
@@ -273,7 +284,7 @@ class Database:
         return origins
 
     def stats(self) -> KnowledgeStats:
-        """Count what the knowledge base holds."""
+        """Count what the knowledge base contains."""
         counted = self._rows(
             "SELECT outcome, count(*) AS n, min(id) AS id FROM inspections "
             "GROUP BY outcome ORDER BY n DESC"
@@ -292,18 +303,16 @@ class Database:
         )
 
     def run_named(
-        self, name: str, parameters: Mapping[str, queries.Cell] | None = None
-    ) -> queries.QueryResult:
+        self, name: str, parameters: Mapping[str, rows.Cell] | None = None
+    ) -> QueryResult:
         """Answer a query of ``kb/queries`` as (columns, rows).
 
         Raises:
             UsageError: no query has that name, or a parameter of it is missing.
         """
-        query = queries.find_query(name)
+        query = _find_query(name)
         with self._explained():
-            return queries.run_query(self._connection, query, parameters or {})
-
-    # -- within ---------------------------------------------------------------------------------
+            return _run_query(self._connection, query, parameters or {})
 
     @contextmanager
     def _explained(self) -> Iterator[None]:
@@ -391,6 +400,71 @@ def _storable(inspection: Inspection) -> Inspection:
     """
     log = inspection.log.encode("utf-8", "backslashreplace").decode("utf-8")
     return inspection if log == inspection.log else dataclasses.replace(inspection, log=log)
+
+
+def named_queries() -> tuple[NamedQuery, ...]:
+    """Return every query that comes with stackgen, by name."""
+    files = sorted((shipped_folder("kb") / "queries").glob("*.sql"))
+    texts = [(file.stem, file.read_text("utf-8")) for file in files]
+    return tuple(NamedQuery(name, _purpose(text), text) for name, text in texts)
+
+
+def _find_query(name: str) -> NamedQuery:
+    """Return the query of that name.
+
+    Raises:
+        UsageError: there is none.
+    """
+    queries = {query.name: query for query in named_queries()}
+    if name not in queries:
+        raise UsageError(
+            f"there is no query named {name!r}",
+            why="the queries are the files of kb/queries",
+            fix="take one of: " + ", ".join(queries),
+        )
+    return queries[name]
+
+
+def _run_query(
+    connection: sqlite3.Connection, query: NamedQuery, parameters: Mapping[str, rows.Cell]
+) -> QueryResult:
+    """Run a query that cannot write.
+
+    Raises:
+        UsageError: it needs a parameter that was not given.
+    """
+    writable = not connection.execute("PRAGMA query_only").fetchone()[0]
+    connection.execute("PRAGMA query_only = ON")
+    try:
+        cursor = connection.execute(query.sql, dict(parameters))
+        columns = tuple(column[0] for column in cursor.description)
+        return QueryResult(columns, tuple(tuple(map(_printable, row)) for row in cursor.fetchall()))
+    except sqlite3.ProgrammingError as error:
+        if "binding" not in str(error):
+            raise
+        raise UsageError(
+            f"the query {query.name!r} needs a parameter that was not given",
+            why=str(error),
+            fix=f"give it as NAME=VALUE; the query answers: {query.purpose}",
+        ) from error
+    finally:
+        if writable:
+            connection.execute("PRAGMA query_only = OFF")
+
+
+def _printable(cell: rows.Cell) -> rows.Cell:
+    """Return a cell whose text is valid Unicode, whatever was stored."""
+    return cell.encode("utf-8", "replace").decode("utf-8") if isinstance(cell, str) else cell
+
+
+def _purpose(sql: str) -> str:
+    """Return the comment on top, on one line."""
+    lines = []
+    for line in sql.splitlines():
+        if not line.startswith("--"):
+            break
+        lines.append(line.removeprefix("--").strip())
+    return " ".join(lines)
 
 
 __all__ = [

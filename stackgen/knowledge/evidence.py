@@ -39,10 +39,10 @@ Settings = tuple[tuple[str, str], ...]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evidence:
-    """What one machine tells about a lock, on one base and with the same settings.
+    """Observations of one machine about a lock, on one base and with the same settings.
 
-    Stacks that differ in base or settings are never compared here: what either brought would be
-    credited to the versions.
+    Stacks that differ in base or settings are never compared: the effect of either would be
+    attributed to the versions.
 
     stacks: of this base and these settings, each with the frameworks of the lock and no other.
     inspections: of these stacks, on this machine, in blocks of trusted campaigns.
@@ -51,7 +51,7 @@ class Evidence:
         what NumPy's indicator loads need not agree with it on what TensorFlow's does.
     computed: what stacks computed, by machine: on any one, in any campaign, in blocks or not.
     baselines: the stacks that others were compared with.
-    disturbed: blocks that are excluded: their times are nobody's speed.
+    disturbed: blocks that are excluded.
     """
 
     machine: Machine
@@ -78,7 +78,7 @@ class Evidence:
         return self.stacks[min(standing, key=lambda stack: (-standing.count(stack), stack))]
 
     def current_times(self, indicator: IndicatorId) -> Times:
-        """Return the fastest sample in each block of whatever stands for the lock, in seconds."""
+        """Return the fastest sample of each block among the lock's own stacks, in seconds."""
         merged: dict[tuple[CampaignId, int], float] = {}
         for stack in self.current[indicator]:
             for block, seconds in self.times(indicator, stack).items():
@@ -246,16 +246,16 @@ def _why_no_block_counts(
     )
     shared = len({(mine.campaign_id, mine.block) for mine, _ in pairs})
     count = "1 block" if shared == 1 else f"{shared} blocks"
-    told = f"these versions shared {count} with others, but none of them counts"
+    text = f"these versions shared {count} with others, but none of them counts"
     for reason, excludes in reasons:
         pairs = [pair for pair in pairs if not excludes(*pair)]
         if not pairs:
-            return f"{told}: {reason}"
-    return f"{told}: a run failed there, or something disturbed the machine"
+            return f"{text}: {reason}"
+    return f"{text}: a run failed there, or something disturbed the machine"
 
 
 def admits_python(lockfile: LockFile, python: str) -> bool:
-    """Return whether a Python is the lock's, patch levels aside; so is any where it says none."""
+    """Return whether a lock admits a Python, patch levels aside; without a range, it does."""
     try:
         specifier = SpecifierSet(lockfile.requires_python)
     except InvalidSpecifier:
@@ -287,7 +287,7 @@ class _LockedOn:
         return self._known[facts]
 
     def has_frameworks_of(self, stack: Stack) -> bool:
-        """Return whether a stack has the same frameworks as the lock, in whatever version."""
+        """Return whether a stack has the same frameworks as the lock, in any version."""
         return frameworks(stack.lock.versions) == frameworks(self.versions(stack.facts))
 
 

@@ -14,8 +14,8 @@ from stackgen.model.stacks import Stack
 from stackgen.resolve import parsed_version
 
 _LOG_LINES = 5
-# What uv and zipfile say of a file that is no longer the wheel that was downloaded. A wheel that
-# an index hands out like that is refused when it comes, in other words; so is a source's build.
+# Errors of uv and zipfile about a file that is no longer the wheel that was downloaded. A wheel
+# that was damaged at its index is refused by its download, in other words; so is a source's build.
 _DAMAGED_CACHE = re.compile(
     r"(uv pip failed: |the wheel \S+ was refused: ).*("
     r"Bad CRC|Bad (un)?compressed size|Bad magic number for|not a zip file|Truncated file header"
@@ -58,13 +58,13 @@ class FailureGroup:
 
     outcome: how they failed, or in what their result differs; then those that compute the same
         are what is called running.
-    reason: the telling line of their logs, numbers and paths left out; of results, the indicator.
+    reason: the last error of their logs, numbers and paths left out; of results, the indicator.
     stacks: those that never ran what they failed at; with ``sometimes``, those that also did.
     runs: how many inspections ended so.
     running: how many stacks ran, on this machine, what these failed at.
     shared: what all of the stacks have, and none of those that ran.
     pairs: where nothing alone is that, what is together, the most varied names first.
-    apart: packages whose versions tell the two apart, though the stacks differ in them.
+    apart: packages whose versions separate the two, though the stacks differ in them.
     log: the end of the latest log.
     """
 
@@ -141,7 +141,7 @@ def traits_of(stack: Stack) -> Traits:
 
 
 def signature(log: str) -> str:
-    """Return the line of a log that tells what went wrong, the same for the same fault."""
+    """Return the line of a log that names the fault, the same for the same fault."""
     lines = [line.strip() for line in log.splitlines() if line.strip()]
     errors = [line for line in lines if re.match(r"[\w.]*(Error|Exception)\b", line)]
     line = (errors or lines or ["no output"])[-1]
@@ -167,8 +167,8 @@ def group_of(
     good -= set(members)
     bad_traits = [traits[stack] for stack in members if stack in traits]
     good_traits = [traits[stack] for stack in sorted(good) if stack in traits]
-    told = not sometimes and bool(bad_traits)
-    shared = _shared(bad_traits, good_traits) if told else ()
+    explained = not sometimes and bool(bad_traits)
+    shared = _shared(bad_traits, good_traits) if explained else ()
     return FailureGroup(
         outcome=outcome,
         reason=reason,
@@ -177,8 +177,8 @@ def group_of(
         runs=len(failed),
         running=len(good),
         shared=shared,
-        pairs=_pairs(bad_traits, good_traits) if told and good_traits and not shared else (),
-        apart=_apart(bad_traits, good_traits, shared) if told and good_traits else (),
+        pairs=_pairs(bad_traits, good_traits) if explained and good_traits and not shared else (),
+        apart=_apart(bad_traits, good_traits, shared) if explained and good_traits else (),
         log="\n".join(max(failed, key=lambda e: e.started_at).log.splitlines()[-_LOG_LINES:]),
         sometimes=sometimes,
     )
@@ -205,7 +205,7 @@ def _pairs(bad: Sequence[Traits], good: Sequence[Traits]) -> tuple[tuple[Trait, 
 def _apart(
     bad: Sequence[Traits], good: Sequence[Traits], shared: Sequence[Trait]
 ) -> tuple[Apart, ...]:
-    """Return the packages that tell the two apart; where nothing does, beside one shared trait."""
+    """Return the packages that separate the two; where none does, beside one shared trait."""
     found = _apart_given(bad, good, None)
     if found or shared:
         return found
@@ -243,8 +243,6 @@ def _versions(stacks: Sequence[Traits]) -> dict[str, set[str]]:
     return {name: set(each) for name, each in found.items() if len(each) == len(stacks)}
 
 
-# Stacks that compute something else are explained like those that fail: by what they share
-
 Wrong = tuple[MachineId, Difference, IndicatorId]
 
 
@@ -259,7 +257,7 @@ def explain_results(
     seen = list(inspections)
     traits = {stack.id: traits_of(stack) for stack in stacks}
     names = {call.id: call.label for call in calls}
-    wrong, right = _told_apart(seen, calls)
+    wrong, right = _by_result(seen, calls)
     groups = []
     for (machine, kind, indicator), members in wrong.items():
         runs = [
@@ -268,12 +266,12 @@ def explain_results(
             if (each.machine_id, each.indicator_id) == (machine, indicator)
             and each.stack_id in members
         ]
-        told = (machine, kind, names[indicator], False)
-        groups.append(replace(group_of(told, runs, right, traits), log=""))
+        group = (machine, kind, names[indicator], False)
+        groups.append(replace(group_of(group, runs, right, traits), log=""))
     return tuple(sorted(groups, key=lambda g: (-len(g.stacks), g.reason, g.machine_id)))
 
 
-def _told_apart(
+def _by_result(
     inspections: Iterable[Inspection], calls: Sequence[IndicatorCall]
 ) -> tuple[Mapping[Wrong, set[StackId]], set[Place]]:
     """Return the stacks that compute something else, by place and kind, and those that do not."""

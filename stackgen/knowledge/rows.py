@@ -330,7 +330,7 @@ def loaded_of(row: sqlite3.Row) -> LoadedDistribution:
     )
 
 
-# -- cells: every reader raises ValueError, naming the column ------------------------------------
+# Readers of cells raise ValueError and name the column.
 
 
 def cell(row: sqlite3.Row, column: str) -> object:

@@ -1,4 +1,4 @@
-"""What the observations allow us to say."""
+"""Campaigns, effects between stacks, and the advice that follows from them."""
 
 from dataclasses import dataclass
 from enum import Enum
@@ -22,7 +22,7 @@ class Effect:
 
     ratio: time of B over time of A, so above 1 means that A is faster.
     low, high: the interval of the ratio; 0 and infinity where too few blocks allow none.
-    blocks: how many blocks held both.
+    blocks: how many blocks contain both.
     smallest_detectable: the smallest ratio above 1 that this evidence could have shown.
     """
 
@@ -41,7 +41,7 @@ class Effect:
 class Campaign:
     """One run of explore, compare or nightly.
 
-    request: canonical JSON of what was asked for, so that a rerun finds its campaign.
+    request: canonical JSON of the request, so that a rerun finds its campaign.
     """
 
     kind: str
@@ -128,8 +128,8 @@ class Ranked:
     def is_faster(self) -> bool:
         """Return whether it is shown to be faster than the baseline.
 
-        Of several indicators, all together say so; where nothing does, one that says it and none
-        that says the opposite.
+        Of several indicators, the overall effect decides; without one, at least one indicator is
+        faster and none is slower.
         """
         if self.overall is not None:
             return self.overall.verdict is Verdict.FASTER
@@ -190,7 +190,7 @@ class Advice:
         that was measured may be recommended at all.
     provenance: of each effect, in their order.
     refused: why what is shown to be faster is not recommended; "" where it is, or nothing is.
-    same_machine: whether the evidence was measured on the machine that asks.
+    same_machine: whether the evidence was measured on this machine.
     """
 
     lock: Lock | None

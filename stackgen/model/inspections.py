@@ -88,7 +88,7 @@ class Indicator:
 
     @property
     def identity(self) -> tuple[str, int, int, str]:
-        """Return what tells it from others: name, both revisions, digest of a user's own script."""
+        """Return what identifies it: name, both revisions, digest of a user's own script."""
         return self.name, self.revision, self.protocol, self.own_sha256
 
 
@@ -100,7 +100,7 @@ class IndicatorCall:
     """An indicator with a value for each of its parameters.
 
     arguments: sorted (parameter, value) pairs, all of them, defaults included.
-    program: the user's command where that is measured; the arguments say what tells it from others.
+    program: the user's command where that is measured; the arguments identify it.
     """
 
     indicator: Indicator
@@ -115,21 +115,21 @@ class IndicatorCall:
 
     @property
     def label(self) -> str:
-        """Return what a person calls it: ``tensorflow/matmul size=512``, ``python train.py``.
+        """Return its name in reports: ``tensorflow/matmul size=512``, ``python train.py``.
 
-        What nearly every indicator takes (its dtype, its device) is told where it is not as usual.
+        Parameters of nearly every indicator (dtype, device) are left out at their defaults.
         """
         if self.indicator.component == PROGRAM:
             return _command_label(dict(self.arguments))
         usual = {each.name: each.default for each in self.indicator.parameters}
-        told = [f"{k}={v}" for k, v in self.arguments if k not in _USUAL or usual.get(k) != v]
-        return " ".join([self.indicator.name, *told])
+        shown = [f"{k}={v}" for k, v in self.arguments if k not in _USUAL or usual.get(k) != v]
+        return " ".join([self.indicator.name, *shown])
 
 
 def _command_label(arguments: Mapping[str, str]) -> str:
-    told = [arguments["figure"]] if arguments.get("figure") else []
-    told += [f"threads={arguments['threads']}"] if "threads" in arguments else []
-    return arguments.get("command", PROGRAM) + (f" ({', '.join(told)})" if told else "")
+    shown = [arguments["figure"]] if arguments.get("figure") else []
+    shown += [f"threads={arguments['threads']}"] if "threads" in arguments else []
+    return arguments.get("command", PROGRAM) + (f" ({', '.join(shown)})" if shown else "")
 
 
 class Role(str, Enum):
@@ -190,7 +190,7 @@ class InspectionPlan:
     """One process to be run.
 
     loops: operations per sample, or None to calibrate (and to report what was found).
-    samples: how many samples are kept; fixed, since the minimum depends on it.
+    samples: how many are taken; fixed, since the minimum depends on it.
     block: number of the block within the campaign, from 1; 0 outside of blocks.
     position: place within the block, from 0.
     """
@@ -276,7 +276,7 @@ class Inspection:
 
     started_at: ISO 8601 in UTC.
     log: the end of what the process printed.
-    unenforced: limits that this executor could not set here, in words.
+    unenforced: limits that this executor could not set, in words.
     """
 
     stack_id: StackId

@@ -81,7 +81,7 @@ class Metadata:
 class Release:
     """One version of a package, with the artifact that the target would select.
 
-    label: what tells it apart: its version, or ``version@index`` where the same version of two
+    label: its name in reports: its version, or ``version@index`` where the same version of two
         indexes is compared.
     """
 
@@ -118,7 +118,7 @@ class Lock:
     def __post_init__(self) -> None:
         names = [artifact.name for artifact in self.artifacts]
         if names != sorted(set(names)):
-            raise ValueError("a lock holds each package once, sorted by name")
+            raise ValueError("a lock contains each package once, sorted by name")
 
     @property
     def id(self) -> LockId:
@@ -139,7 +139,7 @@ class LockedPackage:
     hashes: SHA-256 digests of every artifact that the lock admits; may be empty.
     marker: a PEP 508 marker, or "".
     unless: a PEP 508 marker under which another version of the lock takes its place, or "".
-    direct: whether the user asked for it (False where the lock cannot tell).
+    direct: whether the user requires it (False where the lock does not say).
     group: "default", "dev", or the name of another dependency group.
     """
 
@@ -155,11 +155,11 @@ class LockedPackage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LockFile:
-    """A user's lock file, whatever tool wrote it.
+    """A user's lock file, of any tool.
 
     path: as the user gave it, for messages.
     format: ``pipfile``, ``poetry``, ``uv``, ``pylock`` or ``requirements``.
-    requirements: what the user asked for as PEP 508 lines, where that is known.
+    requirements: what the user requires as PEP 508 lines, where that is known.
     requires_python: a version specifier, or "" where the lock does not say.
     skipped: entries that cannot be pinned to an index release (VCS, paths), in words.
     """
@@ -172,15 +172,13 @@ class LockFile:
     skipped: tuple[str, ...] = ()
 
 
-# What is needed to build a source distribution, and what became of it
-
 BUILT_HERE = "built here"
 """The index of a wheel that was built from its source distribution on this machine."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BuildSystem:
-    """What a source distribution says of how it is built (PEP 518).
+    """How a source distribution is built (PEP 518).
 
     requires: PEP 508 lines.
     backend: an object reference; "" means setuptools the old way.
@@ -194,7 +192,7 @@ class BuildSystem:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BuildRecord:
-    """What became of building a source distribution; one of its three parts tells.
+    """What became of building a source distribution; exactly one of its three parts is set.
 
     wheel: what was made, of the index "built here".
     asks: what its backend wants besides, as PEP 508 lines, before it builds.
@@ -209,9 +207,6 @@ class BuildRecord:
     def __post_init__(self) -> None:
         if (self.wheel is not None) + bool(self.asks) + bool(self.failure) != 1:
             raise ValueError("a build gives a wheel, or asks for more, or fails")
-
-
-# What a user asks for: requirements, and what limits where and how they are looked for
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -233,7 +228,7 @@ class IndexOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequirementsFile:
-    """What a file asks for, whatever tool it was written for.
+    """Requirements that a file states, in any format.
 
     requirements: PEP 508 lines; one that names a wheel by its place has the form ``name @ URL``.
     constraints: PEP 508 lines that limit a package without asking for it.

@@ -90,12 +90,9 @@ class Environment:
     python: str
 
 
-# Where an inspection ran
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Machine:
-    """A machine, told apart only by what can change a timing.
+    """A class of machines, identified only by what can change a timing.
 
     identity: sorted (name, value) pairs: CPU vendor, family, model, stepping, instruction sets,
         cores and SMT in use, cache sizes, virtualisation, GPU models.
@@ -112,9 +109,6 @@ class Machine:
         return MachineId(content_id("machine", [list(pair) for pair in self.identity]))
 
 
-# What is known of the bases that can be named
-
-
 class Readiness(Enum):
     """How near a base is."""
 
@@ -127,7 +121,7 @@ class Readiness(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BaseContent:
-    """What a base that the engine holds turned out to be.
+    """Content of a base that the engine has.
 
     tags: how many kinds of wheels fit.
     first_tag: of the wheels that it likes best.
@@ -154,7 +148,7 @@ class BaseEntry:
 
     why, fix: what is in the way and what helps, or "".
     ways: in the order in which they are tried, in words.
-    packages: Debian packages that it adds, whatever the way.
+    packages: Debian packages that it adds.
     """
 
     name: str
@@ -177,11 +171,9 @@ class BasesReport:
 
     @property
     def exit_code(self) -> int:
-        """Return 5 where a base that was asked for could not be made."""
+        """Return 5 where a requested base could not be made."""
         return 5 if self.failed else 0
 
-
-# A command of the user's own that is measured as it stands
 
 PROGRAM = "program"
 """Name and component of the indicator that runs such commands."""

@@ -172,7 +172,7 @@ def test_a_file_that_another_process_holds_says_so(
     holder = sqlite3.connect(path, isolation_level=None)
     holder.execute("BEGIN EXCLUSIVE")
     with (
-        pytest.raises(DatabaseError, match="another process holds it"),
+        pytest.raises(DatabaseError, match="another process has locked it"),
         open_database(path) as database,
     ):
         samples.prepare(database)

@@ -3,7 +3,8 @@ from pathlib import Path
 import pytest
 
 from stackgen.errors import DatabaseError, UsageError
-from stackgen.knowledge.database import Database, named_queries, open_database
+from stackgen.knowledge import database as database_module
+from stackgen.knowledge.database import Database, NamedQuery, named_queries, open_database
 from stackgen.model.inspections import Outcome
 from tests.knowledge import samples
 
@@ -75,10 +76,8 @@ def test_a_missing_parameter_is_the_users_mistake(tmp_path: Path) -> None:
 
 
 def test_a_query_cannot_write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from stackgen.knowledge import queries
-
-    hostile = queries.NamedQuery("hostile", "nothing.", "DELETE FROM stacks")
-    monkeypatch.setattr(queries, "find_query", lambda _: hostile)
+    hostile = NamedQuery("hostile", "nothing.", "DELETE FROM stacks")
+    monkeypatch.setattr(database_module, "_find_query", lambda _: hostile)
     with filled(tmp_path / "kb.db") as database:
         with pytest.raises(DatabaseError, match="cannot be written"):
             database.run_named("hostile")

@@ -203,7 +203,7 @@ def test_pages_that_are_damaged_are_found_before_anything_is_added(tmp_path: Pat
 @pytest.mark.parametrize(
     ("statement", "why"),
     [
-        ("UPDATE indicators SET unit = 'FLOP'", "unit is 'FLOP', and '' here"),
+        ("UPDATE indicators SET unit = 'FLOP'", "unit is 'FLOP', and '' in this knowledge base"),
         ("UPDATE artifacts SET filename = 'numpy.tar.gz'", "filename is 'numpy.tar.gz', and"),
     ],
 )
