@@ -143,8 +143,8 @@ def test_a_pyproject_that_says_it_wrongly_is_refused(text: str) -> None:
 def test_what_became_of_a_build_is_remembered(tmp_path: Path, record: BuildRecord) -> None:
     built = BuiltWheels(tmp_path)
     assert built.record(KEY) is None
-    with built.alone(KEY):
-        built.keep(KEY, record, "output")
+    with built.lock(KEY):
+        built.store(KEY, record, "output")
     assert BuiltWheels(tmp_path).record(KEY) == record
     assert built.log(KEY).read_text() == "output"
 
@@ -152,8 +152,8 @@ def test_what_became_of_a_build_is_remembered(tmp_path: Path, record: BuildRecor
 @given(text=st.text(max_size=30))
 def test_a_damaged_record_is_none(tmp_path_factory: pytest.TempPathFactory, text: str) -> None:
     built = BuiltWheels(tmp_path_factory.mktemp("built"))
-    with built.alone(KEY):
-        built.keep(KEY, BuildRecord(failure="x"), "")
+    with built.lock(KEY):
+        built.store(KEY, BuildRecord(failure="x"), "")
     built.log(KEY).with_suffix(".json").write_text(text, encoding="utf-8")
     assert built.record(KEY) is None
 

@@ -70,9 +70,9 @@ def disk_space_for(
         virtualenvs = VirtualenvStore(paths.cache / "virtualenvs")
         new = (x for x in locks if not virtualenvs.has(Stack(lock=x, facts=base.facts)))
         linked = sum(len(lock.artifacts) for lock in new)
-        return installed(virtualenvs.lacking(base, distinct.values())) + linked * _LINKS
+        return installed(virtualenvs.missing(base, distinct.values())) + linked * _LINKS
     layers = LayerStore(paths.cache / "layers")
-    lacking = layers.lacking(base, distinct.values())
+    lacking = layers.missing(base, distinct.values())
     sent = lacking if layers.stacks() else tuple(distinct.values())
     return installed(lacking) + installed(sent)
 

@@ -141,7 +141,7 @@ class SdistWheels:
         ready, paths = self.installable(stack, files, within=(*within, sdist.name))
         with self.turn():
             environment = self.build(ready, paths, frozenset())
-        with self.built.alone(key), self.built.folder(key) as folder:
+        with self.built.lock(key), self.built.folder(key) as folder:
             if found := self._known(key):
                 return found, key
             self.progress.doing(f"building {sdist.name} {sdist.version} from its sources")
@@ -150,7 +150,7 @@ class SdistWheels:
                     environment, file, system, folder, asked=bool(asks), key=key
                 )
             record = self._judged(sdist, file, attempt, folder)
-            self.built.keep(key, record, attempt.log)
+            self.built.store(key, record, attempt.log)
             self._tried.add(key)
         if record.wheel:
             self.progress.note(f"{sdist.name} {sdist.version} was {BUILT_HERE} from its sources.")

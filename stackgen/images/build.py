@@ -194,16 +194,16 @@ class LayerSource(Protocol):
     def merged(self, parts: Sequence[Layer]) -> Layer:
         """Return one layer with the members of all parts."""
 
-    def keep(self, diff_id: str, source: IO[bytes]) -> Layer:
+    def add_base_layer(self, diff_id: str, source: IO[bytes]) -> Layer:
         """Store a base's layer."""
 
-    def kept(self, diff_id: str) -> Layer | None:
+    def base_layer(self, diff_id: str) -> Layer | None:
         """Return a base's layer."""
 
     def hold(self, stack_id: str) -> None:
         """Hold a lease on a stack's image, and note that it belongs to the store."""
 
-    def used(self, base: Base, artifacts: Sequence[Artifact]) -> None:
+    def touch(self, base: Base, artifacts: Sequence[Artifact]) -> None:
         """Note that the existing layers of these wheels are used."""
 
     def refuse_damaged(self, layers: Iterable[Layer]) -> None:
@@ -266,7 +266,7 @@ class ImageBuilder:
         if below is None or image.labels.get(BASE_LABEL) != below.id:
             return None
         self._touch(stack.id, image)
-        self.store.used(base, stack.lock.artifacts)
+        self.store.touch(base, stack.lock.artifacts)
         return _environment(stack, image)
 
     def tag(self, image_id: str, name: str) -> None:
@@ -401,7 +401,7 @@ class ImageBuilder:
         return {chain for ids in (base.diff_ids, *known) for chain in layers.chain_ids(ids)}
 
     def _base_layers(self, base: BaseImage) -> list[Layer]:
-        stored = [self.store.kept(diff_id) for diff_id in base.diff_ids]
+        stored = [self.store.base_layer(diff_id) for diff_id in base.diff_ids]
         found = [layer for layer in stored if layer is not None]
         return found if len(found) == len(stored) else self._saved(base)
 
@@ -417,7 +417,8 @@ class ImageBuilder:
                 names: Sequence[str] = manifest[0]["Layers"]
                 pairs = zip(base.diff_ids, names, strict=True)
                 return [
-                    self.store.keep(diff, _plain(_member(archive, name))) for diff, name in pairs
+                    self.store.add_base_layer(diff, _plain(_member(archive, name)))
+                    for diff, name in pairs
                 ]
 
 

@@ -294,7 +294,7 @@ class LayerStore:
         self._create_missing(wanted, make)
         return {artifact.sha256: self._existing(_key(base, artifact)) for artifact, _ in wheels}
 
-    def used(self, base: Base, artifacts: Sequence[Artifact]) -> None:
+    def touch(self, base: Base, artifacts: Sequence[Artifact]) -> None:
         """Hold leases on the existing layers of these wheels, and note that they are used."""
         for key in (_skeleton_key(base), *(_key(base, each) for each in artifacts)):
             self._find(key)
@@ -337,16 +337,16 @@ class LayerStore:
             "stackgen images fsck --repair",
         )
 
-    def keep(self, diff_id: str, source: IO[bytes]) -> Layer:
+    def add_base_layer(self, diff_id: str, source: IO[bytes]) -> Layer:
         """Store a base's layer."""
         key = _foreign_key(diff_id)
         return self._one(key, lambda file, path: copy_whole(source, file, path))
 
-    def kept(self, diff_id: str) -> Layer | None:
+    def base_layer(self, diff_id: str) -> Layer | None:
         """Return a base's layer, if it is stored."""
         return self._find(_foreign_key(diff_id))
 
-    def lacking(self, base: Base, artifacts: Iterable[Artifact]) -> tuple[Artifact, ...]:
+    def missing(self, base: Base, artifacts: Iterable[Artifact]) -> tuple[Artifact, ...]:
         """Return the wheels without a layer."""
         return tuple(each for each in artifacts if not self._path(_key(base, each)).exists())
 
@@ -400,7 +400,7 @@ class LayerStore:
                 path.unlink(missing_ok=True)
             return claimed
 
-    def left_over(self, *, remove: bool = False) -> tuple[Path, ...]:
+    def leftovers(self, *, remove: bool = False) -> tuple[Path, ...]:
         """Return (and remove) what killed processes left."""
         if not self.root.exists():
             return ()

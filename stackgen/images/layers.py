@@ -1,4 +1,4 @@
-"""The documents that make an image out of layers: equal inputs give equal bytes."""
+"""Layers and the documents of images (engine archives, OCI layouts): equal inputs, equal bytes."""
 
 import hashlib
 import json
@@ -19,8 +19,8 @@ STACK_PYTHON = f"{PREFIX}/bin/python"
 STACK_LABEL = "stackgen.stack"
 LAYOUT_LABEL = "stackgen.layout"
 BASE_LABEL = "stackgen.base"
+BUILT_LABEL = "stackgen.built-here"  # lists packages that were built locally from sources
 PACKAGES_LABEL = "stackgen.packages"
-BUILT_LABEL = "stackgen.built-here"  # names what was built from its sources on this machine
 """JSON: name, version, file name and sha256 of each wheel, sorted by name."""
 LAYERS_LABEL = "stackgen.layers"
 """JSON: the file names of the wheels in each of the stack's own layers, bottom first; the lowest
@@ -32,14 +32,14 @@ _DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BaseImage:
-    """What a stack's image takes over from its base.
+    """Properties of a base's image that a stack's image inherits.
 
     id: of the image in the engine.
-    name: of the base, for people.
-    digest: under which a registry knows it; "" where none does.
+    name: of the base.
+    digest: in a registry; "" if it is in none.
     diff_ids: of its layers, bottom first.
     env: sorted (variable, value) pairs of its configuration.
-    user: who runs in it where nobody says otherwise; "" for root.
+    user: default user; "" for root.
     """
 
     id: str
@@ -53,8 +53,36 @@ class BaseImage:
     user: str = ""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Layer:
+    """A layer on disk.
+
+    diff_id: ``sha256:`` and the digest of the uncompressed tar.
+    size: bytes of the tar.
+    """
+
+    path: Path
+    diff_id: str
+    size: int
+
+
+class Compiler(Protocol):
+    """Byte-compiles for a base."""
+
+    def compiling(self, base: Base, staging: Path) -> AbstractContextManager[Callable[[], None]]:
+        """Start while wheels are unpacked into ``staging``; yield a function that compiles them.
+
+        The function byte-compiles every source below ``staging``, whose folders are roots of file
+        systems. An invalid source gets no bytecode: templates and code for other versions are
+        common in wheels.
+
+        Raises:
+            BuildError: the base's interpreter does not run.
+        """
+
+
 def chain_ids(diff_ids: Iterable[str]) -> tuple[str, ...]:
-    """Return the name under which an engine keeps each layer: a digest of it and all below.
+    """Return the engine's id of each layer: a digest of it and all layers below.
 
     Source: OCI image specification, "Layer ChainID".
     """
@@ -76,7 +104,7 @@ def image_tag(stack_id: StackId) -> str:
 class OwnLayer:
     """A layer of a stack's image above its base.
 
-    wheels: file names of what is installed in it; none in the lowest one.
+    wheels: file names of its wheels; none in the lowest layer.
     """
 
     diff_id: str
@@ -173,7 +201,7 @@ def _describe(lock: Lock) -> str:
 
 
 def _history(base: BaseImage, layers: Sequence[OwnLayer], version: str) -> list[dict[str, str]]:
-    """Return what each layer is; `docker history` shows it."""
+    """Return a description of each layer for `docker history`."""
     below = [{"created": _EPOCH, "created_by": f"base {base.name}"}] * len(base.diff_ids)
     own = [
         {
@@ -190,7 +218,7 @@ def canonical(document: object) -> bytes:
     return json.dumps(document, sort_keys=True, separators=(",", ":")).encode("ascii")
 
 
-# The documents of an OCI image layout: equal inputs give equal bytes
+# OCI image layouts
 
 LAYOUT_FILE = canonical({"imageLayoutVersion": "1.0.0"})
 _TYPES = "application/vnd.oci.image."
@@ -212,7 +240,7 @@ class Blob:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Config:
-    """What a layout says of an image beside its configuration.
+    """Properties of an image from its configuration.
 
     diff_ids: of its layers, bottom first.
     """
@@ -226,7 +254,7 @@ def read_config(content: bytes) -> Config:
     """Read an image's configuration.
 
     Raises:
-        ValueError: it is none.
+        ValueError: it is invalid.
     """
     document = json.loads(content)
     try:
@@ -298,38 +326,11 @@ def _annotations(config: Config) -> dict[str, str]:
     return {key: text for key, text in config.labels.items() if key.startswith(OCI_LABELS)}
 
 
-# The order of a stack's layers, and which wheels share one
+# Order of layers, and wheels that share a layer
+
 # The classic engine refuses a chain of more than 125 layers: its storage driver takes 127, and
 # a running container needs two of its own.
 MAX_LAYERS = 125
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Layer:
-    """A layer on disk.
-
-    diff_id: ``sha256:`` and the digest of the uncompressed tar.
-    size: bytes of the tar.
-    """
-
-    path: Path
-    diff_id: str
-    size: int
-
-
-class Compiler(Protocol):
-    """Something that byte-compiles for a base."""
-
-    def compiling(self, base: Base, staging: Path) -> AbstractContextManager[Callable[[], None]]:
-        """Get ready while trees are laid out below ``staging``; yield what compiles them.
-
-        The yielded function byte-compiles every source below ``staging``, whose folders are roots
-        of file systems. A source that is no valid Python is left without bytecode: templates and
-        code for other versions are common in wheels.
-
-        Raises:
-            BuildError: the base's interpreter could not be run at all.
-        """
 
 
 def layer_order(
@@ -357,8 +358,8 @@ def layer_plan(
 ) -> tuple[tuple[Artifact, ...], ...]:
     """Return the wheels of each layer, bottom first; at most ``max_layers``.
 
-    Where there are more wheels than layers, the smallest common ones share the lowest layer, and
-    the smallest varied ones follow only where that is not enough.
+    If there are more wheels than layers, the smallest common wheels share the lowest layer, and
+    then the smallest varied ones.
 
     Raises:
         BuildError: ``max_layers`` is below 1.

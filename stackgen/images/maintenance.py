@@ -46,7 +46,7 @@ def check(wheels: WheelStore, layers: LayerStore, *, repair: bool = False) -> St
         found = tuple(zip(items, pool.map(_examined, items), strict=True))
     faults = [
         *_confirmed(wheels, layers, found, repair=repair),
-        *_left_over((*wheels.left_over(remove=repair), *layers.left_over(remove=repair)), repair),
+        *_left_over((*wheels.leftovers(remove=repair), *layers.leftovers(remove=repair)), repair),
     ]
     whole = [item for item, fault in found if fault is None]
     return StoreCheck(
@@ -144,7 +144,7 @@ def check_virtualenvs(
     unpacked = (_fault_of(ItemKind.UNPACKED, path, digests) for path in store.unpacked())
     faults += [fault for fault in unpacked if fault]
     confirmed = [_repaired(store, fault) if repair else fault for fault in faults]
-    left = _left_over(store.left_over(remove=repair), repair)
+    left = _left_over(store.leftovers(remove=repair), repair)
     return whole, (*confirmed, *left)
 
 

@@ -384,7 +384,7 @@ class BuiltWheels:
         """Return the path of a build's log."""
         return self._place(key, "log")
 
-    def keep(self, key: str, record: BuildRecord, log: str) -> None:
+    def store(self, key: str, record: BuildRecord, log: str) -> None:
         """Store log and record of a build, in this order.
 
         Raises:
@@ -398,7 +398,7 @@ class BuiltWheels:
             raise storage_error(f"cannot store builds in {self.root}", error) from error
 
     @contextlib.contextmanager
-    def alone(self, key: str) -> Iterator[None]:
+    def lock(self, key: str) -> Iterator[None]:
         """Lock a build against other processes.
 
         Raises:

@@ -1,4 +1,4 @@
-"""Lay a wheel's files out as they will stand in an image, and refuse what does not belong there."""
+"""Unpack wheels for layers, and refuse invalid ones and those that replace files of others."""
 
 import configparser
 import csv
@@ -29,7 +29,7 @@ from stackgen.images.layers import STACK_PYTHON
 from stackgen.model.packages import Artifact
 from stackgen.storage.wheels import is_special, is_usual, misplaced, replaces_interpreter, unplaced
 
-# What the libraries below raise over a wheel that is damaged or was never one.
+# Exceptions of the libraries for a damaged wheel, or a file that is no wheel.
 _DAMAGED = (
     *(zipfile.BadZipFile, zlib.error, EOFError, InstallerError, InvalidRecordEntry),
     *(ValueError, KeyError, AssertionError, NotImplementedError, configparser.Error),
@@ -40,13 +40,13 @@ _BAD_NAMES = (errno.ENAMETOOLONG, errno.EILSEQ, errno.EINVAL)
 
 
 class _WithoutCopies(WheelFile):
-    """A wheel without what is made anew: its bytecode, and the scripts of its entry points."""
+    """A wheel without its bytecode and without scripts of its entry points: both are generated."""
 
     def get_contents(self) -> Iterator[tuple[tuple[str, str, str], BinaryIO, bool]]:
-        """Yield everything else; the installer would warn of bytecode and leave it out, too.
+        """Yield all other files.
 
-        Old wheels hold a script for each entry point, which wants packages that nobody requires:
-        pip and uv leave it out.
+        Old wheels have a script for each entry point, which imports packages that are not required:
+        pip and uv skip it.
         """
         scripts = {f"{self.data_dir}/scripts/{name}" for name in self._entry_points()}
         for each in super().get_contents():
@@ -61,7 +61,7 @@ class _WithoutCopies(WheelFile):
 
 
 class _CheckedDestination(SchemeDictionaryDestination):
-    """Compares what was written with what the wheel's RECORD promised."""
+    """Compares written files with the wheel's RECORD."""
 
     def __init__(self, scheme: dict[str, str], destdir: Path, promised: dict[str, RecordEntry]):
         super().__init__(scheme, STACK_PYTHON, "posix", destdir=str(destdir))
@@ -72,7 +72,7 @@ class _CheckedDestination(SchemeDictionaryDestination):
     def write_to_fs(
         self, scheme: Scheme, path: str, stream: BinaryIO, is_executable: bool
     ) -> RecordEntry:
-        """Write a file, unless it would lie elsewhere or is the stack's own."""
+        """Write a file; refuse paths outside of the stack and files of the stack itself."""
         target = posixpath.normpath(posixpath.join(self.scheme_dict[scheme], path))
         place = posixpath.relpath(target, self.scheme_dict["data"])
         if place.startswith(".."):
@@ -82,7 +82,7 @@ class _CheckedDestination(SchemeDictionaryDestination):
         if place not in self._written and Path(self.destdir or "/", target.lstrip("/")).exists():
             raise ValueError(f"{path} and another file have the same name on this disk")
         entry = super().write_to_fs(scheme, path, stream, is_executable)
-        # Of scripts that are there twice, the last one counts, as for other installers.
+        # Of duplicate scripts, the last one counts, as in other installers.
         if scheme != "scripts" and self._written.setdefault(place, entry.hash_) != entry.hash_:
             raise ValueError(f"{path} would be written twice, with different contents")
         self._written[place] = entry.hash_
@@ -107,7 +107,7 @@ class _CheckedDestination(SchemeDictionaryDestination):
         return entry
 
     def _write_script_file(self, path: str, stream: BinaryIO) -> RecordEntry:
-        # A script is there to be run, whatever the archive's bits say.
+        # Scripts are executable, whatever mode the archive has.
         return super().write_file(Scheme("scripts"), path, io.BytesIO(stream.read()), True)
 
 
@@ -115,14 +115,14 @@ def unpack(artifact: Artifact, wheel: Path, destdir: Path, *, prefix: str, site:
     """Install a wheel below ``destdir`` as if that were the root of a file system.
 
     Args:
-        artifact: says the wheel's real file name; ``wheel`` may be called anything.
-        wheel: the file.
+        artifact: with the wheel's file name.
+        wheel: the file, under any name.
         destdir: an existing folder.
         prefix: of the stack, such as ``/opt/stack``.
         site: folder of its packages, such as ``/opt/stack/lib/python3.11/site-packages``.
 
     Raises:
-        BuildError: the wheel is damaged, contradicts its RECORD, or would write elsewhere.
+        BuildError: the wheel is damaged, contradicts its RECORD, or has paths outside of the stack.
         OSError: the disk is full or cannot be written.
     """
     try:
@@ -142,7 +142,7 @@ def _refusal(artifact: Artifact, error: Exception) -> BuildError:
     return BuildError(
         f"the wheel {artifact.filename} was refused",
         why=str(error) or repr(error),
-        fix=f"exclude {artifact.name} {artifact.version}, or tell whoever published it",
+        fix=f"exclude {artifact.name} {artifact.version}, or report it to its authors",
     )
 
 

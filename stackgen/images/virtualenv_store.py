@@ -110,7 +110,7 @@ class VirtualenvStore:
         except OSError as error:
             raise storage_error(f"cannot remove {path}", error) from error
 
-    def left_over(self, *, remove: bool = False) -> tuple[Path, ...]:
+    def leftovers(self, *, remove: bool = False) -> tuple[Path, ...]:
         """Return (and remove) what killed processes left."""
         if not self.root.exists():
             return ()
@@ -134,7 +134,7 @@ class VirtualenvStore:
         """Return whether a stack's virtualenv is complete."""
         return (virtualenv_folder(self.root, stack) / MARKER).exists()
 
-    def lacking(self, base: Base, artifacts: Iterable[Artifact]) -> tuple[Artifact, ...]:
+    def missing(self, base: Base, artifacts: Iterable[Artifact]) -> tuple[Artifact, ...]:
         """Return the wheels that no virtualenv of a base has contained yet."""
         home = compiled.bytecode_home(self.root / "bytecode", base)
         return tuple(each for each in artifacts if not (home / each.sha256).exists())

@@ -133,7 +133,7 @@ class VirtualenvBuilder:
 
     def _require_space(self, stack: Stack, base: Base, files: Sequence[Path]) -> None:
         """Refuse to unpack more than the disk takes; wheels of other virtualenvs are linked."""
-        lacking = set(VirtualenvStore(self.root).lacking(base, stack.lock.artifacts))
+        lacking = set(VirtualenvStore(self.root).missing(base, stack.lock.artifacts))
         pairs = zip(stack.lock.artifacts, files, strict=True)
         new = [file for artifact, file in pairs if artifact in lacking]
         free = free_bytes(self.root)

@@ -362,7 +362,7 @@ class WheelStore:
         except OSError as error:
             raise storage_error(f"cannot remove {item.name} from {self._wheels}", error) from error
 
-    def left_over(self, *, remove: bool = False) -> tuple[Path, ...]:
+    def leftovers(self, *, remove: bool = False) -> tuple[Path, ...]:
         """Return (and remove) empty folders that killed processes left."""
         found = []
         for folder in sorted(filter(_is_empty, self._wheels.glob("??/*"))):

@@ -310,8 +310,8 @@ def test_a_disk_without_room_is_refused_before_anything_is_unpacked(
 def test_a_disk_that_fills_up_leaves_the_store_whole(small_disk: Path) -> None:
     store = LayerStore(small_disk)
     with pytest.raises(StorageError, match=os.strerror(errno.ENOSPC)):
-        store.keep("sha256:1", io.BytesIO(bytes(2_000_000)))
-    assert store.kept("sha256:1") is None
+        store.add_base_layer("sha256:1", io.BytesIO(bytes(2_000_000)))
+    assert store.base_layer("sha256:1") is None
     assert {path.name for path in store.root.rglob("*") if path.is_file()} <= HOUSEKEEPING
 
 
