@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from stackgen.campaign.candidates import Candidate
-from stackgen.campaign.plan import Chosen
+from stackgen.campaign.plan import SelectedStacks
 from stackgen.commands.compare import (
     Named,
     Pair,
@@ -141,7 +141,7 @@ def test_a_stack_of_another_base_is_told_and_its_packages_and_settings_are_taken
     )
 
 
-def chosen(a: Sequence[str], b: Sequence[str], *indicators: str) -> Chosen:
+def chosen(a: Sequence[str], b: Sequence[str], *indicators: str) -> SelectedStacks:
     """Return what is measured where the sides hold these packages, each in a version of its own."""
     sides = [
         Side(

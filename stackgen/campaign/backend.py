@@ -62,18 +62,18 @@ def needed_engine() -> Engine:
         raise EngineError(error.what, why=error.why, fix=fix) from error
 
 
-def base_name(bases: BaseBuilder, asked: str) -> str:
-    """Return the base that somebody means: by its name, an image's, or a version of Python.
+def base_name(bases: BaseBuilder, given: str) -> str:
+    """Return the name of the base that is given by its name, an image's, or a version of Python.
 
     Args:
         bases: that the engine holds or can make.
-        asked: what the user wrote; "" for the default base.
+        given: what the user wrote; "" for the default base.
 
     Raises:
-        UsageError: there is no such base, and nobody hands out an image of that name.
+        UsageError: there is no such base, and no registry has an image of that name.
     """
     pythons = {each.name: each.python for each in bases.definitions()}
-    name = asked or DEFAULT_BASE
+    name = given or DEFAULT_BASE
     if name in pythons or bases.engine.image(name) is not None:
         return name
     if match := _VERSION.fullmatch(name):
@@ -95,7 +95,7 @@ def base_name(bases: BaseBuilder, asked: str) -> str:
 
 
 Admits = Callable[[str], bool]
-"""Returns whether what was asked for is meant for a version of Python."""
+"""Returns whether the requested stacks are for a version of Python."""
 
 
 def any_python(_: str) -> bool:
@@ -141,18 +141,18 @@ def open_backend(
     make: bool = True,
     admits: Admits = any_python,
 ) -> Iterator[Backend]:
-    """Open the backend that was asked for; ``auto`` takes images wherever they can be had.
+    """Open the requested backend; ``auto`` takes images wherever they can be had.
 
     Args:
         choice: where stacks shall run.
         base: name of a base, an image, an interpreter, or "".
         paths: where things are kept.
-        progress: who is told.
+        progress: shows what is done.
         make: whether a base may be made now; without it, a plan is made for our interpreter.
         admits: where no base is named, one whose Python this admits is taken, if there is one.
 
     Raises:
-        EngineError: docker was asked for, and no engine answers or no base can be made.
+        EngineError: docker is requested, and no engine answers or no base can be made.
         UsageError: there is no such base or interpreter.
     """
     machine = this_machine()
@@ -282,7 +282,7 @@ def _is_interpreter(base: str) -> bool:
 
 
 def _interpreter(base: str, admits: Admits, progress: Progress) -> str:
-    """Return the path of the interpreter that was asked for.
+    """Return the path of the requested interpreter.
 
     By default it is the one that runs us or, where that is not admitted, the newest that is.
     """
@@ -334,9 +334,9 @@ def bases(names: Sequence[str], *, make: bool, paths: Paths, progress: Progress)
 
     Args:
         names: of the bases; none means all of them.
-        make: one that cannot be made keeps nobody from the others.
+        make: where one cannot be made, the others are made all the same.
         paths: where archives and answers of probes are kept.
-        progress: is told what is made.
+        progress: shows what is made.
 
     Raises:
         UsageError: a definition is wrong, or there is no base of a name.

@@ -84,7 +84,7 @@ class Campaign:
     start: float
     session: Session = field(init=False)
     candidates: Candidates = field(init=False)
-    _search: Search | None = field(init=False, default=None)
+    search: Search | None = field(init=False, default=None)
     _baseline: StackId | None = field(init=False, default=None)
     _compared: dict[StackId, str] = field(init=False, default_factory=dict)
 
@@ -104,10 +104,11 @@ class Campaign:
         ended = INTERRUPTED
         try:
             design = self._prepare()
-            if self._search is not None:
-                ended = self._search_and_compare(self._search)
-            else:
-                ended = self._compare(design)
+            while True:
+                found = design if self.search is None else self._search(self.search)
+                ended = found if isinstance(found, Stopped) else self._compare(found)
+                if not self._has_others(ended):
+                    break
         except KeyboardInterrupt:
             self.progress.note("Interrupted; everything measured so far is kept.")
         if ended.error is not None:
@@ -237,7 +238,7 @@ class Campaign:
             )
         design = self.design(ready)
         if place is not None:
-            self._search = self._open_search(design, place)
+            self.search = self._open_search(design, place)
         return design
 
     def _failed_before(self) -> frozenset[StackId]:
@@ -263,7 +264,7 @@ class Campaign:
         return nothing_runs(self.candidates.failures, self.paths, program)
 
     def design(self, ready: Sequence[Candidate]) -> Design:
-        """Return what the blocks hold, once the baseline (the first) told the numbers of loops."""
+        """Return what the blocks hold; loops are calibrated on the baseline, the first."""
         baseline, *candidates = (e.environment for e in ready if e.environment is not None)
         return Design(
             campaign_id=self.session.record.campaign.id,
@@ -294,38 +295,36 @@ class Campaign:
         self.candidates.preparer.reserve_s = search.reserve_s
         return search
 
-    def _search_and_compare(self, search: Search) -> Stopped:
-        """Search, and compare the best two with the baseline in fresh blocks.
-
-        Where both of them fail meanwhile, the next ones take their place.
-        """
+    def _search(self, search: Search) -> Design | Stopped:
+        """Search; return what compares the best two with the baseline, or why nothing can."""
         baseline = search.design.baseline.stack.id
-        while True:
-            try:
-                search.run()
-                best = [self.candidates.prepare(place) for place in search.best(2)]
-                chosen = [each for each in best if each.environment is not None]
-                if not chosen and (other := search.another()):
-                    chosen = [other]
-            except StackgenError as error:
-                return Stopped(why=error.what, error=error)
-            self._compared |= _labels(chosen)
-            if chosen or not search.failed:
-                others = tuple(e.environment for e in chosen if e.environment is not None)
-                ended = self._compare(replace(search.design, candidates=others))
-            else:
-                ended = Stopped(why=ALL_FAILED)
-            left = search.best(2) if ended.why == ALL_FAILED else ()
-            if not left or self.session.left_s <= 0:
-                return ended
-            self._compared = {baseline: self._compared[baseline]}
+        self._compared = {baseline: self._compared[baseline]}
+        try:
+            search.run()
+            best = [self.candidates.prepare(place) for place in search.best(2)]
+            chosen = [each for each in best if each.environment is not None]
+            if not chosen and (other := search.another()):
+                chosen = [other]
+        except StackgenError as error:
+            return Stopped(why=error.what, error=error)
+        if not chosen and search.failed:
+            return Stopped(why=ALL_FAILED)
+        self._compared |= _labels(chosen)
+        environments = (each.environment for each in chosen if each.environment is not None)
+        return replace(search.design, candidates=tuple(environments))
+
+    def _has_others(self, ended: Stopped) -> bool:
+        """Return whether others take the place of the best two, which failed meanwhile."""
+        if self.search is None or ended.why != ALL_FAILED or self.session.left_s <= 0:
+            return False
+        return bool(self.search.best(2))
 
     # Comparing: blocks of all that are left, until every comparison is decided
 
     def _compare(self, design: Design) -> Stopped:
         if not design.candidates and (why := self._too_late()):
             return Stopped(why=why)
-        if self.calls[0].program and self._search is None:
+        if self.calls[0].program and self.search is None:
             note = too_short(design, self.session.inspections, self.session.left_s)
             if note:
                 self.progress.note(note)
@@ -350,7 +349,7 @@ class Campaign:
         """Return what was found; what earlier runs compared stands, whichever stack leads now."""
         ready = self.candidates.ready
         ready.sort(key=lambda each: each.stack_id != self._baseline)
-        search = self._search
+        search = self.search
         searched = search.labels() if search else {}
         compared = self._compared if self.plan.searched else _labels(ready)
         before = self._compared_before(ready, now=compared, labels={**searched, **_labels(ready)})
@@ -476,7 +475,7 @@ class Campaign:
 
 
 def _exit_code(ended: Stopped, ranking: Sequence[Ranked], checked: Sequence[Control]) -> int:
-    """Return the exit code that tells a script how far to trust the report."""
+    """Return the exit code: how far a script may trust the report."""
     if ended.interrupted:
         return interrupts.exit_code()
     if ended.error is not None:

@@ -1,4 +1,4 @@
-"""From what the user asked for to the choices that are worth building, newest first."""
+"""Selects the stacks that take part in a campaign, newest first."""
 
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -243,7 +243,7 @@ class Selection:
 def select(
     index: PackageIndex, request: CampaignRequest, target: Target, progress: Progress
 ) -> Selection:
-    """Resolve what was asked for, and order its choices.
+    """Resolve the requirements, and order the choices.
 
     Raises:
         ResolutionError: nothing satisfies it here.
@@ -262,7 +262,7 @@ def select(
 
 
 def _with_varied(request: CampaignRequest) -> Requirements:
-    """Return what is asked for, and what varies besides: --vary, and NumPy beside a framework.
+    """Return the requirements, with --vary, and NumPy beside a framework.
 
     PyTorch runs without NumPy, but hardly any program that uses it does.
     """
@@ -279,7 +279,7 @@ def _with_varied(request: CampaignRequest) -> Requirements:
 
 
 def read_lock_file(path: Path) -> LockFile:
-    """Read a lock, with the file beside it that says what was asked for, if there is one.
+    """Read a lock, with the file of requirements beside it that it was made from, if any.
 
     Raises:
         UsageError: it cannot be read, or is none.
@@ -321,7 +321,7 @@ def _selection(
     if not varied:
         raise UsageError(
             "nothing is left to vary",
-            why="what was asked for is held by --fix, comes from the project's own file, or does "
+            why="every requirement is held by --fix, comes from the project's own file, or does "
             "not apply to this Python",
             fix="take away a --fix, or name a package that may vary: stackgen explore NAME ...",
         )
@@ -384,7 +384,7 @@ def _hashes(packages: Sequence[LockedPackage]) -> tuple[tuple[str, frozenset[str
 
 
 def may_vary(names: Container[str]) -> Iterator[str]:
-    """Yield which of these packages vary where nobody names any, the most likely one first."""
+    """Yield which of these packages vary where none is named, the most likely one first."""
     return (name for name in (*FRAMEWORKS, "numpy") if name in names)
 
 
@@ -457,7 +457,7 @@ def read_pins(path: Path) -> LockFile:
 def pinned(
     index: PackageIndex, lockfile: LockFile, target: Target, policy: Policy = _WHEELS_ALONE
 ) -> Lock:
-    """Return exactly what a lock says: nothing is added, and nobody asks what packages require.
+    """Return exactly what a lock says; what its packages require is not resolved.
 
     Args:
         index: where its files are looked up.
@@ -468,7 +468,7 @@ def pinned(
     Raises:
         UsageError: it is for another Python, or installs nothing there.
         ResolutionError: no index has a file of some package that lock and target admit.
-        IndexUnavailableError: an index cannot be asked.
+        IndexUnavailableError: an index does not answer.
     """
     refuse_python(lockfile, target.python, "the base")
     packages = in_target(lockfile, target)

@@ -147,7 +147,7 @@ def refuse_failed_baseline(record: Record, design: Design, failed: set[StackId])
     )
 
 
-# How long measuring takes, as far as the first runs tell
+# Estimates of the time until the first answers, from the runs so far
 
 _TWINS = 2  # the baseline is measured twice in each block, and so is the control
 
@@ -163,7 +163,7 @@ def first_answers_s(
 
     Before any block there are only trials: the first runs of a stack, which read hundreds of
     megabytes from a cold disk (38 s of a run that took 3.6 s afterwards). What the shortest of them
-    computed is all that they foretell.
+    computed is all that they say of later runs.
 
     Args:
         design: what a block holds.
@@ -184,7 +184,7 @@ def first_answers_s(
 
 
 def _one_run_s(call: IndicatorCall, inspections: Sequence[Inspection]) -> float:
-    """Return the longest run but one: that something held up a single one foretells nothing."""
+    """Return the longest run but one: one alone may have been held up."""
     own = [e for e in inspections if e.indicator_id == call.id and e.outcome is Outcome.OK]
     runs = sorted(each.duration_s for each in own if each.block)
     if runs:
@@ -194,16 +194,16 @@ def _one_run_s(call: IndicatorCall, inspections: Sequence[Inspection]) -> float:
 
 def _computed_s(call: IndicatorCall, trial: Inspection) -> float:
     """Return for how long a process computed, its start included; a program may also wait."""
-    told = dict(trial.observation.circumstances) if trial.observation else {}
+    circumstances = dict(trial.observation.circumstances) if trial.observation else {}
     try:
-        user_s, system_s, *_ = (float(each) for each in told.get("rusage", "").split())
+        user_s, system_s, *_ = (float(each) for each in circumstances.get("rusage", "").split())
     except ValueError:
         return trial.duration_s
     return trial.duration_s if call.program else min(trial.duration_s, user_s + system_s)
 
 
 def too_short(design: Design, inspections: Sequence[Inspection], left_s: float) -> str:
-    """Return what to tell a user whose budget ends before the first answers, "" otherwise."""
+    """Return a note for a user whose budget ends before the first answers, "" otherwise."""
     needed_s = first_answers_s(design, inspections)
     if needed_s <= left_s:
         return ""

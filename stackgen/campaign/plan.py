@@ -31,14 +31,14 @@ Calls = tuple[tuple[IndicatorCall, ...], IndicatorCall]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Chosen:
-    """What is measured against each other.
+class SelectedStacks:
+    """The stacks that are measured against each other.
 
     request: what to measure, with all that was read since.
     packages: names of what the stacks contain that an indicator may be of.
-    count: of the stacks that satisfy what was asked for.
-    choices: how many of them could be told apart.
-    requirements: what was asked for, in words.
+    count: of the stacks that satisfy the requirements.
+    choices: how many of them differ in what varies.
+    requirements: in the words of the user.
     """
 
     request: CampaignRequest
@@ -49,34 +49,34 @@ class Chosen:
     requirements: tuple[str, ...]
 
 
-Choose = Callable[[PackageIndex, CampaignRequest, Backend, Progress], Chosen]
+SelectStacks = Callable[[PackageIndex, CampaignRequest, Backend, Progress], SelectedStacks]
 
 
-def calls_of(chosen: Chosen) -> Calls:
-    """Return the indicators that were asked for, or the default ones, and the control."""
-    varied = tuple(each for each in chosen.source.varied if each in chosen.packages)
-    return indicator_calls(chosen.request, varied, chosen.packages)
+def calls_of(selected: SelectedStacks) -> Calls:
+    """Return the requested indicators, or the default ones, and the control."""
+    varied = tuple(each for each in selected.source.varied if each in selected.packages)
+    return indicator_calls(selected.request, varied, selected.packages)
 
 
 @contextmanager
 def open_campaign(
-    choose: Choose,
+    select_stacks: SelectStacks,
     request: CampaignRequest,
     paths: Paths,
     environ: Mapping[str, str],
     progress: Progress,
     *,
-    calls_of: Callable[[Chosen], Calls] = calls_of,
+    calls_of: Callable[[SelectedStacks], Calls] = calls_of,
 ) -> Iterator[Campaign]:
-    """Open the backend and the index, have stacks chosen, and plan their campaign.
+    """Open the backend and the index, have stacks selected, and plan their campaign.
 
     Args:
-        choose: says which stacks they are, once it is known what they are installed on.
+        select_stacks: selects the stacks, once their base is known.
         request: what to measure.
-        paths: where things are kept.
+        paths: where the user's data and caches are.
         environ: the user's variables.
-        progress: who is told.
-        calls_of: says by what they are measured, once they are known.
+        progress: shows what is done.
+        calls_of: returns the indicators that they are measured by.
 
     Raises:
         StackgenError: one of its kinds for whatever is in the way.
@@ -103,9 +103,9 @@ def open_campaign(
     ):
         if lockfile is not None:
             refuse_python(lockfile, backend.base.target.python, backend.base.name)
-        chosen = choose(index, request, backend, progress)
-        request = chosen.request
-        calls, control = calls_of(chosen)
+        selected = select_stacks(index, request, backend, progress)
+        request = selected.request
+        calls, control = calls_of(selected)
         allowed = limits(
             request.processors.threads,
             request.processors.gpus,
@@ -120,8 +120,8 @@ def open_campaign(
             index=index,
             store=store,
             backend=backend,
-            source=chosen.source,
-            plan=_plan(chosen, backend, index, store, paths),
+            source=selected.source,
+            plan=_plan(selected, backend, index, store, paths),
             control=control,
             metered=cpus,
             start=start,
@@ -130,20 +130,20 @@ def open_campaign(
 
 
 def _plan(
-    chosen: Chosen,
+    selected: SelectedStacks,
     backend: Backend,
     index: PackageIndex,
     store: WheelStore,
     paths: Paths,
 ) -> ExplorePlan:
-    request, source = chosen.request, chosen.source
+    request, source = selected.request, selected.source
     first = list(islice(source.candidates(), request.search.wanted))
-    searched = request.search.searches(chosen.choices)
+    searched = request.search.searches(selected.choices)
     if not request.dry_run:
         refuse_unbuildable((a for each in first for a in each.lock.artifacts), backend.sdists)
     machine = dict(backend.machine.identity)
     return ExplorePlan(
-        requirements=chosen.requirements,
+        requirements=selected.requirements,
         varied=source.varied,
         setup=MeasurementSetup(
             executor=backend.base.kind.value,
@@ -151,8 +151,8 @@ def _plan(
             python=backend.base.target.python,
             machine=machine.get("cpu_name", "this machine"),
         ),
-        count=chosen.count,
-        choices=chosen.choices,
+        count=selected.count,
+        choices=selected.choices,
         chosen=tuple((each.label, each.choice.completions if each.choice else 1) for each in first),
         estimate=estimate(
             [each.lock for each in first],

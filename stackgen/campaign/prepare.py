@@ -1,4 +1,4 @@
-"""From candidates to environments that run, with every failure kept as knowledge."""
+"""Builds candidates and tries them; every failure is recorded."""
 
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -124,23 +124,23 @@ class Builder:
         try:
             made = self._build(ready, wheels, label)
         except (BuildError, FileNotFoundError) as error:
-            # A disk may spoil what nobody touched, and files may change between check and use.
+            # A disk may damage files, and files may change between check and use.
             if isinstance(error, EngineError) or not self.store.any_damaged(ready.lock.artifacts):
                 raise
             ready, wheels = self._wheels(stack, label)
             made = self._build(ready, wheels, label)
-        # What is recorded is what was asked for: anybody can install what is published.
+        # The requested stack is recorded: its files are published, those built here are not.
         return replace(made, stack=stack)
 
     def _wheels(self, stack: Stack, label: str) -> tuple[Stack, dict[str, Path]]:
-        here: dict[str, int] = {}
+        downloaded: dict[str, int] = {}
 
-        def tell(artifact: Artifact, count: int) -> None:
-            here[artifact.sha256] = count
-            megabytes = sum(here.values()) // 1_000_000
+        def report(artifact: Artifact, count: int) -> None:
+            downloaded[artifact.sha256] = count
+            megabytes = sum(downloaded.values()) // 1_000_000
             self.progress.doing(f"downloading for {label}: {megabytes} MB")
 
-        files = self.store.fetch(stack.lock.artifacts, downloader=self.index, progress=tell)
+        files = self.store.fetch(stack.lock.artifacts, downloader=self.index, progress=report)
         return self.sources.installable(stack, files)
 
     def _build(self, ready: Stack, wheels: Mapping[str, Path], label: str) -> Environment:
@@ -369,7 +369,7 @@ class Candidates:
         A full disk or a lost engine ends it, and those that are ready go on.
 
         Args:
-            enough: asked before each further one with the number that run; True ends it.
+            enough: called before each further one with the number that run; True ends it.
 
         Raises:
             StorageError: the disk is full, and there are not two to compare.

@@ -56,7 +56,7 @@ class SdistWheels:
     base: what stacks are installed on.
     build: makes the environments that wheels are built in.
     sdists: builds in them; None where there are no containers.
-    policy: of what was asked for; what building requires is chosen by it, too.
+    policy: of the request; it decides on the requirements of builds, too.
     turn: is entered while something is built, never while something is downloaded.
     again: build once more what failed before.
     """
@@ -137,7 +137,7 @@ class SdistWheels:
         base = ("STACKGEN_BUILDS_ON", builder.identity(self.base)[:16])
         stack = Stack(lock=lock, facts=self.base.facts, settings=(base,))
         files = self.store.fetch(lock.artifacts, downloader=self.index)
-        # What is built for a build is built before this one is locked: nobody waits in a circle.
+        # Builds that this one needs come before its lock: no two processes wait for each other.
         ready, paths = self.installable(stack, files, within=(*within, sdist.name))
         with self.turn():
             environment = self.build(ready, paths, frozenset())
@@ -266,7 +266,7 @@ def _lie(sdist: Artifact, file: Path, wheel: Path, target: Target) -> str:
 def _announced(sdist: Artifact, file: Path) -> Metadata | None:
     """Return what a source distribution says that it requires; None where it says nothing.
 
-    A lock may hold such a one: then the lock says what is installed, and nobody else.
+    A lock may hold such a one: then the lock alone says what is installed.
     """
     try:
         with file.open("rb") as archive:

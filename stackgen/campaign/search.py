@@ -1,4 +1,4 @@
-"""Search the best stacks in blocks of a few each; those that were found are compared afterwards."""
+"""Searches the best stacks in blocks of a few each; a comparison in fresh blocks follows."""
 
 from collections import Counter
 from collections.abc import Mapping
@@ -62,13 +62,13 @@ class Search:
     _wrong: frozenset[StackId] = frozenset()
 
     def run(self) -> None:
-        """Measure until the best is found with the confidence asked for, or time is up.
+        """Measure until the best is found with the required confidence, or the budget is spent.
 
         Raises:
             StackgenError: the baseline failed, or the engine went away.
         """
         while True:
-            self._look()
+            self._catch_up()
             calls, baseline = self.design.calls, self.design.baseline.stack.id
             self.session.record.refuse_idle(calls, baseline=baseline)
             refuse_failed_baseline(self.session.record, self.design, self._failed_stacks())
@@ -83,14 +83,14 @@ class Search:
                 return
 
     def _next_block(self, state: SearchState) -> bool:
-        """Run one block; return False where none that fits into the budget would tell anything."""
+        """Run one block; return False where the budget has no time for one that compares two."""
         block = self.session.record.database.last_block(self.session.record.campaign.id) + 1
-        barred = self._out() | self._too_dear()
+        barred = self._out() | self._too_expensive()
         places = self._chooser().next_block(self._measured, barred, block)
         if len(places) < 2:
             return False
         if self.session.pause_after_idle_block(self.design.calls):
-            # Whether the machine or the stacks are at fault: the baseline will tell.
+            # With the baseline in the block it is seen whether the machine or a stack is at fault.
             others = [place for place in places if place != self.baseline]
             places = (self.baseline, *others[: max(1, len(places) - 1)])
         self._report_progress(state)
@@ -98,20 +98,20 @@ class Search:
         for place in places:
             prepared.append(self.candidates.prepare(place))
             if self.session.left_s <= self.reserve_s():
-                return False  # a build took longer than thought: the comparison needs the rest
+                return False  # a build took longer than estimated: the comparison needs the rest
         environments = [each.environment for each in prepared if each.environment is not None]
         if len(environments) < len(places):
-            return True  # what does not run is known now: choose again
-        again, stored = self.session.run_block(
+            return True  # one has failed to build: the next block is chosen without it
+        environments_now, stored = self.session.run_block(
             environments, lambda number: plan_search(self.design, number, environments)
         )
         self._longest_s = max(self._longest_s, stored.seconds)
-        self.candidates.renew(zip(places, again, strict=True))
+        self.candidates.renew(zip(places, environments_now, strict=True))
         return True
 
     def best(self, count: int) -> tuple[int, ...]:
         """Return the places of the best stacks that were measured, the baseline left out."""
-        self._look()
+        self._catch_up()
         seen = {each.stack for each in self._measured}
         if not self._alive():
             return ()
@@ -121,8 +121,8 @@ class Search:
     def another(self) -> Candidate | None:
         """Return a stack to compare with where no other was measured; None where none is left.
 
-        One stack alone answers nothing. Where it does not run, a further one is had within as long
-        again as the whole budget.
+        One stack alone answers nothing. Where it does not run, a further one is prepared, for as
+        long again as the whole budget.
         """
         tried = {self.baseline}
         while left := [place for place in self._alive() if place not in tried]:
@@ -139,8 +139,8 @@ class Search:
         """Return whether any stack failed in a block, or computed something else."""
         return bool(self._failed)
 
-    def _look(self) -> None:
-        """Read what was recorded since the last look."""
+    def _catch_up(self) -> None:
+        """Read what was recorded since the last call."""
         seen = self.session.inspections
         if self._known == len(seen):
             return
@@ -168,7 +168,7 @@ class Search:
         return {members[p].stack_id for p in self._failed if members[p].environment is not None}
 
     def _out(self) -> frozenset[int]:
-        """Return who does not run, or not always, or computes something else."""
+        """Return the places of what fails, or computes something else."""
         lost = {p for p, each in enumerate(self.candidates.members) if not each.may_run}
         return self._failed | lost
 
@@ -219,8 +219,8 @@ class Search:
         )
         return fewest_blocks(comparison.ranking(), self.design.calls)
 
-    def _too_dear(self) -> frozenset[int]:
-        """Return who cannot be built within what is left of the budget, or of the disk."""
+    def _too_expensive(self) -> frozenset[int]:
+        """Return the places of what cannot be built with the rest of the budget or of the disk."""
         left = self.session.left_s - self.reserve_s() - self._longest_s
         arms = enumerate(self.candidates.arms(0.0))
         return frozenset(
@@ -239,7 +239,7 @@ class Search:
 
     def computes_otherwise(self) -> dict[StackId, str]:
         """Return the labels of the stacks that compute something else than the baseline."""
-        self._look()
+        self._catch_up()
         return {each: label for each, label in self.labels().items() if each in self._wrong}
 
     def labels(self) -> dict[StackId, str]:
@@ -249,14 +249,14 @@ class Search:
         return {each: self.candidates.members[place].label for each, place in places.items()}
 
     def report(self) -> SearchReport | None:
-        """Return what this search did and believes; None where nothing was compared."""
-        self._look()
+        """Return the report of this search; None where no two stacks were measured."""
+        self._catch_up()
         done, seen = self._searched(), {each.stack for each in self._all}
         alive = self._alive()
         if not done or not alive or len(seen) < 2 or self.baseline not in seen:
             return None
         model = Model([each.versions(self.candidates.varied) for each in self.candidates.members])
-        # What is chosen rests on the search alone; what is told, on everything that was measured.
+        # The choice rests on the search alone; the predictions, on everything that was measured.
         prediction = model.predict(self._all)
         dice = np.random.default_rng([self.design.seed, len(done)])
         state = self._chooser().state(self._measured, self._out())
@@ -293,8 +293,8 @@ class Search:
     def _predicted(
         self, prediction: Prediction, dice: np.random.Generator
     ) -> tuple[PredictedSpeed, ...]:
-        """Return what is believed of everybody who is left, the fastest first."""
-        believed = posterior_summaries(
+        """Return the predicted speed of each stack that did not fail, the fastest first."""
+        summaries = posterior_summaries(
             prediction,
             self._alive(),
             baseline=self.baseline,
@@ -311,5 +311,5 @@ class Search:
                 within=each.within,
                 measured=counts[each.place],
             )
-            for each in believed
+            for each in summaries
         )

@@ -12,9 +12,9 @@ from stackgen.campaign.backend import Backend
 from stackgen.campaign.candidates import FRAMEWORKS, Candidate, Selection, pinned, read_pins, select
 from stackgen.campaign.comparison import nothing_runs
 from stackgen.campaign.options import SearchOptions
-from stackgen.campaign.plan import Chosen
+from stackgen.campaign.plan import SelectedStacks
 from stackgen.campaign.request import CampaignRequest
-from stackgen.commands.explore import measured
+from stackgen.commands.explore import explore
 from stackgen.commands.kb import one_stack
 from stackgen.errors import BuildError, EvidenceError, ResolutionError, StackgenError, UsageError
 from stackgen.index import PackageIndex
@@ -277,20 +277,20 @@ def compare(
     search = SearchOptions(strategy=Strategy.NEWEST, stacks=2)
     request = replace(request, kind=COMPARE, search=search)
 
-    def choose(
+    def select_pair(
         index: PackageIndex, request: CampaignRequest, backend: Backend, progress: Progress
-    ) -> Chosen:
+    ) -> SelectedStacks:
         resolver = Resolver(index=index, request=request, base=backend.base, progress=progress)
         return _chosen(sides, resolver.pair(*sides), request)
 
-    found = measured(choose, request, paths, environ, progress)
+    found = explore(request, paths, environ, progress, select_stacks=select_pair)
     assert isinstance(found, ExploreReport)  # noqa: S101 # it is never a dry run
     if not found.run.interrupted and len(found.stacks) < 2:
         raise _not_two(found, request, paths, progress)
     return found
 
 
-def _chosen(sides: tuple[Named, Named], pair: Pair, request: CampaignRequest) -> Chosen:
+def _chosen(sides: tuple[Named, Named], pair: Pair, request: CampaignRequest) -> SelectedStacks:
     """Return what is measured; an indicator without a package's name must run on both sides.
 
     Raises:
@@ -302,7 +302,7 @@ def _chosen(sides: tuple[Named, Named], pair: Pair, request: CampaignRequest) ->
         raise _same(", ".join(f"{a.name} {a.version}" for a in first.lock.artifacts))
     packages = [frozenset(each.lock.versions) for each in (first, second)]
     by_package = any("/" in each for each in request.measurement.indicators)
-    return Chosen(
+    return SelectedStacks(
         request=request.with_stacks(pair=tuple(ids)),
         source=pair,
         packages=packages[0] | packages[1] if by_package else packages[0] & packages[1],

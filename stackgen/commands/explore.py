@@ -6,7 +6,7 @@ from stackgen.campaign.backend import Backend
 from stackgen.campaign.campaign import Campaign
 from stackgen.campaign.candidates import pinned, read_pins, select
 from stackgen.campaign.host import cpu_list, shared_cores
-from stackgen.campaign.plan import Choose, Chosen, open_campaign
+from stackgen.campaign.plan import SelectedStacks, SelectStacks, open_campaign
 from stackgen.campaign.prepare import refuse_without_disk_space
 from stackgen.campaign.request import CampaignRequest
 from stackgen.campaign.user_input import index_config
@@ -22,40 +22,49 @@ from stackgen.resolve import Policy
 from stackgen.storage.paths import Paths
 
 
+def _select(
+    index: PackageIndex, request: CampaignRequest, backend: Backend, progress: Progress
+) -> SelectedStacks:
+    """Return the stacks that satisfy what was asked for."""
+    target = backend.base.target
+    if request.stacks.baseline_file is not None:
+        lock = pinned(index, read_pins(request.stacks.baseline_file), target, _any_release(request))
+        request = request.with_stacks(baseline=lock)
+    selection = select(index, request, target, progress)
+    return SelectedStacks(
+        request=request,
+        source=selection,
+        packages=frozenset(selection.space.packages),
+        count=selection.space.count,
+        choices=len(selection.choices) * len(selection.settings),
+        requirements=request.stacks.requirements.texts,
+    )
+
+
 def explore(
-    request: CampaignRequest, paths: Paths, environ: Mapping[str, str], progress: Progress
+    request: CampaignRequest,
+    paths: Paths,
+    environ: Mapping[str, str],
+    progress: Progress,
+    *,
+    select_stacks: SelectStacks = _select,
 ) -> ExplorePlan | ExploreReport:
-    """Explore, or only plan it (``dry_run``).
+    """Measure stacks against each other, or only plan it (``dry_run``).
+
+    Args:
+        request: what to measure.
+        paths: where the user's data and caches are.
+        environ: the user's variables.
+        progress: shows what is done.
+        select_stacks: selects the stacks, once their base is known.
 
     Raises:
         StackgenError: one of its kinds for whatever stops it; what was measured is kept.
     """
     _refuse_two_references(request)
-    return measured(_selected, request, paths, environ, progress)
-
-
-def measured(
-    choose: Choose,
-    request: CampaignRequest,
-    paths: Paths,
-    environ: Mapping[str, str],
-    progress: Progress,
-) -> ExplorePlan | ExploreReport:
-    """Measure what is chosen, or only plan it (``dry_run``).
-
-    Args:
-        choose: says which stacks they are, once it is known what they are installed on.
-        request: what to measure.
-        paths: where things are kept.
-        environ: the user's variables.
-        progress: who is told.
-
-    Raises:
-        StackgenError: one of its kinds for whatever stops it; what was measured is kept.
-    """
     if request.lock_out is not None:
         check_folder(request.lock_out, make=not request.dry_run)
-    with open_campaign(choose, request, paths, environ, progress) as campaign:
+    with open_campaign(select_stacks, request, paths, environ, progress) as campaign:
         if request.dry_run:
             return campaign.plan
         _refuse_one_stack(campaign.plan)
@@ -68,25 +77,6 @@ def measured(
             return found
         config = index_config(request.index, environ)
         return keep_winner(found, request.lock_out, campaign.backend.base.target, config, progress)
-
-
-def _selected(
-    index: PackageIndex, request: CampaignRequest, backend: Backend, progress: Progress
-) -> Chosen:
-    """Return the stacks that satisfy what was asked for."""
-    target = backend.base.target
-    if request.stacks.baseline_file is not None:
-        lock = pinned(index, read_pins(request.stacks.baseline_file), target, _any_release(request))
-        request = request.with_stacks(baseline=lock)
-    selection = select(index, request, target, progress)
-    return Chosen(
-        request=request,
-        source=selection,
-        packages=frozenset(selection.space.packages),
-        count=selection.space.count,
-        choices=len(selection.choices) * len(selection.settings),
-        requirements=request.stacks.requirements.texts,
-    )
 
 
 def _any_release(request: CampaignRequest) -> Policy:

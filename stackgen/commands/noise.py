@@ -14,7 +14,7 @@ from stackgen.campaign.candidates import Candidate, Selection, select
 from stackgen.campaign.comparison import Stopped
 from stackgen.campaign.indicators import CONTROL, component_of, limits, shipped_indicators
 from stackgen.campaign.options import SearchOptions
-from stackgen.campaign.plan import Calls, Chosen, calls_of, open_campaign
+from stackgen.campaign.plan import Calls, SelectedStacks, calls_of, open_campaign
 from stackgen.campaign.prepare import refuse_without_disk_space
 from stackgen.campaign.request import CampaignRequest
 from stackgen.campaign.runner import telling_line
@@ -67,10 +67,10 @@ def noise(
 
 def _chosen(
     index: PackageIndex, request: CampaignRequest, backend: Backend, progress: Progress
-) -> Chosen:
+) -> SelectedStacks:
     """Return the stacks of which the newest that works is measured."""
     selection = select(index, request, backend.base.target, progress)
-    return Chosen(
+    return SelectedStacks(
         request=_with_indicators(request, selection),
         source=selection,
         packages=frozenset(selection.space.packages),
@@ -103,7 +103,7 @@ def _with_indicators(request: CampaignRequest, selection: Selection) -> Campaign
     return request.with_indicators(CONTROL, *DEFAULTS[component])
 
 
-def _calls_of(chosen: Chosen) -> Calls:
+def _calls_of(chosen: SelectedStacks) -> Calls:
     """Return what is measured besides the control, which always is."""
     request = chosen.request
     threads = limits(request.processors.threads).threads
