@@ -1,6 +1,8 @@
 """Candidates of packages, from real servers and folders that behave well and badly."""
 
 import socket
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
@@ -357,3 +359,10 @@ def test_a_cache_folder_that_cannot_be_made_is_explained(tmp_path: Path) -> None
     (tmp_path / "file").write_text("")
     with pytest.raises(StorageError, match="cannot be used"):
         PackageIndex(IndexConfig(indexes=()), tmp_path / "file" / "cache")
+
+
+def test_an_index_loads_no_http_library_before_it_is_needed() -> None:
+    code = "import stackgen.index.client, stackgen.index.closure, sys; print(*sys.modules)"
+    run = [sys.executable, "-c", code]
+    loaded = subprocess.run(run, capture_output=True, text=True, check=True).stdout.split()
+    assert {"httpx", "httpx2", "requests"}.isdisjoint(loaded)

@@ -1,7 +1,6 @@
 """Which indicators a campaign runs, and under which limits."""
 
 import math
-import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -14,6 +13,7 @@ from stackgen.campaign.request import CampaignRequest
 from stackgen.errors import UsageError
 from stackgen.indicators import bind, find
 from stackgen.measure.cost import AtCount
+from stackgen.model import toml
 from stackgen.model.identity import IndicatorId
 from stackgen.model.inspections import Indicator, IndicatorCall, Limits
 from stackgen.model.reports import Prices
@@ -197,11 +197,6 @@ def _threads_of(indicator: Indicator, threads: int) -> dict[str, str]:
 
 # Prices that the user gave, and numbers of CPUs that they are for
 
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
-
 _EXAMPLE = "as in: [per_hour] and below it lines like 2 = 0.084"
 
 
@@ -278,7 +273,7 @@ def read_prices(request: CampaignRequest, machine_cpus: int) -> Prices | None:
     if request.cost.prices is None:
         return None
     try:
-        document = tomllib.loads(request.cost.prices.read_text(encoding="utf-8"))
+        document = toml.loads(request.cost.prices.read_text(encoding="utf-8"))
         by_cpus = _by_cpus(document)
         currency = document.get("currency", "")
         if not isinstance(currency, str):

@@ -4,18 +4,13 @@ A key at the top counts for every command that has the option; one in a table of
 (``[explore]``, ``[kb.stats]``) for that command alone. What is given on the command line wins.
 """
 
-import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from stackgen.errors import UsageError
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
+from stackgen.model import toml
 
 FILES = ("stackgen.toml", "pyproject.toml")
 NOT_CONFIGURABLE = frozenset({"env", "help", "version"})
@@ -139,9 +134,8 @@ def find_config(folder: Path) -> Config:
 
 def _read(path: Path) -> dict[str, Any]:
     try:
-        with path.open("rb") as file:
-            return tomllib.load(file)
-    except (OSError, tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        return toml.loads(path.read_text(encoding="utf-8"))
+    except (OSError, toml.TOMLDecodeError, UnicodeDecodeError) as error:
         raise UsageError(
             f"cannot read {path}",
             why=getattr(error, "strerror", None) or str(error),

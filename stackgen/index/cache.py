@@ -1,4 +1,4 @@
-"""What indexes said, kept in one SQLite file that several processes may use at once."""
+"""The cache of index responses: one SQLite file that several processes may use at once."""
 
 import sqlite3
 import sys
@@ -178,7 +178,7 @@ class IndexCache:
         row = (url, found.fetched, found.mark, found.size, found.sha256)
         self._write("INSERT OR REPLACE INTO downloads VALUES (?, ?, ?, ?, ?)", [row])
 
-    # Rows are of whatever types SQLite holds: the callers above, and nobody else, sort them.
+    # SQLite holds values of any type; the callers above check them.
     def _rows(self, query: str, values: Sequence[object]) -> list[tuple]:  # type: ignore[type-arg]
         return self._guarded(lambda c: c.execute(query, tuple(values)).fetchall(), [])
 

@@ -41,8 +41,6 @@ if TYPE_CHECKING:
     from stackgen.index.transport import Transport
 
 
-# The pages of indexes: from the cache while they are young, from the index otherwise
-
 FRESH_S = 600.0
 _ABSENT = (404, 410)
 _UNCHANGED = 304
@@ -80,7 +78,7 @@ class Listings:
     ) -> dict[str, Page | None]:
         """Return the page of each name, None where the location does not have it.
 
-        on_each: told for each name whether it is there.
+        on_each: called for each name with whether an index has it.
 
         Raises:
             IndexUnavailableError: it cannot be asked, or answers with nonsense; or it is offline
@@ -230,13 +228,10 @@ def _not_cached(location: IndexLocation, names: Sequence[str]) -> IndexUnavailab
     )
 
 
-# What all indexes of a configuration have of a package, in one sequence of files
-
-
 class Catalogue:
     """Joins pages: of the first index that has a package, of compared indexes, of find-links.
 
-    skipped: by package, how many of its files have a name or version that nobody can read.
+    skipped: by package, how many of its files have a malformed name or version.
     notes: what went wrong without stopping anything, in words.
     """
 
@@ -344,14 +339,12 @@ def _settled(report: Callable[[], None], is_last: bool, is_found: bool) -> None:
         report()
 
 
-# Files that a requirement names by their address (``name @ https://.../name-1.0-...whl``)
-
 _REPOSITORY = re.compile(r"(git|hg|svn|bzr)(\+[a-z]+)?:|ssh:", re.IGNORECASE)
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 
 
 class DirectFiles:
-    """Tells what lies at an address. The hash of it is read off the address, or computed once."""
+    """The file at an address. Its hash is read off the address, or computed once."""
 
     def __init__(
         self,
@@ -440,12 +433,12 @@ class DirectFiles:
         return Download(fetched=self._clock(), mark=mark, size=size, sha256=digest)
 
     def _mark(self, url: str) -> str:
-        """Return what tells this content from a later one; "" where the server says nothing."""
+        """Return a validator of this content (ETag or date, with length); "" for none."""
         reply = self._transport().head(url)
         self._transport().check(reply)
-        told = reply.headers.get("ETag") or reply.headers.get("Last-Modified", "")
+        validator = reply.headers.get("ETag") or reply.headers.get("Last-Modified", "")
         length = reply.headers.get("Content-Length", "")
-        return f"{told} {length}" if told and reply.status == _OK else ""
+        return f"{validator} {length}" if validator and reply.status == _OK else ""
 
 
 def _place(name: str, url: str) -> IndexLocation:
@@ -555,7 +548,7 @@ class PackageIndex(AbstractContextManager["PackageIndex"]):
 
     @property
     def skipped(self) -> Mapping[str, int]:
-        """Return how many files of each package have a name or version nobody can read."""
+        """Return how many files of each package have a malformed name or version."""
         return MappingProxyType(self._catalogue.skipped)
 
     @property
@@ -637,7 +630,7 @@ class PackageIndex(AbstractContextManager["PackageIndex"]):
         return self._metadata.read(artifacts, progress)
 
     def size(self, artifact: Artifact) -> int | None:
-        """Return the size in bytes; None where nobody says.
+        """Return the size in bytes; None where no server states it.
 
         Raises:
             IndexUnavailableError: its index cannot be asked.
@@ -647,7 +640,7 @@ class PackageIndex(AbstractContextManager["PackageIndex"]):
     def sizes(
         self, artifacts: Iterable[Artifact], progress: Progress | None = None
     ) -> dict[str, int | None]:
-        """Return sizes in bytes by `artifact_key`; None where nobody says.
+        """Return sizes in bytes by `artifact_key`; None where no server states it.
 
         Raises:
             IndexUnavailableError: an index cannot be asked.

@@ -54,7 +54,7 @@ def read_universe(
         index: what there is.
         request: what stacks must satisfy.
         target: where they are installed.
-        progress: told how far it is.
+        progress: called with the state of the work.
         pruned: leave out what can be part of no stack; an explanation needs that, too.
         all_prereleases: look also at those that no requirement needs.
 

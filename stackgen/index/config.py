@@ -11,7 +11,7 @@ from urllib.parse import unquote, urlsplit, urlunsplit
 
 from stackgen.errors import UsageError
 
-# The address of the index that is asked where nobody configured one
+# The address of the index that is used where none is configured
 
 _NAME = "PYPI_SIMPLE_ENDPOINT"
 
@@ -107,7 +107,7 @@ class IndexConfig:
     indexes: the first that has a package wins.
     compared: indexes whose files stand beside those of the others: the same version of two
         indexes is then two candidates. They may be among `indexes` and win nothing there.
-    find_links: folders or pages whose files join the candidates of whatever index.
+    find_links: folders or pages whose files join the candidates of any index.
     ca_bundle: a file of certificates, or None for those that requests brings.
     connect_timeout_s, read_timeout_s: of one attempt; read is the time without a byte.
     limits: of each response; a longer read timeout lengthens the times in them.
@@ -178,7 +178,7 @@ def load_config(
 
     Raises:
         UsageError: a configuration file or an address cannot be understood, or `compare` names
-            what nobody knows.
+            an unknown index.
     """
     pip, uv = _pip_settings(environ), _uv_settings(environ)
     ignore = no_index or any(
@@ -250,7 +250,7 @@ def _compared(text: str, indexes: Sequence[IndexLocation]) -> IndexLocation:
     if taken is not None:
         raise UsageError(
             f"two indexes are called {new.name}",
-            why="a version that is compared is told apart by the name of its index",
+            why="a version that is compared is identified by the name of its index",
             fix="give the new one another name: --compare-index name=URL",
         )
     # One that is configured already, under its own name and with its credentials.

@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from stackgen.index.transport import Transport
 
 
-# METADATA found through both ends of a wheel's directory, which may be megabytes long
-
 _ENTRY = re.compile(rb"PK\x01\x02(.{42})[^/\x00]{1,200}\.dist-info/METADATA", re.DOTALL)
 _FIELDS = struct.Struct("<6H3I5H2I")
 _ENTRY_SIZE = 46
@@ -120,8 +118,6 @@ def _unpack(member: Member, stored: bytes) -> bytes | None:
     return content if whole else None
 
 
-# A file that lives on a server, of which only the parts that are read are fetched
-
 _AT_LEAST = 1 << 14
 
 
@@ -183,8 +179,6 @@ class RangeFile(io.RawIOBase):
         self._blocks.append((start, block))
         return block[: end - start]
 
-
-# Read the few lines of METADATA that resolution needs
 
 LARGEST = 16 << 20
 """So many bytes of metadata are read, and no more: those of real projects have some kilobytes."""
@@ -277,8 +271,6 @@ def _line(value: object) -> str | None:
     return None if value is None else " ".join(str(value).split())
 
 
-# Read what a source distribution requires, and how it is built, without building it
-
 _FARTHEST = 1 << 30  # So much is unpacked in search of PKG-INFO, and no more.
 _PKG_INFO = re.compile(r"(?:\./)?[^/]+/PKG-INFO")
 _PYPROJECT = re.compile(r"(?:\./)?[^/]+/pyproject\.toml")
@@ -298,7 +290,7 @@ def read_sdist(file: IO[bytes], *, filename: str, name: str) -> Metadata:
     """Read the PKG-INFO of a source distribution (PEP 643).
 
     Raises:
-        SilentSdistError: it may require anything: only building it would tell.
+        SilentSdistError: it may require anything: only a build shows it.
         UnusableMetadataError: it cannot be read, or belongs to another project.
     """
     content = _first_member(file, filename, _PKG_INFO)
@@ -409,7 +401,7 @@ class MetadataReader:
     """Reads metadata.
 
     transport: opens the connections, the first time that something must be asked.
-    announced: tells what a page said of the metadata file beside a wheel ("": nothing).
+    announced: returns what a page states of the metadata file beside a wheel ("": nothing).
     defects: why an artifact has no usable metadata, by its key.
     """
 

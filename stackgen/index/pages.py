@@ -46,7 +46,7 @@ class Page:
     announced: what the page says of each file's metadata: its SHA-256, or one of NO_METADATA
         and SOME_METADATA; "" where it says nothing.
     listed: how many files the page names, of whatever format.
-    skipped: how many wheels and sdists were left out for a name or version nobody can read.
+    skipped: how many wheels and sdists were left out because their name or version is malformed.
     """
 
     files: Files
@@ -352,8 +352,6 @@ def _version(text: str) -> str:
         return ""
 
 
-# The form in which pages are cached: columns, of which nothing is unpacked before it is needed
-
 _LEVEL = 1  # Deflate: the fastest takes most of it.
 _SIZE = 4
 _WASTE = 4  # Rows of one width may take so many times the space of their texts.
@@ -455,11 +453,11 @@ def decode(content: bytes, *, index: str) -> Page:
 
 
 def source_of(content: bytes) -> str:
-    """Return the digest that `encode` was told."""
+    """Return the digest that `encode` stored."""
     return str(_head(content)[0][2])
 
 
-# The head is of whatever types JSON holds; what reads it sorts them.
+# JSON holds values of any type; the caller checks them.
 def _head(content: bytes) -> tuple[Any, bytes, int]:
     """Return the head, the packed numbers behind it, and where the rows begin."""
     start = _SIZE + int.from_bytes(content[:_SIZE], "little")
@@ -525,9 +523,6 @@ def _heads(files: Files) -> Iterator[str]:
 
 def _bytes(text: str) -> bytes:
     return text.encode("utf-8", "surrogatepass")
-
-
-# Wheels and pages that lie on this machine: file: indexes and folders of find-links
 
 
 def path_of(url: str) -> Path | None:

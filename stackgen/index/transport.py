@@ -68,7 +68,7 @@ class Multiplexer:
         self._client: httpx.AsyncClient | None = None
 
     def close(self) -> None:
-        """Close the connections; nobody may be waiting."""
+        """Close the connections; no thread may be waiting."""
         if self._loop is not None and self._client is not None:
             asyncio.run_coroutine_threadsafe(self._client.aclose(), self._loop).result()
             self._loop.call_soon_threadsafe(self._loop.stop)
@@ -491,7 +491,7 @@ class Transport:
             ) from error
 
     def _sorted(self, url: str, error: requests.RequestException) -> Exception:
-        """Tell a failure that can pass from one that cannot."""
+        """Return a transient failure as `_PassingError`, any other as its explanation."""
         if isinstance(error, requests.exceptions.SSLError):
             return self._unreachable(
                 url,

@@ -1,4 +1,4 @@
-"""Lock formats of other tools and what users ask for, read and written as text."""
+"""Lock formats and files of requirements, read and written as text."""
 
 from stackgen.locks.decoding import decode_text
 from stackgen.locks.direct import from_place

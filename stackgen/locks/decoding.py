@@ -1,4 +1,4 @@
-"""The encoding of files that people and tools write, told as pip does it."""
+"""Decoding of files that people and tools write, by the rules of pip."""
 
 import codecs
 import re

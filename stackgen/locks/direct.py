@@ -1,4 +1,4 @@
-"""Requirements that name a place instead of asking an index: wheels are taken, the rest is told."""
+"""Direct references (PEP 440): wheels are accepted, anything else is skipped with a reason."""
 
 import os
 import re

@@ -221,8 +221,6 @@ def _version(name: str, version: str) -> str:
         raise MalformedError(f"{name} has no valid version: {version!r}") from error
 
 
-# The lines of a requirements file, joined and stripped of comments as pip does it
-
 _COMMENT = re.compile(r"(^|\s+)#.*$")
 
 
@@ -264,8 +262,6 @@ def _line(number: int, joined: str) -> Line:
         comment=comment.group().strip() if comment else "",
     )
 
-
-# Under which condition a package of a dependency graph is installed
 
 Node = TypeVar("Node", bound=Hashable)
 Edges = Callable[[Node], Iterable[tuple[Node, str]]]

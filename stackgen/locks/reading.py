@@ -1,4 +1,4 @@
-"""Tell lock formats apart, read each, and name what a foreign file seems to be."""
+"""Detection of lock formats: each is read by its module, files of other tools are named."""
 
 import re
 from collections.abc import Callable, Iterator
@@ -10,8 +10,6 @@ from stackgen.errors import UsageError
 from stackgen.locks import fields, pipfile, poetry, requirements, uv
 from stackgen.locks.fields import MalformedError, Table
 from stackgen.model.packages import LockedPackage, LockFile
-
-# Tell files that are none of ours by how they look
 
 
 def filename(path: str) -> str:

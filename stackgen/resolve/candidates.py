@@ -1,4 +1,4 @@
-"""Which versions of a package the target could take, and why it cannot take the others."""
+"""Candidates: the versions of a package that fit the target, and why the others do not."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -37,7 +37,7 @@ _MOMENT = re.compile(
 class Candidate:
     """One version that an index offers.
 
-    label: what tells candidates of one package apart: the version, or ``version@index`` for a
+    label: identifies a candidate of a package: the version, or ``version@index`` for a
         file of an index that is compared with the official one.
     found: the artifact that the target would take, or why it takes none.
     barred: why only an exact pin of the user lets it in; "" where nothing speaks against it.

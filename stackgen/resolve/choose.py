@@ -24,7 +24,7 @@ def newest_first(
 
     Args:
         slices: every feasible choice, as ``Space.slices`` returns them (newest first).
-        granularity: which versions are told apart.
+        granularity: which versions are distinct.
     """
     steps = dict(_steps(slices, 0, 0, granularity is Granularity.PATCH))
     place = {each: number for number, each in enumerate(slices)}
@@ -244,7 +244,7 @@ def contemporary(
 ) -> Lock | None:
     """Return the newest completion of what was uploaded at most a year after the varied release.
 
-    None where there is none, or where the index does not tell upload times.
+    None where there is none, or where the index does not state upload times.
     """
     newest = space.complete(choice, preferred=preferred)
     allowed = contemporary_versions(space, newest, choice) if newest else {}
@@ -254,7 +254,7 @@ def contemporary(
 def contemporary_versions(space: Space, lock: Lock, choice: Slice) -> Held:
     """Return, by package, the versions not newer than the varied release's time plus a year.
 
-    Empty where the index does not tell upload times.
+    Empty where the index does not state upload times.
     """
     first = choice.versions[0][0] if choice.versions else ""
     uploaded = next((a.uploaded for a in lock.artifacts if a.name == first), None)

@@ -1,8 +1,8 @@
-"""Everything that could ever be part of a stack: found in rounds, so that reading stays outside.
+"""All releases that could be part of a stack, found in rounds, so that I/O stays outside.
 
 The closure says what it needs next (index pages, metadata); the caller reads it, in any
-order and in any parts, until nothing is missing. Never asked for: versions that no requirement
-admits, and whatever is required only by releases that no stack can hold (see ``anchor``).
+order and in any parts, until nothing is missing. Never needed: versions that no requirement
+admits, and packages required only by releases that no stack can hold (see `Anchor`).
 """
 
 from collections import defaultdict, deque
@@ -101,7 +101,7 @@ class Offers:
         return found
 
     def label(self, bit: int) -> str:
-        """Return what tells a version apart."""
+        """Return the label of a version."""
         return self._candidates[bit].label
 
     def mask(self, specifier: str) -> int:
@@ -411,7 +411,7 @@ class Closure:
         )
 
     def _follow_all(self) -> None:
-        """Follow the roots whatever the anchor leaves possible."""
+        """Follow all roots, without limits by an anchor."""
         self._anchor = Anchor.of_everything()
         self._required.update(dict.fromkeys(self._roots, self._anchor.every))
 

@@ -18,7 +18,7 @@ from packaging.version import InvalidVersion, Version
 from stackgen.errors import UsageError
 from stackgen.model.packages import Metadata, Target
 
-# Most lines are for an extra that nobody asks for. To see that takes no parser: such a line ends in
+# Most lines are for an extra that is not required. To see that takes no parser: such a line ends in
 # a condition on the extra, and in no "or" that could hold without it.
 _EXTRA = re.compile(r"\bextra\s*==\s*(['\"])([^'\"]+)\1")
 _ONLY_EXTRA = re.compile(r";(?:(?!\bor\b).)*\bextra\s*==\s*(['\"])[^'\"]+\1[\s)]*$")
@@ -40,7 +40,7 @@ class Dependency:
 
 
 def parse_requirement(text: str) -> Requirement:
-    """Read what the user gave.
+    """Read a requirement of the user.
 
     Raises:
         UsageError: it is not PEP 508.
@@ -230,7 +230,7 @@ def read_specifier(text: str) -> SpecifierSet | None:
 def defect(metadata: Metadata) -> str:
     """Return which line of a release's metadata is malformed, "" where none is.
 
-    As in uv, one such line is enough, whatever its marker: nobody knows what the release requires.
+    As in uv, one such line is enough, under any marker: what the release requires is unknown.
     """
     python = metadata.requires_python
     if python and read_specifier(python) is None:
@@ -262,7 +262,7 @@ def parsed_version(text: str) -> Version:
 
 
 def admits(specifier: str, version: str) -> bool:
-    """Return whether a specifier admits a version, whatever the policy on prereleases."""
+    """Return whether a specifier admits a version, under any policy on prereleases."""
     return not specifier or specifier_set(specifier).contains(parsed_version(version))
 
 
@@ -314,7 +314,7 @@ class Versions:
         self._clauses: dict[Specifier, int] = {}
 
     def mask(self, specifier: str) -> int:
-        """Return the versions that a specifier admits, whatever the policy on prereleases."""
+        """Return the versions that a specifier admits, under any policy on prereleases."""
         known = self._known.get(specifier)
         if known is None:
             known = self._all

@@ -260,7 +260,7 @@ _REPOSITORY = re.compile(r"@ ((git|hg|svn|bzr)(\+[a-z]+)?|ssh):", re.IGNORECASE)
 
 
 class _OpenVersions:
-    """The versions of each package that the facts told so far leave open."""
+    """The versions of each package that the facts stated so far leave open."""
 
     def __init__(self, core: Core, universe: Universe) -> None:
         self._universe = universe
@@ -361,7 +361,7 @@ def _range(versions: Sequence[str], every: Sequence[str]) -> str:
 
 
 def conflict(core: Core, universe: Universe, request: Requirements) -> ResolutionError:
-    """Explain a conflict; what would help is added by whoever can try it out."""
+    """Explain a conflict; the caller adds what would help, after trying it."""
     roots = [each for each in universe.roots if each.package in core.roots]
     what = "no stack satisfies " + " with ".join(str(each) for each in roots)
     why = ";\n       ".join(chain(core, universe, request))

@@ -1,4 +1,4 @@
-"""What is asked of a resolution: requirements, and what narrows or bends them."""
+"""The input of a resolution: requirements, constraints, overrides, exclusions and a policy."""
 
 import re
 from collections.abc import Sequence
@@ -27,7 +27,7 @@ class Requirements:
     alternatives: roles, each filled by one of several packages; the others stay out.
     constraints: versions that are admitted of packages, if a stack holds them at all.
     overrides: what counts in place of everything that is required of these packages.
-    excluded: packages that are left out, whoever requires them.
+    excluded: packages that are left out wherever something requires them.
     locked: (package, version) pairs of a lock: no other version of these packages, and nothing else
         than a constraint would let in.
     """
@@ -53,7 +53,7 @@ class Requirements:
         if both:
             raise UsageError(
                 f"{min(both)} is both required and excluded",
-                why="--exclude leaves a package out, whoever requires it",
+                why="--exclude leaves a package out wherever something requires it",
                 fix="take away the requirement or the --exclude",
             )
 
@@ -80,7 +80,7 @@ class Requirements:
 
     @property
     def content(self) -> list[object]:
-        """Return what tells requests apart, as plain values."""
+        """Return what identifies these requirements, as plain values."""
         policy = self.policy
         return [
             sorted(self.texts),
@@ -111,7 +111,7 @@ class Requirements:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Combination:
-    """One way to fill the roles of a request.
+    """One way to fill the roles.
 
     request: with the chosen packages as requirements, first of all.
     chosen: by role, which of its alternatives.
@@ -136,7 +136,7 @@ def _shown(requirement: Requirement) -> str:
 
 
 def parse_requirements(*texts: str) -> Requirements:
-    """Read a request from requirements; ``a|b>=1`` admits either package.
+    """Read requirements; ``a|b>=1`` admits either package.
 
     Raises:
         UsageError: one of them cannot be read.

@@ -169,7 +169,7 @@ def test_a_file_without_a_project_asks_for_nothing(text: str) -> None:
 def test_dependencies_that_only_a_build_tells_are_refused_with_the_way_out() -> None:
     with pytest.raises(UsageError) as caught:
         read("[project]\nname = 'a'\ndynamic = ['version', 'dependencies']\n")
-    assert "only building the project tells them" in caught.value.why
+    assert "only a build shows them" in caught.value.why
     assert "uv pip compile pyproject.toml" in caught.value.fix
     optional = "[project]\nname = 'a'\ndynamic = ['optional-dependencies']\ndependencies = ['b']\n"
     assert read(optional).requirements == ("b",)

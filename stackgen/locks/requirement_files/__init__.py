@@ -1,4 +1,4 @@
-"""What a user asks for: requirements files, pyproject.toml and Pipfiles, read as text."""
+"""Files of requirements: requirements.txt, pyproject.toml and Pipfile, read as text."""
 
 from stackgen.locks.requirement_files.reading import constraints_in, read_requirements_file
 

@@ -1,4 +1,4 @@
-"""A Pipfile: what it asks for, with its sources as index options."""
+"""A Pipfile: its requirements, with its sources as index options."""
 
 from collections.abc import Iterator, Mapping, Sequence
 

@@ -25,8 +25,6 @@ from stackgen.locks.pyproject import (
 from stackgen.locks.requirement_files.requirements import chosen
 from stackgen.model.packages import RequirementsFile
 
-# What the tables of Poetry in a pyproject.toml ask for, by its groups and extras
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoetryTables:
@@ -127,7 +125,7 @@ def read(
     """Read what a project needs, with some of its extras and groups.
 
     Where Poetry's or uv's tables say that a package comes from a repository or a folder, no index
-    is asked for it; an index that they tie it to is not followed. Both are told in words.
+    is asked for it; an index that they tie it to is not followed. Both are reported as skipped.
 
     Args:
         text: what the file holds.
@@ -235,7 +233,7 @@ def _check_stated(content: Table, path: str, *, extras: bool, groups: bool) -> N
     if left_open:
         raise UsageError(
             f"{path} does not say what the project needs",
-            why="its dependencies are dynamic: only building the project tells them",
+            why="its dependencies are dynamic: only a build shows them",
             fix=f"run: uv pip compile {path} -o requirements.txt; then give that file",
         )
     standard = "project" in content or (groups and "dependency-groups" in content)

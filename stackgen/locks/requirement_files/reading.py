@@ -1,4 +1,4 @@
-"""Read what a user asks for from the file of any tool that says so; name what else a file is."""
+"""Detection of the format of a file of requirements; locks and other files are refused."""
 
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -35,7 +35,7 @@ def read_requirements_file(
 ) -> RequirementsFile:
     """Read what a requirements file, a pyproject.toml or a Pipfile asks for.
 
-    The name tells the format, and where it does not, the content.
+    The name decides the format, else the content.
 
     Args:
         text: what the file holds.
@@ -152,7 +152,7 @@ def _a_lock(path: str) -> UsageError:
 def _to_be_built(path: str) -> UsageError:
     return UsageError(
         f"{path} is not read",
-        why="what a setup.py or a setup.cfg asks for only building the project tells",
+        why="only a build shows the requirements of a setup.py or setup.cfg",
         fix=f"run: uv pip compile {path} -o requirements.txt; then give that file",
     )
 

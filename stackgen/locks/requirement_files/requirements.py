@@ -31,8 +31,6 @@ from stackgen.locks.fields import (
 )
 from stackgen.model.packages import IndexOptions, RequirementsFile
 
-# The options that pip takes in a requirements file, by its own rules: it uses optparse as well
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LineOptions:
@@ -319,9 +317,6 @@ def _beside(path: str, place: str) -> str:
 def _normal(path: str) -> str:
     """Return a path without detours, so that a file has one name."""
     return path if is_url(path) else os.path.normpath(path)
-
-
-# The extras and groups that a user chooses by name
 
 
 def chosen(kind: str, wanted: Sequence[str], *, known: Collection[str], path: str) -> list[str]:
