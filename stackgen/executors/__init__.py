@@ -1,4 +1,4 @@
-"""Somewhere to run inspections."""
+"""Executors run inspections."""
 
 from collections.abc import Iterable, Iterator
 from typing import Protocol
@@ -8,19 +8,19 @@ from stackgen.model.inspections import Inspection, InspectionPlan
 
 
 class ExecutorUnavailableError(MeasurementError):
-    """Nothing can run here at all."""
+    """No inspection can run with this executor."""
 
 
 class Executor(Protocol):
-    """Somewhere to run inspections: a virtualenv, a container, a cluster."""
+    """Runs inspections: in a virtualenv, a container, or an existing interpreter."""
 
     def inspect(self, plans: Iterable[InspectionPlan]) -> Iterator[Inspection]:
         """Yield one inspection per plan, as each completes.
 
-        A stack that fails to build or crashes is knowledge: yield it with its outcome.
+        A stack that fails to build or crashes yields an inspection with that outcome.
 
         Raises:
-            ExecutorUnavailableError: nothing can run here at all.
+            ExecutorUnavailableError: no inspection can run.
         """
 
 

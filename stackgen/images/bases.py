@@ -130,13 +130,13 @@ class BaseBuilder:
                     return made
         if not refusals:
             raise EngineError(
-                f"the base {name} vanished from the engine",
-                why="its image was removed while it was being looked at",
+                f"the base {name} is no longer in the engine",
+                why="its image was removed meanwhile",
                 fix="run the same command again",
             )
         known = ", ".join(known.name for known in self.definitions())
         raise BaseUnavailableError(
-            f"the base {name} cannot be had here",
+            f"the base {name} is not available",
             why=_joined(refusals),
             fix="install debootstrap and run as root, docker load an image and give its name "
             f"with --base, or choose another base ({known})",

@@ -2,7 +2,7 @@
 
 The text of this file runs as a script in namespaces that ``unshare`` has just made, never in those
 of the host: ``python confine.py FOLDER BYTES NETWORK COMMAND...``. Standard library alone, no
-import of ours. What it cannot do it leaves: whoever runs there looks for himself what holds.
+import of ours. What it cannot do, it skips: the supervisor reports which limits hold.
 
 FOLDER, and shared memory, become empty file systems in memory of at most BYTES each, that go with
 the namespaces; where they cannot, nothing runs, because they are emptied after each command. Not
@@ -30,7 +30,7 @@ import sys
 
 # From <sys/mount.h>
 RDONLY, NOSUID, NODEV, NOEXEC, REMOUNT, BIND = 1, 2, 4, 8, 32, 4096
-# What a mount point had must stay: who did not set it may not take it away.
+# Flags of a mount point that must stay: only their owner may remove them.
 KEPT = {
     "nosuid": NOSUID,
     "nodev": NODEV,
@@ -70,7 +70,7 @@ def mount_points() -> "list[tuple[str, int]]":
 
 
 def hide_disks() -> None:
-    """Put nothing in the place of disks: who owns those may write below every file system."""
+    """Hide block devices: their owner may write below every file system."""
     for folder, _, names in os.walk("/dev"):
         for name in names:
             path = os.path.join(folder, name)
@@ -83,7 +83,7 @@ def hide_disks() -> None:
 
 
 def hide_sockets(names: "list[str]") -> None:
-    """Put nothing in the place of sockets: an engine, or a session bus, does what it is told."""
+    """Hide sockets of services, such as a container engine or a session bus."""
     for name in names:
         try:
             found = stat.S_ISSOCK(os.stat(name).st_mode)
@@ -94,7 +94,7 @@ def hide_sockets(names: "list[str]") -> None:
 
 
 def sockets_in(folder: str) -> "list[str]":
-    """Return the names that a folder's list gives."""
+    """Return the names in a folder's list of sockets."""
     try:
         with open(os.path.join(folder, "sockets"), "rb") as file:
             return [os.fsdecode(name) for name in file.read().split(b"\0") if name]
@@ -103,13 +103,13 @@ def sockets_in(folder: str) -> "list[str]":
 
 
 def raise_loopback() -> None:
-    """Let processes in here talk to each other; the way leads nowhere else."""
+    """Enable the loopback interface of this namespace."""
     with contextlib.suppress(OSError), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_one:
         fcntl.ioctl(any_one, SET_INTERFACE_FLAGS, struct.pack("16sh22x", b"lo", UP))
 
 
 def give_up_privileges() -> None:
-    """See to it that the command gets none, whoever it runs as."""
+    """Drop all capabilities, so that the command has none under any user."""
     for capability in range(64):
         LIBC.prctl(CAPBSET_DROP, capability, 0, 0, 0)
     none = (ctypes.c_uint32 * 6)()  # effective, permitted and inheritable, twice 32 of each
