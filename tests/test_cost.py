@@ -18,7 +18,7 @@ from stackgen.measure.cost import AtCount, baseline_times, costs, scaled
 from stackgen.model.evidence import Ranked
 from stackgen.model.inspections import IndicatorCall, Inspection, Observation, Role
 from stackgen.model.options import parse_cpu_counts
-from stackgen.model.reports import Cost, Prices, Scaled
+from stackgen.model.reports import Cost, CpuScaling, Prices
 from stackgen.model.stacks import Environment
 from tests.campaign_requests import campaign_request, changed
 from tests.samples import call, environment, inspection
@@ -133,7 +133,7 @@ def test_costs_grow_with_the_price_and_with_time(price: float, factor: float) ->
         assert a.per_unit * a.per_million == pytest.approx(1e6)
 
 
-def scaled_of(inspections: list[Inspection], prices: tuple[float, ...]) -> tuple[Scaled, ...]:
+def scaled_of(inspections: list[Inspection], prices: tuple[float, ...]) -> tuple[CpuScaling, ...]:
     counts = [
         AtCount(call=on(count), indicator="matmul", cpus=count, price=price)
         for count, price in zip((1, 2, 4), prices, strict=True)

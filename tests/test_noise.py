@@ -15,7 +15,7 @@ import pytest
 from stackgen.measure import INTERIM_ANALYSES, effect, p_value
 from stackgen.measure.noise import (
     are_different,
-    carried,
+    autocorrelation,
     disturbance,
     indicator_noise,
     plain_spread,
@@ -112,7 +112,7 @@ def normal(spread: float, count: int, seed: int = 1) -> list[float]:
 
 
 def test_more_blocks_never_show_less() -> None:
-    shown = [each.effect for each in row_of(normal(0.05, 26)).shown]
+    shown = [each.effect for each in row_of(normal(0.05, 26)).detectable]
     assert shown == sorted(shown, reverse=True)
     assert shown[-1] < shown[0] / 3
 
@@ -145,7 +145,7 @@ def test_the_seed_alone_decides_what_is_drawn() -> None:
 
 def test_too_few_blocks_show_nothing() -> None:
     row = row_of(normal(0.05, INTERIM_ANALYSES[0] - 1))
-    assert row.shown == ()
+    assert row.detectable == ()
     assert row.nothing == "too few blocks: 5, and 6 are needed"
     assert row.p_value is None
     assert row_of([]).nothing == "too few blocks: 0, and 6 are needed"
@@ -154,7 +154,7 @@ def test_too_few_blocks_show_nothing() -> None:
 
 def test_where_all_runs_take_the_same_time_no_number_is_invented() -> None:
     row = row_of([0.0] * 10)
-    assert row.shown == ()
+    assert row.detectable == ()
     assert "their clock is too coarse" in row.nothing
 
 
@@ -162,7 +162,7 @@ def test_equal_runs_that_differ_are_told() -> None:
     shifted = [c + 0.05 for c in normal(0.02, 16)]
     row = row_of(shifted)
     assert row.differs
-    assert row.shown == ()
+    assert row.detectable == ()
     assert "rely on no comparison" in row.nothing
     assert not row_of([c - 0.05 for c in shifted]).differs
 
@@ -181,27 +181,27 @@ def test_a_comparison_takes_three_runs_a_block_and_the_control_twice() -> None:
     ]  # fmt: skip
     row = row_of(normal(0.01, 8), *pure)
     assert row.run_s == 1.0  # as tests.samples has it
-    assert [each.machine_s for each in row.shown] == [
+    assert [each.machine_s for each in row.detectable] == [
         n * (3 * 1.0 + 2 * 0.25) for n in INTERIM_ANALYSES
     ]
     own = indicator_noise(pure, stack=HERE.stack.id, call=PURE, control=PURE, seed=0)
-    assert own.shown[0].machine_s == pytest.approx(6 * 3 * 0.25)
+    assert own.detectable[0].machine_s == pytest.approx(6 * 3 * 0.25)
 
 
 def test_blocks_that_do_not_count_cost_time_all_the_same() -> None:
     half = [inspection(HERE, MATMUL, block, 1.0, role=Role.BASELINE) for block in range(9, 13)]
     row = row_of(normal(0.01, 8), *half)
     assert (row.blocks, row.left_out) == (8, 4)
-    assert row.shown[0].machine_s == pytest.approx(6 * 3 * 12 / 8)
+    assert row.detectable[0].machine_s == pytest.approx(6 * 3 * 12 / 8)
 
 
 def test_what_resembles_the_block_before_is_seen_in_ranks() -> None:
-    assert carried([1.0, 2.0] * 8) == pytest.approx(-15 / 16)
-    up = carried([float(2**i) for i in range(12)])
+    assert autocorrelation([1.0, 2.0] * 8) == pytest.approx(-15 / 16)
+    up = autocorrelation([float(2**i) for i in range(12)])
     assert up is not None
     assert up > 0.7
-    assert carried([1.0] * 12) is None
-    assert carried([1.0, 2.0, 3.0]) is None
+    assert autocorrelation([1.0] * 12) is None
+    assert autocorrelation([1.0, 2.0, 3.0]) is None
 
 
 def told(**circumstances: str) -> Inspection:
@@ -266,7 +266,7 @@ WILD = replace(
     row_of([c * (20 if i % 4 == 0 else 1) for i, c in enumerate(normal(0.08, 26))]),
     label="numpy/sort kind=quicksort size=100000 threads=1",
     drift=0.81,
-    carried=0.66,
+    carry_over=0.66,
     left_out=2,
 )
 TEXTS = {
@@ -313,11 +313,11 @@ def test_sizes_are_told_with_the_digits_that_count() -> None:
 
 
 def test_json_has_every_field_and_no_infinity() -> None:
-    never = replace(NORMAL, shown=(replace(NORMAL.shown[0], effect=math.inf),))
+    never = replace(NORMAL, detectable=(replace(NORMAL.detectable[0], effect=math.inf),))
     document = json.loads(as_json(report(never)))
     (row,) = document["indicators"]
-    assert row["shown"] == [
-        {"blocks": 6, "effect": None, "machine_s": NORMAL.shown[0].machine_s}
+    assert row["detectable"] == [
+        {"blocks": 6, "effect": None, "machine_s": NORMAL.detectable[0].machine_s}
     ]  # fmt: skip
     assert document["disturbance"]["waited"] == 0.004
     assert row["spread"] == pytest.approx(NORMAL.spread)

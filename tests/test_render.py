@@ -28,6 +28,7 @@ from stackgen.model.reports import (
     ChosenStack,
     Cost,
     CostReport,
+    CpuScaling,
     Estimate,
     ExplorePlan,
     ExploreReport,
@@ -38,7 +39,6 @@ from stackgen.model.reports import (
     NightlyReport,
     PredictedSpeed,
     RunSummary,
-    Scaled,
     SearchReport,
 )
 from stackgen.report import (
@@ -176,7 +176,7 @@ PRICED = replace(
         ),
         currency="EUR",
         by_cpus=tuple(
-            Scaled(
+            CpuScaling(
                 stack_id=each.stack.id,
                 indicator="numpy/matmul size=512",
                 cpus=cpus,
@@ -356,13 +356,13 @@ SEARCH = SearchReport(
     leader=NEW.stack.id,
     leader_label="numpy 2.4.0",
     confidence=0.962,
-    wanted=0.95,
+    required_confidence=0.95,
     margin=0.02,
     blocks=11,
     inspections=44,
     machine_s=132.0,
-    compared=48,
-    compared_s=140.0,
+    comparison_inspections=48,
+    comparison_s=140.0,
     uniform_inspections=272,
     uniform_s=816.0,
     predictions=(
@@ -375,7 +375,7 @@ SEARCH = SearchReport(
         PredictedSpeed(label="numpy 1.26.4", ratio=1.0, low=1.0, high=1.0, within=0.0, measured=6),
         PredictedSpeed(label="numpy 1.24.4", ratio=0.7, low=0.2, high=0.93, within=0.0, measured=1),
     ),
-    foretold=(37, 40),
+    calibration=(37, 40),
 )
 SEARCHED = replace(report(FASTER), search=SEARCH)
 
@@ -395,7 +395,7 @@ TEXTS = {
         replace(
             SEARCHED,
             ranking=(),
-            search=replace(SEARCH, confidence=0.4, blocks=1, foretold=(0, 0)),
+            search=replace(SEARCH, confidence=0.4, blocks=1, calibration=(0, 0)),
             run=replace(SEARCHED.run, stopped="the budget is spent"),
         )
     ),

@@ -277,17 +277,17 @@ class Search:
             leader=leader.stack_id if leader.environment else "",
             leader_label=leader.label,
             confidence=state.confidence,
-            wanted=self.confidence,
+            required_confidence=self.confidence,
             margin=self.margin,
             blocks=self._blocks(),
             inspections=len(done),
             machine_s=machine_s,
-            compared=len(after),
-            compared_s=sum(each.duration_s for each in after),
+            comparison_inspections=len(after),
+            comparison_s=sum(each.duration_s for each in after),
             uniform_inspections=uniform,
             uniform_s=uniform * machine_s / len(done),
             predictions=self._predicted(prediction, dice),
-            foretold=(held.inside, held.total),
+            calibration=(held.inside, held.total),
         )
 
     def _predicted(

@@ -289,4 +289,4 @@ def _exit_code(ended: Stopped, rows: Sequence[IndicatorNoise]) -> int:
         return ended.error.exit_code
     if any(row.failed or row.differs for row in rows):
         return MeasurementError.exit_code
-    return 0 if all(row.shown for row in rows) else EvidenceError.exit_code
+    return 0 if all(row.detectable for row in rows) else EvidenceError.exit_code

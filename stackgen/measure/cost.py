@@ -10,7 +10,7 @@ from stackgen.measure.ranking import Times, block_times
 from stackgen.model.evidence import Ranked
 from stackgen.model.identity import IndicatorId, StackId
 from stackgen.model.inspections import IndicatorCall, Inspection, Observation, Role
-from stackgen.model.reports import Cost, Scaled
+from stackgen.model.reports import Cost, CpuScaling
 
 _ITEMS = "items"  # a circumstance
 _MILLION, _HOUR_S = 1e6, 3600.0
@@ -119,7 +119,7 @@ def scaled(
     *,
     ranking: Sequence[Ranked],
     counts: Sequence[AtCount],
-) -> tuple[Scaled, ...]:
+) -> tuple[CpuScaling, ...]:
     """Return time and cost of each stack on each number of CPUs, as ratios.
 
     They are to the baseline on the fewest CPUs, from blocks that hold both. All intervals of one
@@ -131,7 +131,7 @@ def scaled(
     stacks = [row.stack_id for row in ranking if row.counts]
     excluded = exclude_disturbed(inspections).excluded
     baseline = next((row.stack_id for row in ranking if row.is_baseline), None)
-    found: list[Scaled] = []
+    found: list[CpuScaling] = []
     for group in groups.values():
         if baseline is not None:
             base = block_times(
@@ -153,7 +153,7 @@ def _scaled(
     fewest: AtCount,
     base: Times,
     alpha: float,
-) -> Scaled | None:
+) -> CpuScaling | None:
     times = block_times(inspections, indicator=at.call.id, stack=stack, excluded=excluded)
     if not times.keys() & base.keys():
         return None
@@ -166,7 +166,7 @@ def _scaled(
         alpha=alpha,
     )
     is_time = not gives_figure(inspections, at.call.id)
-    return Scaled(
+    return CpuScaling(
         stack_id=stack,
         indicator=at.indicator,
         cpus=at.cpus,

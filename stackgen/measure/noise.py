@@ -24,7 +24,7 @@ from stackgen.measure.effects import (
 from stackgen.measure.ranking import CONTROL_ALPHA, Times, block_times
 from stackgen.model.identity import IndicatorId, StackId
 from stackgen.model.inspections import IndicatorCall, Inspection, Outcome, Role
-from stackgen.model.reports import Disturbance, IndicatorNoise, Shown
+from stackgen.model.reports import DetectableEffect, Disturbance, IndicatorNoise
 
 Circumstances = Mapping[str, str]
 
@@ -76,20 +76,20 @@ def indicator_noise(
         left_out=len(run) - len(contrasts),
         spread=math.expm1(robust_spread(contrasts)) if contrasts else None,
         deviation=math.expm1(plain_spread(contrasts)) if contrasts else None,
-        drift=carried(_levels(one, two)),
-        carried=carried(contrasts),
+        drift=autocorrelation(_levels(one, two)),
+        carry_over=autocorrelation(contrasts),
         p_value=p,
         differs=differs,
-        shown=() if nothing else _shown(contrasts, block_s, seed),
+        detectable=() if nothing else _shown(contrasts, block_s, seed),
         nothing=nothing,
     )
 
 
-def _shown(contrasts: Sequence[float], block_s: float, seed: int) -> tuple[Shown, ...]:
+def _shown(contrasts: Sequence[float], block_s: float, seed: int) -> tuple[DetectableEffect, ...]:
     """Return what shows by each number of blocks; what showed at an earlier analysis still does."""
     effects = (smallest_shown(contrasts, blocks=blocks, seed=seed) for blocks in INTERIM_ANALYSES)
     return tuple(
-        Shown(blocks=blocks, effect=least, machine_s=blocks * block_s)
+        DetectableEffect(blocks=blocks, effect=least, machine_s=blocks * block_s)
         for blocks, least in zip(INTERIM_ANALYSES, accumulate(effects, min), strict=True)
     )
 
@@ -180,7 +180,7 @@ def plain_spread(contrasts: Sequence[float]) -> float:
     return math.sqrt(statistics.fmean(each**2 for each in contrasts))
 
 
-def carried(values: Sequence[float]) -> float | None:
+def autocorrelation(values: Sequence[float]) -> float | None:
     """Return the correlation of each value with the one before it, of their ranks.
 
     None of fewer than ten, and where there is no spread. Ranks, because one outlier decides the

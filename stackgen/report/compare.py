@@ -42,8 +42,8 @@ def _of_effects(report: ExploreReport, b: Ranked) -> Iterator[str]:
     names = report.labels
     figures = [each.indicator_id in report.figures for each in b.effects]
     if b.overall is not None:
-        told = _sentence(b.overall, report.margin, figure=any(figures))
-        yield f"On all indicators together: {told}"
+        verdict = _sentence(b.overall, report.margin, figure=any(figures))
+        yield f"On all indicators together: {verdict}"
         return
     for effect, figure in zip(b.effects, figures, strict=True):
         on = f"On {names.get(effect.indicator_id, effect.indicator_id)}: " * (len(figures) > 1)
@@ -76,9 +76,9 @@ def _between(report: ExploreReport) -> list[str]:
     sides = [by_label[label] for label, _ in report.plan.chosen if label in by_label]
     if len(sides) < 2:
         return []
-    told = list(_differences(sides[0], sides[1], report.plan.varied))
-    more = [f"and {len(told) - _MOST_SHOWN} more"] if len(told) > _MOST_SHOWN else []
-    return [f"A to B: {', '.join([*told[:_MOST_SHOWN], *more])}"]
+    found = list(_differences(sides[0], sides[1], report.plan.varied))
+    more = [f"and {len(found) - _MOST_SHOWN} more"] if len(found) > _MOST_SHOWN else []
+    return [f"A to B: {', '.join([*found[:_MOST_SHOWN], *more])}"]
 
 
 def _differences(a: ChosenStack, b: ChosenStack, first: tuple[str, ...]) -> Iterator[str]:
@@ -88,8 +88,8 @@ def _differences(a: ChosenStack, b: ChosenStack, first: tuple[str, ...]) -> Iter
         before, after = files[0].get(name), files[1].get(name)
         if before and after and before.sha256 != after.sha256:
             same = before.version == after.version
-            told = f"{before.version} (another file)" if same else f"{before.version} -> "
-            yield f"{name} {told}{'' if same else after.version}"
+            change = f"{before.version} (another file)" if same else f"{before.version} -> "
+            yield f"{name} {change}{'' if same else after.version}"
         elif before and not after:
             yield f"{name} {before.version} in A alone"
         elif after and not before:

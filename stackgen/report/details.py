@@ -9,9 +9,9 @@ from stackgen.model.evidence import Deviation, Difference, Ranked
 from stackgen.model.identity import IndicatorId, StackId
 from stackgen.model.reports import (
     Cost,
+    CpuScaling,
     ExploreReport,
     PredictedSpeed,
-    Scaled,
     SearchReport,
 )
 from stackgen.report.tables import columns, percent, scale, span
@@ -25,7 +25,7 @@ _ROWS = 20
 
 
 def search_text(report: ExploreReport) -> list[str]:
-    """Return what a search believes of every stack, and what it took; nothing without one."""
+    """Return the posterior of every stack, and what it took; nothing without one."""
     search = report.search
     if search is None:
         return []
@@ -33,7 +33,8 @@ def search_text(report: ExploreReport) -> list[str]:
     lines = [
         f"Searched ({search.strategy}): {_count(search.blocks, 'block')}, "
         f"{_count(search.inspections, 'inspection')}, {span(search.machine_s)} of machine time;",
-        f"the comparison above took {search.compared:,} more, {span(search.compared_s)}.",
+        f"the comparison above took {search.comparison_inspections:,} more, "
+        f"{span(search.comparison_s)}.",
         *_found(report, search),
         "The same confidence with every stack in every block takes about "
         f"{search.uniform_inspections:,} inspections, {span(search.uniform_s)}.",
@@ -48,8 +49,8 @@ def search_text(report: ExploreReport) -> list[str]:
 def _found(report: ExploreReport, search: SearchReport) -> list[str]:
     """Return what the search was sure of; a comparison in fresh blocks overrules it."""
     sure = f"It ended with {percent(search.confidence)} confidence"
-    if search.confidence < search.wanted:
-        sure += f" ({percent(search.wanted)} was required)"
+    if search.confidence < search.required_confidence:
+        sure += f" ({percent(search.required_confidence)} was required)"
     lines = [
         f"{sure} that {search.leader_label} is within {percent(search.margin)} of the best of the "
         f"{len(search.predictions)} that took part.",
@@ -82,7 +83,7 @@ def _blocks_measured(each: PredictedSpeed) -> str:
 
 
 def _calibration(search: SearchReport) -> list[str]:
-    inside, total = search.foretold
+    inside, total = search.calibration
     if not total:
         return []
     return [f"  {inside} of {total} measured times lay within their 90 % prediction intervals"]
@@ -199,9 +200,9 @@ def _such_as(reasons: tuple[str, ...]) -> str:
     return ("" if len(set(reasons)) == 1 else "for example ") + reasons[-1]
 
 
-# The memory that stacks need, where it tells them apart
+# The memory that stacks need, where stacks differ in it
 
-_TOLD_FROM = 1.05  # less is what allocators and loaders differ by from run to run
+_REPORTED_FROM = 1.05  # less is what allocators and loaders differ by from run to run
 
 
 def memory_text(report: ExploreReport) -> list[str]:
@@ -214,7 +215,7 @@ def memory_text(report: ExploreReport) -> list[str]:
             for each in report.memory
             if each.indicator_id == indicator and each.stack_id in labels
         )
-        if len(peaks) > 1 and peaks[-1][0] > _TOLD_FROM * peaks[0][0]:
+        if len(peaks) > 1 and peaks[-1][0] > _REPORTED_FROM * peaks[0][0]:
             lines += [f"Peak memory of {name}:"]
             lines += columns([("", label, f"{peak / 1e6:,.0f} MB") for peak, label in peaks])
     return [*lines, ""] if lines else []
@@ -226,7 +227,7 @@ _UNITS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "us"), (1e-9, "ns"))
 
 
 def cost_text(report: ExploreReport) -> list[str]:
-    """Return both tables, each where it was asked for."""
+    """Return both tables, each where it was requested."""
     labels = {row.stack_id: row.label for row in report.ranking}
     return [*_costs(report, labels), *_scaled(report, labels)]
 
@@ -243,8 +244,8 @@ def _costs(report: ExploreReport, labels: Mapping[StackId, str]) -> list[str]:
             ),
             "",
         ]
-    told = "  times are those of the fastest samples: what a busy machine adds to them costs extra"
-    return [*lines[:-1], told, ""] if lines else []
+    note = "  times are those of the fastest samples: what a busy machine adds to them costs extra"
+    return [*lines[:-1], note, ""] if lines else []
 
 
 def _cost_head(cost: Cost, currency: str) -> tuple[str, ...]:
@@ -275,7 +276,7 @@ def _scaled(report: ExploreReport, labels: Mapping[StackId, str]) -> list[str]:
     return [*lines, *notes, ""]
 
 
-def _cost_table(scaled: Sequence[Scaled], labels: Mapping[StackId, str]) -> list[str]:
+def _cost_table(scaled: Sequence[CpuScaling], labels: Mapping[StackId, str]) -> list[str]:
     what = "figure" if all(each.cost is None for each in scaled) else "time"
     rows = [("", "stack", "CPUs", what, "interval", "cost")]
     for each in scaled:
@@ -300,7 +301,7 @@ def _time(seconds: float) -> str:
 
 
 def _number(value: float) -> str:
-    """Return three digits that count, without an exponent where people would not write one."""
+    """Return three digits that count, without an exponent where none is needed."""
     if not 1e-4 <= value < 1e15:
         return f"{value:.2e}"
     digits = max(0, 2 - math.floor(math.log10(value)))

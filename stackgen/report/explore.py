@@ -91,9 +91,9 @@ def particulars(report: ExploreReport) -> list[str]:
 
 
 def _head(plan: ExplorePlan, measured: str) -> list[str]:
-    asked = ", ".join(plan.requirements) or "your lock"
+    requested = ", ".join(plan.requirements) or "your lock"
     return [
-        f"{asked}: {format_count(plan.count)} stacks on Python {plan.setup.python}; "
+        f"{requested}: {format_count(plan.count)} stacks on Python {plan.setup.python}; "
         f"{plan.choices:,} choices of {' and '.join(plan.varied) or 'nothing'}",
         place_line(plan, measured),
     ]
@@ -115,8 +115,8 @@ def _basis(report: ExploreReport, indicator: IndicatorId) -> str:
     """Return how many blocks a table rests on, and what its ratios are ratios of."""
     times = {each.indicator_id: each.baseline_s for each in report.indicators}
     seconds = times.get(indicator)
-    told = "" if seconds is None else f", {duration(seconds)} on the baseline"
-    return _blocks(_compared(report, indicator)) + told
+    suffix = "" if seconds is None else f", {duration(seconds)} on the baseline"
+    return _blocks(_compared(report, indicator)) + suffix
 
 
 def _compared(report: ExploreReport, indicator: str) -> int:
@@ -132,9 +132,11 @@ def _together(report: ExploreReport, names: Mapping[IndicatorId, str]) -> list[s
         return []
     measured = _measured(report)
     weights = {each.indicator_id: each.weight for each in report.indicators}
-    told = {each: weights.get(each, 1.0) for each in measured}
-    equal = len(set(told.values())) == 1
-    weighed = "; ".join(f"{names.get(each, each)} {weight:g}" for each, weight in told.items())
+    by_indicator = {each: weights.get(each, 1.0) for each in measured}
+    equal = len(set(by_indicator.values())) == 1
+    weighed = "; ".join(
+        f"{names.get(each, each)} {weight:g}" for each, weight in by_indicator.items()
+    )
     basis = _blocks(max(each.blocks for each in overall))
     figure = any(each in report.figures for each in measured)
     return [
@@ -193,7 +195,7 @@ def _legend(margin: float, *, figure: bool, several: bool) -> list[str]:
 
 
 def speed(effect: Effect) -> str:
-    """Return the ratio of an effect; "" before the first look, where it may be anything."""
+    """Return the ratio of an effect; "" before the first interim analysis."""
     return "" if effect.blocks < INTERIM_ANALYSES[0] else f"{effect.ratio:.3f}"
 
 

@@ -106,7 +106,7 @@ def exported_text(exported: Exported) -> str:
 
 
 def notable(packages: str) -> str:
-    """Return the packages that tell stacks apart, and how many there are besides."""
+    """Return the packages that distinguish stacks, and how many there are besides."""
     pins = [pin.replace("==", " ") for pin in packages.split()]
     if len(pins) <= _FEW:
         return ", ".join(pins)
@@ -148,7 +148,7 @@ def check_text(found: StoreCheck) -> str:
 
 
 def size_text(size: int) -> str:
-    """Return bytes as people say them."""
+    """Return bytes with a unit."""
     if 0 < size < 10**5:
         return f"{size / 1e3:.1f} kB"
     if size < 10**9:
@@ -187,7 +187,7 @@ def _total(items: Sequence[StoreItem]) -> str:
 
 
 def _name(image: ImageState) -> str:
-    """Return the name that somebody gave an image; that of ours where nobody did."""
+    """Return the name that a user gave an image, else the one of stackgen."""
     own = [tag for tag in image.tags if not tag.rpartition("/")[2].startswith("stackgen:")]
     return (own or [*image.tags, image.image_id[7:19]])[0]
 
@@ -201,12 +201,12 @@ def _size_or(size: int | None) -> str:
 
 
 def _minute(moment: str) -> str:
-    """Return a moment without what nobody reads."""
+    """Return a moment to the minute."""
     return moment[:16].replace("T", " ") or "not known"
 
 
 def _short(labels: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
-    """Return labels; long ones are told elsewhere (--json has all of them)."""
+    """Return labels; long ones are cut (--json has all of them)."""
     return [
         (name, text if len(text) <= _WIDE else f"{text[: _WIDE - 3]}...") for name, text in labels
     ]

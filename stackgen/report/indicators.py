@@ -7,7 +7,7 @@ from stackgen.model.reports import Figures, LocalReport, LocalResult
 from stackgen.report.tables import columns, duration, short
 
 _LOG_LINES = 15
-_ENOUGH = 100  # samples: with fewer, one of a hundred is nobody's
+_ENOUGH = 100  # samples: fewer have no 99th percentile
 _UNITS = {"FLOP": "GFLOP/s", "byte": "GB/s"}
 _Column = tuple[str, Callable[[Figures], str]]
 
@@ -39,7 +39,7 @@ def _head(report: LocalReport) -> list[str]:
 
 
 def _times(report: LocalReport) -> list[_Column]:
-    """Return the columns that have anything to tell."""
+    """Return the columns that hold any value."""
     unit, seen = report.indicator.unit, [each.figures for each in report.results if each.figures]
     shown: list[tuple[bool, _Column]] = [
         (True, ("best", lambda found: _worth(found, found.best_s))),
@@ -79,7 +79,7 @@ def _table(
 
 def _row(report: LocalReport, result: LocalResult, wanted: Sequence[_Column]) -> list[str]:
     found = result.figures
-    cells = [tell(found) if found else "-" for _, tell in wanted]
+    cells = [render(found) if found else "-" for _, render in wanted]
     return [*_varied(report, result), *cells, _mark(result)]
 
 
@@ -100,10 +100,10 @@ def _outcome(failure: Inspection) -> str:
 
 
 def _reason(failure: Inspection) -> str:
-    """Return the line of a log that tells most: the last one, but for an exit code's number."""
+    """Return the most useful line of a log: the last one, but for an exit code's number."""
     lines = [line.strip() for line in failure.log.splitlines() if line.strip()]
-    told = [line for line in lines if not line.startswith("exit code ")] or lines
-    return told[-1] if told else "it said nothing"
+    useful = [line for line in lines if not line.startswith("exit code ")] or lines
+    return useful[-1] if useful else "no output"
 
 
 def _rate(found: Figures, unit: str) -> str:
@@ -113,7 +113,7 @@ def _rate(found: Figures, unit: str) -> str:
 
 
 def _worth(found: Figures, value: float) -> str:
-    """Return a time, or the figure that an indicator tells in its place."""
+    """Return a time, or the figure that an indicator gives in its place."""
     if not found.figure:
         return duration(value)
     return short(1 / value if found.figure == "higher" else value)
@@ -144,9 +144,9 @@ def _latencies(report: LocalReport) -> list[str]:
 
 
 def _facts(report: LocalReport) -> list[str]:
-    told = [each for each in report.results if each.figures and each.figures.facts]
+    with_facts = [each for each in report.results if each.figures and each.figures.facts]
     lines = []
-    for each in told:
+    for each in with_facts:
         assert each.figures is not None  # noqa: S101 # for the type checker
         facts = ", ".join(f"{name} {_grouped(value)}" for name, value in each.figures.facts)
         varied = _varied(report, each)
@@ -167,13 +167,13 @@ def _grouped(value: str) -> str:
 def _failures(report: LocalReport) -> list[str]:
     """Return the end of each log, equal ones once."""
     lines: list[str] = []
-    told: set[str] = set()
+    printed: set[str] = set()
     for result in report.results:
         failure = result.failure
         log = [] if failure is None else [each for each in failure.log.splitlines() if each.strip()]
-        if failure is None or failure.log in told or len(log) < 2:  # one is a mark
+        if failure is None or failure.log in printed or len(log) < 2:  # one is a mark
             continue
-        told.add(failure.log)
+        printed.add(failure.log)
         given = " ".join(f"{name}={value}" for name, value in result.arguments)
         lines += [f"{_outcome(failure)} ({given}); the end of its log:"]
         lines += [*(f"  {line}" for line in log[-_LOG_LINES:]), ""]
@@ -195,7 +195,7 @@ def _remarks(report: LocalReport) -> list[str]:
         lines.append("Rates are those of the median time.")
     better = next((each.figure for each in seen if each.figure), "")
     if better:
-        lines.append(f"These are no times but what the indicator tells: {better} is better.")
+        lines.append(f"These are figures of the indicator, not times: {better} is better.")
     if not seen:
         lines.append(
             "Nothing was measured. To measure in another interpreter: --python ~/envs/mine"

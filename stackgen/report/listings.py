@@ -18,8 +18,8 @@ def nightly_text(report: NightlyReport) -> str:
     lines: list[str] = []
     for name, versions in report.new:
         lines.append(f"{name}: {', '.join(versions) or 'nothing new'}")
-    told = "first night; what there is was noted, from now on new releases count"
-    lines += [f"{name}: {told}" for name in report.noted]
+    note = "first night; existing releases are recorded, later ones count as new"
+    lines += [f"{name}: {note}" for name in report.noted]
     for explored in report.explored:
         lines += ["", report_text(explored)]
     lines += [f"Cannot run here: {each}" for each in report.cannot_run]
@@ -83,8 +83,8 @@ def _reasons(group: FailureGroup) -> list[str]:
     others = f"none of the {_number(group.running, 'stack')} that {did}"
     lines = [f"{whose}, and {others} has: {_some(group)}"] if group.shared else []
     if group.pairs:
-        told = [f"{_trait(a)} with {_trait(b)}" for a, b in group.pairs[:_MOST_SHOWN]]
-        lines.append(f"{whose} together, and {others} has: {_listed(told, len(group.pairs))}")
+        shown = [f"{_trait(a)} with {_trait(b)}" for a, b in group.pairs[:_MOST_SHOWN]]
+        lines.append(f"{whose} together, and {others} has: {_listed(shown, len(group.pairs))}")
     lines += [
         f"{f'with {_trait(each.given)}, ' if each.given else ''}{each.name} is "
         f"{', '.join(each.failing)} here, and {', '.join(each.running)} in those that {did}"
@@ -95,7 +95,7 @@ def _reasons(group: FailureGroup) -> list[str]:
         only = packages[0]
         lines.append(f'to leave it out: stackgen explore ... "{only.name}!={only.value}"')
     others = f"the {_number(group.running, 'stack')} that {did} here"
-    return lines or [f"nothing tells them from {others}"]
+    return lines or [f"nothing distinguishes them from {others}"]
 
 
 def _did(group: FailureGroup) -> str:
@@ -103,13 +103,13 @@ def _did(group: FailureGroup) -> str:
 
 
 def _some(group: FailureGroup) -> str:
-    told = [_trait(each) for each in group.shared[:_MOST_SHOWN]]
-    return _listed(told, len(group.shared)) or "nothing in common"
+    shown = [_trait(each) for each in group.shared[:_MOST_SHOWN]]
+    return _listed(shown, len(group.shared)) or "nothing in common"
 
 
-def _listed(told: Sequence[str], count: int) -> str:
-    more = [f"{count - len(told)} more (--json has all)"] if count > len(told) else []
-    return ", ".join([*told, *more])
+def _listed(shown: Sequence[str], count: int) -> str:
+    more = [f"{count - len(shown)} more (--json has all)"] if count > len(shown) else []
+    return ", ".join([*shown, *more])
 
 
 def _trait(trait: Trait) -> str:
@@ -179,9 +179,9 @@ def _measured(effect: Effect, provenance: Provenance, *, recommended: bool) -> l
 
 
 def _versions(compared: tuple[Change, ...]) -> str:
-    told = [f"{c.name} {c.current or '-'} -> {c.recommended or '-'}" for c in compared]
-    more = f" and {len(told) - _MOST_SHOWN} more" if len(told) > _MOST_SHOWN else ""
-    return f"{', '.join(told[:_MOST_SHOWN])}{more}"
+    shown = [f"{c.name} {c.current or '-'} -> {c.recommended or '-'}" for c in compared]
+    more = f" and {len(shown) - _MOST_SHOWN} more" if len(shown) > _MOST_SHOWN else ""
+    return f"{', '.join(shown[:_MOST_SHOWN])}{more}"
 
 
 # Validation of a lock
@@ -292,7 +292,7 @@ def indicator_text(indicator: Indicator) -> str:
         [
             f"{indicator.name}: {indicator.summary}",
             f"  shows the speed of {indicator.component}, "
-            f"{_COUNTS.get(indicator.unit, 'tells times alone')}{once}",
+            f"{_COUNTS.get(indicator.unit, 'gives times only')}{once}",
             f"  a process may take {indicator.timeout_s:g} s",
             f"  {indicator.path}",
             "",

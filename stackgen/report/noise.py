@@ -9,8 +9,8 @@ from stackgen.report.tables import span
 
 QUIET = 0.02
 """Shares of the time below this are not worth a word."""
-_CERTAIN = 3.0  # standard errors that a correlation must be away from none to be told
-_NAMED = 3  # blocks that are told one by one
+_CERTAIN = 3.0  # standard errors that a correlation must be away from none to be reported
+_NAMED = 3  # blocks that are listed one by one
 _HEAD = ("blocks", "detects from", "machine time")
 
 
@@ -25,9 +25,9 @@ def noise_text(report: NoiseReport) -> str:
     ]
     for row in report.indicators:
         lines += [*_indicator(row), ""]
-    if any(row.shown for row in report.indicators):
+    if any(row.detectable for row in report.indicators):
         lines += [*_legend(report), ""]
-    lines += [*_aside(report), *meanwhile(report.disturbance)]
+    lines += [*_excluded(report), *meanwhile(report.disturbance)]
     return "\n".join(
         [
             *lines,
@@ -57,9 +57,11 @@ def _indicator(row: IndicatorNoise) -> list[str]:
 
 
 def _table(row: IndicatorNoise) -> list[str]:
-    if not row.shown:
+    if not row.detectable:
         return []
-    rows = [(str(each.blocks), shown_from(each.effect), span(each.machine_s)) for each in row.shown]
+    rows = [
+        (str(each.blocks), shown_from(each.effect), span(each.machine_s)) for each in row.detectable
+    ]
     widths = [max(map(len, column)) for column in zip(_HEAD, *rows, strict=True)]
     return [
         "  " + "  ".join(cell.rjust(width) for cell, width in zip(cells, widths, strict=True))
@@ -68,14 +70,14 @@ def _table(row: IndicatorNoise) -> list[str]:
 
 
 def _drift(row: IndicatorNoise) -> list[str]:
-    """Tell of drift where it is beyond doubt."""
+    """Report drift where it is beyond doubt."""
     certain = _CERTAIN / math.sqrt(row.blocks)
     lines = []
     if row.drift is not None and row.drift > certain:
         lines.append(f"  speed drifts from block to block (correlation {row.drift:.2f}); "
                      "that cancels within blocks")  # fmt: skip
-    if row.carried is not None and row.carried > certain:
-        lines.append(f"  differences resemble those of the block before ({row.carried:.2f}): "
+    if row.carry_over is not None and row.carry_over > certain:
+        lines.append(f"  differences resemble those of the block before ({row.carry_over:.2f}): "
                      "expect to need more blocks")  # fmt: skip
     return lines
 
@@ -91,8 +93,8 @@ def _legend(report: NoiseReport) -> list[str]:
     ]
 
 
-def _aside(report: NoiseReport) -> list[str]:
-    """Tell which blocks were disturbed."""
+def _excluded(report: NoiseReport) -> list[str]:
+    """Report which blocks were disturbed."""
     lines = [f"Block {block} is excluded: {why}." for block, why in report.excluded[:_NAMED]]
     more = len(report.excluded) - len(lines)
     lines += [f"{more} more are excluded."] if more else []
@@ -110,20 +112,20 @@ def meanwhile(found: Disturbance) -> list[str]:
         (found.stolen, "the host of this virtual machine took {} of its CPUs"),
         (found.throttled, "a CPU quota stopped runs for {} of their time"),
     )
-    told = [
+    reasons = [
         words.format(percent(share))
         for share, words in causes
         if share is not None and share >= QUIET
     ]
-    if told:
-        return ["Meanwhile:", *(f"  {each}" for each in told)]
+    if reasons:
+        return ["Meanwhile:", *(f"  {each}" for each in reasons)]
     if found.waited is None and found.stolen is None:
         return ["This system does not report what else was running."]
     return ["Meanwhile the machine was quiet."]
 
 
 def percent(share: float) -> str:
-    """Return a share with the digits that tell something: ``8.1 %``, ``12 %``."""
+    """Return a share with two significant digits: ``8.1 %``, ``12 %``."""
     return f"{share:.1%}".replace("%", " %") if share < 0.1 else f"{share:.0%}".replace("%", " %")
 
 

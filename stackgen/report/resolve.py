@@ -11,11 +11,11 @@ from stackgen.resolve.explain import format_stack_count
 _MOST_VERSIONS = 6
 _SOURCE = "source distribution"
 DEFAULT = "newest of each choice"
-"""How stacks are listed where nobody asked for another way: then all packages are shown."""
+"""How stacks are listed by default: then all packages are shown."""
 
 
 def resolution_text(found: Resolution) -> str:
-    """Return the count, the versions of each package, and stacks; or what was asked besides."""
+    """Return the count, the versions of each package, and stacks; or the answer to a query."""
     if found.membership is not None:
         return "\n".join(_membership(found, found.membership))
     lines = [_head(found)]
@@ -38,9 +38,9 @@ def stack_text(lock: Lock) -> str:
 
 
 def _head(found: Resolution) -> str:
-    asked = ", ".join(found.requirements)
+    requested = ", ".join(found.requirements)
     bound = "" if found.exact else "at least "
-    return f"{asked}: {bound}{format_stack_count(found.count)} on {_target(found)}"
+    return f"{requested}: {bound}{format_stack_count(found.count)} on {_target(found)}"
 
 
 def _target(found: Resolution) -> str:
@@ -51,7 +51,7 @@ def _target(found: Resolution) -> str:
 def _bound(found: Resolution) -> str:
     return (
         "A lower bound: the space is too wide to be counted in full. Of each package the newest "
-        f"{found.kept} versions were counted, and older ones where what you asked for needs them."
+        f"{found.kept} versions were counted, and older ones where your requirements need them."
     )
 
 
@@ -93,7 +93,7 @@ def _versions(versions: Sequence[str]) -> str:
 
 
 def _stacks(found: Resolution) -> Iterator[str]:
-    varied = _and(found.varied) or "what was asked for"
+    varied = _and(found.varied) or "your requirements"
     yield ""
     patches = f" ({found.patches:,} with all patches)" if found.patches > found.choices else ""
     choices = "choice" if found.choices == 1 else "choices"
@@ -146,16 +146,16 @@ def _listed(versions: Sequence[str]) -> str:
 
 
 def _membership(found: Resolution, lock: Membership) -> Iterator[str]:
-    asked = ", ".join(found.requirements)
+    requested = ", ".join(found.requirements)
     if lock.forbidden:
-        yield f"{lock.path} holds none of the stacks of {asked}."
+        yield f"{lock.path} holds none of the stacks of {requested}."
         yield f"  why: {lock.forbidden}"
         yield f"  fix: {lock.fix}"
     elif lock.missing:
-        yield f"{lock.path} holds none of the stacks of {asked}: it lacks packages."
+        yield f"{lock.path} holds none of the stacks of {requested}: it lacks packages."
         yield f"  why: its versions need {', '.join(lock.missing)} as well"
         yield "  fix: lock it anew with the tool that wrote it"
     else:
-        yield f"{lock.path} holds one of the stacks of {asked} on {_target(found)}."
+        yield f"{lock.path} holds one of the stacks of {requested} on {_target(found)}."
     if lock.superfluous:
         yield f"  it holds besides, required by nothing here: {', '.join(lock.superfluous)}"

@@ -36,7 +36,7 @@ def checks_text(checks: Sequence[Check]) -> str:
 
 
 def span(seconds: float) -> str:
-    """Return a duration as people say it."""
+    """Return a duration with its units."""
     whole = max(0, round(seconds))
     if whole < 60:
         return f"{whole} s"
@@ -59,7 +59,7 @@ def duration(seconds: float) -> str:
 
 
 def short(value: float) -> str:
-    """Return a number with the digits that tell something."""
+    """Return a number with four significant digits."""
     return f"{value:,.0f}" if value >= 1000 else f"{value:.4g}"
 
 
@@ -68,7 +68,7 @@ def short(value: float) -> str:
 WIDTH = 20
 """Characters of a bar."""
 _WIDEST = 3.0
-"""An interval that reaches further than this (as a factor) is cut: others could not be told."""
+"""An interval that reaches further than this (as a factor) is cut: others could not be read."""
 
 
 @dataclass(frozen=True, slots=True)

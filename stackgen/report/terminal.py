@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from rich.status import Status
 
 QUIET_S = 10.0
-"""In a log, the same activity is told no more often than this."""
+"""In a log, the same activity is printed no more often than this."""
 
 
 class Plain:
@@ -19,14 +19,14 @@ class Plain:
         self._stream = stream
         self._clock = clock
         self._last = ""
-        self._told = float("-inf")
+        self._printed = float("-inf")
 
     def doing(self, text: str, *, done: int = 0, total: int = 0) -> None:
         """Say what is going on, unless it was said a moment ago."""
         activity = text.split(":", maxsplit=1)[0].split(",", maxsplit=1)[0]
         now = self._clock()
-        if activity != self._last or now - self._told > QUIET_S:
-            self._last, self._told = activity, now
+        if activity != self._last or now - self._printed > QUIET_S:
+            self._last, self._printed = activity, now
             print(_counted(text, done, total), file=self._stream, flush=True)
 
     def note(self, text: str) -> None:
@@ -52,7 +52,7 @@ class Live:
 
 
 class Patient:
-    """Says nothing of what is over soon; notes are told at once.
+    """Prints nothing of what is over soon; notes are printed at once.
 
     It stands before a progress that is slow to open, and opens it when the time has come.
     """
@@ -88,7 +88,7 @@ class Patient:
 
 @contextmanager
 def open_progress(stream: TextIO, *, patience_s: float = 0.0) -> Iterator[Plain | Live | Patient]:
-    """Open the progress that suits a stream; with patience, only what takes so long is told."""
+    """Open the progress that suits a stream; with patience, only what takes so long is printed."""
     with ExitStack() as opened:
 
         def open_it() -> Plain | Live:

@@ -4,6 +4,7 @@ from stackgen.model.reports.campaigns import (
     ChosenStack,
     Cost,
     CostReport,
+    CpuScaling,
     Estimate,
     ExplorePlan,
     ExploreReport,
@@ -16,7 +17,6 @@ from stackgen.model.reports.campaigns import (
     PredictedSpeed,
     Prices,
     RunSummary,
-    Scaled,
     SearchReport,
 )
 from stackgen.model.reports.images import (
@@ -59,7 +59,13 @@ from stackgen.model.reports.locks import (
     Validity,
     Verification,
 )
-from stackgen.model.reports.noise import NOISE, Disturbance, IndicatorNoise, NoiseReport, Shown
+from stackgen.model.reports.noise import (
+    NOISE,
+    DetectableEffect,
+    Disturbance,
+    IndicatorNoise,
+    NoiseReport,
+)
 
 __all__ = [
     "CONTRADICTED",
@@ -74,6 +80,8 @@ __all__ = [
     "ChosenStack",
     "Cost",
     "CostReport",
+    "CpuScaling",
+    "DetectableEffect",
     "Disturbance",
     "Estimate",
     "Explained",
@@ -108,9 +116,7 @@ __all__ = [
     "Pruned",
     "Resolution",
     "RunSummary",
-    "Scaled",
     "SearchReport",
-    "Shown",
     "StoreCheck",
     "StoreFault",
     "StoreItem",

@@ -56,7 +56,7 @@ class Cost:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Scaled:
+class CpuScaling:
     """A stack on a number of CPUs, beside the baseline on the fewest, from the same blocks.
 
     indicator: what was measured, the number of CPUs apart.
@@ -174,7 +174,7 @@ class PeakMemory:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PredictedSpeed:
-    """What a search believes of a stack, measured or not.
+    """Posterior of the speed of a stack, measured or not.
 
     ratio: time of the baseline over the stack's own, so above 1 means faster.
     low, high: the interval that holds it with 95 % probability.
@@ -197,32 +197,32 @@ class SearchReport:
     strategy: by which they were measured until then.
     leader: the stack that it found; "" where that was never made ready. leader_label: its label.
     confidence: the probability that the leader is within ``margin`` of the best of those that take
-        part; what was asked for is ``wanted``.
+        part; ``required_confidence`` ends the search.
     blocks, inspections: of the search; without those that tried or calibrated.
     machine_s: what these took.
-    compared: inspections of the comparison afterwards. compared_s: what these took.
+    comparison_inspections: of the comparison afterwards. comparison_s: what these took.
     uniform_inspections: roughly how many it would have taken to be as certain with every stack in
         every block. uniform_s: what they would have taken.
     predictions: of all stacks that take part, the best one first.
-    foretold: how many of so many measurements fell within the intervals (90 %) that were predicted
-        before they were made.
+    calibration: how many of how many measurements fell within the 90 % intervals that were
+        predicted before they were made.
     """
 
     strategy: str
     leader: str
     leader_label: str
     confidence: float
-    wanted: float
+    required_confidence: float
     margin: float
     blocks: int
     inspections: int
     machine_s: float
-    compared: int
-    compared_s: float
+    comparison_inspections: int
+    comparison_s: float
     uniform_inspections: int
     uniform_s: float
     predictions: tuple[PredictedSpeed, ...]
-    foretold: tuple[int, int]
+    calibration: tuple[int, int]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -286,7 +286,7 @@ class CostReport:
 
     by_stack: tuple[Cost, ...] = ()
     currency: str = ""
-    by_cpus: tuple[Scaled, ...] = ()
+    by_cpus: tuple[CpuScaling, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -41,7 +41,7 @@ class ImageState:
 class ImagesReport:
     """The bases, and the images of stacks, the latest used first.
 
-    no_engine: why nobody knows which images there are; "" where an engine answered.
+    no_engine: why the images are not known; "" where an engine answered.
     """
 
     bases: tuple[BaseState, ...]
@@ -82,7 +82,7 @@ class StoreItem:
 class StorePruned:
     """What was taken out of a store, least recently used first.
 
-    in_use: what would have gone, had nobody been using it.
+    in_use: what would have been removed if no process used it.
     kept_bytes: what the store holds now (in a dry run: would hold).
     """
 
@@ -132,7 +132,7 @@ class StoreFault:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoreCheck:
-    """What a look at every byte of a store found.
+    """Result of reading every byte of a store.
 
     wheels, layers, virtualenvs: how many are whole.
     size: bytes of wheels and layers.
@@ -148,7 +148,7 @@ class StoreCheck:
 
     @property
     def exit_code(self) -> int:
-        """Return 9 where damage was found that is still there; what is left over harms nobody."""
+        """Return 9 where damage was found that is still there; what is left over does no harm."""
         damaged = (x for x in self.faults if x.kind is FaultKind.DAMAGED and not x.removed)
         return 9 if any(damaged) else 0
 
@@ -201,7 +201,7 @@ class ImageDetails:
 class ImageBuilt:
     """What ``stackgen images build`` did.
 
-    tag: the name that was asked for; "" where none was.
+    tag: the requested name; "" where none was.
     layers_new: how many the engine did not have; none where it had the image.
     new_bytes: of these, as the engine counts them; None where it does not tell them apart.
     seconds: from the lock to the image.

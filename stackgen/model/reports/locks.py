@@ -120,7 +120,7 @@ class ListedStack:
 class Explained:
     """What became of the versions of a package, or of a requirement.
 
-    asked: what the user wanted to know.
+    asked: the query.
     count: how many stacks hold it; a lower bound where not exact.
     left_out: versions that are no candidates, and why.
     in_none: versions that are candidates, and part of no stack.
@@ -156,16 +156,16 @@ class Membership:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resolution:
-    """A space, and what was asked of it.
+    """A space, and the answers to queries.
 
     count: of stacks; a lower bound where not exact.
     exact: whether every stack was counted.
     kept: how many of the newest versions of each package were counted; 0 where all were.
     choices: how many feasible choices of the varied packages there are, of each minor release the
-        newest patch unless patches are told apart; 0 where not asked for.
+        newest patch unless patches are kept apart; 0 where not requested.
     patches: how many there are with every patch release.
     listed: in which way the stacks were chosen: ``newest first``, ``sampled``, ...
-    notes: what the user should know: yanked releases, files nobody can read, lines left out.
+    notes: what the user should know: yanked releases, unreadable files, lines left out.
     """
 
     requirements: tuple[str, ...]

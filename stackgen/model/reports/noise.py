@@ -10,7 +10,7 @@ NOISE = "noise"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Shown:
+class DetectableEffect:
     """What a comparison of two stacks shows by so many blocks.
 
     effect: the smallest difference that it finds in 95 of 100 cases, as a ratio less one: 0.05
@@ -34,10 +34,10 @@ class IndicatorNoise:
         standard deviation, and outliers do not count.
     deviation: its plain standard deviation, which outliers enlarge.
     drift: correlation of a block's level with that of the block before it; it cancels in pairs.
-    carried: the same of the differences, which should be none. Both are None for few blocks.
+    carry_over: the same of the differences, which should be none. Both are None for few blocks.
     p_value: of "both runs of a pair are the same"; None while there are too few blocks.
     differs: they are shown not to be, which is wrong: nothing was different.
-    shown: by number of blocks; empty where ``nothing`` says why.
+    detectable: by number of blocks; empty where ``nothing`` says why.
     failed: a run in a block did; what survived is not judged.
     """
 
@@ -49,10 +49,10 @@ class IndicatorNoise:
     spread: float | None = None
     deviation: float | None = None
     drift: float | None = None
-    carried: float | None = None
+    carry_over: float | None = None
     p_value: float | None = None
     differs: bool = False
-    shown: tuple[Shown, ...] = ()
+    detectable: tuple[DetectableEffect, ...] = ()
     nothing: str = ""
     failed: bool = False
 

@@ -1,6 +1,6 @@
 """Results in the formats of other tools, field for field.
 
-What they leave open is told in each module. What stackgen does not record is null, never a guess.
+Each module says what they leave open. What stackgen does not record is null, never a guess.
 """
 
 import json
@@ -45,7 +45,7 @@ def formatted(report: LocalReport, name: str) -> str:
     if any(each.figures and each.figures.figure for each in report.results):
         raise MeasurementError(
             f"{report.indicator.name} cannot be written as {name}",
-            why="it tells a figure of its own, and that format holds times",
+            why="it gives a figure of its own, and that format holds times",
             fix="use --json",
         )
     return _WRITERS[name](report)

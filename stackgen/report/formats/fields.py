@@ -1,4 +1,4 @@
-"""What several formats tell of a run, read off a report once."""
+"""What several formats hold of a run, read off a report once."""
 
 import math
 from collections.abc import Iterable, Mapping
@@ -73,18 +73,18 @@ def gpus(machine: Mapping[str, str]) -> list[tuple[str, float]]:
 
 
 def on_gpu(seen: Observation) -> bool:
-    """Return whether an operation ran on a GPU: only then is its memory or its state told."""
+    """Return whether an operation ran on a GPU: only then is its memory or its state written."""
     names = dict(seen.circumstances)
     return "device_memory_bytes" in names or any(each.startswith("gpu ") for each in names)
 
 
 def mhz(report: LocalReport) -> float | None:
     """Return the highest frequency of the CPUs, or the one that was seen while measuring."""
-    told = [dict(report.machine.circumstances).get("cpu_mhz_max", "")]
-    told += [
+    values = [dict(report.machine.circumstances).get("cpu_mhz_max", "")]
+    values += [
         dict(seen.circumstances).get("cpu_mhz", "")
         for result in report.results
         for seen in result.observations
     ]
-    found = next((number(each) for each in told if each), None)
+    found = next((number(each) for each in values if each), None)
     return float(found) if isinstance(found, int | float) else None

@@ -58,7 +58,7 @@ def _benchmark_result(report: LocalReport, result: LocalResult) -> dict[str, obj
 
 
 def _metrics(found: Figures, unit: str) -> list[dict[str, object]]:
-    told: dict[str, object] = {
+    values: dict[str, object] = {
         "best_time": found.best_s,
         "mean_time": found.mean_s,
         "std_time": found.std_s,
@@ -69,7 +69,7 @@ def _metrics(found: Figures, unit: str) -> list[dict[str, object]]:
         "device_memory_bytes": found.device_memory_bytes,
         **fields.numbers(found.facts),
     }
-    return [{"name": name, "value": value} for name, value in told.items() if value is not None]
+    return [{"name": name, "value": value} for name, value in values.items() if value is not None]
 
 
 def _benchmark_info(report: LocalReport, result: LocalResult) -> dict[str, object]:

@@ -34,7 +34,7 @@ def suite(report: LocalReport) -> dict[str, object]:
 def _common(report: LocalReport) -> dict[str, object]:
     machine, platform = dict(report.machine.identity), dict(report.host.platform)
     implementation, _, version = report.python_version.partition(" ")
-    told = {
+    metadata = {
         "unit": "second",
         "timer": "time.perf_counter()",
         "hostname": report.host.name,
@@ -47,7 +47,7 @@ def _common(report: LocalReport) -> dict[str, object]:
         "python_executable": report.python,
         f"{report.indicator.component}_version": report.component_version,
     }
-    return {name: value for name, value in told.items() if value not in (None, "")}
+    return {name: value for name, value in metadata.items() if value not in (None, "")}
 
 
 def _benchmark(report: LocalReport, result: LocalResult) -> dict[str, object]:
@@ -61,8 +61,8 @@ def _loops(result: LocalResult) -> int:
 
 
 def _run(inspection: Inspection, seen: Observation) -> dict[str, object]:
-    told = fields.numbers(seen.circumstances)
-    load = fields.number(str(told.get("load") or "").partition(" ")[0])
+    numbers = fields.numbers(seen.circumstances)
+    load = fields.number(str(numbers.get("load") or "").partition(" ")[0])
     began = fields.began(inspection).astimezone(timezone.utc).replace(tzinfo=None)
     metadata = {
         "loops": seen.loops,
@@ -70,8 +70,8 @@ def _run(inspection: Inspection, seen: Observation) -> dict[str, object]:
         "duration": inspection.duration_s,
         "load_avg_1min": load if isinstance(load, int | float) else None,
         "mem_max_rss": seen.peak_memory_bytes,
-        "cpu_affinity": str(told["cpus"]) if told.get("cpus") is not None else None,
-        "cpu_freq": f"{told['cpu_mhz']} MHz" if told.get("cpu_mhz") else None,
+        "cpu_affinity": str(numbers["cpus"]) if numbers.get("cpus") is not None else None,
+        "cpu_freq": f"{numbers['cpu_mhz']} MHz" if numbers.get("cpu_mhz") else None,
     }
     return {
         "metadata": {name: value for name, value in metadata.items() if value is not None},

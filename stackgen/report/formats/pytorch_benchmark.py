@@ -2,7 +2,7 @@
 
 Where theirs is open, we write:
 
-- ``flops``: multiply-accumulates of one sample, as theirs are, where the indicator tells them;
+- ``flops``: multiply-accumulates of one sample, as theirs are, where the indicator gives them;
   an operation that counts FLOP has them halved.
 - ``seconds_per_batch_*``: over all samples of all processes; theirs are 100 runs of one process.
   A ``std`` divides by the count, as theirs does.
@@ -37,7 +37,7 @@ def refuse(varied: Collection[str], steps: Collection[str]) -> None:
     if others:
         raise UsageError(
             f"several values of {others[0]} cannot be written as pytorch-benchmark",
-            why="its format tells batch sizes apart, and nothing else",
+            why="its format distinguishes batch sizes, and nothing else",
             fix="give one value, or use --json",
         )
     if "training" in steps:
@@ -52,7 +52,7 @@ def document(report: LocalReport) -> str:
     """Return the YAML text of a report that is not refused."""
     measured = [each for each in report.results if each.observations]
     seen = measured[0].observations[0] if measured else None
-    told: dict[str, object] = {
+    found: dict[str, object] = {
         "device": ("cuda" if fields.on_gpu(seen) else "cpu") if seen else None,
         "flops": _macs(measured[0], report.indicator.unit) if measured else None,
         "machine_info": _machine_info(report),
@@ -68,15 +68,15 @@ def document(report: LocalReport) -> str:
         if each.figures and each.figures.device_memory_bytes
     }
     if memory:
-        told["memory"] = memory
+        found["memory"] = memory
     remark = "# flops are multiply-accumulates of one sample\n"
-    return remark + "\n".join(yaml_lines(told)) + "\n"
+    return remark + "\n".join(yaml_lines(found)) + "\n"
 
 
 def _batch(result: LocalResult) -> int:
-    told = dict(result.arguments).get("batch", "")
+    found = dict(result.arguments).get("batch", "")
     items = result.figures.items if result.figures else None
-    return int(told) if told.isdigit() else items or 1
+    return int(found) if found.isdigit() else items or 1
 
 
 def _fact(result: LocalResult, name: str) -> object:
@@ -86,9 +86,9 @@ def _fact(result: LocalResult, name: str) -> object:
 
 def _macs(result: LocalResult, unit: str) -> object:
     """Return the multiply-accumulates of one sample."""
-    told = _fact(result, "macs")
-    if told is not None:
-        return told
+    found = _fact(result, "macs")
+    if found is not None:
+        return found
     work = result.observations[0].work if unit == "FLOP" else None
     return round(work / 2 / _batch(result)) if work else None
 
@@ -117,9 +117,9 @@ def _moments(name: str, values: Sequence[float]) -> dict[str, object]:
     }
 
 
-def _spelled(values: Sequence[float], tell: Callable[[float], str]) -> str:
+def _spelled(values: Sequence[float], spell: Callable[[float], str]) -> str:
     mean, std = statistics.fmean(values), statistics.pstdev(values)
-    return f"{tell(mean)} +/- {tell(std)} [{tell(min(values))}, {tell(max(values))}]"
+    return f"{spell(mean)} +/- {spell(std)} [{spell(min(values))}, {spell(max(values))}]"
 
 
 def time_text(seconds: float) -> str:

@@ -1,14 +1,14 @@
 """Thoth's inspection result, one for each process, with an indicator's output as its stdout.
 
-Where theirs is open, or is not ours to tell, we write:
+Where theirs is open, or not known to us, we write:
 
 - ``elapsed``: the median time of one operation in ms; ``rate``: GFLOP/s at that time, null for
   indicators that do not count FLOP.
 - ``exit_code``: 0 where a process ended well, else 1: stackgen keeps how it ended in words.
-- ``usage``: of the process once its samples were taken (``getrusage``); null where not told.
+- ``usage``: of the process once its samples were taken (``getrusage``); null where not recorded.
 - ``stderr``: the end of what it printed besides its document. ``script_sha256``: of the script
   alone, without the harness.
-- ``hwinfo.cpu_type``: what can be told from a CPU's flags and vendor; null for the rest.
+- ``hwinfo.cpu_type``: what follows from a CPU's flags and vendor; null for the rest.
 """
 
 from datetime import datetime, timezone
@@ -91,9 +91,9 @@ def _runtime_environment(report: LocalReport) -> dict[str, object]:
 
 
 def _usage(ran: Inspection) -> dict[str, object]:
-    told = fields.circumstances(ran).get("rusage", "").split()
+    texts = fields.circumstances(ran).get("rusage", "").split()
     values = (
-        [fields.number(each) for each in told] if len(told) == len(USAGE) else [None] * len(USAGE)
+        [fields.number(each) for each in texts] if len(texts) == len(USAGE) else [None] * len(USAGE)
     )
     return dict(zip(USAGE, values, strict=True))
 
@@ -140,9 +140,9 @@ def _hz(mhz: object) -> list[int] | None:
 
 
 def _cpu_type(vendor: str, flags: list[str], cpus: str) -> dict[str, object]:
-    told = {f"has_{name}": name in flags for name in ("mmx", "sse", "sse2", "ssse3", "3dnow")}
+    supported = {f"has_{name}": name in flags for name in ("mmx", "sse", "sse2", "ssse3", "3dnow")}
     return {
-        **told,
+        **supported,
         "has_sse3": "pni" in flags or "sse3" in flags,
         "is_64bit": "lm" in flags if vendor in ("GenuineIntel", "AuthenticAMD") else None,
         "is_AMD": vendor == "AuthenticAMD",
