@@ -8,7 +8,7 @@ from stackgen.campaign.host import Host
 from stackgen.campaign.runner import Budget, Clock, LocalBlockRunner, Record
 from stackgen.campaign.session import ENGINE_S, BuildStack, RetryPolicy, Session
 from stackgen.knowledge.database import Database
-from stackgen.model.evidence import Campaign
+from stackgen.model.evidence import CampaignIdentity
 from stackgen.model.inspections import Inspection, InspectionPlan, Limits, Observation, Outcome
 from stackgen.model.progress import NullProgress
 from stackgen.model.stacks import Machine
@@ -18,9 +18,9 @@ MACHINE = Machine(identity=(("cpu", "x"),), circumstances=())
 STARTED = "2026-01-01T00:00:00+00:00"
 
 
-def campaign(database: Database, *, kind: str = "explore", seed: int = 1) -> Campaign:
+def campaign(database: Database, *, kind: str = "explore", seed: int = 1) -> CampaignIdentity:
     """Return a campaign that the database holds."""
-    found = Campaign(
+    found = CampaignIdentity(
         kind=kind, request="{}", seed=seed, machine_id=MACHINE.id, stackgen_version="0"
     )
     database.add_campaign(found, STARTED)
@@ -30,7 +30,7 @@ def campaign(database: Database, *, kind: str = "explore", seed: int = 1) -> Cam
 def session(
     database: Database,
     cache: Path,
-    of: Campaign,
+    of: CampaignIdentity,
     answer: Callable[[InspectionPlan], Inspection],
     *,
     build: BuildStack,

@@ -35,8 +35,7 @@ from stackgen.measure import Design, candidates_of, controls, exclude_disturbed,
 from stackgen.measure.cost import baseline_times, costs, gives_figure, scaled
 from stackgen.measure.ranking import conclusion
 from stackgen.measure.results import peak_memory
-from stackgen.model import evidence
-from stackgen.model.evidence import Control, Ranked
+from stackgen.model.evidence import CampaignIdentity, Control, Ranked
 from stackgen.model.identity import IndicatorId, StackId, content_id
 from stackgen.model.inspections import IndicatorCall
 from stackgen.model.progress import Progress
@@ -124,7 +123,7 @@ class Campaign:
         # Two knowledge bases never number the same blocks, so that merged ones share none.
         host_name = dict(machine.circumstances).get("host", "")
         where = content_id("knowledge base", [host_name, str(self.paths.knowledge)])
-        campaign = evidence.Campaign(
+        campaign = CampaignIdentity(
             kind=request.kind,
             request=request.identity(base.kind.value, base.facts, where=where),
             seed=request.budget.seed,
@@ -151,7 +150,7 @@ class Campaign:
             budget_s=request.budget.budget_s,
         )
 
-    def _open_session(self, database: Database, campaign: evidence.Campaign) -> Session:
+    def _open_session(self, database: Database, campaign: CampaignIdentity) -> Session:
         request, paths, progress = self.request, self.paths, self.progress
         processors = request.processors
         host = Host(cache=paths.cache)

@@ -23,7 +23,7 @@ from stackgen.measure.retry_policy import (
     known_trial,
     nothing_runs,
 )
-from stackgen.model.evidence import Campaign
+from stackgen.model.evidence import CampaignIdentity
 from stackgen.model.identity import InspectionId, StackId
 from stackgen.model.inspections import IndicatorCall, Inspection, InspectionPlan, Outcome, Role
 from stackgen.model.progress import Progress
@@ -49,7 +49,7 @@ class Record:
     """
 
     database: Database
-    campaign: Campaign
+    campaign: CampaignIdentity
     rebuild: bool = False
     labels: dict[StackId, str] = field(default_factory=dict)
     added: int = 0

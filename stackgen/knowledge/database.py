@@ -20,7 +20,7 @@ from stackgen.knowledge.connection import (
     unreadable,
 )
 from stackgen.knowledge.merging import merge
-from stackgen.model.evidence import Campaign, Origin
+from stackgen.model.evidence import CampaignIdentity, Origin
 from stackgen.model.identity import CampaignId, IndicatorId, InspectionId, MachineId, StackId
 from stackgen.model.inspections import (
     OUTCOME_CODES,
@@ -141,7 +141,7 @@ class Database:
         with self._adding():
             rows.insert(self._connection, "indicators", rows.call_row(call))
 
-    def add_campaign(self, campaign: Campaign, started_at: str) -> None:
+    def add_campaign(self, campaign: CampaignIdentity, started_at: str) -> None:
         """Add a campaign, whose machine was added before; ``started_at`` is ISO 8601 in UTC."""
         with self._adding():
             row = rows.campaign_row(campaign, started_at)
@@ -227,7 +227,7 @@ class Database:
         found = self._rows("SELECT * FROM indicators ORDER BY name, arguments, id")
         return self._read("indicators", rows.call_of, found)
 
-    def campaigns(self) -> tuple[Campaign, ...]:
+    def campaigns(self) -> tuple[CampaignIdentity, ...]:
         """Return every campaign, oldest first."""
         found = self._rows("SELECT * FROM campaigns ORDER BY started_at, id")
         return self._read("campaigns", rows.campaign_of, found)

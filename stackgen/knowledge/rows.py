@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import TypeVar
 
-from stackgen.model.evidence import Campaign
+from stackgen.model.evidence import CampaignIdentity
 from stackgen.model.identity import CampaignId, IndicatorId, MachineId, StackId, content_id
 from stackgen.model.inspections import (
     OUTCOME_CODES,
@@ -192,7 +192,7 @@ def _parameters(row: sqlite3.Row) -> tuple[Parameter, ...]:
     return tuple(found)
 
 
-def campaign_row(campaign: Campaign, started_at: str) -> Row:
+def campaign_row(campaign: CampaignIdentity, started_at: str) -> Row:
     """Spell a campaign."""
     return {
         "id": campaign.id,
@@ -205,9 +205,9 @@ def campaign_row(campaign: Campaign, started_at: str) -> Row:
     }
 
 
-def campaign_of(row: sqlite3.Row) -> Campaign:
+def campaign_of(row: sqlite3.Row) -> CampaignIdentity:
     """Read a campaign back."""
-    return Campaign(
+    return CampaignIdentity(
         kind=text(row, "kind"),
         request=text(row, "request"),
         seed=_seed(row),

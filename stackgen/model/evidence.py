@@ -38,8 +38,8 @@ class Effect:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Campaign:
-    """One run of explore, compare or nightly.
+class CampaignIdentity:
+    """What tells a campaign of explore, compare or nightly from others.
 
     request: canonical JSON of the request, so that a rerun finds its campaign.
     """

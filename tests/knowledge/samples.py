@@ -5,7 +5,7 @@ from contextlib import closing
 from pathlib import Path
 
 from stackgen.knowledge.database import Database
-from stackgen.model.evidence import Campaign
+from stackgen.model.evidence import CampaignIdentity
 from stackgen.model.inspections import (
     Indicator,
     IndicatorCall,
@@ -26,7 +26,7 @@ CALL = IndicatorCall(
     ),
     arguments=(("size", "256"),),
 )
-CAMPAIGN = Campaign(
+CAMPAIGN = CampaignIdentity(
     kind="explore", request="{}", seed=7, machine_id=MACHINE.id, stackgen_version="0.1"
 )
 

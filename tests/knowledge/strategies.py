@@ -4,7 +4,7 @@ from datetime import datetime, timezone
 
 from hypothesis import strategies as st
 
-from stackgen.model.evidence import Campaign
+from stackgen.model.evidence import CampaignIdentity
 from stackgen.model.identity import CampaignId, MachineId
 from stackgen.model.inspections import (
     Indicator,
@@ -76,7 +76,7 @@ indicators = st.builds(
 )
 calls = st.builds(IndicatorCall, indicator=indicators, arguments=pairs)
 campaigns = st.builds(
-    Campaign,
+    CampaignIdentity,
     kind=texts,
     request=texts,
     seed=st.integers(),  # of any size: a seed may be wider than SQLite's integers
@@ -99,7 +99,7 @@ observations = st.builds(
 
 @st.composite
 def inspections(
-    draw: st.DrawFn, stack: Stack, machine: Machine, call: IndicatorCall, campaign: Campaign
+    draw: st.DrawFn, stack: Stack, machine: Machine, call: IndicatorCall, campaign: CampaignIdentity
 ) -> Inspection:
     """Draw an inspection of what is given."""
     outcome = draw(st.sampled_from(Outcome))
@@ -120,9 +120,9 @@ def inspections(
     )
 
 
-def campaign_on(machine: Machine) -> Campaign:
+def campaign_on(machine: Machine) -> CampaignIdentity:
     """Return a campaign on that machine."""
-    return Campaign(
+    return CampaignIdentity(
         kind="explore",
         request="{}",
         seed=1,
