@@ -32,7 +32,7 @@ class Strategy(str, Enum):
 
 
 class Granularity(str, Enum):
-    """Which versions are told apart: of each minor release the newest patch alone, or all."""
+    """Which versions count as different: of each minor release the newest patch alone, or all."""
 
     MINOR = "minor"
     PATCH = "patch"

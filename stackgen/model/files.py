@@ -1,4 +1,4 @@
-"""The files that an index has of a package, in columns: artifacts are made when asked for.
+"""The files that an index has of a package, in columns: artifacts are made on access.
 
 A package may have thousands of files, of which a target takes one per version. As rows they would
 cost most of the time of a warm resolution.

@@ -186,7 +186,7 @@ class Program:
     command: its words, without a shell.
     project: the folder that it runs in a copy of.
     data: further folders that it may read, by their absolute paths.
-    variables: (name, value) pairs for it alone. The values are nobody else's business: they are
+    variables: (name, value) pairs for it alone. The values are private: they are
         stored nowhere, and taken out of what it prints.
     figure: a regular expression with one group for the number that it prints; "" means its time.
     better: ``lower`` or ``higher``, of the figure.

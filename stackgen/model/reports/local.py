@@ -118,7 +118,7 @@ class LocalReport:
 
     @property
     def component_version(self) -> str:
-        """Return the version of the measured component, "" where no process told it."""
+        """Return the version of the measured component, "" where no process reported it."""
         seen = [each for result in self.results for each in result.observations]
         return dict(seen[0].circumstances).get("component_version", "") if seen else ""
 

@@ -61,7 +61,7 @@ class IndicatorNoise:
 class Disturbance:
     """What else went on while samples were taken; shares are of that time.
 
-    waited: runs wanted a CPU and others had it. stolen: of all CPUs, by whoever hosts this virtual
+    waited: runs wanted a CPU and others had it. stolen: of all CPUs, by the host of this virtual
     machine. throttled: a CPU quota stopped runs. None where the system does not tell.
     """
 
@@ -72,7 +72,7 @@ class Disturbance:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NoiseReport:
-    """What measuring one stack against itself told about a machine.
+    """What measuring one stack against itself shows of a machine.
 
     stack: its label.
     control_s: seconds of one run of the control, which is part of every comparison.

@@ -73,7 +73,7 @@ def _metrics(found: Figures, unit: str) -> list[dict[str, object]]:
 
 
 def _benchmark_info(report: LocalReport, result: LocalResult) -> dict[str, object]:
-    told = fields.circumstances(result.inspections[0])
+    recorded = fields.circumstances(result.inspections[0])
     seen = result.observations
     return {
         "harness_name": "stackgen",
@@ -83,7 +83,7 @@ def _benchmark_info(report: LocalReport, result: LocalResult) -> dict[str, objec
         "output_url": None,
         "env_vars": {
             name.removeprefix("env "): value
-            for name, value in told.items()
+            for name, value in recorded.items()
             if name.startswith("env ")
         },
         "flags": dict(result.arguments),
@@ -115,8 +115,8 @@ def _process_info(result: LocalResult) -> dict[str, object]:
     found = result.figures
     shares = []
     for each in result.inspections:
-        told = fields.numbers(fields.circumstances(each).items())
-        used, wall = told.get("cpu_time_s"), told.get("wall_s")
+        numbers = fields.numbers(fields.circumstances(each).items())
+        used, wall = numbers.get("cpu_time_s"), numbers.get("wall_s")
         if isinstance(used, int | float) and isinstance(wall, int | float) and wall > 0:
             shares.append(_PERCENT * used / wall)
     return {
