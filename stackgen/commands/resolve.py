@@ -141,7 +141,7 @@ def _held(work: Inquiry, space: Space, requirement: Requirement, asked: str) -> 
         part = work.space(request)
         held = list(part.versions(name))
         asked = f"{asked}, asked for as well"
-    found = Explained(asked=asked, count=part.count, versions=tuple(held), exact=part.exact)
+    found = Explained(query=asked, count=part.count, versions=tuple(held), exact=part.exact)
     newest = part.newest()
     notes = yanked_notes([newest] if newest else [])
     report = work.report(space)

@@ -125,7 +125,7 @@ def _and(names: Sequence[str]) -> str:
 
 
 def _explained(found: Explained) -> Iterator[str]:
-    yield f"{found.asked}: in {'' if found.exact else 'at least '}{format_stack_count(found.count)}"
+    yield f"{found.query}: in {'' if found.exact else 'at least '}{format_stack_count(found.count)}"
     if found.versions:
         yield f"  versions in stacks ({len(found.versions)}): {_listed(found.versions)}"
     if found.in_none:

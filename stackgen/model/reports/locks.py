@@ -120,14 +120,14 @@ class ListedStack:
 class Explained:
     """What became of the versions of a package, or of a requirement.
 
-    asked: the query.
+    query: a package or requirement, as the user wrote it.
     count: how many stacks hold it; a lower bound where not exact.
     left_out: versions that are no candidates, and why.
     in_none: versions that are candidates, and part of no stack.
     not_counted: versions that are no part of a space that was cut, and may be part of stacks.
     """
 
-    asked: str
+    query: str
     count: int
     versions: tuple[str, ...]
     left_out: tuple[Exclusion, ...] = ()
