@@ -112,7 +112,7 @@ def explained(work: Inquiry, asked: str) -> Resolution:
         early = tuple(each for each in others if _is_prerelease(each))
         others = tuple(each for each in others if each not in early)
     found = Explained(
-        asked=asked,
+        query=asked,
         count=space.within({}, present=(name,)).count,
         versions=used,
         left_out=(
