@@ -87,6 +87,7 @@ def test_what_cannot_be_measured_keeps_its_reason(outcome: str) -> None:
         printed(loaded=[3]),
         printed(loaded=[{"name": "numpy"}]),
         '{"stackgen": 1}',
+        '{"stackgen": 1, "outcome": "unsupported"}',
     ],
 )
 def test_rubbish_is_no_measurement(stdout: str) -> None:

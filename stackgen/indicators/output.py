@@ -1,9 +1,11 @@
 """Read what an indicator printed: one JSON document, written by ``pis/harness.py``."""
 
 import json
-import math
-from collections.abc import Mapping
+import sys
 from dataclasses import dataclass
+from typing import Annotated, Any, Literal, TypeAlias
+
+import msgspec
 
 from stackgen.errors import MeasurementError
 from stackgen.model.inspections import LoadedDistribution, Observation, Outcome
@@ -12,13 +14,44 @@ SCHEMA = 1
 _START = '{"stackgen":'
 _LEAST_S = 1e-9  # perf_counter counts nanoseconds, and calling any operation takes longer than one
 _CLOCKS_DIFFER = 1.01  # those of the process and of the executor, as where an engine is a VM
-# What the harness may say of itself; all other outcomes are seen from outside of the process.
-_TOLD = {
+# What the harness may report of itself; all other outcomes are seen from outside of the process.
+_OUTCOMES = {
     "ok": Outcome.OK,
     "unsupported": Outcome.UNSUPPORTED,
     "import_failed": Outcome.IMPORT_FAILED,
     "invalid_output": Outcome.INVALID_OUTPUT,
 }
+
+
+_Finite: TypeAlias = Annotated[float, msgspec.Meta(ge=-sys.float_info.max, le=sys.float_info.max)]
+
+
+class _Header(msgspec.Struct, frozen=True):
+    """The part of the document that every outcome has; other keys are ignored."""
+
+    stackgen: int
+    outcome: Literal["ok", "unsupported", "import_failed", "invalid_output"]
+    reason: str | None = None
+
+
+class _Loaded(msgspec.Struct, frozen=True):
+    name: str
+    version: str
+    compiled: bool
+
+
+class _Document(msgspec.Struct, frozen=True, kw_only=True):
+    """A measurement, as the harness prints it (docs/indicators.md)."""
+
+    values_s: tuple[_Finite, ...]
+    loops: int
+    circumstances: dict[str, Any]
+    work: _Finite | None = None
+    steady: bool = False
+    checksum: _Finite | None = None
+    peak_memory_bytes: _Finite | None = None
+    loaded: tuple[_Loaded, ...] = ()
+    component_version: Any = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,21 +76,17 @@ def parse_output(stdout: str) -> Parsed:
     line = _document_line(stdout)
     try:
         document = json.loads(line)
-        if document["stackgen"] != SCHEMA:
-            raise ValueError(f"schema {document['stackgen']!r} instead of {SCHEMA}")
-        outcome = _TOLD[document["outcome"]]
+        header = msgspec.convert(document, _Header)
+        if header.stackgen != SCHEMA:
+            raise ValueError(f"schema {header.stackgen} instead of {SCHEMA}")
+        outcome = _OUTCOMES[header.outcome]
         if outcome is not Outcome.OK:
-            return Parsed(outcome=outcome, reason=str(document["reason"]))
+            if header.reason is None:
+                raise ValueError(f"the outcome {header.outcome} comes without a reason")
+            return Parsed(outcome=outcome, reason=header.reason)
         return Parsed(outcome=outcome, observation=_observation(document))
-    except (
-        KeyError,
-        TypeError,
-        ValueError,
-        AttributeError,
-        OverflowError,
-        RecursionError,
-    ) as error:
-        raise _rubbish(line, repr(error)) from error
+    except (ValueError, OverflowError, RecursionError) as error:
+        raise _rubbish(line, str(error)) from error
 
 
 def refuse_impossible(observation: Observation, *, lasted_s: float) -> None:
@@ -111,52 +140,29 @@ def _rubbish(text: str, why: str) -> MeasurementError:
     )
 
 
-def _observation(document: Mapping[str, object]) -> Observation:
+def _observation(document: object) -> Observation:
+    seen = msgspec.convert(document, _Document)
+    around = {_text(name): _text(value) for name, value in seen.circumstances.items()}
+    if seen.component_version:
+        around["component_version"] = _text(seen.component_version)
+    loaded = [
+        LoadedDistribution(
+            name=_text(each.name), version=_text(each.version), compiled=each.compiled
+        )
+        for each in seen.loaded
+    ]
     return Observation(
-        values_s=tuple(_number(value) for value in _list(document["values_s"])),
-        loops=_loops(document["loops"]),
-        work=_number_or_none(document.get("work")),
-        steady=document.get("steady") is True,
-        checksum=_number_or_none(document.get("checksum")),
-        peak_memory_bytes=_bytes_or_none(document.get("peak_memory_bytes")),
-        circumstances=_circumstances(document),
-        loaded=_loaded(document.get("loaded", [])),
+        values_s=seen.values_s,
+        loops=_storable(seen.loops),
+        work=seen.work,
+        steady=seen.steady,
+        checksum=seen.checksum,
+        peak_memory_bytes=None
+        if seen.peak_memory_bytes is None
+        else _storable(int(seen.peak_memory_bytes)),
+        circumstances=tuple(sorted(around.items())),
+        loaded=tuple(sorted(loaded, key=lambda found: (found.name, found.version))),
     )
-
-
-def _list(value: object) -> list[object]:
-    if not isinstance(value, list):
-        raise TypeError(f"a list was expected: {str(value)[:40]}")
-    return value
-
-
-def _mapping(value: object) -> dict[str, object]:
-    if not isinstance(value, dict):
-        raise TypeError(f"an object was expected: {str(value)[:40]}")
-    return value
-
-
-def _number(value: object) -> float:
-    # A bool is an int to Python, not to us.
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise TypeError(f"a number was expected: {str(value)[:40]}")
-    if not math.isfinite(value):
-        raise ValueError(f"a finite number was expected: {value}")
-    return float(value)
-
-
-def _number_or_none(value: object) -> float | None:
-    return None if value is None else _number(value)
-
-
-def _bytes_or_none(value: object) -> int | None:
-    return None if value is None else _storable(int(_number(value)))
-
-
-def _loops(value: object) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        raise ValueError(f"loops are a positive whole number: {value!r}")
-    return _storable(value)
 
 
 def _storable(value: int) -> int:
@@ -168,22 +174,3 @@ def _storable(value: int) -> int:
 def _text(value: object) -> str:
     """Return a value as text that can be stored: half a character becomes a question mark."""
     return str(value).encode("utf-8", "replace").decode("utf-8")
-
-
-def _circumstances(document: Mapping[str, object]) -> tuple[tuple[str, str], ...]:
-    found = _mapping(document["circumstances"])
-    pairs = {_text(key): _text(value) for key, value in found.items()}
-    if document.get("component_version"):
-        pairs["component_version"] = _text(document["component_version"])
-    return tuple(sorted(pairs.items()))
-
-
-def _loaded(value: object) -> tuple[LoadedDistribution, ...]:
-    rows = [_mapping(row) for row in _list(value)]
-    distributions = [
-        LoadedDistribution(
-            name=_text(row["name"]), version=_text(row["version"]), compiled=row["compiled"] is True
-        )
-        for row in rows
-    ]
-    return tuple(sorted(distributions, key=lambda found: (found.name, found.version)))

@@ -1,15 +1,18 @@
 """Values to rows and back: the one place that knows how a value is spelled in the database."""
 
 import json
-import math
 import sqlite3
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import fields
 from datetime import datetime
-from typing import TypeVar
+from functools import cache
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias, TypeVar, cast, get_type_hints
+
+import msgspec
 
 from stackgen.model.evidence import CampaignIdentity
-from stackgen.model.identity import CampaignId, IndicatorId, MachineId, StackId, content_id
+from stackgen.model.identity import content_id
 from stackgen.model.inspections import (
     OUTCOME_CODES,
     ROLE_CODES,
@@ -24,9 +27,19 @@ from stackgen.model.inspections import (
 from stackgen.model.packages import Artifact
 from stackgen.model.stacks import BaseFacts, Machine, Stack
 
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
 Cell = str | int | float | None
 Row = Mapping[str, Cell]
 Pairs = tuple[tuple[str, str], ...]
+_Number: TypeAlias = int | float  # a number stays as it came: an id is made of 5 or of 5.0
+_Finite: TypeAlias = (
+    int | Annotated[float, msgspec.Meta(ge=-sys.float_info.max, le=sys.float_info.max)]
+)
+_Parameters: TypeAlias = tuple[
+    tuple[str, Literal["int", "float", "str"], str, tuple[str, ...], str], ...
+]
 _T = TypeVar("_T")
 _MAX_TEXT = 1 << 22  # characters of one cell; the longest of ours are samples, some kilobytes
 _SHOWN = 40  # characters of a cell that an error repeats
@@ -52,210 +65,135 @@ def read_by_name(connection: sqlite3.Connection) -> None:
     connection.text_factory = lambda found: found.decode("utf-8", "surrogateescape")
 
 
+def _to_row(value: "DataclassInstance", **given: Cell) -> dict[str, Cell]:
+    """Spell a value: a column for each field, as JSON where it is not a single cell.
+
+    Args:
+        value: its fields have the names of columns.
+        given: columns that are spelled in another way, or have no field.
+    """
+    names = [each.name for each in fields(value) if each.name not in given]
+    return {name: _cell_of(getattr(value, name)) for name in names} | given
+
+
+def _cell_of(value: object) -> Cell:
+    if isinstance(value, bool):
+        return int(value)
+    return value if isinstance(value, str | int | float | None) else json.dumps(value)
+
+
+def _of_row(kind: type[_T], row: sqlite3.Row, **given: object) -> _T:
+    """Read a value back from the columns that have the names of its fields.
+
+    Args:
+        kind: a dataclass.
+        row: with a column for each field that is not given.
+        given: fields that are spelled in another way, or have no column.
+    """
+    found = {
+        name: read(row, name)
+        for name, read in _readers(cast("Hashable", kind))
+        if name not in given
+    }
+    return kind(**found, **given)
+
+
+@cache
+def _readers(kind: Hashable) -> tuple[tuple[str, Callable[[sqlite3.Row, str], object]], ...]:
+    hints = ((name, getattr(h, "__supertype__", h)) for name, h in get_type_hints(kind).items())
+    return tuple((name, _READERS[hint]) for name, hint in hints if hint in _READERS)
+
+
 def artifact_row(artifact: Artifact) -> Row:
     """Spell an artifact."""
-    return {
-        "name": artifact.name,
-        "version": artifact.version,
-        "sha256": artifact.sha256,
-        "filename": artifact.filename,
-        "url": artifact.url,
-        "index_name": artifact.index,
-        "size": artifact.size,
-        "requires_python": artifact.requires_python,
-        "uploaded": artifact.uploaded,
-        "yanked": artifact.yanked,
-    }
+    row = _to_row(artifact, index_name=artifact.index)
+    del row["index"]
+    return row
 
 
 def artifact_of(row: sqlite3.Row) -> Artifact:
     """Read an artifact back."""
-    return Artifact(
-        name=text(row, "name"),
-        version=text(row, "version"),
-        sha256=text(row, "sha256"),
-        filename=text(row, "filename"),
-        url=text(row, "url"),
-        index=text(row, "index_name"),
-        size=None if cell(row, "size") is None else whole(row, "size"),
-        requires_python=_text_or_none(row, "requires_python"),
-        uploaded=_text_or_none(row, "uploaded"),
-        yanked=_text_or_none(row, "yanked"),
-    )
+    return _of_row(Artifact, row, index=text(row, "index_name"))
 
 
 def stack_row(stack: Stack) -> Row:
     """Spell a stack, without its lock."""
-    return {
-        "id": stack.id,
-        "lock_id": stack.lock.id,
-        "python": stack.facts.python,
-        "python_build": stack.facts.python_build,
-        "libc": stack.facts.libc,
-        "distribution": stack.facts.distribution,
-        "system_packages": json.dumps(stack.facts.system_packages),
-        "settings": json.dumps(stack.settings),
-    }
+    settings = json.dumps(stack.settings)
+    return _to_row(stack.facts, id=stack.id, lock_id=stack.lock.id, settings=settings)
 
 
 def facts_of(row: sqlite3.Row) -> BaseFacts:
     """Read a stack's base facts back."""
-    return BaseFacts(
-        python=text(row, "python"),
-        python_build=text(row, "python_build"),
-        libc=text(row, "libc"),
-        distribution=text(row, "distribution"),
-        system_packages=pairs(row, "system_packages"),
-    )
+    return _of_row(BaseFacts, row)
 
 
 def machine_row(machine: Machine) -> Row:
     """Spell a machine."""
-    return {
-        "id": machine.id,
-        "identity": json.dumps(machine.identity),
-        "circumstances": json.dumps(machine.circumstances),
-    }
+    return _to_row(machine, id=machine.id)
 
 
 def machine_of(row: sqlite3.Row) -> Machine:
     """Read a machine back."""
-    return Machine(
-        identity=pairs(row, "identity"),
-        circumstances=pairs(row, "circumstances"),
-    )
+    return _of_row(Machine, row)
 
 
 def call_row(call: IndicatorCall) -> Row:
     """Spell an indicator with its arguments; where the script lies on this machine is left out."""
-    indicator = call.indicator
-    return {
-        "id": call.id,
-        "name": indicator.name,
-        "component": indicator.component,
-        "summary": indicator.summary,
-        "unit": indicator.unit,
-        "sha256": indicator.sha256,
-        "revision": indicator.revision,
-        "protocol": indicator.protocol,
-        "own_sha256": indicator.own_sha256,
-        "one_shot": int(indicator.one_shot),
-        "timeout_s": indicator.timeout_s,
-        "parameters": json.dumps(
-            [[p.name, p.type, p.default, p.allowed, p.help] for p in indicator.parameters]
-        ),
-        "arguments": json.dumps(call.arguments),
-    }
+    parameters = [
+        [each.name, each.type, each.default, each.allowed, each.help]
+        for each in call.indicator.parameters
+    ]
+    row = _to_row(
+        call.indicator,
+        id=call.id,
+        parameters=json.dumps(parameters),
+        arguments=json.dumps(call.arguments),
+    )
+    del row["path"]
+    return row
 
 
 def call_of(row: sqlite3.Row) -> IndicatorCall:
     """Read an indicator's call back; its path is ""."""
-    indicator = Indicator(
-        name=text(row, "name"),
-        component=text(row, "component"),
-        summary=text(row, "summary"),
-        unit=text(row, "unit"),
-        sha256=text(row, "sha256"),
-        path="",
-        revision=whole(row, "revision"),
-        protocol=whole(row, "protocol"),
-        own_sha256=text(row, "own_sha256"),
-        one_shot=_flag(row, "one_shot"),
-        timeout_s=number(row, "timeout_s"),
-        parameters=_parameters(row),
+    parameters = tuple(
+        Parameter(name=name, type=kind, default=default, allowed=allowed, help=doc)
+        for name, kind, default, allowed, doc in _decoded(row, "parameters", _Parameters)
     )
+    indicator = _of_row(Indicator, row, path="", parameters=parameters)
     return IndicatorCall(indicator=indicator, arguments=pairs(row, "arguments"))
-
-
-def _parameters(row: sqlite3.Row) -> tuple[Parameter, ...]:
-    found = []
-    for each in _list(row, "parameters"):
-        match each:
-            case [
-                str(name),
-                "int" | "float" | "str" as kind,
-                str(default),
-                list(allowed),
-                str(doc),
-            ]:
-                found.append(
-                    Parameter(
-                        name=name,
-                        type=kind,
-                        default=default,
-                        allowed=_texts(allowed, "parameters"),
-                        help=doc,
-                    )
-                )
-            case _:
-                raise ValueError(f"parameters: no parameter: {shown(each)}")
-    return tuple(found)
 
 
 def campaign_row(campaign: CampaignIdentity, started_at: str) -> Row:
     """Spell a campaign."""
-    return {
-        "id": campaign.id,
-        "kind": campaign.kind,
-        "request": campaign.request,
-        "seed": str(campaign.seed),
-        "machine_id": campaign.machine_id,
-        "stackgen_version": campaign.stackgen_version,
-        "started_at": started_at,
-    }
+    return _to_row(campaign, id=campaign.id, seed=str(campaign.seed), started_at=started_at)
 
 
 def campaign_of(row: sqlite3.Row) -> CampaignIdentity:
     """Read a campaign back."""
-    return CampaignIdentity(
-        kind=text(row, "kind"),
-        request=text(row, "request"),
-        seed=_seed(row),
-        machine_id=MachineId(text(row, "machine_id")),
-        stackgen_version=text(row, "stackgen_version"),
-    )
-
-
-def _seed(row: sqlite3.Row) -> int:
     try:
-        return int(text(row, "seed"))
+        seed = int(text(row, "seed"))
     except ValueError:
         raise ValueError(f"seed: no whole number: {shown(cell(row, 'seed'))}") from None
+    return _of_row(CampaignIdentity, row, seed=seed)
 
 
 def inspection_row(inspection: Inspection) -> Row:
     """Spell an inspection; the members of its load set are rows of their own."""
-    row: dict[str, Cell] = {
-        "id": inspection.id,
-        "stack_id": inspection.stack_id,
-        "machine_id": inspection.machine_id,
-        "indicator_id": inspection.indicator_id,
-        "campaign_id": inspection.campaign_id,
-        "block": inspection.block,
-        "position": inspection.position,
-        "role": ROLE_CODES[inspection.role],
-        "outcome": OUTCOME_CODES[inspection.outcome],
-        "started_at": inspection.started_at,
-        "duration_s": inspection.duration_s,
-        "log": inspection.log,
-        "unenforced": json.dumps(inspection.unenforced),
-    }
-    if inspection.observation is not None:
-        row |= _observation_row(inspection.observation)
+    row = _to_row(
+        inspection,
+        id=inspection.id,
+        role=ROLE_CODES[inspection.role],
+        outcome=OUTCOME_CODES[inspection.outcome],
+        observation=None,
+    )
+    del row["observation"]
+    seen = inspection.observation
+    if seen is None:
+        return row
+    checksum = None if seen.checksum is None else json.dumps(seen.checksum)
+    row |= _to_row(seen, checksum=checksum, loaded=None, load_set_id=load_set_id(seen.loaded))
+    del row["loaded"]
     return row
-
-
-def _observation_row(observation: Observation) -> dict[str, Cell]:
-    return {
-        "values_s": json.dumps(observation.values_s),
-        "loops": observation.loops,
-        "work": observation.work,
-        "steady": int(observation.steady),
-        "checksum": None if observation.checksum is None else json.dumps(observation.checksum),
-        "peak_memory_bytes": observation.peak_memory_bytes,
-        "circumstances": json.dumps(observation.circumstances),
-        "load_set_id": load_set_id(observation.loaded),
-    }
 
 
 def inspection_of(row: sqlite3.Row, loaded: Sequence[LoadedDistribution]) -> Inspection:
@@ -265,42 +203,28 @@ def inspection_of(row: sqlite3.Row, loaded: Sequence[LoadedDistribution]) -> Ins
         row: of ``inspections``.
         loaded: the members of its load set, in order.
     """
-    return Inspection(
-        stack_id=StackId(text(row, "stack_id")),
-        machine_id=MachineId(text(row, "machine_id")),
-        indicator_id=IndicatorId(text(row, "indicator_id")),
-        campaign_id=CampaignId(text(row, "campaign_id")),
-        block=whole(row, "block"),
-        position=whole(row, "position"),
-        role=_decoded(ROLE_CODES, row, "role"),
+    return _of_row(
+        Inspection,
+        row,
+        role=_member(ROLE_CODES, row, "role"),
         outcome=outcome_of(row),
-        started_at=text(row, "started_at"),
-        duration_s=number(row, "duration_s"),
-        observation=_observation_of(row, loaded) if cell(row, "values_s") is not None else None,
-        log=text(row, "log"),
-        unenforced=_texts(_list(row, "unenforced"), "unenforced"),
+        observation=None if cell(row, "values_s") is None else _observation_of(row, loaded),
     )
 
 
 def outcome_of(row: sqlite3.Row) -> Outcome:
     """Read how an inspection ended."""
-    return _decoded(OUTCOME_CODES, row, "outcome")
+    return _member(OUTCOME_CODES, row, "outcome")
 
 
 def _observation_of(row: sqlite3.Row, loaded: Sequence[LoadedDistribution]) -> Observation:
-    peak = None if cell(row, "peak_memory_bytes") is None else whole(row, "peak_memory_bytes")
-    checksum = None if cell(row, "checksum") is None else _json(row, "checksum")
-    return Observation(
-        values_s=tuple(_finite(each, "values_s") for each in _list(row, "values_s")),
-        loops=whole(row, "loops"),
-        work=None if cell(row, "work") is None else number(row, "work"),
-        steady=_flag(row, "steady"),
-        # A checksum may be nan or infinite: it is compared, and never computed with.
-        checksum=None if checksum is None else _number(checksum, "checksum"),
-        peak_memory_bytes=peak,
-        circumstances=pairs(row, "circumstances"),
-        loaded=tuple(loaded),
-    )
+    checksum = None
+    if cell(row, "checksum") is not None:
+        # It may be nan or infinite: it is compared, and never computed with.
+        checksum = _decoded(row, "checksum", _Number)
+        if isinstance(checksum, int) and abs(checksum) > sys.float_info.max:
+            raise ValueError("checksum: a number that is larger than any float")
+    return _of_row(Observation, row, checksum=checksum, loaded=tuple(loaded))
 
 
 def load_set_id(loaded: Sequence[LoadedDistribution]) -> str:
@@ -312,22 +236,14 @@ def load_set_rows(loaded: Sequence[LoadedDistribution]) -> tuple[Row, ...]:
     """Spell the members of a load set."""
     owner = load_set_id(loaded)
     return tuple(
-        {
-            "load_set_id": owner,
-            "position": position,
-            "name": member.name,
-            "version": member.version,
-            "compiled": int(member.compiled),
-        }
+        _to_row(member, load_set_id=owner, position=position)
         for position, member in enumerate(loaded)
     )
 
 
 def loaded_of(row: sqlite3.Row) -> LoadedDistribution:
     """Read a member of a load set back."""
-    return LoadedDistribution(
-        name=text(row, "name"), version=text(row, "version"), compiled=_flag(row, "compiled")
-    )
+    return _of_row(LoadedDistribution, row)
 
 
 # Readers of cells raise ValueError and name the column.
@@ -366,7 +282,8 @@ def whole(row: sqlite3.Row, column: str) -> int:
 
 def number(row: sqlite3.Row, column: str) -> float:
     """Return a cell that holds a finite number, an int as an int."""
-    return _finite(cell(row, column), column)
+    found: float = _converted(cell(row, column), column, _Finite)
+    return found
 
 
 def time(row: sqlite3.Row, column: str) -> str:
@@ -381,18 +298,8 @@ def time(row: sqlite3.Row, column: str) -> str:
 
 def pairs(row: sqlite3.Row, column: str) -> Pairs:
     """Return a cell that holds JSON pairs of texts."""
-    found = []
-    for each in _list(row, column):
-        match each:
-            case [str(name), str(value)]:
-                found.append((name, value))
-            case _:
-                raise ValueError(f"{column}: a pair of texts was expected: {shown(each)}")
-    return tuple(found)
-
-
-def _text_or_none(row: sqlite3.Row, column: str) -> str | None:
-    return None if cell(row, column) is None else text(row, column)
+    found: Pairs = _decoded(row, column, Pairs)
+    return found
 
 
 def _flag(row: sqlite3.Row, column: str) -> bool:
@@ -402,7 +309,7 @@ def _flag(row: sqlite3.Row, column: str) -> bool:
     return bool(found)
 
 
-def _decoded(codes: Mapping[_T, str], row: sqlite3.Row, column: str) -> _T:
+def _member(codes: Mapping[_T, str], row: sqlite3.Row, column: str) -> _T:
     found = text(row, column)
     for member, code in codes.items():
         if code == found:
@@ -410,45 +317,44 @@ def _decoded(codes: Mapping[_T, str], row: sqlite3.Row, column: str) -> _T:
     raise ValueError(f"{column}: {shown(found)} is none of {', '.join(codes.values())}")
 
 
-def _json(row: sqlite3.Row, column: str) -> object:
+def _decoded(row: sqlite3.Row, column: str, kind: object) -> Any:
+    """Return a cell that holds JSON of that type; of JSON, Python reads nan and any text."""
     found = text(row, column)
     try:
-        document: object = json.loads(found)
+        document = json.loads(found)
     except RecursionError:
         raise ValueError(f"{column}: JSON that is nested too deep") from None
     except ValueError as error:
         raise ValueError(f"{column}: no valid JSON ({error}): {shown(found)}") from None
-    return document
+    return _converted(document, column, kind)
 
 
-def _list(row: sqlite3.Row, column: str) -> list[object]:
-    found = _json(row, column)
-    if not isinstance(found, list):
-        raise ValueError(f"{column}: a JSON list was expected: {shown(found)}")
-    return found
+def _converted(found: object, column: str, kind: Any) -> Any:
+    try:
+        return msgspec.convert(found, kind)
+    except msgspec.ValidationError as error:
+        raise ValueError(f"{column}: {error}: {shown(found)}") from None
 
 
-def _texts(found: Sequence[object], column: str) -> tuple[str, ...]:
-    texts = tuple(each for each in found if isinstance(each, str))
-    if len(texts) != len(found):
-        raise ValueError(f"{column}: a list of texts was expected")
-    return texts
+def _optional(
+    read: Callable[[sqlite3.Row, str], object],
+) -> Callable[[sqlite3.Row, str], object]:
+    return lambda row, column: None if cell(row, column) is None else read(row, column)
 
 
-def _number(found: object, column: str) -> float:
-    # A bool is an int to Python, not to us.
-    if isinstance(found, bool) or not isinstance(found, int | float):
-        raise ValueError(f"{column}: a number was expected: {shown(found)}")
-    if isinstance(found, int) and abs(found) > sys.float_info.max:
-        raise ValueError(f"{column}: a number that is larger than any float")
-    return found
-
-
-def _finite(found: object, column: str) -> float:
-    value = _number(found, column)
-    if not math.isfinite(value):
-        raise ValueError(f"{column}: a finite number was expected: {value}")
-    return value
+# How a cell is read, by the type of the field.
+_READERS: Mapping[object, Callable[[sqlite3.Row, str], object]] = {
+    str: text,
+    int: whole,
+    float: number,
+    bool: _flag,
+    str | None: _optional(text),
+    int | None: _optional(whole),
+    float | None: _optional(number),
+    Pairs: pairs,
+    tuple[str, ...]: lambda row, column: _decoded(row, column, tuple[str, ...]),
+    tuple[float, ...]: lambda row, column: _decoded(row, column, tuple[_Finite, ...]),
+}
 
 
 def shown(found: object) -> str:
