@@ -21,5 +21,7 @@ def test_building_an_image_takes_its_path(tmp_path: Path, base: Base, engine: En
     try:
         ways = traced("images build", *words, "--base", base.name, environ=environ)
     finally:
-        engine.api.remove_image(engine.api.inspect_image("call-path")["Id"], force=True)
+        image = engine.image("call-path:latest")
+        if image is not None:
+            engine.api.remove_image(image.id, force=True)
     assert PATHS["images build"] in ways
