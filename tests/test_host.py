@@ -22,7 +22,7 @@ from tests.store_parts import another_process, until
 TURN = """
 import sys, time
 from pathlib import Path
-from stackgen.pipeline.host import Host
+from stackgen.campaign.host import Host
 from stackgen.model.progress import NullProgress
 
 kind, cache, everybody = sys.argv[1:4]
@@ -268,7 +268,7 @@ def test_processes_that_take_turns_all_get_theirs(tmp_path: Path, everybody: Pat
     code = """
 import sys, time
 from pathlib import Path
-from stackgen.pipeline.host import Host
+from stackgen.campaign.host import Host
 from stackgen.model.progress import NullProgress
 host = Host(cache=Path(sys.argv[2]), everybody=Path(sys.argv[3]))
 end = time.monotonic() + 1.5

@@ -13,7 +13,7 @@ import framework_tensorflow as framework
 import harness
 
 INDICATOR = {
-    "summary": "CpuScaling dot-product attention of several heads",
+    "summary": "Scaled dot-product attention of several heads",
     "component": "tensorflow",
     "unit": "FLOP",
     "timeout_s": 300,

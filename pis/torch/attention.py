@@ -13,7 +13,7 @@ import framework_torch as framework
 import harness
 
 INDICATOR = {
-    "summary": "CpuScaling dot-product attention",
+    "summary": "Scaled dot-product attention",
     "component": "torch",
     "unit": "FLOP",
     "timeout_s": 300,
