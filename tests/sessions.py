@@ -41,7 +41,7 @@ def session(
 ) -> Session:
     """Return a new run of a campaign; where it waits for nothing, it waits for no engine either."""
     record = Record(database=database, campaign=of)
-    budget = Budget(deadline=deadline, host=Host(cache=cache, everybody=None), clock=clock)
+    budget = Budget(deadline=deadline, host=Host(cache=cache, shared=None), clock=clock)
     retry_policy = RetryPolicy(
         left_s=waits_s,
         engine_s=ENGINE_S if waits_s else 0.0,

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from stackgen.campaign.comparison import nothing_runs
-from stackgen.campaign.runner import telling_line
+from stackgen.campaign.runner import last_line
 from stackgen.model.inspections import Outcome
 from stackgen.model.reports import FailedStack
 from stackgen.model.stacks import Program
@@ -46,7 +46,7 @@ def test_what_it_may_lack_is_proposed(outcome: Outcome, reason: str, hint: str) 
     ],
 )
 def test_an_exit_code_is_told_with_the_last_thing_that_was_said(log: str, line: str) -> None:
-    assert telling_line(log) == line
+    assert last_line(log) == line
 
 
 def test_a_module_of_the_project_is_found_in_its_folder(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from stackgen.campaign.host import Host, everybodys_folder
+from stackgen.campaign.host import Host, shared_folder
 from stackgen.errors import StorageError
 from stackgen.model.progress import NullProgress
 from tests.store_parts import another_process, until
@@ -25,8 +25,8 @@ from pathlib import Path
 from stackgen.campaign.host import Host
 from stackgen.model.progress import NullProgress
 
-kind, cache, everybody = sys.argv[1:4]
-host = Host(cache=Path(cache), everybody=Path(everybody))
+kind, cache, shared = sys.argv[1:4]
+host = Host(cache=Path(cache), shared=Path(shared))
 with getattr(host, kind)(NullProgress()):
     print("in", flush=True)
     sys.stdin.readline()
@@ -34,7 +34,7 @@ with getattr(host, kind)(NullProgress()):
 
 
 @pytest.fixture
-def everybody(tmp_path: Path) -> Path:
+def shared(tmp_path: Path) -> Path:
     folder = tmp_path / "lock"
     folder.mkdir()
     folder.chmod(0o1777)
@@ -42,10 +42,10 @@ def everybody(tmp_path: Path) -> Path:
 
 
 @contextmanager
-def another(kind: str, cache: Path, everybody: Path) -> Iterator["subprocess.Popen[str]"]:
+def another(kind: str, cache: Path, shared: Path) -> Iterator["subprocess.Popen[str]"]:
     """Start a process that takes its turn and keeps it until it reads a line."""
     cache.mkdir(exist_ok=True)
-    with another_process(TURN, kind, cache, everybody) as process:
+    with another_process(TURN, kind, cache, shared) as process:
         yield process
 
 
@@ -58,9 +58,9 @@ def leave(process: "subprocess.Popen[str]") -> None:
     process.communicate("\n")
 
 
-def waits(process: "subprocess.Popen[str]", everybody: Path) -> None:
+def waits(process: "subprocess.Popen[str]", shared: Path) -> None:
     """Wait until a process stands at the head of the queue, and see that it stays there."""
-    until(lambda: held(everybody / "stackgen-measuring.turn"))
+    until(lambda: held(shared / "stackgen-measuring.turn"))
     assert not has_entered(process, 0.2)
 
 
@@ -90,33 +90,33 @@ def has_entered(process: "subprocess.Popen[str]", within_s: float) -> bool:
     ],
 )
 def test_builds_overlap_each_other_and_never_a_measurement(
-    tmp_path: Path, everybody: Path, first: str, second: str, *, together: bool
+    tmp_path: Path, shared: Path, first: str, second: str, *, together: bool
 ) -> None:
-    with another(first, tmp_path / "one", everybody) as one:
+    with another(first, tmp_path / "one", shared) as one:
         entered(one)
-        with another(second, tmp_path / "two", everybody) as two:
+        with another(second, tmp_path / "two", shared) as two:
             if together:
                 entered(two)
             else:
-                waits(two, everybody)
+                waits(two, shared)
                 leave(one)
                 entered(two)
 
 
-def test_a_turn_that_is_killed_is_over(tmp_path: Path, everybody: Path) -> None:
-    with another("measuring", tmp_path / "one", everybody) as one:
+def test_a_turn_that_is_killed_is_over(tmp_path: Path, shared: Path) -> None:
+    with another("measuring", tmp_path / "one", shared) as one:
         entered(one)
-        with another("measuring", tmp_path / "two", everybody) as two:
-            waits(two, everybody)
+        with another("measuring", tmp_path / "two", shared) as two:
+            waits(two, shared)
             one.kill()
             entered(two)
 
 
-def test_one_cache_in_two_containers_of_a_host_is_one_host(tmp_path: Path, everybody: Path) -> None:
+def test_one_cache_in_two_containers_of_a_host_is_one_host(tmp_path: Path, shared: Path) -> None:
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
     cache = tmp_path / "cache"
-    with another("measuring", cache, everybody) as one:
+    with another("measuring", cache, shared) as one:
         entered(one)
         with another("building", cache, elsewhere) as two:
             until(lambda: held(cache / "measuring.turn"))
@@ -126,13 +126,13 @@ def test_one_cache_in_two_containers_of_a_host_is_one_host(tmp_path: Path, every
 
 
 def test_builds_that_come_later_do_not_overtake_a_measurement_that_waits(
-    tmp_path: Path, everybody: Path
+    tmp_path: Path, shared: Path
 ) -> None:
-    with another("building", tmp_path / "a", everybody) as build:
+    with another("building", tmp_path / "a", shared) as build:
         entered(build)
-        with another("measuring", tmp_path / "b", everybody) as measure:
-            waits(measure, everybody)
-            with another("building", tmp_path / "c", everybody) as late:
+        with another("measuring", tmp_path / "b", shared) as measure:
+            waits(measure, shared)
+            with another("building", tmp_path / "c", shared) as late:
                 assert not has_entered(late, 1.0)
                 leave(build)
                 entered(measure)
@@ -141,7 +141,7 @@ def test_builds_that_come_later_do_not_overtake_a_measurement_that_waits(
                 entered(late)
 
 
-def test_waiting_is_told_and_counted(tmp_path: Path, everybody: Path) -> None:
+def test_waiting_is_told_and_counted(tmp_path: Path, shared: Path) -> None:
     told: list[str] = []
 
     class Telling(NullProgress):
@@ -149,17 +149,17 @@ def test_waiting_is_told_and_counted(tmp_path: Path, everybody: Path) -> None:
             told.append(text)
 
     code = TURN.replace("sys.stdin.readline()", "time.sleep(1.5)")
-    with another_process(code, "building", tmp_path, everybody) as other:
+    with another_process(code, "building", tmp_path, shared) as other:
         entered(other)
-        host = Host(cache=tmp_path, everybody=everybody)
+        host = Host(cache=tmp_path, shared=shared)
         with host.measuring(Telling()):
             pass
     assert set(told) == {"waiting: another stackgen measures or builds on this machine"}
     assert 0.3 < host.waited_s < 60
 
 
-def test_a_process_that_measures_does_not_wait_for_itself(tmp_path: Path, everybody: Path) -> None:
-    host = Host(cache=tmp_path, everybody=everybody)
+def test_a_process_that_measures_does_not_wait_for_itself(tmp_path: Path, shared: Path) -> None:
+    host = Host(cache=tmp_path, shared=shared)
     with host.measuring(NullProgress()), pytest.raises(RuntimeError), host.building(NullProgress()):
         pass
     with host.building(NullProgress()):  # and what is over is over
@@ -168,9 +168,9 @@ def test_a_process_that_measures_does_not_wait_for_itself(tmp_path: Path, everyb
 
 @pytest.mark.parametrize("trick", ["link", "pipe", "folder"])
 def test_what_another_user_puts_in_its_place_leads_nowhere(
-    tmp_path: Path, everybody: Path, trick: str
+    tmp_path: Path, shared: Path, trick: str
 ) -> None:
-    precious, place = tmp_path / "precious", everybody / "stackgen-measuring.turn"
+    precious, place = tmp_path / "precious", shared / "stackgen-measuring.turn"
     if trick == "link":
         place.symlink_to(precious)
     elif trick == "pipe":
@@ -183,7 +183,7 @@ def test_what_another_user_puts_in_its_place_leads_nowhere(
         def note(self, text: str) -> None:
             notes.append(text)
 
-    host = Host(cache=tmp_path, everybody=everybody)
+    host = Host(cache=tmp_path, shared=shared)
     for _ in range(2):
         with host.measuring(Noting()):
             pass
@@ -192,24 +192,22 @@ def test_what_another_user_puts_in_its_place_leads_nowhere(
     assert "not waited for" in notes[0]
 
 
-def test_the_files_are_open_to_every_user_whatever_the_umask(
-    tmp_path: Path, everybody: Path
-) -> None:
+def test_the_files_are_open_to_every_user_whatever_the_umask(tmp_path: Path, shared: Path) -> None:
     before = os.umask(0o077)
     try:
-        with Host(cache=tmp_path, everybody=everybody).measuring(NullProgress()):
+        with Host(cache=tmp_path, shared=shared).measuring(NullProgress()):
             pass
     finally:
         os.umask(before)
-    for file in everybody.iterdir():
+    for file in shared.iterdir():
         assert stat.S_IMODE(file.stat().st_mode) == 0o444
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
 def test_another_user_waits_too(tmp_path: Path) -> None:
-    everybody = Path("/tmp") / f"stackgen-test-{os.getpid()}"
-    everybody.mkdir()
-    everybody.chmod(0o1777)
+    shared = Path("/tmp") / f"stackgen-test-{os.getpid()}"
+    shared.mkdir()
+    shared.chmod(0o1777)
     nobody = pwd.getpwnam("nobody")
     as_nobody = f"import fcntl, os, sys; os.setgid({nobody.pw_gid}); os.setuid({nobody.pw_uid})\n"
     code = """
@@ -219,34 +217,32 @@ try:
 except BlockingIOError:
     print("must wait")
 """
-    command = [sys.executable, "-S", "-E", "-c", as_nobody + code, str(everybody)]
+    command = [sys.executable, "-S", "-E", "-c", as_nobody + code, str(shared)]
     try:
-        with Host(cache=tmp_path, everybody=everybody).measuring(NullProgress()):
+        with Host(cache=tmp_path, shared=shared).measuring(NullProgress()):
             done = subprocess.run(command, capture_output=True, text=True, check=False, cwd="/")
         assert done.stdout == "must wait\n", done.stderr
     finally:
-        for file in everybody.iterdir():
+        for file in shared.iterdir():
             file.unlink()
-        everybody.rmdir()
+        shared.rmdir()
 
 
-def test_a_file_that_is_tidied_away_is_not_what_others_lock(
-    tmp_path: Path, everybody: Path
-) -> None:
-    with another("measuring", tmp_path / "one", everybody) as one:
+def test_a_file_that_is_tidied_away_is_not_what_others_lock(tmp_path: Path, shared: Path) -> None:
+    with another("measuring", tmp_path / "one", shared) as one:
         entered(one)
-        with another("measuring", tmp_path / "two", everybody) as two:
-            waits(two, everybody)
-            for file in everybody.iterdir():
+        with another("measuring", tmp_path / "two", shared) as two:
+            waits(two, shared)
+            for file in shared.iterdir():
                 file.unlink()
             leave(one)
             entered(two)
-            with another("measuring", tmp_path / "three", everybody) as three:
-                waits(three, everybody)
+            with another("measuring", tmp_path / "three", shared) as three:
+                waits(three, shared)
 
 
-def test_a_cache_that_cannot_be_written_is_explained(everybody: Path) -> None:
-    host = Host(cache=everybody / "missing", everybody=everybody)
+def test_a_cache_that_cannot_be_written_is_explained(shared: Path) -> None:
+    host = Host(cache=shared / "missing", shared=shared)
     with pytest.raises(StorageError) as refusal, host.measuring(NullProgress()):
         pass
     assert "STACKGEN_CACHE" in refusal.value.fix
@@ -260,17 +256,17 @@ def test_the_folder_of_all_users_is_sticky_and_open(tmp_path: Path) -> None:
     link = tmp_path / "link"
     link.symlink_to(sticky)
     missing = tmp_path / "missing"
-    assert everybodys_folder((missing, closed, open_, link, sticky)) == sticky
-    assert everybodys_folder((missing, closed)) is None
+    assert shared_folder((missing, closed, open_, link, sticky)) == sticky
+    assert shared_folder((missing, closed)) is None
 
 
-def test_processes_that_take_turns_all_get_theirs(tmp_path: Path, everybody: Path) -> None:
+def test_processes_that_take_turns_all_get_theirs(tmp_path: Path, shared: Path) -> None:
     code = """
 import sys, time
 from pathlib import Path
 from stackgen.campaign.host import Host
 from stackgen.model.progress import NullProgress
-host = Host(cache=Path(sys.argv[2]), everybody=Path(sys.argv[3]))
+host = Host(cache=Path(sys.argv[2]), shared=Path(sys.argv[3]))
 end = time.monotonic() + 1.5
 while time.monotonic() < end:
     with getattr(host, sys.argv[1])(NullProgress()):
@@ -280,10 +276,10 @@ while time.monotonic() < end:
 """
     kinds = ("measuring", "measuring", "building", "building")
     with (
-        another_process(code, kinds[0], tmp_path, everybody) as a,
-        another_process(code, kinds[1], tmp_path, everybody) as b,
-        another_process(code, kinds[2], tmp_path, everybody) as c,
-        another_process(code, kinds[3], tmp_path, everybody) as d,
+        another_process(code, kinds[0], tmp_path, shared) as a,
+        another_process(code, kinds[1], tmp_path, shared) as b,
+        another_process(code, kinds[2], tmp_path, shared) as c,
+        another_process(code, kinds[3], tmp_path, shared) as d,
     ):
         said = [each.communicate()[0] for each in (a, b, c, d)]
     turns = [

@@ -19,7 +19,7 @@ from stackgen.images.targets import find_interpreters
 from tests.containers.wheels import make_wheel
 from tests.store_parts import PROJECT
 
-NOBODY = 65534
+UNPRIVILEGED = 65534
 MAKE = """
 import os, subprocess, sys
 from contextlib import contextmanager
@@ -128,7 +128,7 @@ def test_the_user_does_not_matter(open_folder: Path) -> None:
             PYTHONPATH=sysconfig.get_path("purelib"),
             PYTHONDONTWRITEBYTECODE="1",
         )
-        for user in (0, NOBODY)
+        for user in (0, UNPRIVILEGED)
     )
     assert mine == theirs
 
@@ -139,7 +139,12 @@ def open_to_all(python: str) -> bool:
         command = [python, "-c", "import stackgen.images.layer_store"]
         environment = {"PYTHONPATH": sysconfig.get_path("purelib"), "PYTHONDONTWRITEBYTECODE": "1"}
         subprocess.run(
-            command, user=NOBODY, cwd=PROJECT, env=environment, check=True, capture_output=True
+            command,
+            user=UNPRIVILEGED,
+            cwd=PROJECT,
+            env=environment,
+            check=True,
+            capture_output=True,
         )
     except (OSError, subprocess.CalledProcessError):
         return False

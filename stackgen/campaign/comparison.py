@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
-from stackgen.campaign.runner import Record, telling_line
+from stackgen.campaign.runner import Record, last_line
 from stackgen.campaign.session import Session
 from stackgen.errors import BuildError, IndexUnavailableError, MeasurementError, StackgenError
 from stackgen.measure import INTERIM_ANALYSES, Design, decided, fewest_blocks, plan_block, rank
@@ -142,7 +142,7 @@ def refuse_failed_baseline(record: Record, design: Design, failed: set[StackId])
         )
     raise MeasurementError(
         "the stack that all others are compared with failed while it was measured",
-        why=f"{first.outcome.value} in block {first.block}: {telling_line(first.log)}",
+        why=f"{first.outcome.value} in block {first.block}: {last_line(first.log)}",
         fix=fix,
     )
 
@@ -303,7 +303,7 @@ def failed_in_blocks(
 
 def _reason(failure: Inspection) -> str:
     """Return why a stack was left out of blocks, and for how long where that is not for good."""
-    reason = telling_line(failure.log)
+    reason = last_line(failure.log)
     if cause_of(failure) is Cause.KILLED:
         return f"{reason}, {MOST_KILLS} times in a row; the same command tries it again"
     return reason

@@ -20,11 +20,11 @@ from stackgen.model.progress import Progress
 if sys.platform != "win32":  # nothing is measured there
     import fcntl
 
-_EVERYBODYS = (Path("/run/lock"), Path("/tmp"))  # noqa: S108 # nothing is written there
+_SHARED_FOLDERS = (Path("/run/lock"), Path("/tmp"))  # noqa: S108 # nothing is written there
 _TRIES, _PAUSE_S = 50, 0.02
 
 
-def everybodys_folder(candidates: tuple[Path, ...] = _EVERYBODYS) -> Path | None:
+def shared_folder(candidates: tuple[Path, ...] = _SHARED_FOLDERS) -> Path | None:
     """Return the first folder in which every user of this host can make files, and keep them.
 
     ``TMPDIR`` is not asked: all users must find the same one. Sticky means that nobody can remove
@@ -46,12 +46,12 @@ class Host:
     """The turns of one process.
 
     cache: two containers of one host may share it, and no other folder.
-    everybody: a folder that all users of this host share; None where there is none.
+    shared: a folder that all users of this host share; None where there is none.
     waited_s: how long this process has waited for others.
     """
 
     cache: Path
-    everybody: Path | None = field(default_factory=everybodys_folder)
+    shared: Path | None = field(default_factory=shared_folder)
     clock: Callable[[], float] = time.monotonic
     waited_s: float = 0.0
     _taken: bool = False
@@ -64,8 +64,8 @@ class Host:
         Raises:
             StorageError: the cache cannot be written.
         """
-        told = "waiting: another stackgen measures or builds on this machine"
-        with self._turn(fcntl.LOCK_EX, told, progress):
+        message = "waiting: another stackgen measures or builds on this machine"
+        with self._turn(fcntl.LOCK_EX, message, progress):
             yield
 
     @contextmanager
@@ -75,21 +75,21 @@ class Host:
         Raises:
             StorageError: the cache cannot be written.
         """
-        told = "waiting: another stackgen measures on this machine"
-        with self._turn(fcntl.LOCK_SH, told, progress):
+        message = "waiting: another stackgen measures on this machine"
+        with self._turn(fcntl.LOCK_SH, message, progress):
             yield
 
     @contextmanager
-    def _turn(self, kind: int, told: str, progress: Progress) -> Iterator[None]:
+    def _turn(self, kind: int, message: str, progress: Progress) -> Iterator[None]:
         if self._taken:  # it would wait for itself, for ever
             raise RuntimeError("this process builds or measures already")
         start = self.clock()
         with ExitStack() as held:
             # In this order in every process: so nobody waits for somebody who waits for them.
-            if self.everybody is not None:
-                self._take_everybodys(self.everybody, kind, told, progress, held)
+            if self.shared is not None:
+                self._take_shared(self.shared, kind, message, progress, held)
             try:
-                _take(self.cache / "measuring", _own, kind, told, progress, held)
+                _take(self.cache / "measuring", _own, kind, message, progress, held)
             except OSError as error:
                 raise StorageError(
                     f"cannot write in {self.cache}",
@@ -101,11 +101,11 @@ class Host:
             self.waited_s += self.clock() - start
             yield
 
-    def _take_everybodys(
-        self, folder: Path, kind: int, told: str, progress: Progress, held: ExitStack
+    def _take_shared(
+        self, folder: Path, kind: int, message: str, progress: Progress, held: ExitStack
     ) -> None:
         try:
-            _take(folder / "stackgen-measuring", _everybodys, kind, told, progress, held)
+            _take(folder / "stackgen-measuring", _shared_file, kind, message, progress, held)
         except OSError as error:
             if not self._told:
                 self._told = True
@@ -122,7 +122,7 @@ def _take(
     path: Path,
     opened: Callable[[Path], int],
     kind: int,
-    told: str,
+    message: str,
     progress: Progress,
     held: ExitStack,
 ) -> None:
@@ -132,15 +132,17 @@ def _take(
     would take the lock again after each block before anybody else wakes up.
     """
     with ExitStack() as turnstile:
-        _lock(path.with_name(f"{path.name}.turn"), opened, fcntl.LOCK_EX, told, progress, turnstile)
-        _lock(path.with_name(f"{path.name}.lock"), opened, kind, told, progress, held)
+        _lock(
+            path.with_name(f"{path.name}.turn"), opened, fcntl.LOCK_EX, message, progress, turnstile
+        )
+        _lock(path.with_name(f"{path.name}.lock"), opened, kind, message, progress, held)
 
 
 def _lock(
     path: Path,
     opened: Callable[[Path], int],
     kind: int,
-    told: str,
+    message: str,
     progress: Progress,
     held: ExitStack,
 ) -> None:
@@ -150,7 +152,7 @@ def _lock(
             try:
                 fcntl.flock(handle, kind | fcntl.LOCK_NB)
             except BlockingIOError:
-                progress.doing(told)
+                progress.doing(message)
                 fcntl.flock(handle, kind)
             if _is_at(handle, path):
                 held.callback(os.close, handle)
@@ -172,7 +174,7 @@ def _own(path: Path) -> int:
     return os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
 
 
-def _everybodys(path: Path) -> int:
+def _shared_file(path: Path) -> int:
     """Open a file that any user may have made, without being led elsewhere.
 
     Reading is enough to lock, so nobody has to be able to write it. It is made without following

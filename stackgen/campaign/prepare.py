@@ -9,7 +9,7 @@ from pathlib import Path
 from stackgen.campaign.backend import Backend
 from stackgen.campaign.candidates import Candidate, CandidateSource, State, versions_of
 from stackgen.campaign.host import Host
-from stackgen.campaign.runner import telling_line
+from stackgen.campaign.runner import last_line
 from stackgen.campaign.sdist_wheels import SdistWheels
 from stackgen.campaign.session import Session
 from stackgen.errors import (
@@ -176,7 +176,7 @@ class Preparer:
         if _is_broken(ran) and self.source.may_search(candidate):
             self.progress.note(
                 f"{candidate.label} with everything newest does not run "
-                f"({telling_line(ran.log)}); looking for versions that do."
+                f"({last_line(ran.log)}); looking for versions that do."
             )
             again = self._search(candidate)
             if again is not None:
@@ -186,7 +186,7 @@ class Preparer:
                     held = ((name, v) for name, v in now.items() if before.get(name, v) != v)
                     return replace(again, environment=environment, held_back=tuple(held))
         failure = FailedStack(
-            label=candidate.label, outcome=ran.outcome, reason=telling_line(ran.log), log=ran.log
+            label=candidate.label, outcome=ran.outcome, reason=last_line(ran.log), log=ran.log
         )
         return replace(candidate, failure=failure)
 

@@ -138,7 +138,7 @@ class Record:
         name = next(call.label for call in calls if call.id == last.indicator_id)
         raise MeasurementError(
             f"no stack ran {name} in block {last.block}",
-            why=f"{last.outcome.value} in block {last.block}: {telling_line(last.log)}",
+            why=f"{last.outcome.value} in block {last.block}: {last_line(last.log)}",
             fix="look at the machine (memory, disk, processes that end others), then run the same "
             "command again: no stack is blamed for it",
         )
@@ -249,13 +249,13 @@ def _lost(environment: Environment, inspection: Inspection) -> EngineError:
     docker = environment.kind is Kind.DOCKER
     return EngineError(
         "the container engine went away" if docker else "an environment went away",
-        why=telling_line(inspection.log),
+        why=last_line(inspection.log),
         fix=("start it and " if docker else "")
         + "run the same command again; everything measured is kept",
     )
 
 
-def telling_line(log: str) -> str:
+def last_line(log: str) -> str:
     """Return the last line of a log that says something, for a report."""
     lines = [line.strip() for line in log.splitlines() if line.strip()]
     errors = [line for line in lines if "Error" in line]

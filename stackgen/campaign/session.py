@@ -12,7 +12,7 @@ from stackgen.campaign.runner import (
     Record,
     StoredBlock,
     ending_line,
-    telling_line,
+    last_line,
 )
 from stackgen.errors import (
     EngineError,
@@ -240,7 +240,7 @@ class Session:
             if ran.observation is None:
                 raise MeasurementError(
                     f"{call.label} does not run on the baseline stack",
-                    why=f"{ran.outcome.value}: {telling_line(ran.log)}",
+                    why=f"{ran.outcome.value}: {last_line(ran.log)}",
                     fix="choose another indicator with --pi (stackgen pis lists them)",
                 )
             loops[call.id] = ran.observation.loops

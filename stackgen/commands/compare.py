@@ -329,7 +329,7 @@ def _not_two(
     lacking = [label for label, _ in found.plan.chosen if label not in ready]
     for each in found.failed:
         if each.label in lacking:
-            _tell_log(each, progress)
+            _note_log(each, progress)
             program = request.measurement.program.program if request.measurement.program else None
             error = nothing_runs([each], paths, program)
             why = f"{each.outcome.value}: {each.reason}"
@@ -344,7 +344,7 @@ def _not_two(
     return _same(", ".join(f"{each.name} {each.version}" for each in pins))
 
 
-def _tell_log(failed: FailedStack, progress: Progress) -> None:
+def _note_log(failed: FailedStack, progress: Progress) -> None:
     lines = failed.log.rstrip().splitlines()[-_LOG_LINES:]
     if lines:
         told = "\n".join(f"  {line}" for line in lines)

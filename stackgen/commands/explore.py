@@ -68,8 +68,8 @@ def explore(
         if request.dry_run:
             return campaign.plan
         _refuse_one_stack(campaign.plan)
-        _tell_of_gpus(campaign)
-        _tell_of_cpus(campaign)
+        _note_gpus(campaign)
+        _note_cpus(campaign)
         refuse_without_disk_space(campaign.plan.estimate, paths)
         with open_database(paths.knowledge) as database:
             found = campaign.run(database)
@@ -97,7 +97,7 @@ def _refuse_two_references(request: CampaignRequest) -> None:
         )
 
 
-def _tell_of_gpus(campaign: Campaign) -> None:
+def _note_gpus(campaign: Campaign) -> None:
     name = dict(campaign.backend.machine.identity).get("gpu0")
     if name and not campaign.request.processors.gpus:
         campaign.progress.note(
@@ -112,7 +112,7 @@ def _tell_of_gpus(campaign: Campaign) -> None:
         campaign.progress.note("No GPU was found here: stacks run as they would without --gpus.")
 
 
-def _tell_of_cpus(campaign: Campaign) -> None:
+def _note_cpus(campaign: Campaign) -> None:
     both = shared_cores(
         campaign.request.processors.measure_cpus, campaign.request.processors.build_cpus
     )

@@ -322,7 +322,7 @@ def build(
     with _bench(request, paths, environ, progress) as bench:
         before = engine_images(bench.engine)
         image_id = _image(bench)
-        _tell_lacking(bench)
+        _note_missing(bench)
         if request.tag:
             image_builder(bench.engine, paths).tag(image_id, request.tag)
         held = engine_images(bench.engine)
@@ -482,7 +482,7 @@ def _built(bench: _Bench, builder: ImageBuilder) -> str:
     return found.location
 
 
-def _tell_lacking(bench: _Bench) -> None:
+def _note_missing(bench: _Bench) -> None:
     """Say what the image lacks: nothing is resolved here, and it may be meant so."""
     store = WheelStore(bench.paths.cache)
     paths = {each.sha256: store.path(each) for each in bench.lock.artifacts}

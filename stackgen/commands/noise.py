@@ -17,7 +17,7 @@ from stackgen.campaign.options import SearchOptions
 from stackgen.campaign.plan import Calls, SelectedStacks, calls_of, open_campaign
 from stackgen.campaign.prepare import refuse_without_disk_space
 from stackgen.campaign.request import CampaignRequest
-from stackgen.campaign.runner import telling_line
+from stackgen.campaign.runner import last_line
 from stackgen.campaign.session import Session
 from stackgen.errors import EvidenceError, MeasurementError, StackgenError, UsageError
 from stackgen.index import PackageIndex
@@ -186,7 +186,7 @@ def _stopped_again_and_again(session: Session, design: Design) -> StackgenError 
         return None
     return MeasurementError(
         "what was to be measured was stopped again and again",
-        why=f"{killed.outcome.value} in block {killed.block}: {telling_line(killed.log)}",
+        why=f"{killed.outcome.value} in block {killed.block}: {last_line(killed.log)}",
         fix="find out what ends it (too little free memory?), then run the same command again",
     )
 
@@ -268,7 +268,7 @@ def _row(
             label=call.label,
             run_s=None,
             blocks=0,
-            nothing=why + telling_line(failure.log),
+            nothing=why + last_line(failure.log),
             failed=True,
         )
     return indicator_noise(

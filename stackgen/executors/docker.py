@@ -22,7 +22,12 @@ from stackgen.interrupts import uninterrupted
 from stackgen.model.inspections import Inspection, InspectionPlan, Limits, Outcome
 from stackgen.model.stacks import Machine
 from stackgen.sandbox import process
-from stackgen.sandbox.containers import ENGINE_FAULTS, NOBODY, ContainerStreams, engine_message
+from stackgen.sandbox.containers import (
+    ENGINE_FAULTS,
+    UNPRIVILEGED,
+    ContainerStreams,
+    engine_message,
+)
 from stackgen.sandbox.process import (
     gpu_environment,
     indicator_command,
@@ -529,7 +534,7 @@ def _user(places: Sequence[Path]) -> tuple[str, str]:
     """
     closed = process.owner_of_closed(places)
     if closed is None:
-        return NOBODY, ""
+        return UNPRIVILEGED, ""
     path, owner = closed
     if owner.st_uid == 0:
         raise ExecutorUnavailableError(

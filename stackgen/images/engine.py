@@ -13,7 +13,7 @@ from docker.types import Mount
 from docker.utils import kwargs_from_env
 
 from stackgen.errors import EngineError
-from stackgen.sandbox.containers import ENGINE_FAULTS, NOBODY, engine_message
+from stackgen.sandbox.containers import ENGINE_FAULTS, UNPRIVILEGED, engine_message
 from stackgen.storage.files import free_bytes
 from stackgen.storage.leases import is_running, process_identity
 
@@ -137,7 +137,7 @@ class Engine:
         command: Sequence[str],
         *,
         mounts: Sequence[Mount] = (),
-        user: str = NOBODY,
+        user: str = UNPRIVILEGED,
         environment: Mapping[str, str] | None = None,
     ) -> ProcessResult:
         """Run a command in a container without network, and remove the container.
@@ -157,7 +157,7 @@ class Engine:
         command: Sequence[str],
         *,
         mounts: Sequence[Mount] = (),
-        user: str = NOBODY,
+        user: str = UNPRIVILEGED,
         environment: Mapping[str, str] | None = None,
     ) -> Iterator[Callable[[], ProcessResult]]:
         """Start a command in a container without network; yield a function that waits for its end.

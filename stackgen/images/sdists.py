@@ -24,7 +24,7 @@ from stackgen.images.engine import Engine, explained
 from stackgen.model.identity import content_id
 from stackgen.model.packages import Artifact, BuildRecord, BuildSystem
 from stackgen.model.stacks import Base, Environment
-from stackgen.sandbox.containers import NOBODY, STDOUT, ContainerStreams
+from stackgen.sandbox.containers import STDOUT, UNPRIVILEGED, ContainerStreams
 from stackgen.storage.files import atomic_write_text, exclusive, storage_error
 
 _WORK = "/stackgen-build"  # no image has it: an engine gives a folder that exists its old owner
@@ -203,7 +203,7 @@ class SdistBuilder:
             name=name,
             entrypoint=[environment.python],
             command=arguments,
-            user=NOBODY,
+            user=UNPRIVILEGED,
             working_dir="/",
             environment={**_ENVIRONMENT, "PATH": path},
             labels={_LABEL: self.owner},

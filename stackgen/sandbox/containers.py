@@ -11,7 +11,7 @@ import requests
 import urllib3
 from docker import errors as docker_errors
 
-NOBODY = "65534:65534"
+UNPRIVILEGED = "65534:65534"
 """User and group without rights, as ``uid:gid``."""
 ENGINE_FAULTS = (
     *(docker_errors.DockerException, requests.RequestException),
