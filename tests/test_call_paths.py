@@ -69,7 +69,7 @@ def test_advise_takes_its_path(laboratory: Laboratory) -> None:
 
 @pytest.mark.journey
 def test_explore_takes_its_path(laboratory: Laboratory) -> None:
-    words = ("explore", "speedy", "--granularity", "patch", "--budget", "60s")
+    words = ("explore", "speedy", "--granularity", "patch", "--budget", "15s")
     own = ("--executor", "virtualenv", "--pi-command", "python -c pass")
     project = ("--project", str(laboratory.root / "index"))
     ways = traced("explore", *words, *own, *project, environ=laboratory.environ)

@@ -97,6 +97,7 @@ def laboratory(index: TinyIndex, tmp_path: Path) -> Laboratory:
     return Laboratory(root=tmp_path, index=index.simple)
 
 
+@pytest.mark.slow
 def test_every_fault_has_its_outcome_and_the_end_of_its_log_and_is_not_tried_for_ever(
     index: TinyIndex, laboratory: Laboratory
 ) -> None:
@@ -285,6 +286,7 @@ def test_two_explorations_at_once_measure_in_turns_and_do_nothing_twice(
     assert_clean(laboratory)
 
 
+@pytest.mark.slow
 def test_an_index_that_dies_half_way_leaves_what_is_ready_and_the_next_run_gets_the_rest(
     laboratory: Laboratory, index: TinyIndex
 ) -> None:
@@ -329,6 +331,7 @@ def test_an_index_that_is_dead_from_the_first_wheel_on_ends_it_with_8(
     assert {each.outcome for each in recorded(laboratory)} == {Outcome.DOWNLOAD_FAILED}
 
 
+@pytest.mark.slow
 def test_an_environment_that_is_removed_in_between_is_built_again(
     index: TinyIndex, laboratory: Laboratory
 ) -> None:

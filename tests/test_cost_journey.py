@@ -32,6 +32,7 @@ def laboratory(tmp_path: Path) -> Laboratory:
     return Laboratory(root=tmp_path, index=index)
 
 
+@pytest.mark.slow
 def test_everything_is_measured_on_each_number_of_cpus_and_priced(laboratory: Laboratory) -> None:
     cpus = ",".join(map(str, COUNTS))
     metered = ("--cpus", cpus, "--prices", "prices.toml")

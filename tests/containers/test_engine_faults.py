@@ -225,6 +225,7 @@ def layers(laboratory: Laboratory) -> dict[str, int]:
     return {path.name: path.stat().st_ino for path in found}
 
 
+@pytest.mark.slow
 def test_a_kill_while_an_image_is_loaded_loses_nothing_and_does_nothing_twice(
     index: TinyIndex, laboratory: Containers, own_engine: OwnEngine
 ) -> None:
@@ -292,6 +293,7 @@ def test_an_engine_that_is_started_again_is_waited_for(
     assert_nothing_twice(seen)
 
 
+@pytest.mark.slow
 def test_an_engine_that_stays_away_ends_it_with_5_and_the_next_run_goes_on(
     index: TinyIndex, laboratory: Containers, own_engine: OwnEngine
 ) -> None:

@@ -302,6 +302,7 @@ def compare(
     return folder
 
 
+@pytest.mark.slow
 def test_a_dockerfile_gives_the_same_packages_from_wheels_beside_it(
     builder: ImageBuilder, engine: Engine, base: Base, tmp_path: Path
 ) -> None:
@@ -317,6 +318,7 @@ def test_a_dockerfile_gives_the_same_packages_from_wheels_beside_it(
 
 
 @pytest.mark.network
+@pytest.mark.slow
 def test_a_dockerfile_gives_the_same_packages_from_an_index(
     builder: ImageBuilder, engine: Engine, base: Base, tmp_path: Path
 ) -> None:

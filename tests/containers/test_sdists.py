@@ -350,6 +350,7 @@ def test_an_exploration_in_virtualenvs_builds_nothing(explored: Callable[..., st
 
 
 @pytest.mark.network
+@pytest.mark.slow
 def test_setuptools_from_the_index_builds_the_same_wheel_twice(
     bench: Bench, tmp_path: Path
 ) -> None:
