@@ -73,6 +73,15 @@ def uninterrupted() -> Iterator[None]:
             raise KeyboardInterrupt
 
 
+def refuse_second() -> None:
+    """Raise KeyboardInterrupt again where a second signal came with the first, or soon after it.
+
+    Whoever catches the first one, to report results so far, calls this before anything else.
+    """
+    if len(_state.received) > 1:
+        raise KeyboardInterrupt
+
+
 def ignore_more() -> None:
     """Ignore further signals: this process is about to end."""
     for number in _numbers():

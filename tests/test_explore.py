@@ -135,7 +135,7 @@ def test_a_second_signal_ends_it_at_once_and_leaves_nothing(laboratory: Laborato
         running.send_signal(signal.SIGTERM)
         out, err = running.communicate(timeout=300)
     assert running.returncode == 128 + signal.SIGTERM, err
-    assert out == ""
+    assert out == "", err
     assert err.splitlines()[-1].startswith("interrupted again: ended at once")
     assert "Traceback" not in err
     _assert_nothing_is_left(laboratory)

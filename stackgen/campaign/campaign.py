@@ -109,10 +109,14 @@ class Campaign:
                 if not self._has_others(ended):
                     break
         except KeyboardInterrupt:
+            interrupts.refuse_second()
             self.progress.note("Interrupted; everything measured so far is kept.")
         if ended.error is not None:
             self.progress.note(f"error: {ended.error}")
-        return self._conclude(ended)
+        report = self._conclude(ended)
+        if ended.interrupted:
+            interrupts.refuse_second()
+        return report
 
     # Beginning: the campaign in the database, and what runs it
 

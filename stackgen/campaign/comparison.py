@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
+from stackgen import interrupts
 from stackgen.campaign.runner import Record, last_line
 from stackgen.campaign.session import Session
 from stackgen.errors import BuildError, IndexUnavailableError, MeasurementError, StackgenError
@@ -74,6 +75,7 @@ class Comparison:
                 self.design = replace(self.design, baseline=baseline, candidates=tuple(others))
                 longest = max(longest, block.seconds)
         except KeyboardInterrupt:
+            interrupts.refuse_second()
             return Stopped(why="you interrupted it", interrupted=True)
         except StackgenError as error:
             return Stopped(why=error.what, error=error)

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 from pathlib import Path
 
+from stackgen import interrupts
 from stackgen.campaign.host import Host
 from stackgen.campaign.indicators import limits
 from stackgen.errors import UsageError
@@ -103,6 +104,7 @@ def measure_locally(
             session.run(calls)
             interrupted = False
         except KeyboardInterrupt:
+            interrupts.refuse_second()
             interrupted = True
     return replace(report, results=session.results(calls), interrupted=interrupted)
 

@@ -120,6 +120,7 @@ def _against_itself(campaign: Campaign, database: Database) -> NoiseReport:
     try:
         ended = measure_pairs(campaign.session, campaign.design([candidate]))
     except KeyboardInterrupt:
+        interrupts.refuse_second()
         ended = INTERRUPTED
     if ended.error is not None:
         campaign.progress.note(f"error: {ended.error}")
@@ -167,6 +168,7 @@ def measure_pairs(session: Session, design: Design) -> Stopped:
                 (design.baseline,), partial(plan_block, design)
             )
         except KeyboardInterrupt:
+            interrupts.refuse_second()
             return INTERRUPTED
         except StackgenError as error:
             return Stopped(why=error.what, error=error)
