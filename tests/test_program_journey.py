@@ -53,8 +53,8 @@ def test_a_script_is_measured_in_the_stacks_of_its_project(laboratory: Laborator
     for stack in report["stacks"]:
         versions = {each["name"]: each["version"] for each in stack["lock"]["artifacts"]}
         assert versions["tidy"] == "1.0"
-    first, _ = report["indicators"]
-    program, label = first["indicator_id"], first["label"]
+    indicator, _ = report["indicators"]
+    program, label = indicator["indicator_id"], indicator["label"]
     assert label.startswith("python train.py --epochs 1")
     memory = [each for each in report["memory"] if each["indicator_id"] == program]
     assert len(memory) == 2

@@ -357,7 +357,7 @@ class ProgramOptions:
     TITLE: ClassVar[str] = "Your own program"
 
     command: Annotated[
-        str,
+        str | None,
         Option(
             flags=("--pi-command",),
             metavar="COMMAND",
@@ -365,7 +365,7 @@ class ProgramOptions:
             "fresh copy of the project; what it writes is discarded.",
             common=True,
         ),
-    ] = ""
+    ] = None
     project: Annotated[
         Path | None,
         Option(metavar="DIR", help="Folder that COMMAND runs in [default: the current one]."),

@@ -158,7 +158,7 @@ def read_program(
     Raises:
         UsageError: options belong to a command that was not given, or are wrong.
     """
-    if not options.command:
+    if options.command is None:
         given = {
             "--project": options.project, "--data": options.data, "--env": options.variables,
             "--network": options.network, "--figure": options.figure, "--better": options.better,
@@ -206,6 +206,8 @@ def program_call(
         UsageError: there is no such command, folder or variable, or the figure is no regex with
             one group.
     """
+    if options.command is None:
+        raise ValueError("options that name no command")
     project = _project(options.project or Path())
     program = Program(
         command=_words(options.command, project),

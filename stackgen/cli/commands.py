@@ -279,8 +279,10 @@ def _as_text(declared: Declared) -> tuple[Any, Any, bool]:
 
 def _value(declared: Declared, given: Any) -> Any:
     """Return the value of a field from what was given on the command line."""
-    if given in (None, "", []):
+    if given is None or given == []:
         return declared.default
     if declared.option.parse is not None:
+        if given == "":  # what ``_as_text`` gives typer for a default that is not shown
+            return declared.default
         return declared.option.parse(given)
     return tuple(given) if declared.repeated else given
