@@ -132,11 +132,11 @@ def trimmed_centre(contrasts: Sequence[float]) -> Centre:
         one-sample form takes the winsorised sum of squares over h(h-1), h kept values.
     """
     ordered = sorted(contrasts)
-    cut = int((TRIM if len(ordered) < MANY else TRIM_OF_MANY) * len(ordered))
+    cut = _cut(len(ordered))
     kept = ordered[cut : len(ordered) - cut]
-    winsorised = [kept[0]] * cut + kept + [kept[-1]] * cut
-    middle = math.fsum(winsorised) / len(winsorised)
-    squares = math.fsum((value - middle) ** 2 for value in winsorised)
+    clipped = winsorised(ordered)
+    middle = math.fsum(clipped) / len(clipped)
+    squares = math.fsum((value - middle) ** 2 for value in clipped)
     if kept[0] == kept[-1]:  # what is left of the squares is rounding
         return Centre(mean=kept[0], error=0.0, freedom=len(kept) - 1)
     return Centre(
@@ -144,6 +144,19 @@ def trimmed_centre(contrasts: Sequence[float]) -> Centre:
         error=math.sqrt(squares / (len(kept) * (len(kept) - 1))),
         freedom=len(kept) - 1,
     )
+
+
+def _cut(count: int) -> int:
+    """Return how many of so many contrasts are excluded at each end."""
+    return int((TRIM if count < MANY else TRIM_OF_MANY) * count)
+
+
+def winsorised(contrasts: Sequence[float]) -> list[float]:
+    """Return contrasts with those that trimming excludes moved to the nearest that it keeps."""
+    ordered = sorted(contrasts)
+    cut = _cut(len(ordered))
+    low, high = ordered[cut], ordered[len(ordered) - cut - 1]
+    return [min(max(each, low), high) for each in contrasts]
 
 
 def p_value(contrasts: Sequence[float]) -> float | None:

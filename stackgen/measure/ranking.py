@@ -27,7 +27,8 @@ from stackgen.model.reports import ExploreReport
 CONTROL_ALPHA = 0.01
 Times = Mapping[BlockKey, float]
 """A number per block: seconds, or the log of a ratio of seconds."""
-_Series = tuple[IndicatorId, StackId, bool]
+Series = tuple[IndicatorId, StackId, bool]
+"""An indicator, a stack, and whether its second run in each block (the twin) is meant."""
 
 
 def block_times(
@@ -54,14 +55,14 @@ def block_times(
     seen = list(inspections)
     left_out = exclude_disturbed(seen).excluded if excluded is None else excluded
     own = [each for each in seen if (each.indicator_id, each.stack_id) == (indicator, stack)]
-    return _all_times(own, left_out).get((indicator, stack, twin), {})
+    return all_times(own, left_out).get((indicator, stack, twin), {})
 
 
-def _all_times(
+def all_times(
     inspections: Iterable[Inspection], excluded: Collection[BlockKey]
-) -> Mapping[_Series, Times]:
-    """Return the times of each stack on each indicator, twins apart."""
-    found: dict[_Series, dict[BlockKey, list[float]]] = {}
+) -> Mapping[Series, Times]:
+    """Return the times of each stack on each indicator, twins apart, as ``block_times`` does."""
+    found: dict[Series, dict[BlockKey, list[float]]] = {}
     for each in inspections:
         block = (each.campaign_id, each.block)
         fresh = each.block > 0 and each.role is not Role.SEARCH and block not in excluded
@@ -103,7 +104,7 @@ def controls(
     pure: IndicatorCall,
 ) -> tuple[Control, ...]:
     """Judge the A/A pair of each indicator and the pure-Python pair, each at 1 %."""
-    series = _all_times(inspections, exclude_disturbed(inspections).excluded)
+    series = all_times(inspections, exclude_disturbed(inspections).excluded)
     found = []
     for call in calls:
         twins = series.get((call.id, baseline, True), {})
@@ -143,7 +144,7 @@ class _Judge:
     alpha: false alarms allowed of one comparison.
     """
 
-    series: Mapping[_Series, Times]
+    series: Mapping[Series, Times]
     calls: Sequence[IndicatorCall]
     weights: Mapping[IndicatorId, float]
     margin: float
@@ -221,7 +222,7 @@ def rank(
     """
     others = [stack for stack in labels if stack != baseline]
     each_alone = len(calls) + 1 if len(calls) > 1 else 1
-    series = _all_times(inspections, exclude_disturbed(inspections).excluded)
+    series = all_times(inspections, exclude_disturbed(inspections).excluded)
     count = len({stack for _, stack, _ in series} - {baseline})
     judge = _Judge(
         series=series,
