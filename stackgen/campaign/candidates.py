@@ -278,8 +278,12 @@ def _with_varied(request: CampaignRequest) -> Requirements:
     return replace(request.stacks.requirements, requirements=requirements)
 
 
-def read_lock_file(path: Path) -> LockFile:
+def read_lock_file(path: Path, *, partial: bool = False) -> LockFile:
     """Read a lock, with the file of requirements beside it that it was made from, if any.
+
+    Args:
+        path: of the lock.
+        partial: accept one that does not say all that is installed (`read_lock`).
 
     Raises:
         UsageError: it cannot be read, or is none.
@@ -293,10 +297,14 @@ def read_lock_file(path: Path) -> LockFile:
             fix="give the path of a Pipfile.lock, poetry.lock, uv.lock, pylock.toml or "
             "requirements.txt",
         ) from error
-    return read_lock(text, path=str(path), companion=_beside(path))
+    return read_lock(text, path=str(path), companion=_beside(path), partial=partial)
 
 
-_ASKED_IN = {"Pipfile.lock": "Pipfile", "poetry.lock": "pyproject.toml"}
+_ASKED_IN = {
+    "Pipfile.lock": "Pipfile",
+    "poetry.lock": "pyproject.toml",
+    "pdm.lock": "pyproject.toml",
+}
 
 
 def _beside(path: Path) -> str | None:

@@ -131,7 +131,7 @@ def checked_marker(name: str, marker: str) -> str:
         if marker:
             Marker(marker)
     except (InvalidMarker, RecursionError) as error:
-        raise MalformedError(f"the marker of {name} is not valid: {_short(marker)}") from error
+        raise MalformedError(f"the marker of {name} is not valid: {shortened(marker)}") from error
     return marker
 
 
@@ -155,7 +155,7 @@ def checked_requirement(line: str) -> str:
     try:
         return str(Requirement(line))
     except (InvalidRequirement, RecursionError) as error:
-        raise MalformedError(f"{_short(line)!r} is not a requirement") from error
+        raise MalformedError(f"{shortened(line)!r} is not a requirement") from error
 
 
 def check_versions_in(marker: Marker | None) -> None:
@@ -171,7 +171,7 @@ def check_versions_in(marker: Marker | None) -> None:
         except InvalidSpecifier as error:
             raise MalformedError(
                 f"the marker compares a version with {value!r}, which is none: "
-                f"{_short(str(marker))}"
+                f"{shortened(str(marker))}"
             ) from error
 
 
@@ -184,15 +184,16 @@ def checked_hash(text: str) -> str:
     algorithm, _, digest = text.partition(":")
     digits = _DIGITS.get(algorithm)
     if digits is None:
-        raise MalformedError(f"the hash {_short(text)!r} is of none of {', '.join(_DIGITS)}")
+        raise MalformedError(f"the hash {shortened(text)!r} is of none of {', '.join(_DIGITS)}")
     if not re.fullmatch(rf"[0-9a-fA-F]{{{digits}}}", digest):
         raise MalformedError(
-            f"the hash {_short(text)!r} is no {algorithm}: that has {digits} hexadecimal digits"
+            f"the hash {shortened(text)!r} is no {algorithm}: that has {digits} hexadecimal digits"
         )
     return f"{algorithm}:{digest.lower()}"
 
 
-def _short(text: str) -> str:
+def shortened(text: str) -> str:
+    """Return a text, or the beginning of a long one."""
     return text if len(text) <= _LONG else f"{text[:_LONG]}..."
 
 

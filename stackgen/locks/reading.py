@@ -5,9 +5,10 @@ from collections.abc import Callable, Iterator
 from typing import Protocol
 
 from packaging.pylock import Package, Pylock, PylockValidationError
+from packaging.utils import canonicalize_name
 
 from stackgen.errors import UsageError
-from stackgen.locks import fields, pipfile, poetry, requirements, uv
+from stackgen.locks import conda, fields, pdm, pipfile, poetry, requirements, uv
 from stackgen.locks.fields import MalformedError, Table
 from stackgen.model.packages import LockedPackage, LockFile
 
@@ -33,17 +34,25 @@ def beginning(text: str) -> str:
     return start
 
 
+def conda_format(name: str, start: str) -> str:
+    """Return ``pixi`` or ``conda-lock`` where a text is such a lock; "" elsewhere."""
+    if name == "pixi.lock" or (
+        re.search(r"\Aversion: \d+\s*$", start, re.MULTILINE)
+        and re.search(r"^environments:\s*$", start, re.MULTILINE)
+    ):
+        return "pixi"
+    has_hash = re.search(r"^\s*content_hash:", start, re.MULTILINE)
+    if re.fullmatch(r"(.*[.-])?conda-lock\.ya?ml", name) or (has_hash and "package:" in start):
+        return "conda-lock"
+    return ""
+
+
 def foreign_text(name: str, start: str) -> str:
     """Return what a text file of another tool seems to be; "" where nothing speaks for one."""
-    if name == "pixi.lock" or re.search(r"\Aversion: \d+\s+environments:\s*$", start, re.MULTILINE):
-        return (
-            "the pixi.lock of pixi, whose packages are conda's; run inside the environment: "
-            "pip list --format=freeze > requirements.txt"
-        )
+    if found := conda_format(name, start):
+        return f"the lock of {found}"
     if re.search(r"^channels:|^dependencies:\s*$", start, re.MULTILINE):
         return "the environment.yml of conda"
-    if name.startswith("conda-lock") or re.search(r"^\s*content_hash:", start, re.MULTILINE):
-        return "a lock of conda-lock"
     if re.search(r"^@EXPLICIT", start, re.MULTILINE):
         return "an explicit list of conda"
     if re.search(r"^lockfileVersion:|^# yarn lockfile", start, re.MULTILINE):
@@ -57,14 +66,18 @@ def foreign_text(name: str, start: str) -> str:
     return ""
 
 
-ACCEPTED = "Pipfile.lock, poetry.lock, uv.lock, pylock.toml, or a requirements.txt with == pins"
+ACCEPTED = (
+    "Pipfile.lock, poetry.lock, uv.lock, pdm.lock, pylock.toml, or a requirements.txt with == pins"
+)
 
 
 class _Reader(Protocol):
     def __call__(self, text: str, *, path: str, companion: str | None) -> LockFile: ...
 
 
-def read_lock(text: str, *, path: str, companion: str | None = None) -> LockFile:
+def read_lock(
+    text: str, *, path: str, companion: str | None = None, partial: bool = False
+) -> LockFile:
     """Read the lock file of any tool that we know.
 
     Args:
@@ -73,25 +86,40 @@ def read_lock(text: str, *, path: str, companion: str | None = None) -> LockFile
         companion: what the file beside it holds that says what was asked for: the Pipfile of a
             Pipfile.lock, the pyproject.toml of a poetry.lock, the requirements.in of a
             requirements.txt. Other formats need none.
+        partial: accept what does not say all that is installed: a requirements.txt of which some
+            lines pin no version (``unpinned``), and locks of conda environments (``conda``).
 
     Raises:
         UsageError: empty, broken, unpinned, or of a tool that we don't know; it says which.
     """
     try:
         lock = _READERS[_format(text, path)](text, path=path, companion=companion)
+        if not partial:
+            _refuse_partial(lock)
     except MalformedError as error:
         raise UsageError(
             f"cannot read {path} as a lock file",
             why=str(error),
             fix=f"give a {ACCEPTED}",
         ) from error
-    if not lock.packages:
+    if not (lock.packages or lock.unpinned or lock.conda):
         raise UsageError(
             f"{path} locks no package",
-            why="; ".join(lock.skipped) or "the file names none",
+            why="; ".join((*lock.skipped, *lock.notes)) or "the file names none",
             fix=f"give a {ACCEPTED}, made after the packages were added",
         )
     return lock
+
+
+def _refuse_partial(lock: LockFile) -> None:
+    if lock.unpinned:
+        number, line = lock.unpinned[0]
+        raise MalformedError(f"line {number} pins no version: {line!r}")
+    if lock.format in ("pixi", "conda-lock"):
+        raise MalformedError(
+            f"it seems to be the lock of {lock.format}, which installs conda's packages, too; run "
+            "inside the environment: pip list --format=freeze > requirements.txt"
+        )
 
 
 def _format(text: str, path: str) -> str:
@@ -105,6 +133,10 @@ def _format(text: str, path: str) -> str:
         return _of_json(start)
     if name == "Pipfile.lock":
         return "pipfile"  # its reader says what is wrong with it
+    if found := conda_format(name, start):
+        return found
+    if name == "pdm.lock":
+        return "pdm"  # the oldest ones have no other mark
     if foreign := foreign_text(name, start):
         raise MalformedError(f"it seems to be {foreign}")
     if name.endswith((".toml", ".lock")) or name == "Pipfile" or "\n[[package" in f"\n{start}":
@@ -154,12 +186,9 @@ def _packages(content: Table) -> Iterator[Table]:
 _TOML_LOCKS: tuple[tuple[str, _Judge], ...] = (
     ("pylock", lambda content: "lock-version" in content and "packages" in content),
     ("poetry", _is_poetry),
+    ("pdm", lambda content: "lock_version" in fields.table(content.get("metadata"), "metadata")),
 )
 _TOML_FOREIGN: tuple[tuple[str, _Judge], ...] = (
-    (
-        "the pdm.lock of PDM, which is not read; run: pdm export -o requirements.txt",
-        lambda content: "lock_version" in fields.table(content.get("metadata"), "metadata"),
-    ),
     ("the Cargo.lock of Rust", _is_cargo),
     ("a pyproject.toml, which is no lock; run: uv lock", lambda c: "project" in c or "tool" in c),
     ("a Pipfile, which is no lock; run: pipenv lock", lambda c: "packages" in c or "source" in c),
@@ -190,7 +219,7 @@ def read_pylock(text: str, *, path: str, companion: str | None) -> LockFile:  # 
         MalformedError: it is not one.
     """
     try:
-        lock = Pylock.from_dict(fields.parse_toml(text))
+        lock = Pylock.from_dict(_as_the_format_wants(fields.parse_toml(text)))
     except PylockValidationError as error:
         raise MalformedError(f"it breaks the format: {error}") from error
     default_groups = frozenset(lock.default_groups or ())
@@ -205,6 +234,38 @@ def read_pylock(text: str, *, path: str, companion: str | None) -> LockFile:  # 
         requires_python=str(lock.requires_python or ""),
         skipped=tuple(_skipped(lock)),
     )
+
+
+def _as_the_format_wants(content: Table) -> Table:
+    """Return a document without what pipenv is known to write against the format.
+
+    Names that are not normalised, and upload times that are texts.
+    """
+    packages = content.get("packages")
+    if not isinstance(packages, list) or content.get("created-by") != "pipenv":
+        return content
+    return {**content, "packages": [_normal_entry(each) for each in packages]}
+
+
+def _normal_entry(entry: object) -> object:
+    if not isinstance(entry, dict):
+        return entry
+    found = dict(entry)
+    if isinstance(found.get("name"), str):
+        found["name"] = canonicalize_name(found["name"])
+    for key in ("wheels", "sdist"):
+        files = found.get(key)
+        if isinstance(files, list):
+            found[key] = [_without_time(each) for each in files]
+        else:
+            found |= {key: _without_time(files)} if key in found else {}
+    return found
+
+
+def _without_time(file: object) -> object:
+    if isinstance(file, dict) and isinstance(file.get("upload-time"), str):
+        return {key: value for key, value in file.items() if key != "upload-time"}
+    return file
 
 
 def _package(package: Package, default_groups: frozenset[str]) -> LockedPackage:
@@ -243,6 +304,9 @@ _READERS: dict[str, _Reader] = {
     "pipfile": pipfile.read,
     "poetry": poetry.read,
     "uv": uv.read,
+    "pdm": pdm.read,
+    "conda-lock": conda.read_conda_lock,
+    "pixi": conda.read_pixi,
     "pylock": read_pylock,
     "requirements": requirements.read,
 }

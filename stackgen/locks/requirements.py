@@ -1,4 +1,4 @@
-"""requirements.txt with every version pinned, as pip-tools, uv and pip freeze write it."""
+"""requirements.txt with pinned versions, as pip-tools, uv and pip freeze write it."""
 
 import re
 from collections.abc import Iterable, Iterator
@@ -30,7 +30,7 @@ def read(text: str, *, path: str, companion: str | None) -> LockFile:
     """Read a requirements.txt, with the requirements.in that it was made from.
 
     Raises:
-        MalformedError: a line is not pinned, or is none that pip knows; it names the line.
+        MalformedError: a line is none that pip knows; it names the line.
     """
     lines = list(_lines(text))
     requirements = tuple(_asked(companion)) if companion else ()
@@ -39,10 +39,12 @@ def read(text: str, *, path: str, companion: str | None) -> LockFile:
     for line in lines:
         if _INCLUDES.match(line.text):
             raise MalformedError(f"line {line.number} includes another file: {line.text}")
+    stated = [(line, _parsed(line)) for line in wanted if not _elsewhere(line)]
     return LockFile(
         path=path,
         format="requirements",
-        packages=tuple(_package(line, direct) for line in wanted if not _elsewhere(line)),
+        packages=tuple(_package(line, each, direct) for line, each in stated if _pin(each)),
+        unpinned=tuple((line.number, str(each)) for line, each in stated if not _pin(each)),
         requirements=requirements,
         requires_python=_made_for(text),
         skipped=tuple(
@@ -53,18 +55,22 @@ def read(text: str, *, path: str, companion: str | None) -> LockFile:
     )
 
 
-def _package(line: _Line, direct: frozenset[str]) -> LockedPackage:
-    wanted = _parsed(line)
-    pins = [pin for pin in wanted.specifier if pin.operator in ("==", "===")]
+def _pin(wanted: Requirement) -> str:
+    """Return the version that a requirement pins; "" where it pins none."""
+    pins = [each for each in wanted.specifier if each.operator in ("==", "===")]
     if len(pins) != 1 or len(wanted.specifier) != 1 or pins[0].version.endswith("*"):
-        raise MalformedError(f"line {line.number} pins no version: {str(wanted)!r}")
+        return ""
+    return pins[0].version
+
+
+def _package(line: _Line, wanted: Requirement, direct: frozenset[str]) -> LockedPackage:
     try:
         hashes = [fields.checked_hash(text) for text in _HASH.findall(line.text)]
     except MalformedError as error:
         raise MalformedError(f"line {line.number}: {error}") from error
     found = fields.package(
         name=wanted.name,
-        version=pins[0].version,
+        version=_pin(wanted),
         hashes=hashes,
         marker=str(wanted.marker or ""),
         extras=wanted.extras,

@@ -158,10 +158,14 @@ class LockFile:
     """A user's lock file, of any tool.
 
     path: as the user gave it, for messages.
-    format: ``pipfile``, ``poetry``, ``uv``, ``pylock`` or ``requirements``.
+    format: ``pipfile``, ``poetry``, ``uv``, ``pdm``, ``pylock``, ``requirements``, ``conda-lock``,
+        ``pixi`` or ``environment`` (what is installed in one).
     requirements: what the user requires as PEP 508 lines, where that is known.
     requires_python: a version specifier, or "" where the lock does not say.
     skipped: entries that cannot be pinned to an index release (VCS, paths), in words.
+    unpinned: (number, PEP 508 line) of the lines of a requirements.txt that pin no version.
+    conda: (name, version) of the packages that conda installs beside those of an index.
+    notes: what the reader must know of how the file was understood, in words.
     """
 
     path: str
@@ -170,6 +174,9 @@ class LockFile:
     requirements: tuple[str, ...] = ()
     requires_python: str = ""
     skipped: tuple[str, ...] = ()
+    unpinned: tuple[tuple[int, str], ...] = ()
+    conda: tuple[tuple[str, str], ...] = ()
+    notes: tuple[str, ...] = ()
 
 
 BUILT_HERE = "built here"
