@@ -159,10 +159,10 @@ def uv_validator(base: Base, config: IndexConfig, folder: Path, *, offline: bool
     file = folder / "uv.toml"
     # An old-fashioned index says nothing of how long its pages are good for, so that uv would
     # load all of them for each of a thousand questions.
-    kept = 'cache-control = { api = "max-age=86400", files = "max-age=31536000, immutable" }'
+    retained = 'cache-control = { api = "max-age=86400", files = "max-age=31536000, immutable" }'
     *first, last = [each.url for each in config.indexes]
-    entries = [f'[[index]]\nurl = "{url}"\n{kept}\n' for url in first]
-    entries += [f'[[index]]\nurl = "{last}"\ndefault = true\n{kept}\n']
+    entries = [f'[[index]]\nurl = "{url}"\n{retained}\n' for url in first]
+    entries += [f'[[index]]\nurl = "{last}"\ndefault = true\n{retained}\n']
     file.write_text("".join(entries), encoding="utf-8")
     variables = uv_variables(config)
     for name in ("UV_INDEX", "UV_DEFAULT_INDEX", "UV_NO_CONFIG"):
@@ -376,12 +376,12 @@ def run(
             uv = uv_validator(case.base, config, folder, offline=offline_validator)
             pip = checks[case.base.python]
             pinned = choices(case, random.Random(f"{seed} {case}"), share)
-            here = [outcome(case, pins, uv, pip) for pins in pinned]
-            satisfiable = sum(each.satisfiable for each in here)
-            wrong = [each for one in here for each in one.disagreements]
-            print(f"{case}: {len(here)} choices, {satisfiable} satisfiable")
+            local = [outcome(case, pins, uv, pip) for pins in pinned]
+            satisfiable = sum(each.satisfiable for each in local)
+            wrong = [each for one in local for each in one.disagreements]
+            print(f"{case}: {len(local)} choices, {satisfiable} satisfiable")
             print(*wrong, sep="\n", end="\n" if wrong else "")
-            found += here
+            found += local
     return found
 
 

@@ -48,7 +48,7 @@ from stackgen.storage.paths import find_paths, shipped_folder
 from stackgen.storage.wheels import WheelStore
 
 FRAMEWORK = "tensorflow-cpu"
-ASKED = (f"{FRAMEWORK}>=2.14,<2.17", "numpy>=1.24,<2")
+REQUESTED = (f"{FRAMEWORK}>=2.14,<2.17", "numpy>=1.24,<2")
 GRID_FRAMEWORKS, GRID_NUMPYS = 3, 10
 IMPORTED = "import time; t = time.perf_counter(); import tensorflow; print(time.perf_counter() - t)"
 PIP = """FROM {base}
@@ -201,14 +201,14 @@ def marginal(bench: Bench, many: Sequence[Lock], rounds: int) -> dict[str, float
     rows: dict[str, list[float]] = {"new": [], "existing": [], "pip": [], "uv": []}
     sizes: list[float] = []
     for number, lock in enumerate(many[1 : rounds + 1]):
-        before = held(bench)
+        before = listed(bench)
         rows["new"].append(timed(functools.partial(bench.build, builder, lock))[0])
-        between = held(bench)
+        between = listed(bench)
         wheel = next(each for each in lock.artifacts if each.name == "numpy")
         sizes.append((between - before) / unpacked_size(bench.wheels[wheel.sha256]))
         again = functools.partial(bench.build, builder, lock, setting=f"-{number}")
         rows["existing"].append(timed(again)[0])
-        assert held(bench) == between, "a stack whose layers all exist took new bytes"
+        assert listed(bench) == between, "a stack whose layers all exist took new bytes"
         rows["pip"].append(timed(functools.partial(bench.peer, PIP, lock))[0])
         rows["uv"].append(timed(functools.partial(bench.peer, UV, lock))[0])
     found = {name: statistics.median(values) for name, values in rows.items()}
@@ -224,7 +224,7 @@ def marginal(bench: Bench, many: Sequence[Lock], rounds: int) -> dict[str, float
     return found
 
 
-def held(bench: Bench) -> int:
+def listed(bench: Bench) -> int:
     """Return the bytes of the layers that this run's stack images hold, each counted once."""
     layers: dict[str, int] = {}
     for tag in set(bench.tags):
@@ -244,7 +244,7 @@ def grid(bench: Bench, found: Mapping[tuple[str, str], Lock]) -> dict[str, float
     for lock in chosen:
         bench.build(builder, lock)
     seconds = time.perf_counter() - start
-    stored = held(bench)
+    stored = listed(bench)
     base = bench.engine.image(bench.base.reference)
     assert base is not None
     own = builder.store.layers(
@@ -303,7 +303,7 @@ def inside(bench: Bench, lock: Lock, pairs: int) -> dict[str, float]:
             taken = {}
             for name in sorted(paths, reverse=bool(number % 2)):
                 image, python = paths[name]
-                taken[name] = told(bench.engine, image, [python, *command])
+                taken[name] = reported(bench.engine, image, [python, *command])
             if number:  # the first pair warms the disk
                 ratios.append(taken["stackgen"] / taken["pip"])
                 own.append(taken["stackgen"])
@@ -313,7 +313,7 @@ def inside(bench: Bench, lock: Lock, pairs: int) -> dict[str, float]:
     return found
 
 
-def told(engine: Engine, image: str, command: Sequence[str]) -> float:
+def reported(engine: Engine, image: str, command: Sequence[str]) -> float:
     """Run a command in an image; return the seconds that it tells."""
     mounts = [Mount("/pis", str(shipped_folder("pis").resolve()), type="bind", read_only=True)]
     ran = engine.run(image, command, mounts=mounts, environment={"TF_CPP_MIN_LOG_LEVEL": "3"})
@@ -440,7 +440,7 @@ def fetched(index: PackageIndex, cache: Path, chosen: Sequence[Lock]) -> Mapping
 
 def found_locks(index: PackageIndex, target: Target) -> dict[tuple[str, str], Lock]:
     """Resolve what is built."""
-    return locks(resolve(index, parse_requirements(*ASKED), target, progress=NullProgress()))
+    return locks(resolve(index, parse_requirements(*REQUESTED), target, progress=NullProgress()))
 
 
 def main() -> None:

@@ -30,7 +30,7 @@ from scipy.stats import binom
 from stackgen.sandbox.process import THREAD_VARIABLES
 from stackgen.storage.paths import shipped_folder
 
-HERE = Path(__file__).parent
+LOCAL = Path(__file__).parent
 AGREED, SHARE, WITHIN = 0.03, 0.05, 0.01
 _LOOP = 20_000  # iterations by which the loop is calibrated
 
@@ -146,10 +146,10 @@ class Laboratory:
     def block(self, library: str, jobs: Sequence[dict[str, Any]]) -> list[Took]:
         """Return what each job takes, run in random order on the last CPU."""
         order = random.sample(range(len(jobs)), len(jobs))
-        asked = {"library": library, "place": str(self.place / "result.json")}
+        requested = {"library": library, "place": str(self.place / "result.json")}
         done = subprocess.run(
-            [self.python, str(HERE / "inside" / "peers.py")],
-            input=json.dumps({**asked, "jobs": [jobs[at] for at in order]}),
+            [self.python, str(LOCAL / "inside" / "peers.py")],
+            input=json.dumps({**requested, "jobs": [jobs[at] for at in order]}),
             env=_environment(),
             capture_output=True,
             text=True,
@@ -205,11 +205,11 @@ def compare(laboratory: Laboratory, library: str, blocks: int) -> None:
     print(f"\nOurs beside {peer}: {blocks} blocks in {time.monotonic() - start:.0f} s")
     print(f"{'':16} {'ours':>10} {'peer':>10}   ratio  interval          of medians")
     for at, pair in enumerate(pairs):
-        own, other = ([row[2 * at + side] for row in rows] for side in (0, 1))
+        own, other = ([row[2 * at + operand] for row in rows] for operand in (0, 1))
         ratios = [a.best / b.best for a, b in zip(own, other, strict=True)]
         medians = statistics.median(a.median / b.median for a, b in zip(own, other, strict=True))
         middle, (low, high) = statistics.median(ratios), interval(ratios)
-        times = (statistics.median(each.best for each in side) * 1e6 for side in (own, other))
+        times = (statistics.median(each.best for each in operand) * 1e6 for operand in (own, other))
         print(
             f"{pair.indicator:16} " + " ".join(f"{us:8.2f}us" for us in times) + f"   {middle:.3f}"
             f"  ({low:.3f} to {high:.3f})  {medians:.3f}  {_within(middle - 1, AGREED)}"
@@ -225,7 +225,7 @@ def plant(laboratory: Laboratory, blocks: int) -> None:
 
     def job(parts: str, iterations: int) -> dict[str, Any]:
         arguments = ("--parts", parts, "--iterations", str(iterations))
-        return {"script": str(HERE / "inside" / "planted.py"), "arguments": arguments}
+        return {"script": str(LOCAL / "inside" / "planted.py"), "arguments": arguments}
 
     start = time.monotonic()
     trials = [

@@ -87,15 +87,15 @@ def truth(rows: int, columns: int, pairs: float, noise: float, tails: int, seed:
 def race(world: Truth, seed: int) -> Found:
     """Return how stackgen's race ended."""
     arms = [Arm(versions=each, run_s=3.0) for each in world.stacks]
-    held = Race(arms, Model(world.stacks), seed, MARGIN)
+    stored = Race(arms, Model(world.stacks), seed, MARGIN)
     measured: list[Measured] = []
     block = 0
     while True:
         block += 1
-        places = held.next_block(measured, frozenset(), block)
+        places = stored.next_block(measured, frozenset(), block)
         values = world.block(places)
         measured += [Measured(block, p, float(v)) for p, v in zip(places, values, strict=True)]
-        state = held.state(measured, frozenset())
+        state = stored.state(measured, frozenset())
         if state.confidence >= CONFIDENCE or len(measured) >= MOST_INSPECTIONS:
             return Found(state.leader, state.runner_up, len(measured))
 

@@ -54,7 +54,12 @@ def min_of_n(a: Sequence[float], b: Sequence[float]) -> bool:
 def blocks_until_different(rule: Rule, a: Sequence[float], b: Sequence[float]) -> int | None:
     """Return after how many blocks, at which interim analysis, a rule calls two arms different."""
     return next(
-        (look for look in INTERIM_ANALYSES if look <= len(a) and rule(a[:look], b[:look])), None
+        (
+            analysis
+            for analysis in INTERIM_ANALYSES
+            if analysis <= len(a) and rule(a[:analysis], b[:analysis])
+        ),
+        None,
     )
 
 

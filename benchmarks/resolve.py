@@ -23,7 +23,7 @@ from pathlib import Path
 
 import uv
 
-ASKED = ("tensorflow>=2.12", "numpy")
+REQUESTED = ("tensorflow>=2.12", "numpy")
 FIVE = ("tensorflow", "numpy", "protobuf", "h5py", "ml-dtypes")
 WIDE = (
     ("torch", "numpy"),
@@ -54,7 +54,9 @@ def measure(kind: str) -> Mapping[str, float]:
     target = probe(sys.executable).target
     with PackageIndex(load_config(environ=os.environ), find_paths(os.environ).cache) as index:
         start = time.perf_counter()
-        universe = read_universe(index, parse_requirements(*ASKED), target, progress=NullProgress())
+        universe = read_universe(
+            index, parse_requirements(*REQUESTED), target, progress=NullProgress()
+        )
         found = {"read": time.perf_counter() - start}
     found["compile"] = statistics.median(seconds(lambda: Space(universe)) for _ in range(5))
     space = Space(universe)
@@ -71,13 +73,13 @@ def measure(kind: str) -> Mapping[str, float]:
         taken = seconds(lambda: sum(1 for _ in space.draw(generator, DRAWN)))
         found["sample"] = DRAWN / taken
     else:
-        varied = ASKED_NAMES if kind == "slices" else FIVE
+        varied = REQUESTED_NAMES if kind == "slices" else FIVE
         found[kind] = seconds(lambda: found.update(choices=len(space.slices(varied))))
     found["mb"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     return found
 
 
-ASKED_NAMES = ("tensorflow", "numpy")
+REQUESTED_NAMES = ("tensorflow", "numpy")
 
 
 def own(kind: str, runs: int) -> Mapping[str, float]:
@@ -117,7 +119,7 @@ def uv_s(runs: int) -> float:
     command = [uv.find_uv_bin(), "pip", "compile", "--quiet", "-", "--only-binary", ":all:"]
 
     def run(*more: str) -> None:
-        text = "\n".join(ASKED).encode()
+        text = "\n".join(REQUESTED).encode()
         subprocess.run([*command, *more], input=text, capture_output=True, check=True)
 
     run()
@@ -128,9 +130,9 @@ def pip_tools_s() -> float:
     """Return the seconds of one run of pip-tools, after one that filled its cache."""
     options = "--only-binary :all: --use-feature=fast-deps --no-input"
     with tempfile.TemporaryDirectory() as folder:
-        asked = Path(folder, "requirements.in")
-        asked.write_text("\n".join(ASKED))
-        command = [sys.executable, "-m", "piptools", "compile", str(asked), "--quiet"]
+        requested = Path(folder, "requirements.in")
+        requested.write_text("\n".join(REQUESTED))
+        command = [sys.executable, "-m", "piptools", "compile", str(requested), "--quiet"]
         command += ["--strip-extras", "--allow-unsafe", "--output-file", "-", "--pip-args", options]
 
         def run() -> None:
@@ -165,7 +167,7 @@ def main() -> None:
     if given.kind:
         print(json.dumps(measure(given.kind)))
         return
-    command_s(ASKED, 1)
+    command_s(REQUESTED, 1)
     _print_own(given.runs)
     one = own("newest", given.runs)["newest"]
     theirs = uv_s(given.runs)
@@ -189,7 +191,7 @@ def main() -> None:
 
 def _print_own(runs: int) -> None:
     found = own("enumerate", runs)
-    print(f"{', '.join(ASKED)}: {found['stacks']:.3g} stacks, {found['nodes']:.0f} nodes")
+    print(f"{', '.join(REQUESTED)}: {found['stacks']:.3g} stacks, {found['nodes']:.0f} nodes")
     print(f"compile, warm                       {found['compile']:10.3f} s  (wanted 0.15)")
     print(
         f"enumerate                           {found['enumerate']:10,.0f} stacks/s (wanted 400,000)"

@@ -310,25 +310,25 @@ def main() -> int:
     given = parser.parse_args()
     every = [read_scenario(each, given.folder) for each in sorted(given.folder.rglob("*.toml"))]
     every = [each for each in every if given.only in each.path]
-    asked = [each for each in every if not each.inapplicable]
+    requested = [each for each in every if not each.inapplicable]
     resolvers = [stackgen, uv] if given.uv else [stackgen]
     with serving() as index, tempfile.TemporaryDirectory() as scratch:
-        urls = [index.add(number, each) for number, each in enumerate(asked)]
+        urls = [index.add(number, each) for number, each in enumerate(requested)]
         found = [
             [
                 failure(each, put(each, url, Path(scratch)))
-                for each, url in zip(asked, urls, strict=True)
+                for each, url in zip(requested, urls, strict=True)
             ]
             for put in resolvers
         ]
-    print(f"{len(every)} scenarios, {len(asked)} applicable")
+    print(f"{len(every)} scenarios, {len(requested)} applicable")
     for why, count in Counter(each.inapplicable for each in every).most_common():
         if why:
             print(f"   {count} left out: {why}")
     for put, failures in zip(resolvers, found, strict=True):
-        print(f"{put.__name__}: {failures.count('')} of {len(asked)} pass")
+        print(f"{put.__name__}: {failures.count('')} of {len(requested)} pass")
     unexplained = 0
-    for scenario, *reasons in zip(asked, *found, strict=True):
+    for scenario, *reasons in zip(requested, *found, strict=True):
         if reasons[0]:
             passed = given.uv and not reasons[1]
             decided = DIFFERENT.get(Path(scenario.path).stem, "")

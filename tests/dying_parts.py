@@ -34,7 +34,7 @@ def serve(
 def downloads(index: TinyIndex) -> Counter[str]:
     """Return how often each wheel was asked for; HEAD asks for its size alone."""
     return Counter(
-        path for method, path, _ in index.asked if method == "GET" and path.endswith(".whl")
+        path for method, path, _ in index.requested if method == "GET" and path.endswith(".whl")
     )
 
 
@@ -63,7 +63,7 @@ def watch(
             pytest.fail(f"it ended early: {running.communicate()[1]}")
         return bool(condition(recorded(laboratory)))
 
-    until(seen, patience_s=120)
+    until(seen, timeout_s=120)
 
 
 def built(laboratory: Laboratory) -> dict[str, int]:

@@ -136,7 +136,7 @@ class ExecutorContract:
             (CLAIM.format(1e-12), Outcome.INVALID_OUTPUT, "1e-12 s per operation"),
         ],
     )
-    def test_how_a_process_ended_is_told_apart(
+    def test_how_a_process_ended_is_distinguished(
         self,
         inspect: Inspect,
         script: Script,
@@ -198,7 +198,7 @@ class ExecutorContract:
             assert "Read-only file system" in seen.log
 
     @pytest.mark.usefixtures("signals_as_usual")
-    def test_what_stackgen_was_told_to_ignore_is_not_ignored_in_there(
+    def test_what_stackgen_was_configured_to_ignore_is_not_ignored_in_there(
         self, inspect: Inspect, script: Script
     ) -> None:
         for number in (signal.SIGINT, signal.SIGHUP, signal.SIGTERM):
@@ -214,7 +214,7 @@ class ExecutorContract:
             signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGUSR1])
         assert "([], set())" in seen.log
 
-    def test_no_gpu_is_seen_that_was_not_asked_for(self, inspect: Inspect, script: Script) -> None:
+    def test_no_gpu_is_seen_that_was_not_requested(self, inspect: Inspect, script: Script) -> None:
         body = "raise harness.Unsupported(repr(os.environ['CUDA_VISIBLE_DEVICES']))"
         assert "''" in inspect(script(body)).log
 

@@ -70,7 +70,7 @@ MODEL = Indicator(
         Parameter(name="threads", type="int", default="auto"),
     ),
 )
-TOLD = (
+REPORTED = (
     ("component_version", "2.13.0"),
     ("cpu_mhz", "2900.5"),
     ("cpu_time_s", "1.2"),
@@ -87,12 +87,12 @@ TOLD = (
 
 def ran(
     *values: float,
-    told: Mapping[str, str] | None = None,
+    reported: Mapping[str, str] | None = None,
     block: int = 0,
     outcome: Outcome = Outcome.OK,
     log: str = "",
 ) -> Inspection:
-    circumstances = tuple(sorted({**dict(TOLD), **(told or {})}.items()))
+    circumstances = tuple(sorted({**dict(REPORTED), **(reported or {})}.items()))
     seen = (
         Observation(
             values_s=values,
@@ -146,7 +146,7 @@ def report(*results: LocalResult, varied: tuple[str, ...] = (), **changes: objec
 
 ONE = report(result(ran(0.004, 0.005, 0.006)))
 BATCHES = report(
-    result(ran(0.001, 0.0012, told={"items": "1"}), batch="1"),
+    result(ran(0.001, 0.0012, reported={"items": "1"}), batch="1"),
     result(ran(0.004, 0.005, 0.006), ran(0.004, 0.0052, 0.006, block=1), batch="8"),
     varied=("batch",),
 )
@@ -157,5 +157,5 @@ FAILED = report(
         batch="32",
     ),
     varied=("batch",),
-    kept=("XLA_FLAGS",),
+    variables=("XLA_FLAGS",),
 )

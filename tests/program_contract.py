@@ -33,7 +33,7 @@ DRIVER = Indicator(
 Measure = Callable[..., Inspection]
 
 
-def told(seen: Inspection) -> dict[str, str]:
+def reported(seen: Inspection) -> dict[str, str]:
     assert seen.observation is not None, seen.log
     return dict(seen.observation.circumstances)
 
@@ -109,7 +109,7 @@ class ProgramContract:
         assert 0.5 <= took_s <= seen.duration_s
         assert seen.log == "done"
 
-    def test_its_memory_is_told(self, measure: Measure) -> None:
+    def test_its_memory_is_reported(self, measure: Measure) -> None:
         small, large = measure("pass"), measure("b'x' * (200 << 20)")
         assert small.observation is not None
         assert large.observation is not None
@@ -201,7 +201,7 @@ print(sorted(os.listdir()), open("state.txt").read(), os.listdir(os.environ["STA
             ("raise MemoryError", Outcome.OUT_OF_MEMORY, "out of memory"),
         ],
     )
-    def test_how_it_ended_is_told_apart(
+    def test_how_it_ended_is_distinguished(
         self, measure: Measure, script: str, outcome: Outcome, words: str
     ) -> None:
         seen = measure(script)
@@ -224,7 +224,7 @@ print(sorted(os.listdir()), open("state.txt").read(), os.listdir(os.environ["STA
         seen = measure(script, figure=r"speed (\S+) it", better=better)
         assert seen.observation is not None, seen.log
         assert seen.observation.values_s == (8.0 if better == "lower" else 1 / 8,)
-        assert told(seen)["figure"] == "8.0"
+        assert reported(seen)["figure"] == "8.0"
         assert seen.log == "speed 3 it/s\nspeed 8 it/s\nend"
 
     @pytest.mark.parametrize(
@@ -247,7 +247,7 @@ print(sorted(os.listdir()), open("state.txt").read(), os.listdir(os.environ["STA
         def results(text: str) -> tuple[object, ...]:
             seen = measure(f"open('out.txt', 'w').write({text!r})", check="out.txt")
             assert seen.observation is not None, seen.log
-            facts = told(seen)
+            facts = reported(seen)
             return facts["check"], facts["check_text"], seen.observation.checksum
 
         first, again = results("loss 0.25 -3"), results("loss 0.25 -3")

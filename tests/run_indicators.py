@@ -33,16 +33,16 @@ def count(path: str, options: List[str], output: str) -> None:  # noqa: UP006
     constants: Any = importlib.import_module("tensorflow.python.framework.convert_to_constants")
     defined = runpy.run_path(path, run_name="driven")
     _, parameters = defined["harness"].read_arguments(defined["INDICATOR"], options)
-    framework, kept = defined["framework"].Framework, []
+    framework, retained = defined["framework"].Framework, []
     described = framework.measured
 
-    def measured(here: Any, function: Any, inputs: Any, **more: Any) -> Any:
-        kept.append((function, inputs))
-        return described(here, function, inputs, **more)
+    def measured(local: Any, function: Any, inputs: Any, **more: Any) -> Any:
+        retained.append((function, inputs))
+        return described(local, function, inputs, **more)
 
     framework.measured = measured
     operation = defined["setup"](parameters)
-    function, inputs = kept[0]
+    function, inputs = retained[0]
     made = tf.function(function, autograph=False).get_concrete_function(*inputs)
     frozen = constants.convert_variables_to_constants_v2(made)
     with tf.Graph().as_default() as graph:
@@ -73,9 +73,9 @@ def forked(what: Any, path: str, options: List[str]) -> Any:  # noqa: UP006
         os._exit(status)
     _, status = os.waitpid(child, 0)
     with open(log.name if status else output.name, errors="replace") as file:  # noqa: PTH123
-        said = file.read()
-    failed = {"outcome": "crashed", "reason": f"{status}: {said[-3000:]}"}
-    return failed if status else json.loads(said)
+        printed = file.read()
+    failed = {"outcome": "crashed", "reason": f"{status}: {printed[-3000:]}"}
+    return failed if status else json.loads(printed)
 
 
 def main() -> None:

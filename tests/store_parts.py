@@ -23,14 +23,14 @@ BASE = a_base()
 class NoCompiler:
     """Leaves sources as they are, and tells what it was asked to compile."""
 
-    asked: list[frozenset[str]] = field(default_factory=list)
+    requested: list[frozenset[str]] = field(default_factory=list)
 
     @contextmanager
     def compiling(self, base: Base, staging: Path) -> Iterator[Callable[[], None]]:
         yield lambda: self.compile(base, staging)
 
     def compile(self, base: Base, staging: Path) -> None:  # noqa: ARG002
-        self.asked.append(frozenset(tree.name for tree in staging.iterdir()))
+        self.requested.append(frozenset(tree.name for tree in staging.iterdir()))
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class Stores:
 
     def build(self, *artifacts: Artifact, compiler: NoCompiler | None = None) -> list[Layer]:
         wheels = self.wheels  # what it hands out is safe for as long as it is there
-        fetched = wheels.fetch(artifacts, downloader=Nobody())
+        fetched = wheels.fetch(artifacts, downloader=NoDownloader())
         pairs = [(artifact, fetched[artifact.sha256]) for artifact in artifacts]
         found = self.layers.layers(BASE, pairs, compiler or NoCompiler())
         return [found[artifact.sha256] for artifact in artifacts]
@@ -60,7 +60,7 @@ class Stores:
         return {path.name for path in found if path.name not in ("in-work", "in-use")}
 
 
-class Nobody:
+class NoDownloader:
     """Downloads nothing: what these tests fetch lies on disk."""
 
     def download(self, artifact: Artifact, into: object, *, start: int = 0) -> None:
@@ -87,9 +87,9 @@ def another_process(code: str, *arguments: object) -> Iterator["subprocess.Popen
         process.communicate()
 
 
-def until(condition: Callable[[], object], *, patience_s: float = 60) -> None:
+def until(condition: Callable[[], object], *, timeout_s: float = 60) -> None:
     """Wait for something that another process does."""
-    end = time.monotonic() + patience_s
+    end = time.monotonic() + timeout_s
     while not condition():
         assert time.monotonic() < end, "it never happened"
         time.sleep(0.005)

@@ -23,7 +23,7 @@ from stackgen.model.stacks import PROGRAM, BaseFacts, Environment, Kind, Machine
 from tests.samples import CAMPAIGN, FACTS, call, inspection
 from tests.spaces import artifact
 
-HERE = Machine(identity=(("cpu_family", "6"), ("cpu_model", "1"), ("cpu_vendor", "Intel")))
+LOCAL = Machine(identity=(("cpu_family", "6"), ("cpu_model", "1"), ("cpu_vendor", "Intel")))
 LIKE = Machine(
     identity=(("caches", "8M"), ("cpu_family", "6"), ("cpu_model", "1"), ("cpu_vendor", "Intel"))
 )
@@ -49,7 +49,7 @@ def observed(
     seconds: float,
     *,
     role: Role = Role.CANDIDATE,
-    machine: Machine = HERE,
+    machine: Machine = LOCAL,
     what: IndicatorCall = CALL,
 ) -> Inspection:
     """Return an inspection that had all of a stack loaded, requests alone as pure Python."""
@@ -67,7 +67,7 @@ def blocks(
     times: dict[Environment, float],
     *,
     count: int = 16,
-    machine: Machine = HERE,
+    machine: Machine = LOCAL,
     what: IndicatorCall = CALL,
 ) -> list[Inspection]:
     dice = random.Random(5)
@@ -94,11 +94,11 @@ def anything(
     """Admit every change."""
 
 
-def ask(
+def advice_for(
     inspections: list[Inspection],
     lockfile: LockFile = LOCK,
     *,
-    machine: Machine = HERE,
+    machine: Machine = LOCAL,
     trusted: frozenset[CampaignId] = frozenset({CAMPAIGN}),
     admits: Admits = anything,
     stacks: Sequence[Environment] = (),
@@ -110,14 +110,14 @@ def ask(
         inspections=inspections,
         calls=calls or [CALL],
         machine=machine,
-        machines=[HERE, LIKE, OTHER],
+        machines=[LOCAL, LIKE, OTHER],
         trusted=trusted,
         admits=admits,
     )
 
 
 def test_the_faster_stack_is_recommended_with_its_effect_and_only_what_must_change() -> None:
-    found = ask(blocks({OWN: 1.0, FAST: 0.8, SAME: 1.0}))
+    found = advice_for(blocks({OWN: 1.0, FAST: 0.8, SAME: 1.0}))
     assert found.lock == FAST.stack.lock
     assert [(c.name, c.current, c.recommended) for c in found.changes] == [
         ("numpy", "1.23.5", "1.26.4"),
@@ -130,14 +130,14 @@ def test_the_faster_stack_is_recommended_with_its_effect_and_only_what_must_chan
 
 def test_where_nothing_is_faster_nothing_is_recommended() -> None:
     for seconds in (1.0, 1.3):
-        found = ask(blocks({OWN: 1.0, FAST: seconds}))
+        found = advice_for(blocks({OWN: 1.0, FAST: seconds}))
         assert found.lock is None
         assert found.changes == ()
         assert found.effects[0].verdict is not Verdict.FASTER
 
 
 def test_too_few_blocks_recommend_nothing() -> None:
-    assert ask(blocks({OWN: 1.0, FAST: 0.5}, count=5)).lock is None
+    assert advice_for(blocks({OWN: 1.0, FAST: 0.5}, count=5)).lock is None
 
 
 @pytest.mark.parametrize(
@@ -151,7 +151,7 @@ def test_too_few_blocks_recommend_nothing() -> None:
 )
 def test_a_lock_that_differs_in_compiled_code_is_unknown(lockfile: LockFile) -> None:
     with pytest.raises(EvidenceError, match="--from Pipfile"):
-        ask(blocks({OWN: 1.0, FAST: 0.8}), lockfile)
+        advice_for(blocks({OWN: 1.0, FAST: 0.8}), lockfile)
 
 
 def test_development_packages_do_not_count() -> None:
@@ -160,48 +160,48 @@ def test_development_packages_do_not_count() -> None:
         LockedPackage(name="numpy", version="1.23.5"),
     )
     with pytest.raises(EvidenceError):
-        ask(blocks({OWN: 1.0, FAST: 0.8}), replace(LOCK, packages=packages))
+        advice_for(blocks({OWN: 1.0, FAST: 0.8}), replace(LOCK, packages=packages))
 
 
 def test_stacks_from_different_blocks_are_never_compared() -> None:
-    apart = blocks({OWN: 1.0}) + [
+    separate = blocks({OWN: 1.0}) + [
         replace(each, block=each.block + 100) for each in blocks({FAST: 0.5})
     ]
     with pytest.raises(EvidenceError, match="never beside others"):
-        ask(apart)
+        advice_for(separate)
 
 
 def test_campaigns_whose_controls_failed_do_not_feed_advice() -> None:
     with pytest.raises(EvidenceError):
-        ask(blocks({OWN: 1.0, FAST: 0.8}), trusted=frozenset())
+        advice_for(blocks({OWN: 1.0, FAST: 0.8}), trusted=frozenset())
 
 
 def test_the_nearest_machine_speaks_where_this_one_is_unknown() -> None:
     near = blocks({OWN: 1.0, FAST: 0.8}, machine=LIKE)
     far = blocks({OWN: 1.0, FAST: 1.3}, machine=OTHER)
-    found = ask(far + near)
+    found = advice_for(far + near)
     assert found.lock == FAST.stack.lock
     assert not found.same_machine
     assert any("another machine" in each for each in found.caveats)
-    assert ask(near + blocks({OWN: 1.0, FAST: 1.3}), machine=HERE).lock is None
+    assert advice_for(near + blocks({OWN: 1.0, FAST: 1.3}), machine=LOCAL).lock is None
 
 
 def test_the_users_own_requirement_is_heeded_and_named() -> None:
-    asked = replace(LOCK, requirements=("tensorflow<2.14", "numpy"))
-    found = ask(blocks({OWN: 1.0, FAST: 0.8, SAME: 1.0}), asked)
+    requested = replace(LOCK, requirements=("tensorflow<2.14", "numpy"))
+    found = advice_for(blocks({OWN: 1.0, FAST: 0.8, SAME: 1.0}), requested)
     assert found.lock is None
     assert "tensorflow<2.14" in found.refused
 
 
 def test_a_stack_that_is_slower_is_never_recommended() -> None:
-    found = ask(blocks({OWN: 1.0, FAST: 1.2, SAME: 0.7}))
+    found = advice_for(blocks({OWN: 1.0, FAST: 1.2, SAME: 0.7}))
     assert found.lock == SAME.stack.lock
 
 
 def test_another_python_is_a_caveat() -> None:
-    found = ask(blocks({OWN: 1.0, FAST: 0.8}), replace(LOCK, requires_python="==3.9.*"))
+    found = advice_for(blocks({OWN: 1.0, FAST: 0.8}), replace(LOCK, requires_python="==3.9.*"))
     assert any("3.9" in each for each in found.caveats)
-    same = ask(blocks({OWN: 1.0, FAST: 0.8}), replace(LOCK, requires_python="==3.11.*"))
+    same = advice_for(blocks({OWN: 1.0, FAST: 0.8}), replace(LOCK, requires_python="==3.11.*"))
     assert not any("Python" in each for each in same.caveats)
 
 
@@ -215,7 +215,9 @@ def computing(where: Environment, checksum: float, seen: Iterable[Inspection]) -
     ]
 
 
-def computed_right(times: dict[Environment, float], *, machine: Machine = HERE) -> list[Inspection]:
+def computed_right(
+    times: dict[Environment, float], *, machine: Machine = LOCAL
+) -> list[Inspection]:
     found = blocks(times, machine=machine)
     for where in times:
         found = computing(where, 1.0, found)
@@ -224,38 +226,40 @@ def computed_right(times: dict[Environment, float], *, machine: Machine = HERE) 
 
 def test_a_stack_that_computes_something_else_is_not_recommended_and_that_is_said() -> None:
     seen = computed_right({OWN: 1.0, FAST: 0.5, SAME: 0.8})
-    assert ask(seen).lock == FAST.stack.lock
-    found = ask(computing(FAST, 1.01, seen))
+    assert advice_for(seen).lock == FAST.stack.lock
+    found = advice_for(computing(FAST, 1.01, seen))
     assert found.lock == SAME.stack.lock
     assert any("compute something else" in caveat for caveat in found.caveats)
 
 
 def test_where_only_that_was_measured_nothing_is_recommended_nor_praised() -> None:
-    found = ask(computing(FAST, 1.01, computed_right({OWN: 1.0, FAST: 0.5})))
+    found = advice_for(computing(FAST, 1.01, computed_right({OWN: 1.0, FAST: 0.5})))
     assert (found.lock, found.effects) == (None, ())
 
 
 def test_what_it_computed_on_another_machine_or_in_a_campaign_that_is_not_trusted_counts() -> None:
-    here = computed_right({OWN: 1.0, FAST: 0.5})
+    local = computed_right({OWN: 1.0, FAST: 0.5})
     there = computing(FAST, 1.01, computed_right({OWN: 1.0, FAST: 0.5}, machine=OTHER))
     doubtful = [replace(each, campaign_id=CampaignId("doubtful")) for each in there]
-    assert ask(here + doubtful).lock is None
+    assert advice_for(local + doubtful).lock is None
 
 
 def test_what_it_computed_beside_another_baseline_elsewhere_counts_too() -> None:
-    here = blocks({OWN: 1.0, FAST: 0.5})  # by an earlier version of an indicator, without checksums
+    local = blocks(
+        {OWN: 1.0, FAST: 0.5}
+    )  # by an earlier version of an indicator, without checksums
     there = computing(FAST, 1.01, computed_right({SAME: 1.0, FAST: 0.5}, machine=OTHER))
     merged = [
         replace(each, role=Role.BASELINE) if each.stack_id == SAME.stack.id else each
         for each in there
     ]
-    assert ask(here + merged).lock is None
-    assert ask(here).lock == FAST.stack.lock
+    assert advice_for(local + merged).lock is None
+    assert advice_for(local).lock == FAST.stack.lock
 
 
-def test_a_lock_that_computes_something_else_each_time_judges_nobody() -> None:
+def test_a_lock_whose_results_are_not_repeatable_excludes_no_candidate() -> None:
     seen = computed_right({OWN: 1.0, FAST: 0.5})
-    assert ask([*computing(OWN, 2.0, seen[:2]), *seen[2:]]).lock == FAST.stack.lock
+    assert advice_for([*computing(OWN, 2.0, seen[:2]), *seen[2:]]).lock == FAST.stack.lock
 
 
 def test_a_further_campaign_takes_no_place_of_blocks_that_were_judged_before() -> None:
@@ -268,7 +272,10 @@ def test_a_further_campaign_takes_no_place_of_blocks_that_were_judged_before() -
         for each in blocks({OWN: 1.0, FAST: 1.2}, count=60)
     ]
     trusted = frozenset({CampaignId("a"), CampaignId("z")})
-    assert ask([*first, *further], trusted=trusted).effects == ask(first, trusted=trusted).effects
+    assert (
+        advice_for([*first, *further], trusted=trusted).effects
+        == advice_for(first, trusted=trusted).effects
+    )
 
 
 SORT = call("numpy/sort")
@@ -278,8 +285,8 @@ PLAIN_OWN, PLAIN_FAST = stack(numpy="1.23.5"), stack(numpy="1.26.4")
 def test_what_was_measured_without_the_framework_says_nothing_about_a_lock_with_it() -> None:
     seen = blocks({PLAIN_OWN: 1.0, PLAIN_FAST: 0.5}, what=SORT)
     with pytest.raises(EvidenceError, match="frameworks of all that was measured: none"):
-        ask(seen, stacks=(PLAIN_OWN, PLAIN_FAST), calls=(SORT,))
-    found = ask(seen, locked(numpy="1.23.5"), stacks=(PLAIN_OWN, PLAIN_FAST), calls=(SORT,))
+        advice_for(seen, stacks=(PLAIN_OWN, PLAIN_FAST), calls=(SORT,))
+    found = advice_for(seen, locked(numpy="1.23.5"), stacks=(PLAIN_OWN, PLAIN_FAST), calls=(SORT,))
     assert found.lock == PLAIN_FAST.stack.lock
 
 
@@ -302,20 +309,18 @@ def test_what_was_measured_beside_another_version_of_the_framework_says_nothing_
         if each.observation is not None
     ]
     with pytest.raises(EvidenceError, match="no measured stack has the same framework"):
-        ask(numpy_loaded, stacks=(own, fast), calls=(SORT,))
+        advice_for(numpy_loaded, stacks=(own, fast), calls=(SORT,))
     mine = locked(tensorflow="2.11.0", numpy="1.23.5")
-    assert ask(numpy_loaded, mine, stacks=(own, fast), calls=(SORT,)).lock == fast.stack.lock
+    assert advice_for(numpy_loaded, mine, stacks=(own, fast), calls=(SORT,)).lock == fast.stack.lock
 
 
 def test_a_stack_that_brings_a_framework_is_not_recommended_to_a_lock_without() -> None:
     seen = blocks({PLAIN_OWN: 1.0, OWN: 1.0, FAST: 0.5}, what=SORT)
     with pytest.raises(EvidenceError):
-        ask(seen, locked(numpy="1.23.5"), stacks=(PLAIN_OWN, OWN, FAST), calls=(SORT,))
+        advice_for(seen, locked(numpy="1.23.5"), stacks=(PLAIN_OWN, OWN, FAST), calls=(SORT,))
 
 
-def test_what_the_rest_of_the_lock_does_not_admit_is_not_recommended_and_the_reason_is_told() -> (
-    None
-):
+def test_what_the_rest_of_the_lock_does_not_admit_is_not_recommended_with_the_reason() -> None:
     def pinned(
         lockfile: LockFile,  # noqa: ARG001
         changes: Sequence[Change],
@@ -324,14 +329,14 @@ def test_what_the_rest_of_the_lock_does_not_admit_is_not_recommended_and_the_rea
         newer = any((c.name, c.recommended) == ("tensorflow", "2.15.0") for c in changes)
         return "flask requires tensorflow<2.14" if newer else None
 
-    found = ask(blocks({OWN: 1.0, FAST: 0.5, SAME: 0.8}), admits=pinned)
+    found = advice_for(blocks({OWN: 1.0, FAST: 0.5, SAME: 0.8}), admits=pinned)
     assert found.lock == SAME.stack.lock
     assert any("flask requires tensorflow<2.14" in each for each in found.caveats)
 
-    found = ask(blocks({OWN: 1.0, FAST: 0.5}), admits=pinned)
+    found = advice_for(blocks({OWN: 1.0, FAST: 0.5}), admits=pinned)
     assert (found.lock, found.changes) == (None, ())
-    told = "numpy 1.23.5 -> 1.26.4, tensorflow 2.12.0 -> 2.15.0: flask requires tensorflow<2.14"
-    assert found.refused == told
+    reported = "numpy 1.23.5 -> 1.26.4, tensorflow 2.12.0 -> 2.15.0: flask requires tensorflow<2.14"
+    assert found.refused == reported
     assert found.effects[0].verdict is Verdict.FASTER
 
 
@@ -369,7 +374,7 @@ def test_versions_that_shared_blocks_are_never_said_not_to_have(
 ) -> None:
     stacks = (OWN, FAST, stack(tensorflow="2.12.0", numpy="1.23.5"))
     with pytest.raises(EvidenceError, match=f"shared 14 blocks .*{why}"):
-        ask(seen, trusted=frozenset(trusted), stacks=stacks)
+        advice_for(seen, trusted=frozenset(trusted), stacks=stacks)
 
 
 PROGRAM_CALL = IndicatorCall(
@@ -405,7 +410,7 @@ def test_a_campaign_of_the_users_program_counts_and_the_program_is_named() -> No
 
     def of(**versions: str) -> Advice:
         stacks = (own, fast)
-        return ask(seen, locked(**versions), stacks=stacks, calls=(PROGRAM_CALL,))
+        return advice_for(seen, locked(**versions), stacks=stacks, calls=(PROGRAM_CALL,))
 
     lock = {"tensorflow": "2.12.0", "numpy": "1.23.5", "flask": "3.0", "tidy": "1.0"}
     found = of(**lock)
@@ -420,15 +425,15 @@ def test_a_campaign_of_the_users_program_counts_and_the_program_is_named() -> No
 def test_an_effect_tells_what_was_compared_where_and_when() -> None:
     seen = blocks({OWN: 1.0, FAST: 0.8})
     last = replace(seen[-1], started_at="2026-01-03T00:00:00+00:00")
-    machine = Machine(identity=(*HERE.identity, ("cpu_name", "Xeon")))
-    found = ask(
+    machine = Machine(identity=(*LOCAL.identity, ("cpu_name", "Xeon")))
+    found = advice_for(
         [replace(each, machine_id=machine.id) for each in (*seen[:-1], last)], machine=machine
     )
-    (told,) = found.provenance
-    assert told.indicator == "tensorflow/matmul"
-    assert [(c.name, c.current, c.recommended) for c in told.compared] == [
+    (reported,) = found.provenance
+    assert reported.indicator == "tensorflow/matmul"
+    assert [(c.name, c.current, c.recommended) for c in reported.compared] == [
         ("numpy", "1.23.5", "1.26.4"),
         ("tensorflow", "2.12.0", "2.15.0"),
     ]
-    assert (told.first[:10], told.last[:10]) == ("2026-01-01", "2026-01-03")
-    assert (told.machine, told.python) == ("Xeon", "3.11.2")
+    assert (reported.first[:10], reported.last[:10]) == ("2026-01-01", "2026-01-03")
+    assert (reported.machine, reported.python) == ("Xeon", "3.11.2")

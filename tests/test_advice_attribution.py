@@ -15,7 +15,7 @@ from stackgen.model.packages import Lock, LockedPackage, LockFile
 from stackgen.model.stacks import BaseFacts, Machine, Stack
 from tests.samples import CAMPAIGN, FACTS, call, inspection
 from tests.spaces import artifact
-from tests.test_advice import FAST, HERE, LOCK, OWN, anything, blocks
+from tests.test_advice import FAST, LOCAL, LOCK, OWN, anything, blocks
 
 TENSORFLOW, NUMPY = call("tensorflow/matmul"), call("numpy/matmul")
 TRIXIE = replace(FACTS, python="CPython 3.13.5", distribution="debian 13")
@@ -40,7 +40,7 @@ def seen(
     return replace(
         found,
         stack_id=where.id,
-        machine_id=HERE.id,
+        machine_id=LOCAL.id,
         observation=Observation(values_s=(seconds,), loops=1, loaded=loaded),
     )
 
@@ -61,14 +61,16 @@ def measured(times: dict[Stack, float], *, numpy: bool = False) -> list[Inspecti
     ]
 
 
-def ask(stacks: list[Stack], inspections: list[Inspection], lockfile: LockFile = LOCK) -> Advice:
+def advice_for(
+    stacks: list[Stack], inspections: list[Inspection], lockfile: LockFile = LOCK
+) -> Advice:
     return advise(
         lockfile=lockfile,
         stacks=stacks,
         inspections=inspections,
         calls=[TENSORFLOW, NUMPY],
-        machine=HERE,
-        machines=[HERE],
+        machine=LOCAL,
+        machines=[LOCAL],
         trusted={CAMPAIGN},
         admits=anything,
     )
@@ -82,7 +84,7 @@ BOTH = stack(numpy="1.26.4", tensorflow="2.15.0")
 def test_a_stack_that_equals_the_lock_on_numpy_alone_is_still_a_candidate_on_tensorflow() -> None:
     inspections = measured({MINE: 1.0, NEWER: 0.7}) + measured({MINE: 1.0, NEWER: 1.0}, numpy=True)
     for stacks in ([MINE, NEWER], [NEWER, MINE]):
-        found = ask(stacks, inspections)
+        found = advice_for(stacks, inspections)
         assert found.lock == NEWER.lock
         assert [(c.name, c.current) for c in found.changes] == [("tensorflow", "2.12.0")]
 
@@ -91,7 +93,7 @@ def test_another_stacks_time_never_stands_for_the_lock() -> None:
     """NEWER is slow, BOTH is as fast as the lock: against NEWER, BOTH would look faster."""
     times = {MINE: 1.0, NEWER: 1.5, BOTH: 1.0}
     numpy = dict.fromkeys(times, 1.0)
-    found = ask(list(times), measured(times) + measured(numpy, numpy=True))
+    found = advice_for(list(times), measured(times) + measured(numpy, numpy=True))
     assert found.lock is None
 
 
@@ -102,13 +104,13 @@ def test_what_a_setting_brought_is_not_credited_to_versions() -> None:
         stack(numpy="1.26.4", tensorflow="2.15.0", settings=slow),
     )
     times = {MINE: 1.0, BOTH: 1.0, hampered: 2.0, newer: 2.0}
-    assert ask(list(times), measured(times)).lock is None
+    assert advice_for(list(times), measured(times)).lock is None
 
 
 def test_what_another_base_brought_is_not_credited_to_versions() -> None:
     there = stack(numpy="1.26.4", tensorflow="2.15.0", facts=TRIXIE)
     with pytest.raises(EvidenceError):
-        ask([MINE, there], measured({MINE: 1.0, there: 0.5}))
+        advice_for([MINE, there], measured({MINE: 1.0, there: 0.5}))
 
 
 def test_the_base_with_the_locks_own_python_speaks_first() -> None:
@@ -116,14 +118,14 @@ def test_the_base_with_the_locks_own_python_speaks_first() -> None:
     times = {mine: 1.0, newer: 0.5, MINE: 1.0, BOTH: 1.0}
     older = replace(LOCK, requires_python="==3.11.*")
     newest = replace(LOCK, requires_python="==3.13.*")
-    assert ask(list(times), measured(times), older).lock is None
-    assert ask(list(times), measured(times), newest).lock == newer.lock
+    assert advice_for(list(times), measured(times), older).lock is None
+    assert advice_for(list(times), measured(times), newest).lock == newer.lock
 
 
 def test_settings_that_all_evidence_had_are_said() -> None:
     setting = (("OMP_WAIT_POLICY", "passive"),)
     mine, newer = (replace(each, settings=setting) for each in (MINE, BOTH))
-    found = ask([mine, newer], measured({mine: 1.0, newer: 0.5}))
+    found = advice_for([mine, newer], measured({mine: 1.0, newer: 0.5}))
     assert found.lock == newer.lock
     assert any("OMP_WAIT_POLICY=passive" in each for each in found.caveats)
 
@@ -135,11 +137,11 @@ def test_an_inspection_that_never_loaded_the_framework_stands_for_nothing() -> N
         for where, seconds in ((MINE, 1.0), (BOTH, 0.5))
     ]
     with pytest.raises(EvidenceError):
-        ask([MINE, BOTH], odd)
+        advice_for([MINE, BOTH], odd)
 
 
 def test_packages_that_were_not_measured_with_the_rest_are_named() -> None:
-    found = ask([MINE, BOTH], measured({MINE: 1.0, BOTH: 0.5}))
+    found = advice_for([MINE, BOTH], measured({MINE: 1.0, BOTH: 0.5}))
     assert any("flask" in each and "requests" in each for each in found.caveats)
 
 
@@ -151,13 +153,13 @@ def test_a_marker_tells_which_of_two_locked_versions_is_the_users() -> None:
     )
     forked = replace(LOCK, packages=packages)
     other = stack(numpy="1.26.4", tensorflow="2.12.0")
-    found = ask([MINE, other], measured({MINE: 1.0, other: 0.5}), forked)
+    found = advice_for([MINE, other], measured({MINE: 1.0, other: 0.5}), forked)
     assert found.lock == other.lock
 
 
 def test_a_requirement_for_another_python_forbids_nothing() -> None:
-    asked = replace(LOCK, requirements=('tensorflow<2.14; python_version < "3.8"',))
-    found = ask([MINE, BOTH], measured({MINE: 1.0, BOTH: 0.5}), asked)
+    requested = replace(LOCK, requirements=('tensorflow<2.14; python_version < "3.8"',))
+    found = advice_for([MINE, BOTH], measured({MINE: 1.0, BOTH: 0.5}), requested)
     assert found.lock == BOTH.lock
 
 
@@ -172,12 +174,12 @@ def test_the_more_is_compared_the_more_it_takes_to_be_called_faster(count: int, 
         for block in range(1, 13)
         for where, mean in times.items()
     ]
-    found = ask(list(times), inspections)
+    found = advice_for(list(times), inspections)
     if found.lock is None:
         return
     alone = [each for each in others if each.lock == found.lock]
     mine_and_it = [i for i in inspections if i.stack_id in (MINE.id, alone[0].id)]
-    assert ask([MINE, *alone], mine_and_it).lock == found.lock
+    assert advice_for([MINE, *alone], mine_and_it).lock == found.lock
 
 
 @given(st.integers(0, 10_000))
@@ -185,7 +187,7 @@ def test_what_is_recommended_is_never_slower_on_any_indicator(seed: int) -> None
     dice = random.Random(seed)
     fast, slow = dice.uniform(0.5, 1.5), dice.uniform(0.5, 1.5)
     inspections = measured({MINE: 1.0, BOTH: fast}) + measured({MINE: 1.0, BOTH: slow}, numpy=True)
-    found = ask([MINE, BOTH], inspections)
+    found = advice_for([MINE, BOTH], inspections)
     if found.lock is not None:
         assert min(1 / fast, 1 / slow) > 0.97
         assert max(1 / fast, 1 / slow) > 1.0
@@ -208,11 +210,11 @@ def test_among_many_alike_stacks_and_indicators_false_alarms_stay_rare() -> None
             for block in range(1, 13)
             for where in [MINE, *others]
         ]
-        alarms += ask([MINE, *others], inspections).lock is not None
+        alarms += advice_for([MINE, *others], inspections).lock is not None
     assert alarms <= 17  # 10 expected at the bound itself; above 17 in 1 of 60 runs of a true 5 %
 
 
-def test_a_machine_that_nobody_described_says_nothing() -> None:
+def test_a_machine_without_a_description_is_no_evidence() -> None:
     elsewhere = Machine(identity=(("cpu_vendor", "Other"),))
     with pytest.raises(EvidenceError):
         advise(
@@ -222,8 +224,8 @@ def test_a_machine_that_nobody_described_says_nothing() -> None:
                 replace(each, machine_id=elsewhere.id) for each in blocks({OWN: 1.0, FAST: 0.5})
             ],
             calls=[TENSORFLOW],
-            machine=HERE,
-            machines=[HERE],
+            machine=LOCAL,
+            machines=[LOCAL],
             trusted={CAMPAIGN},
             admits=anything,
         )

@@ -42,7 +42,7 @@ def race(run_s: float = 1.0, build_s: float = 0.0, seed: int = 1) -> Race:
     return Race(arms, Model(GRID), seed)
 
 
-def test_a_stack_that_nobody_measured_is_predicted_from_its_versions() -> None:
+def test_a_stack_that_was_not_measured_is_predicted_from_its_versions() -> None:
     seen = exact(TRUTH, [(0, 1, 2, 4), (0, 1, 2, 4), (4, 2, 1, 0)] * 4)
     found = Model(GRID).predict(seen)
     for place in (3, 5):  # torch 2 and 3 with numpy 2
@@ -79,7 +79,7 @@ def test_one_wild_inspection_does_not_turn_the_order_around() -> None:
 
 
 def test_intervals_hold_what_they_promise_on_noisy_blocks() -> None:
-    dice, held, asked = np.random.default_rng(5), 0, 0
+    dice, stored, requested = np.random.default_rng(5), 0, 0
     for _ in range(30):
         truth = dice.normal(0, 0.05, len(GRID))
         seen = [
@@ -90,9 +90,9 @@ def test_intervals_hold_what_they_promise_on_noisy_blocks() -> None:
         found = Model(GRID).predict(seen)
         for place in range(1, len(GRID)):
             low, high = found.interval(0, place)
-            held += low <= truth[place] - truth[0] <= high
-            asked += 1
-    assert held / asked >= 0.9
+            stored += low <= truth[place] - truth[0] <= high
+            requested += 1
+    assert stored / requested >= 0.9
 
 
 def test_the_first_blocks_cover_every_version_and_are_linked() -> None:
@@ -201,7 +201,7 @@ def test_covering_takes_ready_stacks_first_and_cheap_ones_next() -> None:
     assert block[:3] == (1, 2, 4)  # 4 is the cheaper one of those with the third torch
 
 
-def test_without_any_spread_nobody_cares_who_leads() -> None:
+def test_without_any_spread_leaders_are_equal() -> None:
     seen, block, state = list[Measured](), 0, race().state([], frozenset())
     while state.confidence < 0.95 and block < 20:
         block += 1
@@ -224,7 +224,7 @@ def test_a_stack_that_could_not_be_tried_keeps_the_race_from_being_certain() -> 
     assert chooser("racing", arms, seed=1).state(seen, frozenset({3})).confidence > 0.99
 
 
-def test_when_all_failed_nobody_leads() -> None:
+def test_when_all_failed_there_is_no_leader() -> None:
     with pytest.raises(EvidenceError, match="no stack is left"):
         race().state([], frozenset(range(len(GRID))))
     assert race().next_block([], frozenset(range(len(GRID))), 1) == ()
@@ -235,7 +235,7 @@ def test_an_unknown_strategy_is_refused_with_those_that_are_known() -> None:
         chooser("fastest", arms(), seed=1)
 
 
-def test_what_must_be_built_first_is_asked_less_often() -> None:
+def test_what_must_be_built_first_is_chosen_less_often() -> None:
     """Two stacks are as promising; one takes a hundred times as long to have."""
     log_s = additive({"numpy1": 0.0, "numpy2": 0.0, "torch1": 0.0, "torch2": 0.02, "torch3": 0.02})
     seen = exact(log_s, [(0, 1, 2, 4), (0, 1, 2, 4)])

@@ -31,8 +31,8 @@ def laboratory(tmp_path: Path) -> Laboratory:
 def test_every_stack_is_compared_with_the_lock_and_none_is_held_to_its_other_versions(
     laboratory: Laboratory,
 ) -> None:
-    asked = ("speedy>=2", "--baseline", "requirements.txt", "--strategy", "newest")
-    done = laboratory.explore(*asked, "--stacks", "2", "--budget", "6s", "--json")
+    requested = ("speedy>=2", "--baseline", "requirements.txt", "--strategy", "newest")
+    done = laboratory.explore(*requested, "--stacks", "2", "--budget", "6s", "--json")
     assert done.returncode in (0, 3, 6), done.stderr
     report = json.loads(done.stdout)
     assert [each["completion"] for each in report["stacks"]] == ["lock", "newest"]
@@ -50,32 +50,32 @@ def test_every_stack_is_compared_with_the_lock_and_none_is_held_to_its_other_ver
 
 @pytest.mark.journey
 @pytest.mark.parametrize(
-    ("arguments", "says"),
+    ("arguments", "message"),
     [
         (("speedy", "--from", "requirements.txt"), "there are two baselines"),
         (("speedy", "--baseline", "nowhere.lock"), "cannot read nowhere.lock"),
         (("speedy", "--baseline", "loose.txt"), "loose.txt"),
     ],
 )
-def test_a_baseline_that_is_none_is_told_with_the_next_step(
-    laboratory: Laboratory, arguments: tuple[str, ...], says: str
+def test_a_baseline_that_is_none_is_reported_with_the_next_step(
+    laboratory: Laboratory, arguments: tuple[str, ...], message: str
 ) -> None:
     (laboratory.root / "loose.txt").write_text("speedy>=1\n")
     given = arguments if "--baseline" in arguments else (*arguments, "--baseline", "own.lock")
     done = laboratory.explore(*given, "--stacks", "2", "--budget", "3s")
     assert done.returncode == 2, done.stderr
-    assert says in done.stderr
+    assert message in done.stderr
     assert "  fix: " in done.stderr
 
 
 @pytest.mark.journey
 @pytest.mark.parametrize("option", ["--baseline", "--from"])
-def test_another_stack_that_stands_in_for_a_lock_that_does_not_run_is_told(
+def test_another_stack_that_stands_in_for_a_lock_that_does_not_run_is_reported(
     laboratory: Laboratory, option: str
 ) -> None:
     (laboratory.root / "worn.txt").write_text("speedy==0.5\ngear==1.0\n")
     done = laboratory.explore("speedy", option, "worn.txt", "--stacks", "3", "--budget", "6s")
     assert done.returncode in (0, 3, 6), done.stderr
-    told = "worn.txt does not run here: stacks are compared with speedy 3.0 instead."
-    assert done.stderr.count(told) == 1
-    assert done.stderr.index(told) < done.stderr.index("measuring block 1")
+    reported = "worn.txt does not run here: stacks are compared with speedy 3.0 instead."
+    assert done.stderr.count(reported) == 1
+    assert done.stderr.index(reported) < done.stderr.index("measuring block 1")

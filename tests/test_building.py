@@ -136,7 +136,7 @@ def test_a_pyproject_that_says_it_wrongly_is_refused(text: str) -> None:
     "record",
     [
         BuildRecord(wheel=WHEEL),
-        BuildRecord(asks=("a>1", "b")),
+        BuildRecord(requires=("a>1", "b")),
         BuildRecord(failure="it failed", fix="do not"),
     ],
 )
@@ -162,7 +162,7 @@ def test_a_damaged_record_is_none(tmp_path_factory: pytest.TempPathFactory, text
     pieces=st.lists(st.binary(min_size=1, max_size=9), max_size=9),
     wheel=st.binary(max_size=20),
 )
-def test_a_container_s_line_and_wheel_are_told_apart_however_they_are_cut(
+def test_a_container_s_line_and_wheel_are_distinguished_however_they_are_cut(
     pieces: list[bytes], wheel: bytes
 ) -> None:
     out = b'{"kind": "wheel"}\n' + wheel

@@ -24,12 +24,12 @@ def waits(process: "subprocess.Popen[bytes]") -> bool:
 
 
 @pytest.mark.parametrize(
-    ("said", "status", "compiled"),
+    ("printed", "status", "compiled"),
     [(bytecode.OPEN, 0, 1), ("", bytecode.NEVER_OPENED, 0)],
     ids=["all is there", "killed or given up"],
 )
 def test_trees_are_compiled_once_they_are_there(
-    tmp_path: Path, said: str, status: int, compiled: int
+    tmp_path: Path, printed: str, status: int, compiled: int
 ) -> None:
     gate = tmp_path / "gate"
     with gate.open("w") as file:
@@ -38,6 +38,6 @@ def test_trees_are_compiled_once_they_are_there(
         assert waits(process)
         (tmp_path / "tree").mkdir()
         (tmp_path / "tree" / "late.py").write_text("LATE = True\n")
-        file.write(said)
+        file.write(printed)
     assert process.wait(30) == status
     assert len(list(tmp_path.rglob("*.pyc"))) == compiled

@@ -16,7 +16,7 @@ from stackgen.storage.wheels import WheelStore
 from tests.containers.wheels import make_wheel
 from tests.dying_parts import recorded, serve
 from tests.laboratory import INDICATOR, WORK, Laboratory
-from tests.store_parts import Nobody, Stores, local_wheel
+from tests.store_parts import NoDownloader, Stores, local_wheel
 from tests.tiny_index import TinyIndex, serving
 
 Damage = Callable[[Path], None]
@@ -81,11 +81,11 @@ def test_a_damaged_wheel_is_fetched_again_and_a_note_says_so(
     wheel = local_wheel(tmp_path / "w", "one")
     notes: list[str] = []
     store = WheelStore(stores.root, notify=notes.append)
-    path = store.fetch([wheel], downloader=Nobody())[wheel.sha256]
+    path = store.fetch([wheel], downloader=NoDownloader())[wheel.sha256]
     sound = path.read_bytes()
     damage(path)
     store = store if same_process else WheelStore(stores.root, notify=notes.append)
-    assert store.fetch([wheel], downloader=Nobody())[wheel.sha256].read_bytes() == sound
+    assert store.fetch([wheel], downloader=NoDownloader())[wheel.sha256].read_bytes() == sound
     assert [wheel.filename in note for note in notes] == ([] if damage is delete else [True])
 
 
@@ -94,7 +94,7 @@ def test_a_disk_that_rots_without_a_trace_is_found_out_by_comparing_all_bytes(
 ) -> None:
     wheel = local_wheel(tmp_path / "w", "one")
     store = stores.wheels
-    path = store.fetch([wheel], downloader=Nobody())[wheel.sha256]
+    path = store.fetch([wheel], downloader=NoDownloader())[wheel.sha256]
     assert not store.any_damaged([wheel])
     flip(path)
     assert not WheelStore(stores.root).is_whole(wheel)
@@ -105,7 +105,7 @@ def test_a_disk_that_rots_without_a_trace_is_found_out_by_comparing_all_bytes(
     store = stores.wheels
     assert store.is_whole(wheel)
     assert store.any_damaged([wheel])
-    sound = store.fetch([wheel], downloader=Nobody())[wheel.sha256]
+    sound = store.fetch([wheel], downloader=NoDownloader())[wheel.sha256]
     assert not stores.wheels.any_damaged([wheel])
     assert sound == path
 
@@ -115,16 +115,16 @@ def test_where_nothing_can_be_fetched_the_file_and_what_to_do_are_named(
     stores: Stores, tmp_path: Path, damage: Damage
 ) -> None:
     wheel = local_wheel(tmp_path / "w", "one")
-    path = stores.wheels.fetch([wheel], downloader=Nobody())[wheel.sha256]
+    path = stores.wheels.fetch([wheel], downloader=NoDownloader())[wheel.sha256]
     sound = path.read_bytes()
     (tmp_path / "w" / wheel.filename).unlink()
     damage(path)
     with pytest.raises(StorageError) as refusal:
-        stores.wheels.fetch([wheel], downloader=Nobody())
+        stores.wheels.fetch([wheel], downloader=NoDownloader())
     assert str(path) in refusal.value.what
     assert "put a sound copy there" in refusal.value.fix
     path.write_bytes(sound)
-    assert stores.wheels.fetch([wheel], downloader=Nobody())[wheel.sha256] == path
+    assert stores.wheels.fetch([wheel], downloader=NoDownloader())[wheel.sha256] == path
 
 
 @pytest.mark.parametrize("damage", [flip, truncate, empty, delete])
@@ -174,7 +174,7 @@ def forget_virtualenvs(laboratory: Laboratory) -> None:
 
 
 @pytest.mark.journey
-def test_an_exploration_with_a_damaged_cache_repairs_it_and_blames_nobody(
+def test_an_exploration_with_a_damaged_cache_repairs_it_and_fails_no_stack(
     laboratory: Laboratory,
 ) -> None:
     laboratory.explore(*EXPLORE)

@@ -120,25 +120,25 @@ def test_every_fault_has_its_outcome_and_the_end_of_its_log_and_is_not_tried_for
         for each in failed:
             assert FAULTS[of[each.stack_id]][2] in each.log
             assert len(each.log.encode()) <= 4096
-        told = {each["label"]: each["outcome"] for each in json.loads(done.stdout)["failed"]}
-        return told, Counter((of[each.stack_id], each.outcome) for each in failed)
+        reported = {each["label"]: each["outcome"] for each in json.loads(done.stdout)["failed"]}
+        return reported, Counter((of[each.stack_id], each.outcome) for each in failed)
 
-    told, first = run()
+    reported, first = run()
     assert first == Counter({(version, fault[0]): 1 for version, fault in FAULTS.items()})
-    assert told == {f"speedy {version}": fault[0].value for version, fault in FAULTS.items()}
+    assert reported == {f"speedy {version}": fault[0].value for version, fault in FAULTS.items()}
 
-    told_again, second = run()
+    reported_again, second = run()
     assert {pair for pair in second if second[pair] == 2} == {
         (version, fault[0]) for version, fault in FAULTS.items() if fault[0] in ONCE_MORE
     }
-    assert told_again == told
+    assert reported_again == reported
 
     _, third = run()
     assert third - second == Counter({("3.0", Outcome.DOWNLOAD_FAILED): 1})
     assert_clean(laboratory)
 
 
-def test_a_stack_that_fails_in_the_middle_is_told_and_the_others_go_on(
+def test_a_stack_that_fails_in_the_middle_is_reported_and_the_others_go_on(
     index: TinyIndex, laboratory: Laboratory
 ) -> None:
     flag = laboratory.root / "flag"
@@ -225,15 +225,15 @@ def test_a_process_that_is_killed_costs_its_block_and_no_stack(
     assert (report["failed"], [row["failures"] for row in report["ranking"]]) == ([], [0, 0])
 
 
-def test_a_budget_that_ends_before_a_second_stack_is_ready_is_told_as_that(
+def test_a_budget_that_ends_before_a_second_stack_is_ready_is_reported_as_that(
     index: TinyIndex, laboratory: Laboratory
 ) -> None:
     slow = "import os, time\ntime.sleep(10)\nos.abort()\n"
     serve(index, laboratory.root / "wheels", "1.5", slow)
     done = laboratory.explore("speedy", "--stacks", "3", "--budget", "3s")
     assert done.returncode == 3, done.stderr
-    told = "Nothing to compare yet: the budget ran out when only speedy 2.0 was built."
-    assert told in done.stdout
+    reported = "Nothing to compare yet: the budget ran out when only speedy 2.0 was built."
+    assert reported in done.stdout
     assert "the same command continues from there" in done.stdout
 
 
@@ -298,7 +298,7 @@ def test_an_index_that_dies_half_way_leaves_what_is_ready_and_the_next_run_gets_
         laboratory = Laboratory(root=laboratory.root, index=mortal.simple)
         arguments = ("speedy", "--stacks", "3", "--budget", "30s", "--json")
         with laboratory.exploring(*arguments) as running:
-            until(lambda: downloads(mortal)[paths[1]], patience_s=120)
+            until(lambda: downloads(mortal)[paths[1]], timeout_s=120)
             living.close()
             out, err = running.communicate()
         assert running.returncode in (0, 3, 6), err
@@ -314,7 +314,7 @@ def test_an_index_that_dies_half_way_leaves_what_is_ready_and_the_next_run_gets_
         assert again.returncode in (0, 3, 6), again.stderr
         assert len(json.loads(again.stdout)["stacks"]) == 3
         assert downloads(back) == Counter({last: 1})
-    assert index.asked == []
+    assert index.requested == []
     assert_clean(laboratory)
 
 
@@ -418,7 +418,7 @@ def test_a_budget_too_small_for_one_block_gives_one_block_and_says_so(
     assert_clean(laboratory)
 
 
-def test_a_figure_that_is_always_the_same_gives_no_answer_that_nobody_saw(
+def test_a_constant_figure_gives_no_verdict_that_was_not_observed(
     laboratory: Laboratory,
 ) -> None:
     project = laboratory.root / "project"
@@ -444,8 +444,8 @@ def test_an_indicator_that_fails_on_one_stack_takes_that_stack_out_and_says_why(
     first, second = laboratory.root / "first.py", laboratory.root / "work.py"
     first.write_text(STRICT)
     second.write_text(STRICT.replace("'work'", "'OLD'").replace("if not has", "if has"))
-    asked = ("speedy>1.0", "--stacks", "2", "--budget", "60s", "--json", "--pi", str(first))
-    done = laboratory.explore(*asked)
+    requested = ("speedy>1.0", "--stacks", "2", "--budget", "60s", "--json", "--pi", str(first))
+    done = laboratory.explore(*requested)
     assert done.returncode == 3, done.stderr
     report = json.loads(done.stdout, parse_constant=no_number)
     (failed,) = report["failed"]
@@ -456,7 +456,7 @@ def test_an_indicator_that_fails_on_one_stack_takes_that_stack_out_and_says_why(
     assert not any(each.block > 1 for each in recorded(laboratory))
 
 
-def test_where_all_others_fail_in_a_search_each_is_told_and_nothing_is_believed(
+def test_where_all_others_fail_in_a_search_each_is_reported_and_none_is_recommended(
     index: TinyIndex, laboratory: Laboratory
 ) -> None:
     only_once = "import os, sys\nif '--loops' in sys.argv:\n    os.abort()\n"  # not when tried
@@ -486,7 +486,7 @@ def suspended(running: "subprocess.Popen[str]") -> list[psutil.Process]:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="processes are stopped as on Linux")
-def test_a_pause_longer_than_a_time_limit_is_nobodys_fault(laboratory: Laboratory) -> None:
+def test_a_pause_longer_than_a_time_limit_fails_no_process(laboratory: Laboratory) -> None:
     (laboratory.root / "work.py").write_text(HASTY)
     arguments = ("speedy", "--stacks", "2", "--budget", "7s")
     with laboratory.exploring(*arguments) as running:
@@ -552,8 +552,8 @@ def test_who_fails_in_a_search_leaves_it_and_a_killed_search_goes_on(
     assert_nothing_twice(after)
     assert "1.5" not in measured(laboratory, [e for e in after if e.block > failed.block])
     report = json.loads(done.stdout, parse_constant=no_number)
-    told = [(each["label"], each["outcome"]) for each in report["failed"]]
-    assert told == [(f"speedy 1.5 (in block {failed.block})", "crashed")]
+    reported = [(each["label"], each["outcome"]) for each in report["failed"]]
+    assert reported == [(f"speedy 1.5 (in block {failed.block})", "crashed")]
     assert "speedy 1.5" not in [row["label"] for row in report["ranking"] if row["best"]]
 
 

@@ -76,7 +76,7 @@ def test_a_lock_s_hashes_decide_which_files_are_candidates() -> None:
     assert "lock file" in universe.excluded["a"][0].reason
 
 
-def test_only_what_some_requirement_admits_is_asked_for() -> None:
+def test_only_what_some_requirement_admits_is_requested() -> None:
     index: Index = {"a": {"1.0": ["b<2"]}, "b": {"3.0": ["c"], "1.0": []}, "c": {"1.0": []}}
     universe = closure(index, "a").universe()
     assert [each.version for each in universe.releases["b"]] == ["1.0"]

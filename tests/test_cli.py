@@ -81,7 +81,7 @@ def test_ctrl_c_before_anything_is_loaded_is_no_traceback(tmp_path: Path) -> Non
     assert (done.returncode, done.stderr) == (130, "")
 
 
-def test_the_version_is_told(laboratory: Laboratory) -> None:
+def test_the_version_is_reported(laboratory: Laboratory) -> None:
     assert laboratory.run("--version").stdout.startswith("stackgen ")
 
 
@@ -92,10 +92,10 @@ def test_indicators_are_listed(laboratory: Laboratory) -> None:
 
 
 def test_the_machine_is_shown_with_what_makes_its_identity(laboratory: Laboratory) -> None:
-    told = json.loads(laboratory.run("machine", "--json").stdout)
+    reported = json.loads(laboratory.run("machine", "--json").stdout)
     text = laboratory.run("machine").stdout
-    assert f"machine {told['id']}\n" in text
-    names = [name for name, _ in [*told["identity"], *told["circumstances"]]]
+    assert f"machine {reported['id']}\n" in text
+    names = [name for name, _ in [*reported["identity"], *reported["circumstances"]]]
     assert {"cores", "kernel", "libc"} <= set(names)
     assert all(f"  {name} " in text for name in names)
 
@@ -158,7 +158,7 @@ def test_a_name_that_no_engine_gives_or_that_is_ours_is_refused(name: str) -> No
 
 
 @pytest.mark.parametrize(
-    ("content", "code", "says"),
+    ("content", "code", "message"),
     [
         ("", 2, "empty"),
         ("{", 2, "Pipfile.lock"),
@@ -166,12 +166,12 @@ def test_a_name_that_no_engine_gives_or_that_is_ours_is_refused(name: str) -> No
     ],
 )
 def test_what_is_no_lock_is_refused(
-    laboratory: Laboratory, content: str, code: int, says: str
+    laboratory: Laboratory, content: str, code: int, message: str
 ) -> None:
     (laboratory.root / "Pipfile.lock").write_text(content)
     done = laboratory.run("advise", "Pipfile.lock")
     assert done.returncode == code, done.stderr
-    assert says in done.stderr
+    assert message in done.stderr
     assert [line.split(":")[0].strip() for line in done.stderr.splitlines()] == [
         "error",
         "why",
@@ -200,7 +200,7 @@ def test_gpus_are_read(text: str, gpus: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["first", "0,", "all,0", "-1", "0 1"])
-def test_gpus_that_nobody_can_mean_are_refused(text: str) -> None:
+def test_gpus_with_invalid_names_are_refused(text: str) -> None:
     with pytest.raises(UsageError, match="cannot read the GPUs"):
         parse_gpus(text)
 

@@ -14,9 +14,9 @@ from stackgen.campaign.candidates import Candidate
 from stackgen.campaign.plan import SelectedStacks
 from stackgen.commands.compare import (
     Named,
+    Operand,
     Pair,
     Resolver,
-    Side,
     _chosen,
     differing,
     named,
@@ -68,7 +68,7 @@ def test_a_file_that_is_there_is_a_lock_whatever_it_is_called(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize(
-    ("text", "says"),
+    ("text", "message"),
     [
         ("numpy>=1.26 numpy==1.26.4", "says which versions it has"),
         ("numpy==1.26.4 scipy", "says which versions it has"),
@@ -82,12 +82,12 @@ def test_a_file_that_is_there_is_a_lock_whatever_it_is_called(tmp_path: Path) ->
         ("abcdef", "no stack begins with"),
     ],
 )
-def test_a_side_that_is_none_is_told_with_what_it_may_be(
-    text: str, says: str, tmp_path: Path
+def test_an_operand_that_is_none_is_reported_with_what_it_may_be(
+    text: str, message: str, tmp_path: Path
 ) -> None:
     with pytest.raises(UsageError) as error:
         named(text, paths(tmp_path))
-    assert says in str(error.value)
+    assert message in str(error.value)
 
 
 def test_a_stack_is_found_by_the_beginning_of_its_id_and_called_by_it(tmp_path: Path) -> None:
@@ -115,7 +115,7 @@ def test_a_stack_of_another_python_is_refused_where_its_wheels_do_not_fit() -> N
     refuse_unfit(NEW.stack, TARGET)
 
 
-def test_a_stack_of_another_base_is_told_and_its_packages_and_settings_are_taken(
+def test_a_stack_of_another_base_is_reported_and_its_packages_and_settings_are_taken(
     tmp_path: Path,
 ) -> None:
     elsewhere = replace(FACTS, python="CPython 3.11.9", distribution="ubuntu 24.04")
@@ -143,8 +143,8 @@ def test_a_stack_of_another_base_is_told_and_its_packages_and_settings_are_taken
 
 def chosen(a: Sequence[str], b: Sequence[str], *indicators: str) -> SelectedStacks:
     """Return what is measured where the sides hold these packages, each in a version of its own."""
-    sides = [
-        Side(
+    operands = [
+        Operand(
             candidate=Candidate(
                 lock=Lock(artifacts=tuple(artifact(name, version) for name in sorted(names))),
                 label=letter,
@@ -155,7 +155,7 @@ def chosen(a: Sequence[str], b: Sequence[str], *indicators: str) -> SelectedStac
         )
         for letter, version, names in (("A", "1.0", a), ("B", "2.0" if a != b else "1.0", b))
     ]
-    pair = Pair(sides=(sides[0], sides[1]), varied=("tensorflow", "numpy"))
+    pair = Pair(operands=(operands[0], operands[1]), varied=("tensorflow", "numpy"))
     request = campaign_request(indicators=indicators)
     return _chosen((Named(text="a"), Named(text="b")), pair, request)
 
@@ -229,16 +229,16 @@ def test_a_report_names_both_sides_and_in_what_they_differ() -> None:
     ]
 
 
-def test_of_many_differences_eight_are_told_and_the_rest_is_counted() -> None:
+def test_of_many_differences_eight_are_reported_and_the_rest_is_counted() -> None:
     found = compared(FASTER)
     many = Lock(artifacts=tuple(artifact(f"p{i:02}", "1.0") for i in range(11)))
-    sides = (found.stacks[0], replace(found.stacks[1], lock=many, settings=(("OMP", "1"),)))
-    line = compare_text(replace(found, stacks=sides)).splitlines()[2]
+    operands = (found.stacks[0], replace(found.stacks[1], lock=many, settings=(("OMP", "1"),)))
+    line = compare_text(replace(found, stacks=operands)).splitlines()[2]
     assert line.startswith("A to B: numpy 2.4.0 in A alone, p00 1.0 in B alone, p01 1.0 in B")
     assert line.endswith("p06 1.0 in B alone, and 5 more")
 
 
-def test_where_the_machine_or_the_results_are_not_to_be_trusted_no_speed_is_told() -> None:
+def test_where_the_machine_or_the_results_are_not_to_be_trusted_no_speed_is_reported() -> None:
     failed = Control(name="same stack twice", blocks=10, p_value=0.0, failed=True)
     health = MeasurementHealth(controls=(failed,))
     assert "Do not rely on this" in compare_text(replace(compared(FASTER), health=health))
@@ -266,9 +266,9 @@ def test_several_indicators_have_one_verdict_together() -> None:
     )
     last = compare_text(replace(found, ranking=rows)).splitlines()[-1]
     assert last.startswith("On all indicators together: B is 0.826 times as fast as A")
-    apart = tuple(replace(row, overall=None) for row in rows)
-    told = compare_text(replace(found, ranking=apart)).splitlines()[-2:]
-    assert [each.partition(": ")[0] for each in told] == ["On numpy/matmul size=512"] * 2
+    separate = tuple(replace(row, overall=None) for row in rows)
+    reported = compare_text(replace(found, ranking=separate)).splitlines()[-2:]
+    assert [each.partition(": ")[0] for each in reported] == ["On numpy/matmul size=512"] * 2
 
 
 @pytest.fixture
@@ -335,7 +335,7 @@ def test_a_lock_and_versions_are_measured_until_the_answer_is_certain(
 
 
 @pytest.mark.journey
-def test_a_side_that_does_not_run_is_told_with_its_log_and_one_that_can_is_helped(
+def test_an_operand_that_does_not_run_is_reported_with_its_log_and_one_that_can_is_repaired(
     laboratory: Laboratory,
 ) -> None:
     done = run(laboratory, "speedy==4.0", "speedy==3.0", "--budget", "60s")

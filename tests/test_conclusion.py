@@ -24,7 +24,7 @@ def failed(row: Ranked) -> Ranked:
     return row if row.is_baseline else replace(row, failures=1, best=False)
 
 
-def test_of_those_that_cannot_be_told_apart_the_one_that_was_found_wins() -> None:
+def test_of_those_that_cannot_be_distinguished_the_one_that_was_found_wins() -> None:
     for leader in "ab":
         found = conclusion(three_rows(leader)).winner
         assert found is not None
@@ -47,7 +47,7 @@ def test_where_all_others_failed_nothing_was_compared() -> None:
     assert "No measurable difference" not in report_text(found)
 
 
-def test_where_the_baseline_failed_nobody_wins_whatever_its_other_blocks_said() -> None:
+def test_where_the_baseline_failed_there_is_no_winner_whatever_its_other_blocks_show() -> None:
     found = report(FASTER)
     rows = tuple(replace(row, failures=1) if row.is_baseline else row for row in found.ranking)
     found = replace(found, ranking=rows)
@@ -59,12 +59,12 @@ def test_where_the_baseline_failed_nobody_wins_whatever_its_other_blocks_said() 
     assert "Fastest" not in text
 
 
-def test_that_others_may_be_as_good_as_the_fastest_is_told() -> None:
+def test_that_others_may_be_as_good_as_the_fastest_is_reported() -> None:
     assert "One other is not shown to be slower or worse (*)." in report_text(three_rows("a"))
     assert "not shown to be any worse" not in report_text(report(FASTER))
 
 
-def test_a_comparison_that_beats_the_leader_of_a_search_is_told_to_count() -> None:
+def test_a_comparison_that_beats_the_leader_of_a_search_is_reported_to_count() -> None:
     overruled = "The comparison shows that another stack is faster; it overrules the search."
     found = three_rows("b")
     assert overruled not in report_text(found)
@@ -72,7 +72,7 @@ def test_a_comparison_that_beats_the_leader_of_a_search_is_told_to_count() -> No
     assert overruled in report_text(replace(found, ranking=rows))
 
 
-def test_a_failed_control_asks_for_another_campaign() -> None:
+def test_a_failed_control_recommends_another_campaign() -> None:
     text = report_text(report(FASTER, failed=True))
     assert "Start again on a quieter machine: --seed 1." in text
 

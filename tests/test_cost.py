@@ -48,7 +48,7 @@ def campaign(
     blocks: int = 16,
     noise: float = 0.002,
     checksums: dict[Environment, float] | None = None,
-    **told: str,
+    **reported: str,
 ) -> list[Inspection]:
     """Return inspections whose blocks drift by as much as 50 %."""
     dice = random.Random(5)
@@ -61,7 +61,7 @@ def campaign(
                 values_s=(s * (1 + block / 32) * (1 + dice.gauss(0, noise)),),
                 loops=1,
                 checksum=(checksums or {}).get(where),
-                circumstances=tuple(told.items()),
+                circumstances=tuple(reported.items()),
             ),
         )
         for block in range(1, blocks + 1)
@@ -90,9 +90,9 @@ def test_a_cost_worked_out_by_hand() -> None:
 
 def test_the_baseline_s_time_is_the_middle_of_its_blocks_and_figures_have_none() -> None:
     seconds = {(NEW, MATMUL): 0.1, (OLD, MATMUL): 0.05}
-    ((call, told),) = baseline_times(campaign(seconds, blocks=3, noise=0), [MATMUL])
+    ((call, reported),) = baseline_times(campaign(seconds, blocks=3, noise=0), [MATMUL])
     assert call == MATMUL.id
-    assert told == pytest.approx(0.1 * (1 + 2 / 32))
+    assert reported == pytest.approx(0.1 * (1 + 2 / 32))
     assert baseline_times(campaign(seconds, figure="higher"), [MATMUL]) == ()
     assert baseline_times([], [MATMUL]) == ()
 
@@ -201,7 +201,7 @@ def test_prices_are_read_from_a_file(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "says"),
+    ("text", "message"),
     [
         ("[per_hour]\n1 = 0.1\n", "none for 2 CPUs"),
         ("per_hour = 1", r"no table \[per_hour\]"),
@@ -217,12 +217,14 @@ def test_prices_are_read_from_a_file(tmp_path: Path) -> None:
     ],
 )
 def test_prices_that_cannot_be_used_are_refused(
-    tmp_path: Path, text: str | None, says: str
+    tmp_path: Path, text: str | None, message: str
 ) -> None:
     file = tmp_path / "prices.toml"
     if text is not None:
         file.write_text(text)
-    with pytest.raises(UsageError, match=says if says != "currency = 3" else "currency is a text"):
+    with pytest.raises(
+        UsageError, match=message if message != "currency = 3" else "currency is a text"
+    ):
         metered(changed(REQUEST, cpus=(2,), prices=file), [MATMUL], limits(1), FOUR)
 
 

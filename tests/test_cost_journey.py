@@ -36,8 +36,8 @@ def laboratory(tmp_path: Path) -> Laboratory:
 def test_everything_is_measured_on_each_number_of_cpus_and_priced(laboratory: Laboratory) -> None:
     cpus = ",".join(map(str, COUNTS))
     metered = ("--cpus", cpus, "--prices", "prices.toml")
-    asked = ("speedy!=1.0,!=3.0", "--stacks", "2", "--budget", "25s", *metered)
-    done = laboratory.explore(*asked, "--json")
+    requested = ("speedy!=1.0,!=3.0", "--stacks", "2", "--budget", "25s", *metered)
+    done = laboratory.explore(*requested, "--json")
     assert done.returncode in (0, 3, 6), done.stderr
     report = json.loads(done.stdout)
     assert [each["label"] for each in report["indicators"][:-1]] == [
@@ -55,12 +55,12 @@ def test_everything_is_measured_on_each_number_of_cpus_and_priced(laboratory: La
         seen = [each.observation for each in database.inspections() if each.block]
     used = {len(dict(each.circumstances)["cpus"].split(",")) for each in seen if each}
     assert used >= set(COUNTS)
-    text = laboratory.explore(*asked).stdout
+    text = laboratory.explore(*requested).stdout
     assert "samples for 1 EUR" in text
     assert "work on several numbers of CPUs" in text
 
 
-def test_programs_that_write_something_else_are_told(laboratory: Laboratory) -> None:
+def test_programs_that_write_something_else_are_reported(laboratory: Laboratory) -> None:
     command = ("--pi-command", "python train.py", "--check", "r.txt", "--project", "project")
     # All take the same time: with so wide a margin that is decided after few blocks.
     limits = ("--executor", "virtualenv", "--stacks", "4", "--budget", "60s", "--margin", "40%")
@@ -79,7 +79,7 @@ def test_programs_that_write_something_else_are_told(laboratory: Laboratory) -> 
 
 
 @pytest.mark.parametrize(
-    ("arguments", "says"),
+    ("arguments", "message"),
     [
         (("--cpus", "two"), "cannot read the numbers of CPUs"),
         (("--cpus", "4096"), "cannot be measured on 4096 CPUs"),
@@ -90,9 +90,9 @@ def test_programs_that_write_something_else_are_told(laboratory: Laboratory) -> 
     ],
 )
 def test_prices_and_cpus_that_cannot_be_had_are_refused(
-    laboratory: Laboratory, arguments: tuple[str, ...], says: str
+    laboratory: Laboratory, arguments: tuple[str, ...], message: str
 ) -> None:
     done = laboratory.explore("speedy", "--dry-run", *arguments)
     assert done.returncode == 2
-    assert says in done.stderr
+    assert message in done.stderr
     assert "fix:" in done.stderr

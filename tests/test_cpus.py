@@ -10,7 +10,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from stackgen.campaign.host import cpu_list, kept_to, refuse_cpus, shared_cores
+from stackgen.campaign.host import cpu_list, limited_to, refuse_cpus, shared_cores
 from stackgen.campaign.indicators import indicator_calls, limits, metered
 from stackgen.campaign.request import CampaignRequest
 from stackgen.errors import UsageError
@@ -23,7 +23,7 @@ from tests.tiny_index import TinyIndex, serving
 REQUEST = campaign_request(indicators=("python/pure",))
 REQUEST = changed(REQUEST, parameters=(("rounds", "9"),))
 BOTH = changed(REQUEST, measure_cpus=(2, 3), build_cpus=(0, 1))
-TOLD = "import os; print(sorted(os.sched_getaffinity(0)))"
+REPORTED = "import os; print(sorted(os.sched_getaffinity(0)))"
 
 needs_affinity = pytest.mark.skipif(
     not hasattr(os, "sched_setaffinity"), reason="no program chooses its CPUs on this system"
@@ -36,7 +36,7 @@ needs_two_cpus = pytest.mark.skipif(
 
 def told_by_a_child() -> str:
     return subprocess.run(
-        [sys.executable, "-c", TOLD], capture_output=True, text=True, check=True
+        [sys.executable, "-c", REPORTED], capture_output=True, text=True, check=True
     ).stdout.strip()
 
 
@@ -74,7 +74,7 @@ def test_what_is_no_list_is_refused_with_an_example(text: str) -> None:
         (changed(REQUEST, threads=99999), (0, 1), "99999 threads cannot be measured on 0-1"),
     ],
 )
-def test_cpus_that_cannot_be_set_aside_are_refused(
+def test_cpus_that_cannot_be_reserved_are_refused(
     campaign: CampaignRequest, usable: tuple[int, ...], words: str
 ) -> None:
     with pytest.raises(UsageError, match=words):
@@ -107,13 +107,13 @@ def test_threads_and_cpus_of_inspections_come_from_those_set_aside() -> None:
 def test_what_is_started_meanwhile_keeps_to_the_cpus_and_all_is_as_before_afterwards() -> None:
     before = os.sched_getaffinity(0)
     one = min(before)
-    with kept_to((one,)):
+    with limited_to((one,)):
         assert told_by_a_child() == f"[{one}]"
     assert told_by_a_child() == str(sorted(before))
-    with contextlib.suppress(KeyboardInterrupt), kept_to((one,)):
+    with contextlib.suppress(KeyboardInterrupt), limited_to((one,)):
         raise KeyboardInterrupt
     assert told_by_a_child() == str(sorted(before))
-    with kept_to(()):
+    with limited_to(()):
         assert os.sched_getaffinity(0) == before
 
 
@@ -143,21 +143,21 @@ def test_inspections_run_on_the_measured_cpu_and_all_else_on_the_other(
     (tmp_path / "work.py").write_text(INDICATOR)
     laboratory = Laboratory(root=tmp_path, index=index.simple)
     build, measure = sorted(os.sched_getaffinity(0))[:2]
-    apart = ("--measure-cpus", str(measure), "--build-cpus", str(build))
-    with laboratory.exploring("speedy", "--stacks", "2", "--budget", "3s", *apart) as running:
+    options = ("--measure-cpus", str(measure), "--build-cpus", str(build))
+    with laboratory.exploring("speedy", "--stacks", "2", "--budget", "3s", *options) as running:
         watch(laboratory, running, lambda seen: any(each.block for each in seen))
         ours = psutil.Process(running.pid)
         assert ours.cpu_affinity() == [build]
         _, err = running.communicate()
     assert running.returncode in (0, 3, 6), err
-    told = {
+    reported = {
         dict(each.observation.circumstances)["cpus"] if each.observation else each.log
         for each in recorded(laboratory)
     }
-    assert told == {str(measure)}
+    assert reported == {str(measure)}
 
 
-def test_a_cpu_that_is_not_there_ends_it_with_2_before_anything_is_asked(
+def test_a_cpu_that_is_not_there_ends_it_with_2_before_anything_is_requested(
     index: TinyIndex, tmp_path: Path
 ) -> None:
     laboratory = Laboratory(root=tmp_path, index=index.simple)
@@ -165,4 +165,4 @@ def test_a_cpu_that_is_not_there_ends_it_with_2_before_anything_is_asked(
     assert done.returncode == 2, done.stderr
     assert "--measure-cpus: CPU 4000 cannot be used" in done.stderr
     assert "Traceback" not in done.stderr
-    assert index.asked == []
+    assert index.requested == []

@@ -25,7 +25,7 @@ WIDE: Index = {
 def cut(index: Index, *requirements: str, limit: int) -> Space:
     found = universe(index, parse_requirements(*requirements))
     compiled = compile_space(compile_masks(found), limit=limit)
-    return Space(found, diagram=compiled.diagram, kept=compiled.kept)
+    return Space(found, diagram=compiled.diagram, version_limit=compiled.version_limit)
 
 
 def whole(index: Index, *requirements: str) -> Space:
@@ -60,7 +60,7 @@ def test_a_space_is_exact_or_says_that_it_is_not(index: Index, limit: int) -> No
     if part.exact:
         assert part.count == every.count
     else:
-        assert part.kept > 0
+        assert part.version_limit > 0
         with pytest.raises(TooWideError):
             compile_diagram(compile_masks(every.universe), limit=limit)
 
@@ -78,7 +78,7 @@ def test_the_search_finds_the_first_stack_of_the_list(index: Index) -> None:
         assert dict(found) == {rank: bit for rank, bit in enumerate(first) if bit >= 0}
 
 
-def test_a_space_that_is_cut_keeps_each_version_of_what_the_user_asked_for() -> None:
+def test_a_space_that_is_cut_keeps_each_version_of_what_the_user_requested() -> None:
     part, every = cut(WIDE, "a", limit=7), whole(WIDE, "a")
     assert not part.exact
     assert part.count < every.count

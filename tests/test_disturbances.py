@@ -28,7 +28,7 @@ CALM = {"wall_s": "1.0", "cpu_time_s": "1.0", "pressure_cpu_s": "0.0", "env OMP_
 BESIDE_ANOTHER = {**CALM, "cpu_time_s": "0.69", "pressure_cpu_s": "0.4"}
 
 
-def told(each: Inspection, circumstances: dict[str, str], samples: int = 30) -> Inspection:
+def reported(each: Inspection, circumstances: dict[str, str], samples: int = 30) -> Inspection:
     """Return an inspection with other circumstances, and as many samples as inspections have."""
     assert each.observation is not None
     values = each.observation.values_s * samples
@@ -41,7 +41,10 @@ def runs(blocks: Sequence[dict[str, str]], seconds: float = 0.04) -> list[Inspec
     found = []
     for block, circumstances in enumerate(blocks, start=1):
         one = inspection(NEW, MATMUL, block, seconds, role=Role.BASELINE)
-        found += [told(one, CALM), told(inspection(OLD, MATMUL, block, seconds), circumstances)]
+        found += [
+            reported(one, CALM),
+            reported(inspection(OLD, MATMUL, block, seconds), circumstances),
+        ]
     return found
 
 
@@ -78,7 +81,7 @@ def test_a_calm_block_counts() -> None:
         ),
     ],
 )
-def test_what_disturbed_a_block_is_told_in_words(
+def test_what_disturbed_a_block_is_reported_in_words(
     circumstances: dict[str, str], expected: str
 ) -> None:
     assert reason(circumstances) == expected
@@ -120,7 +123,7 @@ def test_how_long_samples_are_is_what_the_first_calibration_found() -> None:
 def test_a_single_sample_has_all_of_a_disturbance() -> None:
     slightly = {**CALM, "cpu_time_s": "0.9", "pressure_cpu_s": "0.1"}
     assert reason(slightly) is None
-    once = told(inspection(OLD, MATMUL, 1, 0.04), slightly, samples=1)
+    once = reported(inspection(OLD, MATMUL, 1, 0.04), slightly, samples=1)
     assert exclude_disturbed([once]).excluded
 
 
@@ -131,7 +134,7 @@ def test_a_machine_that_was_suspended_sets_its_block_aside() -> None:
 
     def block(*circumstances: dict[str, str]) -> list[Inspection]:
         return [
-            told(inspection(OLD, MATMUL, 1, 0.04, position=place), each)
+            reported(inspection(OLD, MATMUL, 1, 0.04, position=place), each)
             for place, each in enumerate(circumstances)
         ]
 
@@ -156,7 +159,7 @@ def rank_of(inspections: list[Inspection]) -> object:
     return rank(inspections, labels=LABELS, baseline=NEW.stack.id, calls=[MATMUL])
 
 
-def test_a_rare_disturbance_is_set_aside_however_late_it_comes() -> None:
+def test_a_rare_disturbance_is_excluded_however_late_it_comes() -> None:
     found = exclude_disturbed(runs([*[CALM] * 20, BESIDE_ANOTHER, CALM]))
     assert list(found.excluded) == [(CAMPAIGN, 21)]
     assert not found.gave_up
@@ -170,7 +173,7 @@ def test_on_a_machine_that_is_always_busy_three_blocks_are_lost_and_no_more() ->
 
 
 @given(st.lists(st.booleans(), max_size=40))
-def test_at_most_every_second_block_is_set_aside_after_the_first_three(busy: list[bool]) -> None:
+def test_at_most_every_second_block_is_excluded_after_the_first_three(busy: list[bool]) -> None:
     found = exclude_disturbed(runs([BESIDE_ANOTHER if each else CALM for each in busy]))
     assert len(found.excluded) <= max(3, len(busy) // 2)
     disturbed = [(CAMPAIGN, number) for number, each in enumerate(busy, start=1) if each]
@@ -189,7 +192,7 @@ def test_what_comes_later_never_changes_the_fate_of_a_block(busy: list[bool], un
 def test_the_timings_have_no_say(seconds: list[float]) -> None:
     blocks = runs([CALM, BESIDE_ANOTHER] * 4)
     others = [
-        told(
+        reported(
             replace(each, observation=Observation(values_s=(took,), loops=1)),
             dict(each.observation.circumstances) if each.observation else {},
         )
@@ -203,7 +206,7 @@ def test_failed_runs_of_a_block_tell_nothing_and_break_nothing() -> None:
     assert not exclude_disturbed([failed, *runs([CALM])]).excluded
 
 
-def test_neither_effects_nor_controls_see_blocks_that_are_set_aside() -> None:
+def test_neither_effects_nor_controls_see_blocks_that_are_excluded() -> None:
     seen = runs([*[CALM] * 9, BESIDE_ANOTHER])
     twins = [
         replace(each, role=Role.TWIN, started_at="twin")
@@ -230,7 +233,7 @@ def test_what_a_search_ran_takes_no_part_in_effects() -> None:
     assert set(block_times(seen + fast, indicator=MATMUL.id, stack=stack).values()) == {0.04}
 
 
-def test_blocks_of_a_search_are_set_aside_as_well() -> None:
+def test_blocks_of_a_search_are_excluded_as_well() -> None:
     seen = [replace(each, role=Role.SEARCH) for each in runs([CALM, BESIDE_ANOTHER])]
     assert list(exclude_disturbed(seen).excluded) == [(CAMPAIGN, 2)]
 
@@ -297,7 +300,7 @@ def observed(folder: Path, first: str = "", work: str = "pass", samples: int = 5
     return found
 
 
-def test_samples_are_taken_by_a_clock_that_nobody_can_set(tmp_path: Path) -> None:
+def test_samples_are_taken_by_a_monotonic_clock_that_is_not_adjustable(tmp_path: Path) -> None:
     clock = time.get_clock_info("perf_counter")
     assert clock.monotonic
     assert not clock.adjustable
@@ -332,11 +335,11 @@ def test_a_suspension_within_the_samples_is_seen_by_the_clocks(tmp_path: Path) -
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="Linux counts pressure")
 def test_a_run_beside_a_loop_on_its_cpu_is_seen_to_be_disturbed(tmp_path: Path) -> None:
     cpu = min(os.sched_getaffinity(0))
-    here = f"import os\nos.sched_setaffinity(0, {{{cpu}}})\n"
-    loop = here + "import time\nend = time.time() + 30\nwhile time.time() < end:\n    pass"
+    local = f"import os\nos.sched_setaffinity(0, {{{cpu}}})\n"
+    loop = local + "import time\nend = time.time() + 30\nwhile time.time() < end:\n    pass"
     other = subprocess.Popen([sys.executable, "-c", loop])
     try:
-        seen = observed(tmp_path, first=here, work="sum(range(300000))", samples=60)
+        seen = observed(tmp_path, first=local, work="sum(range(300000))", samples=60)
     finally:
         other.kill()
         other.wait()

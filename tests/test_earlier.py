@@ -36,7 +36,7 @@ def test_who_was_compared_with_a_baseline_shares_blocks_with_it() -> None:
     assert candidates_of(seen, OLD.stack.id) == set()
 
 
-def test_stacks_that_never_met_are_told_apart_where_their_intervals_are() -> None:
+def test_stacks_that_never_met_are_distinguished_where_their_intervals_are() -> None:
     seen = [*blocks(1, OLD, 0.9), *blocks(11, OLDER, 1.1), *blocks(21, OLDEST, 0.901)]
     labels = {each.stack.id: each.location for each in (NEW, OLD, OLDER, OLDEST)}
     found = rank(seen, labels=labels, baseline=NEW.stack.id, calls=[MATMUL])
@@ -67,8 +67,8 @@ def test_a_run_with_more_stacks_reports_what_one_with_fewer_compared(
     found = json.loads(first.stdout)
     compared = {row["label"] for row in found["ranking"]}
     baseline = next(row["stack_id"] for row in found["ranking"] if row["is_baseline"])
-    told = (first.returncode, found["answer"], found["winner"])
-    assert told in ((0, "nothing faster", baseline), (6, "controls failed", ""))
+    reported = (first.returncode, found["answer"], found["winner"])
+    assert reported in ((0, "nothing faster", baseline), (6, "controls failed", ""))
     assert compared == {"speedy 5.0", "speedy 4.0", "speedy 3.0"}
     done = laboratory.explore("speedy", "--stacks", "2", "--budget", "1s", "--json")
     report = json.loads(done.stdout)

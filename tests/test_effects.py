@@ -109,7 +109,7 @@ def test_all_looks_together_raise_as_many_alarms_as_agreed(alpha: float) -> None
     assert crossed / walks == pytest.approx(alpha, abs=4 * spread)
 
 
-def test_a_look_spends_less_than_everything_and_more_than_its_even_part() -> None:
+def test_an_interim_analysis_spends_less_than_the_whole_alpha_and_more_than_its_even_part() -> None:
     levels = [level_per_analysis(alpha) for alpha in (0.001, 0.01, 0.05, 0.2)]
     assert levels == sorted(levels)
     for alpha, level in zip((0.001, 0.01, 0.05, 0.2), levels, strict=True):
@@ -197,10 +197,10 @@ def contrasts_of(arms: dict[str, dict[str, float]], a: str, b: str) -> list[floa
 
 def sequential(contrasts: list[float]) -> Verdict:
     """Look after 6, 10, ... blocks and stop at the first answer, as a campaign does."""
-    for look in INTERIM_ANALYSES:
-        if look > len(contrasts):
+    for analysis in INTERIM_ANALYSES:
+        if analysis > len(contrasts):
             break
-        found = judged(contrasts[:look]).verdict
+        found = judged(contrasts[:analysis]).verdict
         if found is not Verdict.INCONCLUSIVE:
             return found
     return Verdict.INCONCLUSIVE

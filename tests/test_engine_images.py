@@ -94,5 +94,5 @@ def test_what_names_several_images_is_refused_with_their_names() -> None:
 
 
 @pytest.mark.parametrize("label", ["", "no JSON", "7", "[1]", '[["too", "short"]]'])
-def test_a_lock_that_nobody_can_read_is_no_lock(label: str) -> None:
+def test_an_unreadable_lock_is_no_lock(label: str) -> None:
     assert locked_wheels(image("aaaa", {}, tags=(), **{"stackgen.packages": label})) == ()

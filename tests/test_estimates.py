@@ -52,16 +52,16 @@ def test_one_run_that_was_held_up_foretells_nothing() -> None:
 
 def test_a_first_run_that_read_its_packages_from_a_cold_disk_foretells_what_it_computed() -> None:
     assert RUN.observation is not None
-    told = replace(RUN.observation, circumstances=(("rusage", "2.9 0.6 434456 0 0"),))
-    cold = replace(RUN, observation=told, duration_s=38.7)
+    reported = replace(RUN.observation, circumstances=(("rusage", "2.9 0.6 434456 0 0"),))
+    cold = replace(RUN, observation=reported, duration_s=38.7)
     assert first_answers_s(DESIGN, [cold, SEEN[1]]) == 6 * (4 * 3.5 + 2 * 3)
     warm = replace(RUN, block=1, duration_s=3.6)
     found = first_answers_s(DESIGN, [cold, SEEN[1], warm, warm], done=0)
     assert found == pytest.approx(6 * (4 * 3.6 + 2 * 3))
 
 
-def test_a_user_is_told_what_helps() -> None:
-    told = too_short(DESIGN, SEEN, 1500.0)
-    assert "about 2.0 h; 25 min of the budget are left" in told
-    assert "--budget" in told
+def test_a_short_budget_names_the_option_to_change() -> None:
+    reported = too_short(DESIGN, SEEN, 1500.0)
+    assert "about 2.0 h; 25 min of the budget are left" in reported
+    assert "--budget" in reported
     assert too_short(DESIGN, SEEN, 8000.0) == ""

@@ -110,13 +110,13 @@ DIAMOND: Index = {
 }
 
 
-def told(index: Index, request: Requirements) -> str:
+def reported(index: Index, request: Requirements) -> str:
     found = unpruned(index, request=request)
     return str(conflict(conflict_core(found), found, request))
 
 
 def test_the_chain_leads_from_the_user_to_both_ends_of_the_conflict() -> None:
-    lines = told(DIAMOND, parse_requirements("other", "app")).splitlines()
+    lines = reported(DIAMOND, parse_requirements("other", "app")).splitlines()
     assert "no stack satisfies app" in lines[0]
     assert [each.strip(" ;").removeprefix("why: ") for each in lines[1:-1]] == [
         "you require app",
@@ -129,23 +129,23 @@ def test_the_chain_leads_from_the_user_to_both_ends_of_the_conflict() -> None:
 
 
 def test_what_has_no_part_in_a_conflict_is_not_spoken_of() -> None:
-    assert "other" not in told(DIAMOND, parse_requirements("other", "app"))
+    assert "other" not in reported(DIAMOND, parse_requirements("other", "app"))
 
 
-def test_requirements_that_contradict_each_other_are_both_told() -> None:
-    words = told(DIAMOND, parse_requirements("np>=2", "np<2"))
+def test_requirements_that_contradict_each_other_are_both_named() -> None:
+    words = reported(DIAMOND, parse_requirements("np>=2", "np<2"))
     assert "you require np>=2" in words
     assert "you require np<2" in words
 
 
-def test_a_constraint_that_is_part_of_the_conflict_is_told() -> None:
+def test_a_constraint_that_is_part_of_the_conflict_is_reported() -> None:
     request = replace(parse_requirements("left"), constraints=(parse_requirement("np<2"),))
-    assert "you limit np to <2" in told(DIAMOND, request)
+    assert "you limit np to <2" in reported(DIAMOND, request)
 
 
 @pytest.mark.parametrize("others", [{}, {"b": {"1.0": []}}])
 @pytest.mark.parametrize(
-    ("address", "says"),
+    ("address", "message"),
     [
         (
             "https://files.test/b-1.0-py3-none-any.whl",
@@ -155,11 +155,11 @@ def test_a_constraint_that_is_part_of_the_conflict_is_told() -> None:
     ],
 )
 def test_an_address_that_only_a_package_requires_is_called_so(
-    address: str, says: str, others: Index
+    address: str, message: str, others: Index
 ) -> None:
-    text = told({"a": {"1.0": [f"b @ {address}"]}, **others}, parse_requirements("a"))
+    text = reported({"a": {"1.0": [f"b @ {address}"]}, **others}, parse_requirements("a"))
     assert f"a 1.0 requires b @ {address}" in text
-    assert says in text
+    assert message in text
     assert "there is none" not in text
     assert "no index has" not in text
 
@@ -219,7 +219,7 @@ def test_a_package_of_which_nothing_fits_says_why(
     assert f"{reason} (2: 2.0, 1.0)" in error.why
 
 
-def test_versions_that_the_user_does_not_ask_for_give_no_reasons() -> None:
+def test_versions_outside_of_the_requirements_give_no_reasons() -> None:
     page = (artifact("a", "2.0", "cp39-cp39-win_amd64"), artifact("a", "1.0", yanked="bad"))
     found = closure({}, "a>=2", pages={"a": page}).universe()
     error = nothing_fits(found, parse_requirements("a>=2"), TARGET)
@@ -242,23 +242,23 @@ def test_a_pin_in_no_stack_lets_no_prerelease_into_the_explanation() -> None:
         parse_requirements("a", "other"), policy=Policy(prereleases=Prereleases.DISALLOW)
     )
     assert not space(index, request=request).count
-    assert "other" not in told(index, request)
+    assert "other" not in reported(index, request)
 
 
-def test_a_constraint_without_a_part_in_the_conflict_is_not_told() -> None:
+def test_a_constraint_without_a_part_in_the_conflict_is_not_named() -> None:
     index: Index = {"a": {"1.0": ["n<2"]}, "n": {"2.0": [], "1.0": []}}
     limits = (parse_requirement("n>=0.5"), parse_requirement("n<2; python_version < '3'"))
     request = replace(parse_requirements("a", "n>=2"), constraints=limits)
-    assert "you limit" not in told(index, request)
+    assert "you limit" not in reported(index, request)
     assert unpruned(index, request=request).limits == (Dependency("n", ">=0.5"),)
 
 
-def test_a_range_is_told_only_where_no_other_version_lies_within() -> None:
+def test_a_range_is_reported_only_where_no_other_version_lies_within() -> None:
     index: Index = {
         "a": {"4.0": ["n<2"], "3.0": ["n<2"], "2.0": ["n<1.5"], "1.0": ["n<2"]},
         "n": {"2.0": [], "1.0": []},
     }
-    text = told(index, parse_requirements("a", "n>=2"))
+    text = reported(index, parse_requirements("a", "n>=2"))
     assert "a 1.0, 3.0 and 4.0 require n<2" in text
     assert "a 2.0 requires n<1.5" in text
 
@@ -279,7 +279,7 @@ def test_what_is_barred_from_a_role_is_barred_from_its_explanation() -> None:
         assert all("d" not in edge for edge in core.edges)
 
 
-def test_a_version_whose_metadata_nobody_can_read_is_explained_by_just_that() -> None:
+def test_a_version_with_unreadable_metadata_is_explained_by_just_that() -> None:
     page = (artifact("a", "2.0"), artifact("a", "1.0rc1"), artifact("a", "0.9", yanked="broken"))
     found = Closure(parse_requirements("a==2.0"), TARGET, pruned=False)
     found.need()

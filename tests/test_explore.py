@@ -68,13 +68,13 @@ def test_older_dependencies_are_found_where_the_newest_do_not_run(laboratory: La
     assert Outcome.IMPORT_FAILED in outcomes
 
 
-def test_a_stack_that_never_runs_is_kept_as_knowledge_and_told(laboratory: Laboratory) -> None:
+def test_a_stack_that_never_runs_is_recorded_and_reported(laboratory: Laboratory) -> None:
     done = laboratory.explore("speedy", "--stacks", "2", "--budget", "20s", "--fix", "gear")
     assert done.returncode in (0, 3, 6), done.stderr
     assert "speedy 5.0: import_failed: ImportError: hopeless" in done.stdout
 
 
-def test_where_nothing_runs_the_reason_is_told(laboratory: Laboratory) -> None:
+def test_where_nothing_runs_the_reason_is_reported(laboratory: Laboratory) -> None:
     done = laboratory.explore("speedy>=4", "--stacks", "2", "--budget", "20s")
     assert done.returncode == 5
     assert "hopeless" in done.stderr
@@ -85,9 +85,9 @@ def test_where_nothing_runs_the_reason_is_told(laboratory: Laboratory) -> None:
                               "--set", "GEAR=1,2", "--budget", "20s")  # fmt: skip
     command = shlex.split(done.stderr.partition("see: ")[2].partition(";")[0])
     assert command[1:3] == ["kb", "failures"]
-    told = laboratory.run(*command[1:]).stdout
-    assert "hopeless" in told
-    command = shlex.split(told.partition("all of its versions: ")[2].splitlines()[0])
+    reported = laboratory.run(*command[1:]).stdout
+    assert "hopeless" in reported
+    command = shlex.split(reported.partition("all of its versions: ")[2].splitlines()[0])
     assert "speedy" in laboratory.run(*command[1:]).stdout
 
 
@@ -182,7 +182,7 @@ def _wait_for_inspections(
 
 
 @pytest.mark.parametrize(
-    ("arguments", "code", "says"),
+    ("arguments", "code", "message"),
     [
         (("no-such-package-here",), 4, "no package named no-such-package-here"),
         (("speedy>=9",), 4, "speedy"),
@@ -199,15 +199,15 @@ def _wait_for_inspections(
     ],
 )
 def test_bad_input_gives_what_why_and_how_to_fix(
-    laboratory: Laboratory, arguments: tuple[str, ...], code: int, says: str
+    laboratory: Laboratory, arguments: tuple[str, ...], code: int, message: str
 ) -> None:
     done = laboratory.explore(*arguments)
     assert done.returncode == code, done.stderr
-    told = [
+    reported = [
         line for line in done.stderr.splitlines() if line.startswith(("error:", "  why:", "  fix:"))
     ]
-    assert says in done.stderr
-    assert [line.split(":")[0].strip() for line in told] == ["error", "why", "fix"]
+    assert message in done.stderr
+    assert [line.split(":")[0].strip() for line in reported] == ["error", "why", "fix"]
     assert done.stdout == ""
 
 
@@ -229,7 +229,7 @@ def test_an_unquoted_requirement_is_noticed_before_anything_happens(
     assert redirected.read_text() == ""
 
 
-def test_a_stack_that_is_fast_because_it_computes_something_else_is_told_and_never_recommended(
+def test_a_stack_that_is_fast_because_it_computes_something_else_is_reported_and_never_recommended(
     tmp_path: Path,
 ) -> None:
     total = sum(i * i for i in range(10_000))
@@ -247,9 +247,9 @@ def test_a_stack_that_is_fast_because_it_computes_something_else_is_told_and_nev
     (tmp_path / "work.py").write_text(INDICATOR.replace("lambda: 1.0", "speedy.work"))
     (tmp_path / "requirements.txt").write_text("speedy==3.0\n")
     laboratory = Laboratory(root=tmp_path, index=index)
-    asked = ("speedy", "--stacks", "3", "--budget", "90s")
+    requested = ("speedy", "--stacks", "3", "--budget", "90s")
 
-    report = json.loads(laboratory.explore(*asked, "--json").stdout)
+    report = json.loads(laboratory.explore(*requested, "--json").stdout)
     rows = {row["label"]: row for row in report["ranking"]}
     (found,) = rows["speedy 2.0"]["deviations"]
     assert found["kind"] == "numerically different"
@@ -259,7 +259,7 @@ def test_a_stack_that_is_fast_because_it_computes_something_else_is_told_and_nev
     assert not rows["speedy 2.0"]["best"]
     assert rows["speedy 1.0"]["deviations"] == rows["speedy 3.0"]["deviations"] == []
 
-    explored = laboratory.explore(*asked)
+    explored = laboratory.explore(*requested)
     assert "speedy 2.0 on work threads=" in explored.stdout
     assert "Fastest: speedy 2.0" not in explored.stdout
     if explored.returncode == 6:

@@ -49,7 +49,7 @@ def test_a_dockerfile_is_the_same_text_each_time_and_names_no_host() -> None:
     assert {"--require-hashes", "--no-deps", "--only-binary=:all:"} <= set(options(written()))
 
 
-def test_wheels_beside_it_are_found_and_an_index_is_asked_only_where_it_is_needed() -> None:
+def test_wheels_beside_it_are_found_and_an_index_is_requested_only_where_it_is_needed() -> None:
     assert not {"--no-index", "--find-links=/context/wheels"} & set(options(written()))
     both = options(written(wheels=True))
     assert ("--find-links=/context/wheels" in both, "--no-index" in both) == (True, False)
@@ -143,7 +143,7 @@ def test_a_configuration_says_what_is_installed_where_and_who_runs_it(tmp_path: 
     ]  # fmt: skip
 
 
-def test_a_list_names_the_packages_that_tell_stacks_apart() -> None:
+def test_a_list_names_the_packages_that_distinguish_stacks() -> None:
     assert notable("one==1 two==2") == "one 1, two 2"
     many = "absl-py==2 keras==3 numpy==1.26.4 tensorflow==2.15.0 wrapt==1"
     assert notable(many) == "numpy 1.26.4, tensorflow 2.15.0 and 3 more"

@@ -29,10 +29,10 @@ PROGRAM = Program(command=("python", "my train.py"), project="/p")
 )
 def test_what_it_may_lack_is_proposed(outcome: Outcome, reason: str, hint: str) -> None:
     failure = FailedStack(label="numpy 1.0", outcome=outcome, reason=reason)
-    told = str(nothing_runs([failure], PLACES, PROGRAM))
-    assert hint in told
-    assert "stackgen kb failures --kb /k" in told
-    assert ("--network" in told) == (hint == "--network")
+    reported = str(nothing_runs([failure], PLACES, PROGRAM))
+    assert hint in reported
+    assert "stackgen kb failures --kb /k" in reported
+    assert ("--network" in reported) == (hint == "--network")
 
 
 @pytest.mark.parametrize(
@@ -45,7 +45,7 @@ def test_what_it_may_lack_is_proposed(outcome: Outcome, reason: str, hint: str) 
         ("\n", "it printed nothing"),
     ],
 )
-def test_an_exit_code_is_told_with_the_last_thing_that_was_said(log: str, line: str) -> None:
+def test_an_exit_code_is_reported_with_the_end_of_the_log(log: str, line: str) -> None:
     assert last_line(log) == line
 
 
@@ -57,6 +57,6 @@ def test_a_module_of_the_project_is_found_in_its_folder(tmp_path: Path) -> None:
     for name, folder in (("mine", "src"), ("helper", "lib"), ("pandas", "")):
         reason = f"ModuleNotFoundError: No module named '{name}'"
         failure = FailedStack(label="numpy 1.0", outcome=Outcome.IMPORT_FAILED, reason=reason)
-        told = str(nothing_runs([failure], PLACES, program))
-        assert (f"--env PYTHONPATH={folder};" in told) == bool(folder)
-        assert ("--from requirements.txt" in told) == (not folder)
+        reported = str(nothing_runs([failure], PLACES, program))
+        assert (f"--env PYTHONPATH={folder};" in reported) == bool(folder)
+        assert ("--from requirements.txt" in reported) == (not folder)

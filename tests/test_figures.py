@@ -21,8 +21,8 @@ def test_quantiles_are_those_of_numpy(values: list[float], share: float) -> None
 
 
 def test_one_process_by_hand() -> None:
-    told = (("device_memory_bytes", "77"), ("items", "8"), ("macs", "5"), ("parameters", "3"))
-    found = figures([seen(4.0, 1.0, 2.0, work=10.0, peak_memory_bytes=9, circumstances=told)])
+    reported = (("device_memory_bytes", "77"), ("items", "8"), ("macs", "5"), ("parameters", "3"))
+    found = figures([seen(4.0, 1.0, 2.0, work=10.0, peak_memory_bytes=9, circumstances=reported)])
     assert found is not None
     assert (found.best_s, found.median_s) == (1.0, 2.0)
     assert found.mean_s == pytest.approx(7 / 3)
@@ -61,5 +61,5 @@ def test_nothing_is_done_per_second_of_what_is_no_time() -> None:
     assert (found.figure, found.rate, found.items_per_s) == ("higher", None, None)
 
 
-def test_nothing_seen_is_nothing_told() -> None:
+def test_nothing_seen_is_nothing_reported() -> None:
     assert figures([]) is None

@@ -28,13 +28,13 @@ GPU = report(
         ran(
             0.001,
             0.002,
-            told={"device_memory_bytes": "900000000", "gpu utilization.gpu after": "97"},
+            reported={"device_memory_bytes": "900000000", "gpu utilization.gpu after": "97"},
         )
     ),
     machine=WITH_GPU,
 )
 NOTHING = report(result(ran(outcome=Outcome.IMPORT_FAILED, log="No module named 'torch'")))
-FIGURE = report(result(ran(1 / 0.9, 1 / 0.875, told={"figure": "higher"})))
+FIGURE = report(result(ran(1 / 0.9, 1 / 0.875, reported={"figure": "higher"})))
 TEXTS = {
     "local-figure.txt": local_text(FIGURE),
     "local-one.txt": local_text(ONE),
@@ -117,9 +117,9 @@ def test_perfzero_tells_a_failure_by_a_wall_time_of_minus_one() -> None:
 
 
 def test_perfzero_counts_accelerators() -> None:
-    told = read(formatted(GPU, "perfzero"))["system_info"]
-    assert (told["accelerator_count"], told["accelerator_model"]) == (1, "Tesla T4")
-    assert told["accelerator_driver_version"] == "550.54.15"
+    reported = read(formatted(GPU, "perfzero"))["system_info"]
+    assert (reported["accelerator_count"], reported["accelerator_model"]) == (1, "Tesla T4")
+    assert reported["accelerator_driver_version"] == "550.54.15"
 
 
 def test_thoth_has_its_own_fields_and_no_others() -> None:
@@ -161,7 +161,7 @@ def test_thoth_tells_each_process_with_what_the_system_counted() -> None:
     )
 
 
-def test_thoth_is_told_how_a_process_failed() -> None:
+def test_thoth_gets_how_a_process_failed() -> None:
     found = read(formatted(FAILED, "thoth"))[1]
     assert (found["exit_code"], found["stdout"]) == (1, "")
     assert "SIGSEGV" in found["stderr"]
@@ -178,7 +178,7 @@ def test_pyperf_knows_no_empty_suite() -> None:
         formatted(NOTHING, "pyperf")
 
 
-def test_pytorch_benchmark_tells_batches_apart_and_nothing_else() -> None:
+def test_pytorch_benchmark_distinguishes_batches_and_nothing_else() -> None:
     refuse_unfit("pytorch-benchmark", [("batch", ("1", "8")), ("threads", ("1",))])
     refuse_unfit("thoth", [("threads", ("1", "2"))])
     with pytest.raises(UsageError, match="several values of threads"):
@@ -188,10 +188,10 @@ def test_pytorch_benchmark_tells_batches_apart_and_nothing_else() -> None:
 
 
 def test_pytorch_benchmark_gets_multiply_accumulates_of_one_sample() -> None:
-    told = formatted(report(result(ran(1.0))), "pytorch-benchmark")
-    assert "\nflops: 1000000\n" in told  # as the indicator says
-    told = formatted(report(result(ran(1.0, told={"macs": ""}))), "pytorch-benchmark")
-    assert "\nflops: 1000000\n" in told  # 16e6 FLOP of 8 samples
+    reported = formatted(report(result(ran(1.0))), "pytorch-benchmark")
+    assert "\nflops: 1000000\n" in reported  # as the indicator says
+    reported = formatted(report(result(ran(1.0, reported={"macs": ""}))), "pytorch-benchmark")
+    assert "\nflops: 1000000\n" in reported  # 16e6 FLOP of 8 samples
 
 
 @pytest.mark.parametrize(
@@ -216,8 +216,8 @@ def test_small_numbers_are_numbers_to_every_reader_of_yaml() -> None:
 
 
 def test_lists_and_texts_of_yaml() -> None:
-    told = {"gpus": [{"memory": "1 MB", "name": "a: b"}], "none": [], "text": 'say "x"'}
-    assert yaml_lines(told) == [
+    reported = {"gpus": [{"memory": "1 MB", "name": "a: b"}], "none": [], "text": 'say "x"'}
+    assert yaml_lines(reported) == [
         "gpus:",
         '  - memory: "1 MB"',
         '    name: "a: b"',
@@ -230,7 +230,7 @@ def test_lists_and_texts_of_yaml() -> None:
     ("seconds", "text"),
     [(1.5, "1.5 s"), (0.0123456, "12.35 ms"), (4.393e-5, "43.93 us"), (5e-9, "5 ns")],
 )
-def test_times_are_told_with_their_units(seconds: float, text: str) -> None:
+def test_times_are_reported_with_their_units(seconds: float, text: str) -> None:
     assert duration(seconds) == text
 
 
@@ -273,16 +273,16 @@ def test_pyperf_and_a_yaml_parser_read_what_we_write(tmp_path: Path) -> None:
         check=True,
         env=environ,
     )
-    told = json.loads(answer.stdout)
-    one, eight = told["pyperf"]
+    reported = json.loads(answer.stdout)
+    one, eight = reported["pyperf"]
     assert one[:2] == ["torch/small_cnn batch=1 step=inference threads=1", pytest.approx(0.0011)]
     assert eight[2:7] == [2, 6, 1, "second", "3.11.2"]
     assert eight[7].startswith("2026-01-02 03:04:05")
-    timing = told["yaml"]["timing"]["batch_size_8"]["on_device_inference"]["metrics"]
+    timing = reported["yaml"]["timing"]["batch_size_8"]["on_device_inference"]["metrics"]
     assert timing["seconds_per_batch_max"] == 0.006
-    assert told["yaml"]["params"] == 25000
-    assert told["yaml"]["machine_info"]["gpus"] is None
+    assert reported["yaml"]["params"] == 25000
+    assert reported["yaml"]["machine_info"]["gpus"] is None
     shown = [sys.executable, "-m", "pyperf", "stats", str(suite)]
-    said = subprocess.run(shown, capture_output=True, text=True, check=True, env=environ)
-    assert "Number of run with values: 2" in said.stdout
-    assert MODEL.name in said.stdout
+    printed = subprocess.run(shown, capture_output=True, text=True, check=True, env=environ)
+    assert "Number of run with values: 2" in printed.stdout
+    assert MODEL.name in printed.stdout

@@ -79,14 +79,14 @@ def cpu_torch() -> str:
         pytest.skip(
             f"the CPU wheel of PyTorch is for Python 3.11, this is {platform.python_version()}"
         )
-    asked = subprocess.run(
+    requested = subprocess.run(
         [sys.executable, "-m", "pip", "install", "--dry-run", "--no-deps", "--quiet", CPU_TORCH],
         capture_output=True,
         text=True,
         check=False,
     )
-    if asked.returncode:
-        why = (asked.stderr.strip().splitlines() or ["pip does not say why"])[-1]
+    if requested.returncode:
+        why = (requested.stderr.strip().splitlines() or ["pip does not say why"])[-1]
         pytest.skip(f"no {CPU_TORCH} here (PIP_FIND_LINKS may name its folder): {why}")
     return CPU_TORCH
 

@@ -31,8 +31,8 @@ def run(
 
 
 def document(script: str, *options: str) -> dict[str, Any]:
-    told: dict[str, Any] = json.loads(run(script, *options).stdout.splitlines()[-1])
-    return told
+    reported: dict[str, Any] = json.loads(run(script, *options).stdout.splitlines()[-1])
+    return reported
 
 
 class Clock:
@@ -323,7 +323,7 @@ def test_a_wrong_parameter_is_refused_in_one_sentence(option: tuple[str, ...], w
     assert done.stderr.count("\n") == 1
 
 
-def test_what_was_loaded_is_told_with_its_compiled_code() -> None:
+def test_what_was_loaded_is_reported_with_its_compiled_code() -> None:
     loaded = {row["name"]: row for row in document("numpy/import.py")["loaded"]}
     version = importlib.metadata.version("numpy")
     assert loaded["numpy"] == {"name": "numpy", "version": version, "compiled": True}
@@ -331,9 +331,9 @@ def test_what_was_loaded_is_told_with_its_compiled_code() -> None:
 
 
 def test_a_framework_that_is_missing_is_not_mistaken_for_our_folder_of_its_name() -> None:
-    told = document("tensorflow/matmul.py")
-    assert told["outcome"] == "import_failed"
-    assert "No module named 'tensorflow'" in told["reason"]
+    reported = document("tensorflow/matmul.py")
+    assert reported["outcome"] == "import_failed"
+    assert "No module named 'tensorflow'" in reported["reason"]
 
 
 def test_threads_reach_the_variables_unless_they_are_set() -> None:

@@ -47,11 +47,13 @@ class Script:
         environment = {**os.environ, "PYTHONPATH": str(PIS), **variables}
         return subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
 
-    def told(self, *options: str, python: str = sys.executable, **variables: str) -> dict[str, Any]:
+    def reported(
+        self, *options: str, python: str = sys.executable, **variables: str
+    ) -> dict[str, Any]:
         done = self.run(*options, python=python, **variables)
         assert done.returncode == 0, done.stderr
-        told: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-        return told
+        reported: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+        return reported
 
 
 @pytest.fixture
@@ -60,8 +62,8 @@ def script(tmp_path: Path) -> Script:
 
 
 def test_a_file_without_parameters_is_an_indicator(script: Script) -> None:
-    told = script.write().told()
-    assert (told["outcome"], told["work"], told["checksum"]) == ("ok", None, None)
+    reported = script.write().reported()
+    assert (reported["outcome"], reported["work"], reported["checksum"]) == ("ok", None, None)
     assert script.run("--help").returncode == 0
 
 
@@ -87,7 +89,7 @@ def test_a_file_without_parameters_is_an_indicator(script: Script) -> None:
         ),
     ],
 )
-def test_what_is_no_measurement_is_told_with_its_reason(
+def test_what_is_no_measurement_is_reported_with_its_reason(
     script: Script, setup: str, outcome: str, words: str
 ) -> None:
     done = script.write(setup, '"unit": "FLOP"').run()
@@ -96,13 +98,13 @@ def test_what_is_no_measurement_is_told_with_its_reason(
     assert words in parsed.reason
 
 
-def test_a_setup_that_returns_nothing_is_told_so(script: Script) -> None:
+def test_a_setup_that_returns_nothing_is_an_error(script: Script) -> None:
     done = script.write("    harness.Operation(lambda: None)").run()
     assert done.returncode == 1
     assert "setup must return a harness.Operation, not None" in done.stderr
 
 
-def test_common_parameters_have_the_indicators_defaults_and_everybodys_values(
+def test_common_parameters_have_the_indicators_defaults_and_shared_values(
     script: Script,
 ) -> None:
     script.write(
@@ -111,10 +113,15 @@ def test_common_parameters_have_the_indicators_defaults_and_everybodys_values(
         '"common": {"dtype": "float64", "batch": 8},'
         '"parameters": {"workers": {"type": "int", "default": 0}}',
     )
-    told = script.told("--batch", "32")["circumstances"]
-    assert (told["dtype"], told["batch"], told["workers"], told["items"]) == ("float64", 32, 0, 32)
-    assert told["checksum_tolerance"] == 1e-9
-    assert script.told("--workers", "0", "--dtype", "float16")["circumstances"]["workers"] == 0
+    reported = script.reported("--batch", "32")["circumstances"]
+    assert (reported["dtype"], reported["batch"], reported["workers"], reported["items"]) == (
+        "float64",
+        32,
+        0,
+        32,
+    )
+    assert reported["checksum_tolerance"] == 1e-9
+    assert script.reported("--workers", "0", "--dtype", "float16")["circumstances"]["workers"] == 0
     for option, words in (
         (("--dtype", "int8"), "invalid choice: 'int8'"),
         (("--batch", "0"), "0 is not above zero"),
@@ -150,8 +157,8 @@ def test_several_operations_a_sample_are_refused_where_each_is_one(
     done = script.run("--loops", "2")
     assert done.returncode == WRONG_USAGE
     assert "each sample of this indicator is one operation" in done.stderr
-    told = script.told("--loops", "1", "--samples", "5")
-    assert (told["loops"], len(told["values_s"])) == (1, 1 if kind == "one_shot" else 5)
+    reported = script.reported("--loops", "1", "--samples", "5")
+    assert (reported["loops"], len(reported["values_s"])) == (1, 1 if kind == "one_shot" else 5)
 
 
 def test_the_peak_of_memory_is_that_of_the_samples_and_not_of_the_checksum(
@@ -162,15 +169,15 @@ def test_the_peak_of_memory_is_that_of_the_samples_and_not_of_the_checksum(
         "        return float(len(bytearray(300000000)))\n"
         "    return harness.Operation(lambda: bytearray(50000000), checksum=checksum)"
     )
-    told = script.told()
-    used = told["peak_memory_bytes"] - told["circumstances"]["memory_before_bytes"]
-    assert told["checksum"] == 3e8
+    reported = script.reported()
+    used = reported["peak_memory_bytes"] - reported["circumstances"]["memory_before_bytes"]
+    assert reported["checksum"] == 3e8
     assert 45_000_000 < used < 80_000_000
 
 
 def test_the_parents_memory_is_not_the_indicators(script: Script) -> None:
     ballast = bytearray(b"x") * 300_000_000
-    assert script.write().told()["peak_memory_bytes"] < 100_000_000 < len(ballast)
+    assert script.write().reported()["peak_memory_bytes"] < 100_000_000 < len(ballast)
 
 
 EVERYTHING = """
@@ -195,13 +202,17 @@ def test_every_part_of_the_harness_works_on_every_python(
 ) -> None:
     setup = "    import time\n" + EVERYTHING
     declared = '"unit": "byte", "better": "higher", "common": {"batch": 8}, "latency": True'
-    told = script.write(setup, declared).told(
+    reported = script.write(setup, declared).reported(
         "--trace", str(tmp_path / "trace"), python=python, PATH=str(tmp_path)
     )
-    assert (told["outcome"], told["values_s"], told["checksum"]) == ("ok", [0.25, 0.25], 5)
+    assert (reported["outcome"], reported["values_s"], reported["checksum"]) == (
+        "ok",
+        [0.25, 0.25],
+        5,
+    )
     expected = {"items": 8, "macs": 7, "device_memory_bytes": 9, "figure": "higher"}
-    assert expected.items() <= told["circumstances"].items()
-    assert "nothing" not in told["circumstances"]
+    assert expected.items() <= reported["circumstances"].items()
+    assert "nothing" not in reported["circumstances"]
     assert (tmp_path / "trace" / "trace.json").exists()
 
 
@@ -213,7 +224,7 @@ echo "1980, 2619, 41, [N/A], 97, 8123, 0x0000000000000004"
 
 
 @pytest.mark.parametrize("refused", ["event_reasons", "nothing"])
-def test_a_gpus_state_is_told_before_and_after_whatever_its_driver_calls_it(
+def test_a_gpus_state_is_reported_before_and_after_whatever_its_driver_calls_it(
     script: Script, tmp_path: Path, refused: str
 ) -> None:
     log = tmp_path / "log"
@@ -224,14 +235,14 @@ def test_a_gpus_state_is_told_before_and_after_whatever_its_driver_calls_it(
         "    return harness.Operation(lambda: None, int, gpu=True, device_memory=lambda: 7)"
     )
     path = f"{tmp_path}:{os.environ['PATH']}"
-    told = script.told(PATH=path, CUDA_VISIBLE_DEVICES="3,1")["circumstances"]
-    seen = {name: value for name, value in told.items() if name.startswith("gpu ")}
+    reported = script.reported(PATH=path, CUDA_VISIBLE_DEVICES="3,1")["circumstances"]
+    seen = {name: value for name, value in reported.items() if name.startswith("gpu ")}
     for place in ("before", "after"):
         assert seen.pop(f"gpu clocks.sm {place}") == "1980"
         assert seen.pop(f"gpu clocks_throttle_reasons.active {place}") == "0x0000000000000004"
         assert seen.pop(f"gpu utilization.gpu {place}") == "97"
         assert f"gpu power.draw {place}" not in seen
-    assert told["device_memory_bytes"] == 7
+    assert reported["device_memory_bytes"] == 7
     assert log.read_text().startswith("-i 3 ")
 
 
@@ -239,9 +250,9 @@ def test_without_nvidia_smi_a_gpus_state_is_unknown_and_no_failure(
     script: Script, tmp_path: Path
 ) -> None:
     script.write("    return harness.Operation(lambda: None, int, gpu=True)")
-    told = script.told(PATH=str(tmp_path))
-    assert told["outcome"] == "ok"
-    assert not [name for name in told["circumstances"] if name.startswith("gpu")]
+    reported = script.reported(PATH=str(tmp_path))
+    assert reported["outcome"] == "ok"
+    assert not [name for name in reported["circumstances"] if name.startswith("gpu")]
 
 
 LIMITED = """
@@ -257,7 +268,7 @@ LIMITED = """
         (("max 100000", "-1"), ("max", "9223372036854771712"), (None, None)),
     ],
 )
-def test_what_a_container_may_use_is_told_from_within(
+def test_what_a_container_may_use_is_reported_from_within(
     script: Script,
     tmp_path: Path,
     quota: tuple[str, str],
@@ -276,8 +287,8 @@ def test_what_a_container_may_use_is_told_from_within(
         (tmp_path / "groups" / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / "groups" / name).write_text(text + "\n")
     script.write(LIMITED.format(folder=str(tmp_path / "groups")))
-    told = script.told()["circumstances"]
-    assert (told.get("cpu_quota"), told.get("memory_limit_bytes")) == expected
+    reported = script.reported()["circumstances"]
+    assert (reported.get("cpu_quota"), reported.get("memory_limit_bytes")) == expected
 
 
 def test_on_the_cpu_no_gpu_is_seen(script: Script) -> None:
@@ -287,11 +298,11 @@ def test_on_the_cpu_no_gpu_is_seen(script: Script) -> None:
         "    return harness.Operation(lambda: None, facts=facts)",
         '"common": {"device": "auto"}',
     )
-    assert script.told("--device", "cpu")["circumstances"]["seen"] == "-1"
-    assert script.told(CUDA_VISIBLE_DEVICES="1")["circumstances"]["seen"] == "1"
+    assert script.reported("--device", "cpu")["circumstances"]["seen"] == "-1"
+    assert script.reported(CUDA_VISIBLE_DEVICES="1")["circumstances"]["seen"] == "1"
 
 
-def test_the_blas_in_use_is_told_with_the_kernels_that_it_chose() -> None:
+def test_the_blas_in_use_is_reported_with_the_kernels_that_it_chose() -> None:
     command = [sys.executable, "-s", str(PIS / "numpy/matmul.py"), "--size", "64", "--threads", "1"]
     done = subprocess.run(
         [*command, "--samples", "2"],
@@ -300,14 +311,14 @@ def test_the_blas_in_use_is_told_with_the_kernels_that_it_chose() -> None:
         check=True,
         env={name: value for name, value in os.environ.items() if "THREADS" not in name},
     )
-    told = json.loads(done.stdout.splitlines()[-1])["circumstances"]
+    reported = json.loads(done.stdout.splitlines()[-1])["circumstances"]
     import numpy as np
 
     config: Any = np.show_config(mode="dicts")
     blas = config["Build Dependencies"]["blas"]
     if "openblas" not in blas["name"]:
         pytest.skip(f"this NumPy computes with {blas['name']}")
-    words = told["blas"].split()
+    words = reported["blas"].split()
     assert words[0] == "openblas"
     assert words[1].startswith(blas["version"].split(".dev")[0])
     assert words[-2:] == ["threads:", "1"]
@@ -315,12 +326,12 @@ def test_the_blas_in_use_is_told_with_the_kernels_that_it_chose() -> None:
 
 
 def test_an_indicator_without_a_blas_tells_of_none(script: Script) -> None:
-    assert "blas" not in script.write().told()["circumstances"]
+    assert "blas" not in script.write().reported()["circumstances"]
 
 
 def test_little_is_loaded_before_what_is_measured(script: Script) -> None:
     # An import finds what is there already, and takes less time than it would by itself.
     script.write("    import sys\n    facts = {'loaded': ' '.join(sys.modules)}\n"
         "    return harness.Operation(lambda: None, facts=facts)", '"one_shot": True')  # fmt: skip
-    loaded = set(script.told()["circumstances"]["loaded"].split())
+    loaded = set(script.reported()["circumstances"]["loaded"].split())
     assert not loaded & {"json", "subprocess", "statistics", "random", "platform", "glob"}

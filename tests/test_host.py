@@ -60,11 +60,11 @@ def leave(process: "subprocess.Popen[str]") -> None:
 
 def waits(process: "subprocess.Popen[str]", shared: Path) -> None:
     """Wait until a process stands at the head of the queue, and see that it stays there."""
-    until(lambda: held(shared / "stackgen-measuring.turn"))
+    until(lambda: stored(shared / "stackgen-measuring.turn"))
     assert not has_entered(process, 0.2)
 
 
-def held(path: Path) -> bool:
+def stored(path: Path) -> bool:
     try:
         with path.open() as file:
             fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
@@ -119,7 +119,7 @@ def test_one_cache_in_two_containers_of_a_host_is_one_host(tmp_path: Path, share
     with another("measuring", cache, shared) as one:
         entered(one)
         with another("building", cache, elsewhere) as two:
-            until(lambda: held(cache / "measuring.turn"))
+            until(lambda: stored(cache / "measuring.turn"))
             assert not has_entered(two, 0.2)
             leave(one)
             entered(two)
@@ -141,12 +141,12 @@ def test_builds_that_come_later_do_not_overtake_a_measurement_that_waits(
                 entered(late)
 
 
-def test_waiting_is_told_and_counted(tmp_path: Path, shared: Path) -> None:
-    told: list[str] = []
+def test_waiting_is_reported_and_counted(tmp_path: Path, shared: Path) -> None:
+    reported: list[str] = []
 
     class Telling(NullProgress):
         def doing(self, text: str, *, done: int = 0, total: int = 0) -> None:  # noqa: ARG002
-            told.append(text)
+            reported.append(text)
 
     code = TURN.replace("sys.stdin.readline()", "time.sleep(1.5)")
     with another_process(code, "building", tmp_path, shared) as other:
@@ -154,7 +154,7 @@ def test_waiting_is_told_and_counted(tmp_path: Path, shared: Path) -> None:
         host = Host(cache=tmp_path, shared=shared)
         with host.measuring(Telling()):
             pass
-    assert set(told) == {"waiting: another stackgen measures or builds on this machine"}
+    assert set(reported) == {"waiting: another stackgen measures or builds on this machine"}
     assert 0.3 < host.waited_s < 60
 
 
@@ -208,8 +208,8 @@ def test_another_user_waits_too(tmp_path: Path) -> None:
     shared = Path("/tmp") / f"stackgen-test-{os.getpid()}"
     shared.mkdir()
     shared.chmod(0o1777)
-    nobody = pwd.getpwnam("nobody")
-    as_nobody = f"import fcntl, os, sys; os.setgid({nobody.pw_gid}); os.setuid({nobody.pw_uid})\n"
+    account = pwd.getpwnam("nobody")
+    as_nobody = f"import fcntl, os, sys; os.setgid({account.pw_gid}); os.setuid({account.pw_uid})\n"
     code = """
 handle = os.open(sys.argv[1] + "/stackgen-measuring.lock", os.O_RDONLY)
 try:
@@ -281,15 +281,15 @@ while time.monotonic() < end:
         another_process(code, kinds[2], tmp_path, shared) as c,
         another_process(code, kinds[3], tmp_path, shared) as d,
     ):
-        said = [each.communicate()[0] for each in (a, b, c, d)]
+        printed = [each.communicate()[0] for each in (a, b, c, d)]
     turns = [
         (kind, float(line.split()[0]), float(line.split()[1]))
-        for kind, text in zip(kinds, said, strict=True)
+        for kind, text in zip(kinds, printed, strict=True)
         for line in text.splitlines()
     ]
     measured = sorted((start, end) for kind, start, end in turns if kind == "measuring")
     built = sorted((start, end) for kind, start, end in turns if kind == "building")
-    assert all(len(text.splitlines()) >= 3 for text in said)
+    assert all(len(text.splitlines()) >= 3 for text in printed)
     for (_, end), (start, _) in itertools.pairwise(measured):
         assert end <= start
     for start, end in measured:

@@ -93,9 +93,7 @@ def test_a_json_page_gives_sizes_and_upload_times_too(server: TinyIndex, opened:
     assert wheel.url == f"{server.url}/files/{WHEEL}"
 
 
-def test_files_with_names_that_nobody_can_read_are_counted(
-    server: TinyIndex, opened: Opener
-) -> None:
+def test_files_with_undecodable_names_are_counted(server: TinyIndex, opened: Opener) -> None:
     for filename in (WHEEL, "demo-not_a_version-py3-none-any.whl", "demo-1.0.whl"):
         server.add(filename, b"x")
     with opened(server.simple) as index:
@@ -124,10 +122,10 @@ def test_the_first_index_that_has_a_package_wins(server: TinyIndex, opened: Open
 
 def test_progress_counts_every_package_once(server: TinyIndex, opened: Opener) -> None:
     server.add(WHEEL, make_wheel("demo"))
-    told: list[tuple[int, int]] = []
+    reported: list[tuple[int, int]] = []
     with serving() as other, opened(server.simple, other.simple) as index:
-        index.candidates_many(["demo", "none", "nil"], lambda *x: told.append(x))
-    assert told == [(1, 3), (2, 3), (3, 3)]
+        index.candidates_many(["demo", "none", "nil"], lambda *x: reported.append(x))
+    assert reported == [(1, 3), (2, 3), (3, 3)]
 
 
 def test_files_of_find_links_join_those_of_the_index(
@@ -219,7 +217,7 @@ def test_what_does_not_pass_ends_after_three_tries(server: TinyIndex, opened: Op
     server.faults["/simple/demo/"] = [503] * 9
     with opened(server.simple) as index, pytest.raises(IndexUnavailableError, match="503"):
         index.candidates("demo")
-    assert len(server.asked) == 3
+    assert len(server.requested) == 3
 
 
 def test_a_closed_port_is_explained_by_the_index_name(opened: Opener) -> None:
@@ -248,7 +246,7 @@ def test_a_refusal_says_where_credentials_go(
     with opened(server.simple) as index, pytest.raises(IndexUnavailableError) as caught:
         index.candidates("demo")
     assert "netrc" in caught.value.fix
-    assert len(server.asked) == 1
+    assert len(server.requested) == 1
 
 
 def test_credentials_open_an_index_and_show_nowhere(
@@ -286,7 +284,7 @@ def test_nonsense_is_no_answer(server: TinyIndex, opened: Opener, kind: str, bod
         index.candidates("demo")
 
 
-def test_a_young_page_is_not_asked_for_again(
+def test_a_young_page_is_not_requested_again(
     server: TinyIndex, opened: Opener, clock: Clock
 ) -> None:
     server.add(WHEEL, make_wheel("demo"))
@@ -311,7 +309,7 @@ def test_an_unchanged_page_is_confirmed_without_its_body(
         clock.now += 601
         with opened(server.simple) as index:
             assert index.candidates("demo") == first
-    assert len(server.asked) == 3
+    assert len(server.requested) == 3
 
 
 def test_a_page_of_the_same_content_is_not_read_anew(
@@ -338,12 +336,12 @@ def test_offline_answers_come_from_the_cache_whatever_its_age(
         (wheel,) = index.candidates("demo")
         index.metadata(wheel)
     clock.now += 1e6
-    asked = len(server.asked)
+    requested = len(server.requested)
     with opened(server.simple, offline=True) as index:
         assert index.metadata(index.candidates("demo")[0]).requires_dist == ("six",)
         with pytest.raises(IndexUnavailableError, match=r"cache lacks .* more"):
             index.candidates("more")
-    assert len(server.asked) == asked
+    assert len(server.requested) == requested
 
 
 def test_offline_metadata_that_were_never_read_are_named(server: TinyIndex, opened: Opener) -> None:

@@ -158,10 +158,10 @@ def test_only_sdists_say_how_to_admit_them() -> None:
 
 def test_an_sdist_stands_in_only_where_no_wheel_fits() -> None:
     allowed = frozenset({"a"})
-    wheel, foreign = artifact("a", "1.0"), artifact("a", "1.0", "cp39-cp39-win_amd64")
+    wheel, unrelated = artifact("a", "1.0"), artifact("a", "1.0", "cp39-cp39-win_amd64")
     assert select(sdist(), wheel, allow_build=allowed)[0].found == wheel
-    assert select(sdist(), foreign, allow_build=allowed)[0].found == sdist()
-    assert "no wheel for" in reason(sdist(), foreign)
+    assert select(sdist(), unrelated, allow_build=allowed)[0].found == sdist()
+    assert "no wheel for" in reason(sdist(), unrelated)
     old = sdist(requires_python="<3")
     assert "requires Python <3" in reason(old, allow_build=allowed)
 

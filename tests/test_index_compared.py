@@ -45,7 +45,7 @@ def test_an_unknown_name_is_answered_with_those_that_are_known() -> None:
     assert "main, first, second" in caught.value.why
 
 
-def test_two_indexes_of_one_name_could_not_be_told_apart() -> None:
+def test_two_indexes_of_one_name_could_not_be_distinguished() -> None:
     with pytest.raises(UsageError, match="two indexes are called first"):
         load_config(environ=BARE, compare=["first=https://other.test/x"])
 

@@ -88,7 +88,7 @@ def test_paths_become_addresses(tmp_path: Path) -> None:
     assert place.url == tmp_path.as_uri()
 
 
-def test_an_address_that_nobody_can_ask_is_refused() -> None:
+def test_an_address_of_an_unsupported_scheme_is_refused() -> None:
     with pytest.raises(UsageError, match="ftp"):
         loaded(PIP_INDEX_URL="ftp://host.test")
 

@@ -66,7 +66,7 @@ def test_a_wheel_whose_hash_is_stated_is_not_read_for_it(server: TinyIndex, open
     with opened() as index:
         found = index.direct(Requirement(f"demo @ {server.url}/w/{WHEEL}#egg=x&sha256={digest}"))
         assert (found.sha256, found.url) == (digest, f"{server.url}/w/{WHEEL}")
-        assert server.asked == []
+        assert server.requested == []
         assert index.metadata(found).requires_dist == ("six",)
 
 
@@ -91,7 +91,7 @@ def test_an_unstated_hash_is_computed_once_while_the_file_stays_the_same(
         clock.now += 400
     with opened(offline=True) as index:
         assert index.direct(wanted).size == len(CONTENT)
-    assert [x[0] for x in server.asked] == ["HEAD", "GET", "HEAD"]
+    assert [x[0] for x in server.requested] == ["HEAD", "GET", "HEAD"]
     server.files[f"/w/{WHEEL}"] = other = make_wheel("demo", requires=("more",))
     server.headers[f"/w/{WHEEL}"] = {"ETag": '"2"'}
     clock.now += 601
@@ -128,7 +128,7 @@ def test_a_file_that_is_not_there_is_explained(
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "printed"),
     [
         ("demo @ git+https://h.test/demo.git", "repository"),
         ("demo @ ssh://h.test/demo.git", "repository"),
@@ -139,8 +139,10 @@ def test_a_file_that_is_not_there_is_explained(
         ("demo @ ftp://h.test/demo-1.0-py3-none-any.whl", "ftp"),
     ],
 )
-def test_what_is_no_file_of_that_project_is_refused(opened: Opener, text: str, said: str) -> None:
-    with opened() as index, pytest.raises(UsageError, match=said):
+def test_what_is_no_file_of_that_project_is_refused(
+    opened: Opener, text: str, printed: str
+) -> None:
+    with opened() as index, pytest.raises(UsageError, match=printed):
         index.direct(Requirement(text))
 
 

@@ -23,13 +23,13 @@ PAGE = "/simple/demo/"
 @pytest.fixture
 def server() -> Iterator[TinyIndex]:
     with serving() as index:
-        index.patience_s = 1.0  # a busy machine needs more than the usual 0.3 s for a good answer
+        index.timeout_s = 1.0  # a busy machine needs more than the usual 0.3 s for a good answer
         index.add(WHEEL, make_wheel("demo", requires=("six",)))
         yield index
 
 
 def opened(server: TinyIndex, cache: Path, *, patient: bool = True) -> PackageIndex:
-    timeout = 5.0 if patient else server.patience_s
+    timeout = 5.0 if patient else server.timeout_s
     config = IndexConfig(indexes=(location(server.simple),), read_timeout_s=timeout)
     return PackageIndex(config, cache, sleep=lambda _: None)
 
@@ -39,7 +39,7 @@ def only(index: PackageIndex) -> Artifact:
     return found
 
 
-def test_a_slow_page_is_asked_for_again(server: TinyIndex, tmp_path: Path) -> None:
+def test_a_slow_page_is_requested_again(server: TinyIndex, tmp_path: Path) -> None:
     server.faults[PAGE] = [SLOW]
     with opened(server, tmp_path, patient=False) as index:
         assert only(index).version == "1.0"
@@ -53,7 +53,7 @@ def test_a_page_that_stays_slow_is_explained(server: TinyIndex, tmp_path: Path) 
 
 
 @pytest.mark.parametrize("fault", [503, CUT, SLOW])
-def test_part_of_a_wheel_is_asked_for_again(server: TinyIndex, tmp_path: Path, fault: int) -> None:
+def test_part_of_a_wheel_is_requested_again(server: TinyIndex, tmp_path: Path, fault: int) -> None:
     server.faults[FILE] = [fault, fault]
     with opened(server, tmp_path, patient=fault != SLOW) as index:
         assert index.metadata(only(index)).requires_dist == ("six",)
@@ -136,12 +136,12 @@ def test_two_processes_fill_one_cache_from_one_index(server: TinyIndex, tmp_path
     for worker in workers:
         worker.join()
         assert worker.exitcode == 0
-    asked = len(server.asked)
+    requested = len(server.requested)
     with opened(server, tmp_path) as index:
         for name in names:
             (wheel,) = index.candidates(name)
             assert index.metadata(wheel).requires_dist == (f"r-{name}",)
-    assert len(server.asked) == asked
+    assert len(server.requested) == requested
 
 
 def test_what_the_cache_holds_is_read_without_the_libraries_that_ask(
@@ -165,7 +165,7 @@ def test_what_the_cache_holds_is_read_without_the_libraries_that_ask(
     assert done.stdout == "[]\n"
 
 
-def test_a_wheel_cut_short_on_its_server_is_told_from_a_cut_connection(
+def test_a_wheel_cut_short_on_its_server_is_distinguished_from_a_cut_connection(
     server: TinyIndex, tmp_path: Path
 ) -> None:
     whole = server.files[FILE]

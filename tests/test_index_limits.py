@@ -69,7 +69,7 @@ def test_a_page_that_drips_is_given_up(
     assert why in caught.value.why
 
 
-def test_a_page_that_dripped_once_is_asked_for_again(server: TinyIndex, tmp_path: Path) -> None:
+def test_a_page_that_dripped_once_is_requested_again(server: TinyIndex, tmp_path: Path) -> None:
     server.faults[PAGE] = [DRIP]
     with opened(server, tmp_path, SLOW_RATE) as index:
         assert only(index).version == "1.0"
@@ -150,7 +150,7 @@ def test_a_link_that_is_no_address_leaves_the_others(server: TinyIndex, tmp_path
         assert index.skipped == {"demo": 1}
 
 
-def test_a_cached_page_that_cannot_be_read_is_asked_for_again(
+def test_a_cached_page_that_cannot_be_read_is_requested_again(
     server: TinyIndex, tmp_path: Path
 ) -> None:
     packed = zlib.compress(b"[" * 200_000)
@@ -213,7 +213,7 @@ def test_a_metadata_file_that_is_too_large_is_not_read(server: TinyIndex, tmp_pa
     assert "larger than 16 MiB" in defect
 
 
-def test_a_server_that_sends_more_than_the_part_is_asked_for_the_whole(
+def test_from_a_server_that_sends_more_than_the_part_the_whole_is_requested(
     server: TinyIndex, tmp_path: Path
 ) -> None:
     server.surplus = b"more"

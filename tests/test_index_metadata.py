@@ -81,7 +81,7 @@ def test_an_announced_file_of_another_hash_is_not_believed(
     assert index.metadata(index.candidates("demo")[0]).requires_dist == ("inside",)
 
 
-def test_a_metadata_file_is_found_though_nobody_announced_it(
+def test_a_metadata_file_is_found_though_it_was_not_announced(
     server: TinyIndex, index: PackageIndex
 ) -> None:
     server.add(WHEEL, make_wheel("demo", requires=("inside",)))
@@ -105,12 +105,12 @@ def test_without_metadata_files_a_part_of_the_wheel_is_read(
     assert index.metadata(of(server)) == Metadata(
         requires_dist=("numpy<2",), requires_python=">=3.8"
     )
-    spans = [span for _, path, span in server.asked if path == f"/files/{WHEEL}"]
+    spans = [span for _, path, span in server.requested if path == f"/files/{WHEEL}"]
     assert spans[0] == "bytes=-65536"
     assert all(spans)
 
 
-def test_a_project_whose_metadata_files_are_missing_is_not_asked_for_them_again_and_again(
+def test_a_project_whose_metadata_files_are_missing_is_not_requested_repeatedly(
     server: TinyIndex, index: PackageIndex
 ) -> None:
     for version in ("1.0", "2.0", "3.0", "4.0", "5.0"):
@@ -161,9 +161,9 @@ def test_metadata_are_read_once_and_for_all(server: TinyIndex, tmp_path: Path) -
         with opened(server, tmp_path) as index:
             found.append(index.metadata_many([of(server)]))
         server.files[f"/files/{WHEEL}"] = make_wheel("demo", requires=("six",))
-        asked = len(server.asked)
+        requested = len(server.requested)
     assert found[0] == found[1] == {of(server).sha256: found[0][of(server).sha256]}
-    assert len(server.asked) == asked
+    assert len(server.requested) == requested
 
 
 def test_what_was_read_before_a_failure_is_kept(server: TinyIndex, tmp_path: Path) -> None:
@@ -176,14 +176,14 @@ def test_what_was_read_before_a_failure_is_kept(server: TinyIndex, tmp_path: Pat
         assert set(index.metadata_many([of(server)])) == {of(server).sha256}
 
 
-def test_sizes_are_asked_for_once(server: TinyIndex, tmp_path: Path) -> None:
+def test_sizes_are_requested_once(server: TinyIndex, tmp_path: Path) -> None:
     content = make_wheel("demo")
     server.add(WHEEL, content)
     for _ in range(2):
         with opened(server, tmp_path) as index:
             assert index.size(of(server)) == len(content)
             assert index.size(of(server, hashed="2" * 64, url=f"{server.url}/no")) is None
-    assert [x[0] for x in server.asked].count("HEAD") == 3
+    assert [x[0] for x in server.requested].count("HEAD") == 3
 
 
 @pytest.mark.parametrize("faults", [[CUT, CUT, CUT], [503, CUT]])
@@ -195,7 +195,7 @@ def test_a_download_goes_on_where_it_was_cut(
     into = io.BytesIO()
     index.download(of(server), into)
     assert into.getvalue() == server.files[f"/files/{WHEEL}"]
-    spans = [span for _, _, span in server.asked]
+    spans = [span for _, _, span in server.requested]
     assert spans[0] == ""
     assert spans[-1].startswith("bytes=")
 

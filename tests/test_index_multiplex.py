@@ -57,33 +57,33 @@ def test_a_part_that_would_be_the_whole_is_not_read() -> None:
     assert reply.headers["x-range"] == "bytes=-5"
 
 
-def test_a_host_of_http_1_is_asked_once() -> None:
-    asked: list[httpx.Request] = []
+def test_a_host_of_http_1_is_tried_once() -> None:
+    requested: list[httpx.Request] = []
 
     def respond(request: httpx.Request) -> httpx.Response:
-        asked.append(request)
+        requested.append(request)
         return answer(version=b"HTTP/1.1")(request)
 
     with asking(respond) as many, ThreadPoolExecutor(8) as pool:
         replies = list(pool.map(lambda _: many.get(URL, {}), range(20)))
-    assert len(asked) == 1
+    assert len(requested) == 1
     assert len([each for each in replies if each is not None]) == 1
 
 
 @pytest.mark.parametrize("failures", [1, 3])
 def test_a_host_that_fails_is_given_up(failures: int) -> None:
-    asked: list[httpx.Request] = []
+    requested: list[httpx.Request] = []
 
     def respond(request: httpx.Request) -> httpx.Response:
-        asked.append(request)
-        if failures == 1 or len(asked) > 1:
+        requested.append(request)
+        if failures == 1 or len(requested) > 1:
             raise httpx.RemoteProtocolError("connection terminated", request=request)
         return answer()(request)
 
     with asking(respond) as many:
         replies = [many.get(URL, {}) for _ in range(9)]
     # Nothing is known of a host that fails at first; one that answered before has three tries.
-    assert len(asked) == (1 if failures == 1 else 4)
+    assert len(requested) == (1 if failures == 1 else 4)
     assert [each is not None for each in replies] == [failures == 3] + [False] * 8
 
 
@@ -113,16 +113,16 @@ def test_certificates_that_cannot_be_read_are_left_to_others() -> None:
         assert many.get(URL, {}) is None
 
 
-def test_a_host_that_asks_for_patience_is_asked_less() -> None:
-    asked: list[httpx.Request] = []
+def test_a_host_that_throttles_gets_fewer_requests() -> None:
+    requested: list[httpx.Request] = []
 
     def respond(request: httpx.Request) -> httpx.Response:
-        asked.append(request)
+        requested.append(request)
         return answer(429)(request)
 
     with asking(respond) as many:
         assert [many.get(URL, {}) for _ in range(9)] == [None] * 9
-    assert len(asked) == 3
+    assert len(requested) == 3
 
 
 def test_a_proxy_that_cannot_be_used_is_left_to_others(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -89,7 +89,7 @@ def test_what_an_sdist_says_or_does_not_say_is_read_once(server: TinyIndex, tmp_
     assert len(server.paths("/files/")) == 2
 
 
-def test_an_sdist_of_another_hash_is_a_defect_and_is_asked_for_again(
+def test_an_sdist_of_another_hash_is_a_defect_and_is_requested_again(
     server: TinyIndex, tmp_path: Path
 ) -> None:
     server.add(SDIST, sdist(STATIC), hashed="0" * 64)

@@ -231,14 +231,14 @@ def test_examples_of_a_users_own_file_name_it_by_its_path(tmp_path: Path) -> Non
     mine = tmp_path / "my own.py"
     mine.write_text(f"INDICATOR = {small(repr({'type': 'int', 'default': 3}))}")
     (found,) = (e for e in load_indicators(shipped_folder("pis"), [mine]) if e.path == str(mine))
-    told = indicator_text(found)
-    assert f"stackgen pi run '{mine}' --" in told
-    assert f"--pi '{mine}'" in told
-    assert f"python {mine}" not in told
+    reported = indicator_text(found)
+    assert f"stackgen pi run '{mine}' --" in reported
+    assert f"--pi '{mine}'" in reported
+    assert f"python {mine}" not in reported
     assert "python " in indicator_text(find(PIS, "numpy/matmul"))
 
 
-def test_a_file_that_is_no_python_is_told_with_its_line(tmp_path: Path) -> None:
+def test_a_file_that_is_no_python_is_reported_with_its_line(tmp_path: Path) -> None:
     broken = tmp_path / "broken.py"
     broken.write_text("x = 1\ny = (\n")
     with pytest.raises(UsageError, match=r"\(line 2\)") as refused:

@@ -49,7 +49,7 @@ def example(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def told(example: Path, *options: str) -> dict[str, Any]:
+def reported(example: Path, *options: str) -> dict[str, Any]:
     done = subprocess.run(
         [sys.executable, "-s", "-B", str(example), "--samples", "3", *options],
         capture_output=True,
@@ -64,7 +64,7 @@ def told(example: Path, *options: str) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def document(example: Path) -> dict[str, Any]:
-    return told(example, "--size", "10", "--window", "3", "--dtype", "float64")
+    return reported(example, "--size", "10", "--window", "3", "--dtype", "float64")
 
 
 def test_the_example_runs_and_counts_right(document: Mapping[str, Any]) -> None:
@@ -76,7 +76,7 @@ def test_the_example_runs_and_counts_right(document: Mapping[str, Any]) -> None:
 
 
 def test_the_example_says_what_it_cannot_do(example: Path) -> None:
-    found = told(example, "--dtype", "bfloat16")
+    found = reported(example, "--dtype", "bfloat16")
     assert (found["outcome"], found["reason"]) == ("unsupported", "NumPy has no bfloat16")
 
 
@@ -98,16 +98,16 @@ def test_the_example_runs_here_and_now(example: Path) -> None:
     assert "smooth" in done.stdout
 
 
-def test_every_field_of_the_document_is_told(document: Mapping[str, Any]) -> None:
+def test_every_field_of_the_document_is_reported(document: Mapping[str, Any]) -> None:
     assert names("field") == document.keys()
 
 
-def test_every_circumstance_is_told(document: Mapping[str, Any]) -> None:
+def test_every_circumstance_is_reported(document: Mapping[str, Any]) -> None:
     found = {re.sub(r"^env .*", "env ...", name) for name in document["circumstances"]}
     assert found - names("circumstance") == set()
 
 
-def test_every_key_and_argument_is_told() -> None:
+def test_every_key_and_argument_is_reported() -> None:
     assert names("key") == declaration._KEYS
     assert names("argument") == arguments_of_an_operation()
 
@@ -121,7 +121,7 @@ def arguments_of_an_operation() -> set[str]:
     return {each.arg for each in begins.args.args} - {"self"}
 
 
-def test_every_common_parameter_is_told_with_its_values() -> None:
+def test_every_common_parameter_is_reported_with_its_values() -> None:
     common = declaration._common((PIS / "harness.py").read_text())
     rows = {name.strip("`"): cells for name, cells in table("name").items()}
     assert rows.keys() == common.keys()
@@ -133,7 +133,7 @@ def test_every_common_parameter_is_told_with_its_values() -> None:
         assert told_help == declared["help"]
 
 
-def test_every_outcome_is_told() -> None:
+def test_every_outcome_is_reported() -> None:
     others = TEXT.split("what only an outsider sees:", 1)[1].split("\n", 1)[0]
     assert names("outcome") | set(re.findall(r"`(\w+)`", others)) == {
         each.value for each in Outcome

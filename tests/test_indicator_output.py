@@ -53,10 +53,10 @@ def test_what_is_no_text_is_kept_as_text_that_can_be_stored() -> None:
 
 @pytest.mark.parametrize("outcome", ["unsupported", "import_failed"])
 def test_what_cannot_be_measured_keeps_its_reason(outcome: str) -> None:
-    told = parse_output(printed(outcome=outcome, reason="no such dtype"))
-    assert told.outcome is Outcome(outcome)
-    assert told.observation is None
-    assert told.reason == "no such dtype"
+    reported = parse_output(printed(outcome=outcome, reason="no such dtype"))
+    assert reported.outcome is Outcome(outcome)
+    assert reported.observation is None
+    assert reported.reason == "no such dtype"
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ from stackgen.model.stacks import Stack
 from tests.test_virtualenvs import wheel
 
 SUPPORTED = [f"3.{minor}" for minor in range(7, 15)]
-HERE = {probe(path).target.python_minor: path for path in reversed(find_interpreters())}
+LOCAL = {probe(path).target.python_minor: path for path in reversed(find_interpreters())}
 MODULES = """
 from importlib import import_module
 found = []
@@ -68,9 +68,9 @@ def test_what_runs_us_is_found_wherever_it_lies(monkeypatch: pytest.MonkeyPatch)
 
 @pytest.mark.parametrize("minor", SUPPORTED)
 def test_a_virtualenv_works_on_each_supported_python(tmp_path: Path, minor: str) -> None:
-    if minor not in HERE:
-        pytest.skip(f"no Python {minor} on this machine (found: {', '.join(HERE)})")
-    base = probe(HERE[minor])
+    if minor not in LOCAL:
+        pytest.skip(f"no Python {minor} on this machine (found: {', '.join(LOCAL)})")
+    base = probe(LOCAL[minor])
     artifact = wheel(tmp_path, "aa", "1.0", "def f(x):\n    return x + 1\n")
     stack = Stack(lock=Lock(artifacts=(artifact,)), facts=base.facts)
     paths = {artifact.sha256: tmp_path / artifact.filename}
@@ -86,7 +86,7 @@ def test_a_virtualenv_works_on_each_supported_python(tmp_path: Path, minor: str)
     assert json.loads(done.stdout) == {"minor": minor, "answer": 3, **whole}
 
 
-@pytest.mark.parametrize("minor", HERE)
+@pytest.mark.parametrize("minor", LOCAL)
 def test_a_folder_to_copy_is_never_the_systems_own(minor: str) -> None:
     folders = [path for path in find_interpreters() if Path(path).name == f"python{minor}"]
     if not [path for path in folders if not path.startswith("/usr/bin/")]:

@@ -46,7 +46,7 @@ def test_each_process_of_a_comparison_is_a_result_of_thoth(paths: Paths) -> None
     assert "the end" in two["stderr"]
 
 
-def test_pyperf_is_told_of_the_processes_that_ended_well(paths: Paths) -> None:
+def test_pyperf_gets_the_processes_that_ended_well(paths: Paths) -> None:
     laboratory = Laboratory(root=paths.cache, index="")
     done = laboratory.run("kb", "export", OTHER.id, "--pi", "numpy/matmul", "--format", "pyperf")
     (benchmark,) = json.loads(done.stdout)["benchmarks"]

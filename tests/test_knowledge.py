@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stackgen.knowledge import (
-    Apart,
+    Separation,
     Trait,
     explain_failures,
     explain_results,
@@ -41,7 +41,9 @@ def test_failures_alike_are_one_group_that_names_what_only_they_share() -> None:
     assert (len(group.stacks), group.runs, group.running) == (2, 2, 1)
     assert group.reason == "ImportError: numpy 2 in ..."
     assert group.shared == ()
-    assert group.apart == (Apart(name="numpy", failing=("2.0.0", "2.1.0"), running=("1.26.0",)),)
+    assert group.separations == (
+        Separation(name="numpy", failing=("2.0.0", "2.1.0"), running=("1.26.0",)),
+    )
     (alone,) = explain_failures(stacks, seen[:2])
     assert alone.shared == (Trait(kind="package", name="numpy", value="2.0.0"),)
     assert alone.log == "Traceback\nImportError: numpy 2 in /one/place"
@@ -58,7 +60,7 @@ def test_a_lost_engine_is_no_failure_and_a_stack_that_also_ran_fails_now_and_the
     assert (group.sometimes, group.outcome, group.shared) == (True, Outcome.CRASHED, ())
 
 
-def test_versions_that_tell_apart_only_beside_another_are_named_with_it() -> None:
+def test_versions_that_separate_only_beside_another_are_named_with_it() -> None:
     def stack(pandas: str, numpy: str) -> Environment:
         lock = Lock(artifacts=(artifact("numpy", numpy), artifact("pandas", pandas)))
         return replace(GOOD, stack=replace(GOOD.stack, lock=lock))
@@ -69,8 +71,8 @@ def test_versions_that_tell_apart_only_beside_another_are_named_with_it() -> Non
     seen += [failure(each, "ValueError: numpy.dtype size changed") for each in bad]
     (group,) = explain_failures([each.stack for each in (*good, *bad)], seen)
     assert (group.shared, group.pairs) == ((), ())
-    assert group.apart == (
-        Apart(
+    assert group.separations == (
+        Separation(
             name="numpy",
             failing=("2.0.2", "2.1.3"),
             running=("1.26.4",),
@@ -170,17 +172,17 @@ def test_causes_are_what_a_search_through_everything_finds(
         for place, (number, machine, indicator, (outcome, log)) in enumerate(runs)
     ]
     groups = explain_failures(stacks, seen)
-    told = {(g.machine_id, g.outcome, g.sometimes): g for g in groups}
-    assert len(told) == len(groups)
+    reported = {(g.machine_id, g.outcome, g.sometimes): g for g in groups}
+    assert len(reported) == len(groups)
     ok = {(m, i, n) for n, m, i, (outcome, _) in runs if outcome is Outcome.OK}
     wanted: dict[tuple[str, Outcome, bool], list[tuple[str, int]]] = {}
     for number, machine, indicator, (outcome, _) in runs:
         if outcome in (Outcome.IMPORT_FAILED, Outcome.CRASHED):
             kind = (machine, outcome, (machine, indicator, number) in ok)
             wanted.setdefault(kind, []).append((indicator, number))
-    assert told.keys() == wanted.keys()
+    assert reported.keys() == wanted.keys()
     for (machine, outcome, sometimes), failed in wanted.items():
-        group = told[MachineId(machine), outcome, sometimes]
+        group = reported[MachineId(machine), outcome, sometimes]
         bad = {number for _, number in failed}
         good = {n for m, i, n in ok if m == machine and i in {i for i, _ in failed}} - bad
         assert group.stacks == tuple(sorted(stacks[number].id for number in bad))
@@ -199,33 +201,33 @@ def test_causes_are_what_a_search_through_everything_finds(
         assert found == (set() if sometimes else alone)
         assert pairs == (together if goods and not alone and not sometimes else set())
         if goods and not sometimes:
-            shared = None if alone or any(apart(bads, goods, None)) else common
+            shared = None if alone or any(separations(bads, goods, None)) else common
             given = [None, *(shared or ())]
             assert [
                 (e.given and ((e.given.kind, e.given.name), e.given.value), e.name)
-                for e in group.apart
+                for e in group.separations
             ] == [
                 (trait, name)
                 for trait in ([None] if shared is None else sorted(given[1:]))
-                for name in apart(bads, goods, trait)
+                for name in separations(bads, goods, trait)
             ]
 
 
 Plain = dict[tuple[str, str], str]
 
 
-def apart(
+def separations(
     bads: list[Plain], goods: list[Plain], given: tuple[tuple[str, str], str] | None
 ) -> list[str]:
     """Return the packages with several versions on the failing side, none of them on the other."""
     beside = [each for each in goods if given is None or given in each.items()]
-    sides = {
+    operands = {
         name: ({x["package", name] for x in bads}, {x["package", name] for x in beside})
         for name in ("a", "b")
     }
     return [
         name
-        for name, (mine, other) in sides.items()
+        for name, (mine, other) in operands.items()
         if len(mine) > 1 and other and not mine & other
     ]
 
@@ -243,7 +245,7 @@ def computed(where: Environment, checksum: float, block: int = 1) -> Inspection:
     )
 
 
-def test_stacks_that_compute_something_else_are_told_with_what_they_share() -> None:
+def test_stacks_that_compute_something_else_are_reported_with_what_they_share() -> None:
     stacks = [each.stack for each in (GOOD, BAD, WORSE)]
     seen = [computed(GOOD, 1.0), computed(BAD, 1.1), computed(BAD, 1.1, 2), computed(WORSE, 1.0)]
     (group,) = explain_results(stacks, seen, [MATMUL])

@@ -31,7 +31,7 @@ def test_we_live_and_so_does_another_process_until_it_ends() -> None:
     assert not is_running(other)
 
 
-def test_a_step_of_the_clock_ends_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_step_of_the_clock_ends_no_process(monkeypatch: pytest.MonkeyPatch) -> None:
     us, now = process_identity(), psutil.Process().create_time()
     monkeypatch.setattr(psutil.Process, "create_time", lambda _: now + 3600)
     assert is_running(us)
@@ -65,5 +65,5 @@ def test_a_process_of_another_host_or_container_is_not_judged() -> None:
     assert is_running(f"{number}@{node}-2:{gone}:{began}")
 
 
-def test_what_nobody_wrote_is_nobodys() -> None:
+def test_no_identity_is_no_running_process() -> None:
     assert not is_running("")

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from stackgen.executors import Executor
-from stackgen.executors.local import LocalExecutor, kept_variables, trace_folder
+from stackgen.executors.local import LocalExecutor, passed_variables, trace_folder
 from stackgen.model.inspections import Outcome
 from stackgen.model.stacks import Machine
 from tests.executor_contract import ExecutorContract, Inspect, OwnInterpreter, Plan, Script
@@ -76,14 +76,14 @@ class TestLocalExecutor(OwnInterpreter, ExecutorContract):
         made = LocalExecutor(
             machine=Machine(identity=()), scratch=tmp_path / "scratch", trace=tmp_path / "traces"
         )
-        kept = trace_folder(tmp_path / "traces", planned.call) / "trace.json"
+        retained = trace_folder(tmp_path / "traces", planned.call) / "trace.json"
         with closing(made) as executor:
             (later,) = executor.inspect([replace(planned, block=1)])
             assert later.outcome is Outcome.OK, later.log
-            assert not kept.exists()
+            assert not retained.exists()
             (first,) = executor.inspect([planned])
         assert first.outcome is Outcome.OK, first.log
-        assert kept.exists()
+        assert retained.exists()
 
 
 @pytest.mark.parametrize(
@@ -91,4 +91,4 @@ class TestLocalExecutor(OwnInterpreter, ExecutorContract):
     ["AWS_SECRET_ACCESS_KEY", "HF_TOKEN", "TF_VAR_password", "NVIDIA_API_KEY", "CUDA_TOKEN"],
 )
 def test_secrets_are_not_kept(name: str) -> None:
-    assert kept_variables({name: "x", "HOME": "/root"}) == {}
+    assert passed_variables({name: "x", "HOME": "/root"}) == {}

@@ -18,7 +18,7 @@ from tests.locks.samples import FOLDER
         ("uv", "uv.lock"),
     ],
 )
-def test_what_was_asked_for_is_read_from_beside_the_lock(folder: str, lock: str) -> None:
+def test_what_was_requested_is_read_from_beside_the_lock(folder: str, lock: str) -> None:
     found = read_lock_file(FOLDER / folder / lock)
     assert set(found.requirements) == {"tensorflow==2.12.*", "requests[socks]>=2.31"}
 

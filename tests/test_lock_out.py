@@ -49,7 +49,7 @@ def with_locks(found: ExploreReport) -> ExploreReport:
     )
 
 
-def told(found: ExploreReport, folder: Path) -> tuple[ExploreReport, str]:
+def reported(found: ExploreReport, folder: Path) -> tuple[ExploreReport, str]:
     stream = io.StringIO()
     return keep_winner(found, folder, TARGET, CONFIG, Plain(stream)), stream.getvalue()
 
@@ -64,7 +64,7 @@ def versions(folder: Path) -> list[dict[str, str]]:
 
 
 def test_what_is_shown_to_be_faster_is_written_as_both_files(tmp_path: Path) -> None:
-    found, text = told(report(FASTER), tmp_path / "new" / "folder")
+    found, text = reported(report(FASTER), tmp_path / "new" / "folder")
     assert versions(tmp_path / "new" / "folder") == [{"numpy": "1.26.4"}] * 2
     assert "numpy 1.26.4, shown to be the fastest" in text
     assert found == report(FASTER)
@@ -75,22 +75,22 @@ def test_what_is_shown_to_be_faster_is_written_as_both_files(tmp_path: Path) -> 
 def test_where_nothing_is_shown_to_be_faster_the_baseline_is_written_and_it_is_said(
     contrasts: list[float], tmp_path: Path
 ) -> None:
-    _, text = told(report(contrasts), tmp_path)
+    _, text = reported(report(contrasts), tmp_path)
     assert versions(tmp_path) == [{"numpy": "2.4.0"}] * 2
     assert "the baseline: nothing is shown to be faster" in text
 
 
 def test_a_better_figure_is_not_called_faster(tmp_path: Path) -> None:
-    _, text = told(of_indicator(report(FASTER), is_figure=True), tmp_path)
+    _, text = reported(of_indicator(report(FASTER), is_figure=True), tmp_path)
     assert "shown to be the best" in text
-    _, text = told(of_indicator(report(SLOWER), is_figure=True), tmp_path)
+    _, text = reported(of_indicator(report(SLOWER), is_figure=True), tmp_path)
     assert "the baseline: nothing is shown to be better" in text
 
 
 def test_where_others_may_be_as_fast_it_is_not_called_the_fastest(tmp_path: Path) -> None:
     found = report(FASTER)
     rows = tuple(replace(row, best=True) for row in found.ranking)
-    _, text = told(replace(found, ranking=rows), tmp_path)
+    _, text = reported(replace(found, ranking=rows), tmp_path)
     assert "shown to be faster than the baseline, as others are" in text
 
 
@@ -115,11 +115,11 @@ INTERRUPTED = replace(report(FASTER), run=replace(report(FASTER).run, interrupte
         (INTERRUPTED, Answer.FASTER, "interrupted"),
     ],
 )
-def test_without_an_answer_nothing_is_written_and_it_is_told_why(
+def test_without_an_answer_nothing_is_written_and_the_reason_is_given(
     found: ExploreReport, answer: Answer, why: str, tmp_path: Path
 ) -> None:
     assert conclusion(found).answer is answer
-    after, text = told(found, tmp_path / "never")
+    after, text = reported(found, tmp_path / "never")
     assert "No lock was written" in text
     assert why in text
     assert not (tmp_path / "never").exists()
@@ -131,7 +131,7 @@ def test_a_stack_that_computes_something_else_is_not_written_however_fast() -> N
     assert conclusion(found).winner is None
 
 
-def test_settings_and_what_was_measured_are_told_in_comments_of_one_line_each() -> None:
+def test_settings_and_what_was_measured_are_reported_in_comments_of_one_line_each() -> None:
     found = report(FASTER)
     chosen = replace(found.stacks[1], settings=(("OMP_NUM_THREADS", "1"), ("ODD", "a\nimport os")))
     files = locks_of(found, chosen, TARGET, CONFIG)
@@ -170,14 +170,14 @@ def test_equal_results_give_equal_bytes() -> None:
 
 
 def test_a_users_own_file_is_refused_and_ours_is_overwritten(tmp_path: Path) -> None:
-    told(report(FASTER), tmp_path)
+    reported(report(FASTER), tmp_path)
     check_folder(tmp_path, make=True)
-    told(report(SLOWER), tmp_path)
+    reported(report(SLOWER), tmp_path)
     assert versions(tmp_path) == [{"numpy": "2.4.0"}] * 2
     (tmp_path / "requirements.txt").write_text("numpy\n")
     with pytest.raises(UsageError, match="not written by stackgen"):
         check_folder(tmp_path, make=True)
-    after, text = told(report(FASTER), tmp_path)  # written while it was measured
+    after, text = reported(report(FASTER), tmp_path)  # written while it was measured
     assert "not overwritten" in text
     assert after.run.exit_code == UsageError.exit_code
     assert (tmp_path / "requirements.txt").read_text() == "numpy\n"
@@ -243,8 +243,8 @@ def laboratory(tmp_path: Path) -> Laboratory:
 
 @pytest.mark.journey
 def test_an_exploration_leaves_locks_that_pip_and_uv_install(laboratory: Laboratory) -> None:
-    asked = ("speedy", "--stacks", "2", "--budget", "180s", "--lock-out", "fastest")
-    done = laboratory.explore(*asked)
+    requested = ("speedy", "--stacks", "2", "--budget", "180s", "--lock-out", "fastest")
+    done = laboratory.explore(*requested)
     assert done.returncode in (0, 6), done.stderr  # 6: on a busy machine a control may fail
     folder = laboratory.root / "fastest"
     if done.returncode == 6:
@@ -268,7 +268,7 @@ def test_an_exploration_leaves_locks_that_pip_and_uv_install(laboratory: Laborat
         assert "speedy-1.0" in ran.stdout or "speedy==1.0" in ran.stderr
 
     (folder / "requirements.txt").write_text("mine\n")
-    done = laboratory.explore(*asked)
+    done = laboratory.explore(*requested)
     assert done.returncode == UsageError.exit_code
     assert "not written by stackgen" in done.stderr
     assert "trying" not in done.stderr  # refused before anything was done

@@ -59,19 +59,19 @@ def refusal(path: Path, paths: Paths, *, base: str = "") -> UsageError:
 def test_a_lock_that_no_python_here_fits_is_refused_by_its_python(
     tmp_path: Path, paths: Paths
 ) -> None:
-    told = refusal(lock(tmp_path, "==3.99.*"), paths)
-    assert told.what == f"{tmp_path / 'pylock.toml'} is for Python ==3.99.*"
-    assert OWN in told.why
-    assert "--base" in told.fix
+    reported = refusal(lock(tmp_path, "==3.99.*"), paths)
+    assert reported.what == f"{tmp_path / 'pylock.toml'} is for Python ==3.99.*"
+    assert OWN in reported.why
+    assert "--base" in reported.fix
 
 
 def test_a_base_that_a_lock_does_not_fit_is_refused_with_those_that_do(
     tmp_path: Path, paths: Paths
 ) -> None:
-    told = refusal(lock(tmp_path, f"!={OWN}.*"), paths, base=sys.executable)
-    assert f"is for Python !={OWN}" in told.what
+    reported = refusal(lock(tmp_path, f"!={OWN}.*"), paths, base=sys.executable)
+    assert f"is for Python !={OWN}" in reported.what
     named = {"3.9": "bullseye-py39", "3.13": "trixie-py313"}
-    assert all(f"--base {base}" in told.fix for minor, base in named.items() if minor != OWN)
+    assert all(f"--base {base}" in reported.fix for minor, base in named.items() if minor != OWN)
 
 
 def test_where_none_is_named_an_interpreter_that_fits_is_taken(paths: Paths) -> None:

@@ -82,9 +82,11 @@ def test_what_is_recorded_besides_leaves_the_identity_as_it_was() -> None:
 
 def test_flags_libc_and_nodes_are_circumstances() -> None:
     machine = this_machine()
-    told = dict(machine.circumstances)
-    assert {"libc", "cpu_flags", "numa_nodes"} <= told.keys()
-    assert set(dict(machine.identity)["instruction_sets"].split()) < set(told["cpu_flags"].split())
+    reported = dict(machine.circumstances)
+    assert {"libc", "cpu_flags", "numa_nodes"} <= reported.keys()
+    assert set(dict(machine.identity)["instruction_sets"].split()) < set(
+        reported["cpu_flags"].split()
+    )
 
 
 def write(folder: Path, files: dict[str, str]) -> Path:
@@ -95,7 +97,7 @@ def write(folder: Path, files: dict[str, str]) -> Path:
     return folder
 
 
-def test_nodes_of_memory_are_told_with_their_cpus(tmp_path: Path) -> None:
+def test_nodes_of_memory_are_reported_with_their_cpus(tmp_path: Path) -> None:
     files = {"node1/cpulist": "8-15\n", "node0/cpulist": "0-7\n", "node10/cpulist": "\n"}
     assert numa_nodes(write(tmp_path, files)) == "0:0-7 1:8-15 10:"
 
@@ -167,7 +169,7 @@ def command(folder: Path, text: str) -> None:
     (folder / "nvidia-smi").chmod(0o755)
 
 
-def test_gpus_are_told_by_nvidia_smi(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_gpus_are_reported_by_nvidia_smi(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     command(tmp_path, SMI)
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
     assert find_gpus() == BOTH

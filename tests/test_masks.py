@@ -25,8 +25,8 @@ def test_dependents_are_decided_before_what_they_depend_on(
     place = {name: number for number, part in enumerate(parts) for name in part}
     assert len(place) == sum(map(len, parts))
     assert set(roots) <= set(place)
-    for name, here in place.items():
-        assert all(here <= place[needed] for needed in edges.get(name, ()))
+    for name, local in place.items():
+        assert all(local <= place[needed] for needed in edges.get(name, ()))
 
 
 @given(st.dictionaries(names, st.lists(names, unique=True)), st.lists(names, min_size=1))

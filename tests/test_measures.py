@@ -26,7 +26,7 @@ def test_other_work_of_the_controls_kind_can_be_compared() -> None:
     assert call.id != control.id
 
 
-def test_what_is_measured_may_not_take_the_memory_that_everybody_else_needs() -> None:
+def test_an_inspection_may_not_take_the_memory_that_others_need() -> None:
     memory, most = psutil.virtual_memory().total, limits(0).memory_bytes
     assert most is not None
     assert memory / 2 < most < memory
@@ -34,8 +34,8 @@ def test_what_is_measured_may_not_take_the_memory_that_everybody_else_needs() ->
 
 def test_a_command_is_measured_alone_or_before_the_indicators_that_are_named() -> None:
     runner = Indicator(name=PROGRAM, component=PROGRAM, summary="", sha256="0", path="p")
-    told = (("command", "python train.py"), ("project", "d"))
-    program = IndicatorCall(indicator=runner, arguments=told)
+    reported = (("command", "python train.py"), ("project", "d"))
+    program = IndicatorCall(indicator=runner, arguments=reported)
     request = campaign_request(threads=2, program=program)
     (alone,), _ = indicator_calls(request, ("torch",), frozenset({"torch"}))
     assert alone.label == "python train.py (threads=2)"

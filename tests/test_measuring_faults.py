@@ -102,13 +102,13 @@ class Bench:
         )
 
     def inspect(self, plan: InspectionPlan) -> Inspection:
-        said = 1.0 if plan.call == CONTROL else self.ask(plan)
+        printed = 1.0 if plan.call == CONTROL else self.ask(plan)
         self.seconds += 1
         ending = f"Error: at {plan.block}"
-        if isinstance(said, str) and not isinstance(said, Outcome):
-            said, ending = Outcome.CRASHED, said
+        if isinstance(printed, str) and not isinstance(printed, Outcome):
+            printed, ending = Outcome.CRASHED, printed
         started_at = (START + self.wall(self.seconds)).isoformat(timespec="milliseconds")
-        return sessions.ended(plan, said, started_at=started_at, log=ending)
+        return sessions.ended(plan, printed, started_at=started_at, log=ending)
 
     def measure(self) -> Stopped:
         return self.comparison().run()
@@ -186,8 +186,8 @@ def test_times_without_any_spread_show_nothing_before_there_are_many_of_them(
     (same,), (slower,) = rows["2"].effects, rows["1"].effects
     assert (same.ratio, same.verdict) == (1.0, Verdict.EQUIVALENT)
     assert (round(slower.ratio, 9), slower.verdict) == (0.8, Verdict.SLOWER)
-    told = [n for e in (same, slower) for n in (e.ratio, e.low, e.high)]
-    assert all(map(math.isfinite, told))
+    reported = [n for e in (same, slower) for n in (e.ratio, e.low, e.high)]
+    assert all(map(math.isfinite, reported))
 
 
 @pytest.mark.parametrize(
@@ -202,7 +202,7 @@ def test_times_without_any_spread_show_nothing_before_there_are_many_of_them(
 def test_a_wall_clock_that_jumps_changes_nothing_that_is_said(
     tmp_path: Path, wall: Callable[[int], timedelta]
 ) -> None:
-    told = []
+    reported = []
     for name, clock in (("straight", lambda s: timedelta(seconds=s)), ("jumping", wall)):
         with open_database(tmp_path / f"{name}.db") as database:
             prepared(database)
@@ -210,9 +210,9 @@ def test_a_wall_clock_that_jumps_changes_nothing_that_is_said(
             bench = Bench(database, tmp_path, fails("1", block=4), wall=clock)
             stopped = bench.measure()
             (failed,) = bench.session.record.failed_in_blocks((MATMUL,))
-            told.append((stopped, bench.session.record.blocks, bench.rows(), failed.block))
+            reported.append((stopped, bench.session.record.blocks, bench.rows(), failed.block))
             assert_nothing_twice(database.inspections())
-    assert told[0] == told[1]
+    assert reported[0] == reported[1]
 
 
 def test_a_block_that_was_cut_short_is_no_block_twice_and_its_whole_pairs_count(
@@ -237,9 +237,11 @@ def test_a_block_that_was_cut_short_is_no_block_twice_and_its_whole_pairs_count(
     assert blocks == set(range(1, max(blocks) + 1))
     for name, row in again.rows().items():
         for effect in row.effects:
-            held = itertools.groupby(sorted(seen, key=lambda e: e.block), lambda e: e.block)
-            whole = sum(has_pair(list(group), STACKS[name]) for _, group in held)
-            assert effect.blocks == max(look for look in INTERIM_ANALYSES if look <= whole)
+            stored = itertools.groupby(sorted(seen, key=lambda e: e.block), lambda e: e.block)
+            whole = sum(has_pair(list(group), STACKS[name]) for _, group in stored)
+            assert effect.blocks == max(
+                analysis for analysis in INTERIM_ANALYSES if analysis <= whole
+            )
 
 
 def has_pair(block: list[Inspection], other: Environment) -> bool:
@@ -255,8 +257,8 @@ def test_a_spent_budget_still_has_one_block_and_no_second_one(
         bench = Bench(database, tmp_path, steady, budget_s=-5)
         stopped = bench.measure()
         assert (stopped.why, bench.session.record.blocks) == ("the budget is spent", 1)
-        told = [effect for row in bench.rows().values() for effect in row.effects]
-        assert {each.verdict for each in told} == {Verdict.INCONCLUSIVE}
+        reported = [effect for row in bench.rows().values() for effect in row.effects]
+        assert {each.verdict for each in reported} == {Verdict.INCONCLUSIVE}
 
 
 KILL = "killed by SIGKILL"
@@ -279,7 +281,7 @@ def test_a_stack_that_is_killed_now_and_then_stays(
     assert bench.session.record.failed_in_blocks((MATMUL,)) == ()
 
 
-def test_a_stack_that_is_killed_again_and_again_is_left_out_of_this_run_alone(
+def test_a_stack_that_is_killed_repeatedly_is_left_out_of_this_run_alone(
     database: Database, tmp_path: Path
 ) -> None:
     bench = Bench(database, tmp_path, lambda plan: KILL if version(plan) == "2" else steady(plan))
@@ -295,7 +297,7 @@ def test_a_stack_that_is_killed_again_and_again_is_left_out_of_this_run_alone(
     assert again.rows()["2"].effects[0].verdict is Verdict.FASTER
 
 
-def test_a_baseline_that_is_killed_again_and_again_is_gone_on_with_by_the_next_run(
+def test_a_baseline_that_is_killed_repeatedly_is_tried_again_by_the_next_run(
     database: Database, tmp_path: Path
 ) -> None:
     bench = Bench(database, tmp_path, lambda plan: KILL if version(plan) == "3" else steady(plan))

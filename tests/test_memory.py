@@ -14,11 +14,11 @@ OWN, OTHER = call(), call("numpy/import")
 
 def seen(version: str, what: IndicatorCall, peak: int | None) -> Inspection:
     found = inspection(environment(version), what, 1, 1.0)
-    told = Observation(values_s=(1.0,), loops=1, peak_memory_bytes=peak)
-    return replace(found, observation=told)
+    reported = Observation(values_s=(1.0,), loops=1, peak_memory_bytes=peak)
+    return replace(found, observation=reported)
 
 
-def test_the_largest_peak_of_each_stack_is_told_and_failures_tell_none() -> None:
+def test_the_largest_peak_of_each_stack_is_reported_and_failures_have_none() -> None:
     inspections = [
         *(seen("1.0", OWN, peak) for peak in (5, 7, 6)),
         seen("2.0", OWN, 6),
@@ -35,16 +35,16 @@ def test_a_report_tells_where_stacks_differ_in_memory_and_only_there() -> None:
     first, second, *_ = given.ranking
     ((indicator, name),) = given.labels.items()
 
-    def told(*peaks: int) -> list[str]:
+    def reported(*peaks: int) -> list[str]:
         rows = tuple(
             PeakMemory(stack_id=row.stack_id, indicator_id=indicator, peak_bytes=peak)
             for row, peak in zip((first, second), peaks, strict=True)
         )
         return memory_text(replace(given, memory=rows))
 
-    heading, *rows, end = told(500_000_000, 410_000_000)
+    heading, *rows, end = reported(500_000_000, 410_000_000)
     assert heading == f"Peak memory of {name}:"
     assert [row.split("  ")[-1].strip() for row in rows] == ["410 MB", "500 MB"]
     assert second.label in rows[0]
     assert end == ""
-    assert told(41_000_000, 40_000_000) == []
+    assert reported(41_000_000, 40_000_000) == []

@@ -31,8 +31,10 @@ def test_a_release_that_computes_something_else_is_one_however_fast_or_noisy() -
     found = deviating(Difference.NUMBERS)
     (((_, _, kind), text),) = _differences(found).items()
     assert kind == "numerically different"
-    told = "numpy 1.26.4 computes something else than numpy 2.4.0 on numpy/matmul size=512: numer"
-    assert text.startswith(told)
+    reported = (
+        "numpy 1.26.4 computes something else than numpy 2.4.0 on numpy/matmul size=512: numer"
+    )
+    assert text.startswith(reported)
     assert _differences(unreliable(found)) == _differences(found)
 
 
@@ -110,7 +112,7 @@ def test_the_releases_of_a_night_share_its_budget() -> None:
     assert quick.budgets == [20.0, 27.0, 48.0]  # what one leaves is for the others
 
 
-def test_what_the_budget_does_not_allow_is_told_and_stays_new() -> None:
+def test_what_the_budget_does_not_allow_is_reported_and_stays_new() -> None:
     found, decided = night(Measured([SAME], takes_s=61.0), 3)
     assert found.postponed == ["numpy 2.1", "numpy 2.2"]
     assert decided == ["2.0"]

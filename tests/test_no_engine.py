@@ -37,7 +37,7 @@ def test_only_what_these_commands_can_do_is_proposed(
 
 
 def test_that_there_are_no_images_is_not_claimed(images: Images) -> None:
-    told = images.told()
-    assert "Images of stacks are not known: no container engine answers (no such file" in told
-    assert "No images" not in told
-    assert "no such file" in json.loads(images.told("--json"))["no_engine"]
+    reported = images.reported()
+    assert "Images of stacks are not known: no container engine answers (no such file" in reported
+    assert "No images" not in reported
+    assert "no such file" in json.loads(images.reported("--json"))["no_engine"]

@@ -30,7 +30,7 @@ from stackgen.report import as_json
 from stackgen.report.noise import noise_text, percent, shown_from
 from tests.samples import call, environment, inspection
 
-HERE, MATMUL, PURE = environment("2.4.0"), call(), call("python/pure")
+LOCAL, MATMUL, PURE = environment("2.4.0"), call(), call("python/pure")
 GOLDEN = Path(__file__).parent / "golden" / "noise"
 INDICATORS = ("add_small", "fft", "matmul", "python", "sort")
 
@@ -90,7 +90,7 @@ def runs(contrasts: Sequence[float], indicator: str = "numpy/matmul") -> list[In
     """Return blocks of two runs whose times have these log ratios."""
     what = call(indicator)
     return [
-        inspection(HERE, what, block, math.exp(half), role=role)
+        inspection(LOCAL, what, block, math.exp(half), role=role)
         for block, contrast in enumerate(contrasts, start=1)
         for role, half in ((Role.TWIN, contrast / 2), (Role.BASELINE, -contrast / 2))
     ]
@@ -99,7 +99,7 @@ def runs(contrasts: Sequence[float], indicator: str = "numpy/matmul") -> list[In
 def row_of(contrasts: Sequence[float], *more: Inspection) -> IndicatorNoise:
     return indicator_noise(
         [*runs(contrasts), *more],
-        stack=HERE.stack.id,
+        stack=LOCAL.stack.id,
         call=MATMUL,
         control=PURE,
         seed=0,
@@ -158,7 +158,7 @@ def test_where_all_runs_take_the_same_time_no_number_is_invented() -> None:
     assert "their clock is too coarse" in row.nothing
 
 
-def test_equal_runs_that_differ_are_told() -> None:
+def test_equal_runs_that_differ_are_reported() -> None:
     shifted = [c + 0.05 for c in normal(0.02, 16)]
     row = row_of(shifted)
     assert row.differs
@@ -184,12 +184,12 @@ def test_a_comparison_takes_three_runs_a_block_and_the_control_twice() -> None:
     assert [each.machine_s for each in row.detectable] == [
         n * (3 * 1.0 + 2 * 0.25) for n in INTERIM_ANALYSES
     ]
-    own = indicator_noise(pure, stack=HERE.stack.id, call=PURE, control=PURE, seed=0)
+    own = indicator_noise(pure, stack=LOCAL.stack.id, call=PURE, control=PURE, seed=0)
     assert own.detectable[0].machine_s == pytest.approx(6 * 3 * 0.25)
 
 
 def test_blocks_that_do_not_count_cost_time_all_the_same() -> None:
-    half = [inspection(HERE, MATMUL, block, 1.0, role=Role.BASELINE) for block in range(9, 13)]
+    half = [inspection(LOCAL, MATMUL, block, 1.0, role=Role.BASELINE) for block in range(9, 13)]
     row = row_of(normal(0.01, 8), *half)
     assert (row.blocks, row.left_out) == (8, 4)
     assert row.detectable[0].machine_s == pytest.approx(6 * 3 * 12 / 8)
@@ -204,14 +204,14 @@ def test_what_resembles_the_block_before_is_seen_in_ranks() -> None:
     assert autocorrelation([1.0, 2.0, 3.0]) is None
 
 
-def told(**circumstances: str) -> Inspection:
+def reported(**circumstances: str) -> Inspection:
     seen = Observation(values_s=(1.0,), loops=1, circumstances=tuple(circumstances.items()))
-    return replace(inspection(HERE, MATMUL, 1, 1.0), observation=seen)
+    return replace(inspection(LOCAL, MATMUL, 1, 1.0), observation=seen)
 
 
 def test_what_else_went_on_is_a_share_of_the_time() -> None:
-    busy = told(wall_s="2.0", cpu_time_s="1.5", pressure_cpu_s="1.0", steal_s="0.4")
-    calm = told(wall_s="2.0", cpu_time_s="2.0", pressure_cpu_s="0.0", steal_s="0.0")
+    busy = reported(wall_s="2.0", cpu_time_s="1.5", pressure_cpu_s="1.0", steal_s="0.4")
+    calm = reported(wall_s="2.0", cpu_time_s="2.0", pressure_cpu_s="0.0", steal_s="0.0")
     found = disturbance([busy, calm], cpus=4)
     assert found.waited == pytest.approx(0.125)
     assert found.stolen == pytest.approx(0.025)
@@ -219,15 +219,15 @@ def test_what_else_went_on_is_a_share_of_the_time() -> None:
 
 
 def test_who_waits_for_a_disk_or_lets_others_wait_is_not_kept_from_the_cpu() -> None:
-    disk = told(wall_s="1.0", cpu_time_s="0.2", pressure_cpu_s="0.0")
-    others = told(wall_s="1.0", cpu_time_s="1.0", pressure_cpu_s="0.9")
+    disk = reported(wall_s="1.0", cpu_time_s="0.2", pressure_cpu_s="0.0")
+    others = reported(wall_s="1.0", cpu_time_s="1.0", pressure_cpu_s="0.9")
     assert disturbance([disk], cpus=2).waited == 0
     assert disturbance([others], cpus=2).waited == 0
 
 
 def test_circumstances_that_are_no_numbers_tell_nothing() -> None:
     for text in ("", "nan", "-1", "inf", "much"):
-        found = disturbance([told(wall_s=text, cpu_time_s=text, steal_s=text)], cpus=2)
+        found = disturbance([reported(wall_s=text, cpu_time_s=text, steal_s=text)], cpus=2)
         assert found == Disturbance(waited=None, stolen=None, throttled=None)
 
 
@@ -307,7 +307,7 @@ def test_every_golden_file_has_its_report_and_fits_a_terminal() -> None:
     assert max(len(line) for text in TEXTS.values() for line in text.splitlines()) <= 100
 
 
-def test_sizes_are_told_with_the_digits_that_count() -> None:
+def test_sizes_are_reported_with_the_digits_that_count() -> None:
     assert [percent(share) for share in (0.0812, 0.1249, 0.00312)] == ["8.1 %", "12 %", "0.3 %"]
     assert [shown_from(size) for size in (0.5, 1.5, math.inf)] == ["50 %", "2.5 times", "never"]
 

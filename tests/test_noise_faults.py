@@ -14,7 +14,7 @@ from stackgen.model.stacks import Environment, Stack
 from tests import sessions
 from tests.samples import call, environment
 
-HERE, MATMUL, SORT, PURE = environment("2.4.0"), call(), call("numpy/sort"), call("python/pure")
+LOCAL, MATMUL, SORT, PURE = environment("2.4.0"), call(), call("numpy/sort"), call("python/pure")
 Ends = Callable[[InspectionPlan], Outcome]
 
 
@@ -22,7 +22,7 @@ Ends = Callable[[InspectionPlan], Outcome]
 def database(tmp_path: Path) -> Iterator[Database]:
     with open_database(tmp_path / "kb.db") as found:
         found.add_machine(sessions.MACHINE)
-        found.add_stack(HERE.stack)
+        found.add_stack(LOCAL.stack)
         for each in (MATMUL, SORT, PURE):
             found.add_indicator(each)
         yield found
@@ -60,7 +60,7 @@ def design(measuring: Session) -> Design:
     return Design(
         campaign_id=measuring.record.campaign.id,
         seed=0,
-        baseline=HERE,
+        baseline=LOCAL,
         candidates=(),
         calls=(MATMUL, SORT),
         control=PURE,
@@ -75,7 +75,7 @@ def fine(plan: InspectionPlan) -> Outcome:  # noqa: ARG001 # as executors are as
 
 def pairs(measuring: Session, what: str) -> int:
     found = call(what).id
-    stack = HERE.stack.id
+    stack = LOCAL.stack.id
     return len(block_times(measuring.inspections, indicator=found, stack=stack, twin=True))
 
 

@@ -55,7 +55,7 @@ def test_the_same_command_goes_on_until_something_can_be_said(laboratory: Labora
     assert len({each.stack_id for each in seen}) == 1
 
 
-def test_what_does_not_run_is_told_and_nothing_is_invented(laboratory: Laboratory) -> None:
+def test_what_does_not_run_is_reported_and_nothing_is_invented(laboratory: Laboratory) -> None:
     (laboratory.root / "work.py").write_text(FAILS)
     done = measured(laboratory, "--budget", "3s")
     assert done.returncode == 6
@@ -64,7 +64,7 @@ def test_what_does_not_run_is_told_and_nothing_is_invented(laboratory: Laborator
 
 
 @pytest.mark.parametrize(
-    ("arguments", "says"),
+    ("arguments", "message"),
     [
         (("--budget", "601s"), "give --budget 10m or less"),
         (("--budget", "soon"), "cannot read the budget"),
@@ -74,9 +74,9 @@ def test_what_does_not_run_is_told_and_nothing_is_invented(laboratory: Laborator
     ],
 )
 def test_what_cannot_be_measured_is_refused(
-    laboratory: Laboratory, arguments: tuple[str, ...], says: str
+    laboratory: Laboratory, arguments: tuple[str, ...], message: str
 ) -> None:
     done = laboratory.run("noise", "speedy", "--executor", "virtualenv", *arguments)
     assert done.returncode == 2
-    assert says in done.stderr
+    assert message in done.stderr
     assert "fix:" in done.stderr

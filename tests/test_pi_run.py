@@ -66,12 +66,12 @@ def measured(laboratory: Laboratory, *arguments: str, exit_code: int = 0) -> dic
 def test_every_combination_is_measured_in_fresh_processes_in_random_order(
     laboratory: Laboratory,
 ) -> None:
-    told = measured(laboratory, "./mine.py", "--size", "1,2", "--threads", "1,2", "--repeats=2")
-    given = [dict(each["arguments"]) for each in told["results"]]
+    reported = measured(laboratory, "./mine.py", "--size", "1,2", "--threads", "1,2", "--repeats=2")
+    given = [dict(each["arguments"]) for each in reported["results"]]
     assert [(each["size"], each["threads"]) for each in given] == [
         *(("1", "1"), ("1", "2"), ("2", "1"), ("2", "2")),
     ]
-    ran = [each for result in told["results"] for each in result["inspections"]]
+    ran = [each for result in reported["results"] for each in result["inspections"]]
     assert [each["block"] for each in ran] == [0, 1] * 4
     assert all(each["outcome"] == "ok" for each in ran)
     assert max(each["started_at"] for each in ran if each["block"] == 0) < min(
@@ -79,7 +79,7 @@ def test_every_combination_is_measured_in_fresh_processes_in_random_order(
     )
     orders = [[each["position"] for each in ran if each["block"] == block] for block in (0, 1)]
     assert orders[0] != orders[1]
-    for result in told["results"]:
+    for result in reported["results"]:
         first, again = (each["observation"] for each in result["inspections"])
         assert first["loops"] == again["loops"]
         assert len(first["values_s"]) == 3
@@ -107,30 +107,30 @@ def test_what_fails_is_marked_with_its_reason_and_the_end_of_its_log(
 
 
 def test_where_nothing_ran_the_exit_status_says_so(laboratory: Laboratory) -> None:
-    told = measured(laboratory, "mine.py", "--way", "none", "--repeats", "3", exit_code=6)
-    (result,) = told["results"]
+    reported = measured(laboratory, "mine.py", "--way", "none", "--repeats", "3", exit_code=6)
+    (result,) = reported["results"]
     assert result["figures"] is None
     assert len(result["inspections"]) == 1  # what failed once is not run again
 
 
 def test_a_file_of_ones_own_may_be_named_like_an_indicator(laboratory: Laboratory) -> None:
     (laboratory.root / "matmul.py").write_text(MINE)
-    told = measured(laboratory, "./matmul.py")
-    assert told["indicator"]["summary"] == "mine"
-    assert told["results"][0]["figures"]["items_per_s"] > 0
-    assert told["results"][0]["figures"]["facts"] == [["parameters", "12"]]
+    reported = measured(laboratory, "./matmul.py")
+    assert reported["indicator"]["summary"] == "mine"
+    assert reported["results"][0]["figures"]["items_per_s"] > 0
+    assert reported["results"][0]["figures"]["facts"] == [["parameters", "12"]]
 
 
-def test_gpus_are_hidden_when_asked_for(laboratory: Laboratory) -> None:
+def test_gpus_are_hidden_when_requested(laboratory: Laboratory) -> None:
     done = laboratory.run("pi", "run", "mine.py", "--way", "gpus", "--gpus", "none")
     assert "unsupported: GPUs: ''" in done.stdout
     assert [gpus_seen("all", present=each) for each in (True, False)] == ["all", ""]
 
 
 def test_an_interpreter_is_named_by_its_virtualenv(laboratory: Laboratory) -> None:
-    told = measured(laboratory, "mine.py", "--python", sys.prefix)
-    assert told["python"] == f"{sys.prefix}/bin/python"
-    assert told["python_version"].endswith(sys.version.split()[0])
+    reported = measured(laboratory, "mine.py", "--python", sys.prefix)
+    assert reported["python"] == f"{sys.prefix}/bin/python"
+    assert reported["python_version"].endswith(sys.version.split()[0])
     missing = laboratory.run("pi", "run", "mine.py", "--python", "no-such-python")
     assert missing.returncode == 2
     assert "there is no interpreter no-such-python" in missing.stderr
@@ -182,11 +182,11 @@ def test_a_parameter_that_is_called_like_an_option_is_named_by_param(
 ) -> None:
     path = laboratory.root / "mine.py"
     path.write_text(path.read_text().replace("size", "seed"))
-    told = measured(laboratory, "mine.py", "--param", "seed=3,4", "--seed", "5")
-    assert [dict(each["arguments"])["seed"] for each in told["results"]] == ["3", "4"]
+    reported = measured(laboratory, "mine.py", "--param", "seed=3,4", "--seed", "5")
+    assert [dict(each["arguments"])["seed"] for each in reported["results"]] == ["3", "4"]
 
 
-def test_more_combinations_than_anybody_waits_for_are_refused() -> None:
+def test_more_combinations_than_a_user_waits_for_are_refused() -> None:
     values = tuple(str(each) for each in range(1, MOST_CALLS + 2))
     with pytest.raises(UsageError, match=f"{MOST_CALLS + 1} combinations are too many"):
         calls_of(find_indicator("numpy/matmul"), [("size", values)])
@@ -199,17 +199,17 @@ def test_parameters_are_read_as_people_write_them() -> None:
 
 def test_threads_are_counted_where_they_are_left_to_us() -> None:
     (left,) = calls_of(find_indicator("python/pure"), [])
-    (asked,) = calls_of(find_indicator("python/pure"), [("threads", ("auto",))])
+    (requested,) = calls_of(find_indicator("python/pure"), [("threads", ("auto",))])
     assert int(dict(left.arguments)["threads"]) >= 1
-    assert left == asked
+    assert left == requested
 
 
 def test_help_tells_what_an_indicator_takes(laboratory: Laboratory) -> None:
-    told = laboratory.run("pi", "run", "mine.py", "--help").stdout
-    assert "--repeats" in told
-    assert "--way" in told
-    assert "fine, crash, none, slow, gpus" in told
-    assert laboratory.run("pis", "mine.py").stdout in told
+    reported = laboratory.run("pi", "run", "mine.py", "--help").stdout
+    assert "--repeats" in reported
+    assert "--way" in reported
+    assert "fine, crash, none, slow, gpus" in reported
+    assert laboratory.run("pis", "mine.py").stdout in reported
 
 
 @pytest.mark.usefixtures("signals_as_usual")

@@ -38,7 +38,7 @@ for script, options in json.loads(sys.argv[1]):
         print(json.dumps({"stackgen": 1, "outcome": "crashed", "reason": traceback.format_exc()}))
     sys.modules["threadpoolctl"] = None
 """
-Told = dict[str, Any]
+Result = dict[str, Any]
 # A test of each indicator by its own options, and FLOP or bytes of one operation, by hand.
 WORK: dict[tuple[str, str], float | None] = {
     ("matmul", "size=3"): 9 * (3 + 3),
@@ -92,9 +92,9 @@ IMPOSSIBLE = {
 }  # fmt: skip
 
 
-def computed(python: str, calls: list[tuple[str, str]]) -> dict[tuple[str, str], Told]:
+def computed(python: str, calls: list[tuple[str, str]]) -> dict[tuple[str, str], Result]:
     """Return what each call told, all of them run by one process of this interpreter."""
-    asked = [
+    requested = [
         (
             str(PIS / f"numpy/{name}.py"),
             ["--loops", "1", *(f"--{option}" for option in options.split())],
@@ -102,7 +102,7 @@ def computed(python: str, calls: list[tuple[str, str]]) -> dict[tuple[str, str],
         for name, options in calls
     ]
     done = subprocess.run(
-        [python, "-s", "-B", "-c", DRIVER, json.dumps(asked)],
+        [python, "-s", "-B", "-c", DRIVER, json.dumps(requested)],
         capture_output=True,
         text=True,
         check=True,
@@ -113,7 +113,7 @@ def computed(python: str, calls: list[tuple[str, str]]) -> dict[tuple[str, str],
 
 
 @pytest.fixture(scope="module")
-def here() -> dict[tuple[str, str], Told]:
+def local() -> dict[tuple[str, str], Result]:
     """Return what the NumPy beside us told."""
     return computed(sys.executable, [*CALLS, *IMPOSSIBLE])
 
@@ -133,24 +133,24 @@ def test_every_indicator_and_every_allowed_value_is_tried_here() -> None:
 
 @pytest.mark.parametrize("call", CALLS, ids=" ".join)
 def test_it_runs_and_counts_its_work_as_by_hand(
-    here: Mapping[tuple[str, str], Told], call: tuple[str, str]
+    local: Mapping[tuple[str, str], Result], call: tuple[str, str]
 ) -> None:
-    told = here[call]
-    assert (told["outcome"], told["reason"]) == ("ok", "")
+    reported = local[call]
+    assert (reported["outcome"], reported["reason"]) == ("ok", "")
     if call in WORK:
-        assert told["work"] == pytest.approx(WORK[call])
+        assert reported["work"] == pytest.approx(WORK[call])
     if "generator=new" in call[1]:
-        assert told["checksum"] is None
+        assert reported["checksum"] is None
     else:
-        assert told["checksum"] > 0
+        assert reported["checksum"] > 0
 
 
 @pytest.mark.parametrize("call", IMPOSSIBLE, ids=" ".join)
 def test_what_numpy_lacks_is_unsupported_with_the_reason(
-    here: Mapping[tuple[str, str], Told], call: tuple[str, str]
+    local: Mapping[tuple[str, str], Result], call: tuple[str, str]
 ) -> None:
-    assert here[call]["outcome"] == "unsupported"
-    assert IMPOSSIBLE[call] in here[call]["reason"]
+    assert local[call]["outcome"] == "unsupported"
+    assert IMPOSSIBLE[call] in local[call]["reason"]
 
 
 def hashed(place: int, seed: int) -> int:
@@ -173,33 +173,33 @@ def checksum(values: list[float]) -> float:
 
 
 def test_a_product_of_matrices_is_what_plain_python_multiplies(
-    here: Mapping[tuple[str, str], Told],
+    local: Mapping[tuple[str, str], Result],
 ) -> None:
-    told = here["matmul", "size=3"]
+    reported = local["matmul", "size=3"]
     a, b = numbers(9, 1), numbers(9, 2)
     product = [
         sum(a[3 * i + k] * b[3 * k + j] for k in range(3)) for i in range(3) for j in range(3)
     ]
-    assert told["checksum"] == pytest.approx(checksum(product), rel=1e-5)
+    assert reported["checksum"] == pytest.approx(checksum(product), rel=1e-5)
 
 
 def test_a_mask_reads_itself_and_moves_what_it_finds(
-    here: Mapping[tuple[str, str], Told],
+    local: Mapping[tuple[str, str], Result],
 ) -> None:
-    told = here["take", "kind=mask size=10"]
+    reported = local["take", "kind=mask size=10"]
     mask = [hashed(place, 2) % 10 < 5 for place in range(10)]
     assert 0 < sum(mask) < 10
-    assert told["work"] == 10 * 1 + (sum(mask) + sum(mask)) * 8
-    found = [value for value, kept in zip(numbers(10, 1), mask, strict=True) if kept]
-    assert told["checksum"] == pytest.approx(checksum(found))
+    assert reported["work"] == 10 * 1 + (sum(mask) + sum(mask)) * 8
+    found = [value for value, retained in zip(numbers(10, 1), mask, strict=True) if retained]
+    assert reported["checksum"] == pytest.approx(checksum(found))
 
 
 def test_what_sorting_must_give_is_what_python_sorts(
-    here: Mapping[tuple[str, str], Told],
+    local: Mapping[tuple[str, str], Result],
 ) -> None:
     expected = pytest.approx(checksum(sorted(numbers(50, 1))))
     kinds = ("quicksort", "stable", "heapsort")
-    assert [here["sort", f"size=50 kind={kind}"]["checksum"] for kind in kinds] == [expected] * 3
+    assert [local["sort", f"size=50 kind={kind}"]["checksum"] for kind in kinds] == [expected] * 3
 
 
 @pytest.fixture
@@ -275,24 +275,24 @@ def interpreter(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[str, st
 
 @pytest.mark.network
 def test_every_version_computes_what_ours_computes(
-    here: Mapping[tuple[str, str], Told], interpreter: tuple[str, str]
+    local: Mapping[tuple[str, str], Result], interpreter: tuple[str, str]
 ) -> None:
     version, python = interpreter
     found = computed(python, [*CALLS, *IMPOSSIBLE])
-    for call, told in found.items():
+    for call, reported in found.items():
         if version == "1.16.6" and "generator=new" in call[1]:
-            assert told["outcome"] == "unsupported"
-            assert told["reason"] == "Generator came with NumPy 1.17"
+            assert reported["outcome"] == "unsupported"
+            assert reported["reason"] == "Generator came with NumPy 1.17"
             continue
-        assert told["outcome"] == here[call]["outcome"], (call, told["reason"])
-        assert version in told["component_version"]
-        if told["outcome"] == "ok":
-            tolerance = told["circumstances"]["checksum_tolerance"]
-            ours = here[call]["checksum"]
+        assert reported["outcome"] == local[call]["outcome"], (call, reported["reason"])
+        assert version in reported["component_version"]
+        if reported["outcome"] == "ok":
+            tolerance = reported["circumstances"]["checksum_tolerance"]
+            ours = local[call]["checksum"]
             same = None if ours is None else pytest.approx(ours, rel=tolerance, abs=0)
-            assert (told["work"], told["checksum"]) == (here[call]["work"], same), call
+            assert (reported["work"], reported["checksum"]) == (local[call]["work"], same), call
     # The first asked threadpoolctl, which counts as nothing that it had loaded; the others us.
-    first, *others = (told for told in found.values() if told["outcome"] == "ok")
+    first, *others = (reported for reported in found.values() if reported["outcome"] == "ok")
     assert [each["name"] for each in first["loaded"]] == ["numpy"]
     assert first["circumstances"]["blas"].startswith("openblas ")
     assert {each["circumstances"]["blas"] for each in others} == {first["circumstances"]["blas"]}

@@ -18,7 +18,7 @@ import pytest
 
 from stackgen.sandbox.process import load_indicators
 from tests.indicator_jobs import MODELS, OPERATIONS
-from tests.torch_parts import PIS, Job, Told, environment
+from tests.torch_parts import PIS, Job, Result, environment
 
 DRIVER = Path(__file__).parent / "run_indicators.py"
 INDICATORS = {
@@ -95,7 +95,7 @@ TRAINING = with_options(INFERENCE[:3], "--step", "training")
 TRACED = ("eager", "graph")
 
 
-def driven(python: str, what: str, jobs: Iterable[Job]) -> dict[Job, Told]:
+def driven(python: str, what: str, jobs: Iterable[Job]) -> dict[Job, Result]:
     """Return what each job told."""
     wanted = list(jobs)
     done = subprocess.run(
@@ -109,28 +109,28 @@ def driven(python: str, what: str, jobs: Iterable[Job]) -> dict[Job, Told]:
     return dict(zip(wanted, json.loads(done.stdout), strict=True))
 
 
-def failed(told: Mapping[Job, Told]) -> dict[Job, str]:
+def failed(reported: Mapping[Job, Result]) -> dict[Job, str]:
     """Return why jobs failed that neither ran nor were refused for a reason."""
     return {
         job: each["reason"]
-        for job, each in told.items()
+        for job, each in reported.items()
         if not (each["outcome"] == "ok" or (each["outcome"] == "unsupported" and each["reason"]))
     }
 
 
-def checksums(told: Mapping[Job, Told]) -> dict[Job, float]:
+def checksums(reported: Mapping[Job, Result]) -> dict[Job, float]:
     """Return the checksum of each job that ran."""
     return {
         job: each["checksum"]
-        for job, each in told.items()
+        for job, each in reported.items()
         if each["outcome"] == "ok" and each["checksum"] is not None
     }
 
 
-def disagreeing(told: Mapping[Job, Told], tolerance: float = 1e-4) -> dict[Job, list[float]]:
+def disagreeing(reported: Mapping[Job, Result], tolerance: float = 1e-4) -> dict[Job, list[float]]:
     """Return the checksums of operations that differ from mode to mode."""
     found: dict[Job, list[float]] = {}
-    for job, checksum in checksums(told).items():
+    for job, checksum in checksums(reported).items():
         words = job.split()
         place = words.index("--mode")
         found.setdefault(" ".join(words[:place] + words[place + 2 :]), []).append(checksum)
@@ -215,7 +215,7 @@ def traces(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def told(python: str, traces: Path) -> dict[Job, Told]:
+def reported(python: str, traces: Path) -> dict[Job, Result]:
     """Return what all jobs told, done in one run: TensorFlow is imported but once."""
     # Not smaller: as part of a graph, what takes a few microseconds is not listed by itself.
     trace = [f"matmul --size 256 --mode {mode} --trace {traces / mode}" for mode in TRACED]
@@ -224,9 +224,9 @@ def told(python: str, traces: Path) -> dict[Job, Told]:
 
 
 @pytest.mark.network
-def test_every_indicator_runs_or_says_why_not(told: Mapping[Job, Told]) -> None:
-    assert failed(told) == {}
-    refused = {job for job, each in told.items() if each["outcome"] == "unsupported"}
+def test_every_indicator_runs_or_says_why_not(reported: Mapping[Job, Result]) -> None:
+    assert failed(reported) == {}
+    refused = {job for job, each in reported.items() if each["outcome"] == "unsupported"}
     # Channels first are done on a CPU where oneDNN is used, which depends on the CPU.
     assert {job for job in refused if "channels_first" not in job} == {
         "copy --size 1",  # no GPU
@@ -235,14 +235,14 @@ def test_every_indicator_runs_or_says_why_not(told: Mapping[Job, Told]) -> None:
         "pooling --size 3 --window 4",  # no window fits
         "batch_norm --size 1 --batch 1",  # one number has no variance
     }
-    assert all(math.isfinite(value) for value in checksums(told).values())
+    assert all(math.isfinite(value) for value in checksums(reported).values())
 
 
 @pytest.mark.network
 def test_operations_and_their_gradients_are_the_same_in_all_modes(
-    told: Mapping[Job, Told],
+    reported: Mapping[Job, Result],
 ) -> None:
-    found = {job: told[job] for job in (*PLAIN, *GRADIENTS)}
+    found = {job: reported[job] for job in (*PLAIN, *GRADIENTS)}
     assert disagreeing(found) == {}
     assert len(checksums(found)) == len(found)
 
@@ -253,7 +253,9 @@ def fraction(place: int, seed: int) -> float:
 
 
 @pytest.mark.network
-def test_a_product_of_matrices_is_the_one_that_plain_python_finds(told: Mapping[Job, Told]) -> None:
+def test_a_product_of_matrices_is_the_one_that_plain_python_finds(
+    reported: Mapping[Job, Result],
+) -> None:
     size = 24
     a, b = ([fraction(place, seed) for place in range(size**2)] for seed in (1, 2))
 
@@ -267,7 +269,7 @@ def test_a_product_of_matrices_is_the_one_that_plain_python_finds(told: Mapping[
         of_few = [worth[int((fraction(place, 11) + 0.5) * size**2)] for place in range(64)]
         return sum(of_all) / size**2 + sum(of_few) / 64
 
-    found = told[PLAIN[0]]["checksum"]
+    found = reported[PLAIN[0]]["checksum"]
     assert found == pytest.approx(checksum(a, b), rel=1e-6)
     # The same matrix twice, or one before the other, is another result by more than is forgiven.
     for wrong in (checksum(b, a), checksum(a, a), checksum(b, b)):
@@ -275,46 +277,49 @@ def test_a_product_of_matrices_is_the_one_that_plain_python_finds(told: Mapping[
 
 
 @pytest.mark.network
-def test_both_passes_count_three_times_the_work_of_one(told: Mapping[Job, Told]) -> None:
+def test_both_passes_count_three_times_the_work_of_one(reported: Mapping[Job, Result]) -> None:
     graphs = [job.replace("eager", "graph") + " --passes both" for job in PLAIN]
     works = [
-        (told[job]["work"], told[both]["work"]) for job, both in zip(PLAIN, graphs, strict=True)
+        (reported[job]["work"], reported[both]["work"])
+        for job, both in zip(PLAIN, graphs, strict=True)
     ]
     assert [both / forward for forward, both in works] == [3] * len(PLAIN)
 
 
 @pytest.mark.network
-def test_a_batch_is_the_same_whoever_reads_it(told: Mapping[Job, Told]) -> None:
-    values = checksums(told)
+def test_a_batch_is_the_same_for_each_reader(reported: Mapping[Job, Result]) -> None:
+    values = checksums(reported)
     assert len({values[job] for job in OTHERS if job.startswith("input")}) == 1
 
 
 @pytest.mark.network
 def test_models_have_the_parameters_and_products_that_are_published(
-    told: Mapping[Job, Told],
+    reported: Mapping[Job, Result],
 ) -> None:
-    found = {job.split()[0]: told[job]["circumstances"] for job in INFERENCE}
+    found = {job.split()[0]: reported[job]["circumstances"] for job in INFERENCE}
     counted = {name: (each["parameters"], each["macs"]) for name, each in found.items()}
     assert counted == MODELS
     assert {each["items"] for each in found.values()} == {2}
-    works = {job.split()[0]: told[job]["work"] for job in INFERENCE}
+    works = {job.split()[0]: reported[job]["work"] for job in INFERENCE}
     assert works == {name: 2 * 2 * macs for name, (_, macs) in MODELS.items()}
 
 
 @pytest.mark.network
 def test_a_step_of_training_counts_three_times_the_work_and_tells_the_first_loss(
-    told: Mapping[Job, Told],
+    reported: Mapping[Job, Result],
 ) -> None:
-    works = [(told[job]["work"], told[f"{job} --step training"]["work"]) for job in INFERENCE[:2]]
+    works = [
+        (reported[job]["work"], reported[f"{job} --step training"]["work"]) for job in INFERENCE[:2]
+    ]
     assert [training / inference for inference, training in works] == [3, 3]
     # A network that knows nothing yet is about as wrong as chance: log 10 of ten classes.
-    assert all(0.5 < told[job]["checksum"] / math.log(10) < 2 for job in TRAINING)
+    assert all(0.5 < reported[job]["checksum"] / math.log(10) < 2 for job in TRAINING)
 
 
 @pytest.mark.network
-@pytest.mark.usefixtures("told")
+@pytest.mark.usefixtures("reported")
 @pytest.mark.parametrize("mode", TRACED)
-def test_a_trace_is_kept_when_it_is_asked_for(traces: Path, mode: str) -> None:
+def test_a_trace_is_kept_when_it_is_requested(traces: Path, mode: str) -> None:
     files = [each for each in (traces / mode).rglob("*") if each.is_file()]
     assert any(b"MatMul" in each.read_bytes() for each in files)
 
@@ -323,11 +328,13 @@ def test_a_trace_is_kept_when_it_is_asked_for(traces: Path, mode: str) -> None:
 def test_work_agrees_with_tensorflows_own_profiler(python: str) -> None:
     exact = [job for job in OPERATIONS if job.startswith(("matmul", "batched", "conv", "depth"))]
     more = ["attention --heads 2 --length 64 --width 64 --batch 1", "cnn"]
-    told = driven(python, "count", [*exact, *more])
-    assert {job: told[job]["work"] for job in exact} == {job: told[job]["counted"] for job in exact}
+    reported = driven(python, "count", [*exact, *more])
+    assert {job: reported[job]["work"] for job in exact} == {
+        job: reported[job]["counted"] for job in exact
+    }
     # The profiler counts what is added, normalised and bent as well.
     for job in more:
-        assert told[job]["work"] <= told[job]["counted"] <= 1.03 * told[job]["work"]
+        assert reported[job]["work"] <= reported[job]["counted"] <= 1.03 * reported[job]["work"]
 
 
 @pytest.mark.network
@@ -340,20 +347,20 @@ def test_every_version_runs_every_indicator_or_says_why_not(version: str, tmp_pa
     plain, both = in_modes(OPERATIONS), in_modes(with_options(OPERATIONS, "--passes", "both"))
     models = with_options(MODELS, "--batch", "1", "--samples", "1")
     models = [*in_modes(models), *in_modes(with_options(models, "--step", "training"))]
-    told = driven(python, "measure", [*plain, *both, *models, *OTHERS, *VARIANTS])
-    sys.stdout.write(summary(version, told))
-    assert failed(told) == {}
-    assert disagreeing({job: told[job] for job in (*plain, *both)}) == {}
-    assert disagreeing({job: told[job] for job in models}, 1e-3) == {}
+    reported = driven(python, "measure", [*plain, *both, *models, *OTHERS, *VARIANTS])
+    sys.stdout.write(summary(version, reported))
+    assert failed(reported) == {}
+    assert disagreeing({job: reported[job] for job in (*plain, *both)}) == {}
+    assert disagreeing({job: reported[job] for job in models}, 1e-3) == {}
 
 
-def summary(version: str, told: Mapping[Job, Told]) -> str:
+def summary(version: str, reported: Mapping[Job, Result]) -> str:
     """Return how many jobs ran, and which were refused, by reason."""
     refused: dict[str, list[Job]] = {}
-    for job, each in told.items():
+    for job, each in reported.items():
         if each["outcome"] == "unsupported":
             refused.setdefault(each["reason"][:120], []).append(job)
-    ran = sum(each["outcome"] == "ok" for each in told.values())
-    lines = [f"TensorFlow {version}: {ran} of {len(told)} ran"]
+    ran = sum(each["outcome"] == "ok" for each in reported.values())
+    lines = [f"TensorFlow {version}: {ran} of {len(reported)} ran"]
     lines += [f"  {len(jobs)} refused: {why} ({jobs[0]})" for why, jobs in refused.items()]
     return "\n".join(lines)

@@ -156,10 +156,10 @@ def test_every_indicator_computes_the_same_in_every_mode(cpu_torch: str, tmp_pat
               "input --batch 8", "input --batch 8 --cached yes",
               "input --batch 8 --workers 1 --prefetch 1", "all_reduce --size 100",
               f"matmul --size 24 --trace {tmp_path}"]  # fmt: skip
-    told = driven(cpu_torch, "run", [*jobs, *small, *large, *others, "copy", "compile --mode eager",
-                                     "input --workers 1", "pooling --size 3 --window 4",
-                                     "batch_norm --batch 1 --size 1"])  # fmt: skip
-    refused = {job: each["reason"] for job, each in told.items() if each["outcome"] != "ok"}
+    more = ["copy", "compile --mode eager", "input --workers 1", "pooling --size 3 --window 4",
+            "batch_norm --batch 1 --size 1"]  # fmt: skip
+    reported = driven(cpu_torch, "run", [*jobs, *small, *large, *others, *more])
+    refused = {job: each["reason"] for job, each in reported.items() if each["outcome"] != "ok"}
     assert refused == {
         "copy": "PyTorch sees no GPU here, so there is nowhere to copy to",
         "compile --mode eager": "mode=eager makes nothing ready: give graph or compiled",
@@ -170,24 +170,24 @@ def test_every_indicator_computes_the_same_in_every_mode(cpu_torch: str, tmp_pat
         "give both or none",
     }
     for job in [*jobs, *small]:
-        assert agree(told[job], told[job.replace(" --mode graph", "")]), job
+        assert agree(reported[job], reported[job.replace(" --mode graph", "")]), job
     for job in OPERATIONS:
-        assert told[f"{job} --passes both"]["work"] == 3 * told[job]["work"]
-        assert told[f"{job} --passes both"]["checksum"] != told[job]["checksum"]
+        assert reported[f"{job} --passes both"]["work"] == 3 * reported[job]["work"]
+        assert reported[f"{job} --passes both"]["checksum"] != reported[job]["checksum"]
     for name, (parameters, macs) in MODELS.items():
-        seen = told[f"{name} --batch {1 if f'{name} --batch 1' in told else 2}"]
+        seen = reported[f"{name} --batch {1 if f'{name} --batch 1' in reported else 2}"]
         facts = seen["circumstances"]
         assert (facts["parameters"], facts["macs"]) == (parameters, macs), name
         assert seen["work"] == 2 * macs * facts["items"]
-    assert agree(told[large[1]], told[large[2]])
-    assert agree(told[others[4]], told[others[5]])
-    assert agree(told[others[4]], told[others[6]])
+    assert agree(reported[large[1]], reported[large[2]])
+    assert agree(reported[others[4]], reported[others[5]])
+    assert agree(reported[others[4]], reported[others[6]])
     assert json.loads((tmp_path / "torch.pt.trace.json").read_text())["traceEvents"]
-    assert {each["component_version"] for each in told.values()} == {"2.13.0+cpu"}
+    assert {each["component_version"] for each in reported.values()} == {"2.13.0+cpu"}
 
 
 @pytest.mark.network
-def test_the_loss_of_float64_is_told_as_finely_as_its_tolerance(cpu_torch: str) -> None:
+def test_the_loss_of_float64_is_reported_as_finely_as_its_tolerance(cpu_torch: str) -> None:
     job = "mlp --batch 2 --step training --dtype float64"
     loss = driven(cpu_torch, "run", [job])[job]["checksum"]
     assert struct.unpack("f", struct.pack("f", loss))[0] != loss
@@ -201,11 +201,11 @@ def test_our_flop_are_those_of_pytorchs_own_counter(cpu_torch: str) -> None:
     # whole ones; recurrent layers cannot be counted backwards.
     passes = ("matmul", "batched_matmul", "conv", "attention")
     both = [f"{job} --passes both" for job in counted if job.startswith(passes)]
-    for job, told in driven(cpu_torch, "count", [*counted, *both, *models]).items():
-        ours = told["work"] * (2 if "causal yes" in job else 1)
+    for job, reported in driven(cpu_torch, "count", [*counted, *both, *models]).items():
+        ours = reported["work"] * (2 if "causal yes" in job else 1)
         if job.startswith("efficientnet"):
             ours = 2 * 385_814_752  # of its products alone
-        assert ours == told["counted"], job
+        assert ours == reported["counted"], job
 
 
 @pytest.mark.network
@@ -270,12 +270,14 @@ def test_the_other_process_of_an_all_reduce_ends_with_the_first(
 
 @pytest.mark.network
 def test_an_all_reduce_without_loopback_is_unsupported(cpu_torch: str) -> None:
-    apart = ["unshare", "--user", "--map-root-user", "--net"]
-    tried = subprocess.run([*apart, "true"], capture_output=True, text=True, check=False)
+    isolated = ["unshare", "--user", "--map-root-user", "--net"]
+    tried = subprocess.run([*isolated, "true"], capture_output=True, text=True, check=False)
     if tried.returncode:
         pytest.skip(f"no network namespace can be made here: {tried.stderr.strip()}")
     script = str(PIS / "torch" / "all_reduce.py")
-    done = subprocess.run([*apart, cpu_torch, "-s", "-B", script], capture_output=True, check=True)
-    told = json.loads(done.stdout.splitlines()[-1])
-    assert told["outcome"] == "unsupported"
-    assert told["reason"].startswith("two processes need the loopback network to meet")
+    done = subprocess.run(
+        [*isolated, cpu_torch, "-s", "-B", script], capture_output=True, check=True
+    )
+    reported = json.loads(done.stdout.splitlines()[-1])
+    assert reported["outcome"] == "unsupported"
+    assert reported["reason"].startswith("two processes need the loopback network to meet")

@@ -63,9 +63,9 @@ def test_every_version_computes_the_same(versions: dict[str, str]) -> None:
     assert_all_ok(new, {"autocast float16": "could not create a primitive"})
     assert_all_ok(old, LACKING_ON_CPU)
     different = [
-        (job, told["checksum"], old[job]["checksum"])
-        for job, told in new.items()
-        if told["outcome"] == old[job]["outcome"] == "ok" and not agree(told, old[job])
+        (job, reported["checksum"], old[job]["checksum"])
+        for job, reported in new.items()
+        if reported["outcome"] == old[job]["outcome"] == "ok" and not agree(reported, old[job])
     ]
     assert different == []
 
@@ -75,10 +75,10 @@ def test_every_version_computes_the_same(versions: dict[str, str]) -> None:
 def test_what_is_compiled_computes_the_same(cpu_torch: str) -> None:
     jobs = ["matmul --size 24", "softmax --size 20 --batch 3 --passes both",
             "mlp --batch 2 --step training"]  # fmt: skip
-    told = driven(cpu_torch, "run", [*jobs, *(job + " --mode compiled" for job in jobs)])
-    assert_all_ok(told)
+    reported = driven(cpu_torch, "run", [*jobs, *(job + " --mode compiled" for job in jobs)])
+    assert_all_ok(reported)
     for job in jobs:
-        assert agree(told[job], told[job + " --mode compiled"]), job
+        assert agree(reported[job], reported[job + " --mode compiled"]), job
     recurrent = "lstm --steps 4 --inputs 6 --hidden 5 --batch 2 --mode compiled"
     others = driven(cpu_torch, "run", ["compile --mode graph", "compile", recurrent])
     assert agree(others["compile --mode graph"], others["compile"])
@@ -113,6 +113,6 @@ def test_a_matmul_on_a_gpu_reaches_85_percent_of_a_plain_loop_with_device_events
         pytest.skip(f"no PyTorch with a GPU in {python} (STACKGEN_GPU_PYTHON names one): {why}")
     script = [str(PIS / "torch" / "matmul.py"), "--size", "8192", "--dtype", "bfloat16"]
     done = subprocess.run([python, "-s", "-B", *script], capture_output=True, check=True)
-    told = json.loads(done.stdout.splitlines()[-1])
-    assert told["outcome"] == "ok", told["reason"]
-    assert told["work"] / min(told["values_s"]) >= 0.85 * float(loop.stdout)
+    reported = json.loads(done.stdout.splitlines()[-1])
+    assert reported["outcome"] == "ok", reported["reason"]
+    assert reported["work"] / min(reported["values_s"]) >= 0.85 * float(loop.stdout)

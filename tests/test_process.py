@@ -85,7 +85,7 @@ def test_threads_of_the_call_win_over_the_limit_and_settings_over_both() -> None
 
 
 @pytest.mark.parametrize("exit_code", [-11, 139])
-def test_a_signal_is_named_however_it_is_told(exit_code: int) -> None:
+def test_a_signal_is_named_however_it_is_reported(exit_code: int) -> None:
     assert outcome_of(exit_code) == (Outcome.CRASHED, "killed by SIGSEGV")
 
 
@@ -95,9 +95,9 @@ def test_a_kill_is_a_lack_of_memory_only_when_the_system_says_so(exit_code: int)
     assert outcome_of(exit_code, oom=True)[0] is Outcome.OUT_OF_MEMORY
 
 
-def test_a_kill_at_our_own_memory_limit_is_told_from_one_for_the_whole_machine() -> None:
-    told = [outcome_of(-9, oom=True, at_limit=each)[1] for each in (False, True)]
-    assert told == [
+def test_a_kill_at_our_own_memory_limit_is_distinguished_from_one_for_the_whole_machine() -> None:
+    reported = [outcome_of(-9, oom=True, at_limit=each)[1] for each in (False, True)]
+    assert reported == [
         "out of memory (killed by SIGKILL)",
         "out of memory (killed by SIGKILL at its own limit)",
     ]
@@ -125,7 +125,7 @@ def printed(loops: int, *values_s: float, **circumstances: str) -> str:
 
 
 @pytest.mark.parametrize(
-    ("loops", "values_s", "says"),
+    ("loops", "values_s", "message"),
     [
         (1, (1e308,), "1e+308 s"),
         (1, (1e308,) * 3, "3 samples"),
@@ -139,12 +139,12 @@ def printed(loops: int, *values_s: float, **circumstances: str) -> str:
     ],
 )
 def test_times_that_do_not_fit_into_the_process_are_no_measurement(
-    loops: int, values_s: tuple[float, ...], says: str
+    loops: int, values_s: tuple[float, ...], message: str
 ) -> None:
     outcome, log = outcome_of(0, stdout=printed(loops, *values_s))
     assert outcome is Outcome.INVALID_OUTPUT
     assert "impossible times" in log
-    assert says in log
+    assert message in log
 
 
 @pytest.mark.parametrize(

@@ -12,10 +12,10 @@ from stackgen.campaign import program
 from stackgen.campaign.options import ProgramOptions
 from stackgen.campaign.program import (
     Watching,
-    kept_key,
     key_path,
     own_files,
     program_call,
+    stored_key,
 )
 from stackgen.errors import MeasurementError, UsageError
 from stackgen.model.choices import Better
@@ -102,11 +102,11 @@ def test_the_result_of_an_earlier_run_does_not_count(called: Called, project: Pa
 
 def test_what_stackgen_itself_writes_is_no_part_of_a_project(project: Path) -> None:
     knowledge, cache = project / "kb.db", project / "cache"
-    wishes = ProgramOptions(command="true", project=project, time_limit_s=1)
+    request = ProgramOptions(command="true", project=project, time_limit_s=1)
 
     def digest() -> str:
         besides = own_files(knowledge, cache)
-        return program_call(wishes, {}, key=lambda: KEY, besides=besides).id
+        return program_call(request, {}, key=lambda: KEY, besides=besides).id
 
     before = digest()
     cache.mkdir()
@@ -142,10 +142,10 @@ def test_a_person_reads_the_command(called: Called) -> None:
 
 def test_the_key_is_made_once_and_read_by_its_owner_alone(tmp_path: Path) -> None:
     path = key_path(tmp_path / "kb.db")
-    kept_key(path, dry_run=True)
+    stored_key(path, dry_run=True)
     assert not path.exists()
-    key = kept_key(path, dry_run=False)
-    assert kept_key(path, dry_run=False) == key
+    key = stored_key(path, dry_run=False)
+    assert stored_key(path, dry_run=False) == key
     assert len(key) == 32
     assert path.stat().st_mode & 0o777 == 0o600
     assert [each.name for each in tmp_path.iterdir()] == ["kb.db.key"]

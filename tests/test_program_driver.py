@@ -88,8 +88,8 @@ def test_what_tools_make_again_is_no_part_of_the_copy(tmp_path: Path) -> None:
         text=True,
         check=True,
     )
-    kept = "[('.', ['src'], []), ('./src', ['empty'], ['a.py']), ('./src/empty', [], [])]"
-    assert done.stdout.splitlines()[0] == kept
+    retained = "[('.', ['src'], []), ('./src', ['empty'], ['a.py']), ('./src/empty', [], [])]"
+    assert done.stdout.splitlines()[0] == retained
 
 
 def test_links_of_a_project_lead_where_they_led(tmp_path: Path) -> None:

@@ -44,8 +44,16 @@ def laboratory(tmp_path: Path) -> Laboratory:
 
 def test_a_script_is_measured_in_the_stacks_of_its_project(laboratory: Laboratory) -> None:
     secret = ("--env", "OWNER=sesame-street")
-    asked = ("explore", "speedy", "--from", "project/requirements.txt", *COMMAND, *secret, *OPTIONS)
-    first = laboratory.run(*asked)
+    requested = (
+        "explore",
+        "speedy",
+        "--from",
+        "project/requirements.txt",
+        *COMMAND,
+        *secret,
+        *OPTIONS,
+    )
+    first = laboratory.run(*requested)
     assert first.returncode in (0, 3, 6), first.stderr
     report = json.loads(first.stdout)
     assert report["plan"]["varied"] == ["speedy"]
@@ -61,7 +69,7 @@ def test_a_script_is_measured_in_the_stacks_of_its_project(laboratory: Laborator
     assert all(each["peak_bytes"] > 1 << 20 for each in memory)
     assert not any(each["deviations"] for each in report["ranking"])
 
-    again = json.loads(laboratory.run(*asked, "--check", "result.txt").stdout)
+    again = json.loads(laboratory.run(*requested, "--check", "result.txt").stdout)
     checked = again["indicators"][0]["indicator_id"]
     assert checked != program  # what is compared has changed
     with closing(sqlite3.connect(laboratory.kb)) as database:
@@ -70,13 +78,13 @@ def test_a_script_is_measured_in_the_stacks_of_its_project(laboratory: Laborator
     assert "sesame" not in stored + first.stdout + first.stderr
 
 
-def test_what_goes_wrong_is_told_in_the_words_of_the_command(laboratory: Laboratory) -> None:
-    asked = ("explore", "speedy", "--from", "project/requirements.txt", *COMMAND, *OPTIONS)
-    broken = laboratory.run(*asked)
+def test_what_goes_wrong_is_reported_in_the_words_of_the_command(laboratory: Laboratory) -> None:
+    requested = ("explore", "speedy", "--from", "project/requirements.txt", *COMMAND, *OPTIONS)
+    broken = laboratory.run(*requested)
     assert broken.returncode == 6
     assert "KeyError: 'OWNER'" in broken.stderr
     assert "run it by hand in" in broken.stderr
-    missing = laboratory.run(*asked, "--pi-command", "python tran.py")
+    missing = laboratory.run(*requested, "--pi-command", "python tran.py")
     assert missing.returncode == 2
     assert "there is no tran.py" in missing.stderr
 
@@ -102,7 +110,7 @@ def test_options_of_a_command_belong_to_one(
 def test_a_project_without_a_framework_or_a_name_has_nothing_to_vary(
     laboratory: Laboratory,
 ) -> None:
-    asked = ("explore", "--from", "project/requirements.txt", *COMMAND, *OPTIONS)
-    refused = laboratory.run(*asked, "--env", "OWNER=me")
+    requested = ("explore", "--from", "project/requirements.txt", *COMMAND, *OPTIONS)
+    refused = laboratory.run(*requested, "--env", "OWNER=me")
     assert refused.returncode == 2
     assert "name a package that may vary" in refused.stderr

@@ -20,7 +20,7 @@ class TestProgramsInVirtualenvs(OwnInterpreter, ProgramContract):
         with closing(made) as executor:
             yield executor
 
-    def test_the_network_of_the_host_is_there_when_asked_for(self, measure: Measure) -> None:
+    def test_the_network_of_the_host_is_there_when_requested(self, measure: Measure) -> None:
         with listening() as port:
             seen = measure(calling(port), network=True)
         assert seen.log == "b'hello'"

@@ -46,7 +46,7 @@ def test_what_is_named_besides_says_its_versions_alone(tmp_path: Path) -> None:
     assert found.project == ("tqdm",)
 
 
-def test_extras_of_a_projects_file_can_be_asked_for(tmp_path: Path) -> None:
+def test_extras_of_a_projects_file_can_be_requested(tmp_path: Path) -> None:
     (tmp_path / "pyproject.toml").write_text(
         '[project]\nname="x"\ndependencies=["a"]\n[project.optional-dependencies]\nfast=["b"]\n'
     )

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from stackgen.knowledge import Apart, FailureGroup, Trait
+from stackgen.knowledge import FailureGroup, Separation, Trait
 from stackgen.measure import effect
 from stackgen.model.evidence import (
     Advice,
@@ -141,7 +141,7 @@ FASTER = [0.2 + 0.01 * (i % 3) for i in range(10)]
 UNDECIDED = [0.2 * (-1) ** i for i in range(10)]
 
 
-def deviating(kind: Difference, *, at: int = 0, apart: float = 0.024) -> ExploreReport:
+def deviating(kind: Difference, *, at: int = 0, difference: float = 0.024) -> ExploreReport:
     """Return a report in which one row (by default the fastest) computes something else."""
     found = report(FASTER)
     deviation = Deviation(
@@ -149,7 +149,7 @@ def deviating(kind: Difference, *, at: int = 0, apart: float = 0.024) -> Explore
         kind=kind,
         checksum=None if kind is Difference.TEXT else 0.5123,
         expected=None if kind is Difference.TEXT else 0.5,
-        difference=apart,
+        difference=difference,
         tolerance=1e-4,
     )
     rows = list(found.ranking)
@@ -287,7 +287,7 @@ GROUPS = (
         runs=3,
         running=4,
         shared=(Trait(kind="package", name="protobuf", value="6.0"),),
-        apart=(Apart(name="numpy", failing=("2.0.0", "2.4.0"), running=("1.26.4",)),),
+        separations=(Separation(name="numpy", failing=("2.0.0", "2.4.0"), running=("1.26.4",)),),
         log="Traceback (most recent call last):\n  from numpy import nothing\nImportError: numpy",
     ),
     FailureGroup(
@@ -387,7 +387,7 @@ TEXTS = {
     "report-slower": report_text(report(SLOWER)),
     "report-too-few": report_text(report(FASTER[:3])),
     "report-numerically-different": report_text(deviating(Difference.NUMBERS)),
-    "report-different-result": report_text(deviating(Difference.TEXT, apart=math.inf)),
+    "report-different-result": report_text(deviating(Difference.TEXT, difference=math.inf)),
     "report-not-repeatable": report_text(deviating(Difference.NOT_REPEATABLE)),
     "report-baseline-not-repeatable": report_text(deviating(Difference.NOT_REPEATABLE, at=1)),
     "report-searched": report_text(SEARCHED),
@@ -474,11 +474,11 @@ def test_json_tells_what_a_stack_computes_and_what_it_should() -> None:
 @pytest.mark.parametrize("kind", [Difference.NUMBERS, Difference.TEXT, Difference.NOT_REPEATABLE])
 def test_a_file_is_called_the_same_only_where_it_is(kind: Difference) -> None:
     file = "result.json"
-    said = "result.json is the same in every stack that was compared"
-    assert said in report_text(of_indicator(report(FASTER), checked_file=file))
-    assert said not in report_text(of_indicator(deviating(kind), checked_file=file))
+    printed = "result.json is the same in every stack that was compared"
+    assert printed in report_text(of_indicator(report(FASTER), checked_file=file))
+    assert printed not in report_text(of_indicator(deviating(kind), checked_file=file))
     unmeasured = [replace(row, effects=()) for row in report(FASTER).ranking]
-    assert said not in report_text(
+    assert printed not in report_text(
         replace(of_indicator(report(FASTER), checked_file=file), ranking=tuple(unmeasured))
     )
 
@@ -524,19 +524,19 @@ def test_a_log_tells_each_activity_once_and_then_now_and_then() -> None:
     ]
 
 
-def test_what_is_over_soon_is_not_told_and_notes_are_told_at_once() -> None:
+def test_what_is_over_soon_is_not_reported_and_notes_are_reported_at_once() -> None:
     now, stream = [0.0], io.StringIO()
-    told = Patient(stream, lambda: Plain(stream), patience_s=1.0, clock=lambda: now[0])
-    told.doing("reading", done=1, total=9)
-    told.note("careful")
+    reported = Patient(stream, lambda: Plain(stream), delay_s=1.0, clock=lambda: now[0])
+    reported.doing("reading", done=1, total=9)
+    reported.note("careful")
     assert stream.getvalue() == "careful\n"
     now[0] = 2.0
-    told.doing("reading", done=8, total=9)
+    reported.doing("reading", done=8, total=9)
     assert stream.getvalue() == "careful\nreading (8/9)\n"
 
 
-@pytest.mark.parametrize(("blocks", "told"), [(1, False), (5, False), (6, True)])
-def test_a_ratio_of_too_few_blocks_is_no_number_in_a_report(blocks: int, told: bool) -> None:
+@pytest.mark.parametrize(("blocks", "reported"), [(1, False), (5, False), (6, True)])
+def test_a_ratio_of_too_few_blocks_is_no_number_in_a_report(blocks: int, reported: bool) -> None:
     text = report_text(report([math.log(1.744) + 0.001 * each for each in range(blocks)]))
-    assert ("1.74" in text) is told
-    assert ("(too few blocks)" in text) is not told
+    assert ("1.74" in text) is reported
+    assert ("(too few blocks)" in text) is not reported

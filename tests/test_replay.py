@@ -27,16 +27,18 @@ def judged(found: Sequence[float]) -> Effect:
 
 def verdict_by(found: Sequence[float], last: int) -> Verdict:
     """Look after 6, 10, ... blocks and stop at the first answer, as a campaign does."""
-    for look in (each for each in INTERIM_ANALYSES if each <= min(last, len(found))):
-        answer = judged(found[:look]).verdict
+    for analysis in (each for each in INTERIM_ANALYSES if each <= min(last, len(found))):
+        answer = judged(found[:analysis]).verdict
         if answer is not Verdict.INCONCLUSIVE:
             return answer
     return Verdict.INCONCLUSIVE
 
 
-def told_apart_by(found: Sequence[float], last: int) -> bool:
+def distinguished_by(found: Sequence[float], last: int) -> bool:
     """Whether at any look the interval says that A is faster, be it by less than the margin."""
-    return any(judged(found[:look]).low > 1 for look in INTERIM_ANALYSES if look <= last)
+    return any(
+        judged(found[:analysis]).low > 1 for analysis in INTERIM_ANALYSES if analysis <= last
+    )
 
 
 def replays(name: str, indicator: str, *, swapped: bool = False) -> list[list[float]]:
@@ -126,7 +128,7 @@ def detected(name: str, indicator: str, blocks: int) -> float:
     orders = replays(name, indicator, swapped=True)
     stated = statistics.mean(judged(each[:blocks]).smallest_detectable for each in orders)
     moved = [[value + math.log(stated) for value in each] for each in orders]
-    return sum(told_apart_by(each, blocks) for each in moved) / len(orders)
+    return sum(distinguished_by(each, blocks) for each in moved) / len(orders)
 
 
 @pytest.mark.parametrize("blocks", [26, 60])

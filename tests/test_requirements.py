@@ -10,7 +10,7 @@ from stackgen.model.choices import Prereleases
 from stackgen.resolve import Policy, Requirements, parse_requirement, parse_requirements
 
 
-def test_roles_are_told_from_requirements() -> None:
+def test_roles_are_distinguished_from_requirements() -> None:
     request = parse_requirements("a|b[x]>=2", "c>=1")
     (role,) = request.alternatives
     assert [each.name for each in role] == ["a", "b"]
@@ -53,7 +53,7 @@ def test_a_constraint_takes_no_extras_and_no_address(text: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["a.b", "a.b|c", "c|A-B"])
-def test_what_is_asked_for_cannot_be_excluded(text: str) -> None:
+def test_what_is_requested_cannot_be_excluded(text: str) -> None:
     request = parse_requirements(text)
     with pytest.raises(UsageError, match="a-b is both required and excluded"):
         Requirements(

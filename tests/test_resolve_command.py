@@ -65,11 +65,11 @@ def test_a_pylock_is_valid_toml_for_the_target(laboratory: Laboratory) -> None:
 
 def test_json_holds_the_exact_count_and_the_stacks(laboratory: Laboratory) -> None:
     found = json.loads(laboratory.run("resolve", "frame", "--list", "9", "--json").stdout)
-    assert (found["count"], found["kept"]) == (5, 0)
+    assert (found["count"], found["version_limit"]) == (5, 0)
     assert [dict(each["varied"])["frame"] for each in found["stacks"]] == ["2.0", "1.1", "1.0"]
 
 
-def test_every_patch_is_told_apart_on_request(laboratory: Laboratory) -> None:
+def test_every_patch_is_distinguished_on_request(laboratory: Laboratory) -> None:
     for granularity, versions in (("minor", ["1.1.1"]), ("patch", ["1.1.1", "1.1.0"])):
         arguments = ("--granularity", granularity, "--list", "9", "--json")
         found = json.loads(laboratory.run("resolve", "patched", *arguments).stdout)
@@ -157,8 +157,8 @@ def test_each_version_left_out_says_why(laboratory: Laboratory) -> None:
     text = laboratory.run("resolve", "frame", "--explain", "tool").stdout
     assert "versions in stacks (1): 1.0" in text
     assert "left out (1), a prerelease, taken only where no final release will do" in text
-    held = laboratory.run("resolve", "frame", "--explain", "num<2")
-    assert "num<2: in 2 stacks" in held.stdout
+    stored = laboratory.run("resolve", "frame", "--explain", "num<2")
+    assert "num<2: in 2 stacks" in stored.stdout
     none = laboratory.run("resolve", "frame>=2", "--explain", "num<2")
     assert none.returncode == 4
     assert "frame 2.0 requires num>=2" in none.stderr
@@ -167,7 +167,7 @@ def test_each_version_left_out_says_why(laboratory: Laboratory) -> None:
     assert "requires Python >=3.99" in unfit.stderr
 
 
-def test_a_lock_is_one_of_the_stacks_or_is_told_why_not(
+def test_a_lock_is_one_of_the_stacks_or_the_reason_is_given(
     laboratory: Laboratory, tmp_path: Path
 ) -> None:
     lock = tmp_path / "requirements.txt"
@@ -183,7 +183,7 @@ def test_a_lock_is_one_of_the_stacks_or_is_told_why_not(
     assert "need tool as well" in laboratory.run("resolve", "frame", "--contains", str(lock)).stdout
 
 
-def test_wrong_usage_is_told_apart(laboratory: Laboratory, tmp_path: Path) -> None:
+def test_wrong_usage_is_distinguished(laboratory: Laboratory, tmp_path: Path) -> None:
     environment = tmp_path / "environment.yml"
     environment.write_text("dependencies:\n  - python\n")
     for arguments in (
@@ -206,16 +206,16 @@ def test_wrong_usage_is_told_apart(laboratory: Laboratory, tmp_path: Path) -> No
         assert "fix:" in done.stderr
 
 
-def test_a_lock_is_never_written_without_a_part_of_what_was_asked_for(
+def test_a_lock_is_never_written_without_a_part_of_what_was_requested(
     laboratory: Laboratory, tmp_path: Path
 ) -> None:
-    asked = tmp_path / "requirements.txt"
-    asked.write_text("frame\n-e .\n")
-    counted = laboratory.run("resolve", "-r", str(asked), "--count")
+    requested = tmp_path / "requirements.txt"
+    requested.write_text("frame\n-e .\n")
+    counted = laboratory.run("resolve", "-r", str(requested), "--count")
     assert (counted.returncode, counted.stdout) == (0, "5\n")
     assert "left out:" in counted.stderr
     for form in ("requirements", "pylock"):
-        done = laboratory.run("resolve", "-r", str(asked), "--format", form)
+        done = laboratory.run("resolve", "-r", str(requested), "--format", form)
         assert (done.returncode, done.stdout) == (2, "")
         assert "the lock would be incomplete" in done.stderr
 
@@ -239,7 +239,9 @@ def test_a_python_that_the_project_refuses_is_refused(
     assert "the project asks for Python >=3.99" in done.stderr
 
 
-def test_what_excludes_itself_and_what_has_no_wheel_are_told_apart(laboratory: Laboratory) -> None:
+def test_what_excludes_itself_and_what_has_no_wheel_are_distinguished(
+    laboratory: Laboratory,
+) -> None:
     itself = laboratory.run("resolve", "frame<1.1", "frame>=2")
     assert "you require frame<1.1" in itself.stderr
     unfit = laboratory.run("resolve", "picky", "picky==1.0")
@@ -251,9 +253,9 @@ def test_a_lock_is_judged_by_its_very_versions(laboratory: Laboratory, tmp_path:
     """Local versions differ, what nobody admits stays out, and a role is filled by what it has."""
     lock = tmp_path / "requirements.txt"
 
-    def holds(text: str, *asked: str) -> bool:
+    def holds(text: str, *requested: str) -> bool:
         lock.write_text(text)
-        return laboratory.run("resolve", *asked, "--contains", str(lock)).returncode == 0
+        return laboratory.run("resolve", *requested, "--contains", str(lock)).returncode == 0
 
     assert holds("built==1.0\n", "built")
     assert not holds("built==1.0\n", "built==1.0+mine")

@@ -30,10 +30,10 @@ results = st.builds(
 within = st.floats(1 - TOLERANCE / 4, 1 + TOLERANCE / 4)
 
 
-def observed(checksum: float | None, **told: str) -> Observation:
-    said = {"checksum_tolerance": str(TOLERANCE)} | told
+def observed(checksum: float | None, **reported: str) -> Observation:
+    printed = {"checksum_tolerance": str(TOLERANCE)} | reported
     return Observation(
-        values_s=(1.0,), loops=1, checksum=checksum, circumstances=tuple(sorted(said.items()))
+        values_s=(1.0,), loops=1, checksum=checksum, circumstances=tuple(sorted(printed.items()))
     )
 
 
@@ -126,9 +126,9 @@ def test_the_stack_that_is_judged_has_no_say_in_the_tolerance() -> None:
     assert judged([observed(2.0)], [lenient]) is None
 
 
-@pytest.mark.parametrize("told", ["", "nan", "inf", "-1", "much"])
-def test_a_tolerance_that_is_none_is_the_usual_one(told: str) -> None:
-    right = [observed(1.0, checksum_tolerance=told)]
+@pytest.mark.parametrize("reported", ["", "nan", "inf", "-1", "much"])
+def test_a_tolerance_that_is_none_is_the_usual_one(reported: str) -> None:
+    right = [observed(1.0, checksum_tolerance=reported)]
     assert judged([observed(1.00005)], right) is None
     found = judged([observed(1.0002)], right)
     assert found is not None
@@ -180,7 +180,7 @@ def test_a_trial_outside_of_blocks_counts_as_well() -> None:
     assert marks([trial, *blocks]) == {OLD.stack.id: [Difference.NOT_REPEATABLE]}
 
 
-def test_a_baseline_that_does_not_compute_the_same_twice_judges_nobody() -> None:
+def test_a_baseline_whose_results_are_not_repeatable_excludes_no_candidate() -> None:
     blocks = campaign({NEW: 1.0, OLD: 5.0, ODD: 1.0}, {NEW: 1.0, OLD: 1.0, ODD: 1.0})
     twin = replace(seen(NEW, observed(1.3), 1, 1.0), role=Role.TWIN)
     assert marks([*blocks, twin]) == {NEW.stack.id: [Difference.NOT_REPEATABLE]}

@@ -80,7 +80,7 @@ def blocks(*rows: str) -> list[Inspection]:
         (Outcome.INVALID_OUTPUT, "", Cause.OWN),
     ],
 )
-def test_the_cause_is_told_by_what_was_recorded(
+def test_the_cause_is_reported_by_what_was_recorded(
     outcome: Outcome, log: str, expected: Cause | None
 ) -> None:
     assert cause(outcome, log) is expected

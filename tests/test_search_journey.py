@@ -118,7 +118,9 @@ def test_exhaustive_measures_every_stack_in_every_block(
     assert len({each.stack_id for each in first}) == len(SIZES) - 1
 
 
-def test_the_budget_that_allows_no_search_is_told(laboratory: Laboratory, tmp_path: Path) -> None:
+def test_the_budget_that_allows_no_search_is_reported(
+    laboratory: Laboratory, tmp_path: Path
+) -> None:
     kb = str(tmp_path / "kb.db")
     done = laboratory.explore("speedy", "--budget", "1s", "--kb", kb)
     assert done.returncode == 3, done.stderr

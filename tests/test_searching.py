@@ -40,7 +40,7 @@ def test_a_block_without_all_indicators_or_with_one_twice_does_not_count() -> No
     assert searched(runs, places=PLACES, calls=[SORT, MATMUL], weights={}) == []
 
 
-def test_what_is_set_aside_or_has_another_role_does_not_count() -> None:
+def test_what_is_excluded_or_has_another_role_does_not_count() -> None:
     one, two = seen(0, 1, 2.0), seen(0, 2, 2.0)
     compared = replace(seen(1, 1, 3.0), role=Role.CANDIDATE)
     excluded = [(two.campaign_id, 2)]

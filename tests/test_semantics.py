@@ -155,7 +155,7 @@ def test_an_extra_adds_what_it_requires_and_only_that() -> None:
     assert stacks(index, "a[x]") == [{"a": "1.0", "b": "1.0", "c": "1.0"}]
 
 
-def test_extras_that_different_packages_ask_for_are_joined() -> None:
+def test_extras_that_different_packages_require_are_joined() -> None:
     index: Index = {
         "top": {"1.0": ["a[x]", "mid"]},
         "mid": {"1.0": ["a[y]"]},
@@ -194,7 +194,7 @@ def test_extras_may_name_each_other_in_a_circle() -> None:
     assert stacks(index, "a[x]") == [{"a": "1.0", "b": "1.0"}]
 
 
-def test_an_extra_that_nobody_declares_adds_nothing() -> None:
+def test_an_undeclared_extra_adds_nothing() -> None:
     assert stacks({"a": {"1.0": ["b; extra == 'x'"]}}, "a[nope]") == [{"a": "1.0"}]
 
 
@@ -451,7 +451,7 @@ BASE: Index = {
 }
 
 
-def test_a_constraint_limits_a_package_and_asks_for_nothing() -> None:
+def test_a_constraint_limits_a_package_and_requires_nothing() -> None:
     index: Index = {"a": {"1.0": ["b"]}, "b": {"2.0": [], "1.0": []}, "c": {"1.0": []}}
     request = wanted("a", constraints=("b<2", "c==1.0", "unknown==3"))
     assert stacks(index, request=request) == [{"a": "1.0", "b": "1.0"}]
@@ -508,7 +508,7 @@ def test_an_override_of_an_extras_dependency_needs_the_extra() -> None:
     assert {frozenset(each) for each in stacks(BASE, request=request)} == {frozenset({"b"})}
 
 
-def test_what_is_excluded_is_in_no_stack_and_never_asked_for() -> None:
+def test_what_is_excluded_is_in_no_stack_and_never_requested() -> None:
     index: Index = {"a": {"1.0": ["b[x]"]}, "b": {"1.0": ["gone"]}}
     request = wanted("a", excluded=("B",))
     assert stacks(index, request=request) == [{"a": "1.0"}]
@@ -548,7 +548,7 @@ def test_no_cutoff_and_no_rule_on_prereleases_bars_a_named_file() -> None:
     assert [each.version for each in found.releases["b"]] == ["3.0rc1"]
 
 
-def test_a_release_that_requires_a_file_which_nobody_gave_is_in_no_stack() -> None:
+def test_a_release_that_requires_a_file_which_was_not_given_is_in_no_stack() -> None:
     line = "b @ https://elsewhere.test/b-1.0-py3-none-any.whl"
     index: Index = {"a": {"2.0": [line], "1.0": ["b"]}, "b": {"1.0": []}}
     assert stacks(index, "a") == [{"a": "1.0", "b": "1.0"}]
@@ -592,7 +592,7 @@ def test_a_version_without_a_wheel_says_which_option_would_build_it() -> None:
     assert "--allow-build" in error.why
 
 
-def test_a_version_that_nobody_has_is_explained() -> None:
+def test_a_version_that_no_index_has_is_explained() -> None:
     error = nothing_fits(
         closure({"a": {"1.0": []}}, "a>=9").universe(), parse_requirements("a>=9"), TARGET
     )
@@ -609,8 +609,8 @@ def test_a_package_that_no_index_has_is_named(names: tuple[str, ...]) -> None:
 def test_an_unknown_package_deep_in_the_closure_is_part_of_the_explanation() -> None:
     index: Index = {"a": {"1.0": ["b"]}, "b": {"1.0": ["gone"]}}
     found = universe(index, parse_requirements("a"), pruned=False)
-    told = conflict(conflict_core(found), found, parse_requirements("a"))
-    assert "no index has a package named gone" in str(told)
+    reported = conflict(conflict_core(found), found, parse_requirements("a"))
+    assert "no index has a package named gone" in str(reported)
 
 
 def test_a_constraint_is_a_fact_of_what_is_read_without_pruning() -> None:

@@ -23,7 +23,7 @@ from stackgen.report.terminal import Plain
 from tests import sessions
 from tests.samples import call, environment
 
-HERE = environment("1.26.0")
+LOCAL = environment("1.26.0")
 MATMUL = call()
 Endings = list[Outcome]
 
@@ -32,7 +32,7 @@ Endings = list[Outcome]
 def database(tmp_path: Path) -> Iterator[Database]:
     with open_database(tmp_path / "kb.db") as found:
         found.add_machine(sessions.MACHINE)
-        found.add_stack(HERE.stack)
+        found.add_stack(LOCAL.stack)
         found.add_indicator(MATMUL)
         yield found
 
@@ -45,11 +45,11 @@ class Counting:
         self.built = 0
 
     def __call__(self, stack: Stack, label: str) -> Environment:
-        assert (stack, bool(label)) == (HERE.stack, True)
+        assert (stack, bool(label)) == (LOCAL.stack, True)
         if self.errors:
             raise self.errors.pop(0)
         self.built += 1
-        return HERE
+        return LOCAL
 
 
 def session(
@@ -108,8 +108,8 @@ def test_a_stacks_own_fault_is_not_tried_again_and_a_doubtful_one_once_in_a_late
     another_stack_ran(database, tmp_path)
     for _ in range(4):
         one = session(database, tmp_path, outcome)
-        assert one.trial(HERE, MATMUL).outcome is outcome
-        assert one.trial(HERE, MATMUL).outcome is outcome  # within a run, never again
+        assert one.trial(LOCAL, MATMUL).outcome is outcome
+        assert one.trial(LOCAL, MATMUL).outcome is outcome  # within a run, never again
     assert trials(database) == runs
 
 
@@ -121,7 +121,7 @@ def test_what_was_blamed_for_a_damaged_cache_is_tried_again_once_in_each_run(
         ending = Outcome.BUILD_FAILED
         run = session(database, tmp_path, ending, log=log)
         for _ in range(2):
-            assert run.trial(HERE, MATMUL).outcome is ending
+            assert run.trial(LOCAL, MATMUL).outcome is ending
         assert run.record.added == 1
 
 
@@ -132,7 +132,7 @@ def another_stack_ran(database: Database, tmp_path: Path) -> None:
 
 
 def trials(database: Database) -> int:
-    return sum(each.stack_id == HERE.stack.id for each in database.inspections())
+    return sum(each.stack_id == LOCAL.stack.id for each in database.inspections())
 
 
 def test_where_nothing_ever_ran_each_run_of_the_command_tries_again(
@@ -141,9 +141,9 @@ def test_where_nothing_ever_ran_each_run_of_the_command_tries_again(
     for count in (1, 2, 3):
         one = session(database, tmp_path, Outcome.IMPORT_FAILED)
         for _ in range(2):
-            assert one.trial(HERE, MATMUL).outcome is Outcome.IMPORT_FAILED
+            assert one.trial(LOCAL, MATMUL).outcome is Outcome.IMPORT_FAILED
         assert trials(database) == count
-    assert session(database, tmp_path, Outcome.OK).trial(HERE, MATMUL).outcome is Outcome.OK
+    assert session(database, tmp_path, Outcome.OK).trial(LOCAL, MATMUL).outcome is Outcome.OK
 
 
 KILLS = ["killed by SIGKILL", "said something\nkilled by SIGTERM"]
@@ -157,16 +157,16 @@ def test_a_process_that_was_killed_is_tried_three_times_in_each_run(
     for count in (3, 6, 9):
         one = session(database, tmp_path, *[Outcome.CRASHED] * 3, log=log, waits_s=0)
         for _ in range(2):
-            assert one.trial(HERE, MATMUL).outcome is Outcome.CRASHED
+            assert one.trial(LOCAL, MATMUL).outcome is Outcome.CRASHED
         assert trials(database) == count
     ends = (Outcome.CRASHED, Outcome.OK)
-    assert session(database, tmp_path, *ends, log=log).trial(HERE, MATMUL).outcome is Outcome.OK
+    assert session(database, tmp_path, *ends, log=log).trial(LOCAL, MATMUL).outcome is Outcome.OK
 
 
 def test_what_ran_once_counts_whatever_came_before(database: Database, tmp_path: Path) -> None:
-    assert session(database, tmp_path, Outcome.TIMEOUT).trial(HERE, MATMUL).observation is None
-    assert session(database, tmp_path, Outcome.OK).trial(HERE, MATMUL).observation is not None
-    assert session(database, tmp_path).trial(HERE, MATMUL).observation is not None
+    assert session(database, tmp_path, Outcome.TIMEOUT).trial(LOCAL, MATMUL).observation is None
+    assert session(database, tmp_path, Outcome.OK).trial(LOCAL, MATMUL).observation is not None
+    assert session(database, tmp_path).trial(LOCAL, MATMUL).observation is not None
 
 
 def test_a_lost_engine_is_waited_for_and_the_environment_made_again(
@@ -174,7 +174,7 @@ def test_a_lost_engine_is_waited_for_and_the_environment_made_again(
 ) -> None:
     build = Counting()
     lost = (Outcome.ENGINE_LOST, Outcome.ENGINE_LOST, Outcome.OK)
-    ran = session(database, tmp_path, *lost, build=build).trial(HERE, MATMUL)
+    ran = session(database, tmp_path, *lost, build=build).trial(LOCAL, MATMUL)
     assert ran.outcome is Outcome.OK
     assert build.built == 2
     assert [each.outcome for each in database.inspections(outcome=Outcome.ENGINE_LOST)] == [
@@ -185,7 +185,7 @@ def test_a_lost_engine_is_waited_for_and_the_environment_made_again(
 
 def test_an_engine_that_stays_away_is_given_up(database: Database, tmp_path: Path) -> None:
     with pytest.raises(EngineError, match="an environment went away"):
-        session(database, tmp_path, *[Outcome.ENGINE_LOST] * 50, waits_s=10).trial(HERE, MATMUL)
+        session(database, tmp_path, *[Outcome.ENGINE_LOST] * 50, waits_s=10).trial(LOCAL, MATMUL)
 
 
 @pytest.mark.parametrize("lost_at", ["while it is built", "while it is tried"])
@@ -216,9 +216,9 @@ def test_an_engine_that_is_away_for_ten_seconds_costs_a_short_campaign_ten_secon
         sleep=sleep,
     )
     if lost_at == "while it is built":
-        assert one.environment(HERE.stack, "x") == HERE
+        assert one.environment(LOCAL.stack, "x") == LOCAL
     else:
-        assert one.trial(HERE, MATMUL).outcome is Outcome.OK
+        assert one.trial(LOCAL, MATMUL).outcome is Outcome.OK
     assert 10 <= now < 25
 
 
@@ -231,10 +231,10 @@ def test_what_may_pass_is_built_again(
     database: Database, tmp_path: Path, error: StackgenError
 ) -> None:
     build = Counting(error, error)
-    assert session(database, tmp_path, build=build).environment(HERE.stack, "x") == HERE
+    assert session(database, tmp_path, build=build).environment(LOCAL.stack, "x") == LOCAL
     with pytest.raises(type(error)):
         session(database, tmp_path, build=Counting(*[error] * 50), waits_s=10).environment(
-            HERE.stack, "x"
+            LOCAL.stack, "x"
         )
 
 
@@ -251,7 +251,7 @@ def test_what_does_not_pass_is_not(
 ) -> None:
     build = Counting(error)
     with pytest.raises(type(error)):
-        session(database, tmp_path, build=build).environment(HERE.stack, "x")
+        session(database, tmp_path, build=build).environment(LOCAL.stack, "x")
     assert build.built == 0
 
 
@@ -268,7 +268,7 @@ def test_two_processes_of_one_campaign_do_not_try_the_same_twice(
     database: Database, tmp_path: Path
 ) -> None:
     one, two = (session(database, tmp_path, Outcome.OK) for _ in range(2))
-    assert one.trial(HERE, MATMUL) == two.trial(HERE, MATMUL)
+    assert one.trial(LOCAL, MATMUL) == two.trial(LOCAL, MATMUL)
     assert len(database.inspections()) == 1
 
 

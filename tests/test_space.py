@@ -249,14 +249,14 @@ def test_slices_come_newest_first_and_what_is_absent_last(index: Index) -> None:
 @settings(max_examples=60, deadline=None)
 def test_a_constraint_is_an_index_without_the_other_versions(index: Index, limit: str) -> None:
     request = replace(parse_requirements("a", "b[x]"), constraints=(Requirement(f"c{limit}"),))
-    kept = {v: index["c"][v] for v in index["c"] if SpecifierSet(limit).contains(v)}
-    valid = set(brute_force({**index, "c": kept}, ("a", "b[x]")))
+    retained = {v: index["c"][v] for v in index["c"] if SpecifierSet(limit).contains(v)}
+    valid = set(brute_force({**index, "c": retained}, ("a", "b[x]")))
     assert set(listed(space(index, request=request))) == valid
 
 
 @given(indexes())
 @settings(max_examples=60, deadline=None)
-def test_an_exclusion_is_an_index_where_nobody_speaks_of_it(index: Index) -> None:
+def test_an_exclusion_is_an_index_where_no_release_names_it(index: Index) -> None:
     request = replace(parse_requirements("a", "b[x]"), excluded=("c",))
     valid = set(brute_force(_rewritten(index, ""), ("a", "b[x]")))
     assert set(listed(space(index, request=request))) == valid
@@ -273,14 +273,14 @@ def test_an_override_is_an_index_where_all_say_the_same(index: Index, override: 
 def _rewritten(index: Index, override: str) -> Index:
     """Return an index whose lines on c say something else, or are gone."""
 
-    def said(line: str) -> str:
+    def printed(line: str) -> str:
         marker = line.partition(";")[2]
         return f"{override};{marker}" if "extra" in marker else override
 
     return {
         name: {
             version: [
-                said(line) if line.startswith("c") else line
+                printed(line) if line.startswith("c") else line
                 for line in lines
                 if override or not line.startswith("c")
             ]
@@ -332,7 +332,7 @@ def test_the_same_version_of_two_indexes_is_two_stacks() -> None:
     assert len({each.id for each in found.stacks()}) == 2
 
 
-def test_slices_tell_compared_candidates_apart() -> None:
+def test_slices_distinguish_compared_candidates() -> None:
     found = compared("tf", "np")
     slices = found.slices(["np"])
     assert [each.versions for each in slices] == [

@@ -106,7 +106,7 @@ def test_an_interpreter_that_is_stated_is_the_one_that_is_probed(python: str) ->
 
 
 @pytest.mark.parametrize(
-    ("platform", "told"),
+    ("platform", "reported"),
     [
         (GLIBC, ("posix", "linux", "Linux", "x86_64")),
         (MUSL, ("posix", "linux", "Linux", "x86_64")),
@@ -119,17 +119,17 @@ def test_an_interpreter_that_is_stated_is_the_one_that_is_probed(python: str) ->
     ],
 )
 def test_the_markers_are_those_that_python_says_there(
-    platform: str, told: tuple[str, str, str, str]
+    platform: str, reported: tuple[str, str, str, str]
 ) -> None:
     markers = stated_target(python="3.11.7", platform=platform).environment
     names = ("os_name", "sys_platform", "platform_system", "platform_machine")
-    assert tuple(markers[name] for name in names) == told
+    assert tuple(markers[name] for name in names) == reported
     assert markers["python_full_version"] == markers["implementation_version"] == "3.11.7"
     assert len(markers) == 11
     assert list(markers) == sorted(markers)
 
 
-def test_what_nobody_stated_harms_no_marker() -> None:
+def test_unstated_facts_harm_no_marker() -> None:
     markers = dict(stated_target(python="3.11", platform=MAC).markers)
     assert not Marker('platform_release >= "20.9.0"').evaluate(markers)
     assert not Marker('"tegra" in platform_release').evaluate(markers)
@@ -233,7 +233,7 @@ JUDGED = [
     ("macosx_13_0_arm64", "macos"),
     (WINDOWS, "windows"),
 ]
-ASKED = ("numpy", 'pywin32; sys_platform == "win32"', "scikit-learn>=1.4", "tqdm")
+REQUESTED = ("numpy", 'pywin32; sys_platform == "win32"', "scikit-learn>=1.4", "tqdm")
 
 
 @pytest.fixture(scope="module")
@@ -244,7 +244,7 @@ def index() -> Iterator[PackageIndex]:
 
 def newest(index: PackageIndex, on: Target) -> set[str]:
     """Return the pins of our newest stack."""
-    space = resolve(index, parse_requirements(*ASKED), on)
+    space = resolve(index, parse_requirements(*REQUESTED), on)
     lock = space.newest()
     assert lock is not None
     return {f"{name}=={version}" for name, version in lock.versions.items()}
@@ -272,5 +272,5 @@ def test_uv_would_install_our_newest_stack_there(
     index: PackageIndex, platform: str, theirs: str, python: str
 ) -> None:
     pins = newest(index, stated_target(python=python, platform=platform))
-    assert uv([*ASKED, *pins], python=python, platform=theirs) == pins
+    assert uv([*REQUESTED, *pins], python=python, platform=theirs) == pins
     assert any(pin.startswith("pywin32==") for pin in pins) == (platform == WINDOWS)

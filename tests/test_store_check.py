@@ -11,7 +11,7 @@ from stackgen.images.maintenance import check
 from stackgen.model.packages import Artifact
 from stackgen.model.reports import FaultKind, StoreCheck
 from tests.laboratory import Laboratory
-from tests.store_parts import Nobody, Stores, local_wheel
+from tests.store_parts import NoDownloader, Stores, local_wheel
 
 
 @pytest.fixture
@@ -92,11 +92,11 @@ def test_what_killed_processes_left_is_no_damage_and_can_be_removed(
     assert checked(stores).faults == ()
 
 
-def test_a_damaged_wheel_that_somebody_uses_is_told_and_stays(
+def test_a_damaged_wheel_in_use_is_reported_and_stays(
     stores: Stores, wheels: list[Artifact]
 ) -> None:
     user = stores.wheels
-    path = user.fetch(wheels[:1], downloader=Nobody())[wheels[0].sha256]
+    path = user.fetch(wheels[:1], downloader=NoDownloader())[wheels[0].sha256]
     flip(path)
     found = checked(stores, repair=True)
     assert [(fault.path, fault.removed) for fault in found.faults] == [(str(path), False)]

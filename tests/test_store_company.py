@@ -18,7 +18,15 @@ from stackgen.images.maintenance import check
 from stackgen.model.packages import Artifact
 from stackgen.model.stacks import Base
 from stackgen.storage.leases import Leases
-from tests.store_parts import BASE, Nobody, NoCompiler, Stores, another_process, local_wheel, until
+from tests.store_parts import (
+    BASE,
+    NoCompiler,
+    NoDownloader,
+    Stores,
+    another_process,
+    local_wheel,
+    until,
+)
 
 RUN = """
 import pickle, sys
@@ -89,12 +97,12 @@ def test_what_another_process_is_making_is_waited_for_and_made_once(
     mine = NoCompiler()
     with at_work(stores, tmp_path, one, two) as other, ThreadPoolExecutor(1) as pool:
         both = pool.submit(stores.build, two, three, compiler=mine)
-        until(lambda: mine.asked)
+        until(lambda: mine.requested)
         assert not both.done()
         (tmp_path / "go").touch()
         assert len(both.result(60)) == 2
         assert other.wait(60) == 0
-    assert mine.asked == [frozenset({three.sha256})]
+    assert mine.requested == [frozenset({three.sha256})]
     assert noted(tmp_path) == sorted([one.sha256, two.sha256])
 
 
@@ -104,11 +112,11 @@ def test_what_a_killed_process_was_making_is_made_by_who_waits_for_it(
     mine = NoCompiler()
     with at_work(stores, tmp_path, *wheels[:2]) as other, ThreadPoolExecutor(1) as pool:
         waiting = pool.submit(stores.build, *wheels, compiler=mine)
-        until(lambda: len(mine.asked) == 1)
+        until(lambda: len(mine.requested) == 1)
         other.kill()
         assert len(waiting.result(60)) == 3
-    asked = [wheels[2].sha256], [wheels[0].sha256, wheels[1].sha256]
-    assert [sorted(each) for each in mine.asked] == [sorted(each) for each in asked]
+    requested = [wheels[2].sha256], [wheels[0].sha256, wheels[1].sha256]
+    assert [sorted(each) for each in mine.requested] == [sorted(each) for each in requested]
     assert check(stores.wheels, stores.layers, repair=True).exit_code == 0
     assert not list(stores.root.glob("layers/tmp-*"))
 
@@ -118,7 +126,7 @@ def test_two_threads_of_one_process_build_side_by_side_and_make_nothing_twice(
 ) -> None:
     store, patient, mine = stores.layers, Patient(folder=tmp_path), NoCompiler()
     shelf = stores.wheels
-    fetched = shelf.fetch(wheels, downloader=Nobody())
+    fetched = shelf.fetch(wheels, downloader=NoDownloader())
     pairs = [(wheel, fetched[wheel.sha256]) for wheel in wheels]
     with ThreadPoolExecutor(2) as pool:
         slow = pool.submit(store.layers, BASE, pairs[:2], patient)
@@ -129,10 +137,10 @@ def test_two_threads_of_one_process_build_side_by_side_and_make_nothing_twice(
         (tmp_path / "go").touch()
         assert len(slow.result(60)) == 2
         assert len(same.result(60)) == 3
-    assert mine.asked == [frozenset({wheels[2].sha256})]
+    assert mine.requested == [frozenset({wheels[2].sha256})]
 
 
-def test_nobody_sweeps_the_folder_of_a_process_that_lives(
+def test_the_folder_of_a_living_process_is_not_removed(
     stores: Stores, wheels: list[Artifact], tmp_path: Path
 ) -> None:
     with at_work(stores, tmp_path, wheels[0]) as other:

@@ -49,12 +49,12 @@ class StallingServer:
         self.stalled: set[str] = set()
         self.dying = False
         self.die: Callable[[], None] = lambda: None
-        self.asked: list[tuple[str, str]] = []
+        self.requested: list[tuple[str, str]] = []
         self.end = threading.Event()
 
     def answer(self, handler: BaseHTTPRequestHandler) -> None:
         name, span = handler.path.rpartition("/")[2], handler.headers.get("Range", "")
-        self.asked.append((name, span))
+        self.requested.append((name, span))
         start = int(span[6:-1]) if span else 0
         body = self.files[name][start:]
         handler.send_response(206 if span else 200)
@@ -147,9 +147,9 @@ def test_a_download_that_is_killed_goes_on_where_it_stopped(
         process.wait()
     found = checked(stores)
     assert (found.wheels, len(found.unfinished), found.faults) == (1, 1, ())
-    had, stalling.asked[:] = part.stat().st_size, []
+    had, stalling.requested[:] = part.stat().st_size, []
     downloading(stores.root, url, whole, cut)
-    assert stalling.asked == [(cut.filename, f"bytes={had}-")]
+    assert stalling.requested == [(cut.filename, f"bytes={had}-")]
     assert (checked(stores).wheels, checked(stores).unfinished) == (2, ())
 
 
@@ -160,7 +160,7 @@ def test_a_download_from_an_index_that_dies_goes_on_with_the_next_one(stores: St
         dying.stalled, dying.dying = {cut.filename}, True
         with pytest.raises(IndexUnavailableError):
             downloading(stores.root, url, whole, cut)
-        assert [name for name, _ in dying.asked].count(whole.filename) == 1
+        assert [name for name, _ in dying.requested].count(whole.filename) == 1
     part = stores.root / "wheels" / cut.sha256[:2] / f"{cut.sha256}.part"
     had = part.stat().st_size
     assert 0 < had < len(dying.files[cut.filename])
@@ -170,7 +170,7 @@ def test_a_download_from_an_index_that_dies_goes_on_with_the_next_one(stores: St
         again.files = dying.files
         moved = [replace(each, url=f"{url}/files/{each.filename}") for each in (whole, cut)]
         downloading(stores.root, url, *moved)
-        assert again.asked == [(cut.filename, f"bytes={had}-")]
+        assert again.requested == [(cut.filename, f"bytes={had}-")]
     found = checked(stores)
     assert (found.wheels, found.unfinished, found.faults) == (2, (), ())
 
@@ -190,9 +190,9 @@ def test_a_wheel_that_is_not_what_was_announced_leaves_nothing_and_the_others_wh
         downloading(stores.root, url, good, bad)
     found = checked(stores)
     assert (found.wheels, found.unfinished, found.faults) == (1, (), ())
-    stalling.files[bad.filename], stalling.asked[:] = content, []
+    stalling.files[bad.filename], stalling.requested[:] = content, []
     downloading(stores.root, url, good, bad)
-    assert stalling.asked == [(bad.filename, "")]
+    assert stalling.requested == [(bad.filename, "")]
 
 
 @dataclass
@@ -244,7 +244,7 @@ def test_layers_that_were_finished_before_the_kill_are_not_made_again(
     assert checked(stores).exit_code == 0
     compiler = NoCompiler()
     stores.build(done, stuck, compiler=compiler)
-    assert compiler.asked == [frozenset({stuck.sha256})]
+    assert compiler.requested == [frozenset({stuck.sha256})]
     assert (checked(stores).layers, checked(stores).faults) == (2, ())
 
 
@@ -296,7 +296,7 @@ def test_two_processes_on_one_store_do_the_work_once_and_both_succeed(
     work = partial(fetching_and_building, stores.root, url, notes, *artifacts)
     with running(work) as first, running(work) as second:
         assert [first.wait(), second.wait()] == [0, 0]
-    assert sorted(name for name, _ in stalling.asked) == [each.filename for each in artifacts]
+    assert sorted(name for name, _ in stalling.requested) == [each.filename for each in artifacts]
     assert sorted(notes.read_text().split()) == sorted(each.sha256 for each in artifacts)
     assert (checked(stores).layers, checked(stores).faults) == (2, ())
 

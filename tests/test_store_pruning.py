@@ -22,10 +22,10 @@ from tests.store_parts import Stores, another_process, local_wheel
 USER = """
 import pickle, sys
 from pathlib import Path
-from tests.store_parts import Stores, Nobody, BASE, NoCompiler
+from tests.store_parts import Stores, NoDownloader, BASE, NoCompiler
 stores, artifact = Stores(Path(sys.argv[1])), pickle.loads(bytes.fromhex(sys.argv[2]))
 wheels, layers = stores.wheels, stores.layers
-path = wheels.fetch([artifact], downloader=Nobody())[artifact.sha256]
+path = wheels.fetch([artifact], downloader=NoDownloader())[artifact.sha256]
 layers.layers(BASE, [(artifact, path)], NoCompiler())
 print("using", flush=True)
 sys.stdin.read()
@@ -61,10 +61,10 @@ def test_wheels_and_layers_share_one_budget(stores: Stores, tmp_path: Path) -> N
     total = sum(item.size for store in (stores.wheels, stores.layers) for item in store.items())
     found = prune([stores.wheels, stores.layers], keep_bytes=total - 1)
     assert names(found.dropped) == ["two"]
-    found = prune([stores.wheels, stores.layers], keep_bytes=found.kept_bytes // 2)
+    found = prune([stores.wheels, stores.layers], keep_bytes=found.remaining_bytes // 2)
     assert set(names(found.dropped)) <= {"two", "three"}
     left = [item for store in (stores.wheels, stores.layers) for item in store.items()]
-    assert sum(item.size for item in left) == found.kept_bytes
+    assert sum(item.size for item in left) == found.remaining_bytes
     assert {"one"} <= {item.name.split("-")[0] for item in left}
 
 
@@ -81,7 +81,7 @@ def test_a_dry_run_removes_nothing(stores: Stores, tmp_path: Path) -> None:
     stores.build(*wheels_named(tmp_path / "w", "one"))
     before = stores.files()
     found = prune([stores.wheels, stores.layers], keep_bytes=0, dry_run=True)
-    assert (names(found.dropped), found.kept_bytes) == (["one", "one"], 0)
+    assert (names(found.dropped), found.remaining_bytes) == (["one", "one"], 0)
     assert stores.files() == before
 
 
@@ -96,7 +96,7 @@ def test_what_another_process_uses_stays_until_that_is_killed(
         for dry_run in (True, False):
             found = prune([stores.wheels, stores.layers], keep_bytes=0, dry_run=dry_run)
             assert (set(names(found.dropped)), names(found.in_use)) == ({"idle"}, ["used"] * 2)
-        assert found.kept_bytes == sum(item.size for item in found.in_use)
+        assert found.remaining_bytes == sum(item.size for item in found.in_use)
     again = prune([stores.wheels, stores.layers], keep_bytes=0)
     assert names(again.dropped) == ["used", "used"]
     assert stores.files() == set()
@@ -120,7 +120,7 @@ def test_unfinished_downloads_take_room_and_go_too(stores: Stores, tmp_path: Pat
     assert stores.files() == set()
 
 
-def test_several_that_prune_and_build_at_once_disturb_nobody(
+def test_processes_that_prune_and_build_at_once_do_not_disturb_each_other(
     stores: Stores, tmp_path: Path
 ) -> None:
     wheels = wheels_named(tmp_path / "w", *(f"pkg{number}" for number in range(8)))
@@ -142,12 +142,12 @@ def test_several_that_prune_and_build_at_once_disturb_nobody(
 class Shelf:
     """Items in memory, some of them used."""
 
-    held: list[StoreItem]
+    stored: list[StoreItem]
     used: frozenset[str]
     gone: list[StoreItem] = field(default_factory=list)
 
     def items(self) -> list[StoreItem]:
-        return self.held
+        return self.stored
 
     def drop(self, item: StoreItem, *, dry_run: bool = False) -> bool:
         if item.name in self.used:
@@ -171,13 +171,13 @@ def test_no_more_goes_than_must_and_the_oldest_go_first(
     shelf = Shelf(items, frozenset(map(str, used)))
     found = prune([shelf], keep_bytes=keep)
     assert list(found.dropped) == shelf.gone
-    assert found.kept_bytes == sum(x.size for x in items) - sum(x.size for x in found.dropped)
+    assert found.remaining_bytes == sum(x.size for x in items) - sum(x.size for x in found.dropped)
     free = sorted((x for x in items if x.name not in shelf.used), key=lambda x: (x.used_at, x.path))
     assert list(found.dropped) == free[: len(found.dropped)]
-    if found.kept_bytes > keep:
+    if found.remaining_bytes > keep:
         assert found.dropped == tuple(free)
     if found.dropped:
-        assert found.kept_bytes + found.dropped[-1].size > keep
+        assert found.remaining_bytes + found.dropped[-1].size > keep
 
 
 @pytest.mark.parametrize(
@@ -198,27 +198,27 @@ def test_the_command_prunes_and_tells(tmp_path: Path) -> None:
     laboratory = Laboratory(root=tmp_path, index="")
     stores = Stores(Path(laboratory.environ["STACKGEN_CACHE"]))
     stores.build(*wheels_named(tmp_path / "w", "one"))
-    told = laboratory.run("images", "prune", "--keep", "0", "--dry-run").stdout
-    assert "Would remove 1 wheel, 1 layer" in told
-    assert "one-1.0-py3-none-any.whl" in told
-    told = laboratory.run("images", "prune", "--keep", "1kB").stdout
-    assert "Removed 1 wheel, 1 layer" in told
-    assert "; 0.0 MB stay." in told
+    reported = laboratory.run("images", "prune", "--keep", "0", "--dry-run").stdout
+    assert "Would remove 1 wheel, 1 layer" in reported
+    assert "one-1.0-py3-none-any.whl" in reported
+    reported = laboratory.run("images", "prune", "--keep", "1kB").stdout
+    assert "Removed 1 wheel, 1 layer" in reported
+    assert "; 0.0 MB stay." in reported
     assert stores.files() == set()
 
 
-def test_the_command_removes_nothing_unasked(tmp_path: Path) -> None:
+def test_the_command_removes_nothing_by_default(tmp_path: Path) -> None:
     done = Laboratory(root=tmp_path, index="").run("images", "prune")
     assert done.returncode == 2
     assert "--keep 20GB" in done.stderr
 
 
-def test_images_that_stay_are_told_apart() -> None:
+def test_images_that_stay_are_distinguished() -> None:
     image = ImageState(
         image_id="sha256:0123456789abcdef", packages="a==1", size=10**9, used_at="2026-01-01"
     )
-    told = pruned_text(Pruned(store=None, images=(), images_in_use=(image,), dry_run=False))
-    assert told.splitlines()[:2] == [
+    reported = pruned_text(Pruned(store=None, images=(), images_in_use=(image,), dry_run=False))
+    assert reported.splitlines()[:2] == [
         "Removed 0 images.",
         "1 image stayed: in use, or with a name of your own.",
     ]

@@ -15,8 +15,8 @@ from stackgen.model.stacks import Environment
 from stackgen.storage.paths import Paths
 from stackgen.storage.wheels import WheelStore
 from tests.laboratory import Laboratory
-from tests.store_parts import Nobody, another_process
-from tests.test_virtualenvs import BASE, LIST, Bench, said, wheel
+from tests.store_parts import NoDownloader, another_process
+from tests.test_virtualenvs import BASE, LIST, Bench, printed, wheel
 
 KINDS = (ItemKind.VIRTUALENV, ItemKind.UNPACKED, ItemKind.BYTECODE)
 
@@ -78,12 +78,12 @@ def test_what_pruning_says_it_won_is_won(bench: Bench, share: float) -> None:
         aged(built(bench, *names), 1000 * (at + 1))
     before = on_disk(bench)
     total = sum(item.size for item in store(bench).items())
-    told = prune([store(bench)], keep_bytes=int(total * share), dry_run=True)
+    reported = prune([store(bench)], keep_bytes=int(total * share), dry_run=True)
     assert on_disk(bench) == before
     found = prune([store(bench)], keep_bytes=int(total * share))
-    assert (found.dropped, found.in_use) == (told.dropped, ())
-    assert found.kept_bytes <= total * share
-    assert sum(item.size for item in store(bench).items()) == found.kept_bytes
+    assert (found.dropped, found.in_use) == (reported.dropped, ())
+    assert found.remaining_bytes <= total * share
+    assert sum(item.size for item in store(bench).items()) == found.remaining_bytes
     housekeeping = 200_000  # folders that hold nothing any more, and uv's own notes
     won = before - on_disk(bench)
     assert abs(won - sum(item.size for item in found.dropped)) < housekeeping
@@ -101,7 +101,7 @@ def test_the_least_recently_used_goes_first_and_what_it_alone_linked_with_it(ben
     keep = sum(item.size for item in items[3:])
     found = prune([store(bench)], keep_bytes=keep)
     assert {item.path for item in found.dropped} == {item.path for item in items[:3]}
-    assert said(young, LIST) == "[('aa', '1.0'), ('cc', '1.0')]"
+    assert printed(young, LIST) == "[('aa', '1.0'), ('cc', '1.0')]"
 
 
 def test_a_wheel_of_the_store_is_unpacked_once_however_often_it_is_used(
@@ -110,7 +110,7 @@ def test_a_wheel_of_the_store_is_unpacked_once_however_often_it_is_used(
     one, two = (wheel(bench.wheels, name, "1.0") for name in ("aa", "bb"))
     for artifacts in ([one], [one, two]):
         wheels = WheelStore(tmp_path)
-        paths = wheels.fetch(artifacts, downloader=Nobody())
+        paths = wheels.fetch(artifacts, downloader=NoDownloader())
         bench.builder.build(bench.stack(*artifacts), BASE, paths)
     assert len(store(bench).unpacked()) == 2
 
@@ -129,7 +129,7 @@ def test_what_was_pruned_is_made_again(bench: Bench) -> None:
     built(bench, "aa", "bb")
     prune([store(bench)], keep_bytes=0)
     assert list(store(bench).items()) == []
-    assert said(built(bench, "aa", "bb"), LIST) == "[('aa', '1.0'), ('bb', '1.0')]"
+    assert printed(built(bench, "aa", "bb"), LIST) == "[('aa', '1.0'), ('bb', '1.0')]"
     assert check_virtualenvs(store(bench)) == (1, ())
 
 
@@ -155,7 +155,7 @@ def test_a_virtualenv_that_another_process_uses_stays_with_all_that_it_links(
         found = prune([store(bench)], keep_bytes=0)
         assert sorted(kinds(found.in_use), key=KINDS.index) == list(KINDS)
         assert not Path(idle.location).exists()
-        assert said(used, LIST) == "[('aa', '1.0')]"
+        assert printed(used, LIST) == "[('aa', '1.0')]"
         Path(used.python).unlink()  # what is damaged, but used, stays, too
         assert [fault.removed for fault in check_virtualenvs(store(bench), repair=True)[1]] == [
             False
@@ -207,7 +207,7 @@ def test_what_killed_builds_left_is_no_damage_and_can_be_removed(bench: Bench) -
     assert {fault.kind for fault in faults} == {FaultKind.LEFT_OVER}
     assert all(fault.removed for fault in check_virtualenvs(store(bench), repair=True)[1])
     assert check_virtualenvs(store(bench)) == (1, ())
-    assert said(whole, LIST) == "[('aa', '1.0')]"
+    assert printed(whole, LIST) == "[('aa', '1.0')]"
 
 
 def test_the_commands_prune_and_check_virtualenvs(tmp_path: Path) -> None:
@@ -217,10 +217,10 @@ def test_the_commands_prune_and_check_virtualenvs(tmp_path: Path) -> None:
     bench.builder = VirtualenvBuilder(root=bench.root)
     built(bench, "aa")
     assert "1 virtualenv." in laboratory.run("images", "fsck").stdout
-    told = laboratory.run("images", "prune", "--keep", "0", "--dry-run").stdout
-    assert "Would remove 1 virtualenv, 1 unpacked wheel, 1 compiled wheel" in told
-    told = laboratory.run("images", "prune", "--keep", "0").stdout
-    assert "Removed 1 virtualenv, 1 unpacked wheel, 1 compiled wheel" in told
+    reported = laboratory.run("images", "prune", "--keep", "0", "--dry-run").stdout
+    assert "Would remove 1 virtualenv, 1 unpacked wheel, 1 compiled wheel" in reported
+    reported = laboratory.run("images", "prune", "--keep", "0").stdout
+    assert "Removed 1 virtualenv, 1 unpacked wheel, 1 compiled wheel" in reported
     assert not list(bench.root.glob("environments/*"))
 
 
@@ -236,7 +236,7 @@ def test_the_estimate_of_new_bytes_knows_what_is_there(bench: Bench, tmp_path: P
         return disk_space_for(locks, BASE, paths=folders, downloads={})
 
     wheels = WheelStore(folders.cache)
-    paths = wheels.fetch((one, two), downloader=Nobody())
+    paths = wheels.fetch((one, two), downloader=NoDownloader())
     assert 2_000_000 < needed(first) < 4_000_000  # unpacked, though no download is left
     assert needed(first, second) < 2 * needed(first) + 1_500_000  # what both hold counts once
     bench.builder.build(bench.stack(one), BASE, paths)

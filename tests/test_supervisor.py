@@ -89,7 +89,7 @@ def test_whether_the_groups_own_limit_was_reached_is_counted_apart_from_kills(
 
 
 @pytest.mark.parametrize(
-    ("groups", "name", "said", "limit"),
+    ("groups", "name", "printed", "limit"),
     [
         ("0::/\n", "pids.max", "4096\n", 4096),
         ("0::/\n", "pids.max", "max\n", None),
@@ -98,10 +98,10 @@ def test_whether_the_groups_own_limit_was_reached_is_counted_apart_from_kills(
     ],
 )
 def test_a_limit_counts_where_it_can_be_seen(
-    system: System, groups: str, name: str, said: str, limit: "int | None"
+    system: System, groups: str, name: str, printed: str, limit: "int | None"
 ) -> None:
     system.groups = groups
-    system.write(name, said)
+    system.write(name, printed)
     assert supervisor.group_limit(supervisor.PROCESS_FILES) == limit
 
 
@@ -120,26 +120,26 @@ def test_kills_elsewhere_on_the_machine_count_for_a_killed_process_alone(
 def test_a_flood_is_kept_at_its_end_alone() -> None:
     tail = supervisor.Tail()
     for _ in range(5):
-        tail.add(b"x" * supervisor.KEPT_BYTES)
-        assert len(tail.kept) <= 2 * supervisor.KEPT_BYTES
+        tail.add(b"x" * supervisor.TAIL_BYTES)
+        assert len(tail.recent) <= 2 * supervisor.TAIL_BYTES
     tail.add(b"the end")
     assert tail.text().endswith("xthe end")
-    assert len(tail.text()) == supervisor.KEPT_BYTES
+    assert len(tail.text()) == supervisor.TAIL_BYTES
 
 
 def test_a_tree_is_removed_also_where_its_folders_are_closed_and_links_are_not_followed(
     tmp_path: Path,
 ) -> None:
-    kept = tmp_path / "kept"
-    kept.mkdir()
-    (kept / "file").touch()
+    recent = tmp_path / "kept"
+    recent.mkdir()
+    (recent / "file").touch()
     tree = tmp_path / "tree"
     (tree / "closed" / "deep").mkdir(parents=True)
-    (tree / "link").symlink_to(kept)
+    (tree / "link").symlink_to(recent)
     (tree / "closed").chmod(0)
     supervisor.remove(str(tree))
     assert not tree.exists()
-    assert os.listdir(kept) == ["file"]  # noqa: PTH208
+    assert os.listdir(recent) == ["file"]  # noqa: PTH208
 
 
 def test_limits_that_an_engine_only_claims_to_set_are_recorded() -> None:

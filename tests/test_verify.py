@@ -165,7 +165,7 @@ def test_a_contradiction_is_reported_in_the_validators_own_words(bench: Bench) -
 
 
 @pytest.mark.journey
-def test_a_lock_that_no_longer_answers_what_is_asked_does_not_hold(bench: Bench) -> None:
+def test_a_lock_that_no_longer_answers_what_is_requested_does_not_hold(bench: Bench) -> None:
     (bench.root / "requirements.in").write_text("alpha>=2\n")
     done = bench.verify(HELD, "--json")
     assert [each.validity for each in validations(done)] == [Validity.FAILS] * 2
@@ -187,7 +187,7 @@ def test_an_index_that_does_not_answer_is_no_verdict(bench: Bench, fault: str) -
 
 
 @pytest.mark.journey
-def test_pip_tools_is_not_asked_about_another_python(bench: Bench) -> None:
+def test_pip_tools_is_not_used_for_another_python(bench: Bench) -> None:
     ours = probe(sys.executable)
     others = [p for p in find_interpreters() if probe(p).target.python_minor != "3.11"]
     other = next((p for p in others if p != ours.python), None)
@@ -335,7 +335,7 @@ def locked(name: str, *, direct: bool = False, marker: str = "") -> LockedPackag
     return LockedPackage(name=name, version="1.0", direct=direct, marker=marker)
 
 
-def test_what_a_lock_calls_direct_was_asked_for() -> None:
+def test_what_a_lock_calls_direct_was_required() -> None:
     lockfile = LockFile(
         path="x",
         format="requirements",
@@ -364,7 +364,7 @@ def test_a_lock_for_another_system_is_refused() -> None:
         stack_of(lockfile, replace(probe(sys.executable).target, tags=()))
 
 
-def test_uv_asks_indexes_in_our_order() -> None:
+def test_uv_uses_indexes_in_our_order() -> None:
     environ = {"PIP_INDEX_URL": "file:///one", "PIP_EXTRA_INDEX_URL": "file:///two file:///three"}
     found = uv_variables(load_config(environ=environ))
     assert (found["UV_INDEX"], found["UV_DEFAULT_INDEX"]) == (
@@ -429,11 +429,11 @@ def tensorflow(tmp_path_factory: pytest.TempPathFactory) -> str:
     return "".join(f"{name}=={version}\n" for name, version in result.pins)
 
 
-def of_tensorflow(folder: Path, lock: str, *, asked: str = "") -> list[Validation]:
+def of_tensorflow(folder: Path, lock: str, *, requested: str = "") -> list[Validation]:
     """Return what the validators ruled; without pip-tools where this machine is too slow for it."""
     (folder / "requirements.txt").write_text(lock)
-    if asked:
-        (folder / "requirements.in").write_text(asked)
+    if requested:
+        (folder / "requirements.in").write_text(requested)
     done = verify(folder / "requirements.txt", "--json")
     assert done.returncode in (0, 4), done.stderr
     found = validations(done)
@@ -449,7 +449,7 @@ def out_of_time(validation: Validation) -> bool:
 
 @pytest.mark.network
 def test_a_lock_of_tensorflow_holds(tmp_path: Path, tensorflow: str) -> None:
-    found = of_tensorflow(tmp_path, tensorflow, asked="tensorflow==2.12.*\n")
+    found = of_tensorflow(tmp_path, tensorflow, requested="tensorflow==2.12.*\n")
     assert {each.validity for each in found} == {Validity.HOLDS}
 
 
@@ -470,7 +470,7 @@ def test_a_lock_of_tensorflow_without_six_misses_it(tmp_path: Path, tensorflow: 
 @pytest.mark.network
 def test_chardet_is_superfluous_beside_tensorflow(tmp_path: Path, tensorflow: str) -> None:
     lock = f"{tensorflow}chardet==5.2.0\n"
-    for each in of_tensorflow(tmp_path, lock, asked="tensorflow\n"):
+    for each in of_tensorflow(tmp_path, lock, requested="tensorflow\n"):
         assert each.superfluous == ("chardet==5.2.0",)
 
 

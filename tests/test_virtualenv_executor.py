@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from stackgen.executors import Executor
-from stackgen.executors.virtualenv import VirtualenvExecutor, unenforced_here
+from stackgen.executors.virtualenv import VirtualenvExecutor, unenforced_limits
 from stackgen.model.inspections import Outcome
 from stackgen.model.stacks import Machine
 from stackgen.sandbox.namespaces import HostSupervisor
@@ -119,15 +119,15 @@ class TestVirtualenvExecutor(OwnInterpreter, ExecutorContract):
     def test_without_namespaces_a_folder_that_an_indicator_took_away_is_replaced(
         self, tmp_path: Path, plan: Plan, script: Script, instead: str
     ) -> None:
-        kept, scratch = tmp_path / "kept" / "file", tmp_path / "scratch"
-        kept.parent.mkdir()
-        kept.touch()
+        retained, scratch = tmp_path / "kept" / "file", tmp_path / "scratch"
+        retained.parent.mkdir()
+        retained.touch()
         made = VirtualenvExecutor(machine=Machine(identity=()), scratch=scratch, isolations=())
         with closing(made) as executor:
             for body in (f"t = os.environ['TMPDIR']; os.rmdir(t){instead}", "pass"):
                 (seen,) = executor.inspect([plan(script(body))])
                 assert seen.outcome is Outcome.OK, seen.log
-        assert kept.exists()
+        assert retained.exists()
 
     def test_processes_are_limited_or_that_is_said(self, inspect: Inspect, script: Script) -> None:
         body = "import resource; raise harness.Unsupported(repr(resource.getrlimit(6)))"
@@ -137,7 +137,7 @@ class TestVirtualenvExecutor(OwnInterpreter, ExecutorContract):
     def test_what_is_not_enforced_is_known_before_anything_runs(
         self, inspect: Inspect, script: Script, tmp_path: Path
     ) -> None:
-        assert unenforced_here(tmp_path / "scratch") == inspect(script("pass")).unenforced
+        assert unenforced_limits(tmp_path / "scratch") == inspect(script("pass")).unenforced
 
     def test_without_namespaces_a_process_that_leaves_its_session_ends_all_the_same(
         self, tmp_path: Path, plan: Plan, script: Script
@@ -159,9 +159,9 @@ class TestVirtualenvExecutor(OwnInterpreter, ExecutorContract):
         self, executor: VirtualenvExecutor, inspect: Inspect, script: Script
     ) -> None:
         assert inspect(script("pass")).outcome is Outcome.OK
-        kept = executor._supervisor
-        assert kept is not None
-        os.killpg(kept._process.pid, signal.SIGKILL)
+        retained = executor._supervisor
+        assert retained is not None
+        os.killpg(retained._process.pid, signal.SIGKILL)
         assert inspect(script("pass")).outcome is Outcome.OK
 
     def test_memory_is_not_limited_beside_gpus_and_that_is_said(
@@ -174,12 +174,12 @@ class TestVirtualenvExecutor(OwnInterpreter, ExecutorContract):
         assert "memory limit" in beside.unenforced
         assert str(1 << 30) not in beside.log
 
-    @pytest.mark.parametrize(("asked", "seen_as"), [("0,2", "'0,2'"), ("all", "None")])
-    def test_gpus_that_were_asked_for_are_seen(
-        self, inspect: Inspect, script: Script, asked: str, seen_as: str
+    @pytest.mark.parametrize(("requested", "seen_as"), [("0,2", "'0,2'"), ("all", "None")])
+    def test_gpus_that_were_requested_are_seen(
+        self, inspect: Inspect, script: Script, requested: str, seen_as: str
     ) -> None:
         body = "raise harness.Unsupported(repr(os.environ.get('CUDA_VISIBLE_DEVICES')))"
-        assert seen_as in inspect(script(body), gpus=asked).log
+        assert seen_as in inspect(script(body), gpus=requested).log
 
     def test_a_virtualenv_that_is_gone_is_no_fault_of_the_stack(
         self, executor: Executor, plan: Plan, script: Script, tmp_path: Path

@@ -92,7 +92,7 @@ def bench(tmp_path: Path) -> Bench:
     return Bench(tmp_path)
 
 
-def said(environment: Environment, code: str) -> str:
+def printed(environment: Environment, code: str) -> str:
     """Return what an environment prints; it has nothing to complain of."""
     command = [environment.python, "-s", "-B", "-c", code]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
@@ -107,11 +107,11 @@ def made_by(environment: Environment) -> dict[str, str]:
 
 def test_a_virtualenv_holds_exactly_what_its_lock_says(bench: Bench) -> None:
     stack = bench.stack(wheel(bench.wheels, "aa", "1.0"), wheel(bench.wheels, "bb", "2.0"))
-    assert said(bench.build(stack), LIST) == "[('aa', '1.0'), ('bb', '2.0')]"
+    assert printed(bench.build(stack), LIST) == "[('aa', '1.0'), ('bb', '2.0')]"
 
 
 def test_no_package_at_all_is_a_stack_too(bench: Bench) -> None:
-    assert said(bench.build(bench.stack()), LIST) == "[]"
+    assert printed(bench.build(bench.stack()), LIST) == "[]"
 
 
 def test_an_empty_virtualenv_has_nothing_in_it_that_an_image_has_not(bench: Bench) -> None:
@@ -144,7 +144,7 @@ def test_what_virtualenv_declines_uv_makes(
     bench = Bench(odd)
     environment = bench.build(bench.stack(wheel(bench.wheels, "aa", "1.0")))
     assert "uv" in made_by(environment)
-    assert said(environment, LIST) == "[('aa', '1.0')]"
+    assert printed(environment, LIST) == "[('aa', '1.0')]"
     assert not [*Path(environment.location).glob("lib*/*/site-packages/_virtualenv*")]
     assert capfd.readouterr() == ("", "")
 
@@ -166,14 +166,14 @@ def test_what_an_interrupted_build_left_is_built_anew(bench: Bench) -> None:
     Path(environment.location, ".complete").unlink()
     rubbish = Path(environment.location, "half-written")
     rubbish.touch()
-    assert said(bench.build(stack), LIST) == "[('aa', '1.0')]"
+    assert printed(bench.build(stack), LIST) == "[('aa', '1.0')]"
     assert not rubbish.exists()
 
 
 def test_a_virtualenv_whose_interpreter_went_is_built_anew(bench: Bench) -> None:
     environment = bench.build(bench.stack())
     Path(environment.python).unlink()
-    assert said(bench.build(bench.stack()), "print(1)") == "1"
+    assert printed(bench.build(bench.stack()), "print(1)") == "1"
 
 
 def test_two_stacks_keep_their_own_versions(bench: Bench) -> None:
@@ -181,7 +181,7 @@ def test_two_stacks_keep_their_own_versions(bench: Bench) -> None:
         bench.build(bench.stack(wheel(bench.wheels, "aa", version, f"x = {version}\n")))
         for version in ("1.0", "2.0")
     )
-    assert (said(old, "import aa; print(aa.x)"), said(new, "import aa; print(aa.x)")) == (
+    assert (printed(old, "import aa; print(aa.x)"), printed(new, "import aa; print(aa.x)")) == (
         *("1.0", "2.0"),
     )
 
@@ -189,7 +189,7 @@ def test_two_stacks_keep_their_own_versions(bench: Bench) -> None:
 def test_modules_come_compiled_and_from_one_store(bench: Bench) -> None:
     shared = wheel(bench.wheels, "aa", "1.0")
     stacks = [bench.stack(shared), bench.stack(shared, wheel(bench.wheels, "bb", "1.0"))]
-    cached = [said(bench.build(stack), "import aa; print(aa.__cached__)") for stack in stacks]
+    cached = [printed(bench.build(stack), "import aa; print(aa.__cached__)") for stack in stacks]
     assert len({Path(path).stat().st_ino for path in cached}) == 1
 
 
@@ -222,7 +222,7 @@ def test_bytecode_of_a_file_that_two_wheels_hold_is_of_the_one_that_lies_there(
         environment = bench.build(bench.stack(*lock))
         (source,) = Path(environment.location).glob("lib/*/site-packages/shared/__init__.py")
         assert any(source.parent.glob("__pycache__/*.pyc"))
-        who = said(environment, "import shared; print(shared.WHO)")
+        who = printed(environment, "import shared; print(shared.WHO)")
         assert source.read_text() == f"WHO = {who!r}\n"
         assert who in {each.name for each in lock}
 
@@ -239,15 +239,15 @@ def test_bytecode_of_a_killed_build_is_swept_and_made_anew(bench: Bench, tmp_pat
     assert [*tmp_path.glob(half_made[0])], complaint
     environment = bench.build(bench.stack(artifact))
     assert not [*tmp_path.glob(half_made[0])]
-    cached = said(environment, "import aa; print(aa.__cached__)")
-    (kept,) = tmp_path.glob("root/bytecode/*/*/__pycache__/*.pyc")
-    assert Path(cached).samefile(kept)
+    cached = printed(environment, "import aa; print(aa.__cached__)")
+    (retained,) = tmp_path.glob("root/bytecode/*/*/__pycache__/*.pyc")
+    assert Path(cached).samefile(retained)
 
 
 def test_a_wheel_that_replaces_files_of_another_package_is_refused(bench: Bench) -> None:
     owned = wheel(bench.wheels, "aa", "1.0", also={"aa_/x.py": "", "aa/__init__.py": "x = 1\n"})
     same = wheel(bench.wheels, "bb", "1.0", also={"aa/__init__.py": "x = 1\n"})
-    assert said(bench.build(bench.stack(owned, same)), "import aa; print(aa.x)") == "1"
+    assert printed(bench.build(bench.stack(owned, same)), "import aa; print(aa.x)") == "1"
     other = wheel(bench.wheels, "cc", "1.0", also={"aa/__init__.py": "x = 2\n"})
     with pytest.raises(BuildError, match=r"cc 1\.0 would replace files of aa 1\.0") as refusal:
         bench.build(bench.stack(owned, other))
@@ -282,14 +282,14 @@ def processes_that_mention(text: str) -> set[int]:
 
 def test_a_module_that_does_not_compile_spoils_nothing(bench: Bench) -> None:
     environment = bench.build(bench.stack(wheel(bench.wheels, "aa", "1.0", "def broken(:\n")))
-    assert said(environment, LIST) == "[('aa', '1.0')]"
+    assert printed(environment, LIST) == "[('aa', '1.0')]"
 
 
 def test_a_wheel_under_another_name_is_installed_all_the_same(bench: Bench) -> None:
     artifact = wheel(bench.wheels, "aa", "1.0")
     renamed = (bench.wheels / artifact.filename).rename(bench.wheels / artifact.sha256)
     built = bench.builder.build(bench.stack(artifact), BASE, {artifact.sha256: renamed})
-    assert said(built, LIST) == "[('aa', '1.0')]"
+    assert printed(built, LIST) == "[('aa', '1.0')]"
 
 
 def test_a_wheel_that_is_not_at_hand_is_named(bench: Bench) -> None:
@@ -320,16 +320,16 @@ def test_what_uv_remembers_of_files_that_are_gone_is_forgotten(bench: Bench) -> 
     bench.build(stacks[0])
     (unpacked,) = bench.root.glob("uv/archive-v*/*")
     shutil.rmtree(unpacked)
-    assert said(bench.build(stacks[1]), LIST) == "[('aa', '1.0'), ('bb', '1.0')]"
+    assert printed(bench.build(stacks[1]), LIST) == "[('aa', '1.0'), ('bb', '1.0')]"
 
 
 def test_two_processes_build_one_virtualenv_once(bench: Bench, tmp_path: Path) -> None:
     artifact = wheel(bench.wheels, "aa", "1.0", "def f(x):\n    return [x, x + 1]\n" * 2_000)
     command = [sys.executable, "-c", BUILD, str(tmp_path), artifact.filename]
     builders = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(3)]
-    told = [builder.communicate()[0] for builder in builders]
+    reported = [builder.communicate()[0] for builder in builders]
     assert [builder.returncode for builder in builders] == [0, 0, 0]
-    assert len(set(told)) == 1  # the inode of its marker: nobody made it a second time
+    assert len(set(reported)) == 1  # the inode of its marker: nobody made it a second time
     assert len(list(bench.root.glob("bytecode/*/*"))) == 1
 
 
@@ -352,17 +352,17 @@ def test_a_full_disk_says_how_much_is_needed_and_leaves_what_there_was(
     """Seven megabytes can be unpacked, and there is no room for their bytecode."""
     bench.builder = VirtualenvBuilder(root=small_disk / "root")
     small = bench.stack(wheel(bench.wheels, "aa", "1.0"))
-    kept = bench.build(small)
+    retained = bench.build(small)
     large = wheel(bench.wheels, "bb", "1.0", f"TEXT = '{'x' * (megabytes << 20)}'")
     with pytest.raises(StorageError, match=r"needs up to \d+ MiB") as refusal:
         bench.build(bench.stack(large))
     assert "prune" in refusal.value.fix
-    assert said(kept, LIST) == "[('aa', '1.0')]"
+    assert printed(retained, LIST) == "[('aa', '1.0')]"
     store = VirtualenvStore(bench.builder.root)
     assert check_virtualenvs(store) == (1, ())
     assert len(store.virtualenvs()) == 1
     subprocess.run(["mount", "-o", "remount,size=200m", str(small_disk)], check=True)
-    assert said(bench.build(bench.stack(large)), LIST) == "[('bb', '1.0')]"
+    assert printed(bench.build(bench.stack(large)), LIST) == "[('bb', '1.0')]"
 
 
 @pytest.mark.slow
@@ -370,5 +370,5 @@ def test_a_full_disk_says_how_much_is_needed_and_leaves_what_there_was(
 def test_every_interpreter_found_gets_a_virtualenv(bench: Bench, python: str) -> None:
     base = probe(python)
     environment = bench.build(bench.stack(wheel(bench.wheels, "aa", "1.0"), base=base), base)
-    assert said(environment, "import aa; print(aa.x)") == "1"
+    assert printed(environment, "import aa; print(aa.x)") == "1"
     assert "virtualenv" in made_by(environment)

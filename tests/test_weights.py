@@ -130,7 +130,7 @@ def test_indicators_that_never_shared_a_block_are_not_taken_together() -> None:
     assert fewest_blocks(rows, BOTH) == 0
 
 
-def test_a_stack_on_which_one_indicator_fails_is_out_of_the_race_and_delays_nobody() -> None:
+def test_a_stack_on_which_one_indicator_fails_is_out_of_the_race_and_delays_no_other() -> None:
     def broken(each: Inspection) -> Inspection:
         if (each.stack_id, each.indicator_id) != (OLD.stack.id, FFT.id):
             return each

@@ -55,7 +55,7 @@ def artifact(content: bytes, url: str, *, size: int | None = None, name: str = W
     )
 
 
-def kept(tmp_path: Path) -> list[str]:
+def retained(tmp_path: Path) -> list[str]:
     """Return what lies in the store, but for its locks."""
     files = (x for x in (tmp_path / "store").rglob("*") if x.is_file())
     return [x.name for x in files if x.suffix != ".lock" and x.name != "in-use"]
@@ -71,7 +71,7 @@ def test_a_wheel_is_downloaded_once_and_keeps_its_name(
         path = store.fetch([wheel], downloader=index)[wheel.sha256]
     assert (path.name, path.read_bytes(), store.path(wheel)) == (WHEEL, content, path)
     assert store.missing([wheel]) == ()
-    assert len(server.asked) == 1
+    assert len(server.requested) == 1
 
 
 def test_progress_ends_at_the_size_of_the_wheel(
@@ -79,11 +79,11 @@ def test_progress_ends_at_the_size_of_the_wheel(
 ) -> None:
     content = make_wheel("demo")
     wheel = artifact(content, server.add(WHEEL, content))
-    told: list[tuple[str, int]] = []
+    reported: list[tuple[str, int]] = []
     store.fetch(
-        [wheel], downloader=index, progress=lambda what, count: told.append((what.name, count))
+        [wheel], downloader=index, progress=lambda what, count: reported.append((what.name, count))
     )
-    assert told[-1] == ("demo", len(content))
+    assert reported[-1] == ("demo", len(content))
 
 
 @pytest.mark.parametrize("fault", [CUT, 503])
@@ -104,7 +104,7 @@ def test_a_download_that_is_cut_goes_on_where_it_stopped(
     wheel = artifact(content, server.add(WHEEL, content))
     server.faults[f"/files/{WHEEL}"] = [CUT]
     assert store.fetch([wheel], downloader=index)[wheel.sha256].read_bytes() == content
-    starts = [int(span[6:-1]) if span else 0 for _, _, span in server.asked]
+    starts = [int(span[6:-1]) if span else 0 for _, _, span in server.requested]
     assert starts[0] == 0
     assert starts[1] > 0
 
@@ -132,7 +132,7 @@ def test_what_was_cut_off_before_goes_on_where_it_stopped(
     wheel = artifact(content, server.add(WHEEL, content))
     part_of(tmp_path, wheel).write_bytes(content[:100])
     assert store.fetch([wheel], downloader=index)[wheel.sha256].read_bytes() == content
-    assert [span for _, _, span in server.asked] == ["bytes=100-"]
+    assert [span for _, _, span in server.requested] == ["bytes=100-"]
 
 
 def test_a_download_that_was_whole_but_not_yet_kept_is_not_repeated(
@@ -142,7 +142,7 @@ def test_a_download_that_was_whole_but_not_yet_kept_is_not_repeated(
     wheel = artifact(content, server.add(WHEEL, content))
     part_of(tmp_path, wheel).write_bytes(content)
     assert store.fetch([wheel], downloader=index)[wheel.sha256].read_bytes() == content
-    assert server.asked == []
+    assert server.requested == []
 
 
 def test_a_rotten_partial_download_is_begun_again(
@@ -161,8 +161,8 @@ def test_a_wrong_hash_is_refused_and_nothing_stays(
     wheel = artifact(make_wheel("demo"), url)
     with pytest.raises(HashMismatchError, match=WHEEL):
         store.fetch([wheel], downloader=index)
-    assert kept(tmp_path) == []
-    assert len(server.asked) == 1
+    assert retained(tmp_path) == []
+    assert len(server.requested) == 1
 
 
 def test_a_truncated_wheel_is_tried_again_and_then_refused(
@@ -172,8 +172,8 @@ def test_a_truncated_wheel_is_tried_again_and_then_refused(
     wheel = artifact(content, server.add(WHEEL, content[:-20]), size=len(content))
     with pytest.raises(HashMismatchError, match=WHEEL):
         store.fetch([wheel], downloader=index)
-    assert kept(tmp_path) == []
-    assert len(server.asked) == 2
+    assert retained(tmp_path) == []
+    assert len(server.requested) == 2
 
 
 def test_one_failure_leaves_the_others_whole(
@@ -224,13 +224,13 @@ def test_what_cannot_be_verified_is_not_taken(index: PackageIndex, store: WheelS
         store.fetch([bare], downloader=index)
 
 
-def test_a_wheel_larger_than_the_disk_is_refused_before_it_is_asked_for(
+def test_a_wheel_larger_than_the_disk_is_refused_before_it_is_requested(
     server: TinyIndex, index: PackageIndex, store: WheelStore
 ) -> None:
     huge = artifact(b"", f"{server.url}/huge.whl", size=10**18)
     with pytest.raises(StorageError, match="1,000,000,000,000"):
         store.fetch([huge], downloader=index)
-    assert server.asked == []
+    assert server.requested == []
 
 
 class FullDisk:
@@ -245,7 +245,7 @@ def test_a_disk_that_fills_up_is_explained_and_freed(store: WheelStore, tmp_path
     wheel = artifact(b"whole", "https://h.test/x", size=5_000_000)
     with pytest.raises(StorageError, match=r"5\.0 MB"):
         store.fetch([wheel], downloader=FullDisk())
-    assert kept(tmp_path) == []
+    assert retained(tmp_path) == []
 
 
 def test_a_folder_that_cannot_be_written_is_explained(index: PackageIndex, tmp_path: Path) -> None:
@@ -333,7 +333,7 @@ def test_two_processes_download_a_wheel_once(server: TinyIndex, tmp_path: Path) 
     for worker in workers:
         worker.join()
     assert [worker.exitcode for worker in workers] == [0, 0, 0]
-    assert len(server.asked) == 1
+    assert len(server.requested) == 1
 
 
 @pytest.mark.parametrize(
@@ -347,7 +347,7 @@ def test_a_member_that_would_escape_the_prefix_is_named(
     with pytest.raises(BuildError, match="outside the prefix") as caught:
         store.fetch([wheel], downloader=index)
     assert WHEEL in caught.value.what
-    assert kept(tmp_path) == []
+    assert retained(tmp_path) == []
 
 
 def test_a_file_that_differs_from_record_is_named(tmp_path: Path) -> None:

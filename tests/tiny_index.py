@@ -62,10 +62,10 @@ class TinyIndex:
     """What the server holds and how it behaves; a test changes it at will.
 
     faults: by path, the statuses (or CUT, SLOW) of the next answers; then it behaves again.
-    patience_s: how long the client of a test waits where answers are slow.
+    timeout_s: how long the client of a test waits where answers are slow.
     drip_s: how long after each other bytes come where they drip.
     surplus: what stands behind each part of a file, though nobody wants it.
-    asked: every request as (method, path, Range header).
+    requested: every request as (method, path, Range header).
     """
 
     url: str
@@ -74,8 +74,8 @@ class TinyIndex:
     headers: dict[str, dict[str, str]] = field(default_factory=dict)
     faults: dict[str, list[int]] = field(default_factory=dict)
     redirects: dict[str, str] = field(default_factory=dict)
-    asked: list[tuple[str, str, str]] = field(default_factory=list)
-    patience_s: float = 0.3
+    requested: list[tuple[str, str, str]] = field(default_factory=list)
+    timeout_s: float = 0.3
     drip_s: float = 0.02
     ranges: bool = True
     surplus: bytes = b""
@@ -86,7 +86,7 @@ class TinyIndex:
         return f"{self.url}/simple"
 
     def paths(self, part: str = "") -> list[str]:
-        return [path for _, path, _ in self.asked if part in path]
+        return [path for _, path, _ in self.requested if part in path]
 
     def add(self, filename: str, content: bytes, *, attributes: str = "", hashed: str = "") -> str:
         """Serve a file and link it from its project's HTML page; return its URL."""
@@ -117,12 +117,12 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         index, path = self.index, self.path.partition("?")[0]
-        index.asked.append((self.command, path, self.headers.get("Range", "")))
+        index.requested.append((self.command, path, self.headers.get("Range", "")))
         fault = index.faults[path].pop(0) if index.faults.get(path) else 0
         if fault > 0:
             return self._answer(fault, b"no")
         if fault == SLOW:
-            time.sleep(index.patience_s * 2)
+            time.sleep(index.timeout_s * 2)
         if index.password and self.headers.get("Authorization") != _basic(index.password):
             return self._answer(401, b"who are you?")
         if target := index.redirects.get(path):
@@ -137,10 +137,10 @@ class _Handler(BaseHTTPRequestHandler):
         return self._answer(status, body, headers | more, fault=fault)
 
     def _span(self, whole: bytes) -> tuple[int, bytes, dict[str, str]]:
-        asked = self.headers.get("Range", "").removeprefix("bytes=")
-        if not asked or not self.index.ranges:
+        requested = self.headers.get("Range", "").removeprefix("bytes=")
+        if not requested or not self.index.ranges:
             return 200, whole, {}
-        first, _, last = asked.partition("-")
+        first, _, last = requested.partition("-")
         start = int(first) if first else max(0, len(whole) - int(last))
         end = min(int(last), len(whole) - 1) if first and last else len(whole) - 1
         if start >= len(whole):

@@ -18,7 +18,7 @@ from stackgen.storage.paths import shipped_folder
 from tests import indicator_jobs
 
 PIS = shipped_folder("pis")
-Told = dict[str, Any]
+Result = dict[str, Any]
 CPU_TORCH = "torch==2.13.0+cpu"
 Job = str  # an indicator and its options, as on a command line
 # Tiny sizes, with sides that differ: what is swapped is seen.
@@ -149,7 +149,7 @@ def environment(folder: Path, minor: str, *wanted: str) -> str:
     return python
 
 
-def driven(python: str, what: str, jobs: Sequence[Job]) -> dict[Job, Told]:
+def driven(python: str, what: str, jobs: Sequence[Job]) -> dict[Job, Result]:
     """Return what each job told."""
     done = subprocess.run(
         [python, "-s", "-B", "-c", DRIVER, what, str(PIS / "torch")],
@@ -169,16 +169,16 @@ def cpu_environment(folder: Path) -> str:
     return environment(folder / "cpu", "3.11", CPU_TORCH)
 
 
-def agree(told: Told, other: Told) -> bool:
+def agree(reported: Result, other: Result) -> bool:
     """Whether two results are equal within the tolerance of the first."""
-    tolerance: float = told["circumstances"]["checksum_tolerance"]
-    same: bool = told["checksum"] == pytest.approx(other["checksum"], rel=tolerance, abs=0)
-    return same and told["work"] == other["work"]
+    tolerance: float = reported["circumstances"]["checksum_tolerance"]
+    same: bool = reported["checksum"] == pytest.approx(other["checksum"], rel=tolerance, abs=0)
+    return same and reported["work"] == other["work"]
 
 
-def assert_all_ok(told: Mapping[Job, Told], lacking: Mapping[str, str] | None = None) -> None:
+def assert_all_ok(reported: Mapping[Job, Result], lacking: Mapping[str, str] | None = None) -> None:
     """All went right, but for those that lack what is told, by a part of the job."""
-    for job, each in told.items():
+    for job, each in reported.items():
         reasons = [reason for part, reason in (lacking or {}).items() if part in job]
         if reasons and each["outcome"] == "unsupported":
             assert any(reason in each["reason"] for reason in reasons), (job, each["reason"])

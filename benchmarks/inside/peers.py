@@ -87,12 +87,12 @@ def forked(job: dict[str, Any], place: Path) -> tuple[float, float]:
 
 def main() -> None:
     """Print what each job takes, in their order, as a line of JSON."""
-    asked = json.load(sys.stdin)
-    importlib.import_module(asked["library"])
-    if asked["library"] == "torch":
+    requested = json.load(sys.stdin)
+    importlib.import_module(requested["library"])
+    if requested["library"] == "torch":
         importlib.import_module("torch.utils.benchmark")
-    place = Path(asked["place"])
-    print(json.dumps([forked(job, place) for job in asked["jobs"]]))
+    place = Path(requested["place"])
+    print(json.dumps([forked(job, place) for job in requested["jobs"]]))
 
 
 if __name__ == "__main__":

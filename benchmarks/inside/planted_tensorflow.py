@@ -23,10 +23,10 @@ INDICATOR = {
 
 def setup(parameters):  # type: ignore[no-untyped-def]
     """Return the operation."""
-    here = framework.start(INDICATOR, parameters)  # type: ignore[no-untyped-call]
+    local = framework.start(INDICATOR, parameters)  # type: ignore[no-untyped-call]
     size, count = parameters["size"], int(os.environ["PLANTED_PRODUCTS"])
-    one, two = (here.numbers([size, size], seed) for seed in (1, 2))
-    matmul = here.tf.matmul
+    one, two = (local.numbers([size, size], seed) for seed in (1, 2))
+    matmul = local.tf.matmul
 
     def run() -> None:
         for _ in range(count):

@@ -142,7 +142,7 @@ def ratio(a: str, b: str, contrasts: Sequence[float]) -> Effect:
     )
 
 
-def told(found: Effect) -> str:
+def reported(found: Effect) -> str:
     """Return a ratio with its interval in words."""
     if math.isinf(found.high):
         return f"{found.ratio:.3f}  (no interval from {found.blocks} blocks)"

@@ -24,14 +24,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from benchmarks.live.bench import ratio, told
+from benchmarks.live.bench import ratio, reported
 from stackgen.knowledge.database import open_database
 from stackgen.measure import MARGIN, block_times
 from stackgen.model.evidence import Effect
 from stackgen.model.identity import IndicatorId, StackId
 from stackgen.model.inspections import Inspection, Role
 
-ASKED = ("tensorflow-cpu>=2.14,<2.18", "numpy>=1.23.5,<2")
+REQUESTED = ("tensorflow-cpu>=2.14,<2.18", "numpy>=1.23.5,<2")
 STACKS, PYTHON = 16, "3.11"
 INDICATORS = ("tensorflow/mlp", "numpy/ufunc")  # both differ from version to version
 WANTED = 1 / 3  # of the inspections of the exhaustive run
@@ -112,7 +112,7 @@ def explore(options: argparse.Namespace, strategy: str, seed: int, budget: str) 
 
 def _run(options: argparse.Namespace, strategy: str, seed: int, budget: str, kb: Path) -> str:
     """Return what the command prints."""
-    command = [sys.executable, "-m", "stackgen", "explore", *ASKED, "--json", "--kb", str(kb)]
+    command = [sys.executable, "-m", "stackgen", "explore", *REQUESTED, "--json", "--kb", str(kb)]
     command += ["--executor", "virtualenv", "--base", PYTHON, "--stacks", str(options.stacks)]
     command += ["--strategy", strategy, "--seed", str(seed), "--budget", budget]
     command += [part for name in options.pi for part in ("--pi", name)]
@@ -134,7 +134,7 @@ def standing(every: Explored) -> None:
     baseline = next(row for row in every.printed["ranking"] if row["is_baseline"])
     for row in every.printed["ranking"]:
         found = every.compared(StackId(row["stack_id"]), StackId(baseline["stack_id"]))
-        words = "baseline" if row["is_baseline"] else told(found)
+        words = "baseline" if row["is_baseline"] else reported(found)
         print(f"  {row['label']:44} {words}")
     print(f"  {_spent(every)}; stopped: {every.printed['stopped']}")
 
@@ -152,7 +152,7 @@ def beside(every: Explored, race: Explored, seed: int) -> tuple[bool, float]:
     lost = every.compared(best, winner).ratio if winner != best else 1.0
     share = _measured(race) / _measured(every)
     good = math.log(lost) <= math.log1p(MARGIN)
-    interval = "the same stack" if winner == best else told(every.compared(best, winner))
+    interval = "the same stack" if winner == best else reported(every.compared(best, winner))
     print(f"  seed {seed}: {label}")
     print(f"    the best beside it: {interval}: {'within' if good else 'NOT within'} {MARGIN:.0%}")
     if answer := race.printed.get("answer"):

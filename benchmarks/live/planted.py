@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from benchmarks.live.bench import CAMPAIGN, Bench, call_of, opened, ratio, seen, told
+from benchmarks.live.bench import CAMPAIGN, Bench, call_of, opened, ratio, reported, seen
 from stackgen import __version__
 from stackgen.campaign.indicators import limits
 from stackgen.measure import SAMPLES, Design, block_contrasts, calibration_plan, plan_block
@@ -143,7 +143,7 @@ def report(recording: Recording) -> None:
             for b in names[place + 1 :]:
                 one, two = ({int(k): float(v) for k, v in arms[x].items()} for x in (a, b))
                 found = ratio(StackId(a), StackId(b), block_contrasts(a_s=one, b_s=two))
-                print(f"{indicator:7} {a} beside {b}: {told(found)}, {found.blocks} blocks")
+                print(f"{indicator:7} {a} beside {b}: {reported(found)}, {found.blocks} blocks")
 
 
 def main() -> None:

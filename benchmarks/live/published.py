@@ -21,7 +21,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import count, takewhile
 
-from benchmarks.live.bench import Arm, Bench, call_of, opened, ratio, told
+from benchmarks.live.bench import Arm, Bench, call_of, opened, ratio, reported
 from stackgen.campaign.indicators import limits
 from stackgen.model.inspections import IndicatorCall, Observation
 from stackgen.model.stacks import Environment
@@ -79,7 +79,7 @@ def row(rows: Sequence[dict[str, Observation]], a: str, b: str, statistic: Stati
     contrasts = [
         math.log(statistic(each[b].values_s) / statistic(each[a].values_s)) for each in rows
     ]
-    return told(ratio(a, b, contrasts))
+    return reported(ratio(a, b, contrasts))
 
 
 def report(size: int, rows: Sequence[dict[str, Observation]]) -> None:
@@ -95,8 +95,8 @@ def report(size: int, rows: Sequence[dict[str, Observation]]) -> None:
         flush=True,
     )
     if size == PUBLISHED_SIZE:
-        kept = len(rows[0][NEW].values_s)
-        words = f"mean of {kept} repetitions"
+        retained = len(rows[0][NEW].values_s)
+        words = f"mean of {retained} repetitions"
         print(f"      {words:>25}  {row(rows, NEW, OLD, statistics.fmean)}", flush=True)
     if "twin" in rows[0]:
         print(f"      {NEW + ' beside itself':>25}  {row(rows, 'twin', NEW, min)}", flush=True)

@@ -85,8 +85,8 @@ def arms_of(environment: Environment, threads: int, size: int, samples: int) -> 
 def limit(api: APIClient, memory_bytes: int | None, quota_us: int) -> None:
     """Give the container with so much memory so much time in every period."""
     for each in api.containers(filters={"label": f"{CAMPAIGN_LABEL}={CAMPAIGN}"}):
-        told = api.inspect_container(each["Id"])["HostConfig"]
-        if told["Memory"] == memory_bytes:
+        reported = api.inspect_container(each["Id"])["HostConfig"]
+        if reported["Memory"] == memory_bytes:
             api.update_container(each["Id"], cpu_period=PERIOD_US, cpu_quota=quota_us)
             return
     raise SystemExit("the engine lost the container that was to have a quota")

@@ -377,18 +377,18 @@ def _base_entry(
     entry = _plain(definition)
     new = False
     try:
-        held = builder.engine_base(definition.name)
-        if held is None and make:
+        existing = builder.engine_base(definition.name)
+        if existing is None and make:
             with Host(cache=builder.cache.parent).building(progress):
                 builder.make(definition.name, progress.doing)
             new = True
-            held = builder.engine_base(definition.name)
+            existing = builder.engine_base(definition.name)
     except EngineError:
         raise
     except BuildError as error:
         return _failed(entry, error, make=make), False
-    if held is not None:
-        return replace(entry, state=Readiness.READY, content=_content(held)), new
+    if existing is not None:
+        return replace(entry, state=Readiness.READY, content=_content(existing)), new
     obstacle = builder.obstacle(definition.name)
     state = Readiness.IMPOSSIBLE if obstacle else Readiness.POSSIBLE
     return replace(entry, state=state, why=obstacle, fix=_FIX if obstacle else ""), False
@@ -418,10 +418,10 @@ def _plain(definition: BaseDefinition) -> BaseEntry:
     )
 
 
-def _content(held: EngineBase) -> BaseContent:
-    facts, target = held.base.facts, held.base.target
+def _content(existing: EngineBase) -> BaseContent:
+    facts, target = existing.base.facts, existing.base.target
     return BaseContent(
-        image_id=held.base.reference,
+        image_id=existing.base.reference,
         python=facts.python,
         libc=facts.libc,
         machine=dict(target.markers)["platform_machine"],
@@ -429,6 +429,6 @@ def _content(held: EngineBase) -> BaseContent:
         tags=len(target.tags),
         first_tag=next((tag for tag in target.tags if "-linux_" not in tag), target.tags[0]),
         blas=facts.system_packages,
-        size=held.size,
-        origin=held.origin,
+        size=existing.size,
+        origin=existing.origin,
     )

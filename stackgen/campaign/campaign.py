@@ -362,7 +362,7 @@ class Campaign:
         stacks = (*(e.row for e in ready), *(e for e in before if e.stack_id not in own))
         record, failures = self.session.record, self.candidates.failures
         different = search.computes_otherwise() if search else {}
-        ranking, checked = self._judge(stacks, {**different, **compared})
+        ranking, checked = self._ranked(stacks, {**different, **compared})
         disturbed = exclude_disturbed(record.inspections)
         found = ExploreReport(
             plan=self.plan,
@@ -454,7 +454,7 @@ class Campaign:
             for each, stack in stacks.items()
         )
 
-    def _judge(
+    def _ranked(
         self, stacks: Sequence[ChosenStack], labels: Mapping[StackId, str]
     ) -> tuple[tuple[Ranked, ...], tuple[Control, ...]]:
         """Return the ranking and the controls; the first stack is the baseline."""

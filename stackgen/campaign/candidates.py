@@ -300,7 +300,7 @@ def read_lock_file(path: Path, *, partial: bool = False) -> LockFile:
     return read_lock(text, path=str(path), companion=_beside(path), partial=partial)
 
 
-_ASKED_IN = {
+_COMPANIONS = {
     "Pipfile.lock": "Pipfile",
     "poetry.lock": "pyproject.toml",
     "pdm.lock": "pyproject.toml",
@@ -309,7 +309,7 @@ _ASKED_IN = {
 
 def _beside(path: Path) -> str | None:
     """Return what the file holds from which a lock was made; pip-tools' has the lock's own name."""
-    other = path.with_name(_ASKED_IN.get(path.name, f"{path.stem}.in"))
+    other = path.with_name(_COMPANIONS.get(path.name, f"{path.stem}.in"))
     if not other.is_file():
         return None
     try:
@@ -410,27 +410,27 @@ def _around(
     same file, too: another build of it would be another package.
     """
     locked = {each.name for each in packages}
-    asked = request.stacks.requirements
-    given = set(asked.names)
+    requested = request.stacks.requirements
+    given = set(requested.names)
     fixed = {canonicalize_name(each) for each in request.stacks.fixed}
     own = list(may_vary(locked - fixed))[:1]
     wanted = ([] if given else own) + [canonicalize_name(each) for each in request.stacks.vary]
     added = [name for name in dict.fromkeys(wanted) if name not in given | fixed]
-    roots = (*asked.requirements, *(parse_requirement(name) for name in added))
-    if not roots and not asked.alternatives:
+    roots = (*requested.requirements, *(parse_requirement(name) for name in added))
+    if not roots and not requested.alternatives:
         raise UsageError(
             f"nothing to vary in {request.stacks.lock}",
             why="it names neither TensorFlow, PyTorch nor NumPy",
             fix="name what may change: stackgen explore NAME --from LOCK",
         )
-    varied = replace(asked, requirements=roots)
+    varied = replace(requested, requirements=roots)
     universe = read_universe(index, varied, target, progress=progress)
     free = set(universe.releases)
     pinned = tuple(each for each in packages if each.name not in free or each.name in fixed)
     return replace(
         varied,
         requirements=(*roots, *(parse_requirement(pin(each)) for each in pinned)),
-        policy=replace(asked.policy, hashes=_hashes(pinned)),
+        policy=replace(requested.policy, hashes=_hashes(pinned)),
     )
 
 

@@ -55,7 +55,7 @@ class Host:
     clock: Callable[[], float] = time.monotonic
     waited_s: float = 0.0
     _taken: bool = False
-    _told: bool = False
+    _reported: bool = False
 
     @contextmanager
     def measuring(self, progress: Progress) -> Iterator[None]:
@@ -84,12 +84,12 @@ class Host:
         if self._taken:  # it would wait for itself, for ever
             raise RuntimeError("this process builds or measures already")
         start = self.clock()
-        with ExitStack() as held:
+        with ExitStack() as locks:
             # In this order in every process: so nobody waits for somebody who waits for them.
             if self.shared is not None:
-                self._take_shared(self.shared, kind, message, progress, held)
+                self._take_shared(self.shared, kind, message, progress, locks)
             try:
-                _take(self.cache / "measuring", _own, kind, message, progress, held)
+                _take(self.cache / "measuring", _own, kind, message, progress, locks)
             except OSError as error:
                 raise StorageError(
                     f"cannot write in {self.cache}",
@@ -97,18 +97,18 @@ class Host:
                     fix="make the folder writable, or name another one in STACKGEN_CACHE",
                 ) from error
             self._taken = True
-            held.callback(self._end)
+            locks.callback(self._end)
             self.waited_s += self.clock() - start
             yield
 
     def _take_shared(
-        self, folder: Path, kind: int, message: str, progress: Progress, held: ExitStack
+        self, folder: Path, kind: int, message: str, progress: Progress, locks: ExitStack
     ) -> None:
         try:
-            _take(folder / "stackgen-measuring", _shared_file, kind, message, progress, held)
+            _take(folder / "stackgen-measuring", _shared_file, kind, message, progress, locks)
         except OSError as error:
-            if not self._told:
-                self._told = True
+            if not self._reported:
+                self._reported = True
                 progress.note(
                     "Other users of this machine are not waited for: "
                     f"{folder / 'stackgen-measuring'}: {error.strerror or error}."
@@ -124,7 +124,7 @@ def _take(
     kind: int,
     message: str,
     progress: Progress,
-    held: ExitStack,
+    locks: ExitStack,
 ) -> None:
     """Lock a file through a turnstile, which keeps those who come later from overtaking.
 
@@ -135,7 +135,7 @@ def _take(
         _lock(
             path.with_name(f"{path.name}.turn"), opened, fcntl.LOCK_EX, message, progress, turnstile
         )
-        _lock(path.with_name(f"{path.name}.lock"), opened, kind, message, progress, held)
+        _lock(path.with_name(f"{path.name}.lock"), opened, kind, message, progress, locks)
 
 
 def _lock(
@@ -144,7 +144,7 @@ def _lock(
     kind: int,
     message: str,
     progress: Progress,
-    held: ExitStack,
+    locks: ExitStack,
 ) -> None:
     while True:
         handle = opened(path)
@@ -155,7 +155,7 @@ def _lock(
                 progress.doing(message)
                 fcntl.flock(handle, kind)
             if _is_at(handle, path):
-                held.callback(os.close, handle)
+                locks.callback(os.close, handle)
                 return
         except BaseException:
             os.close(handle)
@@ -273,10 +273,10 @@ def _refuse_threads(request: CampaignRequest, cpus: Sequence[int], *, given: str
         given: the option that names them, or "" where they are all that this machine has for us.
     """
     most = len(cpus)
-    asked = [
+    requested = [
         int(v) for name, v in request.measurement.parameters if name == "threads" and v.isdigit()
     ]
-    if (threads := max([request.processors.threads, *asked])) <= most:
+    if (threads := max([request.processors.threads, *requested])) <= most:
         return
     who = f"{given} names {most}" if given else f"this process may use {most}"
     fix = f"give --threads {most} or fewer"
@@ -288,7 +288,7 @@ def _refuse_threads(request: CampaignRequest, cpus: Sequence[int], *, given: str
 
 
 @contextmanager
-def kept_to(cpus: Sequence[int]) -> Iterator[None]:
+def limited_to(cpus: Sequence[int]) -> Iterator[None]:
     """Keep this thread, and what it starts meanwhile, to these CPUs; to no others if empty.
 
     What is measured is bound to CPUs of its own, and may leave these.

@@ -62,15 +62,17 @@ def indicator_calls(
     )
     own = {Path(each).stem: Path(each) for each in wanted if each.endswith(".py")}
     known = load_indicators(shipped_folder("pis"), own.values())
-    here = {"torch" if each == "torch" else "tensorflow" for each in packages & set(FRAMEWORKS)}
-    here |= packages & {"numpy"}
+    measurable = {
+        "torch" if each == "torch" else "tensorflow" for each in packages & set(FRAMEWORKS)
+    }
+    measurable |= packages & {"numpy"}
     threads = limits(request.processors.threads, among=request.processors.measure_cpus).threads
     calls = (
         [] if request.measurement.program is None else [_on(request.measurement.program, threads)]
     )
     for name in wanted:
         indicator = _named(known, name, component)
-        if indicator.component in {"tensorflow", "torch", "numpy"} - here:
+        if indicator.component in {"tensorflow", "torch", "numpy"} - measurable:
             raise UsageError(
                 f"{indicator.name} cannot run in these stacks",
                 why=f"none of them contains {indicator.component}",

@@ -10,7 +10,7 @@ from itertools import islice
 from stackgen.campaign.backend import Backend, any_python, open_backend
 from stackgen.campaign.campaign import Campaign
 from stackgen.campaign.candidates import CandidateSource, read_lock_file
-from stackgen.campaign.host import kept_to, refuse_cpus
+from stackgen.campaign.host import limited_to, refuse_cpus
 from stackgen.campaign.indicators import indicator_calls, limits, metered, usable_cpus, weights_of
 from stackgen.campaign.prepare import estimate
 from stackgen.campaign.request import CampaignRequest
@@ -98,7 +98,7 @@ def open_campaign(
             make=not request.dry_run,
             admits=partial(admits_python, lockfile) if lockfile else any_python,
         ) as backend,
-        kept_to(request.processors.build_cpus),
+        limited_to(request.processors.build_cpus),
         PackageIndex(config, paths.cache) as index,
     ):
         if lockfile is not None:

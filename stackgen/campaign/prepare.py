@@ -183,8 +183,8 @@ class Preparer:
                 environment, ran = self._try(again)
                 if environment is not None and ran.observation is not None:
                     before, now = candidate.lock.versions, again.lock.versions
-                    held = ((name, v) for name, v in now.items() if before.get(name, v) != v)
-                    return replace(again, environment=environment, held_back=tuple(held))
+                    older = ((name, v) for name, v in now.items() if before.get(name, v) != v)
+                    return replace(again, environment=environment, held_back=tuple(older))
         failure = FailedStack(
             label=candidate.label, outcome=ran.outcome, reason=last_line(ran.log), log=ran.log
         )
@@ -197,8 +197,8 @@ class Preparer:
             if self.session.left_s <= self.reserve_s():
                 raise _SearchEndedError
             _, ran = self._try(other)
-            said = _is_broken(ran) or ran.outcome is Outcome.UNSUPPORTED
-            if ran.observation is None and not said:
+            explained = _is_broken(ran) or ran.outcome is Outcome.UNSUPPORTED
+            if ran.observation is None and not explained:
                 raise _SearchEndedError
             return ran.observation is not None
 

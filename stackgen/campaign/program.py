@@ -94,9 +94,9 @@ def _files(project: Path, besides: Collection[Path]) -> Iterator[Path]:
     """Yield what belongs to a project; links are not followed."""
     for folder, names, files in os.walk(project):
         paths = {name: Path(folder, name) for name in (*names, *files)}
-        kept = [name for name, path in paths.items() if _belongs(path) and path not in besides]
-        names[:] = [name for name in names if name in kept]
-        for name in kept:
+        included = [name for name, path in paths.items() if _belongs(path) and path not in besides]
+        names[:] = [name for name in names if name in included]
+        for name in included:
             if name in files or paths[name].is_symlink():
                 yield paths[name]
 
@@ -181,7 +181,7 @@ def read_program(
     return program_call(
         replace(options, time_limit_s=options.time_limit_s or budget_s),
         environ,
-        key=lambda: kept_key(path, dry_run=dry_run),
+        key=lambda: stored_key(path, dry_run=dry_run),
         besides=own_files(paths.knowledge, paths.cache),
     )
 
@@ -229,9 +229,9 @@ def program_call(
         "env": _digested(program.variables, key),
         "network": "yes" if program.network else "",
     }
-    told = tuple(sorted((name, value) for name, value in arguments.items() if value))
+    values = tuple(sorted((name, value) for name, value in arguments.items() if value))
     indicator = replace(_indicator(), timeout_s=options.time_limit_s or DEFAULT_TIMEOUT_S)
-    return IndicatorCall(indicator=indicator, arguments=told, program=program)
+    return IndicatorCall(indicator=indicator, arguments=values, program=program)
 
 
 def own_files(knowledge: Path, cache: Path) -> tuple[Path, ...]:
@@ -287,7 +287,7 @@ class Watching:
         )
 
 
-def kept_key(path: Path, *, dry_run: bool) -> bytes:
+def stored_key(path: Path, *, dry_run: bool) -> bytes:
     """Return the key beside a knowledge base, made where there is none; a dry run keeps none.
 
     Raises:

@@ -96,9 +96,9 @@ class SdistWheels:
         }
         if not wheels:
             return stack, dict(files)
-        held = tuple(wheels.get(each.name, each) for each in stack.lock.artifacts)
+        replaced = tuple(wheels.get(each.name, each) for each in stack.lock.artifacts)
         made = self.store.fetch(wheels.values(), downloader=self.index)
-        return replace(stack, lock=Lock(artifacts=held)), {**files, **made}
+        return replace(stack, lock=Lock(artifacts=replaced)), {**files, **made}
 
     def _wheel(self, sdist: Artifact, file: Path, within: tuple[str, ...]) -> Artifact:
         refuse_unbuildable([sdist], self.sdists)
@@ -110,8 +110,8 @@ class SdistWheels:
             )
         system = _build_system(sdist, file)
         record, key = self._record(sdist, file, system, (), within)
-        if record.asks:
-            record, key = self._record(sdist, file, system, record.asks, within)
+        if record.requires:
+            record, key = self._record(sdist, file, system, record.requires, within)
         if record.wheel is None:
             raise self._failure(sdist, record, key)
         return record.wheel
@@ -121,14 +121,14 @@ class SdistWheels:
         sdist: Artifact,
         file: Path,
         system: BuildSystem,
-        asks: tuple[str, ...],
+        requires: tuple[str, ...],
         within: tuple[str, ...],
     ) -> tuple[BuildRecord, str]:
         """Return what became of a build, now or before, and the key that it is kept under."""
         builder = self.sdists
         assert builder is not None  # noqa: S101 # refused before
-        lock = self._requirements(sdist, (*system.requires, *asks))
-        content = [_LAYOUT, sdist.sha256, builder.identity(self.base), lock.id, *asks]
+        lock = self._requirements(sdist, (*system.requires, *requires))
+        content = [_LAYOUT, sdist.sha256, builder.identity(self.base), lock.id, *requires]
         key = content_id("build", content)
         if found := self._known(key):
             return found, key
@@ -147,7 +147,7 @@ class SdistWheels:
             self.progress.doing(f"building {sdist.name} {sdist.version} from its sources")
             with self.turn():
                 attempt = builder.build(
-                    environment, file, system, folder, asked=bool(asks), key=key
+                    environment, file, system, folder, complete=bool(requires), key=key
                 )
             record = self._judged(sdist, file, attempt, folder)
             self.built.store(key, record, attempt.log)
@@ -188,8 +188,8 @@ class SdistWheels:
 
     def _judged(self, sdist: Artifact, file: Path, attempt: Attempt, folder: Path) -> BuildRecord:
         """Keep the wheel of an attempt, unless it is not what the source distribution announced."""
-        if attempt.asks or attempt.failure:
-            return BuildRecord(asks=attempt.asks, failure=attempt.failure, fix=attempt.fix)
+        if attempt.requires or attempt.failure:
+            return BuildRecord(requires=attempt.requires, failure=attempt.failure, fix=attempt.fix)
         path = folder / attempt.wheel
         lie = _lie(sdist, file, path, self.base.target)
         fix = f"leave out {sdist.name}=={sdist.version}, and tell its authors"
@@ -276,9 +276,9 @@ def _announced(sdist: Artifact, file: Path) -> Metadata | None:
 
 
 def _differences(announced: Metadata, stated: Metadata, target: Target) -> str:
-    said, says = _applying(announced, target), _applying(stated, target)
-    parts = [f"it does not require {each}, as announced" for each in sorted(said - says)]
-    parts += [f"it requires {each}, which was not announced" for each in sorted(says - said)]
+    promised, actual = _applying(announced, target), _applying(stated, target)
+    parts = [f"it does not require {each}, as announced" for each in sorted(promised - actual)]
+    parts += [f"it requires {each}, which was not announced" for each in sorted(actual - promised)]
     return "; ".join(parts)
 
 

@@ -260,7 +260,7 @@ class Search:
         prediction = model.predict(self._all)
         dice = np.random.default_rng([self.design.seed, len(done)])
         state = self._chooser().state(self._measured, self._out())
-        held = calibration(model, self._measured)
+        coverage = calibration(model, self._measured)
         blocks = uniform_blocks(
             prediction,
             alive,
@@ -287,7 +287,7 @@ class Search:
             uniform_inspections=uniform,
             uniform_s=uniform * machine_s / len(done),
             predictions=self._predicted(prediction, dice),
-            calibration=(held.inside, held.total),
+            calibration=(coverage.inside, coverage.total),
         )
 
     def _predicted(

@@ -166,9 +166,9 @@ def _project_requirements(
     given: Requirements, files: Sequence[RequirementsFile]
 ) -> tuple[Requirement, ...]:
     """Return what a project requires; for what is named besides, that alone says the versions."""
-    asked_for = (parse_requirement(line) for file in files for line in file.requirements)
+    requested = (parse_requirement(line) for file in files for line in file.requirements)
     found = []
-    for each in asked_for:
+    for each in requested:
         if str(canonicalize_name(each.name)) not in given.names:
             found.append(each)
         elif each.extras:

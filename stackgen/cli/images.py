@@ -45,7 +45,7 @@ def images_build(
     request = BuildRequest(
         lock=lock, base=base, sources=sources, index=index, rebuild=rebuild, tag=tag
     )
-    with open_progress(sys.stderr, patience_s=ANSWER_QUICKLY_S) as progress:
+    with open_progress(sys.stderr, delay_s=ANSWER_QUICKLY_S) as progress:
         found = build(request, find_paths(os.environ), os.environ, progress)
     typer.echo(as_json(found) if json else built_text(found))
 
@@ -115,7 +115,7 @@ def images_export(
 
     request = BuildRequest(lock=Path(what), base=base, sources=sources, index=index)
     paths = find_paths(os.environ)
-    with open_progress(sys.stderr, patience_s=ANSWER_QUICKLY_S) as progress:
+    with open_progress(sys.stderr, delay_s=ANSWER_QUICKLY_S) as progress:
         if oci is not None and dockerfile is None:
             found = export_layout(what, oci, request, paths, os.environ, progress)
         elif dockerfile is not None and oci is None:
@@ -239,25 +239,25 @@ def images_fsck(
     raise typer.Exit(found.exit_code)
 
 
-_HERE = "stackgen.cli.images"
+_MODULE = "stackgen.cli.images"
 IMAGES_COMMANDS = {
     "build": Entry(
-        target=f"{_HERE}:images_build",
+        target=f"{_MODULE}:images_build",
         summary="Build an image of exactly what a lock says.",
         examples=("stackgen images build Pipfile.lock --base bookworm-py311 --tag mine",),
     ),
     "list": Entry(
-        target=f"{_HERE}:images_list",
+        target=f"{_MODULE}:images_list",
         summary="List the images of stacks that the engine holds.",
         examples=("stackgen images list",),
     ),
     "show": Entry(
-        target=f"{_HERE}:images_show",
+        target=f"{_MODULE}:images_show",
         summary="Show the labels, the lock and the layers of an image.",
         examples=("stackgen images show mine",),
     ),
     "export": Entry(
-        target=f"{_HERE}:images_export",
+        target=f"{_MODULE}:images_export",
         summary="Write an image for skopeo and podman, or a Dockerfile.",
         examples=(
             "stackgen images export mine --oci folder",
@@ -265,17 +265,17 @@ IMAGES_COMMANDS = {
         ),
     ),
     "bases": Entry(
-        target=f"{_HERE}:images_bases",
+        target=f"{_MODULE}:images_bases",
         summary="List the bases, and make them.",
         examples=("stackgen images bases py37 --make",),
     ),
     "prune": Entry(
-        target=f"{_HERE}:images_prune",
+        target=f"{_MODULE}:images_prune",
         summary="Remove what was not used for longest.",
         examples=("stackgen images prune --keep 20GB --images 10",),
     ),
     "fsck": Entry(
-        target=f"{_HERE}:images_fsck",
+        target=f"{_MODULE}:images_fsck",
         summary="Compare every stored file with its digest.",
         examples=("stackgen images fsck --repair",),
     ),

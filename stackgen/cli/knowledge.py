@@ -31,7 +31,7 @@ def advise(
     from stackgen.report import advice_text, as_json, open_progress
     from stackgen.storage.paths import find_paths
 
-    with open_progress(sys.stderr, patience_s=ANSWER_QUICKLY_S) as progress:
+    with open_progress(sys.stderr, delay_s=ANSWER_QUICKLY_S) as progress:
         paths = find_paths(os.environ, kb=kb, reading=True)
         report = run(lock, index, paths, os.environ, progress)
     typer.echo(as_json(report) if json else advice_text(report))
@@ -152,35 +152,35 @@ def kb_export(
         write_text(output, text)
 
 
-_HERE = "stackgen.cli.knowledge"
+_MODULE = "stackgen.cli.knowledge"
 KB_COMMANDS = {
     "stats": Entry(
-        target=f"{_HERE}:kb_stats",
+        target=f"{_MODULE}:kb_stats",
         summary="Count what the knowledge base holds.",
         examples=("stackgen kb stats",),
     ),
     "failures": Entry(
-        target=f"{_HERE}:kb_failures",
+        target=f"{_MODULE}:kb_failures",
         summary="Group the stacks that do not run.",
         examples=("stackgen kb failures --json",),
     ),
     "query": Entry(
-        target=f"{_HERE}:kb_query",
+        target=f"{_MODULE}:kb_query",
         summary="Run one of the named queries.",
         examples=("stackgen kb query", "stackgen kb query seen name=tensorflow"),
     ),
     "merge": Entry(
-        target=f"{_HERE}:kb_merge",
+        target=f"{_MODULE}:kb_merge",
         summary="Add what another knowledge base holds.",
         examples=("stackgen kb merge team.db",),
     ),
     "check": Entry(
-        target=f"{_HERE}:kb_check",
+        target=f"{_MODULE}:kb_check",
         summary="List the rows that are not valid.",
         examples=("stackgen kb check", "stackgen kb check --repair"),
     ),
     "export": Entry(
-        target=f"{_HERE}:kb_export",
+        target=f"{_MODULE}:kb_export",
         summary="Write the measurements of a stack in the format of another tool.",
         examples=("stackgen kb export 3f2a --pi numpy/matmul --format pyperf",),
     ),

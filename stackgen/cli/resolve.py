@@ -192,7 +192,7 @@ def resolve(
         contains=contains,
         complete=style in ONE_STACK_FORMATS,
     )
-    with open_progress(sys.stderr, patience_s=ANSWER_QUICKLY_S) as progress:
+    with open_progress(sys.stderr, delay_s=ANSWER_QUICKLY_S) as progress:
         found = run(request, find_paths(os.environ), os.environ, progress)
         for note in found.notes:
             progress.note(note)

@@ -56,7 +56,7 @@ class Named:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Side:
+class Operand:
     """A side as it is installed.
 
     selection: looks for other versions of what was not named; None for what is taken as it stands.
@@ -73,12 +73,12 @@ class Pair:
     varied: the packages in which they differ, what was named first.
     """
 
-    sides: tuple[Side, Side]
+    operands: tuple[Operand, Operand]
     varied: tuple[str, ...]
 
     def candidates(self) -> Iterator[Candidate]:
         """Yield both."""
-        return (each.candidate for each in self.sides)
+        return (each.candidate for each in self.operands)
 
     def may_search(self, candidate: Candidate) -> bool:
         """Return whether one that does not run may be completed otherwise."""
@@ -98,7 +98,7 @@ class Pair:
         return None if found is None else called_alike(found)
 
     def _selection(self, candidate: Candidate) -> Selection | None:
-        labels = {each.candidate.label: each.selection for each in self.sides}
+        labels = {each.candidate.label: each.selection for each in self.operands}
         return labels[candidate.label]
 
 
@@ -152,19 +152,22 @@ class Resolver:
             ResolutionError: a side cannot be installed here.
             UsageError: a lock is for another Python, or a package has no such version.
         """
-        sides = (self._side(a), self._side(b))
-        locks = (sides[0].candidate.lock, sides[1].candidate.lock)
+        operands = (self._operand(a), self._operand(b))
+        locks = (operands[0].candidate.lock, operands[1].candidate.lock)
         wanted = [name for each in (a, b) if each.versions for name in each.versions.names]
         varied = differing(*locks, first=wanted)
         likely = dict.fromkeys((*wanted, *FRAMEWORKS, "numpy"))
         told = [name for name in likely if name in varied] or varied
         both = [
-            replace(side, candidate=replace(side.candidate, label=_label(letter, name, side, told)))
-            for letter, name, side in zip("AB", (a, b), sides, strict=True)
+            replace(
+                operand,
+                candidate=replace(operand.candidate, label=_label(letter, name, operand, told)),
+            )
+            for letter, name, operand in zip("AB", (a, b), operands, strict=True)
         ]
-        return Pair(sides=(both[0], both[1]), varied=tuple(varied))
+        return Pair(operands=(both[0], both[1]), varied=tuple(varied))
 
-    def _side(self, given: Named) -> Side:
+    def _operand(self, given: Named) -> Operand:
         if given.versions is not None:
             return self._completed(given.versions)
         if given.stack is not None:
@@ -173,9 +176,9 @@ class Resolver:
         built = self.request.stacks.requirements.policy.allow_build
         policy = Policy(prereleases=Prereleases.ALLOW, allow_build=built)
         lock = pinned(self.index, given.lockfile, self.base.target, policy)
-        return Side(candidate=_as_it_stands(lock))
+        return Operand(candidate=_as_it_stands(lock))
 
-    def _completed(self, versions: Requirements) -> Side:
+    def _completed(self, versions: Requirements) -> Operand:
         """Return the newest stack with these versions; what else it holds may be older."""
         framework = set(versions.names) & set(FRAMEWORKS)
         request = self.request.with_stacks(
@@ -190,9 +193,9 @@ class Resolver:
                 why="what these versions need cannot be had together",
                 fix=f"ask why: stackgen resolve {' '.join(versions.texts)}",
             )
-        return Side(candidate=candidate, selection=selection)
+        return Operand(candidate=candidate, selection=selection)
 
-    def _known(self, stack: Stack) -> Side:
+    def _known(self, stack: Stack) -> Operand:
         refuse_unfit(stack, self.base.target)
         if stack.facts != self.base.facts:
             self.progress.note(
@@ -200,7 +203,7 @@ class Resolver:
                 f"({stack.facts.distribution}); here its packages are installed on "
                 f"{self.base.facts.python} ({self.base.facts.distribution})."
             )
-        return Side(candidate=replace(_as_it_stands(stack.lock), settings=stack.settings))
+        return Operand(candidate=replace(_as_it_stands(stack.lock), settings=stack.settings))
 
 
 def differing(a: Lock, b: Lock, *, first: list[str]) -> list[str]:
@@ -211,14 +214,14 @@ def differing(a: Lock, b: Lock, *, first: list[str]) -> list[str]:
     return sorted(found, key=lambda name: first.index(name) if name in first else len(first))
 
 
-def _label(letter: str, given: Named, side: Side, told: list[str]) -> str:
-    versions = side.candidate.lock.versions
+def _label(letter: str, given: Named, operand: Operand, told: list[str]) -> str:
+    versions = operand.candidate.lock.versions
     own = [name for name in told if name in versions]
     if not own:  # all that differs is on the other side
         likely = given.versions.names if given.versions else (*FRAMEWORKS, "numpy", *versions)
         own = [name for name in likely if name in versions][:1]
     parts = [f"{name} {versions[name]}" for name in own[:_SHOWN]]
-    parts += [f"{name}={value}" for name, value in side.candidate.settings]
+    parts += [f"{name}={value}" for name, value in operand.candidate.settings]
     text = ", ".join(parts)
     return f"{letter}: {f'{given.title} ({text})' if given.title else text}"
 
@@ -273,7 +276,7 @@ def compare(
         EvidenceError: both are the same stack.
         StackgenError: one of its kinds for whatever stops it; what was measured is kept.
     """
-    sides = (named(a, paths), named(b, paths))
+    operands = (named(a, paths), named(b, paths))
     search = SearchOptions(strategy=Strategy.NEWEST, stacks=2)
     request = replace(request, kind=COMPARE, search=search)
 
@@ -281,7 +284,7 @@ def compare(
         index: PackageIndex, request: CampaignRequest, backend: Backend, progress: Progress
     ) -> SelectedStacks:
         resolver = Resolver(index=index, request=request, base=backend.base, progress=progress)
-        return _chosen(sides, resolver.pair(*sides), request)
+        return _chosen(operands, resolver.pair(*operands), request)
 
     found = explore(request, paths, environ, progress, select_stacks=select_pair)
     assert isinstance(found, ExploreReport)  # noqa: S101 # it is never a dry run
@@ -290,7 +293,7 @@ def compare(
     return found
 
 
-def _chosen(sides: tuple[Named, Named], pair: Pair, request: CampaignRequest) -> SelectedStacks:
+def _chosen(operands: tuple[Named, Named], pair: Pair, request: CampaignRequest) -> SelectedStacks:
     """Return what is measured; an indicator without a package's name must run on both sides.
 
     Raises:
@@ -308,7 +311,7 @@ def _chosen(sides: tuple[Named, Named], pair: Pair, request: CampaignRequest) ->
         packages=packages[0] | packages[1] if by_package else packages[0] & packages[1],
         count=2,
         choices=2,
-        requirements=tuple(each.text for each in sides),
+        requirements=tuple(each.text for each in operands),
     )
 
 

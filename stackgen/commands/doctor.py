@@ -20,13 +20,13 @@ from stackgen.storage.paths import Paths
 if TYPE_CHECKING:
     from stackgen.images.bases import BaseBuilder
 
-ROOM_BYTES = 20e9
+DISK_SPACE_BYTES = 20e9
 """A few TensorFlow stacks fit into this."""
 
 
 def doctor(paths: Paths, environ: Mapping[str, str]) -> tuple[Check, ...]:
     """Look at everything that stackgen relies on; nothing is changed."""
-    looks: Sequence[Callable[[], Iterator[Check]]] = (
+    checks: Sequence[Callable[[], Iterator[Check]]] = (
         _python,
         _interpreters,
         _engine_and_bases(paths),
@@ -37,13 +37,13 @@ def doctor(paths: Paths, environ: Mapping[str, str]) -> tuple[Check, ...]:
         lambda: _knowledge(paths),
         lambda: _isolation(paths),
     )
-    return tuple(check for look in looks for check in _looked(look, paths))
+    return tuple(check for part in checks for check in _results(part, paths))
 
 
-def _looked(look: Callable[[], Iterator[Check]], paths: Paths) -> Iterator[Check]:
+def _results(part: Callable[[], Iterator[Check]], paths: Paths) -> Iterator[Check]:
     """Yield checks; a fix only where one is needed, and a full or locked disk as one, too."""
     try:
-        for check in look():
+        for check in part():
             yield replace(check, fix="" if check.fine else check.fix)
     except OSError as error:
         fix = f"make {paths.cache} writable, or set STACKGEN_CACHE to another folder"
@@ -71,7 +71,7 @@ def _interpreters() -> Iterator[Check]:
 
 
 def _engine_and_bases(paths: Paths) -> Callable[[], Iterator[Check]]:
-    def look() -> Iterator[Check]:
+    def part() -> Iterator[Check]:
         from stackgen.campaign.backend import needed_engine
         from stackgen.images.bases import BaseBuilder
 
@@ -93,7 +93,7 @@ def _engine_and_bases(paths: Paths) -> Callable[[], Iterator[Check]]:
         yield from (_base(bases, name) for name in names)
         engine.close()
 
-    return look
+    return part
 
 
 def _base(bases: "BaseBuilder", name: str) -> Check:
@@ -149,7 +149,7 @@ def _disk(paths: Paths) -> Iterator[Check]:
     free = free_bytes(paths.cache)
     yield Check(
         name="Disk",
-        fine=free > ROOM_BYTES,
+        fine=free > DISK_SPACE_BYTES,
         found=f"{free / 1e9:.0f} GB free in {paths.cache}",
         fix="TensorFlow stacks take gigabytes: set STACKGEN_CACHE to a larger disk",
     )
@@ -171,9 +171,9 @@ def _knowledge(paths: Paths) -> Iterator[Check]:
 
 
 def _isolation(paths: Paths) -> Iterator[Check]:
-    from stackgen.executors.virtualenv import unenforced_here
+    from stackgen.executors.virtualenv import unenforced_limits
 
-    missing = unenforced_here(paths.cache / "scratch")
+    missing = unenforced_limits(paths.cache / "scratch")
     yield Check(
         name="Isolation",
         fine=not missing,

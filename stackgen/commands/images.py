@@ -69,12 +69,12 @@ def overview(paths: Paths) -> ImagesReport:
     """Return what there is; without an engine, what there could be."""
     try:
         with _builders(paths) as (bases, builder):
-            held = engine_images(builder.engine)
+            listed = engine_images(builder.engine)
             states = tuple(
                 BaseState(name=each.name, summary=each.summary, state=_state(bases, each.name))
                 for each in bases.definitions()
             )
-            return ImagesReport(bases=states, images=held.states())
+            return ImagesReport(bases=states, images=listed.states())
     except EngineError as error:
         why = error.why.splitlines()[0]
         states = tuple(
@@ -106,26 +106,26 @@ def details(what: str) -> ImageDetails:
     """
     engine = needed_engine()
     try:
-        held = engine_images(engine)
-        image = find_image(held, what)
+        listed = engine_images(engine)
+        image = find_image(listed, what)
         return ImageDetails(
-            image=held.state(image),
+            image=listed.state(image),
             labels=tuple(sorted(image.labels.items())),
             lock=locked_wheels(image),
-            layers=held.layers(image),
+            layers=listed.layers(image),
         )
     finally:
         engine.close()
 
 
-def find_image(held: EngineImages, what: str) -> EngineImage:
+def find_image(listed: EngineImages, what: str) -> EngineImage:
     """Return the image that a tag, or the beginning of an image's or a stack's id, names.
 
     Raises:
         UsageError: there is none, or there are several.
     """
-    named = [each for each in held.images if _has_tag(each, what)]
-    begun = [each for each in held.images if _begins(each, what)]
+    named = [each for each in listed.images if _has_tag(each, what)]
+    begun = [each for each in listed.images if _begins(each, what)]
     found = named or begun
     if len(found) == 1:
         return found[0]
@@ -135,7 +135,7 @@ def find_image(held: EngineImages, what: str) -> EngineImage:
             why=", ".join(each.labels[STACK_LABEL][:16] for each in found),
             fix="give more of the id: stackgen images list",
         )
-    alike = [tag for each in held.images for tag in each.tags if f"/{tag}".find(f"/{what}:") >= 0]
+    alike = [tag for each in listed.images for tag in each.tags if f"/{tag}".find(f"/{what}:") >= 0]
     file = Path(what).is_file()
     raise UsageError(
         f"the engine has no image of a stack that {what!r} names",
@@ -294,14 +294,14 @@ class _Bench:
         """Return the lock's files by sha256; what is missing is downloaded."""
         self.progress.doing("downloading what is missing")
         store = WheelStore(self.paths.cache, notify=self.progress.note)
-        here: dict[str, int] = {}
+        received: dict[str, int] = {}
 
-        def tell(artifact: Artifact, count: int) -> None:
-            here[artifact.sha256] = count
-            megabytes = sum(here.values()) // 1_000_000
+        def report(artifact: Artifact, count: int) -> None:
+            received[artifact.sha256] = count
+            megabytes = sum(received.values()) // 1_000_000
             self.progress.doing(f"downloading: {megabytes} MB")
 
-        return store.fetch(self.lock.artifacts, downloader=self.index, progress=tell)
+        return store.fetch(self.lock.artifacts, downloader=self.index, progress=report)
 
 
 def build(
@@ -325,14 +325,14 @@ def build(
         _note_missing(bench)
         if request.tag:
             image_builder(bench.engine, paths).tag(image_id, request.tag)
-        held = engine_images(bench.engine)
-        image = _of(held, image_id)
+        listed = engine_images(bench.engine)
+        image = _of(listed, image_id)
         had_it = any(each.id == image_id for each in before.images)
         known = before.chains | set(layers.chain_ids(_diff_ids(bench.engine, bench.base)))
-        fresh = [each for each in held.layers(image) if each.chain_id not in known]
+        fresh = [each for each in listed.layers(image) if each.chain_id not in known]
         sizes = [each.size for each in fresh]
         return ImageBuilt(
-            image=held.state(image),
+            image=listed.state(image),
             tag=request.tag,
             packages=len(bench.lock.artifacts),
             had_it=had_it,
@@ -378,8 +378,8 @@ def export_layout(
         )
     engine = needed_engine()
     try:
-        held = engine_images(engine)
-        return _laid_out(engine, find_image(held, what).id, folder, progress)
+        listed = engine_images(engine)
+        return _laid_out(engine, find_image(listed, what).id, folder, progress)
     finally:
         engine.close()
 
@@ -446,9 +446,9 @@ def _bench(
         engine.close()
 
 
-def _base(engine: Engine, asked: str, paths: Paths, progress: Progress) -> Base:
+def _base(engine: Engine, requested: str, paths: Paths, progress: Progress) -> Base:
     bases = BaseBuilder(engine=engine, cache=paths.cache / "bases")
-    name = base_name(bases, asked)
+    name = base_name(bases, requested)
     progress.doing(f"preparing the base {name}")
     if ready := bases.ready(name):
         return ready
@@ -486,8 +486,8 @@ def _note_missing(bench: _Bench) -> None:
     """Say what the image lacks: nothing is resolved here, and it may be meant so."""
     store = WheelStore(bench.paths.cache)
     paths = {each.sha256: store.path(each) for each in bench.lock.artifacts}
-    here = {sha256: path for sha256, path in paths.items() if path is not None}
-    lines = lacking(bench.lock, bench.base.target, here)
+    local = {sha256: path for sha256, path in paths.items() if path is not None}
+    lines = lacking(bench.lock, bench.base.target, local)
     for line in lines[:_LACKING_SHOWN]:
         bench.progress.note(f"note: {line}")
     if len(lines) > _LACKING_SHOWN:
@@ -524,8 +524,8 @@ def _laid_out(engine: Engine, image_id: str, folder: Path, progress: Progress) -
     return Exported(folder=str(folder), image_id=image_id, packages=packages, size=size)
 
 
-def _of(held: EngineImages, image_id: str) -> EngineImage:
-    for image in held.images:
+def _of(listed: EngineImages, image_id: str) -> EngineImage:
+    for image in listed.images:
         if image.id == image_id:
             return image
     raise EngineError(

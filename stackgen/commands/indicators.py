@@ -16,7 +16,7 @@ from stackgen import interrupts
 from stackgen.campaign.host import Host
 from stackgen.campaign.indicators import limits
 from stackgen.errors import UsageError
-from stackgen.executors.local import LocalExecutor, kept_variables
+from stackgen.executors.local import LocalExecutor, passed_variables
 from stackgen.executors.machine import any_gpu, find_gpus, this_host, this_machine
 from stackgen.images.targets import Probe, facts_from_probe, run_probe
 from stackgen.indicators import bind, find
@@ -74,19 +74,19 @@ def measure_locally(
     indicator = find_indicator(options.indicator)
     calls = calls_of(indicator, options.parameters)
     python = _interpreter(options.python, environ)
-    told = run_probe(python)
+    found = run_probe(python)
     machine = this_machine()
     options = replace(options, gpus=gpus_seen(options.gpus, present=any_gpu(find_gpus())))
     report = LocalReport(
         indicator=indicator,
         script_sha256=file_sha256(Path(indicator.path)),
         python=python,
-        python_version=f"{told.implementation} {told.version}",
+        python_version=f"{found.implementation} {found.version}",
         machine=machine,
         host=this_host(),
         results=(),
         varied=tuple(name for name, values in options.parameters if len(set(values)) > 1),
-        kept=tuple(kept_variables(environ)),
+        variables=tuple(passed_variables(environ)),
         traces=str(options.trace.absolute()) if options.trace else "",
         began_at=datetime.now(timezone.utc).isoformat(timespec="milliseconds"),
     )
@@ -95,7 +95,7 @@ def measure_locally(
     with closing(executor):
         session = _Session(
             executor=executor,
-            environment=_environment(python, told),
+            environment=_environment(python, found),
             host=Host(cache=paths.cache),
             options=options,
             progress=progress,
@@ -157,33 +157,33 @@ def calls_of(
     return tuple(bind(indicator, threads | each) for each in chosen)
 
 
-def gpus_seen(asked: str, *, present: bool) -> str:
+def gpus_seen(requested: str, *, present: bool) -> str:
     """Return which GPUs processes see: where there is none, a limit of memory holds as well."""
-    return "" if asked == "all" and not present else asked
+    return "" if requested == "all" and not present else requested
 
 
-def _interpreter(asked: str, environ: Mapping[str, str]) -> str:
+def _interpreter(requested: str, environ: Mapping[str, str]) -> str:
     """Return the path of an interpreter, links left alone: a virtualenv's python is one."""
-    if not asked:
+    if not requested:
         return sys.executable
-    path = Path(asked).expanduser()
+    path = Path(requested).expanduser()
     within = [path / "bin" / "python", path / "python"] if path.is_dir() else [path]
     found = next((str(each.absolute()) for each in within if os.access(each, os.X_OK)), None)
-    if found is None and os.sep not in asked:
-        found = shutil.which(asked, path=environ.get("PATH"))
+    if found is None and os.sep not in requested:
+        found = shutil.which(requested, path=environ.get("PATH"))
     if found is None:
         raise UsageError(
-            f"there is no interpreter {asked}",
+            f"there is no interpreter {requested}",
             why="it is no program, no folder of a virtualenv, and no name on PATH",
             fix="give the path of its python, as in: --python ~/envs/mine/bin/python",
         )
     return found
 
 
-def _environment(python: str, told: Probe) -> Environment:
+def _environment(python: str, found: Probe) -> Environment:
     """Return the interpreter as an environment; which packages it has is not described."""
-    stack = Stack(lock=Lock(artifacts=()), facts=facts_from_probe(told))
-    return Environment(stack=stack, kind=Kind.VIRTUALENV, location=told.prefix, python=python)
+    stack = Stack(lock=Lock(artifacts=()), facts=facts_from_probe(found))
+    return Environment(stack=stack, kind=Kind.VIRTUALENV, location=found.prefix, python=python)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -234,12 +234,12 @@ class _Session:
         first = ran[0].observation if ran else None
         threads = int(dict(call.arguments).get("threads", "0"))
         allowed = limits(threads, self.options.gpus)
-        patience = max(1.0, self.options.samples / DEFAULT_SAMPLES)
+        factor = max(1.0, self.options.samples / DEFAULT_SAMPLES)
         return InspectionPlan(
             environment=self.environment,
             call=call,
             campaign_id=_CAMPAIGN,
-            limits=replace(allowed, timeout_s=call.indicator.timeout_s * patience),
+            limits=replace(allowed, timeout_s=call.indicator.timeout_s * factor),
             block=block,
             position=position,
             loops=first.loops if first and not call.indicator.one_shot else None,

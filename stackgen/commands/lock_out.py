@@ -206,8 +206,8 @@ def _write(folder: Path, files: Mapping[str, str]) -> None:
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=folder, prefix=".stackgen-") as apart:
-            made = [_written(Path(apart) / name, text) for name, text in files.items()]
+        with tempfile.TemporaryDirectory(dir=folder, prefix=".stackgen-") as staging:
+            made = [_written(Path(staging) / name, text) for name, text in files.items()]
             for path in made:
                 path.replace(folder / path.name)
     except OSError as error:

@@ -169,9 +169,9 @@ class Night:
             if self._share(1) <= 0:
                 self.postponed.append(f"{name} {version}")
             else:
-                self._look_at(name, version, among=len(releases) - place)
+                self._examine(name, version, among=len(releases) - place)
 
-    def _look_at(self, name: str, version: str, *, among: int) -> None:
+    def _examine(self, name: str, version: str, *, among: int) -> None:
         """Explore one release, and once more what differs; it is seen when that is decided."""
         self.progress.note(f"New: {name} {version}")
         try:
@@ -318,8 +318,8 @@ def _best_known(name: str, version: str, facts: BaseFacts, paths: Paths) -> Lock
         calls = database.calls()
         inspections = database.inspections(machine=machine)
         trusted = trusted_campaigns(database, inspections, calls)
-        asked = [each for each in database.campaigns() if each.kind != "compare"]
-        for campaign in reversed(asked):
+        known = [each for each in database.campaigns() if each.kind != "compare"]
+        for campaign in reversed(known):
             own = [each for each in inspections if each.campaign_id == campaign.id]
             leader = _leader(database, own) if campaign.id in trusted else None
             if leader is not None:

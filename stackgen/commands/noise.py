@@ -232,7 +232,7 @@ def _report(campaign: Campaign, candidate: Candidate, ended: Stopped) -> NoiseRe
     disturbed = exclude_disturbed(seen)
     calls = (*campaign.calls, campaign.control)
     # A later version of an indicator is another one, and earlier blocks say nothing of it.
-    held = {each.block for each in seen if each.indicator_id in {call.id for call in calls}}
+    recorded = {each.block for each in seen if each.indicator_id in {call.id for call in calls}}
     rows = tuple(_row(campaign, seen, candidate, call, len(calls)) for call in calls)
     return NoiseReport(
         requirements=campaign.plan.requirements,
@@ -243,9 +243,11 @@ def _report(campaign: Campaign, candidate: Candidate, ended: Stopped) -> NoiseRe
         disturbance=disturbance(seen, cpus=psutil.cpu_count() or 1),
         control_s=run_s(each for each in seen if each.indicator_id == campaign.control.id),
         excluded=tuple(
-            (block, why) for (_, block), why in sorted(disturbed.excluded.items()) if block in held
+            (block, why)
+            for (_, block), why in sorted(disturbed.excluded.items())
+            if block in recorded
         ),
-        tolerated=sum(block in held for _, block in disturbed.tolerated),
+        tolerated=sum(block in recorded for _, block in disturbed.tolerated),
         new_inspections=campaign.session.record.added,
         seconds=time.monotonic() - campaign.start,
         stopped=ended.why,

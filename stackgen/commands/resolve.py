@@ -65,8 +65,8 @@ class Inquiry:
 
     def space(self, request: Requirements | None = None) -> Space:
         """Return the space of the request, or of another one."""
-        asked = request or self.request
-        return closure.resolve(self.index, asked, self.target, progress=self.progress)
+        requirements = request or self.request
+        return closure.resolve(self.index, requirements, self.target, progress=self.progress)
 
     def report(self, space: Space) -> Resolution:
         """Return what is told of every space.
@@ -86,18 +86,18 @@ class Inquiry:
             target=self.target,
             count=space.count,
             exact=space.exact,
-            kept=space.kept,
+            version_limit=space.version_limit,
             notes=tuple(_unreadable_notes(space)),
         )
 
 
-def explained(work: Inquiry, asked: str) -> Resolution:
+def explained(work: Inquiry, query: str) -> Resolution:
     """Tell of a package which versions are part of stacks, or of a requirement how many hold it."""
-    requirement = parse_requirement(asked)
+    requirement = parse_requirement(query)
     name = canonicalize_name(requirement.name)
     space = work.space()
     if requirement.specifier:
-        return _held(work, space, requirement, asked)
+        return _admitted(work, space, requirement, query)
     known = [release.label for release in space.universe.releases.get(name, ())]
     used = space.versions(name)
     if not known and name not in space.universe.excluded:
@@ -112,7 +112,7 @@ def explained(work: Inquiry, asked: str) -> Resolution:
         early = tuple(each for each in others if _is_prerelease(each))
         others = tuple(each for each in others if each not in early)
     found = Explained(
-        query=asked,
+        query=query,
         count=space.within({}, present=(name,)).count,
         versions=used,
         left_out=(
@@ -130,18 +130,18 @@ def _is_prerelease(label: str) -> bool:
     return parsed_version(label.partition("@")[0]).is_prerelease
 
 
-def _held(work: Inquiry, space: Space, requirement: Requirement, asked: str) -> Resolution:
+def _admitted(work: Inquiry, space: Space, requirement: Requirement, query: str) -> Resolution:
     name = canonicalize_name(requirement.name)
     wanted = requirement.specifier
-    held = [v for v in space.versions(name) if wanted.contains(v.partition("@")[0], True)]
-    plain = held and not requirement.extras
-    part = space.within({name: held}, present=(name,)) if plain else None
+    admitted = [v for v in space.versions(name) if wanted.contains(v.partition("@")[0], True)]
+    plain = admitted and not requirement.extras
+    part = space.within({name: admitted}, present=(name,)) if plain else None
     if part is None or not part.count:  # whoever asks too much is told what is in the way
         request = replace(work.request, requirements=(*work.request.requirements, requirement))
         part = work.space(request)
-        held = list(part.versions(name))
-        asked = f"{asked}, asked for as well"
-    found = Explained(query=asked, count=part.count, versions=tuple(held), exact=part.exact)
+        admitted = list(part.versions(name))
+        query = f"{query}, asked for as well"
+    found = Explained(query=query, count=part.count, versions=tuple(admitted), exact=part.exact)
     newest = part.newest()
     notes = yanked_notes([newest] if newest else [])
     report = work.report(space)
@@ -151,9 +151,9 @@ def _held(work: Inquiry, space: Space, requirement: Requirement, asked: str) -> 
 def membership(work: Inquiry, path: Path) -> Resolution:
     """Tell whether a lock holds one of the stacks: those that its versions leave."""
     locked = {each.name: each.version for each in in_target(read_lock_file(path), work.target)}
-    held = replace(work.request, locked=tuple(sorted(locked.items())))
+    pinned = replace(work.request, locked=tuple(sorted(locked.items())))
     try:
-        space = work.space(held)
+        space = work.space(pinned)
     except ResolutionError as error:
         what, why, fix = error.args
         found = Membership(path=str(path), inside=False, forbidden=f"{what}: {why}", fix=fix)
@@ -210,7 +210,7 @@ def _no_space(work: Inquiry, found: Membership) -> Resolution:
         target=work.target,
         count=0,
         exact=True,
-        kept=0,
+        version_limit=0,
         membership=found,
     )
 

@@ -400,7 +400,7 @@ class DockerExecutor:
             user, reason = self._user(plan)
             spec = _container_spec(plan, user)
             running = self._containers.take(spec, script, mounts, campaign=plan.campaign_id)
-            ended = self._ask(plan, spec, running, script)
+            ended = self._run_script(plan, spec, running, script)
         except _UnusableImageError as error:
             return self._not_run(plan, Outcome.BUILD_FAILED, str(error), started_at, start)
         except ENGINE_FAULTS as error:
@@ -417,7 +417,7 @@ class DockerExecutor:
             ),
         )
 
-    def _ask(
+    def _run_script(
         self, plan: InspectionPlan, spec: ContainerSpec, running: RunningContainer, script: str
     ) -> Reply:
         fine = False

@@ -17,7 +17,7 @@ from stackgen.sandbox.supervised import Request
 
 # Variables of drivers, frameworks and numeric libraries. No others are passed on: some share a
 # prefix with these (TF_VAR_... is Terraform's, NVIDIA_API_KEY a secret).
-_KEPT = re.compile(
+_PASSED = re.compile(
     r"(CUDA|NCCL|CUDNN|CUBLAS|XLA|TORCH|PYTORCH|TORCHINDUCTOR|TRITON|ROCR|HIP|HSA|MIOPEN|SYCL|ZE"
     r"|OMP|KMP|GOMP|MKL|OPENBLAS|BLIS|ONEDNN|DNNL|NUMEXPR|MALLOC)_\w+"
     r"|TF_(ENABLE|DISABLE|USE|FORCE|XLA|CPP|GPU|CUDA|CUDNN|CUBLAS|NUM|DETERMINISTIC|MKL|ONEDNN"
@@ -30,12 +30,12 @@ _IN_HOME = (("PYTHONUSERBASE", ".local"), ("CUDA_CACHE_PATH", ".nv/ComputeCache"
 _USER_SITE = "-s"  # keeps the user's own packages out, which a prepared machine may rely on
 
 
-def kept_variables(environ: Mapping[str, str]) -> dict[str, str]:
+def passed_variables(environ: Mapping[str, str]) -> dict[str, str]:
     """Return the user's variables that an inspection gets."""
     return {
         name: value
         for name, value in sorted(environ.items())
-        if _KEPT.fullmatch(name) and not _SECRET.search(name)
+        if _PASSED.fullmatch(name) and not _SECRET.search(name)
     }
 
 
@@ -53,8 +53,8 @@ class LocalExecutor:
 
     machine: where it runs.
     scratch: a folder for the working directories.
-    environ: the user's variables; ``kept_variables`` selects those that are passed on. They select
-        the GPUs, too, where a plan's limits allow all of them.
+    environ: the user's variables; ``passed_variables`` selects those that are passed
+        on. They select the GPUs, too, where a plan's limits allow all of them.
     trace: a folder for profiler traces, one of each call's first block; None keeps none.
     """
 
@@ -84,7 +84,7 @@ class LocalExecutor:
 
     def _adapted(self, plan: InspectionPlan, request: Request) -> Request:
         """Return a request to the supervisor, with the user's variables and options."""
-        environment = {**kept_variables(self.environ), **request.environment}
+        environment = {**passed_variables(self.environ), **request.environment}
         environment.pop("PYTHONNOUSERSITE", None)
         environment.update(self._paths(request.environment))
         environment["PATH"] = self.environ.get("PATH") or request.environment["PATH"]

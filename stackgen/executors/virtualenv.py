@@ -139,12 +139,12 @@ class VirtualenvExecutor:
             self.close()
         if self._supervisor is not None:
             try:
-                return self._ask(plan, self._supervisor)
+                return self._supervised(plan, self._supervisor)
             except SupervisorLostError:
                 pass  # it was killed from outside, which is no fault of a stack
-        return self._ask(plan, self._start(wanted))
+        return self._supervised(plan, self._start(wanted))
 
-    def _ask(
+    def _supervised(
         self, plan: InspectionPlan, supervisor: HostSupervisor
     ) -> tuple[Reply, tuple[str, ...]]:
         clean = False
@@ -192,7 +192,7 @@ def _not_run(python: str, error: Exception) -> tuple[Outcome, str]:
     return outcome, str(error)
 
 
-def unenforced_here(scratch: Path) -> tuple[str, ...]:
+def unenforced_limits(scratch: Path) -> tuple[str, ...]:
     """Return the limits that this host does not enforce for virtualenvs, in words.
 
     Raises:

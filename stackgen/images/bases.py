@@ -498,8 +498,8 @@ def _refuse_missing(interpreter: Path, found: Probe, root: Path, library: str) -
     inside = [f"{PLACE}/bin/python3", "-I", "-c", _TRY_ALL, f"{library}/lib-dynload"]
     there = _failures(_chroot(root, inside))
     home = Path(dict(found.paths)["stdlib"]) / "lib-dynload"
-    here = _failures(_run_clean([str(interpreter), "-I", "-c", _TRY_ALL, str(home)]).stdout)
-    missing = {name: why for name, why in there.items() if name not in here}
+    outside = _failures(_run_clean([str(interpreter), "-I", "-c", _TRY_ALL, str(home)]).stdout)
+    missing = {name: why for name, why in there.items() if name not in outside}
     if missing:
         raise BuildError(
             f"Python {found.version} lacks libraries in this base",

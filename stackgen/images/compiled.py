@@ -124,9 +124,9 @@ def _by_name(site: Path, artifacts: Sequence[Artifact]) -> dict[str, tuple[str, 
     found = {}
     for sha256, files in listed.items():
         shared = (file for file in files if holders[file] > 1)
-        foreign = {file for file in shared if not _is_as_stated(site / file, files[file])}
-        name = content_id("without", [sha256, sorted(foreign)]) if foreign else sha256
-        found[name] = tuple(sorted(files.keys() - foreign))
+        altered = {file for file in shared if not _is_as_stated(site / file, files[file])}
+        name = content_id("without", [sha256, sorted(altered)]) if altered else sha256
+        found[name] = tuple(sorted(files.keys() - altered))
     return found
 
 
@@ -168,7 +168,7 @@ def _is_as_stated(file: Path, stated: str) -> bool:
 def _run_compiler(python: str, folder: Path, locks: Locks) -> None:
     source = Path(_compiler).read_text(encoding="utf-8")
     arguments = (str(folder), str(os.cpu_count() or 1), "", "0")  # no gate; its standard input
-    done = _run(python, "-c", source, *arguments, held=locks.handle)
+    done = _run(python, "-c", source, *arguments, lock_handle=locks.handle)
     if os.strerror(errno.ENOSPC) in done.stderr:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
     if done.returncode:
@@ -180,9 +180,9 @@ def _run_compiler(python: str, folder: Path, locks: Locks) -> None:
 
 
 def _run(
-    python: str, *arguments: str, held: int | None = None
+    python: str, *arguments: str, lock_handle: int | None = None
 ) -> "subprocess.CompletedProcess[str]":
-    """Run an interpreter, which keeps the locks of the descriptor ``held`` while it lives.
+    """Run an interpreter, which keeps the locks of the descriptor ``lock_handle`` while it lives.
 
     Its standard input is a pipe that ends with us (``bytecode.end_with_parent``).
     """
@@ -195,7 +195,7 @@ def _run(
             text=True,
             errors="replace",
             check=False,
-            pass_fds=() if held is None else (held,),
+            pass_fds=() if lock_handle is None else (lock_handle,),
         )
     finally:
         os.close(writing)

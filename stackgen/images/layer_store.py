@@ -339,12 +339,12 @@ class LayerStore:
 
     def add_base_layer(self, diff_id: str, source: IO[bytes]) -> Layer:
         """Store a base's layer."""
-        key = _foreign_key(diff_id)
+        key = _external_key(diff_id)
         return self._one(key, lambda file, path: copy_whole(source, file, path))
 
     def base_layer(self, diff_id: str) -> Layer | None:
         """Return a base's layer, if it is stored."""
-        return self._find(_foreign_key(diff_id))
+        return self._find(_external_key(diff_id))
 
     def missing(self, base: Base, artifacts: Iterable[Artifact]) -> tuple[Artifact, ...]:
         """Return the wheels without a layer."""
@@ -573,7 +573,7 @@ def _stack_name(stack_id: str) -> str:
     return f"stack {stack_id}"
 
 
-def _foreign_key(diff_id: str) -> str:
+def _external_key(diff_id: str) -> str:
     return content_id("foreign", diff_id)
 
 

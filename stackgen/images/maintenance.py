@@ -245,11 +245,11 @@ def prune(stores: Sequence[Store], *, keep_bytes: int, dry_run: bool = False) ->
     Raises:
         StorageError: a store cannot be written.
     """
-    held = [(item, store) for store in stores for item in store.items()]
-    left = sum(item.size for item, _ in held)
+    entries = [(item, store) for store in stores for item in store.items()]
+    left = sum(item.size for item, _ in entries)
     dropped: list[StoreItem] = []
     in_use: list[StoreItem] = []
-    for item, store in sorted(held, key=lambda pair: (pair[0].used_at, pair[0].path)):
+    for item, store in sorted(entries, key=lambda pair: (pair[0].used_at, pair[0].path)):
         if left <= keep_bytes:
             break
         if store.drop(item, dry_run=dry_run):
@@ -257,4 +257,4 @@ def prune(stores: Sequence[Store], *, keep_bytes: int, dry_run: bool = False) ->
             left -= item.size
         else:
             in_use.append(item)
-    return StorePruned(dropped=tuple(dropped), in_use=tuple(in_use), kept_bytes=left)
+    return StorePruned(dropped=tuple(dropped), in_use=tuple(in_use), remaining_bytes=left)

@@ -116,16 +116,16 @@ def drive(order: "dict[str, object]") -> None:
     """Run the hooks, in the folder of the sources; write down what they said."""
     backend = backend_of(order)
     hook = getattr(backend, "get_requires_for_build_wheel", None)
-    said = {}  # type: dict[str, object]
-    if hook is not None and not order["asked"]:
-        said["asks"] = sorted({str(line) for line in hook(None)})
-    if not said.get("asks"):
+    answer = {}  # type: dict[str, object]
+    if hook is not None and not order["complete"]:
+        answer["requires"] = sorted({str(line) for line in hook(None)})
+    if not answer.get("requires"):
         made = backend.build_wheel(order["out"], None, None)  # type: ignore[attr-defined]
-        said["wheel"] = Path(str(made)).name
-    Path(str(order["answer"])).write_text(json.dumps(said), encoding="utf-8")
+        answer["wheel"] = Path(str(made)).name
+    Path(str(order["answer"])).write_text(json.dumps(answer), encoding="utf-8")
 
 
-def say(**what: object) -> None:
+def report(**what: object) -> None:
     """Print the line of JSON."""
     sys.stdout.buffer.write(json.dumps(what, sort_keys=True).encode("ascii") + b"\n")
     sys.stdout.buffer.flush()
@@ -153,17 +153,17 @@ def main(order: "dict[str, object]") -> None:
     try:
         tree = unpacked(str(order["sdist"]), str(order["sources"]))
     except UNREADABLE as error:
-        return say(kind="failed", why=f"it cannot be unpacked: {error}")
+        return report(kind="failed", why=f"it cannot be unpacked: {error}")
     why = run_backend(order, tree)
     if why:
-        return say(kind="failed", why=why)
-    said = json.loads(Path(str(order["answer"])).read_text(encoding="utf-8"))
-    if said.get("asks"):
-        return say(kind="asks", asks=said["asks"])
-    wheel = Path(str(order["out"])) / said["wheel"]
+        return report(kind="failed", why=why)
+    answer = json.loads(Path(str(order["answer"])).read_text(encoding="utf-8"))
+    if answer.get("requires"):
+        return report(kind="requires", requires=answer["requires"])
+    wheel = Path(str(order["out"])) / answer["wheel"]
     if wheel.is_symlink() or not wheel.is_file():
-        return say(kind="failed", why="its build backend names a wheel that it did not make")
-    say(kind="wheel", name=wheel.name, size=wheel.stat().st_size)
+        return report(kind="failed", why="its build backend names a wheel that it did not make")
+    report(kind="wheel", name=wheel.name, size=wheel.stat().st_size)
     with wheel.open("rb") as source:
         shutil.copyfileobj(source, sys.stdout.buffer, 1 << 20)
     sys.stdout.buffer.flush()

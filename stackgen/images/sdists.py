@@ -102,7 +102,7 @@ class Attempt:
     """
 
     wheel: str = ""
-    asks: tuple[str, ...] = ()
+    requires: tuple[str, ...] = ()
     failure: str = ""
     fix: str = ""
     log: str = ""
@@ -141,7 +141,7 @@ class SdistBuilder:
         system: BuildSystem,
         folder: Path,
         *,
-        asked: bool,
+        complete: bool,
         key: str,
     ) -> Attempt:
         """Build one source distribution; faults of the package are part of the result.
@@ -151,7 +151,7 @@ class SdistBuilder:
             sdist: the verified file, with its suffix.
             system: its build system.
             folder: empty; takes the wheel under its own name.
-            asked: the environment has the further requirements of the backend, too.
+            complete: the environment has the further requirements of the backend, too.
             key: identity of the build; callers lock it.
 
         Raises:
@@ -161,7 +161,7 @@ class SdistBuilder:
         name = f"stackgen-build-{content_id('container', [self.owner, key])[:24]}"
         suffix = next((each for each in _SUFFIXES if sdist.name.endswith(each)), ".tar.gz")
         source = f"/sdist/source{suffix}"
-        order = self._order(source, system, asked=asked)
+        order = self._order(source, system, complete=complete)
         # A copy that the container's user can read, whatever the permissions of the original are.
         copy = folder / f"source{suffix}"
         shutil.copyfile(sdist, copy)
@@ -178,7 +178,7 @@ class SdistBuilder:
             (folder / _UNNAMED).rename(folder / attempt.wheel)
         return attempt
 
-    def _order(self, source: str, system: BuildSystem, *, asked: bool) -> list[str]:
+    def _order(self, source: str, system: BuildSystem, *, complete: bool) -> list[str]:
         text = Path(pep517.__file__).read_text(encoding="utf-8")
         order = {
             "sdist": source,
@@ -187,7 +187,7 @@ class SdistBuilder:
             "answer": f"{_WORK}/answer.json",
             "backend": system.backend,
             "backend_path": system.backend_path,
-            "asked": asked,
+            "complete": complete,
             "timeout_s": self.limits.timeout_s,
             "text": text,
         }
@@ -244,13 +244,13 @@ class SdistBuilder:
         timer = threading.Timer(self.limits.timeout_s + _GRACE_S, end)
         output = BuildOutput(limit=self.limits.memory_bytes)
         # Longer than a build may take: an engine without output for so long is lost.
-        patience_s = self.limits.timeout_s + 2 * _GRACE_S
+        wait_s = self.limits.timeout_s + 2 * _GRACE_S
         streams = ContainerStreams(api, container)
         with contextlib.closing(streams), into.open("wb") as file:
             api.start(container)
             timer.start()
             try:
-                while (received := streams.read(patience_s))[1]:
+                while (received := streams.read(wait_s))[1]:
                     output.take(*received, file)
                     if output.too_much:
                         self._kill(container)
@@ -273,8 +273,8 @@ class SdistBuilder:
             if _WHEEL_NAME.fullmatch(str(header["name"])):
                 return Attempt(wheel=str(header["name"]), log=output.log)
             return self._failed("what it made is not named as a wheel is", output)
-        if kind == "asks":
-            return Attempt(asks=tuple(str(each) for each in header["asks"]), log=output.log)
+        if kind == "requires":
+            return Attempt(requires=tuple(str(each) for each in header["requires"]), log=output.log)
         if oom:
             memory = f"{self.limits.memory_bytes / 1e9:.1f} GB"
             return self._failed(
@@ -345,9 +345,9 @@ class BuildOutput:
         return b"".join(map(bytes, parts)).decode("utf-8", "replace")
 
     def _note(self, piece: bytes) -> None:
-        room = max(0, _HEAD - len(self._head))
-        self._head += piece[:room]
-        self._tail += piece[room:]
+        space = max(0, _HEAD - len(self._head))
+        self._head += piece[:space]
+        self._tail += piece[space:]
         if len(self._tail) > 4 * _TAIL:
             del self._tail[: -2 * _TAIL]
 
@@ -373,7 +373,7 @@ class BuiltWheels:
             wheel = found["wheel"]
             return BuildRecord(
                 wheel=Artifact(**wheel) if wheel else None,
-                asks=tuple(found["asks"]),
+                requires=tuple(found["requires"]),
                 failure=found["failure"],
                 fix=found["fix"],
             )

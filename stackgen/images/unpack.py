@@ -128,7 +128,7 @@ def unpack(artifact: Artifact, wheel: Path, destdir: Path, *, prefix: str, site:
     try:
         with zipfile.ZipFile(wheel) as archive:
             archive.filename = artifact.filename
-            _refuse_foreign_members(archive.infolist())
+            _refuse_members(archive.infolist())
             _install(_WithoutCopies(archive), archive.namelist(), destdir, prefix=prefix, site=site)
     except _DAMAGED as error:
         raise _refusal(artifact, error) from error
@@ -174,7 +174,7 @@ def _install(
     install(source, _CheckedDestination(scheme, destdir, promised), {})
 
 
-def _refuse_foreign_members(members: Iterable[zipfile.ZipInfo]) -> None:
+def _refuse_members(members: Iterable[zipfile.ZipInfo]) -> None:
     for member in members:
         for wrong, reason in _FAULTS:
             if wrong(member):

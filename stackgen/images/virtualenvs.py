@@ -191,9 +191,9 @@ class VirtualenvBuilder:
 
     def _environment(self) -> dict[str, str]:
         """Return uv's environment without the user's indexes, credentials and options."""
-        kept = {key: os.environ[key] for key in ("PATH", "HOME", "TMPDIR") if key in os.environ}
+        passed = {key: os.environ[key] for key in ("PATH", "HOME", "TMPDIR") if key in os.environ}
         return {
-            **kept,
+            **passed,
             "LC_ALL": "C.UTF-8",
             "UV_CACHE_DIR": str(self.root / UV),
             "UV_PYTHON_DOWNLOADS": "never",

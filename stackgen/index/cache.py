@@ -105,8 +105,8 @@ class IndexCache:
         rows = []
         for name, page in pages.items():
             checksum = _checksum(location, name, page.content)
-            kept = (page.fetched, page.etag, page.modified, page.content)
-            rows.append((location, name, *kept, checksum))
+            stored = (page.fetched, page.etag, page.modified, page.content)
+            rows.append((location, name, *stored, checksum))
         self._write("INSERT OR REPLACE INTO pages VALUES (?, ?, ?, ?, ?, ?, ?)", rows)
 
     def metadata(self, keys: Sequence[str]) -> dict[str, Metadata]:

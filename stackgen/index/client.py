@@ -106,14 +106,14 @@ class Listings:
         old = [name for name in names if name not in found]
         if self._offline and old:
             raise _not_cached(location, old)
-        ask = partial(self._ask, location, cached)
-        for name, (entry, page) in as_done(self._pool, ask, old):
+        fetch = partial(self._revalidate, location, cached)
+        for name, (entry, page) in as_done(self._pool, fetch, old):
             self._cache.keep_pages(location.url, {name: entry})
             found[name] = page
             on_each(page is not None)
         return found
 
-    def _ask(
+    def _revalidate(
         self, location: IndexLocation, cached: dict[str, CachedPage], name: str
     ) -> tuple[CachedPage, Page | None]:
         """Fetch one page, or have the cached one confirmed. Runs in a thread of the pool."""
@@ -652,7 +652,7 @@ class PackageIndex(AbstractContextManager["PackageIndex"]):
         missing = [wanted[key] for key, size in sizes.items() if size is None]
         report = _counted(progress, done=len(wanted) - len(missing), total=len(wanted))
         fresh: dict[str, int] = {}
-        for artifact, size in as_done(self._pool, self._ask_size, missing):
+        for artifact, size in as_done(self._pool, self._fetch_size, missing):
             sizes[artifact_key(artifact)] = size
             if size is not None and pages.path_of(artifact.url) is None:
                 fresh[artifact_key(artifact)] = size
@@ -686,7 +686,7 @@ class PackageIndex(AbstractContextManager["PackageIndex"]):
                 self._opened = Transport(self._config, sleep=self._sleep)
             return self._opened
 
-    def _ask_size(self, artifact: Artifact) -> int | None:
+    def _fetch_size(self, artifact: Artifact) -> int | None:
         """Look or ask how large a file is. Runs in a thread of the pool."""
         path = pages.path_of(artifact.url)
         if path is not None:

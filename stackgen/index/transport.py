@@ -100,8 +100,8 @@ class Multiplexer:
         loop = self._started()
         if loop is None:
             return None
-        asked = self._ask(url, dict(headers), parts.netloc, most_bytes, deadline)
-        return asyncio.run_coroutine_threadsafe(asked, loop).result()
+        sending = self._send(url, dict(headers), parts.netloc, most_bytes, deadline)
+        return asyncio.run_coroutine_threadsafe(sending, loop).result()
 
     def _has_credentials(self, host: str, url: str) -> bool:
         """Return whether the user's netrc has credentials for a host."""
@@ -139,7 +139,7 @@ class Multiplexer:
             transport=self._transport,
         )
 
-    async def _ask(
+    async def _send(
         self, url: str, headers: dict[str, str], host: str, most_bytes: float, deadline: float
     ) -> Reply | None:
         if host not in self._speaks:
@@ -348,12 +348,12 @@ class Transport:
         """
         deadline = self._deadline()
 
-        def ask() -> Reply:
+        def send() -> Reply:
             with self._request("GET", url, headers or {}, deadline) as response:
                 return _reply(response, _body(response, most_bytes))
 
         found = self._many.get(url, headers or {}, most_bytes=most_bytes, deadline=deadline)
-        return found or self._retrying(url, ask, deadline)
+        return found or self._retrying(url, send, deadline)
 
     def head(self, url: str) -> Reply:
         """Return status and headers alone.
@@ -363,12 +363,12 @@ class Transport:
         """
         deadline = self._deadline()
 
-        def ask() -> Reply:
+        def send() -> Reply:
             headers = {"Accept-Encoding": "identity"}
             with self._request("HEAD", url, headers, deadline) as response:
                 return _reply(response)
 
-        return self._retrying(url, ask, deadline)
+        return self._retrying(url, send, deadline)
 
     def get_range(self, url: str, span: str) -> Reply:
         """Return part of a file; the body is empty where the server would send all of it.
@@ -384,13 +384,13 @@ class Transport:
         headers = {"Range": f"bytes={span}", "Accept-Encoding": "identity"}
         deadline, length = self._deadline(), _length(span)
 
-        def ask() -> Reply:
+        def send() -> Reply:
             with self._request("GET", url, headers, deadline) as response:
                 partial = response.status_code == requests.codes.partial_content
                 return _reply(response, _body(response, length) if partial else b"")
 
         found = self._many.get(url, headers, most_bytes=length, deadline=deadline)
-        return found or self._retrying(url, ask, deadline)
+        return found or self._retrying(url, send, deadline)
 
     def download(self, url: str, into: IO[bytes], *, start: int = 0) -> None:
         """Write a file from byte `start` on; a cut connection goes on where it stopped.
@@ -514,9 +514,9 @@ class Transport:
             return _PassingError(_reason(error))
         return self._unreachable(url, _plain(str(error)))
 
-    def _retrying(self, url: str, ask: Callable[[], Reply], deadline: float) -> Reply:
+    def _retrying(self, url: str, send: Callable[[], Reply], deadline: float) -> Reply:
         tries = 0
-        while isinstance(answer := _attempt(ask), _PassingError):
+        while isinstance(answer := _attempt(send), _PassingError):
             tries += 1
             self._pause(url, answer, tries, deadline)
         return answer
@@ -545,9 +545,9 @@ class Transport:
         return place.name if place else (urlsplit(url).hostname or "the index")
 
 
-def _attempt(ask: Callable[[], _T]) -> _T | _PassingError:
+def _attempt(send: Callable[[], _T]) -> _T | _PassingError:
     try:
-        return ask()
+        return send()
     except _PassingError as problem:
         return problem
 

@@ -1,8 +1,8 @@
 """The record of what was observed, and what it says about failures and a user's lock."""
 
 from stackgen.knowledge.failures import (
-    Apart,
     FailureGroup,
+    Separation,
     Trait,
     blames_damaged_cache,
     explain_failures,
@@ -11,8 +11,8 @@ from stackgen.knowledge.failures import (
 )
 
 __all__ = [
-    "Apart",
     "FailureGroup",
+    "Separation",
     "Trait",
     "blames_damaged_cache",
     "explain_failures",

@@ -103,7 +103,7 @@ def _open_existing(connection: sqlite3.Connection, path: Path) -> None:
         DatabaseError: it is not ours, or its ``-wal`` or ``-journal`` file cannot be read in place.
     """
     try:
-        _refuse_foreign(connection, path, empty_is_ours=False)
+        _refuse_other_files(connection, path, empty_is_ours=False)
     except sqlite3.OperationalError as error:
         if "unable to open" not in str(error) and "readonly" not in str(error):
             raise
@@ -176,7 +176,7 @@ def _normal_sql(sql: str) -> str:
 
 def _prepare(connection: sqlite3.Connection, path: Path) -> None:
     # Before anything of another program's file is touched.
-    _refuse_foreign(connection, path, empty_is_ours=True)
+    _refuse_other_files(connection, path, empty_is_ours=True)
     connection.execute("PRAGMA foreign_keys = ON")
     _write_ahead(connection)
     connection.execute("PRAGMA synchronous = NORMAL")
@@ -228,7 +228,7 @@ def _migrate(connection: sqlite3.Connection) -> None:
             connection.execute(f"PRAGMA application_id = {_APPLICATION_ID:d}")
 
 
-def _refuse_foreign(connection: sqlite3.Connection, path: Path, *, empty_is_ours: bool) -> None:
+def _refuse_other_files(connection: sqlite3.Connection, path: Path, *, empty_is_ours: bool) -> None:
     # In one transaction: between two statements, another process may begin the very same file.
     connection.execute("BEGIN")
     try:

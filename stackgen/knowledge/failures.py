@@ -39,7 +39,7 @@ class Trait:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Apart:
+class Separation:
     """A package of which the failing stacks have other versions than those that run.
 
     given: all of the failing stacks have it, and only those that run with it are meant; None
@@ -64,7 +64,7 @@ class FailureGroup:
     running: how many stacks ran, on this machine, what these failed at.
     shared: what all of the stacks have, and none of those that ran.
     pairs: where nothing alone is that, what is together, the most varied names first.
-    apart: packages whose versions separate the two, though the stacks differ in them.
+    separations: packages whose versions separate the two, though the stacks differ in them.
     log: the end of the latest log.
     """
 
@@ -76,7 +76,7 @@ class FailureGroup:
     running: int
     shared: tuple[Trait, ...] = ()
     pairs: tuple[tuple[Trait, Trait], ...] = ()
-    apart: tuple[Apart, ...] = ()
+    separations: tuple[Separation, ...] = ()
     log: str = ""
     sometimes: bool = False
 
@@ -178,7 +178,9 @@ def group_of(
         running=len(good),
         shared=shared,
         pairs=_pairs(bad_traits, good_traits) if explained and good_traits and not shared else (),
-        apart=_apart(bad_traits, good_traits, shared) if explained and good_traits else (),
+        separations=_separations(bad_traits, good_traits, shared)
+        if explained and good_traits
+        else (),
         log="\n".join(max(failed, key=lambda e: e.started_at).log.splitlines()[-_LOG_LINES:]),
         sometimes=sometimes,
     )
@@ -202,28 +204,28 @@ def _pairs(bad: Sequence[Traits], good: Sequence[Traits]) -> tuple[tuple[Trait, 
     )
 
 
-def _apart(
+def _separations(
     bad: Sequence[Traits], good: Sequence[Traits], shared: Sequence[Trait]
-) -> tuple[Apart, ...]:
+) -> tuple[Separation, ...]:
     """Return the packages that separate the two; where none does, beside one shared trait."""
-    found = _apart_given(bad, good, None)
+    found = _separations_given(bad, good, None)
     if found or shared:
         return found
     given = sorted(frozenset.intersection(*bad) & frozenset[Trait]().union(*good))
     return tuple(
         each
         for trait in given
-        for each in _apart_given(bad, [stack for stack in good if trait in stack], trait)
+        for each in _separations_given(bad, [stack for stack in good if trait in stack], trait)
     )
 
 
-def _apart_given(
+def _separations_given(
     bad: Sequence[Traits], good: Sequence[Traits], given: Trait | None
-) -> tuple[Apart, ...]:
+) -> tuple[Separation, ...]:
     """Return the packages that all have, in versions of which none is on both sides."""
     failing, running = (_versions(each) for each in (bad, good))
     return tuple(
-        Apart(name=name, failing=_ordered(mine), running=_ordered(running[name]), given=given)
+        Separation(name=name, failing=_ordered(mine), running=_ordered(running[name]), given=given)
         for name, mine in sorted(failing.items())
         if len(mine) > 1 and name in running and not mine & running[name]
     )

@@ -25,7 +25,7 @@ def read(text: str, *, path: str, companion: str | None) -> LockFile:
         MalformedError: it is not one.
     """
     content = fields.table(fields.parse_json(text), "the file")
-    requirements = tuple(_asked(companion)) if companion else ()
+    requirements = tuple(_requirements(companion)) if companion else ()
     direct = fields.names_of(requirements)
     sections = [name for name in content if name != "_meta"]
     locked = [
@@ -111,7 +111,7 @@ def marker(name: str, entry: Table) -> str:
     return found[0] if len(found) == 1 else " and ".join(f"({each})" for each in found)
 
 
-def _asked(companion: str) -> Iterator[str]:
+def _requirements(companion: str) -> Iterator[str]:
     """Yield what the Pipfile asks for as PEP 508 lines; what is in no index is left out."""
     for name, entry in entries(fields.parse_toml(companion), "packages"):
         if not elsewhere(entry):

@@ -122,7 +122,7 @@ def _walk(
     graph = _Graph(entries)
     # No requirement names what comes from elsewhere, and yet it is installed, with what it needs.
     roots = [_Edge(name=_key(e)[0], constraint="", marker="") for e in entries if _elsewhere(e)]
-    roots += _asked_edges(requirements) if has_project else graph.unneeded()
+    roots += _root_edges(requirements) if has_project else graph.unneeded()
     reached = reach(
         [(node, edge.marker) for edge in roots for node in graph.targets(edge)], graph.nodes
     )
@@ -196,8 +196,8 @@ class _Graph:
                 marker = fields.text(wanted.get("markers"), f"the markers of {target}")
                 marker = fields.checked_marker(target, _EXTRA_TERM.sub(_ALWAYS, marker))
                 constraint = fields.text(wanted.get("version"), f"the version of {target}")
-                asked_extras = fields.texts(wanted.get("extras"), f"the extras of {target}")
-                for each in ("", *map(canonicalize_name, asked_extras)):
+                requested = fields.texts(wanted.get("extras"), f"the extras of {target}")
+                for each in ("", *map(canonicalize_name, requested)):
                     yield _Edge(name=target, constraint=constraint, marker=marker, extra=each)
 
 
@@ -213,7 +213,7 @@ def _admits(constraint: str, version: str) -> bool:
     return False
 
 
-def _asked_edges(requirements: Iterable[str]) -> Iterator[_Edge]:
+def _root_edges(requirements: Iterable[str]) -> Iterator[_Edge]:
     for line in requirements:
         wanted = Requirement(line)
         for extra in ("", *sorted(wanted.extras)):

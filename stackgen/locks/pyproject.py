@@ -83,10 +83,10 @@ def _part(part: str) -> str:
 
 def _ceiling(numbers: list[int], sign: str) -> str:
     if sign == "~":
-        kept = min(1, len(numbers) - 1)
+        leading = min(1, len(numbers) - 1)
     else:
-        kept = next((i for i, n in enumerate(numbers) if n), len(numbers) - 1)
-    return ".".join(str(n) for n in [*numbers[:kept], numbers[kept] + 1])
+        leading = next((i for i, n in enumerate(numbers) if n), len(numbers) - 1)
+    return ".".join(str(n) for n in [*numbers[:leading], numbers[leading] + 1])
 
 
 def poetry_line(name: str, details: Table) -> str | None:

@@ -47,7 +47,7 @@ def conda_format(name: str, start: str) -> str:
     return ""
 
 
-def foreign_text(name: str, start: str) -> str:
+def other_format(name: str, start: str) -> str:
     """Return what a text file of another tool seems to be; "" where nothing speaks for one."""
     if found := conda_format(name, start):
         return f"the lock of {found}"
@@ -137,8 +137,8 @@ def _format(text: str, path: str) -> str:
         return found
     if name == "pdm.lock":
         return "pdm"  # the oldest ones have no other mark
-    if foreign := foreign_text(name, start):
-        raise MalformedError(f"it seems to be {foreign}")
+    if other := other_format(name, start):
+        raise MalformedError(f"it seems to be {other}")
     if name.endswith((".toml", ".lock")) or name == "Pipfile" or "\n[[package" in f"\n{start}":
         return _of_toml(fields.parse_toml(text))
     return "requirements"
@@ -155,7 +155,7 @@ def _of_json(start: str) -> str:
     raise MalformedError("it is JSON, and not that of a Pipfile.lock")
 
 
-_Judge = Callable[[Table], bool]
+_Recogniser = Callable[[Table], bool]
 
 
 def _is_poetry(content: Table) -> bool:
@@ -183,12 +183,12 @@ def _packages(content: Table) -> Iterator[Table]:
 
 
 # In this order: a later judge would also take what an earlier one knows.
-_TOML_LOCKS: tuple[tuple[str, _Judge], ...] = (
+_TOML_LOCKS: tuple[tuple[str, _Recogniser], ...] = (
     ("pylock", lambda content: "lock-version" in content and "packages" in content),
     ("poetry", _is_poetry),
     ("pdm", lambda content: "lock_version" in fields.table(content.get("metadata"), "metadata")),
 )
-_TOML_FOREIGN: tuple[tuple[str, _Judge], ...] = (
+_TOML_OTHER: tuple[tuple[str, _Recogniser], ...] = (
     ("the Cargo.lock of Rust", _is_cargo),
     ("a pyproject.toml, which is no lock; run: uv lock", lambda c: "project" in c or "tool" in c),
     ("a Pipfile, which is no lock; run: pipenv lock", lambda c: "packages" in c or "source" in c),
@@ -196,11 +196,11 @@ _TOML_FOREIGN: tuple[tuple[str, _Judge], ...] = (
 
 
 def _of_toml(content: Table) -> str:
-    for name, judge in _TOML_LOCKS:
-        if judge(content):
+    for name, recognises in _TOML_LOCKS:
+        if recognises(content):
             return name
-    for what, judge in _TOML_FOREIGN:
-        if judge(content):
+    for what, recognises in _TOML_OTHER:
+        if recognises(content):
             raise MalformedError(f"it seems to be {what}")
     if _is_uv(content):
         return "uv"

@@ -33,7 +33,7 @@ def read(text: str, *, path: str, companion: str | None) -> LockFile:
         MalformedError: a line is none that pip knows; it names the line.
     """
     lines = list(_lines(text))
-    requirements = tuple(_asked(companion)) if companion else ()
+    requirements = tuple(_requirements(companion)) if companion else ()
     direct = fields.names_of(requirements)
     wanted = [line for line in lines if not line.text.startswith("-") or _elsewhere(line)]
     for line in lines:
@@ -95,12 +95,12 @@ def _lines(text: str) -> Iterator[_Line]:
     """Yield the lines that hold something, each with what the comments behind it say."""
     pending: _Line | None = None
     for line in logical_lines(text):
-        asked = bool(re.search(r"-r\s", line.comment))
+        included = bool(re.search(r"-r\s", line.comment))
         if line.text:
             if pending:
                 yield pending
-            pending = _Line(number=line.number, text=line.text, direct=asked)
-        elif pending and asked:
+            pending = _Line(number=line.number, text=line.text, direct=included)
+        elif pending and included:
             pending = replace(pending, direct=True)
     if pending:
         yield pending
@@ -110,7 +110,7 @@ def _elsewhere(line: _Line) -> bool:
     return bool(_ELSEWHERE.match(line.text)) or " @ " in line.text
 
 
-def _asked(companion: str) -> Iterator[str]:
+def _requirements(companion: str) -> Iterator[str]:
     """Yield what requirements.in asks for; options and what is in no index are left out."""
     for line in _lines(companion):
         if not line.text.startswith("-") and not _elsewhere(line):

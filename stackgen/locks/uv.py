@@ -25,7 +25,7 @@ def read(text: str, *, path: str, companion: str | None) -> LockFile:  # noqa: A
     roots = [entry for entry in entries if _is_root(entry)]
     if not roots:
         raise MalformedError("no package in it is the project itself")
-    requirements = tuple(line for root in roots for line in _asked(root))
+    requirements = tuple(line for root in roots for line in _requirements(root))
     direct = fields.names_of(requirements)
     groups = _groups(graph, roots)
     return LockFile(
@@ -110,7 +110,7 @@ def _package(entry: Table, where: tuple[str, str], direct: frozenset[str]) -> Lo
     )
 
 
-def _asked(root: Table) -> Iterator[str]:
+def _requirements(root: Table) -> Iterator[str]:
     metadata = fields.table(root.get("metadata"), "metadata")
     for wanted in fields.tables(metadata.get("requires-dist"), "requires-dist"):
         name = fields.text(wanted.get("name"), "a requirement's name")

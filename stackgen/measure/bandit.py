@@ -126,7 +126,7 @@ def _model(stacks: tuple[Versions, ...]) -> Model:
 
 
 @dataclass(frozen=True, slots=True)
-class _Field:
+class _Arms:
     """The arms that take part, and the model of their times.
 
     margin: a relative difference below which stacks count as equal.
@@ -143,7 +143,7 @@ class _Field:
 
 
 @dataclass(frozen=True, slots=True)
-class Race(_Field):
+class Race(_Arms):
     """Covers every version, then measures the leader and arms that may be faster."""
 
     def next_block(
@@ -166,7 +166,7 @@ class Race(_Field):
 
 
 @dataclass(frozen=True, slots=True)
-class AtRandom(_Field):
+class AtRandom(_Arms):
     """Draws each block at random, whatever came out so far."""
 
     def next_block(
@@ -182,7 +182,7 @@ class AtRandom(_Field):
 
 
 @dataclass(frozen=True, slots=True)
-class Pairwise(_Field):
+class Pairwise(_Arms):
     """Measures every pair of versions once before anything is repeated, then races.
 
     Where only one package varies, every version.
@@ -244,16 +244,16 @@ def _cover(wanted: Sequence[set[_Part]], order: Sequence[int], covered: set[_Par
 
 
 def _challenge(
-    field: _Field, alive: Sequence[int], measured: Sequence[Measured], dice: np.random.Generator
+    candidates: _Arms, alive: Sequence[int], measured: Sequence[Measured], dice: np.random.Generator
 ) -> tuple[int, ...]:
     """Return the leader, and drawn ones that may be faster, by information per second."""
     if len(alive) <= BLOCK:
         return tuple(alive)
-    prediction = field.model.predict(measured)
+    prediction = candidates.model.predict(measured)
     leader = int(np.argmin(prediction.mean[alive]))
     draws = prediction.draws(GUESSES, dice)[:, alive]
-    votes = _votes(draws, leader, math.log1p(field.margin))
-    costs = np.array([field.arms[place].cost_s for place in alive])
+    votes = _votes(draws, leader, math.log1p(candidates.margin))
+    costs = np.array([candidates.arms[place].cost_s for place in alive])
     information = _information(prediction, alive, leader)
     worth = votes * information / costs
     chosen = [leader]
@@ -282,17 +282,17 @@ def _information(prediction: Prediction, alive: Sequence[int], leader: int) -> A
     return found
 
 
-def _standing(field: _Field, alive: Sequence[int], measured: Sequence[Measured]) -> SearchState:
+def _standing(candidates: _Arms, alive: Sequence[int], measured: Sequence[Measured]) -> SearchState:
     if not alive:
         raise EvidenceError(
             "no stack is left in the race",
-            why=f"all {len(field.arms)} failed",
+            why=f"all {len(candidates.arms)} failed",
             fix="see why: stackgen kb failures",
         )
-    order, now = _judged(field, alive, measured)
+    order, now = _judged(candidates, alive, measured)
     newest = max((each.block for each in measured), default=0)
     earlier = [each for each in measured if each.block != newest]
-    before = _judged(field, alive, earlier)[1] if earlier else 0.0
+    before = _judged(candidates, alive, earlier)[1] if earlier else 0.0
     return SearchState(
         leader=order[0],
         runner_up=order[1 % len(order)],
@@ -302,17 +302,17 @@ def _standing(field: _Field, alive: Sequence[int], measured: Sequence[Measured])
 
 
 def _judged(
-    field: _Field, alive: Sequence[int], measured: Sequence[Measured]
+    candidates: _Arms, alive: Sequence[int], measured: Sequence[Measured]
 ) -> tuple[list[int], float]:
     """Return places, best first, and how certain it is that the first is within the margin."""
-    prediction = field.model.predict(measured)
+    prediction = candidates.model.predict(measured)
     order = sorted(alive, key=lambda place: (prediction.mean[place], place))
     # Only what was measured can be recommended: a guess alone never leads.
     seen = {each.stack for each in measured}
     order.sort(key=lambda place: place not in seen)
-    dice = np.random.default_rng([field.seed, len(measured)])
+    dice = np.random.default_rng([candidates.seed, len(measured)])
     draws = prediction.draws(GUESSES, dice)[:, order]
-    within = draws[:, 0] - draws.min(axis=1) <= math.log1p(field.margin)
+    within = draws[:, 0] - draws.min(axis=1) <= math.log1p(candidates.margin)
     return order, float(within.mean())
 
 

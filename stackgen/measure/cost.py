@@ -49,7 +49,7 @@ def costs(
     for call_id, base_s in baseline_times(inspections, calls):
         if call_id not in per_hour:
             continue
-        items = _whole(_told(_of_baseline(inspections, call_id)[-1], _ITEMS))
+        items = _whole(_circumstance(_of_baseline(inspections, call_id)[-1], _ITEMS))
         own = [
             _cost(row.stack_id, call_id, base_s / ratio, items, per_hour[call_id])
             for row in ranking
@@ -178,7 +178,7 @@ def _scaled(
     )
 
 
-def _told(observation: Observation, name: str) -> str:
+def _circumstance(observation: Observation, name: str) -> str:
     return dict(observation.circumstances).get(name, "")
 
 

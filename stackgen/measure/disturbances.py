@@ -69,18 +69,18 @@ def exclude_disturbed(inspections: Iterable[Inspection]) -> DisturbedBlocks:
     """
     seen = list(inspections)
     calibrated = _calibrated(seen)
-    held: dict[BlockKey, list[Inspection]] = {}
+    by_block: dict[BlockKey, list[Inspection]] = {}
     for each in seen:
         if each.block > 0:
-            held.setdefault((each.campaign_id, each.block), []).append(each)
+            by_block.setdefault((each.campaign_id, each.block), []).append(each)
     excluded: dict[BlockKey, str] = {}
     tolerated: dict[BlockKey, str] = {}
     blocks: dict[CampaignId, int] = {}
     disturbed: dict[CampaignId, int] = {}
-    for key in sorted(held):
+    for key in sorted(by_block):
         campaign = key[0]
         blocks[campaign] = blocks.get(campaign, 0) + 1
-        reason = _reason(held[key], calibrated)
+        reason = _reason(by_block[key], calibrated)
         if reason is None:
             continue
         disturbed[campaign] = disturbed.get(campaign, 0) + 1

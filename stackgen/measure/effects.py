@@ -133,16 +133,16 @@ def trimmed_centre(contrasts: Sequence[float]) -> Centre:
     """
     ordered = sorted(contrasts)
     cut = _cut(len(ordered))
-    kept = ordered[cut : len(ordered) - cut]
+    inner = ordered[cut : len(ordered) - cut]
     clipped = winsorised(ordered)
     middle = math.fsum(clipped) / len(clipped)
     squares = math.fsum((value - middle) ** 2 for value in clipped)
-    if kept[0] == kept[-1]:  # what is left of the squares is rounding
-        return Centre(mean=kept[0], error=0.0, freedom=len(kept) - 1)
+    if inner[0] == inner[-1]:  # what is left of the squares is rounding
+        return Centre(mean=inner[0], error=0.0, freedom=len(inner) - 1)
     return Centre(
-        mean=math.fsum(kept) / len(kept),
-        error=math.sqrt(squares / (len(kept) * (len(kept) - 1))),
-        freedom=len(kept) - 1,
+        mean=math.fsum(inner) / len(inner),
+        error=math.sqrt(squares / (len(inner) * (len(inner) - 1))),
+        freedom=len(inner) - 1,
     )
 
 

@@ -86,10 +86,10 @@ class Contrasts:
 
 def contrasts(measured: Sequence[Measured]) -> Contrasts:
     """Reduce inspections to contrasts; blocks with a single one say nothing and are left out."""
-    held: dict[int, int] = {}
+    counts: dict[int, int] = {}
     for each in measured:
-        held[each.block] = held.get(each.block, 0) + 1
-    used = [each for each in measured if held[each.block] > 1]
+        counts[each.block] = counts.get(each.block, 0) + 1
+    used = [each for each in measured if counts[each.block] > 1]
     places, stacks = _numbered([each.stack for each in used])
     known, blocks = _numbered([each.block for each in used])
     shared = np.zeros((len(known), len(places)))
@@ -97,8 +97,8 @@ def contrasts(measured: Sequence[Measured]) -> Contrasts:
     sizes = shared.sum(axis=1)
     precision = np.diag(shared.sum(axis=0)) - shared.T @ (shared / sizes[:, None])
     strengths, vectors = np.linalg.eigh(precision)
-    kept = strengths > _TINY * max(1.0, float(strengths.max(initial=0.0)))
-    rows: Array = (vectors[:, kept] * np.sqrt(strengths[kept])).T
+    positive = strengths > _TINY * max(1.0, float(strengths.max(initial=0.0)))
+    rows: Array = (vectors[:, positive] * np.sqrt(strengths[positive])).T
     log_s = np.array([each.log_s for each in used], dtype=float)
     reduced = _reduced(rows, log_s, blocks=blocks, stacks=stacks)
     return Contrasts(
@@ -140,13 +140,13 @@ _MAIN = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0)
 _PAIRS = (0.05, 0.25, 0.5, 1.0, 2.0, 4.0)
 """Candidates for the standard deviations of effects, in those of the noise."""
 _UNLIKELY = 0.02
-_BELIEVED, _NOISE = 1, 0.05
+_PRIOR_WEIGHT, _NOISE = 1, 0.05
 """How many contrasts the posterior counts for that noise is about so large."""
-_JITTER, _KEPT = 1e-9, 2
+_JITTER, _CACHED = 1e-9, 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Belief:
+class Component:
     """What one choice of scales says of the log time of each stack, up to a shared constant.
 
     weight: how likely the scales are. mean: shape (stacks,). covariance: shape (stacks, stacks).
@@ -180,7 +180,7 @@ class Prediction:
     scatter: the same with what is far out, as the next inspection will show it.
     """
 
-    components: tuple[Belief, ...]
+    components: tuple[Component, ...]
     mean: Array
     covariance: Array
     noise: float
@@ -237,7 +237,7 @@ class Model:
         key = tuple(measured)
         if key not in self._last:
             # A race asks about now, and about one block before.
-            newest = list(self._last.items())[-(_KEPT - 1) :]
+            newest = list(self._last.items())[-(_CACHED - 1) :]
             self._last = {**dict(newest), key: self._predict(key)}
         return self._last[key]
 
@@ -281,12 +281,12 @@ class _Fit:
 
     def _square(self, explained: float, left: float) -> float:
         """Return the variance of the noise; a weak prior holds before anything is seen."""
-        count = _BELIEVED + self._seen.freedom
-        return (_BELIEVED * _NOISE**2 + explained + left) / count
+        count = _PRIOR_WEIGHT + self._seen.freedom
+        return (_PRIOR_WEIGHT * _NOISE**2 + explained + left) / count
 
     def scales(self, values: Array, left: float) -> dict[tuple[float, float], float]:
         """Return how likely versions' and pairs' deviations are, in those of the noise."""
-        count = self._seen.freedom + _BELIEVED
+        count = self._seen.freedom + _PRIOR_WEIGHT
         found = {}
         for choice, root in self._roots.items():
             logs = 2 * float(np.sum(np.log(np.diag(root))))
@@ -301,18 +301,18 @@ class _Fit:
 
     def posterior(
         self, values: Array, left: float, main: float, pairs: float, weight: float
-    ) -> Belief:
+    ) -> Component:
         """Return the posterior of all stacks at these scales."""
         root = self._roots[main, pairs]
         gain = _forward(root, (main**2 * self._main + pairs**2 * self._pair).T)
         white = _forward(root, values)
         square = self._square(float(white @ white), left)
-        return Belief(
+        return Component(
             weight=weight,
             mean=gain.T @ white,
             covariance=square * (self._model.prior(main, pairs) - gain.T @ gain),
             noise=math.sqrt(square),
-            freedom=_BELIEVED + self._seen.freedom,
+            freedom=_PRIOR_WEIGHT + self._seen.freedom,
         )
 
     def scatter(self, scales: Mapping[tuple[float, float], float]) -> float:
@@ -356,8 +356,8 @@ def _column_of_pairs(
 
 def _indicators(wanted: Sequence[set[tuple[str, str]]], stacks: Sequence[Versions]) -> Array:
     """Return 1 where a stack has all of the wanted versions, shape (stacks, wanted)."""
-    held = [set(versions) for versions in stacks]
-    rows = [[float(each <= versions) for each in wanted] for versions in held]
+    sets = [set(versions) for versions in stacks]
+    rows = [[float(each <= versions) for each in wanted] for versions in sets]
     return np.array(rows, dtype=float).reshape(len(stacks), len(wanted))
 
 
@@ -396,7 +396,7 @@ def calibration(model: Model, measured: Sequence[Measured]) -> Calibration:
         Zero of zero where nothing can be judged.
     """
     ordered = sorted(measured, key=lambda each: each.block)
-    blocks = [tuple(held) for _, held in groupby(ordered, key=lambda each: each.block)]
+    blocks = [tuple(block) for _, block in groupby(ordered, key=lambda each: each.block)]
     judged = [n for n in range(1, len(blocks)) if len(blocks[n]) > 1]
     if len(judged) > _MOST:
         judged = [judged[round(n)] for n in np.linspace(0, len(judged) - 1, _MOST)]
@@ -423,4 +423,4 @@ def _inside(prediction: Prediction, block: Sequence[Measured]) -> int:
     return int(np.sum(np.abs(logs - expected) <= reach * deviations))
 
 
-__all__ = ["Array", "Belief", "Measured", "Model", "Prediction", "Versions"]
+__all__ = ["Array", "Component", "Measured", "Model", "Prediction", "Versions"]

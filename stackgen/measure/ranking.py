@@ -138,7 +138,7 @@ def _control(name: str, one: Times, two: Times) -> Control:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Judge:
+class _Comparison:
     """Compares stacks by their times in blocks.
 
     alpha: false alarms allowed of one comparison.
@@ -224,22 +224,22 @@ def rank(
     each_alone = len(calls) + 1 if len(calls) > 1 else 1
     series = all_times(inspections, exclude_disturbed(inspections).excluded)
     count = len({stack for _, stack, _ in series} - {baseline})
-    judge = _Judge(
+    comparison = _Comparison(
         series=series,
         calls=calls,
         weights=weights or {},
         margin=margin,
         alpha=ALPHA / max(1, count * each_alone),
     )
-    pairs = replace(judge, alpha=ALPHA / max(1, count * (count + 1) // 2))
+    pairs = replace(comparison, alpha=ALPHA / max(1, count * (count + 1) // 2))
     failures = Counter(each.stack_id for each in blamed(inspections, calls))
-    rows = {stack: judge.effects(stack, baseline) for stack in others}
+    rows = {stack: comparison.effects(stack, baseline) for stack in others}
     overall = {
-        stack: judge.together(stack, baseline) if len(calls) > 1 else None for stack in others
+        stack: comparison.together(stack, baseline) if len(calls) > 1 else None for stack in others
     }
     wrong = deviations(inspections, baseline=baseline, stacks=labels, calls=calls)
     scores = {baseline: 0.0} | {
-        stack: _score(rows[stack], overall[stack], judge.weights)
+        stack: _score(rows[stack], overall[stack], comparison.weights)
         for stack in others
         if len(rows[stack]) == len(calls) and not failures[stack] and stack not in wrong
     }
@@ -273,19 +273,19 @@ def _score(
     return math.fsum(logs) / math.fsum(own)
 
 
-def _beats(judge: _Judge, leader: StackId, other: StackId, baseline: StackId) -> bool:
+def _beats(comparison: _Comparison, leader: StackId, other: StackId, baseline: StackId) -> bool:
     """Return whether the leader is shown to be faster, over all indicators together.
 
     Where no block holds both, as when another run compared the other one, it is so where even the
     least that the leader gains on the baseline is more than the most of the other.
     """
-    direct = judge.together(leader, other)
+    direct = comparison.together(leader, other)
     if direct is not None:
         return direct.verdict is Verdict.FASTER
-    one, two = judge.together(leader, baseline), judge.together(other, baseline)
+    one, two = comparison.together(leader, baseline), comparison.together(other, baseline)
     if one is None or two is None or not one.low or not two.low:
         return False
-    return verdict(one.low / two.high, one.high / two.low, judge.margin) is Verdict.FASTER
+    return verdict(one.low / two.high, one.high / two.low, comparison.margin) is Verdict.FASTER
 
 
 def decided(ranking: Sequence[Ranked], calls: Sequence[IndicatorCall]) -> bool:

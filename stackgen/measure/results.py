@@ -101,15 +101,15 @@ def deviation(
     if unstable is not None:
         return unstable
     own, right = _median(theirs), _median(expected)
-    apart = distance(own, right)
-    if apart <= tolerance:
+    measured = distance(own, right)
+    if measured <= tolerance:
         return None
     return Deviation(
         indicator_id=indicator,
-        kind=Difference.NUMBERS if math.isfinite(apart) else Difference.TEXT,
+        kind=Difference.NUMBERS if math.isfinite(measured) else Difference.TEXT,
         checksum=own.checksum,
         expected=right.checksum,
-        difference=apart,
+        difference=measured,
         tolerance=tolerance,
     )
 
@@ -123,15 +123,15 @@ def not_repeatable(
     allowed = _tolerance(observed) if tolerance is None else tolerance
     middle = _median(observed)
     farthest = max((result_of(each) for each in observed), key=lambda r: distance(r, middle))
-    apart = distance(farthest, middle)
-    if apart <= allowed:
+    measured = distance(farthest, middle)
+    if measured <= allowed:
         return None
     return Deviation(
         indicator_id=indicator,
         kind=Difference.NOT_REPEATABLE,
         checksum=farthest.checksum,
         expected=middle.checksum,
-        difference=apart,
+        difference=measured,
         tolerance=allowed,
     )
 

@@ -202,17 +202,17 @@ class BuildRecord:
     """What became of building a source distribution; exactly one of its three parts is set.
 
     wheel: what was made, of the index "built here".
-    asks: what its backend wants besides, as PEP 508 lines, before it builds.
+    requires: what its backend wants besides, as PEP 508 lines, before it builds.
     failure: why there is no wheel; fix: what may help.
     """
 
     wheel: Artifact | None = None
-    asks: tuple[str, ...] = ()
+    requires: tuple[str, ...] = ()
     failure: str = ""
     fix: str = ""
 
     def __post_init__(self) -> None:
-        if (self.wheel is not None) + bool(self.asks) + bool(self.failure) != 1:
+        if (self.wheel is not None) + bool(self.requires) + bool(self.failure) != 1:
             raise ValueError("a build gives a wheel, or asks for more, or fails")
 
 

@@ -261,7 +261,7 @@ _PIP_NETWORK = re.compile(
 )
 _PIP_PASSED_OVER = re.compile(r"Could not fetch URL \S+: (?!404 )(.*)")
 _PIP_CREDENTIALS = re.compile(r"\b40[137] ")
-_PIP_SAID = re.compile(r"^\s*(?:ERROR|CRITICAL): (.*)")
+_PIP_MESSAGE = re.compile(r"^\s*(?:ERROR|CRITICAL): (.*)")
 _PIP_BEHIND = re.compile(r" -r \S+ \(line \d+\)(,| and)?| \(from -[rc] [^)]*\)|\(from versions:.*")
 _PIP_CAUSE = re.compile(
     r"requirement=\w+\('(?P<wanted>[^']+)'\), parent=(?:None|\w+\('(?P<parent>[^']*)')"
@@ -280,9 +280,12 @@ def _pip_tools_failure(done: _ProcessOutput) -> ValidationResult:
         return ValidationResult(no_verdict=_REFUSED, unreachable=True)
     if passed_over or (not refused and _PIP_NETWORK.search(errors)):
         return ValidationResult(no_verdict=_UNREACHABLE, unreachable=True)
-    said = [found[1] for line in errors.splitlines() if (found := _PIP_SAID.match(line))]
+    messages = [found[1] for line in errors.splitlines() if (found := _PIP_MESSAGE.match(line))]
     words = _first_lines(
-        [*(_PIP_BEHIND.sub("", each) for each in said if "yanked" not in each), *_causes(errors)]
+        [
+            *(_PIP_BEHIND.sub("", each) for each in messages if "yanked" not in each),
+            *_causes(errors),
+        ]
     )
     if refused and words:
         return ValidationResult(refusal=words)
@@ -294,8 +297,8 @@ def _pip_tools_failure(done: _ProcessOutput) -> ValidationResult:
 
 def _causes(errors: str) -> Iterator[str]:
     """Yield the requirements that exclude a pin, of all that pip lists."""
-    _, _, told = errors.partition("ResolutionImpossible: [")
-    listed = list(_PIP_CAUSE.finditer(told.partition("\n")[0]))
+    _, _, report = errors.partition("ResolutionImpossible: [")
+    listed = list(_PIP_CAUSE.finditer(report.partition("\n")[0]))
     pins = {each["wanted"] for each in listed if each["parent"] is None}
     for each in listed:
         wheel = _WHEEL.search(each["parent"] or "")

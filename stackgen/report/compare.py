@@ -73,17 +73,17 @@ def _sentence(effect: Effect, margin: float, *, figure: bool) -> str:
 def _between(report: ExploreReport) -> list[str]:
     """Return in what the two stacks differ that were measured."""
     by_label = {each.label: each for each in report.stacks}
-    sides = [by_label[label] for label, _ in report.plan.chosen if label in by_label]
-    if len(sides) < 2:
+    pair = [by_label[label] for label, _ in report.plan.chosen if label in by_label]
+    if len(pair) < 2:
         return []
-    found = list(_differences(sides[0], sides[1], report.plan.varied))
+    found = list(_differences(pair[0], pair[1], report.plan.varied))
     more = [f"and {len(found) - _MOST_SHOWN} more"] if len(found) > _MOST_SHOWN else []
     return [f"A to B: {', '.join([*found[:_MOST_SHOWN], *more])}"]
 
 
 def _differences(a: ChosenStack, b: ChosenStack, first: tuple[str, ...]) -> Iterator[str]:
     """Yield each package that is not the same file in both; those of ``first`` come first."""
-    files = [{each.name: each for each in side.lock.artifacts} for side in (a, b)]
+    files = [{each.name: each for each in stack.lock.artifacts} for stack in (a, b)]
     for name in dict.fromkeys((*first, *sorted({*files[0], *files[1]}))):
         before, after = files[0].get(name), files[1].get(name)
         if before and after and before.sha256 != after.sha256:

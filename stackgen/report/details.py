@@ -120,12 +120,12 @@ def results_text(ranking: Sequence[Ranked], names: Mapping[IndicatorId, str]) ->
 def checked_files(report: ExploreReport) -> list[str]:
     """Return which files were found to be the same in every stack that was compared."""
     compared = {each.indicator_id for row in report.ranking for each in row.effects}
-    apart = {each.indicator_id for row in report.ranking for each in row.deviations}
+    deviating = {each.indicator_id for row in report.ranking for each in row.deviations}
     lines = []
     files = [each for each in report.indicators if each.checked_file]
     for file in dict.fromkeys(each.checked_file for each in files):
         calls = {each.indicator_id for each in files if each.checked_file == file}
-        if calls & compared and not calls & apart:
+        if calls & compared and not calls & deviating:
             lines.append(
                 f"{file} is the same in every stack that was compared, "
                 "but for rounding of its numbers."
@@ -136,7 +136,7 @@ def checked_files(report: ExploreReport) -> list[str]:
 def _baseline(row: Ranked, found: Deviation, names: Mapping[IndicatorId, str]) -> str:
     return (
         f"{row.label}, the baseline, does not compute the same twice on {_name(found, names)} "
-        f"({_apart(found)}): results on it were not compared."
+        f"({_deviation(found)}): results on it were not compared."
     )
 
 
@@ -151,10 +151,10 @@ def _difference(found: Deviation) -> str:
     if found.checksum is not None and found.expected is not None:
         word = "beside" if found.kind is Difference.NOT_REPEATABLE else "instead of"
         numbers = f"checksum {found.checksum:.9g} {word} {found.expected:.9g}, "
-    return f"{found.kind.value} ({numbers}{_apart(found)})"
+    return f"{found.kind.value} ({numbers}{_deviation(found)})"
 
 
-def _apart(found: Deviation) -> str:
+def _deviation(found: Deviation) -> str:
     if found.difference == float("inf"):
         return "the file that it writes differs in more than numbers"
     return f"{found.difference:.2g} apart, {found.tolerance:.2g} is allowed"

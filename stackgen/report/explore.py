@@ -162,9 +162,9 @@ def _table(ranking: Sequence[Ranked], indicator: str | None, *, figure: bool) ->
         elif row.failures:
             rows.append((mark, row.label, "", "", "", f"failed in {row.failures} of its runs"))
         elif effect is not None:
-            said = verdict(effect, figure=figure) if other is None else other.kind.value
+            text = verdict(effect, figure=figure) if other is None else other.kind.value
             drawn = bars.bar(effect.low, effect.ratio, effect.high) if bars else ""
-            rows.append((mark, row.label, speed(effect), interval(effect), drawn, said))
+            rows.append((mark, row.label, speed(effect), interval(effect), drawn, text))
         elif other is not None:
             rows.append((mark, row.label, "", "", "", other.kind.value))
         else:
@@ -302,11 +302,11 @@ def _alike(report: ExploreReport) -> list[str]:
 
 def _changes(report: ExploreReport) -> list[str]:
     """Say which stacks are not what the newest versions would be."""
-    held = [each for each in report.stacks if each.completion == "newest-working"]
-    if not held:
+    older = [each for each in report.stacks if each.completion == "newest-working"]
+    if not older:
         return []
     lines = ["Held back, because the newest versions do not run together:"]
-    for each in held:
+    for each in older:
         versions = ", ".join(f"{name} {v}" for name, v in each.held_back) or "older dependencies"
         lines.append(f"  {each.label}: {versions}")
     return [*lines, ""]

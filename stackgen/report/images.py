@@ -164,7 +164,7 @@ def _store_lines(store: StorePruned, *, dry_run: bool) -> list[str]:
     ]
     what = f"{', '.join(counts)} ({_total(store.dropped)})" if counts else "nothing"
     stay = "would stay" if dry_run else "stay"
-    lines = [f"{_verb(dry_run)} {what}; {size_text(store.kept_bytes)} {stay}."]
+    lines = [f"{_verb(dry_run)} {what}; {size_text(store.remaining_bytes)} {stay}."]
     if dry_run:
         rows = [(item.kind.value, size_text(item.size), item.name) for item in store.dropped]
         lines += columns(rows)

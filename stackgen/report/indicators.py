@@ -200,8 +200,8 @@ def _remarks(report: LocalReport) -> list[str]:
         lines.append(
             "Nothing was measured. To measure in another interpreter: --python ~/envs/mine"
         )
-    if report.kept:
-        lines.append(f"Your own variables that held: {', '.join(report.kept)}.")
+    if report.variables:
+        lines.append(f"Your own variables that held: {', '.join(report.variables)}.")
     unenforced = {
         each for result in report.results for ran in result.inspections for each in ran.unenforced
     }

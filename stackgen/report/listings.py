@@ -88,7 +88,7 @@ def _reasons(group: FailureGroup) -> list[str]:
     lines += [
         f"{f'with {_trait(each.given)}, ' if each.given else ''}{each.name} is "
         f"{', '.join(each.failing)} here, and {', '.join(each.running)} in those that {did}"
-        for each in group.apart[:_MOST_SHOWN]
+        for each in group.separations[:_MOST_SHOWN]
     ]
     packages = [each for each in group.shared if each.kind == "package"]
     if len(packages) == 1 and len(group.shared) == 1:
@@ -120,7 +120,7 @@ def _trait(trait: Trait) -> str:
 
 # An advice in plain English
 
-TOLD = ("tensorflow", "tensorflow-cpu", "torch", "numpy")
+LISTED = ("tensorflow", "tensorflow-cpu", "torch", "numpy")
 """Packages whose locked versions head an advice."""
 
 
@@ -129,7 +129,7 @@ def advice_text(report: AdviceReport) -> str:
     advice = report.advice
     lines = [f"{report.lockfile.path}"]
     locked = {each.name: each.version for each in report.lockfile.packages}
-    current = [f"{name} {locked[name]}" for name in TOLD if name in locked]
+    current = [f"{name} {locked[name]}" for name in LISTED if name in locked]
     lines += [f"Current: {', '.join(current)}"] if current else []
     if advice.refused:
         lines += [f"Measured to be faster, but not recommended: {advice.refused}"]
@@ -164,12 +164,12 @@ def _origin(origin: Origin) -> str:
 def _measured(effect: Effect, provenance: Provenance, *, recommended: bool) -> list[str]:
     """Return an effect with its estimate and interval, and what it rests on."""
     ratio = f"{effect.ratio:.2f} times as {'good' if provenance.is_figure else 'fast'}"
-    said = f"{ratio} {interval(effect)}, {effect.blocks} blocks"
+    text = f"{ratio} {interval(effect)}, {effect.blocks} blocks"
     if recommended and effect.verdict is Verdict.FASTER and not provenance.is_figure:
-        first = f"Expected speed-up on {provenance.indicator}: {said}"
+        first = f"Expected speed-up on {provenance.indicator}: {text}"
     else:
         words = verdict(effect, figure=provenance.is_figure)
-        first = f"On {provenance.indicator}: {words}: {said}"
+        first = f"On {provenance.indicator}: {words}: {text}"
     days = dict.fromkeys((provenance.first[:10], provenance.last[:10]))
     return [
         first,

@@ -19,7 +19,7 @@ def resolution_text(found: Resolution) -> str:
     if found.membership is not None:
         return "\n".join(_membership(found, found.membership))
     lines = [_head(found)]
-    if found.kept:
+    if found.version_limit:
         lines.append(_bound(found))
     if found.explained is not None:
         return "\n".join([*lines, "", *_explained(found.explained)])
@@ -51,7 +51,8 @@ def _target(found: Resolution) -> str:
 def _bound(found: Resolution) -> str:
     return (
         "A lower bound: the space is too wide to be counted in full. Of each package the newest "
-        f"{found.kept} versions were counted, and older ones where your requirements need them."
+        f"{found.version_limit} versions were counted, and older ones where your requirements "
+        "need them."
     )
 
 

@@ -62,13 +62,13 @@ class Patient:
         stream: TextIO,
         open_it: Callable[[], Plain | Live],
         *,
-        patience_s: float,
+        delay_s: float,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._stream = stream
         self._open_it = open_it
         self._clock = clock
-        self._end = clock() + patience_s
+        self._end = clock() + delay_s
         self._opened: Plain | Live | None = None
 
     def doing(self, text: str, *, done: int = 0, total: int = 0) -> None:
@@ -87,7 +87,7 @@ class Patient:
 
 
 @contextmanager
-def open_progress(stream: TextIO, *, patience_s: float = 0.0) -> Iterator[Plain | Live | Patient]:
+def open_progress(stream: TextIO, *, delay_s: float = 0.0) -> Iterator[Plain | Live | Patient]:
     """Open the progress that suits a stream; with patience, only what takes so long is printed."""
     with ExitStack() as opened:
 
@@ -98,7 +98,7 @@ def open_progress(stream: TextIO, *, patience_s: float = 0.0) -> Iterator[Plain 
 
             return Live(opened.enter_context(Console(file=stream).status("starting")))
 
-        yield Patient(stream, open_it, patience_s=patience_s) if patience_s else open_it()
+        yield Patient(stream, open_it, delay_s=delay_s) if delay_s else open_it()
 
 
 def _counted(text: str, done: int, total: int) -> str:

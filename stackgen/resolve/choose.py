@@ -152,8 +152,8 @@ def pairwise_cover(slices: Sequence[Slice]) -> tuple[Slice, ...]:
         )
     pairs = [_pairs(_row(each)) for each in slices]
     holders: Mapping[_Pair, list[int]] = defaultdict(list)
-    for place, held in enumerate(pairs):
-        for pair in held:
+    for place, covered in enumerate(pairs):
+        for pair in covered:
             holders[pair].append(place)
     missing = set(holders)
     found = []
@@ -189,7 +189,7 @@ CONTEMPORARY = timedelta(days=365)
 """How much later than the varied release a contemporary of it may have been uploaded."""
 
 Works = Callable[[Lock], bool]
-Held = Mapping[str, frozenset[str]]
+VersionSets = Mapping[str, frozenset[str]]
 
 
 def newest_working(
@@ -222,8 +222,8 @@ def newest_working(
     )
 
     def holding(names: Sequence[str]) -> Lock | None:
-        held = {name: allowed[name] for name in names if name in allowed}
-        return space.complete(choice, held, preferred=preferred)
+        pins = {name: allowed[name] for name in names if name in allowed}
+        return space.complete(choice, pins, preferred=preferred)
 
     best, low, high = old, 0, len(suspects)
     while high - low > 1:
@@ -251,7 +251,7 @@ def contemporary(
     return space.complete(choice, allowed, preferred=preferred) if allowed else None
 
 
-def contemporary_versions(space: Space, lock: Lock, choice: Slice) -> Held:
+def contemporary_versions(space: Space, lock: Lock, choice: Slice) -> VersionSets:
     """Return, by package, the versions not newer than the varied release's time plus a year.
 
     Empty where the index does not state upload times.

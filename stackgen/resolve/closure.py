@@ -293,8 +293,8 @@ class Closure:
         self._pruned = pruned
         self._all_prereleases = all_prereleases or not pruned
         self._prefers_final = request.policy.prereleases.prefers_final
-        held = [each for each in request.requirements if self._reader.applies(each)]
-        self._roots = tuple(each for one in held for each in self._reader.adjusted(one))
+        applicable = [each for each in request.requirements if self._reader.applies(each)]
+        self._roots = tuple(each for one in applicable for each in self._reader.adjusted(one))
         self._limits = tuple(
             Dependency(canonicalize_name(each.name), str(each.specifier))
             for each in request.constraints
@@ -316,7 +316,7 @@ class Closure:
         self._others = [each for each in self._roots if base_name(each.package) != self._name]
         self._anchor: Anchor | None = None
         self._anchor_fallbacks = 0
-        self._asked = {root.package for root in self._roots}
+        self._requested = {root.package for root in self._roots}
         self._offered: dict[str, Masks] = defaultdict(lambda: defaultdict(int))
         self._live: dict[str, Masks] = defaultdict(lambda: defaultdict(int))
         self._unjudged: dict[tuple[str, int], int] = {}
@@ -388,9 +388,9 @@ class Closure:
             ResolutionError: the user requires a package that no index has.
         """
         self._refuse_unknown_roots()
-        names = sorted({base_name(package) for package in self._asked})
+        names = sorted({base_name(package) for package in self._requested})
         found = {
-            package: tuple(self._living(package)) for package in sorted({*names, *self._asked})
+            package: tuple(self._living(package)) for package in sorted({*names, *self._requested})
         }
         return Universe(
             roots=self._roots,
@@ -447,7 +447,7 @@ class Closure:
     def _admit(self, dependency: Dependency, anchors: int) -> None:
         """Offer what a dependency admits, for some versions of the anchor."""
         package, specifier = dependency.package, dependency.specifier
-        self._asked.add(package)
+        self._requested.add(package)
         page = self._page(base_name(package), partial(self._admit, dependency, anchors))
         if page is None or self._anchor is None:
             return
@@ -466,12 +466,12 @@ class Closure:
                 waiting = self._unjudged.get((package, bit), 0)
                 self._unjudged[package, bit] = waiting | fresh
                 if not waiting:
-                    self._judge(page, package, bit)
+                    self._consider(page, package, bit)
 
-    def _judge(self, page: Offers, package: str, bit: int) -> None:
+    def _consider(self, page: Offers, package: str, bit: int) -> None:
         """Pass on what a release needs, for the versions of the anchor that it can go with."""
         artifact = page.artifact(bit)
-        if not self._have_metadata((artifact,), partial(self._judge, page, package, bit)):
+        if not self._have_metadata((artifact,), partial(self._consider, page, package, bit)):
             return
         anchors = self._unjudged.pop((package, bit))
         if _key(artifact) not in self._metadata:

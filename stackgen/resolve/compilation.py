@@ -38,12 +38,12 @@ NODE_LIMIT = 50_000
 class Compiled:
     """A diagram, and how much of the space it holds.
 
-    kept: 0 where it holds all; otherwise so many of the newest versions of each package, and
-        further ones as far as each version of what the user asked for needs them.
+    version_limit: 0 where it holds all; otherwise so many of the newest versions of each
+        package, and further ones as far as each version of what the user asked for needs them.
     """
 
     diagram: Diagram
-    kept: int = 0
+    version_limit: int = 0
 
 
 def compile_space(masks: Masks, *, limit: int = NODE_LIMIT) -> Compiled:
@@ -61,8 +61,8 @@ def compile_space(masks: Masks, *, limit: int = NODE_LIMIT) -> Compiled:
     for witnesses in (tuple(_witnesses(masks)), (best,)):
         if found := _largest(masks, best, witnesses, limit):
             return found
-    only = masks.within(_allowed(masks, best, (best,), kept=0))
-    return Compiled(diagram=compile_diagram(only, limit=len(masks.packages)), kept=1)
+    only = masks.within(_allowed(masks, best, (best,), version_limit=0))
+    return Compiled(diagram=compile_diagram(only, limit=len(masks.packages)), version_limit=1)
 
 
 def _witnesses(masks: Masks) -> Iterator[Decisions]:
@@ -78,21 +78,23 @@ def _largest(
     masks: Masks, best: Decisions, witnesses: Iterable[Decisions], limit: int
 ) -> Compiled | None:
     """Return the part with the most versions, doubled until it is too wide."""
-    found, kept = None, 1
+    found, version_limit = None, 1
     most = max(mask.bit_length() for groups in masks.groups for _, mask in groups)
     # What is newer than the newest stack stays out, so this may end with a part that fits.
-    while found is None or found.kept < most:
-        part = masks.within(_allowed(masks, best, witnesses, kept=kept))
+    while found is None or found.version_limit < most:
+        part = masks.within(_allowed(masks, best, witnesses, version_limit=version_limit))
         try:
-            found = Compiled(diagram=compile_diagram(part, limit=limit), kept=kept)
+            found = Compiled(
+                diagram=compile_diagram(part, limit=limit), version_limit=version_limit
+            )
         except TooWideError:
             return found
-        kept *= 2
+        version_limit *= 2
     return found
 
 
 def _allowed(
-    masks: Masks, best: Decisions, witnesses: Iterable[Decisions], *, kept: int
+    masks: Masks, best: Decisions, witnesses: Iterable[Decisions], *, version_limit: int
 ) -> Mapping[int, int]:
     """Return the versions of each package that stay: those of witnesses, and so many newest.
 
@@ -103,7 +105,7 @@ def _allowed(
     fallbacks = masks.fallbacks or (0,) * len(masks.packages)
     # A fallback may be in the way of nothing but a final release that is cut away.
     allowed = {
-        rank: ((1 << kept) - 1) << newest.get(rank, 0) & ~fallbacks[rank]
+        rank: ((1 << version_limit) - 1) << newest.get(rank, 0) & ~fallbacks[rank]
         for rank in range(len(masks.packages))
     }
     for witness in witnesses:
@@ -184,8 +186,8 @@ def compile_universe(universe: Universe) -> Compiled:
         root=_joined([(chosen, part.diagram.root) for chosen, part in parts], len(packages)),
         nodes=sum(part.diagram.nodes for _, part in parts),
     )
-    cut = [part.kept for _, part in parts if part.kept]
-    return Compiled(diagram=diagram, kept=min(cut, default=0))
+    cut = [part.version_limit for _, part in parts if part.version_limit]
+    return Compiled(diagram=diagram, version_limit=min(cut, default=0))
 
 
 def _compiled(universe: Universe, filled: Filled, every: Sequence[Dependency]) -> Compiled:

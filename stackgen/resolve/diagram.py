@@ -135,16 +135,16 @@ def _connected(
     (touched, first), *rest = items
     found = [first]
     while rest:
-        apart = []
+        separate = []
         for each in rest:
             if each[0] & touched:
                 touched |= each[0]
                 found.append(each[1])
             else:
-                apart.append(each)
-        if len(apart) == len(rest):
+                separate.append(each)
+        if len(separate) == len(rest):
             break
-        rest = apart
+        rest = separate
     return tuple(sorted(found)), rest
 
 

@@ -70,11 +70,11 @@ def conflict_core(universe: Universe) -> Core:
     def conflicting(facts: Sequence[_Fact]) -> bool:
         return newest_stack(_only(masks, frozenset(facts), limiting)) is None
 
-    kept = smallest([*roots, *sorted(edges), *limits], conflicting)
+    smallest_core = smallest([*roots, *sorted(edges), *limits], conflicting)
     return Core(
-        roots=tuple(names[needed] for by, needed in kept if by == _USER),
-        edges=tuple((names[by], names[needed]) for by, needed in kept if by >= 0),
-        limits=tuple(universe.limits[place] for by, place in kept if by == _LIMIT),
+        roots=tuple(names[needed] for by, needed in smallest_core if by == _USER),
+        edges=tuple((names[by], names[needed]) for by, needed in smallest_core if by >= 0),
+        limits=tuple(universe.limits[place] for by, place in smallest_core if by == _LIMIT),
     )
 
 
@@ -145,8 +145,8 @@ def nothing_fits(
         limits = _limits(name, request)
         left_out = _left_out(name, universe, limits)
         specifiers = dict.fromkeys(filter(None, (str(each.specifier) for each in limits)))
-        asked = name + ",".join(specifiers)
-        what = f"no version of {asked} fits Python {target.python_minor} on {target.platform}"
+        requirement = name + ",".join(specifiers)
+        what = f"no version of {requirement} fits Python {target.python_minor} on {target.platform}"
         if left_out:
             return ResolutionError(what, why=reasons(left_out), fix=_way_out(name, left_out))
         if len(limits) <= 1:  # several limits of one package are a conflict among themselves
@@ -201,18 +201,18 @@ def chain(core: Core, universe: Universe, request: Requirements) -> tuple[str, .
     open_versions = _OpenVersions(core, universe)
     addressed: set[str] = set()
     for package, needed in _ordered(core):
-        said = tuple(open_versions.requiring(package, needed))
-        lines += _edge_lines(package, needed, said)
+        requiring = tuple(open_versions.requiring(package, needed))
+        lines += _edge_lines(package, needed, requiring)
         refused = open_versions.refused(package, needed)
-        lines += _none_here(needed, refused, universe)
+        lines += _nothing_fits(needed, refused, universe)
         direct = [each for each in refused if each.specifier.startswith("@")]
         lines += map(_not_followed, direct)
         if direct and len(direct) == len(refused):
             addressed.add(base_name(needed))
     for name in dict.fromkeys(base_name(package) for package in named):
         lines += [f"you limit {name} to {e.specifier}" for e in core.limits if e.package == name]
-        held = "".join(f"=={version}" for package, version in request.locked if package == name)
-        lines += [f"the lock holds {name} to {held}"] if held else []
+        pin = "".join(f"=={version}" for package, version in request.locked if package == name)
+        lines += [f"the lock holds {name} to {pin}"] if pin else []
         lines += [
             f"you override what is required of {name}: {each}"
             for each in request.overrides
@@ -223,15 +223,15 @@ def chain(core: Core, universe: Universe, request: Requirements) -> tuple[str, .
         if name in universe.unknown:
             lines.append(f"no index has a package named {name}")
         elif not universe.releases.get(name):
-            lines += _no_version(name, universe, [*_asked(name, core, universe), held])
+            lines += _no_version(name, universe, [*_requested(name, core, universe), pin])
     return tuple(lines)
 
 
-def _asked(name: str, core: Core, universe: Universe) -> list[str]:
+def _requested(name: str, core: Core, universe: Universe) -> list[str]:
     """Return the specifiers of a package that are part of a conflict."""
     roots = [each for each in universe.roots if each.package in core.roots]
-    asked = [each for each in (*roots, *core.limits) if base_name(each.package) == name]
-    return [each.specifier for each in asked if not each.specifier.startswith("@")]
+    requirements = [each for each in (*roots, *core.limits) if base_name(each.package) == name]
+    return [each.specifier for each in requirements if not each.specifier.startswith("@")]
 
 
 def _no_version(name: str, universe: Universe, specifiers: Sequence[str]) -> Iterator[str]:
@@ -305,7 +305,7 @@ class _OpenVersions:
         )
 
 
-def _none_here(name: str, refused: Sequence[Dependency], universe: Universe) -> Iterator[str]:
+def _nothing_fits(name: str, refused: Sequence[Dependency], universe: Universe) -> Iterator[str]:
     """Yield why a package has no version that is required of it, where it has others."""
     if not refused or not universe.releases.get(name):
         return
@@ -333,9 +333,9 @@ def _not_followed(direct: Dependency) -> str:
     )
 
 
-def _edge_lines(package: str, needed: str, said: Iterable[tuple[str, str]]) -> Iterator[str]:
+def _edge_lines(package: str, needed: str, requiring: Iterable[tuple[str, str]]) -> Iterator[str]:
     """Yield what versions of a package require of another, joined where they say the same."""
-    pairs = tuple(said)
+    pairs = tuple(requiring)
     joined: dict[str, list[str]] = {}
     for version, text in pairs:
         joined.setdefault(text, []).append(version)

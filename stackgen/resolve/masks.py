@@ -124,15 +124,15 @@ class Masks:
         Versions of one class are admitted or refused together by every package of a cycle, so it
         is enough to remember the class of a version that was decided.
         """
-        asked: dict[int, set[int]] = {
+        tested: dict[int, set[int]] = {
             rank: set() for rank in range(len(self.packages)) if self.cyclic >> rank & 1
         }
-        for rank in asked:
+        for rank in tested:
             for needs, _ in self.groups[rank]:
                 for needed, mask in needs:
-                    if needed in asked:
-                        asked[needed].add(mask)
-        return {rank: _classes(masks) for rank, masks in asked.items()}
+                    if needed in tested:
+                        tested[needed].add(mask)
+        return {rank: _classes(masks) for rank, masks in tested.items()}
 
     def within(self, allowed: Mapping[int, int]) -> "Masks":
         """Return the same with fewer versions: by rank, the mask of those that stay."""

@@ -48,15 +48,15 @@ class Space:
     """
 
     def __init__(
-        self, universe: Universe, *, diagram: Diagram | None = None, kept: int = 0
+        self, universe: Universe, *, diagram: Diagram | None = None, version_limit: int = 0
     ) -> None:
         """Compile a closure; a diagram that is given is taken as compiled from it."""
         self.universe = universe
         if diagram is None:
             compiled = compile_universe(universe)
-            diagram, kept = compiled.diagram, compiled.kept
+            diagram, version_limit = compiled.diagram, compiled.version_limit
         self._diagram = diagram
-        self._kept = kept
+        self._version_limit = version_limit
 
     @property
     def count(self) -> int:
@@ -66,12 +66,12 @@ class Space:
     @property
     def exact(self) -> bool:
         """Return whether every valid stack is part of the space."""
-        return not self._kept
+        return not self._version_limit
 
     @property
-    def kept(self) -> int:
+    def version_limit(self) -> int:
         """Return how many of the newest versions of each package a cut space holds, 0 for all."""
-        return self._kept
+        return self._version_limit
 
     @property
     def packages(self) -> tuple[str, ...]:
@@ -231,7 +231,7 @@ class Space:
 
     def _with(self, root: Node) -> "Space":
         diagram = Diagram(packages=self._diagram.packages, root=root, nodes=self._diagram.nodes)
-        return Space(self.universe, diagram=diagram, kept=self._kept)
+        return Space(self.universe, diagram=diagram, version_limit=self._version_limit)
 
     def _masks(self, allowed: Mapping[str, Container[str]]) -> Mapping[int, int]:
         return {

@@ -31,7 +31,7 @@ import sys
 # From <sys/mount.h>
 RDONLY, NOSUID, NODEV, NOEXEC, REMOUNT, BIND = 1, 2, 4, 8, 32, 4096
 # Flags of a mount point that must stay: only their owner may remove them.
-KEPT = {
+MOUNT_FLAGS = {
     "nosuid": NOSUID,
     "nodev": NODEV,
     "noexec": NOEXEC,
@@ -63,7 +63,7 @@ def mount_points() -> "list[tuple[str, int]]":
         for line in file:
             point, options = line.split()[4:6]
             path = re.sub(r"\\([0-7]{3})", lambda found: chr(int(found.group(1), 8)), point)
-            flags = [KEPT.get(option, 0) for option in options.split(",")]
+            flags = [MOUNT_FLAGS.get(option, 0) for option in options.split(",")]
             timed = any("atime" in option for option in options.split(","))
             found.append((path, sum(flags) | (0 if timed else STRICTATIME)))
     return found

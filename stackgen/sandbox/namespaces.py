@@ -201,7 +201,7 @@ def _folder(scratch: Path, sockets: bytes | None) -> tuple[Path, contextlib.Exit
     The lock ends with this process. On a file system without locks, leftovers are not removed.
     """
     folder = scratch / f"{_prefix()}{uuid.uuid4().hex}"
-    with contextlib.ExitStack() as held:
+    with contextlib.ExitStack() as locks:
         try:
             scratch.mkdir(parents=True, exist_ok=True)
             with contextlib.ExitStack() as turn:
@@ -209,12 +209,12 @@ def _folder(scratch: Path, sockets: bytes | None) -> tuple[Path, contextlib.Exit
                     turn.enter_context(_locked(scratch, wait=True))
                 folder.mkdir()
                 with contextlib.suppress(OSError):
-                    held.enter_context(_locked(folder, wait=True))
+                    locks.enter_context(_locked(folder, wait=True))
             if sockets is not None:
                 (folder / "sockets").write_bytes(sockets)
         except OSError as error:
             raise storage_error(f"cannot write below {scratch}", error) from error
-        return folder, held.pop_all()
+        return folder, locks.pop_all()
 
 
 @contextlib.contextmanager

@@ -24,7 +24,7 @@ import sys
 import time
 from typing import Any
 
-KEPT_BYTES = 1 << 20  # of each stream, from its end
+TAIL_BYTES = 1 << 20  # of each stream, from its end
 ENDING_S = 10.0  # how long what was killed may take to go
 SLEEP_S = 0.001
 STEP_S, LATE_S = 10.0, 1.0  # a wait takes no longer, if nobody stops us
@@ -53,17 +53,17 @@ class Tail:
     """The end of a stream."""
 
     def __init__(self) -> None:
-        self.kept = bytearray()
+        self.recent = bytearray()
 
     def add(self, chunk: bytes) -> None:
         """Take more, and forget what is too long ago."""
-        self.kept += chunk
-        if len(self.kept) > 2 * KEPT_BYTES:
-            del self.kept[:-KEPT_BYTES]
+        self.recent += chunk
+        if len(self.recent) > 2 * TAIL_BYTES:
+            del self.recent[:-TAIL_BYTES]
 
     def text(self) -> str:
         """Return the end as text."""
-        return bytes(self.kept[-KEPT_BYTES:]).decode("utf-8", "replace")
+        return bytes(self.recent[-TAIL_BYTES:]).decode("utf-8", "replace")
 
 
 class Requests:
@@ -119,7 +119,7 @@ class Supervisor:
 
     def serve(self) -> None:
         """Answer until nobody asks any more."""
-        say({"ready": 1, "first": os.getpid() == 1, "reaps": self.reaps, "spaces": spaces(),
+        send({"ready": 1, "first": os.getpid() == 1, "reaps": self.reaps, "spaces": spaces(),
              "counts_processes": self.linux and counts_processes(),
              "sees_gpus": sees_gpus(), "memory_limit": group_limit(MEMORY_FILES),
              "process_limit": group_limit(PROCESS_FILES)})  # fmt: skip
@@ -127,7 +127,7 @@ class Supervisor:
             line = self.requests.next()
             if line is None:
                 return
-            say(self.answer(json.loads(line.decode("utf-8"))))
+            send(self.answer(json.loads(line.decode("utf-8"))))
 
     def answer(self, request: "dict[str, Any]") -> "dict[str, Any]":
         """Run what a request asks for and tell how it ended."""
@@ -242,7 +242,7 @@ class Supervisor:
             return False
 
 
-def say(document: "dict[str, Any]") -> None:
+def send(document: "dict[str, Any]") -> None:
     """Write one line for the caller; without one there is nothing left to do."""
     try:
         sys.stdout.write(json.dumps(document) + "\n")
@@ -374,9 +374,9 @@ def group_files(second: str, controller: str, first: str) -> "list[str]":
 def group_limit(names: "tuple[str, str, str]") -> "int | None":
     """Return a limit of our control group, or None where there is none to be seen."""
     for path in group_files(*names):
-        said = text(path).strip()
-        if said.isdigit():
-            return int(said)
+        content = text(path).strip()
+        if content.isdigit():
+            return int(content)
     return None
 
 

@@ -68,9 +68,9 @@ def builder(engine: Engine, store: LayerStore, tmp_path: Path) -> Iterator[Image
     yield builder
     left, builder.built = builder.built, set()
     while left:  # an image that another one was made from goes after it
-        kept = {image_id for image_id in left if not _removed(engine, image_id)}
-        assert kept < left, f"the engine does not remove {kept}"
-        left = kept
+        retained = {image_id for image_id in left if not _removed(engine, image_id)}
+        assert retained < left, f"the engine does not remove {retained}"
+        left = retained
 
 
 def _removed(engine: Engine, image_id: str) -> bool:

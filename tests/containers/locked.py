@@ -91,19 +91,19 @@ class Images:
                 "PIP_CONFIG_FILE": os.devnull,
                 "HOME": str(self.root),
             }
-            kept = ("PATH", "DOCKER_HOST")
-            passed = {key: os.environ[key] for key in kept if key in os.environ}
+            retained = ("PATH", "DOCKER_HOST")
+            passed = {key: os.environ[key] for key in retained if key in os.environ}
         command = [sys.executable, "-m", "stackgen", "images", *map(str, arguments)]
         return subprocess.run(
             command, env={**passed, **own}, cwd=self.root, capture_output=True, text=True,
             check=False,
         )  # fmt: skip
 
-    def told(self, *arguments: str | Path) -> str:
+    def reported(self, *arguments: str | Path) -> str:
         done = self.run(*arguments)
         assert done.returncode == 0, done.stderr
         return done.stdout
 
     def json(self, *arguments: str | Path) -> dict[str, Any]:
-        found: dict[str, Any] = json.loads(self.told(*arguments, "--json"))
+        found: dict[str, Any] = json.loads(self.reported(*arguments, "--json"))
         return found

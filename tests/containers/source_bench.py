@@ -99,7 +99,7 @@ class Bench:
         stack, files = self.built(name)
         return self.images.build(stack, self.base, files)
 
-    def said(self, expression: str, name: str = "demo") -> str:
+    def printed(self, expression: str, name: str = "demo") -> str:
         environment = self.environment(name)
         code = f"import {name.partition('=')[0]} as demo; print({expression})"
         ran = self.engine.run(environment.location, [environment.python, "-c", code])

@@ -196,17 +196,17 @@ def test_without_root_that_is_the_reason(tmp_path: Path, monkeypatch: pytest.Mon
 
 
 @pytest.mark.parametrize(
-    ("said", "fix"),
+    ("printed", "fix"),
     [
         ("E: no such mirror", "install debootstrap and run as root"),
         ("E: Couldn't find these debs: libblas3", "this suite has no such packages"),
     ],
 )
 def test_a_failed_debootstrap_is_quoted_and_leaves_nothing(
-    tmp_path: Path, tool: Path, said: str, fix: str
+    tmp_path: Path, tool: Path, printed: str, fix: str
 ) -> None:
-    tool.write_text(f'#!/bin/sh\necho I: fine\necho "{said}"\nmkdir -p $4/proc\nexit 1\n')
-    with pytest.raises(BuildError, match=said) as caught:
+    tool.write_text(f'#!/bin/sh\necho I: fine\necho "{printed}"\nmkdir -p $4/proc\nexit 1\n')
+    with pytest.raises(BuildError, match=printed) as caught:
         bootstrapped(tmp_path)
     assert "I: fine" not in caught.value.why
     assert fix in caught.value.fix
@@ -289,7 +289,9 @@ def test_any_image_of_the_engine_can_be_a_base(engine: Engine, cache: Path, base
 
 
 @pytest.mark.docker
-def test_an_image_that_nobody_has_is_refused_within_seconds(engine: Engine, cache: Path) -> None:
+def test_an_image_that_no_registry_has_is_refused_within_seconds(
+    engine: Engine, cache: Path
+) -> None:
     builder = BaseBuilder(engine, cache)
     assert builder.ready("stackgen-test:no-such-image") is None
     with pytest.raises(BuildError, match="registry image stackgen-test:no-such-image: "):
@@ -318,12 +320,12 @@ def test_an_image_is_pulled_by_its_digest_and_never_another_one(
         registry.parts[pinned.partition("@")[2]] = (kind, manifest)
         try:
             made = builder.make("mine", lambda _: None)
-            held = engine.image(pinned)
+            stored = engine.image(pinned)
         finally:
             engine.api.remove_image(pinned)
-    assert held is not None
-    assert held.labels == {"stackgen.test": "pulled"}
-    assert (made.reference, made.facts) == (held.id, base.facts)
+    assert stored is not None
+    assert stored.labels == {"stackgen.test": "pulled"}
+    assert (made.reference, made.facts) == (stored.id, base.facts)
 
 
 @pytest.mark.docker
@@ -341,19 +343,21 @@ def test_ways_that_lead_nowhere_are_passed_over_and_the_user_is_set(
     with exported(engine, base, tmp_path / "bases" / f"{tag.partition(':')[2]}.tar.gz"):
         made = builder.make("mine", lambda _: None)
     try:
-        held = builder.engine_base("mine")
-        said = engine.api.inspect_image(tag)  # type: ignore[no-untyped-call]
+        stored = builder.engine_base("mine")
+        printed = engine.api.inspect_image(tag)  # type: ignore[no-untyped-call]
     finally:
         engine.api.remove_image(tag)
     assert made.facts == base.facts
-    assert held is not None
-    assert held.origin == "debootstrap bookworm"
-    assert said["Config"]["User"] == "1000:1000"
+    assert stored is not None
+    assert stored.origin == "debootstrap bookworm"
+    assert printed["Config"]["User"] == "1000:1000"
     assert not killed.parent.exists()
 
 
 @pytest.mark.docker
-def test_where_no_way_leads_anywhere_each_refusal_is_told(engine: Engine, tmp_path: Path) -> None:
+def test_where_no_way_leads_anywhere_each_refusal_is_reported(
+    engine: Engine, tmp_path: Path
+) -> None:
     wrong = '[[from]]\ndebootstrap = "bookwurm"\n'
     mine = defined(
         tmp_path,
@@ -434,8 +438,8 @@ def test_python_3_7_comes_with_its_whole_library(engine: Engine, cache: Path) ->
         pytest.skip("it comes from a registry here, nothing is copied")
     ran = engine.run(found.reference, [found.python, "-I", "-c", MODULES])
     assert ran.stderr == ""
-    told = json.loads(ran.stdout)
-    assert told == {"prefix": "/opt/python", "compiled": True, "site": [], "elsewhere": []}
+    reported = json.loads(ran.stdout)
+    assert reported == {"prefix": "/opt/python", "compiled": True, "site": [], "elsewhere": []}
 
 
 @pytest.mark.docker

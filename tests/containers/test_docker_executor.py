@@ -83,7 +83,7 @@ def inspect(engine: Engine, plan: InspectionPlan) -> Inspection:
     return seen
 
 
-def told(seen: Inspection) -> dict[str, str]:
+def reported(seen: Inspection) -> dict[str, str]:
     assert seen.observation is not None, seen.log
     return dict(seen.observation.circumstances)
 
@@ -148,7 +148,7 @@ tell(
 def test_a_container_is_locked_down(engine: Engine, base: Base, tmp_path: Path) -> None:
     plan = plan_of(base, written(tmp_path, LOCKED_DOWN), cpus=(0,), memory_bytes=1 << 30)
     seen = inspect(engine, plan)
-    assert told(seen) == {
+    assert reported(seen) == {
         "user": "65534",
         "capabilities": "0",
         "no_new_privileges": "1",
@@ -174,7 +174,7 @@ def test_a_container_is_locked_down(engine: Engine, base: Base, tmp_path: Path) 
         ("1 / 0", Outcome.CRASHED, "ZeroDivisionError"),
     ],
 )
-def test_an_end_is_told_from_another(
+def test_an_end_is_distinguished_from_another(
     engine: Engine, base: Base, tmp_path: Path, code: str, outcome: Outcome, log: str
 ) -> None:
     seen = inspect(engine, plan_of(base, written(tmp_path, code)))
@@ -188,7 +188,7 @@ def test_a_document_is_found_between_the_chatter_of_two_streams(
 ) -> None:
     code = "import sys; sys.stderr.write('warning '); tell(a=1); sys.stderr.write('at exit')"
     seen = inspect(engine, plan_of(base, written(tmp_path, code)))
-    assert told(seen) == {"a": "1"}
+    assert reported(seen) == {"a": "1"}
     assert seen.log == "warning at exit"
 
 
@@ -201,7 +201,7 @@ def test_what_takes_too_long_is_stopped(engine: Engine, base: Base, tmp_path: Pa
     assert containers(engine) == []
 
 
-def test_what_takes_too_much_memory_is_told_so(engine: Engine, base: Base, tmp_path: Path) -> None:
+def test_what_takes_too_much_memory_is_reported(engine: Engine, base: Base, tmp_path: Path) -> None:
     code = "held = []\nwhile True: held.append(bytearray(b'x' * 10_000_000))"
     seen = inspect(engine, plan_of(base, written(tmp_path, code), memory_bytes=64 << 20))
     assert seen.outcome is Outcome.OUT_OF_MEMORY
@@ -270,9 +270,9 @@ def test_containers_of_a_living_run_stay(engine: Engine, base: Base, tmp_path: P
     plan = plan_of(base, written(tmp_path, "tell()"))
     with closing(DockerExecutor(engine.api, MACHINE)) as running:
         list(running.inspect([plan]))
-        (kept,) = containers(engine)
+        (retained,) = containers(engine)
         inspect(engine, plan)
-        assert containers(engine) == [kept]
+        assert containers(engine) == [retained]
     assert containers(engine) == []
 
 
@@ -286,8 +286,8 @@ def test_one_container_serves_the_plans_of_one_environment(
     )
     with closing(DockerExecutor(engine.api, MACHINE)) as executor:
         first, _, second = executor.inspect([plan, plan_of(base, pure), plan])
-        assert told(first)["host"] == told(second)["host"]
-        assert told(first)["process"] != told(second)["process"]
+        assert reported(first)["host"] == reported(second)["host"]
+        assert reported(first)["process"] != reported(second)["process"]
         assert len(containers(engine)) == 1
 
 
@@ -310,13 +310,11 @@ def test_only_so_many_containers_are_kept(
         assert len(containers(engine)) == 1
 
 
-def test_a_kept_container_that_nobody_asks_takes_no_cpu(
-    engine: Engine, base: Base, tmp_path: Path
-) -> None:
+def test_an_idle_container_takes_no_cpu(engine: Engine, base: Base, tmp_path: Path) -> None:
     with closing(DockerExecutor(engine.api, MACHINE)) as executor:
         list(executor.inspect([plan_of(base, written(tmp_path, "tell()"))]))
-        (kept,) = containers(engine)
-        pid = engine.api.inspect_container(kept)["State"]["Pid"]
+        (retained,) = containers(engine)
+        pid = engine.api.inspect_container(retained)["State"]["Pid"]
         if not Path(f"/proc/{pid}/stat").exists():
             pytest.skip("the engine's processes are not on this machine")
         before = cpu_ticks(pid)
@@ -345,10 +343,10 @@ for each in (signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGSTOP):
 tell(out=refused(open, "/proc/1/fd/1", "w"), memory=refused(open, "/proc/1/mem", "r+b"))
 """
     seen = inspect(engine, plan_of(base, written(tmp_path, code)))
-    assert told(seen) == {"out": "True", "memory": "True"}
+    assert reported(seen) == {"out": "True", "memory": "True"}
 
 
-def test_memory_that_a_child_took_is_told_so_too(
+def test_memory_that_a_child_took_is_reported_too(
     engine: Engine, base: Base, tmp_path: Path
 ) -> None:
     code = """
@@ -377,7 +375,7 @@ def test_gpus_that_an_engine_cannot_pass_on_are_refused_with_its_own_words(
     assert containers(engine) == []
 
 
-def test_gpus_are_asked_for_as_the_engine_expects_it() -> None:
+def test_gpus_are_requested_as_the_engine_expects_it() -> None:
     assert gpu_requests("") == []
     (every,) = gpu_requests("all")
     assert (every["Count"], every["DeviceIDs"], every["Capabilities"]) == (-1, [], [["gpu"]])

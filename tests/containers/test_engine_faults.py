@@ -68,19 +68,19 @@ class OwnEngine:
         ]
         with (self._folder / "log").open("ab") as log:
             self._process = subprocess.Popen(command, stdout=log, stderr=log)
-        until(self._answers, patience_s=60)
+        until(self._answers, timeout_s=60)
 
     def _answers(self) -> bool:
         assert self._process is not None
         if self._process.poll() is not None:
-            raise EngineError("it ended", why=self._said(), fix="")
+            raise EngineError("it ended", why=self._output(), fix="")
         try:
             self.client().close()
         except EngineError:
             return False
         return True
 
-    def _said(self) -> str:
+    def _output(self) -> str:
         return (self._folder / "log").read_text(errors="replace").strip()[-300:]
 
     def stop(self) -> None:
@@ -234,7 +234,7 @@ def test_a_kill_while_an_image_is_loaded_loses_nothing_and_does_nothing_twice(
         proxy(laboratory, own_engine, stall=2) as killed,
         laboratory.exploring(*arguments) as running,
     ):
-        until(lambda: killed.stalled.is_set() or running.poll() is not None, patience_s=120)
+        until(lambda: killed.stalled.is_set() or running.poll() is not None, timeout_s=120)
         assert running.poll() is None, running.communicate()[1]
         running.kill()
         running.communicate()

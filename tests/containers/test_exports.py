@@ -169,21 +169,21 @@ def exported(engine: Engine, base: Base, tmp_path_factory: pytest.TempPathFactor
     assert base.name == "bookworm-py311"
     images = Images(tmp_path_factory.mktemp("exported"))
     lock = images.lock([make_wheel(images.wheels, "exported")])
-    told = images.json("export", lock, "--oci", images.root / "layout")
-    yield images, lock, told
-    engine.api.remove_image(told["image_id"], force=True)
+    reported = images.json("export", lock, "--oci", images.root / "layout")
+    yield images, lock, reported
+    engine.api.remove_image(reported["image_id"], force=True)
 
 
 def test_a_lock_and_its_image_are_exported_as_the_same_bytes(exported: Any) -> None:
-    images, _, told = exported
-    images.told("export", told["image_id"], "--oci", images.root / "again")
+    images, _, reported = exported
+    images.reported("export", reported["image_id"], "--oci", images.root / "again")
     assert tree(images.root / "again") == tree(images.root / "layout")
-    assert told["packages"] == 1
+    assert reported["packages"] == 1
 
 
 def test_what_cannot_be_exported_is_refused_with_what_to_do(exported: Any) -> None:
-    images, lock, told = exported
-    image_id = told["image_id"]
+    images, lock, reported = exported
+    image_id = reported["image_id"]
     for wrong in (["--oci", "a", "--dockerfile", "b"], [], ["--dockerfile", "x"]):
         done = images.run("export", image_id, *wrong)
         assert (done.returncode, "fix:" in done.stderr) == (2, True)
@@ -206,7 +206,7 @@ def test_a_folder_that_cannot_be_had_is_refused_before_work_is_done(
     assert (done.returncode, "is there already" in done.stderr) == (2, True)
 
 
-def test_a_full_disk_is_told_how_much_an_export_needs(tmp_path: Path) -> None:
+def test_the_refusal_on_a_full_disk_states_how_much_an_export_needs(tmp_path: Path) -> None:
     with pytest.raises(StorageError, match=r"about 242 MB are needed"):
         fill_the_disk(tmp_path / "folder")
     assert list(tmp_path.iterdir()) == []
@@ -220,24 +220,24 @@ def fill_the_disk(folder: Path) -> None:
 
 def test_skopeo_reads_a_layout_and_copies_it_elsewhere(exported: Any, engine: Engine) -> None:
     images, _, exported_image = exported
-    held = engine.image(exported_image["image_id"])
-    assert held is not None
-    where = f"oci:{images.root}/layout:{held.labels['stackgen.stack'][:16]}"
-    told = json.loads(skopeo("inspect", where))
-    assert told["Labels"]["org.opencontainers.image.description"] == "exported==1.0"
-    assert told["Layers"] == list(held.diff_ids)
+    stored = engine.image(exported_image["image_id"])
+    assert stored is not None
+    where = f"oci:{images.root}/layout:{stored.labels['stackgen.stack'][:16]}"
+    reported = json.loads(skopeo("inspect", where))
+    assert reported["Labels"]["org.opencontainers.image.description"] == "exported==1.0"
+    assert reported["Layers"] == list(stored.diff_ids)
     raw = json.loads(skopeo("inspect", "--raw", where))
     assert raw["annotations"]["org.opencontainers.image.base.name"] == "bookworm-py311"
     skopeo("copy", where, f"docker-archive:{images.root}/copy.tar:mine:1")
     with tarfile.open(images.root / "copy.tar") as archive:
         (manifest,) = json.load(archive.extractfile("manifest.json") or io.BytesIO())
-    assert manifest["Config"].startswith(held.id.removeprefix("sha256:"))
+    assert manifest["Config"].startswith(stored.id.removeprefix("sha256:"))
 
 
 def test_podman_pulls_a_layout(exported: Any) -> None:
     if shutil.which("podman") is None:
         pytest.skip("podman is not installed (apt-get install podman)")
-    images, _, told = exported
+    images, _, reported = exported
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as place:  # it wants short paths
         own = ["podman", "--root", f"{place}/root", "--runroot", f"{place}/run"]
         pulled = subprocess.run(
@@ -245,7 +245,7 @@ def test_podman_pulls_a_layout(exported: Any) -> None:
             capture_output=True, text=True, check=False,
         )  # fmt: skip
         assert pulled.returncode == 0, pulled.stderr
-        assert pulled.stdout.split()[-1] == told["image_id"].removeprefix("sha256:")
+        assert pulled.stdout.split()[-1] == reported["image_id"].removeprefix("sha256:")
         subprocess.run([*own, "rmi", "--all", "--force"], capture_output=True, check=False)
 
 
@@ -253,15 +253,15 @@ def built_from(folder: Path, engine: Engine, base: Base, **arguments: str) -> st
     """Build an exported Dockerfile on our base, which stands in for a registry's."""
     given = {"BASE": base.reference, "PYTHON": base.python, **arguments}
     tag = f"stackgen-test-dockerfile:{os.getpid()}"
-    told = []
+    reported = []
     try:
         for line in engine.api.build(
             path=str(folder), tag=tag, buildargs=given, decode=True, rm=True, network_mode="host"
         ):
-            told.append(line.get("stream", ""))
-            assert "error" not in line, "".join([*told, str(line)])[-3000:]
+            reported.append(line.get("stream", ""))
+            assert "error" not in line, "".join([*reported, str(line)])[-3000:]
     finally:
-        for step in reversed(re.findall(r" ---> ([0-9a-f]{12})\n", "".join(told))):
+        for step in reversed(re.findall(r" ---> ([0-9a-f]{12})\n", "".join(reported))):
             image = engine.image(step)
             if image is not None and image.id != base.reference and not image.tags:
                 with contextlib.suppress(docker_errors.APIError):  # the image needs it
@@ -284,7 +284,7 @@ def compare(
 ) -> Path:  # fmt: skip
     """Build a lock with stackgen and by its Dockerfile; return the folder that was exported."""
     folder = images.root / "exported"
-    images.told("export", images.lock(pairs), "--dockerfile", folder)
+    images.reported("export", images.lock(pairs), "--dockerfile", folder)
     if certificates := arguments.get("PIP_CERT"):
         shutil.copy(certificates, folder / "certificates.pem")
         arguments["PIP_CERT"] = "/context/certificates.pem"
@@ -294,9 +294,9 @@ def compare(
         expected = inventory(engine, ours)
         assert inventory(engine, theirs) == expected
         assert len(expected["versions"]) == len(pairs)
-        said = json.dumps(engine.api.history(theirs))  # type: ignore[no-untyped-call]
-        assert "PIP_" not in said
-        assert "/context" not in said
+        printed = json.dumps(engine.api.history(theirs))  # type: ignore[no-untyped-call]
+        assert "PIP_" not in printed
+        assert "/context" not in printed
     finally:
         engine.api.remove_image(theirs, force=True)
     return folder

@@ -19,7 +19,9 @@ def left_by(engine: Engine, base: Base, who: str) -> str:
     return str(made["Id"])
 
 
-def test_what_a_killed_process_left_is_removed_and_nobody_elses(engine: Engine, base: Base) -> None:
+def test_what_a_killed_process_left_is_removed_and_what_others_use_is_not(
+    engine: Engine, base: Base
+) -> None:
     node = process_identity().rpartition(":")[0].rpartition(":")[0]
     dead = left_by(engine, base, f"{node}:{os.getpid()}:1")
     mine, strange = (
@@ -29,19 +31,19 @@ def test_what_a_killed_process_left_is_removed_and_nobody_elses(engine: Engine, 
     fresh = connect()
     try:
         assert fresh.run(base.reference, ["/bin/true"]).exit_code == 0
-        held = {each["Id"] for each in fresh.api.containers(all=True)}
-        assert held & {dead, mine, strange} == {mine, strange}
+        stored = {each["Id"] for each in fresh.api.containers(all=True)}
+        assert stored & {dead, mine, strange} == {mine, strange}
     finally:
         for container in (mine, strange):
             engine.api.remove_container(container)
         fresh.close()
 
 
-def test_a_container_whose_end_nobody_awaits_is_removed(engine: Engine, base: Base) -> None:
+def test_a_container_whose_end_is_not_awaited_is_removed(engine: Engine, base: Base) -> None:
     with pytest.raises(RuntimeError), engine.running(base.reference, ["/bin/sleep", "60"]):
         raise RuntimeError
-    here = engine.api.containers(all=True, filters={"label": f"{LABEL}={process_identity()}"})
-    assert here == []
+    local = engine.api.containers(all=True, filters={"label": f"{LABEL}={process_identity()}"})
+    assert local == []
 
 
 def test_a_wheel_that_is_refused_leaves_no_container(
@@ -49,5 +51,5 @@ def test_a_wheel_that_is_refused_leaves_no_container(
 ) -> None:
     with pytest.raises(ValueError, match="refused"), BaseCompiler(engine).compiling(base, tmp_path):
         raise ValueError("refused")
-    here = engine.api.containers(all=True, filters={"label": f"{LABEL}={process_identity()}"})
-    assert here == []
+    local = engine.api.containers(all=True, filters={"label": f"{LABEL}={process_identity()}"})
+    assert local == []

@@ -59,8 +59,8 @@ def test_a_layer_counts_once_and_the_base_not_at_all(engine: Engine, shop: Shop)
 
 def test_the_least_recently_used_goes_and_what_is_in_use_stays(engine: Engine, shop: Shop) -> None:
     one, two = shop.build("common", "one"), shop.build("common", "two")
-    kept = prune([shelf(engine, shop)], keep_bytes=0)
-    assert ({item.path for item in kept.in_use}, kept.dropped) == (
+    retained = prune([shelf(engine, shop)], keep_bytes=0)
+    assert ({item.path for item in retained.in_use}, retained.dropped) == (
         {one.location, two.location},
         (),
     )
@@ -85,7 +85,7 @@ def test_what_an_older_image_in_use_holds_is_not_counted_as_won(engine: Engine, 
     finally:
         engine.api.remove_container(container, force=True)
     assert [item.path for item in found.dropped] == [two.location]
-    assert found.kept_bytes == left.size
+    assert found.remaining_bytes == left.size
 
 
 def test_an_image_of_a_container_stays(engine: Engine, shop: Shop) -> None:
@@ -101,7 +101,7 @@ def test_an_image_of_a_container_stays(engine: Engine, shop: Shop) -> None:
     assert [item.path for item in found.dropped] == [one.location]
 
 
-def test_what_somebody_named_and_what_others_built_are_not_ours(
+def test_what_a_user_named_and_what_others_built_are_not_ours(
     engine: Engine, shop: Shop, tmp_path: Path
 ) -> None:
     one = shop.build("common", "one")

@@ -94,8 +94,8 @@ def test_path_files_work_as_in_any_virtualenv(
 ) -> None:
     files = {"one.pth": "import sys; sys.told = 'yes'\n"}
     environment = build(builder, base, [make_wheel(tmp_path, "one", files)])
-    told = run(engine, environment, "import sys; print(sys.told, sys.prefix)")
-    assert told.split() == ["yes", "/opt/stack"]
+    reported = run(engine, environment, "import sys; print(sys.told, sys.prefix)")
+    assert reported.split() == ["yes", "/opt/stack"]
 
 
 def test_the_image_holds_what_the_records_of_the_wheels_promise(
@@ -132,8 +132,8 @@ def test_settings_of_a_stack_stand_in_its_environment(
     pair = make_wheel(tmp_path, "one")
     stack = stack_of(pair[0], base=base, TF_ENABLE_ONEDNN_OPTS="0")
     environment = builder.build(stack, base, {pair[0].sha256: pair[1]})
-    told = run(engine, environment, "import os; print(os.environ['TF_ENABLE_ONEDNN_OPTS'])")
-    assert told == "0\n"
+    reported = run(engine, environment, "import os; print(os.environ['TF_ENABLE_ONEDNN_OPTS'])")
+    assert reported == "0\n"
 
 
 def test_a_second_stack_sends_only_the_layer_that_differs(
@@ -343,8 +343,8 @@ def test_a_damaged_layer_is_made_anew_and_the_image_is_built(
     for image in builder.built:  # type: ignore[attr-defined]
         engine.api.remove_image(image, force=True)
     environment = build(builder, base, [one, two])
-    told = run(engine, environment, f"import hurt{picky} as one; print(one.VERSION)")
-    assert told == "1.0\n"
+    reported = run(engine, environment, f"import hurt{picky} as one; print(one.VERSION)")
+    assert reported == "1.0\n"
 
 
 def test_a_wheel_that_replaces_files_of_another_package_is_refused(

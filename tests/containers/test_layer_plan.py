@@ -74,11 +74,11 @@ def test_the_large_varied_wheel_lies_below_the_small_one() -> None:
 
 @given(wheels, st.integers(1, 12), st.sets(st.text("abcdef", min_size=1, max_size=1)))
 def test_no_plan_has_more_layers_than_there_is_room_or_loses_a_wheel(
-    found: tuple[Artifact, ...], room: int, varied: set[str]
+    found: tuple[Artifact, ...], space: int, varied: set[str]
 ) -> None:
     ordered = layer_order(found, varied=varied)
-    plan = layer_plan(ordered, max_layers=room, varied=varied)
-    assert len(plan) <= room
+    plan = layer_plan(ordered, max_layers=space, varied=varied)
+    assert len(plan) <= space
     assert sorted(a.name for group in plan for a in group) == sorted(a.name for a in found)
 
 
@@ -88,7 +88,7 @@ def test_only_the_smallest_common_wheels_share_a_layer() -> None:
     assert layer_plan(ordered, max_layers=3, varied={"v"}) == ((small, tiny), (large,), (varied,))
 
 
-def test_a_base_without_room_is_refused() -> None:
+def test_a_base_without_space_is_refused() -> None:
     with pytest.raises(BuildError, match="too many layers"):
         layer_plan([wheel("a")], max_layers=0)
 

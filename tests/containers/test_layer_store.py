@@ -283,7 +283,7 @@ def test_pruning_drops_the_least_recently_used(tmp_path: Path, store: LayerStore
     os.utime(first.path, (1, 1))
     pruned = prune([store], keep_bytes=second.size)
     assert [item.path for item in pruned.dropped] == [str(first.path)]
-    assert pruned.kept_bytes == second.size
+    assert pruned.remaining_bytes == second.size
     assert second.path.exists()
     assert not first.path.exists()
 
@@ -299,7 +299,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     subprocess.run(["umount", str(disk)], check=True)
 
 
-def test_a_disk_without_room_is_refused_before_anything_is_unpacked(
+def test_a_disk_without_space_is_refused_before_anything_is_unpacked(
     tmp_path: Path, small_disk: Path
 ) -> None:
     pair = make_wheel(tmp_path, "pkg", {"big.txt": "x" * 2_000_000})

@@ -107,10 +107,10 @@ def test_podman_lists_and_hands_out_what_it_holds(
     builder = ImageBuilder(podman, LayerStore(tmp_path / "layers"), tmp_path / "engines.json")
     image_id = build(builder, podman_base, [make_wheel(tmp_path, "listed")]).location
     builder.tag(image_id, "mine:7")
-    held = engine_images(podman)
-    image = next(each for each in held.images if each.id == image_id)
-    assert find_image(held, "mine:7") == find_image(held, image_id[7:20]) == image
-    state = held.state(image)
+    stored = engine_images(podman)
+    image = next(each for each in stored.images if each.id == image_id)
+    assert find_image(stored, "mine:7") == find_image(stored, image_id[7:20]) == image
+    state = stored.state(image)
     assert state.packages == "listed==1.0"
     assert state.own_bytes is not None
     assert 0 < state.own_bytes < 1_000_000

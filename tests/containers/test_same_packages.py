@@ -24,7 +24,7 @@ INVENTORY = """
 import hashlib, importlib.metadata, json, os, sysconfig
 site = sysconfig.get_path("purelib")
 NOTES = {"INSTALLER", "REQUESTED", "direct_url.json", "uv_cache.json"}
-def kept(path):
+def compared(path):
     folder, name = os.path.split(path)
     return not path.endswith(".pyc") and not (folder.endswith(".dist-info") and name in NOTES)
 def digest(path):
@@ -39,14 +39,14 @@ records = {
     d.metadata["Name"]: {
         # A script names its interpreter in its first line.
         str(f): f.hash and not str(f).startswith("../../../bin/") and f.hash.value
-        for f in d.files if kept(str(f))
+        for f in d.files if compared(str(f))
     }
     for d in found
 }
 print(json.dumps({
     "versions": {d.metadata["Name"]: d.version for d in found},
     "records": records,
-    "files": {path: value for path, value in files.items() if kept(path)},
+    "files": {path: value for path, value in files.items() if compared(path)},
 }))
 """
 
@@ -110,8 +110,8 @@ def test_a_virtualenv_and_an_image_hold_the_same_files(
     assert ran.exit_code == 0, ran.stderr
     stack = stack_of(*artifacts, base=interpreter)
     made = VirtualenvBuilder(root=tmp_path / "root").build(stack, interpreter, files)
-    told = subprocess.check_output([made.python, "-c", INVENTORY], text=True)
-    in_image, in_virtualenv = _read(ran.stdout), _read(told)
+    reported = subprocess.check_output([made.python, "-c", INVENTORY], text=True)
+    in_image, in_virtualenv = _read(ran.stdout), _read(reported)
     assert in_image == in_virtualenv
     assert len(in_image["versions"]) == len(pairs)
     assert "space/two/__init__.py" in in_image["files"]

@@ -57,7 +57,7 @@ def test_a_source_distribution_is_built_once_and_then_a_wheel_like_any_other(ben
     make_sdist(bench.packages)
     wheel = bench.wheel()
     assert (wheel.filename, wheel.index) == ("demo-1.0-py3-none-any.whl", BUILT_HERE)
-    assert bench.said("demo.VALUE") == "1"
+    assert bench.printed("demo.VALUE") == "1"
     assert bench.wheel() == wheel
     assert bench.builds == 1
     assert bench.containers() == []
@@ -80,20 +80,20 @@ def test_a_wheel_that_was_pruned_is_built_again_and_is_the_same(bench: Bench) ->
     assert bench.builds == 2
 
 
-def test_what_building_requires_is_there_and_what_the_backend_asks_for_too(bench: Bench) -> None:
+def test_build_requirements_are_installed_and_those_of_the_backend_too(bench: Bench) -> None:
     make_wheel(bench.packages, "first", {"first.py": "NAME = 'first'\n"})
     make_wheel(bench.packages, "second", {"second.py": "NAME = 'second'\n"})
     act = "import first, second; return wheel(out, source='BY = %r' % (first.NAME + second.NAME))"
     hook = "def get_requires_for_build_wheel(config_settings=None):\n    return ['second>=1']\n"
     make_sdist(bench.packages, act, more=hook, requires=["first==1.0; python_version>'3'"])
-    assert bench.said("demo.BY") == "firstsecond"
+    assert bench.printed("demo.BY") == "firstsecond"
 
 
 def test_what_building_requires_may_have_to_be_built_itself(bench: Bench) -> None:
     make_sdist(bench.packages, "return wheel(out, 'tool', source='X = 7')", name="tool")
     act = "import tool; return wheel(out, source='X = %d' % tool.X)"
     make_sdist(bench.packages, act, requires=["tool"])
-    assert bench.said("demo.X") == "7"
+    assert bench.printed("demo.X") == "7"
 
 
 def test_what_requires_itself_to_be_built_is_refused(bench: Bench) -> None:
@@ -103,12 +103,12 @@ def test_what_requires_itself_to_be_built_is_refused(bench: Bench) -> None:
     assert bench.builds == 0
 
 
-def test_what_building_requires_and_nobody_has_is_named(bench: Bench) -> None:
+def test_a_build_requirement_that_no_index_has_is_named(bench: Bench) -> None:
     make_sdist(bench.packages, requires=["nowhere>=3"])
     assert "nowhere" in bench.refusal().why
 
 
-def test_a_failure_keeps_its_log_and_is_not_tried_again_unless_asked(bench: Bench) -> None:
+def test_a_failure_keeps_its_log_and_is_not_tried_again_unless_requested(bench: Bench) -> None:
     make_sdist(bench.packages, "print('so far so good'); raise RuntimeError('no such luck')")
     refusal = bench.refusal()
     assert "demo 1.0 cannot be built" in refusal.what
@@ -131,7 +131,7 @@ def test_a_failure_keeps_its_log_and_is_not_tried_again_unless_asked(bench: Benc
         ("return wheel(out, version='../../1.0')", "build backend failed|not named"),
     ],
 )
-def test_however_a_build_ends_the_reason_is_told(bench: Bench, act: str, words: str) -> None:
+def test_however_a_build_ends_the_reason_is_reported(bench: Bench, act: str, words: str) -> None:
     timeout_s = 3 if "sleep" in act else 30  # short for the one that must run into it
     bench.limits = BuildLimits(memory_bytes=128 << 20, timeout_s=timeout_s)
     make_sdist(bench.packages, act)
@@ -140,7 +140,7 @@ def test_however_a_build_ends_the_reason_is_told(bench: Bench, act: str, words: 
     assert bench.containers() == []
 
 
-def test_a_build_that_needs_the_network_fails_and_is_told_why(bench: Bench) -> None:
+def test_a_build_that_needs_the_network_fails_with_the_reason(bench: Bench) -> None:
     make_sdist(bench.packages, "import socket; socket.create_connection(('example.org', 80), 5)")
     assert "building has no network" in bench.refusal().fix
 
@@ -172,9 +172,9 @@ return wheel(out, source="SEEN = %r" % seen)
 """
 
 
-def test_a_build_can_write_in_its_own_folders_alone_and_is_nobody(bench: Bench) -> None:
+def test_a_build_runs_unprivileged_and_can_write_in_its_own_folders_alone(bench: Bench) -> None:
     make_sdist(bench.packages, SPY)
-    assert bench.said("demo.SEEN") == "[[], False, 65534, 0, True, []]"
+    assert bench.printed("demo.SEEN") == "[[], False, 65534, 0, True, []]"
 
 
 @pytest.mark.parametrize(
@@ -313,10 +313,10 @@ def test_an_exploration_builds_what_it_may_and_says_so(
 ) -> None:
     where = ("--executor", "docker", "--base", base.name)
     assert "there is only one stack" in explored(*where)
-    said = explored(*where, "--allow-build", "demo")
-    assert "demo 1.0 was built here from its sources" in said
-    assert "demo 1.0 (built here)  " in said
-    assert "demo 2.0  " in said
+    printed = explored(*where, "--allow-build", "demo")
+    assert "demo 1.0 was built here from its sources" in printed
+    assert "demo 1.0 (built here)  " in printed
+    assert "demo 2.0  " in printed
 
 
 @pytest.mark.usefixtures("tidy")
@@ -344,9 +344,9 @@ def test_a_lock_s_source_distributions_become_an_image_though_they_say_nothing(
 
 
 def test_an_exploration_in_virtualenvs_builds_nothing(explored: Callable[..., str]) -> None:
-    said = explored("--executor", "virtualenv", "--allow-build", "demo")
-    assert "demo 1.0 has no wheel here" in said
-    assert "fix: give --executor docker" in said
+    printed = explored("--executor", "virtualenv", "--allow-build", "demo")
+    assert "demo 1.0 has no wheel here" in printed
+    assert "fix: give --executor docker" in printed
 
 
 @pytest.mark.network
@@ -361,7 +361,7 @@ def test_setuptools_from_the_index_builds_the_same_wheel_twice(
         each.environ = os.environ
         write_sdist(each.packages, WITH_SETUPTOOLS, name="demo")
         wheels.append(each.wheel())
-    assert bench.said("demo.X") == "1"
+    assert bench.printed("demo.X") == "1"
     assert wheels[0].sha256 == wheels[1].sha256
 
 
@@ -379,4 +379,4 @@ def test_an_extension_in_c_is_built_on_a_base_with_a_compiler(
     monkeypatch.setenv("STACKGEN_IMAGES", str(folder))
     bench.base = BaseBuilder(bench.engine, cache).make("compiler", lambda _: None)
     bench.limits = replace(LIMITS, memory_bytes=1 << 30, timeout_s=600)
-    assert bench.said("demo.ecodes.KEY_A", "evdev==1.9.3") == "30"
+    assert bench.printed("demo.ecodes.KEY_A", "evdev==1.9.3") == "30"

@@ -42,12 +42,14 @@ def test_a_lock_is_built_once_and_then_found(images: Images, engine: Engine) -> 
     first = images.json("build", lock, "--base", "bookworm-py311", "--tag", "stackgen-test-mine:7")
     assert (first["had_it"], first["packages"]) == (False, 2)
     assert first["layers_new"] in (2, 3)  # other stacks may have brought the virtualenv's
-    told = engine.run("stackgen-test-mine:7", ["python", "-c", "import built_one; print('yes')"])
-    assert told.stdout == "yes\n"
+    reported = engine.run(
+        "stackgen-test-mine:7", ["python", "-c", "import built_one; print('yes')"]
+    )
+    assert reported.stdout == "yes\n"
     again = images.json("build", lock)
     assert (again["had_it"], again["layers_new"], again["new_bytes"]) == (True, 0, 0)
     assert again["image"]["image_id"] == first["image"]["image_id"]
-    text = images.told("build", lock)
+    text = images.reported("build", lock)
     assert text.startswith("stackgen-test-mine:7: 2 packages on bookworm-py311\n")
     assert "all there: the engine had this image" in text
 
@@ -58,7 +60,7 @@ def test_every_lock_format_gives_the_same_image(images: Images) -> None:
     assert len({each["image"]["image_id"] for each in built.values()}) == 1
 
 
-def test_a_further_stack_is_told_by_what_it_adds(images: Images) -> None:
+def test_a_further_stack_is_described_by_what_it_adds(images: Images) -> None:
     common = pairs_of(images, "shared_by_both")
     large = {"payload.txt": "x" * 50_000}  # by size alone it would lie below the common one
     for version in ("1.0", "2.0"):
@@ -71,7 +73,7 @@ def test_a_further_stack_is_told_by_what_it_adds(images: Images) -> None:
 def test_an_image_shows_its_lock_its_labels_and_who_shares_its_layers(images: Images) -> None:
     common = make_wheel(images.wheels, "shown_by_both", {"x.txt": "x" * 20_000})
     (one,), (two,) = (pairs_of(images, "shown", version=version) for version in ("1.0", "2.0"))
-    images.told("build", images.lock([common, one]))
+    images.reported("build", images.lock([common, one]))
     built = images.json("build", images.lock([common, two]), "--tag", "stackgen-test-shown")
     for name in ("stackgen-test-shown", built["image"]["image_id"], built["image"]["stack_id"][:9]):
         found = images.json("show", name)
@@ -87,7 +89,7 @@ def test_an_image_shows_its_lock_its_labels_and_who_shares_its_layers(images: Im
     assert (shared["wheels"], own["wheels"]) == ([common[0].filename], [two[0].filename])
     assert (shared["others"], own["others"]) == (1, 0)
     assert shared["size"] > 20_000
-    text = images.told("show", "stackgen-test-shown")
+    text = images.reported("show", "stackgen-test-shown")
     assert f"shown==2.0 --hash=sha256:{two[0].sha256}" in text
     assert re.search(rf"its own +{re.escape(two[0].filename)}", text)
 
@@ -96,10 +98,12 @@ def test_the_list_tells_names_bases_packages_and_what_removal_would_free(images:
     built = images.json(
         "build", images.lock(pairs_of(images, "listed_once")), "--tag", "stackgen-test-listed"
     )
-    (line,) = (x for x in images.told("list").splitlines() if x.startswith("stackgen-test-listed"))
+    (line,) = (
+        x for x in images.reported("list").splitlines() if x.startswith("stackgen-test-listed")
+    )
     assert "bookworm-py311" in line
     assert "listed-once 1.0" in line
-    listed = json.loads(images.told("list", "--json"))
+    listed = json.loads(images.reported("list", "--json"))
     (found,) = (x for x in listed if x["image_id"] == built["image"]["image_id"])
     assert 0 < found["own_bytes"] < 100_000 < found["size"]
 
@@ -108,9 +112,9 @@ def test_docker_history_names_the_wheel_of_each_layer(
     builder: ImageBuilder, engine: Engine, base: Base, tmp_path: Path
 ) -> None:
     pair = make_wheel(tmp_path, "historic")
-    said = engine.api.history(build(builder, base, [pair]).location)  # type: ignore[no-untyped-call]
-    assert said[0]["CreatedBy"].endswith(f": {pair[0].filename}")
-    assert said[-1]["CreatedBy"] == "base bookworm-py311"
+    printed = engine.api.history(build(builder, base, [pair]).location)  # type: ignore[no-untyped-call]
+    assert printed[0]["CreatedBy"].endswith(f": {pair[0].filename}")
+    assert printed[-1]["CreatedBy"] == "base bookworm-py311"
 
 
 def test_an_image_of_an_older_stackgen_is_used_as_it_is_and_says_less(
@@ -129,9 +133,9 @@ def test_an_image_of_an_older_stackgen_is_used_as_it_is_and_says_less(
     again = build(builder, base, [pair])
     assert again.location != made.location
     assert run(engine, again, "import ancient; print(ancient.VERSION)") == "1.0\n"
-    held = engine_images(engine)
-    old = next(each for each in held.images if each.id == again.location)
-    assert held.state(old).own_bytes is None
+    stored = engine_images(engine)
+    old = next(each for each in stored.images if each.id == again.location)
+    assert stored.state(old).own_bytes is None
 
 
 def test_a_used_image_keeps_its_layers_young(
@@ -158,8 +162,8 @@ def test_what_cannot_be_built_is_refused_with_what_to_do(images: Images) -> None
     lock = images.lock([pair])
     missing = images.root / "missing.txt"
     missing.write_text("refused==1.0\nnobody-has-it==3\n", encoding="utf-8")
-    code, told = refusal(images, "build", missing)
-    assert (code, "nobody-has-it 3: no index has it" in told) == (4, True)
+    code, reported = refusal(images, "build", missing)
+    assert (code, "nobody-has-it 3: no index has it" in reported) == (4, True)
     missing.write_text("refused==2.0\n", encoding="utf-8")
     assert "refused 2.0: no index has this version" in refusal(images, "build", missing)[1]
     other = lock.read_text(encoding="utf-8").replace(pair[0].sha256, "0" * 64)
@@ -171,35 +175,35 @@ def test_what_cannot_be_built_is_refused_with_what_to_do(images: Images) -> None
     missing.write_text("refused==1.0\n-e .\n", encoding="utf-8")
     assert refusal(images, "build", missing)[0] == 2
     assert refusal(images, "build", lock, "--tag", "Not A Name")[0] == 2
-    code, told = refusal(images, "build", lock, "--base", "no-such-base")
-    assert (code, "there is no base no-such-base" in told) == (2, True)
+    code, reported = refusal(images, "build", lock, "--base", "no-such-base")
+    assert (code, "there is no base no-such-base" in reported) == (2, True)
 
 
 def test_a_base_may_be_named_by_its_python(images: Images) -> None:
     lock = images.lock(pairs_of(images, "by_version"))
     assert images.json("build", lock, "--base", "3.11")["image"]["base"] == "bookworm-py311"
-    code, told = refusal(images, "build", lock, "--base", "3.99")
-    assert (code, "there is no base with Python 3.99" in told) == (2, True)
-    assert "bookworm-py311 has Python 3.11" in told
+    code, reported = refusal(images, "build", lock, "--base", "3.99")
+    assert (code, "there is no base with Python 3.99" in reported) == (2, True)
+    assert "bookworm-py311 has Python 3.11" in reported
 
 
 def test_a_lock_for_another_python_is_refused(images: Images) -> None:
     lock = images.root / "uv.lock"
     text = FORMATS["uv.lock"]([make_wheel(images.wheels, "elsewhere")])
     lock.write_text(text.replace(">=3.8", ">=3.12"), encoding="utf-8")
-    code, told = refusal(images, "build", lock)
+    code, reported = refusal(images, "build", lock)
     assert code == 2
-    assert "is for Python >=3.12" in told
-    assert "--base" in told
+    assert "is for Python >=3.12" in reported
+    assert "--base" in reported
 
 
 def test_an_image_that_is_not_there_is_refused(images: Images) -> None:
-    code, told = refusal(images, "show", "no-such-image")
+    code, reported = refusal(images, "show", "no-such-image")
     assert code == 2
-    assert "stackgen images list" in told
+    assert "stackgen images list" in reported
     lock = images.lock(pairs_of(images, "shown"))
     assert f"stackgen images build {lock}" in refusal(images, "show", lock)[1]
-    images.told("build", lock, "--tag", "stackgen-test-shown:3")
+    images.reported("build", lock, "--tag", "stackgen-test-shown:3")
     assert "there is stackgen-test-shown:3" in refusal(images, "show", "stackgen-test-shown")[1]
 
 

@@ -82,7 +82,7 @@ def test_processes_that_begin_a_knowledge_base_together_all_write_to_it(tmp_path
         assert len(database.inspections()) == 100
 
 
-def test_a_file_that_another_process_is_just_beginning_is_not_called_foreign(
+def test_a_file_that_another_process_is_just_creating_is_accepted(
     tmp_path: Path,
 ) -> None:
     def begin(number: int) -> None:

@@ -114,7 +114,7 @@ def test_an_indicators_source_is_a_fact_and_no_part_of_its_identity() -> None:
 
 
 @pytest.mark.parametrize("change", [{"revision": 2}, {"protocol": 2}, {"own_sha256": "cd"}])
-def test_revisions_and_the_content_of_own_scripts_tell_indicators_apart(
+def test_revisions_and_the_content_of_own_scripts_distinguish_indicators(
     change: dict[str, object],
 ) -> None:
     assert replace(samples.CALL, indicator=indicator(**change)).id != samples.CALL.id

@@ -25,7 +25,7 @@ def holding(folder: Path, blocks: frozenset[int]) -> Path:
     return path
 
 
-def held(database: Database) -> set[Inspection]:
+def stored(database: Database) -> set[Inspection]:
     return set(database.inspections())
 
 
@@ -42,10 +42,10 @@ def test_a_merge_is_a_union_in_either_direction(
     with open_database(a) as database:
         assert database.merge(b) == len(yours - mine)
         assert database.merge(b) == 0
-        merged = held(database)
+        merged = stored(database)
     with open_database(b) as database:
         database.merge(a)
-        assert held(database) == merged == {samples.inspection(n) for n in mine | yours}
+        assert stored(database) == merged == {samples.inspection(n) for n in mine | yours}
 
 
 @settings(deadline=None, max_examples=40)
@@ -118,4 +118,4 @@ def test_what_is_no_knowledge_base_is_not_merged(tmp_path: Path) -> None:
     with open_database(path) as database:
         with pytest.raises(DatabaseError, match=r"other\.db is damaged"):
             database.merge(other)
-        assert held(database) == {samples.inspection(1)}
+        assert stored(database) == {samples.inspection(1)}

@@ -442,8 +442,8 @@ def test_rows_that_only_a_wal_file_has_are_never_left_out_silently(folder: Path)
     path = base(folder / "kb.db", FIRST)
     with open_database(path) as live:
         live.add_inspection(samples.inspection(2))
-        kept = {end: path.with_name(f"kb.db{end}").read_bytes() for end in ("", "-wal")}
-    for end, stored in kept.items():
+        retained = {end: path.with_name(f"kb.db{end}").read_bytes() for end in ("", "-wal")}
+    for end, stored in retained.items():
         path.with_name(f"kb.db{end}").write_bytes(stored)
     path.with_name("kb.db-shm").unlink(missing_ok=True)
     with (

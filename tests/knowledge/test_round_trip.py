@@ -90,9 +90,9 @@ def test_a_log_of_any_bytes_is_kept(tmp_path: Path) -> None:
 
 
 def test_the_script_of_an_indicator_is_found_anew_on_each_machine(tmp_path: Path) -> None:
-    here = replace(samples.CALL, indicator=replace(samples.CALL.indicator, path="/somewhere"))
+    local = replace(samples.CALL, indicator=replace(samples.CALL.indicator, path="/somewhere"))
     with open_database(tmp_path / "kb.db") as database:
-        database.add_indicator(here)
+        database.add_indicator(local)
         assert database.calls() == (samples.CALL,)
 
 
@@ -117,7 +117,7 @@ def test_adding_twice_changes_nothing(tmp_path: Path) -> None:
         ({"indicator": samples.CALL.id, "outcome": Outcome.CRASHED}, [2]),
     ],
 )
-def test_inspections_match_everything_that_is_asked_for(
+def test_inspections_match_everything_that_is_requested(
     tmp_path: Path, filter_by: dict[str, object], expected: list[int]
 ) -> None:
     with open_database(tmp_path / "kb.db") as database:

@@ -43,7 +43,7 @@ def test_a_lock_is_sent_where_locks_belong(name: str, renamed: bool) -> None:
 
 
 @pytest.mark.parametrize(
-    ("path", "text", "says", "way_out"),
+    ("path", "text", "message", "way_out"),
     [
         ("environment.yml", "dependencies:\n  - numpy\n", "conda", "pip list --format=freeze"),
         ("env.txt", "name: x\nchannels:\n  - y\n", "conda", "pip list --format=freeze"),
@@ -60,12 +60,12 @@ def test_a_lock_is_sent_where_locks_belong(name: str, renamed: bool) -> None:
     ],
 )
 def test_a_file_of_another_tool_is_named_with_the_way_out(
-    path: str, text: str, says: str, way_out: str
+    path: str, text: str, message: str, way_out: str
 ) -> None:
     with pytest.raises(UsageError) as caught:
         parsed(text, path=path)
     assert path in caught.value.what
-    assert says in str(caught.value)
+    assert message in str(caught.value)
     assert way_out in caught.value.fix
     assert caught.value.exit_code == 2
 

@@ -64,7 +64,7 @@ def test_packages_become_pep_508_lines() -> None:
     )
 
 
-def test_what_is_left_out_or_not_followed_is_told_in_words() -> None:
+def test_what_is_left_out_or_not_followed_is_reported_in_words() -> None:
     assert read(_PIPFILE).skipped == (
         "torch: the index that it is tied to is not followed",
         "mine: comes from a file, not from an index",
@@ -107,7 +107,7 @@ def test_a_file_that_pipenv_wrote_is_read() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "says"),
+    ("text", "message"),
     [
         ("[packages\n", "it is not TOML"),
         ("[packages]\nnumpy = 1\n", "numpy is not a table"),
@@ -116,19 +116,19 @@ def test_a_file_that_pipenv_wrote_is_read() -> None:
         ("packages = 3\n", "packages is not a table"),
     ],
 )
-def test_a_broken_file_says_where(text: str, says: str) -> None:
+def test_a_broken_file_says_where(text: str, message: str) -> None:
     with pytest.raises(UsageError) as caught:
         read(text)
     assert caught.value.what == "cannot read Pipfile"
-    assert says in caught.value.why
+    assert message in caught.value.why
 
 
 @given(st.data())
 def test_no_damage_to_a_file_leads_to_a_traceback(data: st.DataObject) -> None:
     lines = _PIPFILE.splitlines()
     at = data.draw(st.integers(0, len(lines) - 1))
-    kept = data.draw(st.integers(0, len(lines[at])))
-    damaged = [*lines[:at], lines[at][:kept] + data.draw(st.text(max_size=5)), *lines[at + 1 :]]
+    retained = data.draw(st.integers(0, len(lines[at])))
+    damaged = [*lines[:at], lines[at][:retained] + data.draw(st.text(max_size=5)), *lines[at + 1 :]]
     try:
         read("\n".join(damaged), "dev")
     except UsageError:

@@ -51,7 +51,7 @@ def added(text: str, *, extras: tuple[str, ...] = (), groups: tuple[str, ...] = 
     return list(found[len(plain) :])
 
 
-def test_a_project_asks_for_its_dependencies() -> None:
+def test_a_project_requires_its_dependencies() -> None:
     assert read(_PROJECT) == RequirementsFile(
         requirements=("numpy>=1.26", 'scipy; python_version < "3.13"'), requires_python=">=3.10"
     )
@@ -111,7 +111,7 @@ def test_an_unknown_choice_is_answered_with_the_known_ones(
 
 
 @pytest.mark.parametrize(
-    ("text", "says"),
+    ("text", "message"),
     [
         ("[project\n", "it is not TOML"),
         ("[project]\ndependencies = 'numpy'\n", "dependencies is not a list"),
@@ -129,15 +129,15 @@ def test_an_unknown_choice_is_answered_with_the_known_ones(
         ),
     ],
 )
-def test_a_broken_file_says_where(text: str, says: str) -> None:
+def test_a_broken_file_says_where(text: str, message: str) -> None:
     with pytest.raises(UsageError) as caught:
         read(text)
     assert caught.value.what == "cannot read pyproject.toml"
-    assert says in caught.value.why
+    assert message in caught.value.why
 
 
 @pytest.mark.parametrize(
-    ("group", "says"),
+    ("group", "message"),
     [
         ("[{include-group = 'a'}]", "a includes itself"),
         ("[{include-group = 'other'}]", "'other' not found"),
@@ -145,12 +145,12 @@ def test_a_broken_file_says_where(text: str, says: str) -> None:
         ("[1]", "Invalid dependency group item: 1"),
     ],
 )
-def test_a_broken_group_harms_only_those_who_choose_it(group: str, says: str) -> None:
+def test_a_broken_group_harms_only_those_who_choose_it(group: str, message: str) -> None:
     text = f"[project]\ndependencies = ['numpy']\n[dependency-groups]\na = {group}\n"
     assert read(text).requirements == ("numpy",)
     with pytest.raises(UsageError) as caught:
         read(text, groups=("a",))
-    assert says in caught.value.why
+    assert message in caught.value.why
 
 
 def test_groups_need_no_project() -> None:
@@ -161,7 +161,7 @@ def test_groups_need_no_project() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "[tool.black]\nline-length = 100\n", "[build-system]\n"])
-def test_a_file_without_a_project_asks_for_nothing(text: str) -> None:
+def test_a_file_without_a_project_requires_nothing(text: str) -> None:
     with pytest.raises(UsageError, match=r"it has no \[project\] table"):
         read(text)
 
@@ -260,7 +260,7 @@ def test_poetry_may_state_what_the_standard_table_calls_dynamic() -> None:
     assert read(text + "[tool.poetry.dependencies]\nb = '*'\n").requirements == ("b",)
 
 
-def test_no_index_is_asked_for_what_uv_takes_from_elsewhere() -> None:
+def test_what_uv_takes_from_elsewhere_is_requested_from_no_index() -> None:
     text = """
 [project]
 dependencies = ["member", "fork>=1", "torch", "numpy"]
@@ -310,8 +310,8 @@ def test_uv_takes_the_same_packages_of_extras_and_groups(tmp_path: Path) -> None
 def test_no_damage_to_a_file_leads_to_a_traceback(data: st.DataObject) -> None:
     lines = data.draw(st.sampled_from([_PROJECT, _POETRY])).splitlines()
     at = data.draw(st.integers(0, len(lines) - 1))
-    kept = data.draw(st.integers(0, len(lines[at])))
-    damaged = [*lines[:at], lines[at][:kept] + data.draw(st.text(max_size=5)), *lines[at + 1 :]]
+    retained = data.draw(st.integers(0, len(lines[at])))
+    damaged = [*lines[:at], lines[at][:retained] + data.draw(st.text(max_size=5)), *lines[at + 1 :]]
     try:
         read("\n".join(damaged), extras=("all",), groups=("dev", "test"))
     except UsageError:

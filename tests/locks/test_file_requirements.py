@@ -145,11 +145,11 @@ def test_a_relative_wheel_is_looked_for_in_the_working_folder_as_pip_does() -> N
         ("--all-releases numpy", "--all-releases numpy is not followed: see --pre"),
     ],
 )
-def test_what_no_index_has_is_told_in_words(line: str, words: str) -> None:
+def test_what_no_index_has_is_reported_in_words(line: str, words: str) -> None:
     found = parsed(f"numpy\n{line}\n")
     assert found.requirements == ("numpy",)
-    (told,) = found.skipped
-    assert told.startswith(f"requirements.txt, line 2: {words}")
+    (reported,) = found.skipped
+    assert reported.startswith(f"requirements.txt, line 2: {words}")
 
 
 def test_options_of_the_index_are_kept_in_their_order() -> None:
@@ -182,7 +182,7 @@ def test_credentials_stay_out_of_what_is_printed() -> None:
 
 
 @pytest.mark.parametrize(
-    ("line", "says"),
+    ("line", "message"),
     [
         ("numpy==1.26 --hash=sha256:zz", "'sha256:zz' is no sha256"),
         ("numpy==1.26 --hash=zz", "'zz' is of none of sha256"),
@@ -198,15 +198,15 @@ def test_credentials_stay_out_of_what_is_printed() -> None:
         ("./a-one-wheel.whl", "a-one-wheel.whl is not the name of a wheel"),
     ],
 )
-def test_a_line_that_pip_refuses_is_named_by_file_and_number(line: str, says: str) -> None:
+def test_a_line_that_pip_refuses_is_named_by_file_and_number(line: str, message: str) -> None:
     with pytest.raises(UsageError) as caught:
         parsed("-r sub/x.txt\n", files={"sub/x.txt": f"numpy\n\n{line}\n"})
     assert caught.value.what == "cannot read line 3 of sub/x.txt"
-    assert says in caught.value.why
+    assert message in caught.value.why
     assert "pip install --dry-run -r requirements.txt" in caught.value.fix
 
 
-def test_what_a_constraints_file_includes_is_asked_for_as_in_pip() -> None:
+def test_what_a_constraints_file_includes_is_required_as_in_pip() -> None:
     files = {"limits.txt": "numpy<2\n-r more.txt\n-c other.txt\n"}
     files |= {"more.txt": "scipy\n", "other.txt": "pandas<3\n"}
     found = parsed("-c limits.txt\n", files=files)
@@ -221,7 +221,7 @@ def test_a_constraints_file_gives_its_lines() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "says"),
+    ("text", "message"),
     [
         ("numpy[x]<2\n", "a constraint cannot ask for extras"),
         ("-r more.txt\n", "it asks for 'scipy'"),
@@ -229,10 +229,10 @@ def test_a_constraints_file_gives_its_lines() -> None:
         ("<html>", "HTML"),
     ],
 )
-def test_what_is_no_constraint_is_refused(text: str, says: str) -> None:
+def test_what_is_no_constraint_is_refused(text: str, message: str) -> None:
     with pytest.raises(UsageError) as caught:
         constraints_in(text, path="c.txt", read=reader({"more.txt": "scipy\n"}), environ={})
-    assert says in caught.value.why
+    assert message in caught.value.why
 
 
 @given(st.text(max_size=200))

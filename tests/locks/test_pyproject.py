@@ -32,7 +32,7 @@ def test_poetrys_constraints_mean_what_its_documentation_says(
     assert not any(version in SpecifierSet(found) for version in refuses)
 
 
-def test_alternatives_have_no_equal_and_are_told_in_words() -> None:
+def test_alternatives_have_no_equal_and_are_reported_in_words() -> None:
     project = {"tool": {"poetry": {"dependencies": {"numpy": "^1.26 || ^2.1", "python": "^3.11"}}}}
     lines, unclear = stated_requirements(project)
     assert lines == ()
@@ -47,6 +47,6 @@ def test_tables_carry_extras_markers_and_pythons() -> None:
     )
 
 
-def test_what_an_index_must_not_be_asked_for_is_left_out() -> None:
+def test_what_must_not_come_from_an_index_is_left_out() -> None:
     wanted = {"mine": {"git": "https://example.invalid/mine"}, "rare": {"optional": True}}
     assert stated_requirements({"tool": {"poetry": {"dependencies": wanted}}}) == ((), ())

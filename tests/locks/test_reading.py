@@ -47,8 +47,8 @@ def test_every_tool_locked_the_same_tensorflow(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["pipenv/Pipfile.lock", "poetry2/poetry.lock", "uv/uv.lock"])
 def test_a_locks_default_packages_are_what_uv_compiles_for_them(name: str) -> None:
-    judge = pins(read("uv/requirements.txt"))
-    assert pins(read(name)) == judge
+    expected_pins = pins(read("uv/requirements.txt"))
+    assert pins(read(name)) == expected_pins
 
 
 @pytest.mark.parametrize("name", ["pipenv/Pipfile.lock", "poetry2/poetry.lock", "uv/uv.lock"])
@@ -70,7 +70,7 @@ def test_what_is_needed_for_development_is_left_out(name: str) -> None:
         "uv/requirements.txt",
     ],
 )
-def test_what_the_user_asked_for_is_direct(name: str) -> None:
+def test_what_the_user_requested_is_direct(name: str) -> None:
     lock = read(name)
     assert {p.name for p in lock.packages if p.direct} == {"requests", "tensorflow"}
     assert lock.requires_python in ("==3.11.*", "<3.12,>=3.11")
@@ -109,7 +109,7 @@ def test_poetry_1_leaves_groups_and_markers_to_be_found_out() -> None:
     assert lock.requirements == ("numpy<1.27,>=1.26", "requests[socks]<3,>=2.31")
 
 
-def test_poetry_1_without_pyproject_takes_what_nothing_needs_as_asked_for() -> None:
+def test_poetry_1_without_pyproject_takes_what_nothing_needs_as_direct() -> None:
     found = pins(read("poetry1/poetry.lock", companion=False))
     assert {"numpy", "requests", "pytest"} <= found.keys()
     assert "colorama" not in found
@@ -169,7 +169,7 @@ def test_uv_may_lock_two_versions_and_the_target_tells_which() -> None:
     assert pins(lock, python="3.12.1") == {"numpy": "2.1.0", "leaf": "1"}
 
 
-def test_what_comes_from_no_index_is_skipped_in_words_and_not_asked_of_an_index() -> None:
+def test_what_comes_from_no_index_is_skipped_in_words_and_not_requested() -> None:
     lock = read_lock(_UV, path="uv.lock")
     assert lock.skipped == ("forked: comes from a repository, not from an index",)
     assert lock.requirements == ("numpy",)
@@ -191,8 +191,8 @@ def test_pipfile_entries_from_elsewhere_are_skipped_in_words() -> None:
         },
         "docs": {"sphinx": {"version": "==7.0"}},
     }
-    asked = '[packages]\nSome_Package = "*"\nmine = {path = ".", editable = true}\n'
-    found = read_lock(json.dumps(lock), path="Pipfile.lock", companion=asked)
+    requested = '[packages]\nSome_Package = "*"\nmine = {path = ".", editable = true}\n'
+    found = read_lock(json.dumps(lock), path="Pipfile.lock", companion=requested)
     assert found.skipped == (
         "mine: comes from a file, not from an index",
         "fork: comes from a repository, not from an index",
@@ -217,7 +217,7 @@ thing @ https://files.invalid/thing-1.whl
 """.format(a="a" * 64, b="b" * 64)
 
 
-def test_requirements_are_read_with_hashes_markers_and_who_asked() -> None:
+def test_requirements_are_read_with_hashes_markers_and_who_requested_them() -> None:
     lock = read_lock(_REQUIREMENTS, path="requirements.txt")
     numpy, scipy = lock.packages
     assert (numpy.name, numpy.version, numpy.hashes) == ("numpy", "1.26.4", ("a" * 64, "b" * 64))
@@ -231,7 +231,7 @@ def test_requirements_are_read_with_hashes_markers_and_who_asked() -> None:
 
 
 @pytest.mark.parametrize(
-    ("line", "says"),
+    ("line", "message"),
     [
         ("numpy>=1.20", "line 2 pins no version: 'numpy>=1.20'"),
         ("numpy", "line 2 pins no version"),
@@ -248,14 +248,14 @@ def test_requirements_are_read_with_hashes_markers_and_who_asked() -> None:
         ("numpy==1.26 ; " + "(" * 99_999, "line 2 is not a requirement"),
     ],
 )
-def test_a_line_that_pins_nothing_is_named(line: str, says: str) -> None:
+def test_a_line_that_pins_nothing_is_named(line: str, message: str) -> None:
     with pytest.raises(UsageError) as caught:
         read_lock(f"scipy==1.11.0\n{line}\n", path="requirements.txt")
-    assert says in caught.value.why
+    assert message in caught.value.why
 
 
 @pytest.mark.parametrize(
-    ("path", "content", "says"),
+    ("path", "content", "message"),
     [
         ("Pipfile.lock", "", "it is empty"),
         ("requirements.txt", " \n\t\n", "it is empty"),
@@ -290,10 +290,10 @@ def test_a_line_that_pins_nothing_is_named(line: str, says: str) -> None:
         ("pylock.toml", 'lock-version = "1.0"\npackages = []\n', "created-by"),
     ],
 )
-def test_what_is_no_lock_of_ours_is_named(path: str, content: str, says: str) -> None:
+def test_what_is_no_lock_of_ours_is_named(path: str, content: str, message: str) -> None:
     with pytest.raises(UsageError) as caught:
         read_lock(content, path=path)
-    assert says in caught.value.why
+    assert message in caught.value.why
     assert path in caught.value.what
     assert caught.value.exit_code == 2
     assert "Pipfile.lock" in caught.value.fix
@@ -312,8 +312,8 @@ def test_no_text_at_all_leads_to_a_traceback(content: str, path: str) -> None:
 def test_no_damage_to_a_real_lock_leads_to_a_traceback(data: st.DataObject, name: str) -> None:
     lines = text(name).splitlines()[:200]
     at = data.draw(st.integers(0, len(lines) - 1))
-    kept = data.draw(st.integers(0, len(lines[at])))
-    damaged = [*lines[:at], lines[at][:kept], *lines[at + 1 :]]
+    retained = data.draw(st.integers(0, len(lines[at])))
+    damaged = [*lines[:at], lines[at][:retained], *lines[at + 1 :]]
     try:
         in_target(read_lock("\n".join(damaged), path=name), TARGET)
     except UsageError:
@@ -414,14 +414,14 @@ def test_a_version_of_poetry_1_counts_only_for_the_pythons_that_it_states() -> N
 
 
 @pytest.mark.parametrize(
-    ("dependency", "project", "says"),
+    ("dependency", "project", "message"),
     [('numpy = "*"', _BESIDE, "numpy 1.24.4 and 2.0.0"), (_FORKED, _OLD, "none is sure")],
 )
 def test_a_lock_of_poetry_1_that_leaves_the_version_open_is_refused(
-    dependency: str, project: str, says: str
+    dependency: str, project: str, message: str
 ) -> None:
     lock = read_lock(two_versions(dependency), path="poetry.lock", companion=project)
-    with pytest.raises(UsageError, match=says):
+    with pytest.raises(UsageError, match=message):
         pins(lock, python="3.11.1")
 
 

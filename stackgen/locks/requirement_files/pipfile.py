@@ -33,7 +33,7 @@ def read(
     content = fields.parse_toml(text)
     sections = {_group(name): name for name in content if name not in _SETTINGS}
     wanted = chosen("group", groups, known=sections, path=path)
-    found = tuple(_asked(content, [_MAIN, *(sections[group] for group in wanted)], folder))
+    found = tuple(_requirements(content, [_MAIN, *(sections[group] for group in wanted)], folder))
     return RequirementsFile(
         requirements=tuple(dict.fromkeys(each for each in found if isinstance(each, str))),
         requires_python=pipfile.requires_python(content),
@@ -46,7 +46,7 @@ def _group(section: str) -> str:
     return canonicalize_name("dev" if section == "dev-packages" else section)
 
 
-def _asked(content: Table, sections: Sequence[str], folder: str) -> Iterator[str | Skipped]:
+def _requirements(content: Table, sections: Sequence[str], folder: str) -> Iterator[str | Skipped]:
     for section in sections:
         for name, entry in pipfile.entries(content, section):
             if elsewhere(entry):

@@ -39,7 +39,7 @@ class PoetryTables:
     groups: Mapping[str, Table]
     extras: Mapping[str, frozenset[str]]
 
-    def asked(self, *, but: Container[str], folder: str) -> Iterator[str | Skipped]:
+    def requirements(self, *, but: Container[str], folder: str) -> Iterator[str | Skipped]:
         """Yield what is asked for by default; ``but`` holds names that PEP 621 states."""
         for name, details in poetry_entries(self.main, but=but):
             if details.get("optional") is not True:
@@ -143,7 +143,7 @@ def read(
     project = _parsed(content)
     wanted_extras = chosen("extra", extras, known=project.known_extras(), path=path)
     wanted_groups = chosen("group", groups, known=project.known_groups(), path=path)
-    found = tuple(project.asked(wanted_extras, wanted_groups, folder))
+    found = tuple(project.requirements(wanted_extras, wanted_groups, folder))
     return RequirementsFile(
         requirements=tuple(dict.fromkeys(each for each in found if isinstance(each, str))),
         requires_python=project.requires_python,
@@ -172,7 +172,7 @@ class _Project:
     def known_groups(self) -> frozenset[str]:
         return frozenset((*self.groups.dependency_groups, *self.poetry.groups))
 
-    def asked(
+    def requirements(
         self, extras: Iterable[str], groups: Iterable[str], folder: str
     ) -> Iterator[str | Skipped]:
         """Yield what is asked for by default, then by each extra, then by each group."""
@@ -182,7 +182,7 @@ class _Project:
         )
         stated = fields.names_of(everything)
         yield from self._standard(self.dependencies, folder)
-        yield from self.poetry.asked(but=stated, folder=folder)
+        yield from self.poetry.requirements(but=stated, folder=folder)
         for extra in extras:
             yield from self._standard(self.extras.get(extra, ()), folder, (extra,))
             yield from self.poetry.of_extra(extra, but=stated, folder=folder)

@@ -7,7 +7,7 @@ from pathlib import PurePath
 from stackgen.errors import UsageError
 from stackgen.locks.direct import is_url
 from stackgen.locks.fields import MalformedError
-from stackgen.locks.reading import beginning, filename, foreign_text
+from stackgen.locks.reading import beginning, filename, other_format
 from stackgen.locks.requirement_files import pipfile, pyproject, requirements
 from stackgen.locks.requirement_files.requirements import FileContext, chosen
 from stackgen.model.packages import RequirementsFile
@@ -130,8 +130,8 @@ def _format(text: str, path: str) -> str:
         name.endswith(".cfg") and _SETUP_CONTENT.search(start)
     ):
         raise _to_be_built(path)
-    if foreign := foreign_text(name, start):
-        raise _of_another_tool(path, foreign)
+    if other := other_format(name, start):
+        raise _of_another_tool(path, other)
     if _PYPROJECT_CONTENT.search(start):
         return "pyproject"
     if _PIPFILE_CONTENT.search(start):
@@ -157,16 +157,16 @@ def _to_be_built(path: str) -> UsageError:
     )
 
 
-def _of_another_tool(path: str, foreign: str) -> UsageError:
-    if "conda" in foreign:
+def _of_another_tool(path: str, other: str) -> UsageError:
+    if "conda" in other:
         return UsageError(
-            f"{path} seems to be {foreign}, which is not read",
+            f"{path} seems to be {other}, which is not read",
             why="conda's packages are not those of a Python package index",
             fix="run inside that environment: pip list --format=freeze > requirements.txt; "
             "then give that file",
         )
     return UsageError(
-        f"{path} seems to be {foreign}, which is not read",
+        f"{path} seems to be {other}, which is not read",
         why=f"requirements are read from {ACCEPTED}",
         fix=f"give {ACCEPTED}; see: stackgen --help",
     )

@@ -83,12 +83,12 @@ class StorePruned:
     """What was taken out of a store, least recently used first.
 
     in_use: what would have been removed if no process used it.
-    kept_bytes: what the store holds now (in a dry run: would hold).
+    remaining_bytes: what the store holds now (in a dry run: would hold).
     """
 
     dropped: tuple[StoreItem, ...]
     in_use: tuple[StoreItem, ...]
-    kept_bytes: int
+    remaining_bytes: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -98,7 +98,7 @@ class LocalReport:
     python_version: such as ``CPython 3.11.2``.
     script_sha256: of the indicator's file alone; "" where that is not known.
     varied: the parameters that were given several values, in the order given.
-    kept: names of the user's variables that the processes saw.
+    variables: names of the user's variables that the processes saw.
     traces: the folder where traces were kept, or "".
     began_at: ISO 8601 in UTC.
     """
@@ -111,7 +111,7 @@ class LocalReport:
     host: LocalHost
     results: tuple[LocalResult, ...]
     varied: tuple[str, ...] = ()
-    kept: tuple[str, ...] = ()
+    variables: tuple[str, ...] = ()
     traces: str = ""
     began_at: str = ""
     interrupted: bool = False

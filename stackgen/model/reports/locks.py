@@ -160,7 +160,7 @@ class Resolution:
 
     count: of stacks; a lower bound where not exact.
     exact: whether every stack was counted.
-    kept: how many of the newest versions of each package were counted; 0 where all were.
+    version_limit: how many of the newest versions of each package were counted; 0 where all were.
     choices: how many feasible choices of the varied packages there are, of each minor release the
         newest patch unless patches are kept apart; 0 where not requested.
     patches: how many there are with every patch release.
@@ -172,7 +172,7 @@ class Resolution:
     target: Target
     count: int
     exact: bool
-    kept: int
+    version_limit: int
     packages: tuple[PackageVersions, ...] = ()
     varied: tuple[str, ...] = ()
     choices: int = 0
