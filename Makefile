@@ -4,6 +4,7 @@
 # make test-slow the long tests
 # make golden    write the golden files anew; review the diff
 # make bench     measure stackgen itself beside its peers
+# make docs      build the documentation site, strictly
 
 # The first interpreter that TensorFlow has wheels for; PYTHON=... chooses another.
 PYTHON ?= $(shell for p in python3 python3.12 python3.11 python3.13 python3.10; do \
@@ -56,3 +57,14 @@ $(ready): pyproject.toml
 	$(bin)/python -m pip install --quiet --disable-pip-version-check --upgrade "pip>=25.1"
 	$(bin)/python -m pip install --quiet --disable-pip-version-check --group dev --editable .
 	@touch $(ready)
+
+# The documentation site: reference pages from the code, then a strict build into site/.
+.PHONY: docs
+.venv/.docs: pyproject.toml $(ready)
+	$(bin)/python -m pip install --quiet --disable-pip-version-check --group docs
+	@touch $@
+
+docs: .venv/.docs
+	$(bin)/python -m tools.reference
+	$(bin)/zensical build --clean --strict
+	$(bin)/python -m tools.site site

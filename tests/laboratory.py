@@ -1,6 +1,7 @@
 """A place to run the command for real: an index in a folder, a cache and a knowledge base."""
 
 import os
+import shlex
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -57,6 +58,11 @@ class Laboratory:
 
     def run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         return self._ran(self.command(*arguments))
+
+    def shell(self, line: str) -> subprocess.CompletedProcess[str]:
+        """Run a command line in which ``stackgen`` is the one that is tested."""
+        called = f'stackgen() {{ {shlex.quote(sys.executable)} -m stackgen "$@"; }}\n'
+        return self._ran(["bash", "-c", called + line])
 
     def explore(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         return self._ran(self.explore_command(*arguments))

@@ -37,3 +37,16 @@ def test_numbers_of_decisions_are_used_once_and_mentioned_ones_exist() -> None:
     for path in [*sources, ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md"]:
         mentioned = re.findall(r"\bADRs? (\d+)|docs/adr/(\d{4})", path.read_text("utf-8"))
         assert {int(a or b) for a, b in mentioned} <= set(numbers), path
+
+
+def test_the_readme_has_at_most_1200_words() -> None:
+    assert len((ROOT / "README.md").read_text("utf-8").split()) <= 1200
+
+
+def test_entries_of_the_changelog_are_one_short_line_under_a_known_heading() -> None:
+    lines = (ROOT / "CHANGELOG.md").read_text("utf-8").splitlines()
+    headings = [line for line in lines if line.startswith("### ")]
+    assert set(headings) <= {"### Added", "### Changed", "### Fixed", "### Removed"}
+    assert len(headings) == len(set(headings))
+    for line in lines:
+        assert not line.startswith("- ") or len(line.split()) <= 40, line

@@ -1,0 +1,1 @@
+"""Programs for maintainers: the reference of the documentation, and the checks of a release."""
