@@ -104,6 +104,7 @@ GPU_PEAK = {"FLOP": 5e16, "byte": 2e14}  # per second, more than any GPU of our 
 # most of each family (NVIDIA's white papers; 9 is 132 x 1.83 GHz x 4096 = 989 TFLOP/s on an H100).
 TENSOR_FLOP = {5: 256, 6: 256, 7: 1024, 8: 2048, 9: 4096, 10: 8192, 11: 8192, 12: 2048}
 CACHE_BYTES = 192  # a cycle, of a core or a multiprocessor: two loads and a store of 64 bytes
+IMPORTS = {}  # by name of a package: the seconds of its first import, the peak memory after it
 RECORDED_VARIABLES = THREAD_VARIABLES + ("PYTHONHASHSEED", "GLIBC_TUNABLES", "LD_PRELOAD")
 
 
@@ -169,15 +170,21 @@ class Operation:
 
 
 def load(name):
-    """Import a framework, within ``setup`` or as the operation itself."""
+    """Import a framework, within ``setup`` or as the operation itself; the first time is recorded.
+
+    What its process imported before (NumPy, by an earlier call) is no part of that time.
+    """
     import traceback
 
+    start = time.perf_counter()
     try:
-        return importlib.import_module(name)
+        loaded = importlib.import_module(name)
     except MemoryError:
         raise
     except (Exception, SystemExit):  # packages fail to import in every way there is
         raise ImportFailed(traceback.format_exc())
+    IMPORTS.setdefault(name, (time.perf_counter() - start, peak_memory_bytes()))
+    return loaded
 
 
 def main(indicator, setup):
@@ -328,6 +335,11 @@ def measure(indicator, setup, options, parameters):
     told["checksum_tolerance"] = tolerance(indicator, parameters)
     if resident:
         told["memory_before_bytes"] = resident
+    seconds, bytes_then = IMPORTS.get(indicator.get("component"), (None, None))
+    if seconds:
+        told["import_s"] = round(seconds, 6)
+    if bytes_then:
+        told["import_peak_memory_bytes"] = bytes_then
     if operation.figure is not None:
         told["figure"] = indicator.get("better", "lower")
     found["checksum"] = finite(operation.checksum())

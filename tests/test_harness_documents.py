@@ -175,6 +175,22 @@ def test_the_peak_of_memory_is_that_of_the_samples_and_not_of_the_checksum(
     assert 45_000_000 < used < 80_000_000
 
 
+def test_the_import_of_the_framework_is_recorded_with_its_time_and_peak_memory(
+    script: Script,
+) -> None:
+    (script.path.parent / "heavy.py").write_text("import time\nbytearray(90000000)\ntime.sleep(.2)")
+    script.write('    harness.load("heavy")\n' + NOTHING, declared='"component": "heavy"')
+    told = script.reported(PYTHONPATH=os.pathsep.join([str(PIS), str(script.path.parent)]))
+    seen = told["circumstances"]
+    assert 0.2 <= seen["import_s"] < 2
+    assert 90_000_000 < seen["import_peak_memory_bytes"] <= told["peak_memory_bytes"]
+
+
+def test_what_is_no_import_of_the_framework_is_not_recorded_as_one(script: Script) -> None:
+    script.write('    harness.load("decimal")\n' + NOTHING)
+    assert not {"import_s", "import_peak_memory_bytes"} & script.reported()["circumstances"].keys()
+
+
 def test_the_parents_memory_is_not_the_indicators(script: Script) -> None:
     ballast = bytearray(b"x") * 300_000_000
     assert script.write().reported()["peak_memory_bytes"] < 100_000_000 < len(ballast)

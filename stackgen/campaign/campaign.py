@@ -14,13 +14,14 @@ from stackgen.campaign.comparison import (
     ALL_FAILED,
     Comparison,
     Stopped,
+    block_costs,
     failed_in_blocks,
     nothing_runs,
     too_short,
 )
 from stackgen.campaign.host import Host
 from stackgen.campaign.indicators import Metered, limits
-from stackgen.campaign.prepare import Builder, Candidates, Preparer
+from stackgen.campaign.prepare import Builder, Candidates, Preparer, stack_size
 from stackgen.campaign.program import Watching, own_files
 from stackgen.campaign.request import CampaignRequest
 from stackgen.campaign.runner import Budget, LocalBlockRunner, Record
@@ -31,8 +32,9 @@ from stackgen.errors import EvidenceError, MeasurementError, StackgenError
 from stackgen.images.sdists import BuiltWheels
 from stackgen.index import PackageIndex
 from stackgen.knowledge.database import Database
-from stackgen.measure import Design, candidates_of, controls, exclude_disturbed, rank
+from stackgen.measure import ALPHA, Design, candidates_of, controls, exclude_disturbed, rank
 from stackgen.measure.cost import baseline_times, costs, gives_figure, scaled
+from stackgen.measure.goals import compare_goals, shares
 from stackgen.measure.ranking import conclusion
 from stackgen.measure.results import peak_memory
 from stackgen.model.evidence import CampaignIdentity, Control, Ranked
@@ -44,10 +46,13 @@ from stackgen.model.reports import (
     CostReport,
     ExplorePlan,
     ExploreReport,
+    GoalReport,
     MeasuredIndicator,
     MeasurementHealth,
     RunSummary,
+    StackSize,
 )
+from stackgen.model.reports.goals import NO_QUANTITIES
 from stackgen.model.stacks import Stack
 from stackgen.storage.paths import Paths
 from stackgen.storage.wheels import WheelStore
@@ -337,7 +342,13 @@ class Campaign:
             labels=self._compared,
             margin=self.request.measurement.margin,
             weights=self.weights,
+            goals=self.request.measurement.goals,
+            sizes=self._sizes(),
         ).run()
+
+    def _sizes(self) -> Mapping[StackId, StackSize]:
+        """Return the sizes of the stacks that are ready."""
+        return {e.stack_id: stack_size(e.lock, self.store) for e in self.candidates.ready}
 
     def _too_late(self) -> str:
         """Return why there is only one stack where the budget is to blame for it, "" otherwise."""
@@ -364,6 +375,8 @@ class Campaign:
         different = search.computes_otherwise() if search else {}
         ranking, checked = self._ranked(stacks, {**different, **compared})
         disturbed = exclude_disturbed(record.inspections)
+        sizes = {each.stack_id: stack_size(each.lock, self.store) for each in stacks}
+        compared_blocks, block_s = block_costs(record.inspections)
         found = ExploreReport(
             plan=self.plan,
             stacks=stacks,
@@ -378,6 +391,8 @@ class Campaign:
                 blocks=record.blocks,
                 new_inspections=record.added,
                 seconds=time.monotonic() - self.start,
+                compared_blocks=compared_blocks,
+                block_s=block_s,
                 untried=max(0, self.plan.choices - len(in_blocks) - len(failures)),
                 stopped=ended.why,
                 interrupted=ended.interrupted,
@@ -392,10 +407,31 @@ class Campaign:
             margin=self.request.measurement.margin,
             cost=self._cost(ranking),
             memory=peak_memory(record.inspections, (call.id for call in self.calls)),
+            goals=self._goals([row.stack_id for row in ranking], stacks, sizes),
         )
         answer = conclusion(found)
         winner = "" if answer.winner is None else answer.winner.stack_id
         return replace(found, answer=answer.answer.value, winner=winner)
+
+    def _goals(
+        self,
+        ranked: Sequence[StackId],
+        stacks: Sequence[ChosenStack],
+        sizes: Mapping[StackId, StackSize],
+    ) -> GoalReport:
+        """Return what the ranked stacks need besides time; ``stacks`` begin with the baseline."""
+        if not stacks:
+            return NO_QUANTITIES
+        return compare_goals(
+            self.session.inspections,
+            stacks=ranked,
+            baseline=stacks[0].stack_id,
+            calls=self.calls,
+            weights=self.weights,
+            goals=self.request.measurement.goals,
+            sizes=sizes,
+            margin=self.request.measurement.margin,
+        )
 
     def _measured_indicators(self) -> tuple[MeasuredIndicator, ...]:
         """Return what is reported of each indicator; the control comes last."""
@@ -468,6 +504,7 @@ class Campaign:
             calls=calls,
             margin=self.request.measurement.margin,
             weights=self.weights,
+            total_alpha=ALPHA * shares(self.request.measurement.goals).speed,
         )
         for call in calls:
             if call.id in self.metered.per_hour and gives_figure(seen, call.id):

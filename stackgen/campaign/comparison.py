@@ -2,9 +2,10 @@
 
 import re
 import shlex
+import statistics
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 
@@ -12,12 +13,22 @@ from stackgen import interrupts
 from stackgen.campaign.runner import Record, last_line
 from stackgen.campaign.session import Session
 from stackgen.errors import BuildError, IndexUnavailableError, MeasurementError, StackgenError
-from stackgen.measure import INTERIM_ANALYSES, Design, decided, fewest_blocks, plan_block, rank
+from stackgen.measure import (
+    ALPHA,
+    INTERIM_ANALYSES,
+    Design,
+    decided,
+    fewest_blocks,
+    plan_block,
+    rank,
+)
+from stackgen.measure.goals import compare_goals, goals_decided, shares
 from stackgen.measure.retry_policy import MOST_KILLS, Cause, cause, cause_of
 from stackgen.model.evidence import Ranked
-from stackgen.model.identity import IndicatorId, StackId
+from stackgen.model.goals import SPEED_ALONE, Goals
+from stackgen.model.identity import CampaignId, IndicatorId, StackId
 from stackgen.model.inspections import IndicatorCall, Inspection, Outcome, Role
-from stackgen.model.reports import FailedStack
+from stackgen.model.reports import FailedStack, StackSize
 from stackgen.model.stacks import Program
 from stackgen.storage.paths import Paths
 
@@ -41,6 +52,8 @@ class Comparison:
     labels: of the stacks in it.
     margin: a relative difference that is of no importance.
     weights: of the indicators, where the user gave any; 1 where none is given.
+    goals: what decides besides speed, where the user gave any.
+    sizes: of the stacks.
     """
 
     session: Session
@@ -48,6 +61,8 @@ class Comparison:
     labels: Mapping[StackId, str]
     margin: float
     weights: Mapping[IndicatorId, float]
+    goals: Goals = SPEED_ALONE
+    sizes: Mapping[StackId, StackSize] = field(default_factory=dict)
 
     def run(self) -> Stopped:
         """Run blocks until every comparison is decided, the budget is spent, or Ctrl-C.
@@ -89,7 +104,22 @@ class Comparison:
             calls=self.design.calls,
             margin=self.margin,
             weights=self.weights,
+            total_alpha=ALPHA * shares(self.goals).speed,
         )
+
+    def _goals_decided(self, stacks: Sequence[StackId]) -> bool:
+        """Return whether the goals have their answer for each of these stacks."""
+        found = compare_goals(
+            self.session.inspections,
+            stacks=stacks,
+            baseline=self.design.baseline.stack.id,
+            calls=self.design.calls,
+            weights=self.weights,
+            goals=self.goals,
+            sizes=self.sizes,
+            margin=self.margin,
+        )
+        return goals_decided(found, baseline=self.design.baseline.stack.id)
 
     def _decided(self) -> str:
         """Leave out what failed; return why no further block is needed, "" where one is.
@@ -109,7 +139,11 @@ class Comparison:
             return ALL_FAILED
         stacks = {each.stack.id for each in (self.design.baseline, *left)}
         rows = tuple(row for row in ranking if row.stack_id in stacks)
-        if decided(rows, calls):
+        if self.goals.decides:
+            done = self._goals_decided([row.stack_id for row in rows])
+        else:
+            done = decided(rows, calls)
+        if done:
             return "every comparison is decided"
         if fewest_blocks(rows, calls) >= INTERIM_ANALYSES[-1]:
             return f"{INTERIM_ANALYSES[-1]} blocks are the most ever taken"
@@ -183,6 +217,16 @@ def first_answers_s(
         fresh = (e for e in inspections if e.block and e.role is not Role.SEARCH)
         done = len({each.block for each in fresh})
     return block_s * max(0, INTERIM_ANALYSES[0] - done)
+
+
+def block_costs(inspections: Sequence[Inspection]) -> tuple[int, float]:
+    """Return how many blocks compared stacks, and the median of the seconds that they took."""
+    took: dict[tuple[CampaignId, int], float] = {}
+    for each in inspections:
+        if each.block and each.role is not Role.SEARCH:
+            key = (each.campaign_id, each.block)
+            took[key] = took.get(key, 0.0) + each.duration_s
+    return len(took), statistics.median(took.values()) if took else 0.0
 
 
 def _one_run_s(call: IndicatorCall, inspections: Sequence[Inspection]) -> float:

@@ -19,6 +19,7 @@ from stackgen.model.choices import (
     Prereleases,
     Strategy,
 )
+from stackgen.model.goals import Goal, Limit, parse_goals, parse_limits
 from stackgen.model.options import (
     Option,
     format_duration,
@@ -250,6 +251,37 @@ class ComparisonOptions:
             show=format_percent,
         ),
     ] = DEFAULT_MARGIN
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GoalOptions:
+    """What a stack shall be good at besides speed.
+
+    goals: each with its weight; None where none is given.
+    """
+
+    TITLE: ClassVar[str] = "Goals"
+
+    goals: Annotated[
+        tuple[tuple[Goal, float | None], ...],
+        Option(
+            flags=("--goal",),
+            metavar="NAME[=WEIGHT]",
+            help="speed, import, memory or size. Several without weights give a Pareto front, with "
+            "weights (speed=2) one winner [default: speed].",
+            parse=parse_goals,
+        ),
+    ] = ()
+    limits: Annotated[
+        tuple[Limit, ...],
+        Option(
+            flags=("--at-most",),
+            metavar="QUANTITY=AMOUNT",
+            help='Only stacks within it win: "peak memory=4GB", "import time=2s", "import memory", '
+            '"download size", "installed size".',
+            parse=parse_limits,
+        ),
+    ] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

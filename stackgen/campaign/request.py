@@ -16,6 +16,7 @@ from stackgen.campaign.options import (
     TargetOptions,
 )
 from stackgen.model.choices import Completion, Granularity, Strategy
+from stackgen.model.goals import SPEED_ALONE, Goals
 from stackgen.model.identity import content_id
 from stackgen.model.inspections import IndicatorCall
 from stackgen.model.packages import Lock
@@ -59,6 +60,7 @@ class MeasurementRequest:
     program: a command of the user's that is measured, before the indicators.
     weights: of indicators, by their names; 1 where none is given.
     margin: a relative difference that does not matter.
+    goals: what decides which stack is the best, and limits.
     """
 
     indicators: tuple[str, ...] = ()
@@ -66,6 +68,7 @@ class MeasurementRequest:
     program: IndicatorCall | None = None
     weights: tuple[tuple[str, float], ...] = ()
     margin: float = DEFAULT_MARGIN
+    goals: Goals = SPEED_ALONE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

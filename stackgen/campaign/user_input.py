@@ -10,6 +10,7 @@ from packaging.utils import canonicalize_name
 from stackgen.campaign.options import (
     BaselineOptions,
     ComparisonOptions,
+    GoalOptions,
     IndexOptions,
     IndicatorOptions,
     RequirementOptions,
@@ -28,6 +29,7 @@ from stackgen.locks import (
 )
 from stackgen.locks.fields import MalformedError
 from stackgen.model.choices import Prereleases
+from stackgen.model.goals import read_goals
 from stackgen.model.inspections import IndicatorCall
 from stackgen.model.packages import RequirementsFile
 from stackgen.resolve import Policy, Requirements, moment, parse_requirement, parse_requirements
@@ -79,6 +81,7 @@ def read_measurement(
     indicators: IndicatorOptions,
     comparison: ComparisonOptions = ComparisonOptions(),
     program: IndicatorCall | None = None,
+    goals: GoalOptions = GoalOptions(),
 ) -> MeasurementRequest:
     """Return what is measured, and how it is compared."""
     return MeasurementRequest(
@@ -87,6 +90,7 @@ def read_measurement(
         program=program,
         weights=comparison.weights,
         margin=comparison.margin,
+        goals=read_goals(goals.goals, goals.limits),
     )
 
 

@@ -25,6 +25,8 @@ _NOTHING = {
     Answer.NOTHING_COMPARED: "nothing was compared",
     Answer.BASELINE_FAILED: "the baseline failed while it was measured",
     Answer.CONTROLS_FAILED: "the controls failed, so that the ranking cannot be relied on",
+    Answer.FRONT: "goals without weights have a Pareto front and no winner (--goal speed=2)",
+    Answer.NONE_WITHIN_LIMITS: "no stack that was compared is within the limits",
     Answer.TOO_EARLY: "there are too few blocks for any answer",
 }
 
@@ -150,7 +152,12 @@ def _why(report: ExploreReport) -> str:
     """Return why this stack is written and no other; a figure of the user's own is no speed."""
     effects = [each for row in report.ranking for each in row.effects]
     figures = all(each.indicator_id in report.figures for each in effects)
-    if conclusion(report).answer is not Answer.FASTER:
+    answer = conclusion(report).answer
+    if answer is Answer.BETTER:
+        return "shown to be better than the baseline by the goals"
+    if answer is Answer.WITHIN_LIMITS:
+        return "the best within the limits, which the baseline exceeds"
+    if answer is not Answer.FASTER:
         return f"the baseline: nothing is shown to be {'better' if figures else 'faster'}"
     if sum(row.best for row in report.ranking) > 1:
         return f"shown to be {'better' if figures else 'faster'} than the baseline, as others are"

@@ -2,7 +2,7 @@
 
 import math
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 
@@ -21,7 +21,7 @@ from stackgen.measure.results import deviations
 from stackgen.measure.retry_policy import blamed
 from stackgen.model.evidence import Control, Effect, Ranked, Verdict
 from stackgen.model.identity import IndicatorId, StackId, content_id
-from stackgen.model.inspections import IndicatorCall, Inspection, Role
+from stackgen.model.inspections import IndicatorCall, Inspection, Observation, Role
 from stackgen.model.reports import ExploreReport
 
 CONTROL_ALPHA = 0.01
@@ -58,17 +58,30 @@ def block_times(
     return all_times(own, left_out).get((indicator, stack, twin), {})
 
 
+def _fastest(observation: Observation) -> float | None:
+    return observation.best_s
+
+
 def all_times(
-    inspections: Iterable[Inspection], excluded: Collection[BlockKey]
+    inspections: Iterable[Inspection],
+    excluded: Collection[BlockKey],
+    value: Callable[[Observation], float | None] = _fastest,
 ) -> Mapping[Series, Times]:
-    """Return the times of each stack on each indicator, twins apart, as ``block_times`` does."""
+    """Return a number per block of each stack on each indicator, twins apart, as ``block_times``.
+
+    Args:
+        inspections: of any stacks, indicators and campaigns; only those in blocks count.
+        excluded: blocks that are left out.
+        value: the number of an observation, by default its fastest sample; None leaves it out.
+    """
     found: dict[Series, dict[BlockKey, list[float]]] = {}
     for each in inspections:
         block = (each.campaign_id, each.block)
         fresh = each.block > 0 and each.role is not Role.SEARCH and block not in excluded
         if fresh and each.observation is not None:
             key = each.indicator_id, each.stack_id, each.role is Role.TWIN
-            found.setdefault(key, {}).setdefault(block, []).append(each.observation.best_s)
+            if (number := value(each.observation)) is not None:
+                found.setdefault(key, {}).setdefault(block, []).append(number)
     return {
         key: {block: times[0] for block, times in sorted(blocks.items()) if len(times) == 1}
         for key, blocks in found.items()
@@ -137,6 +150,21 @@ def _control(name: str, one: Times, two: Times) -> Control:
     )
 
 
+def block_ratios(a: Times, b: Times) -> Times:
+    """Return log(b / a) of each block that has both; above 0, A needs less."""
+    return {block: log_ratio(b[block], a[block]) for block in a if block in b}
+
+
+def weighted_mean(contrasts: Sequence[tuple[Times, float]]) -> Times:
+    """Return the weighted mean of contrasts per block, of the blocks that all of them have."""
+    shared = set.intersection(*(set(each) for each, _ in contrasts)) if contrasts else set()
+    total = math.fsum(weight for _, weight in contrasts)
+    return {
+        block: math.fsum(weight / total * each[block] for each, weight in contrasts)
+        for block in sorted(shared)
+    }
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Comparison:
     """Compares stacks by their times in blocks.
@@ -157,18 +185,11 @@ class _Comparison:
 
     def together(self, a: StackId, b: StackId) -> Effect | None:
         """Return how much faster A is than B over all indicators; None where no block has all."""
-        per_call = [self._contrasts(call.id, a, b) for call in self.calls]
-        shared = set.intersection(*(set(each) for each in per_call)) if per_call else set()
-        if not shared:
-            return None
         weights = [self.weights.get(call.id, 1.0) for call in self.calls]
-        total = math.fsum(weights)
-        mean = {
-            block: math.fsum(
-                weight / total * each[block] for weight, each in zip(weights, per_call, strict=True)
-            )
-            for block in shared
-        }
+        per_call = [self._contrasts(call.id, a, b) for call in self.calls]
+        mean = weighted_mean(list(zip(per_call, weights, strict=True)))
+        if not mean:
+            return None
         pairs = [[call.id, weight] for call, weight in zip(self.calls, weights, strict=True)]
         return self._effect(a, b, IndicatorId(content_id("indicators", pairs)), mean)
 
@@ -177,7 +198,7 @@ class _Comparison:
     ) -> Mapping[BlockKey, float]:
         a_s = self.series.get((indicator, a, False), {})
         b_s = self.series.get((indicator, b, False), {})
-        return {block: log_ratio(b_s[block], a_s[block]) for block in a_s if block in b_s}
+        return block_ratios(a_s, b_s)
 
     def _effect(self, a: StackId, b: StackId, indicator: IndicatorId, contrasts: Times) -> Effect:
         return effect(
@@ -198,16 +219,17 @@ def rank(
     calls: Sequence[IndicatorCall],
     margin: float = MARGIN,
     weights: Mapping[IndicatorId, float] | None = None,
+    total_alpha: float = ALPHA,
 ) -> tuple[Ranked, ...]:
     """Order the stacks, fastest first, by the weighted geometric mean of their indicators' ratios.
 
     A ranking of k stacks on m indicators is k - 1 comparisons on each indicator and, where there
-    are several, k - 1 on all of them together. Each is made at ALPHA divided by their number: the
-    chance that any stack is wrongly called faster stays at ALPHA (Bonferroni). ``best`` marks
-    every stack that the fastest is not shown to beat. A stack that failed in a block, or lacks an
-    indicator, is neither: what is left of its runs is what survived. Nor is one that computes
-    something else than the baseline. Such stacks come last, with their effects. Blocks that
-    something disturbed, and what a search ran, take no part.
+    are several, k - 1 on all of them together. Each is made at ``total_alpha`` divided by their
+    number: the chance that any stack is wrongly called faster stays at that (Bonferroni).
+    ``best`` marks every stack that the fastest is not shown to beat. A stack that failed in a
+    block, or lacks an indicator, is neither: what is left of its runs is what survived. Nor is one
+    that computes something else than the baseline. Such stacks come last, with their effects.
+    Blocks that something disturbed, and what a search ran, take no part.
 
     The k are all stacks that the campaign has compared, ranked now or not; of the stars each of the
     k (k - 1) / 2 pairs could have been the reported one.
@@ -219,6 +241,7 @@ def rank(
         calls: the indicators.
         margin: relative difference below which stacks count as equal.
         weights: of indicators, above 0; 1 where none is given.
+        total_alpha: false alarms allowed over the whole ranking.
     """
     others = [stack for stack in labels if stack != baseline]
     each_alone = len(calls) + 1 if len(calls) > 1 else 1
@@ -229,9 +252,9 @@ def rank(
         calls=calls,
         weights=weights or {},
         margin=margin,
-        alpha=ALPHA / max(1, count * each_alone),
+        alpha=total_alpha / max(1, count * each_alone),
     )
-    pairs = replace(comparison, alpha=ALPHA / max(1, count * (count + 1) // 2))
+    pairs = replace(comparison, alpha=total_alpha / max(1, count * (count + 1) // 2))
     failures = Counter(each.stack_id for each in blamed(inspections, calls))
     rows = {stack: comparison.effects(stack, baseline) for stack in others}
     overall = {
@@ -327,6 +350,10 @@ class Answer(str, Enum):
 
     FASTER: a stack is shown to be faster than the baseline.
     NOTHING_FASTER: none is, so that the baseline stays.
+    BETTER: a stack is shown to be better than the baseline by the goals of the user.
+    WITHIN_LIMITS: the baseline exceeds a limit, and the stack that is named does not.
+    NONE_WITHIN_LIMITS: no stack that was compared keeps to the limits.
+    FRONT: several goals without weights have a Pareto front.
     NOTHING_COMPARED: no other stack runs and computes the same, or none was measured.
     BASELINE_FAILED: what all others are compared with failed while it was measured.
     CONTROLS_FAILED: the machine showed differences where there are none.
@@ -335,6 +362,10 @@ class Answer(str, Enum):
 
     FASTER = "faster"
     NOTHING_FASTER = "nothing faster"
+    BETTER = "better"
+    WITHIN_LIMITS = "within limits"
+    NONE_WITHIN_LIMITS = "none within limits"
+    FRONT = "pareto front"
     NOTHING_COMPARED = "nothing compared"
     BASELINE_FAILED = "baseline failed"
     CONTROLS_FAILED = "controls failed"
@@ -376,9 +407,36 @@ def conclusion(report: ExploreReport) -> Conclusion:
         return Conclusion(answer=Answer.NOTHING_COMPARED)
     if all(effect.low <= 0 for row in others for effect in row.effects):
         return Conclusion(answer=Answer.TOO_EARLY)
+    if report.goals.goals.decides:
+        return _by_goals(report, baseline, others)
     found = report.search.leader if report.search else ""
     fastest = [row for row in others if row.best and row.is_faster]
     if fastest:
         winner = next((row for row in fastest if row.stack_id == found), fastest[0])
         return Conclusion(answer=Answer.FASTER, winner=winner)
     return Conclusion(answer=Answer.NOTHING_FASTER, winner=baseline)
+
+
+def _by_goals(report: ExploreReport, baseline: Ranked, others: Sequence[Ranked]) -> Conclusion:
+    """Return what the goals and limits of the user lead to."""
+    found = {row.stack_id: report.goals.of(row.stack_id) for row in (baseline, *others)}
+    within = [row for row in others if not found[row.stack_id].exceeded]
+    keeps = not found[baseline.stack_id].exceeded
+    if not within and not keeps:
+        return Conclusion(answer=Answer.NONE_WITHIN_LIMITS)
+    if report.goals.goals.has_front:
+        return Conclusion(answer=Answer.FRONT)
+    scores = {row.stack_id: found[row.stack_id].decision for row in within}
+    ordered = sorted(
+        within, key=lambda row: -(each.ratio if (each := scores[row.stack_id]) is not None else 0)
+    )
+    better = [
+        row
+        for row in ordered
+        if (each := scores[row.stack_id]) is not None and each.verdict is Verdict.FASTER
+    ]
+    if better:
+        return Conclusion(answer=Answer.BETTER, winner=better[0])
+    if keeps:
+        return Conclusion(answer=Answer.NOTHING_FASTER, winner=baseline)
+    return Conclusion(answer=Answer.WITHIN_LIMITS, winner=ordered[0])

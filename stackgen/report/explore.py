@@ -18,6 +18,7 @@ from stackgen.report.details import (
     results_text,
     search_text,
 )
+from stackgen.report.goals import goal_answer, headline, quantities_text
 from stackgen.report.tables import columns, duration, percent, scale, span
 from stackgen.resolve.explain import format_count
 
@@ -51,8 +52,8 @@ def _would(plan: ExplorePlan) -> str:
 
 def report_text(report: ExploreReport) -> str:
     """Return the ranking, what it rests on, and what was left out."""
-    lines = [*_head(report.plan, "Measured"), "", *ranking_lines(report)]
-    lines += [*_conclusion(report), ""]
+    lines = [*_head(report.plan, "Measured"), "", *_conclusion(report), *headline(report), ""]
+    lines += ranking_lines(report)
     lines += search_text(report)
     return "\n".join([*lines, *particulars(report)])
 
@@ -77,7 +78,9 @@ def particulars(report: ExploreReport) -> list[str]:
     lines = results_text(report.ranking, report.labels)
     lines += checked_files(report)
     lines += cost_text(report)
-    lines += memory_text(report)
+    lines += quantities_text(report)
+    if len(report.indicators) > 2:  # of one and the control, the table above has the peak
+        lines += memory_text(report)
     lines += _changes(report)
     lines += _left_out(report)
     lines += _controls(report.health.controls)
@@ -232,6 +235,8 @@ def _conclusion(report: ExploreReport) -> list[str]:
         return unreliable(report, "this ranking")
     if found.answer is Answer.TOO_EARLY:
         return [too_early(max(e.blocks for row in report.ranking for e in row.effects))]
+    if report.goals.goals.decides and (lines := goal_answer(report, found, baseline)):
+        return lines
     if found.answer is Answer.FASTER and found.winner is not None:
         return _fastest(report, found.winner, baseline)
     best = [row for row in report.ranking if row.best]

@@ -19,6 +19,7 @@ from stackgen.model.reports.campaigns import (
     RunSummary,
     SearchReport,
 )
+from stackgen.model.reports.goals import GoalReport, StackQuantities, StackSize
 from stackgen.model.reports.images import (
     BaseState,
     Exported,
@@ -91,6 +92,7 @@ __all__ = [
     "FailedStack",
     "FaultKind",
     "Figures",
+    "GoalReport",
     "ImageBuilt",
     "ImageDetails",
     "ImageLayer",
@@ -117,6 +119,8 @@ __all__ = [
     "Resolution",
     "RunSummary",
     "SearchReport",
+    "StackQuantities",
+    "StackSize",
     "StoreCheck",
     "StoreFault",
     "StoreItem",

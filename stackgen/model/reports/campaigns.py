@@ -7,6 +7,7 @@ from stackgen.model.evidence import Control, Ranked
 from stackgen.model.identity import IndicatorId, StackId
 from stackgen.model.inspections import Outcome
 from stackgen.model.packages import Lock
+from stackgen.model.reports.goals import NO_QUANTITIES, GoalReport
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -250,6 +251,8 @@ class RunSummary:
     seconds: wall time.
     new_inspections: how many this run added; the rest of the evidence was there before.
     untried: feasible choices that were not measured.
+    compared_blocks: how many blocks compared stacks, those of a search left out.
+    block_s: what one of these took (median), in seconds; 0 before there is any.
     stopped: why measuring ended, in words.
     exit_code: of the command that prints the report.
     """
@@ -261,6 +264,8 @@ class RunSummary:
     stopped: str
     interrupted: bool
     exit_code: int
+    compared_blocks: int = 0
+    block_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -298,6 +303,7 @@ class ExploreReport:
     answer: of the ranking: ``faster``, ``nothing faster``, or why there is none.
     winner: the stack to take; "" where there is none.
     memory: peak of each indicator on each stack.
+    goals: what each stack needs besides time, and what follows from the goals of the user.
     search: how the stacks in the ranking were chosen; None where all of them were measured alike.
     """
 
@@ -314,6 +320,7 @@ class ExploreReport:
     health: MeasurementHealth = MeasurementHealth()
     cost: CostReport = CostReport()
     memory: tuple[PeakMemory, ...] = ()
+    goals: GoalReport = NO_QUANTITIES
     search: SearchReport | None = None
 
     @property
