@@ -21,6 +21,8 @@ from pathlib import Path
 
 import numpy as np
 
+from stackgen.indicators import find
+from stackgen.sandbox.process import load_indicators
 from stackgen.storage.paths import shipped_folder
 
 PAIRS = 15
@@ -34,8 +36,9 @@ CALLS = (
 def best_s(indicator: str, arguments: tuple[str, ...]) -> float:
     """Return the fastest of 30 samples of a fresh process on the last CPU, as stackgen takes it."""
     cpu = str(max(os.sched_getaffinity(0)))
-    script = str(shipped_folder("pis") / f"{indicator}.py")
-    command = ["taskset", "-c", cpu, sys.executable, script, "--threads", "1", "--samples", "30"]
+    found = find(load_indicators(shipped_folder("pis")), indicator)
+    script = [part for part in (found.path, found.operation) if part]
+    command = ["taskset", "-c", cpu, sys.executable, *script, "--threads", "1", "--samples", "30"]
     done = subprocess.run([*command, *arguments], capture_output=True, text=True, check=True)
     return float(min(json.loads(done.stdout.splitlines()[-1])["values_s"]))
 

@@ -27,7 +27,8 @@ from typing import Any, NamedTuple
 
 from scipy.stats import binom
 
-from stackgen.sandbox.process import THREAD_VARIABLES
+from stackgen.indicators import find
+from stackgen.sandbox.process import THREAD_VARIABLES, load_indicators
 from stackgen.storage.paths import shipped_folder
 
 LOCAL = Path(__file__).parent
@@ -52,15 +53,15 @@ class Pair:
     @property
     def jobs(self) -> tuple[dict[str, Any], dict[str, Any]]:
         """Return our job and the peer's."""
-        script = str(shipped_folder("pis") / f"{self.indicator}.py")
+        found = find(load_indicators(shipped_folder("pis")), self.indicator)
         peer = {"library": self.library, "setup": self.setup, "statement": self.statement}
-        return {"script": script, "arguments": self.arguments}, peer
+        return {"script": found.path, "arguments": (found.operation, *self.arguments)}, peer
 
 
 # Inputs are made as ours are: where they lie in memory changes the time of an FFT by 7 %.
 _NUMPY = (
     "import sys\nimport numpy as np\nsys.argv = ['-']\n"
-    "import framework_numpy\nmade = framework_numpy.start({}).numbers\n"
+    "import framework_numpy\nmade = framework_numpy.start({}, {}).numbers\n"
 )
 _TORCH = "import torch\nfrom torch import nn\n"
 PAIRS = (

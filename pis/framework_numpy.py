@@ -5,7 +5,7 @@ import harness
 CHUNK = 1 << 16  # so many at a time, so that making inputs takes little memory beside them
 
 
-def start(parameters):
+def start(indicator, parameters):
     """Load NumPy; the numbers that are made have the type that the parameters name."""
     return Here(harness.load("numpy"), parameters.get("dtype", "float64"))
 

@@ -1,7 +1,8 @@
 """Run one performance indicator and print what was measured as one line of JSON.
 
 An indicator is a script that declares ``INDICATOR``, writes ``setup(parameters)`` and ends with
-``harness.main(INDICATOR, setup)``. The clock, the warm-up, the repetition and the output are here,
+``harness.main(INDICATOR, setup)``; or a row of a table, ``INDICATORS``, of a module that ends with
+``harness.main_table(globals())``. The clock, the warm-up, the repetition and the output are here,
 the same for all of them. Standard library alone, Python 3.6 and newer.
 
 Exit codes: 0 a document was printed (outcome ok, unsupported, import_failed or invalid_output),
@@ -84,7 +85,14 @@ COMMON = {
         "allowed": ["forward", "both"],
         "help": "both: with the gradients of every input",
     },
+    "step": {
+        "type": "str",
+        "allowed": ["inference", "training"],
+        "help": "training: forward, backward and plain gradient descent",
+    },
 }
+ITEM_BYTES = {"float64": 8, "float32": 4, "float16": 2, "bfloat16": 2}
+BOTH = 3  # the work of both passes, and of a step of training, in forward passes
 # How far checksums of one operation may be apart, as a ratio, where INDICATOR gives no "tolerance".
 TOLERANCES = {"float64": 1e-9, "float32": 1e-4, "float16": 1e-2, "bfloat16": 3e-2}
 WRONG_COMMON = "{} is not an indicator: the common parameter {!r} {}"
@@ -127,7 +135,8 @@ class Operation:
     wait: returns when everything that ``run`` started is done; it is part of every sample, so
         that a launch alone cannot be timed. None where ``run`` returns only when it is done; on a
         GPU there has to be one.
-    work: FLOP or bytes of one run (``INDICATOR["unit"]`` says which), above zero, or None.
+    work: FLOP or bytes of one run (``INDICATOR["unit"]`` says which), above zero; None where the
+        indicator declares a formula, or where there is no such number.
     checksum: returns a number that depends on the whole result, the same in every process however
         often ``run`` was called before (of training: the loss of the first step), or None.
     items: samples (images, sentences) that one run processes, or None.
@@ -208,6 +217,68 @@ def main(indicator, setup):
     if "circumstances" in document:
         document["circumstances"].update(blas())
     publish(document, options.output)
+
+
+def main_table(module):
+    """Measure the indicator that the command line names first, of a module's table."""
+    known, name = list(module["INDICATORS"]), "".join(sys.argv[1:2])
+    if name not in known:
+        parser = Parser(description=module["__doc__"], allow_abbrev=False)
+        parser.add_argument("indicator", choices=known, help="followed by its own options")
+        parser.parse_args(sys.argv[1:2])  # ends here, with the help or a refusal
+    sys.argv[:2] = [" ".join(sys.argv[:2])]  # so that the help names the indicator
+    main(*select(module, name))
+
+
+def select(module, name):
+    """Return what a module's table declares of one of its indicators, and the setup of that.
+
+    A setup function is given what its arguments name: parameters and constants of the indicator,
+    ``here`` (the framework, started: ``framework_COMPONENT.start``), ``indicator`` (all that is
+    declared of it) or ``parameters`` (all of them).
+    """
+    indicator = declared(module.get("FAMILY", {}), module["INDICATORS"][name])
+    function = module[indicator.get("setup", name)]
+    wanted = function.__code__.co_varnames[: function.__code__.co_argcount]
+
+    def setup(parameters):
+        known = dict(indicator.get("constants", {}), **parameters)
+        known.update(indicator=indicator, parameters=parameters)
+        if "here" in wanted:
+            known["here"] = framework(indicator["component"]).start(indicator, parameters)
+        return function(*[known[each] for each in wanted])
+
+    return indicator, setup
+
+
+def declared(family, row):
+    """Return a row with what its family declares for all; parameters are added up."""
+    merged = dict(family, **row)
+    for key in ("common", "parameters"):
+        merged[key] = dict(family.get(key, {}), **row.get(key, {}))
+    return merged
+
+
+def framework(component):
+    """Import what the indicators of a component share, as late as it is needed."""
+    sys.path.insert(0, HERE)
+    try:
+        return importlib.import_module("framework_" + component)
+    finally:
+        sys.path.remove(HERE)
+
+
+def work_of(indicator, parameters):
+    """Return FLOP or bytes of one run by the indicator's formula, None where it has none.
+
+    A formula counts the forward pass, of parameters, constants and ``itemsize``: bytes of a number.
+    """
+    if "work" not in indicator:
+        return None
+    names = dict(indicator.get("constants", {}), **parameters)
+    names["itemsize"] = ITEM_BYTES.get(parameters.get("dtype"))
+    passes = BOTH if parameters.get("passes") == "both" else 1
+    return float(passes * eval(indicator["work"], {"__builtins__": {}}, names))
 
 
 class Parser(argparse.ArgumentParser):
@@ -301,11 +372,19 @@ def sample(operation, loops):
     return (time.perf_counter() - start) / loops
 
 
-def measure(indicator, setup, options, parameters):
-    """Return the measured part of the document."""
+def set_up(indicator, setup, parameters):
+    """Return the operation, with its work."""
     operation = setup(parameters)
     if not hasattr(operation, "run"):
         raise TypeError("setup must return a harness.Operation, not {!r}".format(operation))
+    if operation.work is None:
+        operation.work = work_of(indicator, parameters)
+    return operation
+
+
+def measure(indicator, setup, options, parameters):
+    """Return the measured part of the document."""
+    operation = set_up(indicator, setup, parameters)
     if options.trace:
         prepare_trace(operation, options.trace)
     states = [gpu_state()] if operation.gpu else []  # now, since asking leaves the GPU idle

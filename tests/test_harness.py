@@ -1,5 +1,6 @@
 """The harness, on a clock that only the operations move, and in every interpreter found here."""
 
+import ast
 import gc
 import importlib.metadata
 import importlib.util
@@ -15,23 +16,28 @@ from typing import Any
 import pytest
 
 from stackgen.images.targets import find_interpreters
-from stackgen.indicators import parse_output
+from stackgen.indicators import find, parse_output
 from stackgen.indicators.output import SCHEMA
-from stackgen.sandbox.process import THREAD_VARIABLES, WRONG_USAGE
+from stackgen.model.inspections import Indicator
+from stackgen.sandbox.process import THREAD_VARIABLES, WRONG_USAGE, load_indicators
 from stackgen.storage.paths import shipped_folder
 
 PIS = shipped_folder("pis")
+INDICATORS = load_indicators(PIS)
+ROWS = [each for each in INDICATORS if each.operation]
 
 
 def run(
-    script: "str | Path", *options: str, python: str = sys.executable
+    name: str, *options: str, python: str = sys.executable
 ) -> "subprocess.CompletedProcess[str]":
-    command = [python, "-s", "-B", str(PIS / script), "--samples", "3", *options]
+    indicator = find(INDICATORS, name)
+    script = [part for part in (indicator.path, indicator.operation) if part]
+    command = [python, "-s", "-B", *script, "--samples", "3", *options]
     return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
-def document(script: str, *options: str) -> dict[str, Any]:
-    reported: dict[str, Any] = json.loads(run(script, *options).stdout.splitlines()[-1])
+def document(name: str, *options: str) -> dict[str, Any]:
+    reported: dict[str, Any] = json.loads(run(name, *options).stdout.splitlines()[-1])
     return reported
 
 
@@ -291,7 +297,7 @@ def test_both_sides_of_the_process_agree_on_their_constants(harness: ModuleType)
 
 @pytest.mark.parametrize("python", find_interpreters())
 def test_the_control_runs_and_computes_the_same_on_every_python(python: str) -> None:
-    seen = parse_output(run("python/pure.py", "--rounds", "2", python=python).stdout).observation
+    seen = parse_output(run("python/pure", "--rounds", "2", python=python).stdout).observation
     assert seen is not None
     # By hand: 0*31 + 9 in round 0, then 9*31 + 1+1+9 in round 1, then 290*31 + 0+1 at the end.
     assert seen.checksum == 8991.0
@@ -317,27 +323,27 @@ def test_every_indicator_compiles_on_every_python(python: str) -> None:
     ],
 )
 def test_a_wrong_parameter_is_refused_in_one_sentence(option: tuple[str, ...], words: str) -> None:
-    done = run("numpy/matmul.py", *option)
+    done = run("numpy/matmul", *option)
     assert done.returncode == WRONG_USAGE
     assert words in done.stderr
     assert done.stderr.count("\n") == 1
 
 
 def test_what_was_loaded_is_reported_with_its_compiled_code() -> None:
-    loaded = {row["name"]: row for row in document("numpy/import.py")["loaded"]}
+    loaded = {row["name"]: row for row in document("numpy/import")["loaded"]}
     version = importlib.metadata.version("numpy")
     assert loaded["numpy"] == {"name": "numpy", "version": version, "compiled": True}
     assert "typer" not in loaded
 
 
 def test_a_framework_that_is_missing_is_not_mistaken_for_our_folder_of_its_name() -> None:
-    reported = document("tensorflow/matmul.py")
+    reported = document("tensorflow/matmul")
     assert reported["outcome"] == "import_failed"
     assert "No module named 'tensorflow'" in reported["reason"]
 
 
 def test_threads_reach_the_variables_unless_they_are_set() -> None:
-    circumstances = document("python/pure.py", "--threads", "3")["circumstances"]
+    circumstances = document("python/pure", "--threads", "3")["circumstances"]
     assert circumstances["env OMP_NUM_THREADS"] == "3"
 
 
@@ -364,7 +370,75 @@ def test_threads_are_all_cpus_but_one_within_the_quota(
     assert harness.threads_or_auto("7") == 7
 
 
+@pytest.mark.parametrize(
+    ("arguments", "status", "words"),
+    [
+        (("--help",), 0, "{matmul,einsum,"),
+        ((), WRONG_USAGE, "the following arguments are required: indicator"),
+        (("matmull",), WRONG_USAGE, "invalid choice: 'matmull' (choose from"),
+        (("matmul", "--help"), 0, "linear_algebra.py matmul [-h] [--size SIZE]"),
+        (("matmul", "--colour"), WRONG_USAGE, "linear_algebra.py matmul: unrecognized"),
+    ],
+)
+def test_a_module_of_several_indicators_lists_them_and_takes_the_name_of_one(
+    arguments: tuple[str, ...], status: int, words: str
+) -> None:
+    command = [sys.executable, "-s", "-B", find(INDICATORS, "numpy/matmul").path, *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == status
+    assert words in " ".join((done.stdout + done.stderr).split())
+
+
+def table(**row: Any) -> dict[str, Any]:
+    """Return the globals of a module with one indicator, whose setup returns what it is given."""
+    return {
+        "FAMILY": {"component": "python", "common": {"dtype": "float32"}, "revision": 3},
+        "INDICATORS": {"one": {"summary": "s", "setup": "given", **row}},
+        "given": lambda size, kind, parameters: (size, kind, parameters),
+    }
+
+
+def test_a_setup_is_given_the_parameters_and_constants_that_it_names(harness: ModuleType) -> None:
+    module = table(constants={"kind": "GRU"}, common={"batch": 8}, revision=4)
+    indicator, setup = harness.select(module, "one")
+    assert setup({"size": 5, "batch": 8}) == (5, "GRU", {"size": 5, "batch": 8})
+    assert (indicator["revision"], indicator["component"]) == (4, "python")
+    assert indicator["common"] == {"dtype": "float32", "batch": 8}
+
+
+def test_work_is_what_the_formula_of_parameters_and_constants_gives(harness: ModuleType) -> None:
+    row = {"work": "gates * (size if kind == 'a' else 1) * itemsize", "constants": {"gates": 3}}
+    indicator, _ = harness.select(table(**row), "one")
+    given = {"size": 5, "kind": "a", "dtype": "float32"}
+    assert harness.work_of(indicator, given) == 60
+    assert harness.work_of(indicator, {**given, "kind": "b", "dtype": "float64"}) == 24
+    assert harness.work_of(indicator, {**given, "passes": "both"}) == 180
+    assert harness.work_of({}, given) is None
+
+
+@pytest.mark.parametrize("indicator", ROWS, ids=lambda each: each.name)
+def test_the_harness_takes_what_stackgen_has_read(
+    harness: ModuleType, indicator: Indicator
+) -> None:
+    text = Path(indicator.path).read_text()
+    values = {
+        target.id: statement.value
+        for statement in ast.parse(text).body
+        if isinstance(statement, ast.Assign)
+        for target in statement.targets
+        if isinstance(target, ast.Name) and target.id in ("FAMILY", "INDICATORS")
+    }
+    module = {name: ast.literal_eval(value) for name, value in values.items()}
+    row = harness.declared(module.get("FAMILY", {}), module["INDICATORS"][indicator.operation])
+    takes = harness.parameters_of(row)
+    assert {each.name: each.default for each in indicator.parameters} == {
+        **{name: str(each["default"]) for name, each in takes.items()},
+        "threads": "auto",
+    }
+    assert (row["component"], row.get("revision", 1)) == (indicator.component, indicator.revision)
+
+
 def test_the_document_goes_into_a_file_too(tmp_path: Path) -> None:
     file = tmp_path / "document.json"
-    done = run("python/pure.py", "--rounds", "5", "--output", str(file))
+    done = run("python/pure", "--rounds", "5", "--output", str(file))
     assert file.read_text() == done.stdout.splitlines()[-1] + "\n"

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from stackgen.images.targets import find_interpreters
-from stackgen.indicators import parse_output
+from stackgen.indicators import find, parse_output
 from stackgen.model.inspections import Outcome
-from stackgen.sandbox.process import WRONG_USAGE
+from stackgen.sandbox.process import WRONG_USAGE, load_indicators
 from stackgen.storage.paths import shipped_folder
 
 PIS = shipped_folder("pis")
@@ -319,9 +319,9 @@ def test_on_the_cpu_no_gpu_is_seen(script: Script) -> None:
 
 
 def test_the_blas_in_use_is_reported_with_the_kernels_that_it_chose() -> None:
-    command = [sys.executable, "-s", str(PIS / "numpy/matmul.py"), "--size", "64", "--threads", "1"]
+    script = [sys.executable, "-s", find(load_indicators(PIS), "numpy/matmul").path, "matmul"]
     done = subprocess.run(
-        [*command, "--samples", "2"],
+        [*script, "--size", "64", "--threads", "1", "--samples", "2"],
         capture_output=True,
         text=True,
         check=True,

@@ -2,15 +2,18 @@
 
 import dataclasses
 import hashlib
+import os
 import re
+import sys
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from stackgen.campaign.indicators import known_indicators
 from stackgen.errors import UsageError
-from stackgen.indicators import bind, find, parse_indicator
+from stackgen.indicators import bind, find, parse_indicator, parse_table
 from stackgen.report.listings import indicator_text
 from stackgen.sandbox.process import load_indicators
 from stackgen.storage.paths import shipped_folder
@@ -28,6 +31,15 @@ def test_shipped_indicators_cover_every_framework_and_the_control() -> None:
     }
     assert {indicator.name for indicator in PIS} >= frameworks | {"python/pure"}
     assert all(i.component == i.name.split("/")[0] for i in PIS)
+
+
+def test_the_identities_of_shipped_indicators_are_those_that_were_recorded() -> None:
+    """A golden file: another id makes all that was measured of this indicator incomparable."""
+    golden = Path(__file__).parent / "golden" / "indicator_ids.txt"
+    found = "".join(f"{i.name} {bind(i, {}).id}\n" for i in PIS)
+    if os.environ.get("STACKGEN_GOLDEN") == "write":
+        golden.write_text(found)
+    assert found == golden.read_text()
 
 
 def test_a_script_is_not_run_when_it_is_read() -> None:
@@ -160,6 +172,116 @@ def test_a_users_own_file_is_identified_by_its_content(tmp_path: Path) -> None:
     shipped, mine = load_indicators(tmp_path, [tmp_path / "mine.py"])
     assert (shipped.identity, mine.name) == (("c/shipped", 1, 3, ""), "mine")
     assert mine.own_sha256 == hashlib.sha256((tmp_path / "mine.py").read_bytes()).hexdigest()
+
+
+ROW = "{'one': {'summary': 's', 'component': 'c', 'setup': 'f'}}"
+
+
+def test_a_table_declares_several_indicators_and_its_family_what_they_share() -> None:
+    source = """
+raise SystemExit
+FAMILY = {"component": "c", "common": {"dtype": "a"}, "revision": 2, "setup": "f"}
+INDICATORS = {
+    "one": {"summary": "s", "common": {"batch": 8}, "work": "gates * batch",
+            "constants": {"gates": 3}},
+    "two": {"summary": "t", "revision": 3, "common": {"dtype": "b"}, "work": "itemsize"},
+}
+def f(here): pass
+"""
+    one, two = parse_table(source, group="g", path="p", harness_source=COMMON)
+    assert (one.name, one.operation, one.revision) == ("g/one", "one", 2)
+    assert [(each.name, each.default) for each in one.parameters[:2]] == [
+        ("dtype", "a"),
+        ("batch", "8"),
+    ]
+    assert (two.name, two.revision, two.parameters[0].default) == ("g/two", 3, "b")
+
+
+@pytest.mark.parametrize(
+    ("source", "complaint"),
+    [
+        (f"INDICATORS = {ROW}", "is set up by 'f', and there is no such function"),
+        ("INDICATORS = {}", "must be a dictionary of indicators by name"),
+        ("INDICATORS = make()", "must be a literal"),
+        ("INDICATORS = {'a b': {}}", "needs a name of letters"),
+        ("INDICATORS = {'a': []}", "INDICATORS['a'] must be a dictionary"),
+        ("INDICATORS = {'a': {'speed': 1}}", "INDICATORS['a'] has unknown keys: speed"),
+        ("FAMILY = {'speed': 1}\nINDICATORS = {'a': {}}", "FAMILY has unknown keys: speed"),
+        (
+            ROW.replace("'f'", "'f', 'work': '2 * size'"),
+            "and 'size' is neither",
+        ),
+        (ROW.replace("'f'", "'f', 'work': 'open(1)'"), "work may only calculate, not: open(1)"),
+        (ROW.replace("'f'", "'f', 'work': 'itemsize'"), "and 'itemsize' is neither"),
+        (ROW.replace("'f'", "'f', 'work': '2 *'"), "invalid syntax"),
+    ],
+)
+def test_a_table_that_is_none_is_refused_with_the_reason(source: str, complaint: str) -> None:
+    if source.startswith("{"):
+        source = f"def f(): pass\nINDICATORS = {source}"
+    with pytest.raises(UsageError, match=re.escape(complaint)):
+        parse_table(source, group="g", path="mine.py", harness_source="")
+
+
+def package(folder: Path, *, name: str = "signal", module: str = "signals.speed") -> None:
+    """Install a package that registers a module of indicators, and cannot be imported."""
+    (folder / "signals").mkdir()
+    (folder / "signals" / "__init__.py").write_text("raise SystemExit('imported')")
+    (folder / "signals" / "speed.py").write_text(f"import x\ndef f(): pass\nINDICATORS = {ROW}")
+    info = folder / "signals-1.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: signals\nVersion: 1\n")
+    (info / "entry_points.txt").write_text(f"[stackgen.indicators]\n{name} = {module}\n")
+
+
+def test_a_package_registers_indicators_and_is_not_imported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    package(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    found = find(known_indicators(), "signal/one")
+    source = tmp_path / "signals" / "speed.py"
+    assert (found.path, found.operation) == (str(source), "one")
+    assert found.own_sha256 == hashlib.sha256(source.read_bytes()).hexdigest()
+    assert "signals" not in sys.modules
+
+
+@pytest.mark.parametrize(
+    ("given", "complaint"),
+    [
+        ({"name": "numpy", "module": "signals.speed"}, ""),
+        ({"module": "signals.gone"}, "signal = signals.gone of stackgen.indicators has no source"),
+        ({"module": "gone.speed"}, "signal = gone.speed of stackgen.indicators has no source"),
+    ],
+)
+def test_a_package_that_registers_nothing_to_read_is_named(
+    given: dict[str, str], complaint: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    package(tmp_path, **given)
+    monkeypatch.syspath_prepend(tmp_path)
+    if not complaint:
+        assert find(known_indicators(), "numpy/one").own_sha256
+        return
+    with pytest.raises(UsageError, match=re.escape(complaint)):
+        known_indicators()
+
+
+def test_a_registered_name_that_exists_already_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    package(tmp_path, name="numpy")
+    source = tmp_path / "signals" / "speed.py"
+    source.write_text(source.read_text().replace("'one'", "'matmul'"))
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(UsageError, match="two indicators are called numpy/matmul"):
+        known_indicators()
+
+
+def test_a_file_that_is_given_by_its_path_declares_one_indicator(tmp_path: Path) -> None:
+    several = tmp_path / "several.py"
+    several.write_text(f"def f(): pass\nINDICATORS = {ROW}")
+    with pytest.raises(UsageError, match=r"several\.py declares several indicators"):
+        load_indicators(shipped_folder("pis"), [several])
 
 
 def test_the_digest_covers_script_and_harness() -> None:

@@ -4,6 +4,7 @@ import ast
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
@@ -13,6 +14,7 @@ from typing import Any
 import pytest
 
 from stackgen.indicators import bind, declaration, find
+from stackgen.model import toml
 from stackgen.model.inspections import Indicator, Outcome
 from stackgen.sandbox.process import load_indicators
 from stackgen.storage.paths import shipped_folder
@@ -43,7 +45,7 @@ def names(first: str) -> set[str]:
 @pytest.fixture(scope="module")
 def example(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return the guide's example as a file."""
-    (source,) = re.findall(r"```python\n(.*?)```", TEXT, re.DOTALL)
+    source, _ = re.findall(r"```python\n(.*?)```", TEXT, re.DOTALL)
     path = tmp_path_factory.mktemp("guide") / "smooth.py"
     path.write_text(source)
     return path
@@ -98,6 +100,53 @@ def test_the_example_runs_here_and_now(example: Path) -> None:
     assert "smooth" in done.stdout
 
 
+@pytest.fixture
+def installed(tmp_path: Path) -> dict[str, str]:
+    """Return the environment of a process beside which the guide's package is installed."""
+    _, source = re.findall(r"```python\n(.*?)```", TEXT, re.DOTALL)
+    (project,) = re.findall(r"```toml\n(.*?)```", TEXT, re.DOTALL)
+    folder = tmp_path / "signal-indicators"
+    (folder / "signal_indicators").mkdir(parents=True)
+    (folder / "signal_indicators" / "__init__.py").touch()
+    (folder / "signal_indicators" / "speed.py").write_text(source)
+    (folder / "pyproject.toml").write_text(project)
+    return {**os.environ, "PYTHONPATH": str(install(folder, tmp_path / "site"))}
+
+
+def install(folder: Path, site: Path) -> Path:
+    """Write what an installer makes of the guide's package: files, metadata, entry points."""
+    project = toml.loads((folder / "pyproject.toml").read_text())
+    (group,) = project["project"]["entry-points"].items()
+    (package,) = project["tool"]["setuptools"]["packages"]
+    shutil.copytree(folder / package, site / package)
+    info = site / f"{package}-1.dist-info"
+    info.mkdir()
+    name, version = project["project"]["name"], project["project"]["version"]
+    metadata = f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n"
+    (info / "METADATA").write_text(metadata)
+    rows = "".join(f"{key} = {value}\n" for key, value in group[1].items())
+    (info / "entry_points.txt").write_text(f"[{group[0]}]\n{rows}")
+    return site
+
+
+def test_the_package_of_the_guide_is_measured_by_name(installed: dict[str, str]) -> None:
+    command = [sys.executable, "-m", "stackgen", "pi", "run"]
+    for name, work in (("signal/smooth", 2 * 3 * 8), ("signal/difference", 3 * 9)):
+        window = ["--window", "3"] if name == "signal/smooth" else []
+        done = subprocess.run(
+            [*command, name, "--size", "10", *window, "--samples", "3", "--json"],
+            capture_output=True,
+            text=True,
+            check=False,
+            env=installed,
+        )
+        assert done.returncode == 0, done.stderr
+        (result,) = json.loads(done.stdout)["results"]
+        (inspection,) = result["inspections"]
+        assert inspection["outcome"] == "ok"
+        assert inspection["observation"]["work"] == work
+
+
 def test_every_field_of_the_document_is_reported(document: Mapping[str, Any]) -> None:
     assert names("field") == document.keys()
 
@@ -109,6 +158,7 @@ def test_every_circumstance_is_reported(document: Mapping[str, Any]) -> None:
 
 def test_every_key_and_argument_is_reported() -> None:
     assert names("key") == declaration._KEYS
+    assert names("key") | names("row") == declaration._ROW_KEYS
     assert names("argument") == arguments_of_an_operation()
 
 

@@ -24,16 +24,17 @@ from stackgen.storage.paths import shipped_folder
 
 PIS = shipped_folder("pis")
 INDICATORS = {each.name: each for each in load_indicators(PIS) if each.component == "numpy"}
-# Runs each script with its options as if it had been called so; only the first finds threadpoolctl.
+# Runs each indicator with its options as if it had been called so; only the first finds
+# threadpoolctl.
 DRIVER = """
 import json, runpy, sys, traceback
-for script, options in json.loads(sys.argv[1]):
+for script, name, options in json.loads(sys.argv[1]):
     module = runpy.run_path(script)
     harness = sys.modules["harness"]
     harness.WARM_UP_S = 0.0
-    sys.argv = [script, "--samples", "1"] + options
+    sys.argv = [script, name, "--samples", "1"] + options
     try:
-        harness.main(module["INDICATOR"], module["setup"])
+        harness.main_table(module)
     except BaseException:
         print(json.dumps({"stackgen": 1, "outcome": "crashed", "reason": traceback.format_exc()}))
     sys.modules["threadpoolctl"] = None
@@ -96,7 +97,8 @@ def computed(python: str, calls: list[tuple[str, str]]) -> dict[tuple[str, str],
     """Return what each call told, all of them run by one process of this interpreter."""
     requested = [
         (
-            str(PIS / f"numpy/{name}.py"),
+            INDICATORS[f"numpy/{name}"].path,
+            name,
             ["--loops", "1", *(f"--{option}" for option in options.split())],
         )
         for name, options in calls
@@ -216,7 +218,7 @@ def framework(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 def test_a_checksum_sees_one_number_its_sign_and_its_place(framework: Any) -> None:
-    shared = framework.start({"dtype": "float64"})
+    shared = framework.start({}, {"dtype": "float64"})
     right = shared.numbers((300, 300))  # more than is summed at once
     truth = shared.checksum(right)
     wrong = []
@@ -234,7 +236,7 @@ def test_a_checksum_sees_one_number_its_sign_and_its_place(framework: Any) -> No
 def test_inputs_are_without_order_and_take_no_memory_beside_them(framework: Any) -> None:
     import tracemalloc
 
-    shared = framework.start({"dtype": "float32"})
+    shared = framework.start({}, {"dtype": "float32"})
     tracemalloc.start()
     made = shared.numbers(2_000_000, seed=3)
     _, peak = tracemalloc.get_traced_memory()

@@ -1,6 +1,7 @@
 """The verdict on a process, for signals as Python and as container engines tell them."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -75,6 +76,12 @@ def test_the_command_gives_every_parameter_and_the_fixed_counts() -> None:
 
 def test_without_loops_the_indicator_calibrates() -> None:
     assert "--loops" not in indicator_command(plan(), python="py", script_path="s")
+
+
+def test_the_row_of_a_table_is_the_first_argument_of_its_script() -> None:
+    matmul = bind(find(load_indicators(shipped_folder("pis")), "numpy/matmul"), {"size": "9"})
+    command = indicator_command(replace(plan(), call=matmul), python="py", script_path="m.py")
+    assert command[:8] == ("py", "-s", "-B", "m.py", "matmul", "--dtype", "float32", "--size")
 
 
 def test_threads_of_the_call_win_over_the_limit_and_settings_over_both() -> None:

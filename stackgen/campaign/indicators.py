@@ -17,7 +17,7 @@ from stackgen.model import toml
 from stackgen.model.identity import IndicatorId
 from stackgen.model.inspections import Indicator, IndicatorCall, Limits
 from stackgen.model.reports import Prices
-from stackgen.sandbox.process import load_indicators
+from stackgen.sandbox.process import load_indicators, registered_modules
 from stackgen.storage.paths import shipped_folder
 
 CONTROL = "python/pure"
@@ -25,9 +25,9 @@ DEFAULT = "matmul"
 _LEFT_TO_OTHERS = 8  # one part in so many of the memory
 
 
-def shipped_indicators() -> tuple[Indicator, ...]:
-    """Return the indicators that travel with stackgen."""
-    return load_indicators(shipped_folder("pis"))
+def known_indicators(own: Iterable[Path] = ()) -> tuple[Indicator, ...]:
+    """Return the indicators of stackgen, of installed packages, and of files of the user's own."""
+    return load_indicators(shipped_folder("pis"), own, registered_modules())
 
 
 def indicator_calls(
@@ -61,7 +61,7 @@ def indicator_calls(
         (DEFAULT,) if request.measurement.program is None else ()
     )
     own = {Path(each).stem: Path(each) for each in wanted if each.endswith(".py")}
-    known = load_indicators(shipped_folder("pis"), own.values())
+    known = known_indicators(own.values())
     measurable = {
         "torch" if each == "torch" else "tensorflow" for each in packages & set(FRAMEWORKS)
     }

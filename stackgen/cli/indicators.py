@@ -31,7 +31,7 @@ def pis(
     json: AsJson = False,
 ) -> None:
     """List the performance indicators, or tell what one of them takes."""
-    from stackgen.campaign.indicators import shipped_indicators
+    from stackgen.campaign.indicators import known_indicators
     from stackgen.commands.indicators import find_indicator
     from stackgen.report import as_json, indicator_text, indicators_text
 
@@ -39,7 +39,7 @@ def pis(
         found = find_indicator(name)
         typer.echo(as_json(found) if json else indicator_text(found))
         return
-    every = shipped_indicators()
+    every = known_indicators()
     typer.echo(as_json(every) if json else indicators_text(every))
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from stackgen import interrupts
 from stackgen.campaign.host import Host
-from stackgen.campaign.indicators import limits
+from stackgen.campaign.indicators import known_indicators, limits
 from stackgen.errors import UsageError
 from stackgen.executors.local import LocalExecutor, passed_variables
 from stackgen.executors.machine import any_gpu, find_gpus, this_host, this_machine
@@ -27,9 +27,8 @@ from stackgen.model.packages import Lock
 from stackgen.model.progress import Progress
 from stackgen.model.reports import LocalReport, LocalResult
 from stackgen.model.stacks import Environment, Kind, Stack
-from stackgen.sandbox.process import load_indicators
 from stackgen.storage.files import file_sha256
-from stackgen.storage.paths import Paths, shipped_folder
+from stackgen.storage.paths import Paths
 
 MOST_CALLS = 300
 DEFAULT_SAMPLES = 30
@@ -110,17 +109,15 @@ def measure_locally(
 
 
 def find_indicator(name: str) -> Indicator:
-    """Return a shipped indicator, or the user's own where a ``.py`` file is named.
+    """Return an indicator by its name, or the user's own where a ``.py`` file is named.
 
     Raises:
         UsageError: there is none, or the file is not one.
     """
     if not name.endswith(".py"):
-        return find(load_indicators(shipped_folder("pis")), name)
+        return find(known_indicators(), name)
     path = Path(name).resolve()
-    return next(
-        each for each in load_indicators(shipped_folder("pis"), [path]) if each.path == str(path)
-    )
+    return next(each for each in known_indicators([path]) if each.path == str(path))
 
 
 def calls_of(

@@ -12,7 +12,7 @@ from stackgen.campaign.backend import Backend
 from stackgen.campaign.campaign import INTERRUPTED, Campaign
 from stackgen.campaign.candidates import Candidate, Selection, select
 from stackgen.campaign.comparison import Stopped
-from stackgen.campaign.indicators import CONTROL, component_of, limits, shipped_indicators
+from stackgen.campaign.indicators import CONTROL, component_of, known_indicators, limits
 from stackgen.campaign.options import SearchOptions
 from stackgen.campaign.plan import Calls, SelectedStacks, calls_of, open_campaign
 from stackgen.campaign.prepare import refuse_without_disk_space
@@ -107,7 +107,7 @@ def _calls_of(chosen: SelectedStacks) -> Calls:
     """Return what is measured besides the control, which always is."""
     request = chosen.request
     threads = limits(request.processors.threads).threads
-    control = bind(find(shipped_indicators(), CONTROL), {"threads": str(threads)})
+    control = bind(find(known_indicators(), CONTROL), {"threads": str(threads)})
     names = tuple(each for each in request.measurement.indicators if each != CONTROL)
     if not names:
         return (), control

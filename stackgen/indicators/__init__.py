@@ -4,8 +4,10 @@ from stackgen.indicators.declaration import (
     THREADS,
     bind,
     find,
+    has_table,
     literal_revision,
     parse_indicator,
+    parse_table,
 )
 from stackgen.indicators.output import Parsed, parse_output
 
@@ -14,7 +16,9 @@ __all__ = [
     "Parsed",
     "bind",
     "find",
+    "has_table",
     "literal_revision",
     "parse_indicator",
     "parse_output",
+    "parse_table",
 ]

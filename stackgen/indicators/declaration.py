@@ -3,7 +3,9 @@
 import ast
 import hashlib
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from functools import lru_cache, partial
 
@@ -18,8 +20,13 @@ _RESERVED = {"threads", "samples", "loops", "output", "trace", "help"}
 _TYPES = {"int": int, "float": float, "str": str}
 _KEYS = {
     "summary", "component", "unit", "better", "one_shot", "latency", "timeout_s", "tolerance",
-    "common", "parameters", "revision",
+    "common", "parameters", "revision", "work",
 }  # fmt: skip
+_ROW_KEYS = _KEYS | {"setup", "constants"}
+_ARITHMETIC = (
+    ast.Expression, ast.Constant, ast.Name, ast.Load, ast.BinOp, ast.UnaryOp, ast.operator,
+    ast.unaryop, ast.IfExp, ast.Compare, ast.cmpop, ast.Tuple,
+)  # fmt: skip
 _BETTER = ("lower", "higher")
 _PARAMETER_KEYS = {"type", "default", "allowed", "help"}
 
@@ -44,32 +51,122 @@ def parse_indicator(
     Raises:
         UsageError: it is missing, is not a literal, or declares nonsense.
     """
-    try:
-        declared = _indicator(source)
-        rows = _mapping(declared, "parameters") | _shared(declared, harness_source)
-        parameters = tuple(_parameter(*row) for row in rows.items())
-        return Indicator(
-            name=name,
-            component=_text(declared, "component"),
-            summary=_text(declared, "summary"),
-            sha256=hashlib.sha256(f"{source}\0{harness_source}".encode()).hexdigest(),
-            path=path,
-            unit=_text({"unit": "", **declared}, "unit"),
-            one_shot=declared.get("one_shot") is True,
-            timeout_s=_seconds(declared.get("timeout_s", 300.0)),
-            parameters=(*parameters, THREADS),
-            revision=_revision(declared.get("revision", 1), "revision"),
-            protocol=literal_revision(harness_source, "PROTOCOL_REVISION"),
-            own_sha256=hashlib.sha256(source.encode()).hexdigest() if own else "",
+    with _refusing(path):
+        declared = _literal(source, "INDICATOR")
+        if declared is None:
+            raise ValueError("it has no INDICATOR = {...} at its top level")
+        read = _Source(text=source, path=path, harness=harness_source, own=own)
+        return _indicator(_known_keys(declared, _KEYS, "INDICATOR"), read, name)
+
+
+def parse_table(
+    source: str, *, group: str, path: str, harness_source: str, own: bool = False
+) -> tuple[Indicator, ...]:
+    """Read all indicators of a module: each row of its literal ``INDICATORS = {...}``.
+
+    What a literal ``FAMILY = {...}`` declares holds for every row; common and own parameters are
+    added up.
+
+    Args:
+        source: of the module.
+        group: what the names of its indicators begin with, such as ``numpy``.
+        path: of the module, on this machine.
+        harness_source: as for ``parse_indicator``.
+        own: it is a user's own module.
+
+    Raises:
+        UsageError: a declaration is missing, is not a literal, or is nonsense.
+    """
+    with _refusing(path):
+        read = _Source(text=source, path=path, harness=harness_source, own=own)
+        return tuple(
+            replace(_indicator(declared, read, f"{group}/{operation}"), operation=operation)
+            for operation, declared in _rows(source)
         )
+
+
+def has_table(source: str) -> bool:
+    """Return whether a module declares several indicators."""
+    return "INDICATORS" in source and _literal(source, "INDICATORS") is not None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Source:
+    """Text and path of a file that declares indicators, and the text of all that it runs with."""
+
+    text: str
+    path: str
+    harness: str
+    own: bool
+
+
+@contextmanager
+def _refusing(path: str) -> Iterator[None]:
+    try:
+        yield
     except (ValueError, SyntaxError) as error:
         raise UsageError(
             f"{path} is not an indicator",
             why=f"{error.msg} (line {error.lineno})"
             if isinstance(error, SyntaxError)
             else str(error),
-            fix="declare INDICATOR = {...} as pis/numpy/matmul.py does",
+            fix="declare INDICATOR = {...} as docs/indicators.md shows",
         ) from error
+
+
+def _indicator(declared: Mapping[str, object], read: _Source, name: str) -> Indicator:
+    _refuse_nonsense(declared)
+    _refuse_wrong_work(declared)
+    rows = _mapping(declared, "parameters") | _shared(declared, read.harness)
+    parameters = tuple(_parameter(*row) for row in rows.items())
+    return Indicator(
+        name=name,
+        component=_text(declared, "component"),
+        summary=_text(declared, "summary"),
+        sha256=hashlib.sha256(f"{read.text}\0{read.harness}".encode()).hexdigest(),
+        path=read.path,
+        unit=_text({"unit": "", **declared}, "unit"),
+        one_shot=declared.get("one_shot") is True,
+        timeout_s=_seconds(declared.get("timeout_s", 300.0)),
+        parameters=(*parameters, THREADS),
+        revision=_revision(declared.get("revision", 1), "revision"),
+        protocol=literal_revision(read.harness, "PROTOCOL_REVISION"),
+        own_sha256=hashlib.sha256(read.text.encode()).hexdigest() if read.own else "",
+    )
+
+
+def _rows(source: str) -> Iterator[tuple[str, dict[str, object]]]:
+    """Yield name and declaration of each row of a table, with what its family declares."""
+    family = _known_keys(_literal(source, "FAMILY") or {}, _ROW_KEYS, "FAMILY")
+    table = _literal(source, "INDICATORS")
+    if not isinstance(table, dict) or not table:
+        raise ValueError("INDICATORS must be a dictionary of indicators by name")
+    functions = {each.name for each in _module(source).body if isinstance(each, ast.FunctionDef)}
+    for name, row in table.items():
+        what = f"INDICATORS[{name!r}]"
+        if not isinstance(name, str) or not name.isidentifier():
+            raise ValueError(f"{what} needs a name of letters, digits and underscores")
+        declared = family | _known_keys(row, _ROW_KEYS, what)
+        for key in ("common", "parameters"):
+            declared[key] = _mapping(family, key) | _mapping(row, key)
+        setup = declared.get("setup", name)
+        if setup not in functions:
+            raise ValueError(f"{what} is set up by {setup!r}, and there is no such function")
+        yield name, declared
+
+
+def _refuse_wrong_work(declared: Mapping[str, object]) -> None:
+    """Refuse a formula of other names than those of parameters and constants, or with calls."""
+    if "work" not in declared:
+        return
+    keys = ("common", "parameters", "constants")
+    known = {"threads"}.union(*(_mapping(declared, key) for key in keys))
+    known |= {"itemsize"} if "dtype" in known else set()
+    for node in ast.walk(ast.parse(_text(declared, "work"), mode="eval")):
+        if not isinstance(node, _ARITHMETIC):
+            raise ValueError(f"work may only calculate, not: {ast.unparse(node)}")
+        if isinstance(node, ast.Name) and node.id not in known:
+            raise ValueError(f"work is of parameters and constants, and {node.id!r} is neither")
 
 
 @lru_cache(maxsize=4)
@@ -89,12 +186,7 @@ def _revision(value: object, what: str) -> int:
     return value
 
 
-def _indicator(source: str) -> dict[str, object]:
-    """Return the value of the module's INDICATOR, with known keys and allowed values only."""
-    value = _literal(source, "INDICATOR")
-    if value is None:
-        raise ValueError("it has no INDICATOR = {...} at its top level")
-    declared = _known_keys(value, _KEYS, "INDICATOR")
+def _refuse_nonsense(declared: Mapping[str, object]) -> None:
     if declared.get("better", "lower") not in _BETTER:
         raise ValueError(f"better must be lower or higher, not {declared['better']!r}")
     for key in ("one_shot", "latency"):
@@ -105,12 +197,16 @@ def _indicator(source: str) -> dict[str, object]:
         raise ValueError(f"tolerance must be a number, not {tolerance!r}")
     if not 0 <= tolerance < math.inf:
         raise ValueError(f"tolerance must be a ratio such as 1e-4, not {tolerance!r}")
-    return declared
+
+
+@lru_cache(maxsize=4)  # of a table, several values are read
+def _module(source: str) -> ast.Module:
+    return ast.parse(source)
 
 
 def _literal(source: str, name: str) -> object:
     """Return the value that a module gives a name at its top level, None where it does not."""
-    for statement in ast.parse(source).body:
+    for statement in _module(source).body:
         if isinstance(statement, ast.Assign) and any(
             isinstance(target, ast.Name) and target.id == name for target in statement.targets
         ):

@@ -58,13 +58,14 @@ class Parameter:
 class Indicator:
     """A script that measures one thing, as it declares itself.
 
-    name: such as ``tensorflow/matmul``, also its path below ``pis/`` without ``.py``.
+    name: such as ``tensorflow/matmul``: the folder below ``pis/``, and the row of its table.
     component: the package whose speed it shows (``tensorflow``, ``numpy``, ``python``).
     sha256: of the script and of all that it runs with, as recorded; no part of the identity.
     revision: of the script; it rises only when timings may change (docs/indicators.md).
     protocol: PROTOCOL_REVISION of the harness.
     own_sha256: of a user's own script, which is part of its identity; "" for those of stackgen.
     path: the script on this machine.
+    operation: the row of the script's table, its first argument; "" of a script without a table.
     unit: of the work counted per second, such as ``FLOP`` or ``byte``; "" where time is all.
     one_shot: the operation can happen only once in a process (an import).
     """
@@ -81,6 +82,7 @@ class Indicator:
     revision: int = 1
     protocol: int = 1
     own_sha256: str = ""
+    operation: str = ""
 
     def __post_init__(self) -> None:
         if self.revision < 1 or self.protocol < 1:

@@ -313,15 +313,16 @@ def _examples(indicator: Indicator) -> list[str]:
     """Return commands that can be typed as they stand."""
     shown = indicator.parameters[0]
     values = _values(shown)
-    own = "/" not in indicator.name  # a file of the user's is known by its path
-    name = shlex.quote(indicator.path) if own else indicator.name
+    by_path = "/" not in indicator.name and not indicator.operation  # a file of the user's
+    name = shlex.quote(indicator.path) if by_path else indicator.name
     lines = [f"stackgen pi run {name} --{shown.name} {','.join(values)}"]
     if indicator.component != "python":
         given = "" if shown.name == "threads" else f" --param {shown.name}={values[-1]}"
         lines.append(f"stackgen explore {indicator.component} --pi {name}{given}")
-    if own:  # by hand it would have to find the harness
+    if indicator.own_sha256:  # by hand it would have to find the harness
         return lines
-    return [*lines, f"python {indicator.path} --{shown.name} {values[-1]}"]
+    command = " ".join(filter(None, ("python", indicator.path, indicator.operation)))
+    return [*lines, f"{command} --{shown.name} {values[-1]}"]
 
 
 def _values(parameter: Parameter) -> list[str]:
