@@ -1,0 +1,411 @@
+"""What the evidence graph promises, simulated: coverage of intervals, and false recommendations.
+
+Every simulated campaign runs blocks with heavy tails (t of 4 degrees of freedom) until stackgen's
+own interim analyses decide every comparison, or its budget ends. Stacks are versions of two
+packages, with effects of their own and of pairs. Then the same code as in ``stackgen advise`` reads
+the campaigns.
+
+coverage   95 % intervals: direct, indirect and predicted log ratios, by campaigns and spread.
+machines   the same for a machine on which nothing was measured, by machines that are known.
+equal      knowledge bases of equal stacks: how many hold any false recommendation (all locks are
+           tried); gate: 66 of 1,000, where 5 % are allowed.
+poisoned   a fifth of the origins scale one stack's times by 0.8; gate: 5 % false recommendations
+           where five origins or more measured the pair.
+power      how often a stack that is 10 % faster than the lock's own is recommended.
+
+python -m benchmarks.knowledge [--bases 1000] [--seed 1] [coverage machines equal poisoned power]
+"""
+
+import argparse
+import math
+import statistics
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import product
+
+import numpy as np
+
+from stackgen.knowledge.graph import Comparisons, EvidenceGraph, Place, StackNode
+from stackgen.knowledge.prediction import predict
+from stackgen.knowledge.recommendation import FEWEST_ORIGINS, Assessment, Standing, assess
+from stackgen.measure import ALPHA, INTERIM_ANALYSES, effect
+from stackgen.measure.contrasts import CampaignContrasts, estimates
+from stackgen.measure.meta_analysis import Mixture
+from stackgen.measure.posterior import Array, Places
+from stackgen.model.evidence import Verdict
+from stackgen.model.identity import CampaignId, IndicatorId, MachineId, StackId
+
+CAMPAIGNS = (1, 2, 3, 5, 10, 25)
+SPREADS = (0.0, 0.005, 0.02, 0.05, 0.12, 0.20)
+MACHINES = (1, 2, 3, 5)
+TAILS, DEVIATIONS = 4, (0.02, 0.04, 0.08)
+BUDGET_ENDS = 0.15  # the chance at each interim analysis
+POISON, POISONED = 0.8, 0.2
+GATE, GATE_OF = 66, 1000
+HERE = MachineId("m0")
+
+
+@dataclass(frozen=True)
+class World:
+    """A truth, and the campaigns that measured it.
+
+    speeds: log of each stack's speed, shape (stacks,). rows: by indicator.
+    """
+
+    speeds: Array
+    rows: dict[IndicatorId, list[CampaignContrasts]]
+
+    @property
+    def nodes(self) -> dict[StackId, StackNode]:
+        """Return each stack as a node of its own."""
+        return {stack(n): StackNode(key=stack(n)) for n in range(len(self.speeds))}
+
+    def graphs(self) -> dict[IndicatorId, EvidenceGraph]:
+        """Return the evidence graph of each indicator."""
+        return {what: EvidenceGraph(rows, self.nodes) for what, rows in self.rows.items()}
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How a knowledge base comes about.
+
+    spread: between campaigns (of a log ratio). between_machines: likewise. machines: how many take
+    part. here: whether the first of them is the user's. origins: how many installations measure.
+    """
+
+    stacks: int
+    campaigns: int
+    spread: float
+    effects: float = 0.05
+    interactions: float = 0.0
+    machines: int = 1
+    between_machines: float = 0.0
+    here: bool = True
+    origins: int = 1
+    poisoned: int = 0
+    indicators: int = 1
+
+
+def stack(number: int) -> StackId:
+    """Return the name of a stack."""
+    return StackId(f"s{number:03}")
+
+
+def versions(number: int) -> tuple[tuple[str, str], ...]:
+    """Return the versions of a stack: four of NumPy by as many of the framework as are needed."""
+    return (("framework", str(number // 4)), ("numpy", str(number % 4)))
+
+
+def speeds(plan: Plan, dice: np.random.Generator) -> Array:
+    """Return log speeds: an effect of each version, and of pairs of versions."""
+    rows = math.ceil(plan.stacks / 4)
+    found = dice.normal(0, 0.8 * plan.effects, (rows, 1)) + dice.normal(
+        0, 0.6 * plan.effects, (1, 4)
+    )
+    found = found + dice.normal(0, plan.interactions, (rows, 4))
+    return np.asarray(found.ravel()[: plan.stacks])
+
+
+def blocks(truth: Array, deviation: float, dice: np.random.Generator) -> tuple[Array, int]:
+    """Return contrasts of the arms to the first one, and at how many blocks the campaign ended."""
+    count = len(truth) - 1
+    noise = dice.standard_t(TAILS, (INTERIM_ANALYSES[-1], len(truth)))
+    noise = noise * deviation / math.sqrt(2 * TAILS / (TAILS - 2))
+    times = noise - truth
+    contrasts = times[:, :1] - times[:, 1:]
+    for analysis in INTERIM_ANALYSES:
+        verdicts = (
+            effect(
+                a=stack(0),
+                b=stack(1),
+                indicator_id=IndicatorId("i"),
+                contrasts=contrasts[:analysis, place].tolist(),
+                alpha=ALPHA / count,
+            ).verdict
+            for place in range(count)
+        )
+        if dice.random() < BUDGET_ENDS or Verdict.INCONCLUSIVE not in verdicts:
+            return contrasts, analysis
+    return contrasts, INTERIM_ANALYSES[-1]
+
+
+def simulate(plan: Plan, dice: np.random.Generator) -> World:
+    """Return a truth and what campaigns measured of it."""
+    truth = speeds(plan, dice)
+    machines = [
+        dice.normal(0, plan.between_machines / math.sqrt(2), plan.stacks)
+        for _ in range(plan.machines + (not plan.here))
+    ]
+    if not plan.effects:
+        machines[0][:] = 0.0  # equal stacks are equal where the user is
+    if plan.poisoned:
+        favoured = int(dice.integers(plan.stacks))
+    rows: dict[IndicatorId, list[CampaignContrasts]] = {}
+    for indicator in range(plan.indicators):
+        deviation = float(dice.choice(DEVIATIONS))
+        for number in range(plan.campaigns):
+            machine = number % plan.machines + (not plan.here)
+            origin = number % plan.origins
+            size = min(plan.stacks, int(dice.integers(2, 7)))
+            arms = dice.choice(plan.stacks, size, replace=False)
+            log_speeds = truth[arms] + machines[machine][arms]
+            log_speeds = log_speeds + dice.normal(0, plan.spread / math.sqrt(2), size)
+            if origin < plan.poisoned:
+                log_speeds = log_speeds - math.log(POISON) * (arms == favoured)
+            what = IndicatorId(f"i{indicator}")
+            row = contrasts(arms, log_speeds, deviation, dice)
+            key = CampaignId(f"c{number}"), what, MachineId(f"m{machine}"), (f"o{origin}",)
+            rows.setdefault(what, []).append(row(*key))
+    return World(truth + machines[0], rows)
+
+
+def contrasts(
+    arms: Places, log_speeds: Array, deviation: float, dice: np.random.Generator
+) -> Callable[[CampaignId, IndicatorId, MachineId, tuple[str, ...]], CampaignContrasts]:
+    """Return what makes a campaign's row, once it is named."""
+    values, ended = blocks(log_speeds, deviation, dice)
+    order = np.argsort(arms[1:])
+    name = CampaignId("c")
+    found = estimates(
+        [{(name, block): float(values[block, place]) for block in range(ended)} for place in order]
+    )
+    return lambda campaign, indicator, machine, origins: CampaignContrasts(
+        campaign_id=campaign,
+        indicator_id=indicator,
+        machine_id=machine,
+        origins=origins,
+        date="2026-01-01",
+        baseline=stack(int(arms[0])),
+        candidates=tuple(stack(int(arms[1 + place])) for place in order),
+        log_ratios=found.log_ratios,
+        covariance=found.covariance,
+        blocks=found.blocks,
+        freedom=found.freedom,
+    )
+
+
+# Coverage of intervals
+
+
+@dataclass
+class Cover:
+    """How many intervals held the truth, and half their widths."""
+
+    inside: list[bool] = field(default_factory=list)
+    widths: list[float] = field(default_factory=list)
+
+    def add(self, truth: Array, low: Array, high: Array) -> None:
+        """Count intervals."""
+        self.inside += [bool(each) for each in (low <= truth) & (truth <= high)]
+        self.widths += [float(each) for each in (high - low) / 2]
+
+    def __str__(self) -> str:
+        if not self.inside:
+            return "      -      "
+        share, width = statistics.fmean(self.inside), statistics.median(self.widths)
+        return f"{share:.3f} +-{width:6.1%}"
+
+
+def cover(plan: Plan, bases: int, seed: int) -> dict[str, Cover]:
+    """Return the coverage of direct, indirect and predicted log ratios over so many bases."""
+    found = {"direct": Cover(), "indirect": Cover(), "predicted": Cover()}
+    for number in range(bases):
+        dice = np.random.default_rng([seed, number])
+        world = simulate(plan, dice)
+        (graph,) = world.graphs().values()
+        current = graph.components[0][0]
+        known = graph.fit(current, Place(machine_id=HERE))
+        for one in known.stacks:
+            for kind, others in _kinds(known, one).items():
+                asked = [each for each in others if each > one]
+                if asked:
+                    _count(found[kind], known.log_ratios(one, asked), world, one, asked)
+        missing = sorted({stack(n) for n in range(plan.stacks)} - set(known.stacks))
+        if missing:
+            every = {str(stack(n)): versions(n) for n in range(plan.stacks)}
+            predicted = predict(known, every, current, missing)
+            _count(found["predicted"], predicted, world, current, missing)
+    return found
+
+
+def _kinds(known: Comparisons, one: str) -> dict[str, list[str]]:
+    direct = known.neighbours(one)
+    others = [each for each in known.stacks if each != one]
+    return {
+        "direct": [each for each in others if each in direct],
+        "indirect": [each for each in others if each not in direct],
+    }
+
+
+def _count(
+    into: Cover, posterior: Mixture, world: World, current: str, others: Sequence[str]
+) -> None:
+    place = {stack(n): n for n in range(len(world.speeds))}
+    truth = np.array(
+        [world.speeds[place[StackId(o)]] - world.speeds[place[StackId(current)]] for o in others]
+    )
+    into.add(truth, *posterior.interval())
+
+
+def coverage(bases: int, seed: int) -> None:
+    """Print coverage by campaigns and spread."""
+    print("\ncoverage of 95 % intervals, and half their median width")
+    print("campaigns  spread  direct          indirect        predicted")
+    for campaigns, spread in product(CAMPAIGNS, SPREADS):
+        stacks = min(24, 4 + 2 * campaigns)
+        plan = Plan(stacks=stacks, campaigns=campaigns, spread=spread, interactions=0.01)
+        found = cover(plan, max(20, bases // (2 + campaigns)), seed)
+        print(f"{campaigns:9}  {spread:6.3f}  {'   '.join(map(str, found.values()))}", flush=True)
+
+
+def machines(bases: int, seed: int) -> None:
+    """Print coverage for a machine on which nothing was measured."""
+    print("\nthe same for a new machine, three campaigns on each that is known")
+    print("machines  between them  direct          indirect        predicted")
+    for count, between in product(MACHINES, (0.0, 0.02, 0.05, 0.12, 0.2)):
+        plan = Plan(
+            stacks=6,
+            campaigns=3 * count,
+            spread=0.01,
+            interactions=0.01,
+            machines=count,
+            between_machines=between,
+            here=False,
+        )
+        found = cover(plan, max(20, bases // (3 + 3 * count)), seed)
+        print(f"{count:8}  {between:12.3f}  {'   '.join(map(str, found.values()))}", flush=True)
+
+
+# False and missed recommendations
+
+
+def locks(world: World, place: Place) -> Iterator[tuple[str, tuple[Assessment, ...]]]:
+    """Yield what is said of each lock: every stack is once the user's own."""
+    graphs = world.graphs()
+    names = {key for graph in graphs.values() for each in graph.components for key in each}
+    for current in sorted(names):
+        others = {name: dict.fromkeys(graphs, name) for name in sorted(names - {current})}
+        own = dict.fromkeys(graphs, current)
+        yield current, assess(graphs, current=own, candidates=others, place=place)
+
+
+def recommended(found: Sequence[Assessment]) -> list[str]:
+    """Return what is said to be faster, measured elsewhere or not."""
+    return [each.name for each in found if each.standing is Standing.FASTER]
+
+
+def mixed(number: int, dice: np.random.Generator) -> Plan:
+    """Return a plan of a knowledge base: sizes and spreads as they may come together."""
+    campaigns = CAMPAIGNS[number % len(CAMPAIGNS)]
+    return Plan(
+        stacks=int(dice.choice((4, 8, 16, 30))),
+        campaigns=campaigns,
+        spread=SPREADS[(number // len(CAMPAIGNS)) % len(SPREADS)],
+        effects=0.0,
+        machines=int(dice.choice((1, 1, 2))),
+        between_machines=0.05,
+        origins=int(dice.integers(1, 1 + campaigns)),
+        indicators=int(dice.choice((1, 1, 3))),
+    )
+
+
+def equal(bases: int, seed: int) -> None:
+    """Print how many knowledge bases of equal stacks hold a false recommendation."""
+    wrong: dict[tuple[str, float], list[bool]] = {}
+    every = []
+    for number in range(bases):
+        dice = np.random.default_rng([seed, 1, number])
+        plan = mixed(number, dice)
+        world = simulate(plan, dice)
+        false = any(recommended(found) for _, found in locks(world, Place(machine_id=HERE)))
+        every.append(false)
+        for kind, value in (("campaigns", plan.campaigns), ("spread", plan.spread)):
+            wrong.setdefault((kind, value), []).append(false)
+    print(f"\nequal stacks: {sum(every)} of {bases} knowledge bases hold a false recommendation")
+    for (kind, value), each in sorted(wrong.items()):
+        print(f"  {kind} {value}: {sum(each)} of {len(each)}")
+    _gate(sum(every), math.ceil(GATE * bases / GATE_OF))
+
+
+def poisoned(bases: int, seed: int) -> None:
+    """Print how many pairs that many origins measured are recommended since a fifth lied."""
+    wrong: list[bool] = []
+    named = 0
+    for number in range(bases):
+        dice = np.random.default_rng([seed, 2, number])
+        origins = int(dice.choice((5, 6, 8, 10, 15)))
+        plan = Plan(
+            stacks=int(dice.choice((3, 4, 6))),
+            campaigns=int(origins * dice.choice((1, 2, 3))),
+            spread=float(dice.choice((0.0, 0.005, 0.02, 0.05))),
+            effects=0.0,
+            origins=origins,
+            poisoned=max(1, int(POISONED * origins)),
+        )
+        world = simulate(plan, dice)
+        (graph,) = world.graphs().values()
+        false = False
+        for current, found in locks(world, Place(machine_id=HERE)):
+            best = recommended(found)
+            if not best:
+                continue
+            named += any(e.sole_origins for e in found if e.name in best)
+            known = graph.fit(current, Place(machine_id=HERE))
+            many = [len(known.direct_origins(current, name)) >= FEWEST_ORIGINS for name in best]
+            false = false or any(many)
+        wrong.append(false)
+    print(f"\npoisoned: {sum(wrong)} of {bases} knowledge bases recommend a stack falsely though")
+    print(f"  five origins or more measured the pair; {named} locks name a sole origin")
+    _gate(sum(wrong), round(0.05 * bases))
+
+
+def power(bases: int, seed: int) -> None:
+    """Print how often a stack that is faster than the lock's own is recommended."""
+    print("\npower: share of bases that recommend what is faster (four stacks, one faster)")
+    print("campaigns  spread  5 % faster  10 %   20 %")
+    for campaigns, spread in product((1, 2, 3, 5, 10), (0.0, 0.005, 0.02)):
+        cells = []
+        for gain in (1.05, 1.1, 1.2):
+            hits = [_finds(campaigns, spread, gain, seed, n) for n in range(max(20, bases // 20))]
+            cells.append(f"{statistics.fmean(hits):5.2f}")
+        print(f"{campaigns:9}  {spread:6.3f}  {'      '.join(cells)}", flush=True)
+
+
+def _finds(campaigns: int, spread: float, gain: float, seed: int, number: int) -> bool:
+    dice = np.random.default_rng([seed, 3, number])
+    rows = []
+    for each in range(campaigns):
+        log_speeds = np.array([0.0, math.log(gain), 0.0, 0.0])
+        log_speeds = log_speeds + dice.normal(0, spread / math.sqrt(2), 4)
+        row = contrasts(np.arange(4), log_speeds, 0.04, dice)
+        rows.append(row(CampaignId(f"c{each}"), IndicatorId("i0"), HERE, ("o0",)))
+    world = World(np.zeros(4), {IndicatorId("i0"): rows})
+    current, found = next(iter(locks(world, Place(machine_id=HERE))))
+    assert current == stack(0)
+    return stack(1) in recommended(found)
+
+
+def _gate(found: int, most: int) -> None:
+    print(f"  gate: at most {most}: {'kept' if found <= most else 'BROKEN'}", flush=True)
+
+
+def main() -> None:
+    """Print the tables that are asked for; all by default."""
+    tables = {
+        "coverage": coverage,
+        "machines": machines,
+        "equal": equal,
+        "poisoned": poisoned,
+        "power": power,
+    }
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("tables", nargs="*", choices=[*tables, []], default=[])
+    parser.add_argument("--bases", type=int, default=300)
+    parser.add_argument("--seed", type=int, default=1)
+    options = parser.parse_args()
+    for name in options.tables or tables:
+        tables[name](options.bases, options.seed)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,509 @@
+"""The evidence graph: what all campaigns say of one indicator, between any two stacks.
+
+Nodes are stacks, equivalent ones merged: the caller gives each stack a key, equal where nothing
+that decides a timing differs. An edge is a campaign that held both of its ends. What an edge says
+are the contrasts of ``stackgen.measure.contrasts``; how they are put together is in
+``stackgen.measure.meta_analysis``. Here is which campaigns count, where an answer is for (a machine
+and a base), which stacks cannot be compared, and what an answer rests on.
+
+All log ratios are log(time of one / time of other): above 0, the other is faster. Rows are sorted
+and duplicates (the same campaign, indicator, machine and baseline) count once, so that no answer
+depends on their order.
+"""
+
+import math
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import combinations, pairwise
+
+import networkx as nx
+import numpy as np
+
+from stackgen.errors import EvidenceError
+from stackgen.measure.contrasts import CampaignContrasts
+from stackgen.measure.meta_analysis import (
+    Link,
+    Mixture,
+    NetworkFit,
+    Study,
+    fit,
+    spread_grid,
+)
+from stackgen.measure.posterior import Array
+from stackgen.model.identity import CampaignId, MachineId, StackId
+
+CARRIES = 0.01
+"""The share of a comparison's variance from which on a campaign is named as carrying it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StackNode:
+    """Where a stack belongs in the graph.
+
+    key: equal for stacks that are equivalent on this indicator.
+    base: which of the bases of one Python minor version it is installed on.
+    """
+
+    key: str
+    base: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """What an answer is for: a machine, and a base as ``StackNode`` names it."""
+
+    machine_id: MachineId
+    base: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """A part of the path of evidence: two stacks, and the campaigns that held both."""
+
+    one: str
+    other: str
+    campaigns: tuple[CampaignId, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Basis:
+    """What a comparison of two stacks rests on.
+
+    shares: of each campaign that carries it, largest first; they add up to 1 or little less.
+    steps: from one stack to the other by the shortest way; one step where a campaign held both.
+    origins: of these campaigns; "" is this installation.
+    machines: of these campaigns, each with the share that it carries.
+    first, last: when the earliest and the latest of them began.
+    blocks: of all of them.
+    """
+
+    shares: tuple[tuple[CampaignId, float], ...]
+    steps: tuple[Step, ...]
+    origins: tuple[str, ...]
+    machines: tuple[tuple[MachineId, float], ...]
+    first: str
+    last: str
+    blocks: int
+
+    @property
+    def is_direct(self) -> bool:
+        """Return whether a campaign held both stacks."""
+        return len(self.steps) == 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cycle:
+    """Whether campaigns agree around a cycle of the graph.
+
+    stacks: in order, the first one once. gap: the log ratios around it added up, 0 where all agree.
+    error: its standard error, the spread between campaigns included. p_value: of no gap.
+    """
+
+    stacks: tuple[str, ...]
+    gap: float
+    error: float
+    p_value: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NextBlock:
+    """Two stacks to be measured in one more campaign at the place that is asked about.
+
+    gain: by how much the variance of the comparison falls. cost: as the caller counts it.
+    """
+
+    one: str
+    other: str
+    gain: float
+    cost: float
+
+
+class EvidenceGraph:
+    """Comparisons of stacks on one indicator, from the campaigns that measured it."""
+
+    def __init__(
+        self, campaigns: Iterable[CampaignContrasts], nodes: Mapping[StackId, StackNode]
+    ) -> None:
+        """Build the graph.
+
+        Args:
+            campaigns: of one indicator; the same one given twice has the origins of both.
+            nodes: of every stack that may count; other stacks are left out of their campaigns.
+        """
+        merged: dict[tuple[str, ...], CampaignContrasts] = {}
+        for each in sorted(campaigns, key=_order):
+            known = merged.get(_identity(each), each)
+            origins = tuple(sorted({*known.origins, *each.origins}))
+            merged[_identity(each)] = replace(each, origins=origins)
+        if len({each.indicator_id for each in merged.values()}) > 1:
+            raise ValueError("campaigns of one indicator make a graph")
+        self._nodes = nodes
+        self._rows = tuple(merged.values())
+        found = (_Campaign.of(each, nodes) for each in self._rows)
+        self._campaigns = tuple(each for each in found if each is not None)
+        # Locks that are judged one after the other often ask the same.
+        self._last: tuple[object, Comparisons] | None = None
+        self._graph: nx.Graph[str] = nx.Graph()
+        for campaign in self._campaigns:
+            hub, *others = (arm.key for arm in campaign.arms)
+            nx.add_star(self._graph, [hub, *sorted(others)])
+
+    def __len__(self) -> int:
+        """Return the number of campaigns that count."""
+        return len(self._campaigns)
+
+    @property
+    def machines(self) -> frozenset[MachineId]:
+        """Return the machines that anything was measured on."""
+        return frozenset(each.row.machine_id for each in self._campaigns)
+
+    def without(self, origins: Collection[str]) -> "EvidenceGraph":
+        """Return the graph without what these origins alone measured; "" is this installation."""
+        left = [each for each in self._rows if not set(each.origins or ("",)) <= set(origins)]
+        return EvidenceGraph(left, self._nodes)
+
+    @cached_property
+    def components(self) -> tuple[tuple[str, ...], ...]:
+        """Return the stacks that can be compared with each other, the largest set first."""
+        found = (tuple(sorted(each)) for each in nx.connected_components(self._graph))
+        return tuple(sorted(found, key=lambda each: (-len(each), each)))
+
+    def component(self, key: str) -> tuple[str, ...]:
+        """Return the stacks that a stack can be compared with, itself included; none if unknown."""
+        return next((each for each in self.components if key in each), ())
+
+    def fit(
+        self,
+        key: str,
+        place: Place | None,
+        *,
+        of: Collection[str] | None = None,
+        prior: Array | None = None,
+    ) -> "Comparisons":
+        """Put together what is known of a stack's component.
+
+        Args:
+            key: a stack of the graph.
+            place: what the answers are for; None for no machine and base in particular.
+            of: the stacks that will be compared; all by default. Few make a large graph quick.
+            prior: of the spread between campaigns, a mass for each of ``SPREADS``.
+
+        Raises:
+            EvidenceError: no campaign compared this stack with anything.
+        """
+        component = self.component(key)
+        if not component:
+            raise EvidenceError(
+                f"no campaign compared {key} with anything",
+                why=f"{len(self._graph)} stacks were compared on this indicator, without this one",
+                fix="measure it beside another one: stackgen compare or stackgen explore",
+            )
+        wanted = tuple(sorted(set(component if of is None else of) & set(component) | {key}))
+        asked = wanted, place, None if prior is None else prior.tobytes()
+        if self._last is None or self._last[0] != asked:
+            own = [each for each in self._campaigns if each.arms[0].key in component]
+            self._last = asked, Comparisons(own, wanted, place, prior)
+        return self._last[1]
+
+
+def _identity(each: CampaignContrasts) -> tuple[str, ...]:
+    return each.campaign_id, each.indicator_id, each.machine_id, each.baseline
+
+
+def _order(each: CampaignContrasts) -> tuple[object, ...]:
+    return *_identity(each), sum(each.blocks), each.origins, each.log_ratios
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Campaign:
+    """A row with the nodes of its stacks, baseline first; stacks without a node are left out."""
+
+    row: CampaignContrasts
+    arms: tuple[StackNode, ...]
+    values: Array
+    covariance: Array
+
+    @classmethod
+    def of(cls, row: CampaignContrasts, nodes: Mapping[StackId, StackNode]) -> "_Campaign | None":
+        known = [stack in nodes for stack in row.stacks]
+        values, covariance = np.array(row.log_ratios), np.array(row.covariance)
+        kept = _marginal(values, covariance, known)
+        if kept is None:
+            return None
+        return cls(row, tuple(nodes[s] for s in row.stacks if s in nodes), *kept)
+
+    def only(self, keep: Collection[str]) -> "_Campaign | None":
+        """Return what the campaign says of some stacks alone; None of fewer than two."""
+        known = [arm.key in keep for arm in self.arms]
+        kept = _marginal(self.values, self.covariance, known)
+        arms = tuple(arm for arm in self.arms if arm.key in keep)
+        return None if kept is None else _Campaign(self.row, arms, *kept)
+
+    @property
+    def keys(self) -> frozenset[str]:
+        return frozenset(arm.key for arm in self.arms)
+
+
+def _marginal(values: Array, covariance: Array, keep: Sequence[bool]) -> tuple[Array, Array] | None:
+    """Return contrasts of the arms that are kept, to the first of them.
+
+    Args:
+        values: log ratios to the first arm, shape (k,).
+        covariance: of these, shape (k, k).
+        keep: of each arm, the first included, shape (k + 1,).
+    """
+    places = [place for place, kept in enumerate(keep) if kept]
+    if len(places) < 2:
+        return None
+    change = np.zeros((len(places) - 1, len(keep)))
+    change[:, places[0]] = -1.0
+    change[np.arange(len(places) - 1), places[1:]] = 1.0
+    change = change[:, 1:]  # the first arm is the origin of the values
+    return change @ values, change @ covariance @ change.T
+
+
+class Comparisons:
+    """What is known of stacks that can be compared with each other, for one place.
+
+    stacks: that can be compared here.
+    """
+
+    def __init__(
+        self,
+        campaigns: Sequence[_Campaign],
+        stacks: Sequence[str],
+        place: Place | None,
+        prior: Array | None,
+    ) -> None:
+        self.stacks = tuple(stacks)
+        self._campaigns = _informative(campaigns, set(stacks))
+        self._all = campaigns
+        self._place = place
+        machines = {each.row.machine_id for each in self._campaigns}
+        bases = {arm.base for each in self._campaigns for arm in each.arms}
+        if place is not None:
+            machines, bases = machines | {place.machine_id}, bases | {place.base}
+        self._layout = _Layout(by_machine=len(machines) > 1, by_base=len(bases) > 1)
+        studies = [self._study(each) for each in self._campaigns]
+        self._targets = {key: self._target(key) for key in self.stacks}
+        grid = spread_grid(
+            machines=self._layout.by_machine, bases=self._layout.by_base, prior=prior
+        )
+        self._fit: NetworkFit = fit(len(self._layout), studies, self._layout.links, grid)
+
+    @property
+    def network(self) -> NetworkFit:
+        """Return the fit, for learning a prior and for predictions; ``target`` has its places."""
+        return self._fit
+
+    def target(self, key: str) -> int:
+        """Return the place of a stack in the fit, as it is on the machine and base in question."""
+        return self._targets[key]
+
+    def log_ratios(self, current: str, others: Sequence[str]) -> Mixture:
+        """Return the posterior of log(time of current / time of other), in order of others."""
+        return self._fit.differences(self._coefficients(current, others))
+
+    def neighbours(self, key: str) -> frozenset[str]:
+        """Return the stacks that a campaign held beside a stack."""
+        return frozenset(self._pairs[key]) if key in self._pairs else frozenset()
+
+    def basis(self, one: str, other: str) -> Basis:
+        """Return what the comparison of two stacks rests on."""
+        (of,) = self._coefficients(one, [other])
+        found = zip(self._campaigns, self._fit.shares(of), strict=True)
+        carried = [(each, float(share)) for each, share in found if share >= CARRIES]
+        carried.sort(key=lambda each: (-each[1], each[0].row.campaign_id))
+        rows = [each.row for each, _ in carried]
+        machines: dict[MachineId, float] = {}
+        for each, share in carried:
+            machines[each.row.machine_id] = machines.get(each.row.machine_id, 0.0) + share
+        return Basis(
+            shares=tuple((each.row.campaign_id, share) for each, share in carried),
+            steps=self._steps(one, other),
+            origins=tuple(sorted({o for row in rows for o in row.origins or ("",)})),
+            machines=tuple(sorted(machines.items())),
+            first=min((row.date for row in rows), default=""),
+            last=max((row.date for row in rows), default=""),
+            blocks=sum(max(row.blocks) for row in rows),
+        )
+
+    def direct_origins(self, one: str, other: str) -> frozenset[str]:
+        """Return the origins that measured two stacks beside each other; "" is this one."""
+        held = [each.row for each in self._all if {one, other} <= each.keys]
+        return frozenset(origin for row in held for origin in row.origins or ("",))
+
+    @cached_property
+    def _pairs(self) -> "nx.Graph[str]":
+        """Return the pairs of stacks that campaigns held, with the numbers of these campaigns."""
+        graph: nx.Graph[str] = nx.Graph()
+        for number, each in enumerate(self._campaigns):
+            noise = math.sqrt(float(np.mean(np.diag(each.covariance))))
+            for a, b in combinations(sorted(each.keys), 2):
+                held = graph.get_edge_data(a, b, {"by": (), "weight": 2.0})
+                # Fewer steps first: each of them adds a spread.
+                weight = min(held["weight"], 1.0 + min(1.0, noise))
+                graph.add_edge(a, b, by=(*held["by"], number), weight=weight)
+        return graph
+
+    def _steps(self, one: str, other: str) -> tuple[Step, ...]:
+        def by(a: str, b: str) -> tuple[CampaignId, ...]:
+            held = {self._campaigns[n].row.campaign_id for n in self._pairs[a][b]["by"]}
+            return tuple(sorted(held))
+
+        path = nx.shortest_path(self._pairs, one, other, weight="weight")
+        return tuple(Step(one=a, other=b, campaigns=by(a, b)) for a, b in pairwise(path))
+
+    def cycles(self) -> tuple[Cycle, ...]:
+        """Test whether campaigns agree around each cycle of a basis of the graph's cycles.
+
+        The step between two stacks is the mean over the campaigns that held both, by precision at
+        the likeliest spread. A cycle within one campaign agrees by itself and is left out.
+        """
+        from scipy.special import ndtr
+
+        at = int(np.argmax(self._fit.weights))
+        spread = float(self._fit.grid.campaigns[at])
+        blocks = [
+            each.covariance + spread**2 * _shape(len(each.values)) for each in self._campaigns
+        ]
+        found = []
+        for cycle in nx.cycle_basis(self._pairs, root=min(self._pairs)):
+            taken = [np.zeros(len(each.values)) for each in self._campaigns]
+            for a, b in pairwise((*cycle, cycle[0])):
+                self._add_step(taken, blocks, a, b)
+            pairs = list(zip(taken, blocks, strict=True))
+            variance = sum(float(each @ block @ each) for each, block in pairs)
+            if variance < _NOTHING:
+                continue
+            gap = sum(
+                float(t @ each.values) for t, each in zip(taken, self._campaigns, strict=True)
+            )
+            error = math.sqrt(variance)
+            p_value = 2 * float(ndtr(-abs(gap) / error))
+            found.append(Cycle(stacks=tuple(cycle), gap=gap, error=error, p_value=p_value))
+        return tuple(sorted(found, key=lambda each: (each.p_value, each.stacks)))
+
+    def _add_step(self, taken: list[Array], blocks: Sequence[Array], a: str, b: str) -> None:
+        steps = []
+        for number, each in enumerate(self._campaigns):
+            if {a, b} <= each.keys:
+                of = _between(each, a, b)
+                steps.append((number, of, 1 / float(of @ blocks[number] @ of)))
+        total = sum(weight for *_, weight in steps)
+        for number, of, weight in steps:
+            taken[number] = taken[number] + of * weight / total
+
+    def next_block(
+        self, current: str, best: str, costs: Mapping[tuple[str, str], float], *, error: float
+    ) -> NextBlock:
+        """Return which two stacks a further campaign should compare at this place.
+
+        It is the pair that lowers the variance of best against current most for its cost.
+
+        Args:
+            current: the user's own stack.
+            best: the stack that may be faster.
+            costs: of each pair that could be measured, above 0, in a unit of the caller's.
+            error: the standard error that the blocks would leave of a log ratio.
+        """
+        (asked,) = self._coefficients(current, [best])
+        weights = np.minimum(self._fit.weights, 1.0)
+        spreads = self._fit.grid.campaigns**2
+        usual = spreads <= _median(spreads, weights) * 4 + _NOTHING
+        weights = weights * usual / float(weights @ usual)
+        choices = []
+        for (one, other), cost in sorted(costs.items()):
+            (of,) = self._coefficients(one, [other])
+            reach = self._fit.covariances @ of
+            added = reach @ of + spreads + error**2
+            gain = float(weights @ ((reach @ asked) ** 2 / added))
+            choices.append(NextBlock(one=one, other=other, gain=gain, cost=cost))
+        return max(choices, key=lambda each: each.gain / each.cost)
+
+    def _coefficients(self, current: str, others: Sequence[str]) -> Array:
+        of = np.zeros((len(others), len(self._layout)))
+        for row, other in enumerate(others):
+            of[row, self._targets[current]] -= 1.0
+            of[row, self._targets[other]] += 1.0
+        return of
+
+    def _study(self, campaign: _Campaign) -> Study:
+        machine = campaign.row.machine_id
+        return Study(
+            arms=tuple(self._layout.node(arm.key, machine, arm.base) for arm in campaign.arms),
+            values=campaign.values,
+            covariance=campaign.covariance,
+            freedom=campaign.row.freedom,
+        )
+
+    def _target(self, key: str) -> int:
+        if self._place is None:
+            return self._layout.node(key, None, None)
+        return self._layout.node(key, self._place.machine_id, self._place.base)
+
+
+_NOTHING = 1e-12
+
+
+class _Layout:
+    """Numbers of nodes: each stack in general, on each machine, on each base of that machine."""
+
+    def __init__(self, *, by_machine: bool, by_base: bool) -> None:
+        self.by_machine, self.by_base = by_machine, by_base
+        self.links: list[Link] = []
+        self._numbers: dict[tuple[str, MachineId | None, str | None], int] = {}
+
+    def __len__(self) -> int:
+        return len(self._numbers)
+
+    def node(self, key: str, machine: MachineId | None, base: str | None) -> int:
+        """Return the number of a node; what it hangs on is made with it."""
+        what = key, machine if self.by_machine else None, base if self.by_base else None
+        if what not in self._numbers:
+            self._numbers[what] = len(self._numbers)
+            for level, above in ((1, (key, what[1], None)), (0, (key, None, None))):
+                if above != what:
+                    number = self._numbers[what]
+                    self.links.append(Link(number, self.node(*above), level))
+                    break
+        return self._numbers[what]
+
+
+def _informative(campaigns: Sequence[_Campaign], wanted: set[str]) -> list[_Campaign]:
+    """Leave out stacks that say nothing of the wanted ones, since a single campaign held them.
+
+    Their log speed is free, so that least squares of the others do not change.
+    """
+    left = list(campaigns)
+    while True:
+        held: dict[str, int] = {}
+        for each in left:
+            for key in each.keys:
+                held[key] = held.get(key, 0) + 1
+        keep = {key for key, count in held.items() if count > 1} | wanted
+        kept = [each.only(keep) for each in left]
+        found = [each for each in kept if each is not None]
+        if len(found) == len(left) and held.keys() <= keep:
+            return found
+        left = found
+
+
+def _between(campaign: _Campaign, a: str, b: str) -> Array:
+    """Return what of a campaign's contrasts makes log(time of a / time of b)."""
+    of = np.zeros(len(campaign.arms))
+    for key, sign in ((a, -1.0), (b, 1.0)):
+        places = [place for place, arm in enumerate(campaign.arms) if arm.key == key]
+        of[places] += sign / len(places)
+    return of[1:]
+
+
+def _shape(count: int) -> Array:
+    """Return the covariance of contrasts with one baseline, of arms with half a variance each."""
+    return (np.eye(count) + 1.0) / 2.0
+
+
+def _median(values: Array, weights: Array) -> float:
+    order = np.argsort(values)
+    return float(values[order][np.searchsorted(np.cumsum(weights[order]), 0.5 * weights.sum())])

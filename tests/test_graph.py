@@ -1,0 +1,301 @@
+"""The evidence graph: laws of what it says, whatever the campaigns are."""
+
+import math
+import random
+from dataclasses import replace
+from itertools import combinations
+
+import networkx as nx
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from stackgen.errors import EvidenceError
+from stackgen.knowledge.graph import EvidenceGraph, Place, StackNode
+from stackgen.knowledge.prediction import predict
+from stackgen.measure.contrasts import CampaignContrasts
+from stackgen.measure.meta_analysis import (
+    SPREADS,
+    Study,
+    fit,
+    half_cauchy,
+    learned_prior,
+    spread_grid,
+)
+from stackgen.model.identity import CampaignId, IndicatorId, MachineId, StackId
+
+HERE = Place(machine_id=MachineId("here"))
+NAMES = "abcdef"
+NODES = {StackId(name): StackNode(key=name) for name in NAMES}
+
+
+def row(
+    number: int,
+    log_ratios: dict[str, float],
+    *,
+    baseline: str = "a",
+    error: float = 0.005,
+    machine: str = "here",
+    origin: str = "",
+    blocks: int = 26,
+) -> CampaignContrasts:
+    """Return a campaign with equally noisy arms; ``error`` is that of each log ratio."""
+    names = sorted(log_ratios)
+    shape = (np.eye(len(names)) + 1) / 2
+    return CampaignContrasts(
+        campaign_id=CampaignId(f"c{number}"),
+        indicator_id=IndicatorId("matmul"),
+        machine_id=MachineId(machine),
+        origins=(origin,) if origin else (),
+        date=f"2026-01-{number + 1:02}",
+        baseline=StackId(baseline),
+        candidates=tuple(StackId(name) for name in names),
+        log_ratios=tuple(log_ratios[name] for name in names),
+        covariance=tuple(map(tuple, (error**2 * shape).tolist())),
+        blocks=(blocks,) * len(names),
+        freedom=20.0,
+    )
+
+
+def rebased(old: CampaignContrasts, baseline: str) -> CampaignContrasts:
+    """Return the same campaign with another of its stacks as the baseline."""
+    values = dict(zip(old.stacks, (0.0, *old.log_ratios), strict=True))
+    moved = {str(s): v - values[StackId(baseline)] for s, v in values.items() if s != baseline}
+    error = math.sqrt(old.covariance[0][0])
+    number = int(old.campaign_id[1:])
+    return row(number, moved, baseline=baseline, error=error)
+
+
+def said(graph: EvidenceGraph, one: str, other: str) -> tuple[float, float, float]:
+    found = graph.fit(one, HERE).log_ratios(one, [other])
+    low, high = found.interval()
+    return float(found.mean[0]), float(low[0]), float(high[0])
+
+
+@st.composite
+def bases(draw: st.DrawFn) -> list[CampaignContrasts]:
+    """Draw campaigns that are connected through stack a."""
+    found = []
+    for number in range(draw(st.integers(1, 4))):
+        others = draw(st.lists(st.sampled_from(NAMES[1:]), min_size=1, max_size=4, unique=True))
+        values = {name: draw(st.floats(-0.2, 0.2)) for name in others}
+        error: float = draw(st.sampled_from((0.003, 0.01, 0.03)))
+        found.append(row(number, values, error=error))
+    return found
+
+
+@settings(max_examples=15, deadline=None)
+@given(bases(), st.randoms())
+def test_neither_order_nor_duplicates_of_campaigns_matter(
+    rows: list[CampaignContrasts], dice: random.Random
+) -> None:
+    other = rows[-1].candidates[0]
+    again = [*rows, replace(rows[0], origins=("elsewhere",))]
+    dice.shuffle(again)
+    assert said(EvidenceGraph(again, NODES), "a", other) == said(
+        EvidenceGraph(rows, NODES), "a", other
+    )
+
+
+@settings(max_examples=15, deadline=None)
+@given(bases(), st.data())
+def test_another_baseline_changes_no_contrast(
+    rows: list[CampaignContrasts], data: st.DataObject
+) -> None:
+    turned = [rebased(each, data.draw(st.sampled_from(each.stacks))) for each in rows]
+    for other in rows[-1].candidates:
+        there = said(EvidenceGraph(turned, NODES), "a", other)
+        assert there == pytest.approx(said(EvidenceGraph(rows, NODES), "a", other), abs=1e-9)
+
+
+@settings(max_examples=15, deadline=None)
+@given(bases())
+def test_the_other_direction_is_the_negative(rows: list[CampaignContrasts]) -> None:
+    graph = EvidenceGraph(rows, NODES)
+    other = rows[0].candidates[0]
+    mean, low, high = said(graph, "a", other)
+    back = said(graph, other, "a")
+    assert back == pytest.approx((-mean, -high, -low), abs=1e-7)
+
+
+def test_for_equal_arms_the_variance_is_the_effective_resistance() -> None:
+    edges = [(0, 1), (1, 2), (2, 3), (3, 0), (1, 3), (3, 4)]
+    studies = [Study((a, b), np.array([0.01 * a]), np.array([[0.004]]), 20.0) for a, b in edges]
+    grid = spread_grid(machines=False, bases=False, prior=(SPREADS == 0) + 1e-300)
+    network = fit(5, studies, [], grid)
+    graph = nx.Graph(edges)
+    for a, b in combinations(range(5), 2):
+        of = np.zeros((1, 5))
+        of[0, a], of[0, b] = -1, 1
+        error = float(network.differences(of).errors[0, 0])
+        resistance = nx.resistance_distance(graph, a, b)
+        assert error**2 == pytest.approx(0.004 * np.asarray(resistance))
+
+
+def test_stacks_that_no_chain_of_campaigns_connects_have_no_contrast() -> None:
+    graph = EvidenceGraph(
+        [row(0, {"b": 0.1}), row(1, {"d": 0.1}, baseline="c")],
+        NODES,
+    )
+    assert graph.components == (("a", "b"), ("c", "d"))
+    assert graph.component("e") == ()
+    assert graph.fit("a", HERE).stacks == ("a", "b")
+    with pytest.raises(EvidenceError, match="no campaign compared e"):
+        graph.fit("e", HERE)
+
+
+def test_stacks_that_never_shared_a_block_are_compared_through_others() -> None:
+    rows = [row(0, {"b": 0.1}), row(1, {"b": 0.1}), row(2, {"b": -0.1}, baseline="c")]
+    known = EvidenceGraph([*rows, replace(rows[2], campaign_id=CampaignId("c3"))], NODES).fit(
+        "a", HERE
+    )
+    found = known.log_ratios("a", ["b", "c"])
+    assert float(found.mean[1]) == pytest.approx(0.2, abs=0.01)
+    low, high = found.interval()
+    assert high[1] - low[1] > high[0] - low[0]
+    basis = known.basis("a", "c")
+    assert not basis.is_direct
+    assert [(step.one, step.other) for step in basis.steps] == [("a", "b"), ("b", "c")]
+    assert math.fsum(share for _, share in basis.shares) == pytest.approx(1)
+
+
+def test_equivalent_stacks_are_one_node() -> None:
+    nodes = {**NODES, StackId("f"): StackNode(key="b")}
+    rows = [row(0, {"b": 0.1}), row(1, {"f": 0.1})]
+    assert EvidenceGraph(rows, nodes).components == (("a", "b"),)
+    _, low, high = said(EvidenceGraph(rows, nodes), "a", "b")
+    _, low_of_one, high_of_one = said(EvidenceGraph(rows, NODES), "a", "b")
+    assert high - low < high_of_one - low_of_one
+
+
+def test_a_stack_without_a_node_is_left_out_of_its_campaign() -> None:
+    nodes = {name: node for name, node in NODES.items() if name != "a"}
+    graph = EvidenceGraph([row(0, {"b": 0.1, "c": 0.3})], nodes)
+    assert graph.components == (("b", "c"),)
+    assert said(graph, "b", "c")[0] == pytest.approx(0.2)
+
+
+def test_leaving_stacks_out_that_one_campaign_held_changes_nothing() -> None:
+    rows = [row(0, {"b": 0.1, "c": 0.2, "d": 0.0}), row(1, {"b": 0.12, "e": 0.1})]
+    graph = EvidenceGraph(rows, NODES)
+    whole = graph.fit("a", HERE).log_ratios("a", ["b"])
+    part = graph.fit("a", HERE, of=["b"]).log_ratios("a", ["b"])
+    assert part.mean == pytest.approx(whole.mean, abs=1e-9)
+    assert np.concatenate(part.interval()) == pytest.approx(
+        np.concatenate(whole.interval()), abs=1e-3
+    )
+
+
+def test_repeated_campaigns_teach_how_far_a_single_one_can_be_trusted() -> None:
+    agreeing = EvidenceGraph([row(n, {"b": 0.1, "c": 0.0}) for n in range(10)], NODES)
+    apart = EvidenceGraph([row(n, {"b": 0.1 * (-1) ** n}) for n in range(10)], NODES)
+    alone = EvidenceGraph([row(0, {"d": 0.1})], NODES)
+    widths = []
+    for repeated in ((), (agreeing,), (apart,)):
+        learned = learned_prior([g.fit("a", HERE).network.spread_likelihood for g in repeated])
+        low, high = alone.fit("a", HERE, prior=learned).log_ratios("a", ["d"]).interval()
+        widths.append(float(high[0] - low[0]))
+    unknown, narrow, wide = widths
+    assert narrow < unknown / 2
+    assert wide > unknown
+
+
+def test_another_machine_and_another_base_make_an_answer_less_certain() -> None:
+    rows = [row(n, {"b": 0.1}) for n in range(4)]
+    graph = EvidenceGraph(rows, NODES)
+
+    def width(place: Place) -> float:
+        low, high = graph.fit("a", place).log_ratios("a", ["b"]).interval()
+        return float(high[0] - low[0])
+
+    here = width(HERE)
+    assert width(replace(HERE, base="other")) > here
+    assert width(Place(machine_id=MachineId("there"))) > here
+
+
+def test_more_machines_make_a_new_one_more_certain() -> None:
+    def width(machines: int) -> float:
+        rows = [row(n, {"b": 0.1}, machine=f"m{n % machines}") for n in range(6)]
+        low, high = EvidenceGraph(rows, NODES).fit("a", HERE).log_ratios("a", ["b"]).interval()
+        return float(high[0] - low[0])
+
+    assert width(1) > width(2) > width(3) > width(6)
+
+
+def test_one_campaign_that_lies_far_out_moves_little_among_ten() -> None:
+    rows = [row(n, {"b": 0.001 * (n % 3), "c": 0.0}) for n in range(10)]
+    rows[4] = row(4, {"b": 0.3, "c": 0.0})
+    mean, low, high = said(EvidenceGraph(rows, NODES), "a", "b")
+    assert abs(mean) < 0.01
+    assert low < 0.001 < high < 0.03
+
+
+def test_campaigns_that_disagree_around_a_cycle_are_found() -> None:
+    agree = [
+        row(0, {"b": 0.1}),
+        row(1, {"c": 0.1}, baseline="b"),
+        row(2, {"c": 0.2}),
+        *(row(n, {"b": 0.1}) for n in range(4, 8)),
+    ]
+    (cycle,) = EvidenceGraph(agree, NODES).fit("a", HERE).cycles()
+    assert sorted(cycle.stacks) == ["a", "b", "c"]
+    assert cycle.gap == pytest.approx(0, abs=1e-9)
+    assert cycle.p_value > 0.9
+    (cycle,) = (
+        EvidenceGraph([*agree[:2], row(2, {"c": 0.5}), *agree[3:]], NODES).fit("a", HERE).cycles()
+    )
+    assert abs(cycle.gap) == pytest.approx(0.3)
+    assert cycle.p_value < 0.2
+
+
+def test_the_stacks_of_one_campaign_make_no_cycle() -> None:
+    assert EvidenceGraph([row(0, {"b": 0.1, "c": 0.2})], NODES).fit("a", HERE).cycles() == ()
+
+
+def test_the_next_block_mends_the_weakest_link_for_its_cost() -> None:
+    rows = [
+        *(row(n, {"b": 0.1}) for n in range(4)),
+        *(row(n, {"c": 0.1}, baseline="b", error=0.05) for n in range(4, 6)),
+    ]
+    known = EvidenceGraph(rows, NODES).fit("a", HERE)
+    costs = {("a", "b"): 1.0, ("b", "c"): 1.0}
+    found = known.next_block("a", "c", costs, error=0.01)
+    assert (found.one, found.other) == ("b", "c")
+    assert found.gain > 0
+    dear = known.next_block("a", "c", {**costs, ("b", "c"): 1e6}, error=0.01)
+    assert (dear.one, dear.other) == ("a", "b")
+
+
+def additive(name: str) -> tuple[tuple[str, str], ...]:
+    place = NAMES.index(name)
+    return (("numpy", str(place // 3)), ("torch", str(place % 3)))
+
+
+def test_a_stack_that_was_never_measured_is_predicted_from_its_versions() -> None:
+    speeds = {name: 0.2 * (place // 3) + 0.05 * (place % 3) for place, name in enumerate(NAMES)}
+    rows = [row(n, {name: speeds[name] for name in "bcde"}) for n in range(4)]
+    known = EvidenceGraph(rows, NODES).fit("a", HERE)
+    versions = {name: additive(name) for name in NAMES}
+    found = predict(known, versions, "a", ["f", "e"])
+    low, high = found.interval()
+    assert float(found.mean[0]) == pytest.approx(speeds["f"], abs=0.05)
+    assert low[0] < speeds["f"] < high[0]
+    assert high[0] - low[0] > high[1] - low[1]
+
+
+def test_versions_of_which_nothing_is_known_are_predicted_around_no_difference() -> None:
+    known = EvidenceGraph([row(0, {"b": 0.1})], NODES).fit("a", HERE)
+    versions = {"a": (("torch", "1"),), "f": (("torch", "9"),)}
+    found = predict(known, versions, "a", ["f"])
+    low, high = found.interval()
+    assert float(found.mean[0]) == pytest.approx(0, abs=1e-6)
+    assert low[0] < -0.05
+    assert high[0] > 0.05
+
+
+def test_the_prior_is_a_distribution_and_learns_from_none_as_from_flat() -> None:
+    flat = [np.zeros(len(SPREADS))]
+    assert learned_prior().sum() == pytest.approx(1)
+    assert learned_prior(flat) == pytest.approx(learned_prior())
+    assert half_cauchy(SPREADS, 0.01).sum() == pytest.approx(1)
