@@ -5,6 +5,8 @@
 # make golden    write the golden files anew; review the diff
 # make bench     measure stackgen itself beside its peers
 # make docs      build the documentation site, strictly
+# make release   build, check and try a release; nothing is published
+# make image     an image of stackgen itself, from the wheel in dist/
 
 # The first interpreter that TensorFlow has wheels for; PYTHON=... chooses another.
 PYTHON ?= $(shell for p in python3 python3.12 python3.11 python3.13 python3.10; do \
@@ -68,3 +70,24 @@ docs: .venv/.docs
 	$(bin)/python -m tools.reference
 	$(bin)/zensical build --clean --strict
 	$(bin)/python -m tools.site site
+
+# A release: built twice and compared, checked, installed and tried; nothing is published.
+.PHONY: release
+.venv/.release: pyproject.toml $(ready)
+	$(bin)/python -m pip install --quiet --disable-pip-version-check --group release
+	@touch $@
+
+release: .venv/.release
+	$(bin)/check-jsonschema --builtin-schema vendor.github-workflows .github/workflows/*.yml
+	PATH="$(CURDIR)/$(bin):$$PATH" $(bin)/python -m tools.release dist
+
+# An image of stackgen itself, from the wheel in dist/ (make release, or: uv build).
+BASE ?= python:3.12-slim
+BASE_PYTHON ?= 3.12
+.PHONY: image
+image: .venv/.release
+	rm -rf packaging/context && mkdir -p packaging/context/wheels
+	cp packaging/Dockerfile packaging/entrypoint.sh packaging/context
+	$(bin)/python -m pip download --quiet --disable-pip-version-check --only-binary :all: \
+		--python-version $(BASE_PYTHON) --dest packaging/context/wheels pip dist/stackgen-*.whl
+	docker build --build-arg BASE=$(BASE) --tag stackgen-command:latest packaging/context

@@ -31,22 +31,16 @@ def pis(
     json: AsJson = False,
 ) -> None:
     """List the performance indicators, or tell what one of them takes."""
-    if name:
-        typer.echo(_described(name, json=json))
-        return
     from stackgen.campaign.indicators import known_indicators
-    from stackgen.report import as_json, indicators_text
+    from stackgen.commands.indicators import find_indicator
+    from stackgen.report import as_json, indicator_text, indicators_text
 
+    if name:
+        found = find_indicator(name)
+        typer.echo(as_json(found) if json else indicator_text(found))
+        return
     every = known_indicators()
     typer.echo(as_json(every) if json else indicators_text(every))
-
-
-def _described(name: str, *, json: bool = False) -> str:
-    from stackgen.commands.indicators import find_indicator
-    from stackgen.report import as_json, indicator_text
-
-    found = find_indicator(name)
-    return as_json(found) if json else indicator_text(found)
 
 
 def run(
@@ -99,16 +93,15 @@ def run(
 
     Nothing is built, nothing is confined, and nothing goes into the knowledge base.
     """
-    if wants_help:
-        typer.echo(context.get_help())
-        if name:
-            typer.echo(f"\n{_described(name)}")
-        return
-    from stackgen.commands.indicators import LocalRunRequest, measure_locally
-    from stackgen.report import as_json, local_text, open_progress
+    from stackgen.commands.indicators import LocalRunRequest, find_indicator, measure_locally
+    from stackgen.report import as_json, indicator_text, local_text, open_progress
     from stackgen.report.formats import formatted, refuse_unfit
     from stackgen.storage.paths import find_paths
 
+    if wants_help:
+        typer.echo(context.get_help())
+        typer.echo(f"\n{indicator_text(find_indicator(name))}" if name else "", nl=bool(name))
+        return
     _refuse_nonsense(name, json=json, form=form, output=output)
     parameters = parse_parameters([*_spelled_out(param), *context.args])
     if form:

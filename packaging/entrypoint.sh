@@ -1,0 +1,25 @@
+#!/bin/sh
+# Run stackgen in a container, next to the engine of its host.
+#
+# The engine resolves paths of mounts on the host. So what stackgen mounts into stacks (its
+# indicators, its cache) has to lie below one folder that has the same path on both sides.
+set -eu
+
+home=${STACKGEN_HOME:-/var/lib/stackgen}
+python=/opt/stackgen/bin/python
+installed=$("$python" -c 'import pathlib, stackgen; print(pathlib.Path(stackgen.__file__).parent)')
+version=$("$python" -c 'import stackgen; print(stackgen.__version__)')
+copy=$home/package/$version
+
+if [ ! -d "$copy/stackgen" ]; then
+    mkdir -p "$home/package"
+    making=$(mktemp -d "$home/package/making.XXXXXX")
+    cp -R "$installed" "$making/stackgen"
+    chmod -R a+rX "$making"
+    mv -T "$making" "$copy" 2>/dev/null || rm -rf "$making" # another container was first
+fi
+
+export PYTHONPATH="$copy"
+export STACKGEN_CACHE="${STACKGEN_CACHE:-$home/cache}"
+export STACKGEN_KB="${STACKGEN_KB:-$home/stackgen.db}"
+exec "$python" -m stackgen "$@"
