@@ -1,4 +1,4 @@
-# make explore   set up, then measure TensorFlow stacks on this machine with a small budget
+# make explore   set up, then measure TensorFlow stacks on this machine for ten minutes
 # make test      set up, then run every test but the slow and the gpu ones
 # make check     types, style, import contracts and the fast tests
 # make test-slow the long tests
@@ -12,7 +12,7 @@
 PYTHON ?= $(shell for p in python3 python3.12 python3.11 python3.13 python3.10; do \
 	$$p -c 'import sys; sys.exit(not (3, 10) <= sys.version_info < (3, 14))' 2>/dev/null && echo $$p && break; done)
 BUDGET ?= 10m
-STACKS ?= 3
+REQUIREMENT ?= tensorflow-cpu
 # Fast tests share all CPUs, eight at most; what measures or needs an engine runs one by one.
 PARALLEL ?= -n logical --maxprocesses 8 --dist worksteal
 
@@ -22,10 +22,10 @@ ready := .venv/.ready
 .PHONY: explore test check test-slow golden bench clean
 
 explore: $(ready)
-	@echo 'stackgen explore "tensorflow>=2.7" --stacks $(STACKS) --budget $(BUDGET)'
-	@code=0; $(bin)/stackgen explore "tensorflow>=2.7" --stacks $(STACKS) --budget $(BUDGET) || code=$$?; \
+	@echo 'stackgen explore "$(REQUIREMENT)" --budget $(BUDGET)'
+	@code=0; $(bin)/stackgen explore "$(REQUIREMENT)" --budget $(BUDGET) $(OPTIONS) || code=$$?; \
 	if [ $$code -eq 3 ]; then \
-		echo "No answer yet (exit code 3), which is no failure: make explore again goes on from there."; \
+		echo "Not decided yet (exit code 3), which is no failure: make explore again goes on from there."; \
 	else exit $$code; fi
 
 test: check

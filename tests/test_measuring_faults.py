@@ -3,6 +3,7 @@
 import itertools
 import math
 import random
+import re
 from collections import Counter
 from collections.abc import Callable, Iterator
 from datetime import datetime, timedelta, timezone
@@ -22,6 +23,7 @@ from stackgen.model.inspections import (
     Outcome,
     Role,
 )
+from stackgen.model.progress import NullProgress
 from stackgen.model.stacks import Environment
 from tests import sessions
 from tests.dying_parts import assert_nothing_twice
@@ -120,6 +122,39 @@ class Bench:
 
     def rows(self) -> dict[str, Ranked]:
         return {row.label: row for row in self.comparison().ranking()}
+
+
+class Noting(NullProgress):
+    """Collects what is reported."""
+
+    def __init__(self) -> None:
+        self.notes: list[str] = []
+
+    def note(self, text: str) -> None:
+        self.notes.append(text)
+
+
+def test_each_interim_analysis_reports_the_leader_with_its_interval_once(
+    database: Database, tmp_path: Path
+) -> None:
+    bench, seen = Bench(database, tmp_path, noisy), Noting()
+    bench.session.progress = seen
+    bench.measure()
+    first, *later = [note for note in seen.notes if note.startswith("After")]
+    assert re.fullmatch(
+        r"After 6 blocks: 2 leads: 2\.\d\d times the speed of the baseline "
+        r"\(\d\.\d\d to \d\.\d\d\); \d of 2 not decided\.",
+        first,
+    )
+    blocks = [int(note.split()[1]) for note in later]
+    assert blocks == sorted(set(blocks) & set(INTERIM_ANALYSES[1:]))
+    assert "2 leads" in bench.session.record.standing
+
+
+def noisy(plan: InspectionPlan) -> float:
+    """Return what a busy machine measures: 1 is hardly slower than 3, and 2 twice as fast."""
+    noise = random.Random(f"{plan.block}/{plan.position}").gauss(0, 0.1)
+    return {"3": 2.0, "2": 1.0, "1": 2.05}[version(plan)] * math.exp(noise)
 
 
 def fails(name: str, *, block: int, outcome: Outcome = Outcome.CRASHED) -> Ask:

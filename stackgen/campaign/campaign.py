@@ -59,6 +59,8 @@ from stackgen.storage.wheels import WheelStore
 
 BUILD_SHARE = 0.6
 """Once two stacks work, no further one is built when this share of the budget is spent."""
+MOST_SHOWN = 8
+"""So many stacks of a plan are named before it begins."""
 EARLIER = "earlier"
 """The completion of a stack that was made ready in another run."""
 INTERRUPTED = Stopped(why="you interrupted it", interrupted=True)
@@ -104,7 +106,7 @@ class Campaign:
             StackgenError: no stack runs, or nothing can be measured at all.
         """
         self.begin(database)
-        self._report_estimate()
+        self._report_plan()
         ended = INTERRUPTED
         try:
             design = self._prepare()
@@ -207,8 +209,19 @@ class Campaign:
             own_limits=self.metered.limits,
         )
 
-    def _report_estimate(self) -> None:
-        found = self.plan.estimate
+    def _report_plan(self) -> None:
+        found, plan = self.plan.estimate, self.plan
+        names = ", ".join(call.label for call in self.calls)
+        how = "searched" if plan.searched else "measured in every block"
+        self.progress.note(
+            f"Plan: {names}; {len(plan.chosen)} stacks, {how}, for at most "
+            f"{self.request.budget.budget_s / 60:.0f} min with building:"
+        )
+        shown = plan.chosen[:MOST_SHOWN]
+        for place, (label, _) in enumerate(shown, start=1):
+            self.progress.note(f"  {place}. {label}{' (baseline)' * (place == 1)}")
+        if len(plan.chosen) > len(shown):
+            self.progress.note(f"  and {len(plan.chosen) - len(shown)} more")
         if found.wheels:
             self.progress.note(
                 f"To come{', if all stacks are built' if self.plan.searched else ''}: "

@@ -12,12 +12,13 @@ from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 
 from stackgen.campaign.request import CampaignRequest
+from stackgen.campaign.spread import Pick, Settings, defaults_of, spread, within_download
 from stackgen.campaign.targets import refuse_python
 from stackgen.errors import ResolutionError, UsageError
-from stackgen.index import PackageIndex
+from stackgen.index import PackageIndex, artifact_key
 from stackgen.index.closure import read_universe, resolve
 from stackgen.locks import decode_text, in_target, read_lock
-from stackgen.model.choices import Prereleases
+from stackgen.model.choices import Order, Prereleases
 from stackgen.model.identity import LockId, StackId
 from stackgen.model.packages import BUILT_HERE, Artifact, Lock, LockedPackage, LockFile, Target
 from stackgen.model.progress import Progress
@@ -37,7 +38,6 @@ from stackgen.resolve import (
 from stackgen.resolve.candidates import Selector
 
 FRAMEWORKS = ("tensorflow", "tensorflow-cpu", "intel-tensorflow", "torch")
-Settings = tuple[tuple[str, str], ...]
 
 
 class State(str, Enum):
@@ -152,6 +152,7 @@ class Selection:
 
     baseline_name: what the baseline is called where it is a given lock.
     preferred: versions that a completion keeps where it can (those of the user's lock).
+    picks: choices with settings that take part, in this order; none means all choices.
     """
 
     space: Space
@@ -162,6 +163,7 @@ class Selection:
     preferred: Mapping[str, str]
     completion: Completion
     baseline_name: str = "your lock"
+    picks: tuple[Pick, ...] = ()
 
     def candidates(self) -> Iterator[Candidate]:
         """Yield every candidate, first of all to be measured; the baseline comes first.
@@ -179,15 +181,17 @@ class Selection:
         if self.baseline is not None:
             for settings in dict.fromkeys(((), *self.settings)):
                 yield self._candidate(self.baseline, "lock", settings, None)
+        completion = "contemporary" if self.completion is Completion.CONTEMPORARY else "newest"
+        for choice, settings in self.picks or product(self.choices, self.settings):
+            lock = self.complete(choice)
+            if lock is not None:
+                yield self._candidate(lock, completion, settings, choice)
+
+    def complete(self, choice: Slice) -> Lock | None:
+        """Return the lock of a choice as it is tried first; None where there is none."""
         old = self.completion is Completion.CONTEMPORARY
         complete = partial(contemporary, self.space) if old else self.space.complete
-        for choice in self.choices:
-            lock = complete(choice, preferred=self.preferred)
-            if lock is not None:
-                for settings in self.settings:
-                    yield self._candidate(
-                        lock, "contemporary" if old else "newest", settings, choice
-                    )
+        return complete(choice, preferred=self.preferred)
 
     def may_search(self, candidate: Candidate) -> bool:
         """Return whether one that does not run may be completed otherwise."""
@@ -251,14 +255,39 @@ def select(
     """
     if request.stacks.lock is None:
         space = resolve(index, _with_varied(request), target, progress=progress)
-        return _selection(space, request, request.stacks.baseline, {})
+        found = _selection(space, request, request.stacks.baseline, {})
+        return _spread(found, index, request, progress)
     lockfile = read_lock_file(request.stacks.lock)
     packages = in_target(lockfile, target)
     allowed = request.stacks.requirements.policy.allow_build
     baseline = _as_it_stands(index, packages, target, progress, allow_build=allowed)
     around = _around(index, request, packages, target, progress)
     space = resolve(index, around, target, progress=progress)
-    return _selection(space, request, baseline, baseline.versions)
+    found = _selection(space, request, baseline, baseline.versions)
+    return _spread(found, index, request, progress)
+
+
+def _spread(
+    selection: Selection, index: PackageIndex, request: CampaignRequest, progress: Progress
+) -> Selection:
+    """Return a selection of stacks that are spread, where the request wants that."""
+    if request.search.order is not Order.SPREAD:
+        return selection
+    own = defaults_of(request)
+
+    def sizes(artifacts: Sequence[Artifact]) -> Mapping[str, int]:
+        progress.doing("choosing stacks: sizes of their wheels")
+        found = index.sizes(artifacts)
+        return {each.sha256: found.get(artifact_key(each)) or 0 for each in artifacts}
+
+    picks = within_download(
+        spread(selection.choices, selection.settings, releases=own.releases if own else None),
+        selection.complete,
+        sizes,
+        request.search.download_bytes or (own.download_bytes if own else None),
+        wanted=request.search.wanted,
+    )
+    return replace(selection, picks=picks)
 
 
 def _with_varied(request: CampaignRequest) -> Requirements:

@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 
 from stackgen import interrupts
-from stackgen.campaign.runner import Record, last_line
+from stackgen.campaign.runner import Record, last_line, minutes_text
 from stackgen.campaign.session import Session
 from stackgen.errors import BuildError, IndexUnavailableError, MeasurementError, StackgenError
 from stackgen.measure import (
@@ -24,7 +24,7 @@ from stackgen.measure import (
 )
 from stackgen.measure.goals import compare_goals, goals_decided, shares
 from stackgen.measure.retry_policy import MOST_KILLS, Cause, cause, cause_of
-from stackgen.model.evidence import Ranked
+from stackgen.model.evidence import Ranked, Verdict
 from stackgen.model.goals import SPEED_ALONE, Goals
 from stackgen.model.identity import CampaignId, IndicatorId, StackId
 from stackgen.model.inspections import IndicatorCall, Inspection, Outcome, Role
@@ -63,6 +63,7 @@ class Comparison:
     weights: Mapping[IndicatorId, float]
     goals: Goals = SPEED_ALONE
     sizes: Mapping[StackId, StackSize] = field(default_factory=dict)
+    _reported: int = 0
 
     def run(self) -> Stopped:
         """Run blocks until every comparison is decided, the budget is spent, or Ctrl-C.
@@ -89,11 +90,30 @@ class Comparison:
                 )
                 self.design = replace(self.design, baseline=baseline, candidates=tuple(others))
                 longest = max(longest, block.seconds)
+                self._report_standing(block.seconds)
         except KeyboardInterrupt:
             interrupts.refuse_second()
             return Stopped(why="you interrupted it", interrupted=True)
         except StackgenError as error:
             return Stopped(why=error.what, error=error)
+
+    def _report_standing(self, block_s: float) -> None:
+        """Report who leads, after each interim analysis and from then on beside the progress."""
+        rows = [row for row in self.ranking() if row.counts]
+        blocks = fewest_blocks(rows, self.design.calls)
+        following = next((each for each in INTERIM_ANALYSES if each > blocks), None)
+        if blocks >= INTERIM_ANALYSES[0] and rows:
+            self.session.record.standing = standing(rows[0])
+            if blocks > self._reported:
+                self._reported = blocks
+                open_ = sum(is_open(row) for row in rows)
+                state = f"{open_} of {len(rows) - 1} not decided" if open_ else "all decided"
+                self.session.progress.note(f"After {blocks} blocks: {standing(rows[0])}; {state}.")
+        elif following is not None:
+            wait = minutes_text((following - blocks) * block_s)
+            self.session.record.standing = (
+                f"first ranking after {following} blocks, in about {wait}"
+            )
 
     def ranking(self) -> tuple[Ranked, ...]:
         """Return the ranking that the evidence allows now."""
@@ -181,6 +201,21 @@ def refuse_failed_baseline(record: Record, design: Design, failed: set[StackId])
         why=f"{first.outcome.value} in block {first.block}: {last_line(first.log)}",
         fix=fix,
     )
+
+
+def is_open(row: Ranked) -> bool:
+    """Return whether the comparison of a stack with the baseline is not decided."""
+    effects = row.effects if row.overall is None else (row.overall,)
+    return any(each.verdict is Verdict.INCONCLUSIVE for each in effects)
+
+
+def standing(leader: Ranked) -> str:
+    """Return who leads a ranking, with the interval against the baseline."""
+    effect = leader.overall or (leader.effects[0] if len(leader.effects) == 1 else None)
+    if effect is None:
+        return f"{leader.label} leads" + ", the baseline" * leader.is_baseline
+    interval = f" ({effect.low:.2f} to {effect.high:.2f})" if effect.low > 0 else ""
+    return f"{leader.label} leads: {effect.ratio:.2f} times the speed of the baseline{interval}"
 
 
 # Estimates of the time until the first answers, from the runs so far

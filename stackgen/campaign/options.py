@@ -16,6 +16,7 @@ from stackgen.model.choices import (
     Completion,
     ExecutorChoice,
     Granularity,
+    Order,
     Prereleases,
     Strategy,
 )
@@ -32,6 +33,7 @@ from stackgen.model.options import (
     parse_names,
     parse_parameters,
     parse_settings,
+    parse_size,
     parse_weights,
 )
 
@@ -464,6 +466,8 @@ class SearchOptions:
     """Which of the stacks are measured.
 
     stacks: how many take part, settings included; 0 chooses by the strategy.
+    order: which of them come first.
+    download_bytes: of the wheels of all that are spread; None takes the default.
     confidence: of the leader being within the margin of the best, at which a search ends; None
         means the default.
     """
@@ -475,9 +479,25 @@ class SearchOptions:
         Option(
             minimum=0,
             metavar="INTEGER",
-            help="How many stacks take part, newest first [default: 16; newest: 6].",
+            help="How many stacks take part [default: 16; newest: 6; spread: 5].",
         ),
     ] = 0
+    order: Annotated[
+        Order,
+        Option(
+            help="Which stacks take part first. spread: over releases, NumPy's major versions and "
+            "settings; auto: that, where only a framework is named.",
+        ),
+    ] = Order.AUTO
+    download_bytes: Annotated[
+        int | None,
+        Option(
+            flags=("--download-budget",),
+            metavar="SIZE",
+            help="Of the wheels of all stacks that are spread [default: 1.5GB].",
+            parse=parse_size,
+        ),
+    ] = None
     strategy: Annotated[
         Strategy,
         Option(

@@ -20,6 +20,7 @@ from stackgen.campaign.user_input import beside_compared, index_config
 from stackgen.index import PackageIndex
 from stackgen.knowledge.evidence import admits_python
 from stackgen.measure.bandit import BLOCK
+from stackgen.model.choices import Order
 from stackgen.model.inspections import IndicatorCall
 from stackgen.model.progress import Progress
 from stackgen.model.reports import ExplorePlan, MeasurementSetup
@@ -166,4 +167,5 @@ def _plan(
         seed=request.budget.seed,
         strategy=request.search.strategy.value,
         searched=searched,
+        spread=request.search.order is Order.SPREAD,
     )

@@ -358,6 +358,9 @@ class Candidates:
         self.members[place] = candidate
         if not candidate.may_run:
             self.fill()
+        elif candidate.state is State.READY:
+            whole = sum(each.may_run for each in self.members)
+            self.progress.note(f"Ready ({len(self.ready)} of {whole}): {candidate.label}")
         return candidate
 
     def _is_twin(self, stack: StackId) -> bool:

@@ -46,6 +46,7 @@ class Record:
     labels: of stacks, for messages.
     added: how many inspections this run has recorded.
     ran: how many of them ended well.
+    standing: what is known so far, for progress messages; "" before anything is.
     """
 
     database: Database
@@ -54,6 +55,7 @@ class Record:
     labels: dict[StackId, str] = field(default_factory=dict)
     added: int = 0
     ran: int = 0
+    standing: str = ""
     _past: list[Inspection] = field(default_factory=list)
     _run: list[Inspection] = field(default_factory=list)
     _own: set[InspectionId] = field(default_factory=set)
@@ -232,9 +234,10 @@ class LocalBlockRunner:
                 f"{inspection.block} ({ending_line(inspection)}, not by stackgen): this block "
                 "lacks it, and it is measured again."
             )
+        standing = f"; {self.record.standing}" if self.record.standing else ""
         self.progress.doing(
-            f"measuring block {inspection.block}, {_minutes(self.budget.left_s)} of the budget "
-            "left",
+            f"measuring block {inspection.block}, {minutes_text(self.budget.left_s)} of the budget "
+            f"left{standing}",
             done=done,
             total=total,
         )
@@ -264,6 +267,7 @@ def last_line(log: str) -> str:
     return (errors or lines or ["it printed nothing"])[-1][:200]
 
 
-def _minutes(seconds: float) -> str:
+def minutes_text(seconds: float) -> str:
+    """Return a time that is left, in minutes and seconds."""
     seconds = max(0, round(seconds))
     return f"{seconds // 60} min {seconds % 60} s" if seconds >= 60 else f"{seconds} s"

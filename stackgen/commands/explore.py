@@ -9,6 +9,7 @@ from stackgen.campaign.host import cpu_list, shared_cores
 from stackgen.campaign.plan import SelectedStacks, SelectStacks, open_campaign
 from stackgen.campaign.prepare import refuse_without_disk_space
 from stackgen.campaign.request import CampaignRequest
+from stackgen.campaign.spread import with_defaults
 from stackgen.campaign.user_input import index_config
 from stackgen.commands.lock_out import check_folder, keep_winner
 from stackgen.errors import EvidenceError, UsageError
@@ -61,7 +62,8 @@ def explore(
     Raises:
         StackgenError: one of its kinds for whatever stops it; what was measured is kept.
     """
-    _refuse_two_references(request)
+    _refuse_two_baselines(request)
+    request = with_defaults(request)
     if request.lock_out is not None:
         check_folder(request.lock_out, make=not request.dry_run)
     with open_campaign(select_stacks, request, paths, environ, progress) as campaign:
@@ -86,7 +88,7 @@ def _any_release(request: CampaignRequest) -> Policy:
     )
 
 
-def _refuse_two_references(request: CampaignRequest) -> None:
+def _refuse_two_baselines(request: CampaignRequest) -> None:
     if request.stacks.baseline_file is not None and request.stacks.lock is not None:
         raise UsageError(
             "there are two baselines",

@@ -31,6 +31,18 @@ class Strategy(str, Enum):
         return self not in (Strategy.EXHAUSTIVE, Strategy.NEWEST)
 
 
+class Order(str, Enum):
+    """Which stacks take part first.
+
+    AUTO: SPREAD where a command names a framework and says nothing else about stacks, else NEWEST.
+    NEWEST: newest first. SPREAD: over releases, major versions of NumPy, and settings.
+    """
+
+    AUTO = "auto"
+    NEWEST = "newest"
+    SPREAD = "spread"
+
+
 class Granularity(str, Enum):
     """Which versions count as different: of each minor release the newest patch alone, or all."""
 

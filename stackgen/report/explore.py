@@ -29,7 +29,8 @@ def plan_text(plan: ExplorePlan) -> str:
     lines = [
         *_head(plan, "To be measured"),
         "",
-        f"{_would(plan)}, newest first (complete stacks of each choice):",
+        f"{_would(plan)}, {'spread widely' if plan.spread else 'newest first'} (complete stacks of "
+        "each choice):",
         *columns([(label, format_count(count)) for label, count in plan.chosen]),
         "",
         f"To download{', if all are built' if plan.searched else ''}: "

@@ -146,6 +146,7 @@ class ExplorePlan:
     strategy: which of them are measured in which block.
     searched: whether a search builds them one after the other, when it chooses them, and perhaps
         never; otherwise all of them are built before the first block.
+    spread: whether they are spread over releases and settings, and not the newest ones.
     """
 
     requirements: tuple[str, ...]
@@ -159,6 +160,7 @@ class ExplorePlan:
     seed: int
     strategy: str
     searched: bool
+    spread: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,0 +1,181 @@
+"""The default choice of stacks: a spread over what is likely to differ, within a download budget.
+
+What is likely to differ for a framework is data: ``defaults.toml``.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from importlib.resources import files
+
+from stackgen.campaign.options import SearchOptions
+from stackgen.campaign.request import CampaignRequest
+from stackgen.model import toml
+from stackgen.model.choices import Granularity, Order, Strategy
+from stackgen.model.options import parse_size
+from stackgen.model.packages import Artifact, Lock
+from stackgen.resolve import Slice
+
+Settings = tuple[tuple[str, str], ...]
+Pick = tuple[Slice, Settings]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Defaults:
+    """What is measured of a framework where a command does not say it.
+
+    packages: names of requirements that it is for.
+    stacks: how many take part. releases: the newest minor releases over which they are spread.
+    download_bytes: of the wheels of all of them, at most.
+    settings: environment variables with their values, the default one first.
+    """
+
+    packages: tuple[str, ...]
+    stacks: int
+    releases: int
+    download_bytes: int
+    settings: tuple[tuple[str, tuple[str, ...]], ...] = ()
+
+
+@cache
+def read_defaults() -> tuple[Defaults, ...]:
+    """Return the table of defaults, one entry for each framework."""
+    text = files("stackgen.campaign").joinpath("defaults.toml").read_text("utf-8")
+    return tuple(
+        Defaults(
+            packages=tuple(row["packages"]),
+            stacks=row["stacks"],
+            releases=row["releases"],
+            download_bytes=parse_size(row["download"]),
+            settings=tuple(
+                (name, tuple(values)) for name, values in row.get("settings", {}).items()
+            ),
+        )
+        for row in toml.loads(text).values()
+    )
+
+
+def defaults_of(request: CampaignRequest) -> Defaults | None:
+    """Return the defaults for the one framework that is named; None where there are none."""
+    names = set(request.stacks.requirements.names) - set(request.stacks.project)
+    if len(names) != 1:
+        return None
+    return next((each for each in read_defaults() if names <= set(each.packages)), None)
+
+
+def with_defaults(request: CampaignRequest) -> CampaignRequest:
+    """Return a request with the default choice, where it names a framework and nothing else.
+
+    Whatever else says which stacks take part (``--stacks``, ``--set``, ``--vary``, ``--from``, ...)
+    leaves the request as it is, and so does ``--order newest``.
+    """
+    stacks, search, found = request.stacks, request.search, defaults_of(request)
+    silent = (
+        request.kind == "explore"
+        and not (stacks.settings or stacks.vary or stacks.fixed or stacks.project or stacks.pair)
+        and stacks.lock is None
+        and stacks.baseline_file is None
+        and stacks.baseline is None
+        and stacks.granularity is Granularity.MINOR
+        and search == SearchOptions(order=search.order, download_bytes=search.download_bytes)
+    )
+    if found is None or not silent or search.order is Order.NEWEST:
+        return request
+    chosen = SearchOptions(
+        stacks=found.stacks,
+        strategy=Strategy.EXHAUSTIVE,
+        order=Order.SPREAD,
+        download_bytes=search.download_bytes or found.download_bytes,
+    )
+    return replace(request.with_stacks(settings=found.settings), search=chosen)
+
+
+def spread(
+    choices: Sequence[Slice], settings: Sequence[Settings], *, releases: int | None
+) -> tuple[Pick, ...]:
+    """Return choices with settings in an order of which every beginning is spread widely.
+
+    The newest release comes first, with its default settings: the baseline. Then come the oldest
+    release, the newest one with every other setting and with the other major versions of the
+    second package that varies (NumPy), and then the releases that are farthest from all before.
+
+    Args:
+        choices: feasible versions of the varied packages, newest first.
+        settings: combinations of values of environment variables, the default one first.
+        releases: of the first package that varies, the newest so many; None takes all.
+    """
+    first: dict[str, Slice] = {}
+    for each in choices:
+        first.setdefault(_release(each), each)
+    newest = list(first.values())[:releases]
+    if not newest:
+        return ()
+    own = [each for each in choices if _release(each) == _release(newest[0])]
+    majors = {_major(each): each for each in reversed(own)}
+    picks = [
+        (newest[0], settings[0]),
+        (newest[-1], settings[0]),
+        *((newest[0], each) for each in settings[1:]),
+        *((each, settings[0]) for _, each in sorted(majors.items(), reverse=True)),
+        *((newest[place], settings[0]) for place in _farthest(len(newest))),
+    ]
+    return tuple(dict.fromkeys(picks))
+
+
+def _release(choice: Slice) -> str:
+    return choice.versions[0][1] if choice.versions else ""
+
+
+def _major(choice: Slice) -> int:
+    """Return the major version of the second package that varies; 0 where there is none."""
+    text = choice.versions[1][1] if len(choice.versions) > 1 else ""
+    number = text.partition(".")[0]
+    return int(number) if number.isdecimal() else 0
+
+
+def _farthest(count: int) -> Iterator[int]:
+    """Yield places from 0 to count - 1, each the farthest from all before it."""
+    seen = [0, count - 1]
+    while left := [place for place in range(count) if place not in seen]:
+        place = max(left, key=lambda one: min(abs(one - each) for each in seen))
+        seen.append(place)
+        yield place
+
+
+def within_download(
+    picks: Sequence[Pick],
+    complete: Callable[[Slice], Lock | None],
+    sizes: Callable[[Sequence[Artifact]], Mapping[str, int]],
+    most_bytes: int | None,
+    *,
+    wanted: int,
+) -> tuple[Pick, ...]:
+    """Return those of the picks, in order, whose wheels together are no larger than that.
+
+    Wheels that are on disk already count as well, so that the same command means the same stacks
+    when it is called again. The first is always taken, and so are twice as many as are wanted at
+    most: further ones take the place of what does not run.
+
+    Args:
+        picks: in the order of their importance.
+        complete: returns the lock of a choice.
+        sizes: returns bytes by digest; what is not known counts as nothing.
+        most_bytes: None is no limit.
+        wanted: how many stacks shall take part.
+    """
+    taken: list[Pick] = []
+    counted: dict[str, int] = {}
+    for choice, settings in picks:
+        if len(taken) >= 2 * wanted:
+            break
+        lock = complete(choice)
+        if lock is None:
+            continue
+        new = [each for each in lock.artifacts if each.sha256 not in counted]
+        added = {**dict.fromkeys((each.sha256 for each in new), 0), **sizes(new)} if new else {}
+        more, before = sum(added.values()), sum(counted.values())
+        if taken and more and most_bytes is not None and before + more > most_bytes:
+            continue
+        counted |= added
+        taken.append((choice, settings))
+    return tuple(taken)

@@ -1,0 +1,134 @@
+"""The default choice of an exploration: spread widely, within a download budget, from a table."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from stackgen.campaign.options import SearchOptions
+from stackgen.campaign.request import CampaignRequest
+from stackgen.campaign.spread import (
+    read_defaults,
+    spread,
+    with_defaults,
+    within_download,
+)
+from stackgen.model.choices import Order, Strategy
+from stackgen.model.packages import Artifact, Lock
+from stackgen.resolve import Slice, newest_first, parse_requirements
+from tests.campaign_requests import campaign_request, changed
+from tests.spaces import artifact
+
+SETTINGS = ((("ONEDNN", "1"),), (("ONEDNN", "0"),))
+RELEASES = ("2.21.0", "2.20.0", "2.19.1", "2.18.1", "2.17.1")
+
+
+def choice(release: str, numpy: str) -> Slice:
+    return Slice(
+        versions=(("tensorflow", release), ("numpy", numpy)),
+        completions=1,
+        varied=("tensorflow", "numpy"),
+    )
+
+
+CHOICES = newest_first(
+    [
+        *(choice(release, numpy) for release in RELEASES for numpy in ("2.4.6", "1.26.4")),
+        *(choice(release, numpy) for release in RELEASES[2:4] for numpy in ("1.25.2", "1.24.4")),
+    ]
+)
+
+
+def words(picks: Sequence[tuple[Slice, tuple[tuple[str, str], ...]]]) -> list[str]:
+    return [" ".join(v for _, v in (*each.versions, *settings)) for each, settings in picks]
+
+
+def explored(*requirements: str) -> CampaignRequest:
+    return campaign_request(requirements=parse_requirements(*requirements))
+
+
+def test_a_spread_has_the_ends_the_settings_and_the_majors_of_numpy_before_all_else() -> None:
+    assert words(spread(CHOICES, SETTINGS, releases=None)) == [
+        "2.21.0 2.4.6 1",
+        "2.17.1 2.4.6 1",
+        "2.21.0 2.4.6 0",
+        "2.21.0 1.26.4 1",
+        "2.19.1 2.4.6 1",
+        "2.20.0 2.4.6 1",
+        "2.18.1 2.4.6 1",
+    ]
+
+
+def test_a_spread_is_over_the_newest_releases_alone() -> None:
+    assert words(spread(CHOICES, SETTINGS[:1], releases=2)) == [
+        "2.21.0 2.4.6 1",
+        "2.20.0 2.4.6 1",
+        "2.21.0 1.26.4 1",
+    ]
+
+
+def locked(each: Slice) -> Lock | None:
+    release, numpy = (version for _, version in each.versions)
+    if release == "2.18.1":
+        return None
+    return Lock(artifacts=(artifact("numpy", numpy), artifact("tensorflow", release)))
+
+
+def sizes(artifacts: Sequence[Artifact]) -> Mapping[str, int]:
+    return {each.sha256: 250 if each.name == "tensorflow" else 20 for each in artifacts}
+
+
+def test_what_is_over_the_budget_is_left_out_and_what_is_shared_counts_once() -> None:
+    picks = spread(CHOICES, SETTINGS, releases=None)
+    taken = words(within_download(picks, locked, sizes, 560, wanted=9))
+    assert taken == ["2.21.0 2.4.6 1", "2.17.1 2.4.6 1", "2.21.0 2.4.6 0", "2.21.0 1.26.4 1"]
+    assert len(within_download(picks, locked, sizes, None, wanted=9)) == len(picks) - 1
+    assert len(within_download(picks, locked, sizes, None, wanted=2)) == 4
+    assert words(within_download(picks, locked, sizes, 1, wanted=9)) == [
+        "2.21.0 2.4.6 1",
+        "2.21.0 2.4.6 0",
+    ]
+
+
+def test_a_framework_alone_gets_the_default_choice() -> None:
+    (table,) = (each for each in read_defaults() if "tensorflow-cpu" in each.packages)
+    found = with_defaults(explored("tensorflow-cpu>=2.16"))
+    assert found.stacks.settings == table.settings == (("TF_ENABLE_ONEDNN_OPTS", ("1", "0")),)
+    assert found.search.order is Order.SPREAD
+    assert found.search.strategy is Strategy.EXHAUSTIVE
+    assert found.search.wanted == table.stacks
+    assert found.search.download_bytes == table.download_bytes == 1_500_000_000
+
+
+def test_a_download_budget_of_the_user_stands_in_for_that_of_the_table() -> None:
+    given = changed(explored("torch"), search=SearchOptions(download_bytes=7))
+    assert with_defaults(given).search.download_bytes == 7
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [
+        explored("requests"),
+        explored("tensorflow", "torch"),
+        changed(explored("tensorflow"), search=SearchOptions(stacks=3)),
+        changed(explored("tensorflow"), search=SearchOptions(strategy=Strategy.NEWEST)),
+        changed(explored("tensorflow"), search=SearchOptions(order=Order.NEWEST)),
+        changed(explored("tensorflow"), settings=(("A", ("1", "2")),)),
+        changed(explored("tensorflow"), vary=("protobuf",)),
+        changed(explored("tensorflow"), lock=Path("poetry.lock")),
+        replace(explored("tensorflow"), kind="nightly"),
+    ],
+)
+def test_whatever_else_says_which_stacks_take_part_is_left_as_it_is(
+    request_: CampaignRequest,
+) -> None:
+    assert with_defaults(request_) is request_
+
+
+def test_every_row_of_the_table_can_be_explored() -> None:
+    for each in read_defaults():
+        assert each.packages
+        assert each.stacks >= 3
+        assert each.releases >= 2
+        assert all(len(values) > 1 for _, values in each.settings)
