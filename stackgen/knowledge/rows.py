@@ -138,7 +138,7 @@ def machine_of(row: sqlite3.Row) -> Machine:
 
 
 def call_row(call: IndicatorCall) -> Row:
-    """Spell an indicator with its arguments; where the script lies on this machine is left out."""
+    """Spell an indicator with its arguments; where its code lies on this machine is left out."""
     parameters = [
         [each.name, each.type, each.default, each.allowed, each.help]
         for each in call.indicator.parameters
@@ -149,7 +149,7 @@ def call_row(call: IndicatorCall) -> Row:
         parameters=json.dumps(parameters),
         arguments=json.dumps(call.arguments),
     )
-    del row["path"]
+    del row["path"], row["operation"]
     return row
 
 
