@@ -16,6 +16,7 @@ from stackgen.model.choices import (
     Completion,
     ExecutorChoice,
     Granularity,
+    Listing,
     Order,
     Prereleases,
     Strategy,
@@ -580,3 +581,97 @@ class IndexOptions:
     ] = ()
     no_index: Annotated[bool, Option(help="Use no index; --find-links alone.")] = False
     offline: Annotated[bool, Option(help="Use what is cached.")] = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StatedTargetOptions:
+    """What a resolution is for: a base, or a target that is stated; ours by default.
+
+    base: a base's name, an image, or an interpreter. python, platform: either may be "".
+    """
+
+    TITLE: ClassVar[str] = "Where stacks run"
+
+    base: Annotated[str, Option(metavar="NAME", help="Base, image, or Python such as 3.11.")] = ""
+    python: Annotated[str, Option(metavar="X.Y", help="Python to resolve for.")] = ""
+    platform: Annotated[
+        str,
+        Option(
+            metavar="TAG",
+            help="As manylinux_2_36_x86_64, macosx_14_0_arm64, win_amd64, linux.",
+        ),
+    ] = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListingOptions:
+    """What is printed of a search space, and which of its stacks.
+
+    explain: a package, or a requirement, whose versions are explained.
+    contains: a lock file that may be one of the stacks.
+    """
+
+    TITLE: ClassVar[str] = "What is printed"
+
+    count: Annotated[bool, Option(help="Print the number of stacks.", common=True)] = False
+    one: Annotated[bool, Option(help="Print the newest stack.", common=True)] = False
+    number: Annotated[
+        int | None,
+        Option(
+            flags=("--list",),
+            minimum=1,
+            metavar="N",
+            help="Print N stacks, newest choices first.",
+            common=True,
+        ),
+    ] = None
+    explain: Annotated[
+        str,
+        Option(
+            metavar="NAME-OR-REQ",
+            help="Why versions of it are, or are not, in stacks.",
+            common=True,
+        ),
+    ] = ""
+    contains: Annotated[
+        Path | None,
+        Option(
+            metavar="LOCK",
+            help="Is this lock one of the stacks, and if not, why?",
+            common=True,
+        ),
+    ] = None
+    every: Annotated[
+        bool,
+        Option(flags=("--all",), help="List stacks, not choices: the last decided varies first."),
+    ] = False
+    sample: Annotated[
+        int | None,
+        Option(minimum=1, metavar="N", help="N stacks, spread over the versions that vary."),
+    ] = None
+    uniform: Annotated[bool, Option(help="Sample all stacks alike, whatever varies.")] = False
+    sample_rest: Annotated[bool, Option(help="Sample also what does not vary.")] = False
+    cover: Annotated[bool, Option(help="Few stacks with every pair of varied versions.")] = False
+    seed: Annotated[int, Option(help="Seed of samples.")] = 0
+
+    @property
+    def kind(self) -> Listing:
+        """Return which stacks are listed."""
+        if self.sample is not None:
+            return Listing.UNIFORM if self.uniform else Listing.STRATIFIED
+        if self.every:
+            return Listing.STACKS
+        return Listing.COVER if self.cover else Listing.CHOICES
+
+    @property
+    def given(self) -> dict[str, bool]:
+        """Return the options that exclude each other, and whether each was given."""
+        return {
+            "--count": self.count,
+            "--one": self.one,
+            "--list": self.number is not None,
+            "--sample": self.sample is not None,
+            "--cover": self.cover,
+            "--explain": bool(self.explain),
+            "--contains": self.contains is not None,
+        }

@@ -3,16 +3,18 @@
 import os
 import sys
 from collections.abc import Mapping
+from dataclasses import dataclass
 from enum import Enum
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, ClassVar
 
 import typer
 
 from stackgen.campaign.options import (
     IndexOptions,
+    ListingOptions,
     RequirementOptions,
     SourceOptions,
+    StatedTargetOptions,
     VariationOptions,
 )
 from stackgen.cli.options import (
@@ -23,12 +25,10 @@ from stackgen.cli.options import (
 )
 from stackgen.errors import UsageError
 from stackgen.model.choices import Completion
+from stackgen.model.options import Option
 
 if TYPE_CHECKING:
     from stackgen.model.reports import Resolution
-
-MOST_STACKS_OF_A_COVER = 1_000_000
-LISTING, TARGET, OUTPUT = "What is printed", "Where stacks run", "Output format"
 
 
 class Format(str, Enum):
@@ -40,103 +40,34 @@ class Format(str, Enum):
     PYLOCK = "pylock"
 
 
-ONE_STACK_FORMATS = (Format.REQUIREMENTS, Format.PYLOCK)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FormatOptions:
+    """How stacks are written."""
 
-Base = Annotated[
-    str,
-    typer.Option(
-        metavar="NAME",
-        help="Base, image, or Python such as 3.11.",
-        rich_help_panel=TARGET,
-    ),
-]
+    TITLE: ClassVar[str] = "Output format"
+
+    json: Annotated[bool, Option(help="Print the result as JSON.", common=True)] = False
+    format: Annotated[Format, Option(help="Of the output.")] = Format.TABLE
+    hashes: Annotated[bool, Option(help="With --format requirements: also hashes.")] = False
+
+    @property
+    def style(self) -> Format:
+        """Return the format that is printed."""
+        return Format.JSON if self.json and self.format is Format.TABLE else self.format
+
+    @property
+    def is_lock_file(self) -> bool:
+        """Return whether what is printed is one lock file."""
+        return self.style in (Format.REQUIREMENTS, Format.PYLOCK)
 
 
 def resolve(
     requirements: RequirementOptions,
     sources: SourceOptions,
-    count: Annotated[bool, typer.Option("--count", help="Print the number of stacks.")] = False,
-    one: Annotated[bool, typer.Option("--one", help="Print the newest stack.")] = False,
-    number: Annotated[
-        int | None,
-        typer.Option("--list", min=1, metavar="N", help="Print N stacks, newest choices first."),
-    ] = None,
-    every: Annotated[
-        bool,
-        typer.Option(
-            "--all",
-            help="List stacks, not choices: the last decided varies first.",
-            rich_help_panel=LISTING,
-        ),
-    ] = False,
-    sample: Annotated[
-        int | None,
-        typer.Option(
-            min=1,
-            metavar="N",
-            help="N stacks, spread over the versions that vary.",
-            rich_help_panel=LISTING,
-        ),
-    ] = None,
-    uniform: Annotated[
-        bool,
-        typer.Option(
-            "--uniform",
-            help="Sample all stacks alike, whatever varies.",
-            rich_help_panel=LISTING,
-        ),
-    ] = False,
-    rest: Annotated[
-        bool,
-        typer.Option(
-            "--sample-rest",
-            help="Sample also what does not vary.",
-            rich_help_panel=LISTING,
-        ),
-    ] = False,
-    cover: Annotated[
-        bool,
-        typer.Option(
-            "--cover",
-            help="Few stacks with every pair of varied versions.",
-            rich_help_panel=LISTING,
-        ),
-    ] = False,
-    seed: Annotated[int, typer.Option(help="Seed of samples.", rich_help_panel=LISTING)] = 0,
+    listing: ListingOptions,
     variation: VariationOptions = VariationOptions(completion=Completion.NEWEST),
-    explain: Annotated[
-        str,
-        typer.Option(metavar="NAME-OR-REQ", help="Why versions of it are, or are not, in stacks."),
-    ] = "",
-    contains: Annotated[
-        Path | None,
-        typer.Option(metavar="LOCK", help="Is this lock one of the stacks, and if not, why?"),
-    ] = None,
-    base: Base = "",
-    python: Annotated[
-        str,
-        typer.Option(metavar="X.Y", help="Python to resolve for.", rich_help_panel=TARGET),
-    ] = "",
-    platform: Annotated[
-        str,
-        typer.Option(
-            metavar="TAG",
-            help="As manylinux_2_36_x86_64, macosx_14_0_arm64, win_amd64, linux.",
-            rich_help_panel=TARGET,
-        ),
-    ] = "",
-    style: Annotated[
-        Format, typer.Option("--format", help="Of the output.", rich_help_panel=OUTPUT)
-    ] = Format.TABLE,
-    hashes: Annotated[
-        bool,
-        typer.Option(
-            "--hashes",
-            help="With --format requirements: also hashes.",
-            rich_help_panel=OUTPUT,
-        ),
-    ] = False,
-    json: AsJson = False,
+    target: StatedTargetOptions = StatedTargetOptions(),
+    output: FormatOptions = FormatOptions(),
     index: IndexOptions = IndexOptions(),
 ) -> None:
     """Count the stacks that satisfy REQUIREMENT..., and print some of them.
@@ -145,7 +76,7 @@ def resolve(
     says why, and what would help. Nothing is installed (but --base makes a base that is missing).
     """
     refuse_redirected_requirement()
-    from stackgen.commands.resolve import Listing, ResolveRequest
+    from stackgen.commands.resolve import ResolveRequest
     from stackgen.commands.resolve import resolve as run
     from stackgen.report import open_progress
     from stackgen.storage.paths import find_paths
@@ -156,49 +87,34 @@ def resolve(
             why="neither a requirement nor a file was given",
             fix='name one, as in: stackgen resolve "tensorflow>=2.7"',
         )
-    style = Format.JSON if json and style is Format.TABLE else style
-    _refuse_together(
-        {
-            "--count": count,
-            "--one": one,
-            "--list": number is not None,
-            "--sample": sample is not None,
-            "--cover": cover,
-            "--explain": bool(explain),
-            "--contains": contains is not None,
-            f"--format {style.value}": style in ONE_STACK_FORMATS and not one,
-        }
-    )
-    _refuse_without("--sample", sample is not None, {"--uniform": uniform, "--sample-rest": rest})
-    _refuse_without("--format requirements", style is Format.REQUIREMENTS, {"--hashes": hashes})
-    _refuse_without("--format json", style not in ONE_STACK_FORMATS, {"--json": json})
-    listing = Listing.STACKS if every else Listing.COVER if cover else Listing.CHOICES
-    if sample is not None:
-        listing = Listing.UNIFORM if uniform else Listing.STRATIFIED
-    default = MOST_STACKS_OF_A_COVER if cover else 1 if one or style in ONE_STACK_FORMATS else 3
+    _refuse_contradictions(listing, output)
     request = ResolveRequest(
         requirements=requirements,
         sources=sources,
         variation=variation,
         index=index,
-        base=base,
-        python=python,
-        platform=platform,
+        target=target,
         listing=listing,
-        n=0 if count else sample or number or default,
-        seed=seed,
-        sample_rest=rest,
-        explain=explain,
-        contains=contains,
-        complete=style in ONE_STACK_FORMATS,
+        as_file=output.is_lock_file,
     )
     with open_progress(sys.stderr, delay_s=ANSWER_QUICKLY_S) as progress:
         found = run(request, find_paths(os.environ), os.environ, progress)
         for note in found.notes:
             progress.note(note)
-    typer.echo(_text(found, style, count=count, one=one, hashes=hashes), nl=False)
+    typer.echo(_text(found, listing, output), nl=False)
     if found.membership is not None and not found.membership.inside:
         raise typer.Exit(4)
+
+
+def _refuse_contradictions(listing: ListingOptions, output: FormatOptions) -> None:
+    style = output.style
+    one_file = {f"--format {style.value}": output.is_lock_file and not listing.one}
+    _refuse_together({**listing.given, **one_file})
+    sampling = {"--uniform": listing.uniform, "--sample-rest": listing.sample_rest}
+    _refuse_without("--sample", listing.sample is not None, sampling)
+    of_requirements = style is Format.REQUIREMENTS
+    _refuse_without("--format requirements", of_requirements, {"--hashes": output.hashes})
+    _refuse_without("--format json", not output.is_lock_file, {"--json": output.json})
 
 
 def _refuse_together(given: Mapping[str, bool]) -> None:
@@ -223,27 +139,29 @@ def _refuse_without(needed: str, is_there: bool, given: Mapping[str, bool]) -> N
             )
 
 
-def _text(found: "Resolution", style: Format, *, count: bool, one: bool, hashes: bool) -> str:
+def _text(found: "Resolution", listing: ListingOptions, output: FormatOptions) -> str:
     from stackgen.locks import write_pylock, write_requirements
     from stackgen.report import as_json, count_text, resolution_text, stack_text
 
-    if style is Format.JSON:
+    if output.style is Format.JSON:
         return f"{as_json(found)}\n"
-    if count:
+    if listing.count:
         return f"{count_text(found)}\n"
-    if found.explained or found.membership or (style is Format.TABLE and not one):
+    if found.explained or found.membership or not (listing.one or output.is_lock_file):
         return f"{resolution_text(found)}\n"
     lock = found.stacks[0].lock
-    if style is Format.REQUIREMENTS:
-        return write_requirements(lock, hashes=hashes)
-    if style is Format.PYLOCK:
+    if output.style is Format.REQUIREMENTS:
+        return write_requirements(lock, hashes=output.hashes)
+    if output.style is Format.PYLOCK:
         return write_pylock(lock, found.target)
     return f"{stack_text(lock)}\n"
 
 
 def verify(
     lock: LockArgument,
-    base: Base = "",
+    base: Annotated[
+        str, typer.Option(metavar="NAME", help="Base, image, or Python such as 3.11.")
+    ] = "",
     python: Annotated[
         str, typer.Option("--python", metavar="PY", help="Interpreter, or its version.")
     ] = "",

@@ -3,7 +3,6 @@
 import shlex
 from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from enum import Enum
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -16,8 +15,10 @@ from packaging.version import Version
 from stackgen.campaign.candidates import read_lock_file
 from stackgen.campaign.options import (
     IndexOptions,
+    ListingOptions,
     RequirementOptions,
     SourceOptions,
+    StatedTargetOptions,
     VariationOptions,
 )
 from stackgen.campaign.targets import find_target
@@ -30,6 +31,7 @@ from stackgen.campaign.user_input import (
 from stackgen.errors import ResolutionError, UsageError
 from stackgen.index import PackageIndex, closure
 from stackgen.locks import in_target
+from stackgen.model.choices import Listing
 from stackgen.model.packages import Exclusion, Lock, Target
 from stackgen.model.progress import Progress
 from stackgen.model.reports import Explained, ListedStack, Membership, PackageVersions, Resolution
@@ -51,7 +53,8 @@ from stackgen.storage.paths import Paths
 
 # Questions about a space: what became of some versions, and is a lock among its stacks
 
-_SHOWN = 3
+_SHOWN, _LISTED = 3, 3
+MOST_STACKS_OF_A_COVER = 1_000_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -238,51 +241,32 @@ def yanked_notes(locks: Sequence[Lock]) -> Iterator[str]:
     )
 
 
-class Listing(str, Enum):
-    """Which stacks are listed.
-
-    CHOICES: of each choice of the varied packages the newest completion, newest choices first.
-    STACKS: every stack, newest first, in the order of decision.
-    STRATIFIED: a sample spread over the versions of the varied packages.
-    UNIFORM: a sample of all stacks.
-    COVER: so few choices that every feasible pair of varied versions is among them.
-    """
-
-    CHOICES = "newest of each choice"
-    STACKS = "newest first"
-    STRATIFIED = "sampled, spread over the varied versions"
-    UNIFORM = "sampled uniformly"
-    COVER = "covering all pairs of varied versions"
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResolveRequest:
     """What to resolve, for what, and which of the stacks to list.
 
-    base: a base's name, an image, or an interpreter; "" means our own interpreter.
-    python, platform: a target that is stated instead; either may be "".
     variation: packages that vary; none means those that are required, and NumPy.
-    sample_rest: sample also what does not vary.
-    n: how many stacks are listed; 0 lists none and leaves versions out as well.
-    explain: a package, or a requirement, of which everything is told.
-    contains: a lock file of which is told whether it is one of the stacks.
-    complete: refuse where a part of what is asked for must be left out.
+    as_file: the one stack becomes a lock file, so no part of it may be left out.
     """
 
     requirements: RequirementOptions
     sources: SourceOptions = SourceOptions()
     variation: VariationOptions = VariationOptions(completion=Completion.NEWEST)
     index: IndexOptions = IndexOptions()
-    base: str = ""
-    python: str = ""
-    platform: str = ""
-    listing: Listing = Listing.CHOICES
-    n: int = 3
-    seed: int = 0
-    sample_rest: bool = False
-    explain: str = ""
-    contains: Path | None = None
-    complete: bool = False
+    target: StatedTargetOptions = StatedTargetOptions()
+    listing: ListingOptions = ListingOptions()
+    as_file: bool = False
+
+    @property
+    def n(self) -> int:
+        """Return how many stacks are listed; 0 lists none and leaves versions out as well."""
+        listing = self.listing
+        if listing.count:
+            return 0
+        default = 1 if listing.one or self.as_file else _LISTED
+        if listing.cover:
+            default = MOST_STACKS_OF_A_COVER
+        return listing.sample or listing.number or default
 
 
 def resolve(
@@ -296,9 +280,9 @@ def resolve(
         IndexUnavailableError: an index cannot be asked.
     """
     target = find_target(
-        base=request.base,
-        python=request.python,
-        platform=request.platform,
+        base=request.target.base,
+        python=request.target.python,
+        platform=request.target.platform,
         paths=paths,
         progress=progress,
     )
@@ -309,9 +293,10 @@ def resolve(
     requirements = beside_compared(given.requirements, config)
     with PackageIndex(config, paths.cache) as index:
         work = Inquiry(index=index, request=requirements, target=target, progress=progress)
-        if request.contains is not None:
-            return membership(work, request.contains)
-        found = explained(work, request.explain) if request.explain else _listed(work, request)
+        listing = request.listing
+        if listing.contains is not None:
+            return membership(work, listing.contains)
+        found = explained(work, listing.explain) if listing.explain else _listed(work, request)
         left_out = (f"left out: {each}" for each in given.left_out)
         return replace(found, notes=(*left_out, *found.notes, *_index_notes(index, found)))
 
@@ -333,7 +318,7 @@ def _listed(work: Inquiry, request: ResolveRequest) -> Resolution:
         varied=varied,
         choices=len(choices),
         patches=len(slices),
-        listed=request.listing.value,
+        listed=request.listing.kind.value,
         stacks=tuple(rows),
         notes=(*report.notes, *yanked_notes([row.lock for row in rows])),
     )
@@ -357,17 +342,18 @@ def _packages(space: Space, request: Requirements) -> Iterator[PackageVersions]:
 def _rows(
     space: Space, varied: Sequence[str], choices: Sequence[Slice], request: ResolveRequest
 ) -> Iterator[ListedStack]:
-    """Yield stacks in the way that was asked for."""
+    """Yield stacks in the way that the request names."""
+    listing, n = request.listing, request.n
     found: Iterator[tuple[Slice | None, Lock | None]]
-    if request.listing is Listing.STACKS:
+    if listing.kind is Listing.STACKS:
         found = ((None, lock) for lock in space.stacks())
-    elif request.listing is Listing.UNIFORM:
-        found = ((None, lock) for lock in space.sample(request.seed, request.n))
-    elif request.listing is Listing.STRATIFIED:
-        newest = not request.sample_rest
-        found = iter(stratified(space, choices, seed=request.seed, n=request.n, newest=newest))
+    elif listing.kind is Listing.UNIFORM:
+        found = ((None, lock) for lock in space.sample(listing.seed, n))
+    elif listing.kind is Listing.STRATIFIED:
+        newest = not listing.sample_rest
+        found = iter(stratified(space, choices, seed=listing.seed, n=n, newest=newest))
     else:
-        chosen = pairwise_cover(choices) if request.listing is Listing.COVER else choices
+        chosen = pairwise_cover(choices) if listing.kind is Listing.COVER else choices
         old = request.variation.completion is Completion.CONTEMPORARY
         complete = partial(contemporary, space) if old else space.complete
         found = ((choice, complete(choice)) for choice in chosen)
@@ -412,7 +398,7 @@ def _index_notes(index: PackageIndex, found: Resolution) -> Iterator[str]:
 
 def _refuse_incomplete(given: UserInput, request: ResolveRequest) -> None:
     """Refuse to write a lock that lacks what the user asked for."""
-    if given.left_out and request.complete:
+    if given.left_out and request.as_file:
         raise UsageError(
             "the lock would be incomplete",
             why=f"no index can be asked for this: {'; '.join(given.left_out)}",

@@ -90,3 +90,20 @@ class Prereleases(str, Enum):
     def prefers_final(self) -> bool:
         """Return whether a prerelease is taken only where no final release will do."""
         return self not in (Prereleases.DISALLOW, Prereleases.ALLOW)
+
+
+class Listing(str, Enum):
+    """Which stacks are listed.
+
+    CHOICES: of each choice of the varied packages the newest completion, newest choices first.
+    STACKS: every stack, newest first, in the order of decision.
+    STRATIFIED: a sample spread over the versions of the varied packages.
+    UNIFORM: a sample of all stacks.
+    COVER: so few choices that every feasible pair of varied versions is among them.
+    """
+
+    CHOICES = "newest of each choice"
+    STACKS = "newest first"
+    STRATIFIED = "sampled, spread over the varied versions"
+    UNIFORM = "sampled uniformly"
+    COVER = "covering all pairs of varied versions"
