@@ -154,12 +154,12 @@ def call_row(call: IndicatorCall) -> Row:
 
 
 def call_of(row: sqlite3.Row) -> IndicatorCall:
-    """Read an indicator's call back; its path is ""."""
+    """Read an indicator's call back; its path and its operation are ""."""
     parameters = tuple(
         Parameter(name=name, type=kind, default=default, allowed=allowed, help=doc)
         for name, kind, default, allowed, doc in _decoded(row, "parameters", _Parameters)
     )
-    indicator = _of_row(Indicator, row, path="", parameters=parameters)
+    indicator = _of_row(Indicator, row, path="", operation="", parameters=parameters)
     return IndicatorCall(indicator=indicator, arguments=pairs(row, "arguments"))
 
 
