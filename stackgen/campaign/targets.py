@@ -5,9 +5,9 @@ from collections.abc import Iterable, Iterator
 from functools import partial
 
 from stackgen.errors import UsageError
-from stackgen.images.bases import read_definitions
+from stackgen.images.base_definitions import read_definitions
 from stackgen.images.targets import find_interpreters, probe, stated_target
-from stackgen.knowledge.evidence import admits_python
+from stackgen.locks import admits_python
 from stackgen.model.choices import ExecutorChoice
 from stackgen.model.packages import LockFile, Target
 from stackgen.model.progress import Progress

@@ -18,8 +18,7 @@ from stackgen.campaign.targets import refuse_python
 from stackgen.errors import UsageError
 from stackgen.images.targets import probe
 from stackgen.index import IndexConfig, IndexLocation, load_config
-from stackgen.knowledge.evidence import admits_python
-from stackgen.locks import in_target
+from stackgen.locks import admits_python, in_target
 from stackgen.model.choices import ExecutorChoice
 from stackgen.model.packages import LockedPackage, LockFile, Target
 from stackgen.model.progress import Progress

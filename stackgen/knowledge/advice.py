@@ -12,12 +12,12 @@ from stackgen.errors import EvidenceError
 from stackgen.knowledge.evidence import (
     Evidence,
     Times,
-    admits_python,
     decisive_of_program,
     gather,
     target_of,
     why_unknown,
 )
+from stackgen.locks import admits_python
 from stackgen.measure import ALPHA, MARGIN, block_contrasts, count_failures, effect
 from stackgen.model.evidence import Advice, Change, Effect, Provenance, Verdict
 from stackgen.model.identity import CampaignId, StackId

@@ -3,11 +3,10 @@
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
 
-from stackgen.locks import in_target
+from stackgen.locks import admits_python, in_target
 from stackgen.measure import (
     BlockKey,
     Seen,
@@ -252,16 +251,6 @@ def _why_no_block_counts(
         if not pairs:
             return f"{text}: {reason}"
     return f"{text}: a run failed there, or something disturbed the machine"
-
-
-def admits_python(lockfile: LockFile, python: str) -> bool:
-    """Return whether a lock admits a Python, patch levels aside; without a range, it does."""
-    try:
-        specifier = SpecifierSet(lockfile.requires_python)
-    except InvalidSpecifier:
-        return True
-    minor = ".".join(python.split(".")[:2])
-    return specifier.contains(python, prereleases=True) or specifier.contains(minor)
 
 
 def target_of(facts: BaseFacts) -> Target:

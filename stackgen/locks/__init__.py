@@ -4,10 +4,11 @@ from stackgen.locks.decoding import decode_text
 from stackgen.locks.direct import from_place
 from stackgen.locks.reading import read_lock
 from stackgen.locks.requirement_files import constraints_in, read_requirements_file
-from stackgen.locks.target import in_target
+from stackgen.locks.target import admits_python, in_target
 from stackgen.locks.writing import write_pylock, write_requirements
 
 __all__ = [
+    "admits_python",
     "constraints_in",
     "decode_text",
     "from_place",

@@ -6,14 +6,17 @@ The packages of conda are listed as facts. A package is locked for platforms; ea
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-import yaml
 from packaging.utils import InvalidWheelFilename, parse_wheel_filename
 
 from stackgen.locks import fields
 from stackgen.locks.direct import is_url
 from stackgen.locks.fields import MalformedError, Table
 from stackgen.model.packages import LockedPackage, LockFile
+
+if TYPE_CHECKING:
+    import yaml
 
 _MACHINES = {
     "linux-64": ("linux", "x86_64"),
@@ -132,6 +135,8 @@ def parse_yaml(text: str) -> object:
     Raises:
         MalformedError: it is not YAML, or nested too deeply.
     """
+    import yaml  # slow to load, and rarely needed
+
     document: list[object] = []
     open_nodes: list[list[object]] = [document]  # of a mapping, keys and values in turn
     made: dict[int, object] = {}
@@ -157,8 +162,10 @@ def parse_yaml(text: str) -> object:
     return document[0] if document else None
 
 
-def _begun(event: yaml.NodeEvent, made: dict[int, object]) -> tuple[object, list[object] | None]:
+def _begun(event: "yaml.NodeEvent", made: dict[int, object]) -> tuple[object, list[object] | None]:
     """Return the value of a node, and the list of its parts where it has some."""
+    import yaml
+
     if isinstance(event, yaml.ScalarEvent):
         return event.value, None
     if isinstance(event, yaml.SequenceStartEvent):

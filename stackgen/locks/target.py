@@ -1,10 +1,21 @@
 """Which packages of a lock are installed on a target."""
 
 from packaging.markers import Marker
+from packaging.specifiers import InvalidSpecifier, SpecifierSet
 
 from stackgen.errors import UsageError
 from stackgen.locks.reading import groups_in
 from stackgen.model.packages import LockedPackage, LockFile, Target
+
+
+def admits_python(lockfile: LockFile, python: str) -> bool:
+    """Return whether a lock admits a Python, patch levels aside; without a range, it does."""
+    try:
+        specifier = SpecifierSet(lockfile.requires_python)
+    except InvalidSpecifier:
+        return True
+    minor = ".".join(python.split(".")[:2])
+    return specifier.contains(python, prereleases=True) or specifier.contains(minor)
 
 
 def in_target(lockfile: LockFile, target: Target) -> tuple[LockedPackage, ...]:

@@ -28,8 +28,8 @@ class Target:
     @property
     def platform(self) -> str:
         """Return the wheel platform that fits best, such as ``manylinux_2_36_x86_64``."""
-        found = dict.fromkeys(tag.rpartition("-")[2] for tag in self.tags)
-        portable = (each for each in found if not each.startswith("linux_"))
+        platforms = (tag.rpartition("-")[2] for tag in self.tags)
+        portable = (each for each in platforms if not each.startswith("linux_"))
         return next(portable, "an unknown platform")
 
     @property
