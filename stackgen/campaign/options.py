@@ -43,6 +43,8 @@ DEFAULT_STACKS, NEWEST_STACKS = 16, 6
 FEWEST_TO_SEARCH = 4
 """Fewer stacks are compared at once: the baseline and the best two would be all of them."""
 DEFAULT_CONFIDENCE = 0.95
+DEFAULT_SAMPLES = 30
+"""Timings of one process that runs outside of a campaign."""
 DEFAULT_MARGIN = 0.02
 
 
@@ -675,3 +677,45 @@ class ListingOptions:
             "--explain": bool(self.explain),
             "--contains": self.contains is not None,
         }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LocalRunOptions:
+    """How one indicator is measured in an interpreter as it is.
+
+    python: an interpreter, a virtualenv's folder, or a name on PATH; "" means our own.
+    repeats: fresh processes for each combination of parameters.
+    gpus: as in ``Limits``; "all" leaves to the user's variables which ones are seen.
+    trace: a folder for profiler traces, or None.
+    seed: of the order of processes.
+    """
+
+    TITLE: ClassVar[str] = "Options"
+
+    python: Annotated[
+        str, Option(metavar="PATH", help="Interpreter or virtualenv. [default: our own]")
+    ] = ""
+    samples: Annotated[int, Option(minimum=1, help="Timings that are kept of a process.")] = (
+        DEFAULT_SAMPLES
+    )
+    repeats: Annotated[
+        int,
+        Option(
+            minimum=1,
+            help="Fresh processes of each combination, in random order: shows how far they are "
+            "apart. To compare versions of packages, use stackgen explore.",
+        ),
+    ] = 1
+    gpus: Annotated[
+        str,
+        Option(
+            metavar="IDS",
+            parse=lambda text: "" if text == "none" else parse_gpus(text),
+            show=str,
+            help="all, none, or numbers like 0,1.",
+        ),
+    ] = "all"
+    trace: Annotated[
+        Path | None, Option(metavar="DIR", help="Keep a profiler trace of each combination.")
+    ] = None
+    seed: Annotated[int, Option(help="Seed of the order of measurements.")] = 0

@@ -4,14 +4,18 @@ import os
 import sys
 from enum import Enum
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from stackgen.campaign.options import LocalRunOptions
 from stackgen.cli.commands import Entry
 from stackgen.cli.options import AsJson
 from stackgen.errors import StorageError, UsageError
-from stackgen.model.options import parse_gpus, parse_pair
+from stackgen.model.options import parse_pair
+
+if TYPE_CHECKING:
+    from stackgen.model.reports import LocalReport
 
 
 class OtherFormat(str, Enum):
@@ -55,27 +59,7 @@ def run(
             help="A parameter, also one that is called like an option here.",
         ),
     ] = [],  # noqa: B006 # typer copies it
-    python: Annotated[
-        str,
-        typer.Option(metavar="PATH", help="Interpreter or virtualenv. [default: our own]"),
-    ] = "",
-    samples: Annotated[int, typer.Option(min=1, help="Timings that are kept of a process.")] = 30,
-    repeats: Annotated[
-        int,
-        typer.Option(
-            min=1,
-            help="Fresh processes of each combination, in random order: shows how far they are "
-            "apart. To compare versions of packages, use stackgen explore.",
-        ),
-    ] = 1,
-    gpus: Annotated[
-        str, typer.Option(metavar="IDS", help="all, none, or numbers like 0,1.")
-    ] = "all",
-    trace: Annotated[
-        Path | None,
-        typer.Option(metavar="DIR", help="Keep a profiler trace of each combination."),
-    ] = None,
-    seed: Annotated[int, typer.Option(help="Seed of the order of measurements.")] = 0,
+    options: LocalRunOptions = LocalRunOptions(),
     json: AsJson = False,
     form: Annotated[
         OtherFormat | None,
@@ -94,8 +78,8 @@ def run(
     Nothing is built, nothing is confined, and nothing goes into the knowledge base.
     """
     from stackgen.commands.indicators import LocalRunRequest, find_indicator, measure_locally
-    from stackgen.report import as_json, indicator_text, local_text, open_progress
-    from stackgen.report.formats import formatted, refuse_unfit
+    from stackgen.report import indicator_text, open_progress
+    from stackgen.report.formats import refuse_unfit
     from stackgen.storage.paths import find_paths
 
     if wants_help:
@@ -106,29 +90,29 @@ def run(
     parameters = parse_parameters([*_spelled_out(param), *context.args])
     if form:
         refuse_unfit(form.value, parameters)
-    options = LocalRunRequest(
-        indicator=name,
-        parameters=parameters,
-        python=python,
-        samples=samples,
-        repeats=repeats,
-        gpus="" if gpus == "none" else parse_gpus(gpus),
-        trace=trace,
-        seed=seed,
-    )
+    request = LocalRunRequest(indicator=name, parameters=parameters, options=options)
     with open_progress(sys.stderr) as progress:
-        report = measure_locally(options, find_paths(os.environ), os.environ, progress)
-    printed = not (json or form) or output is not None
+        report = measure_locally(request, find_paths(os.environ), os.environ, progress)
+    _print(report, json=json, form=form, output=output)
+    raise typer.Exit(report.exit_code)
+
+
+def _print(
+    report: "LocalReport", *, json: bool, form: OtherFormat | None, output: Path | None
+) -> None:
+    from stackgen.report import as_json, local_text
+    from stackgen.report.formats import formatted
+
+    has_table = not (json or form) or output is not None
     odd = any(each.failure or (each.figures and each.figures.figure) for each in report.results)
-    if printed or odd:  # which formats may not be able to tell
-        typer.echo(local_text(report), err=not printed)
+    if has_table or odd:  # some formats have no place for these
+        typer.echo(local_text(report), err=not has_table)
     if json or form:
         text = formatted(report, form.value) if form else as_json(report)
         if output is None:
             typer.echo(text)
         else:
             write_text(output, text)
-    raise typer.Exit(report.exit_code)
 
 
 def parse_parameters(words: list[str]) -> tuple[tuple[str, tuple[str, ...]], ...]:

@@ -15,6 +15,7 @@ from pathlib import Path
 from stackgen import interrupts
 from stackgen.campaign.host import Host
 from stackgen.campaign.indicators import known_indicators, limits
+from stackgen.campaign.options import DEFAULT_SAMPLES, LocalRunOptions
 from stackgen.errors import UsageError
 from stackgen.executors.local import LocalExecutor, passed_variables
 from stackgen.executors.machine import any_gpu, find_gpus, this_host, this_machine
@@ -31,35 +32,24 @@ from stackgen.storage.files import file_sha256
 from stackgen.storage.paths import Paths
 
 MOST_CALLS = 300
-DEFAULT_SAMPLES = 30
 _CAMPAIGN = CampaignId("here")  # no campaign: nothing of it goes into a knowledge base
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LocalRunRequest:
-    """What ``stackgen pi run`` was asked for.
+    """What ``stackgen pi run`` measures.
 
     indicator: its name, or the path of a file of the user's own.
     parameters: names with the values of each; every combination is measured.
-    python: an interpreter, a virtualenv's folder, or a name on PATH; "" means our own.
-    repeats: fresh processes for each combination.
-    gpus: as in ``Limits``; "all" leaves to the user's variables which ones are seen.
-    trace: a folder for profiler traces, or None.
-    seed: of the order of processes.
     """
 
     indicator: str
     parameters: tuple[tuple[str, tuple[str, ...]], ...] = ()
-    python: str = ""
-    samples: int = DEFAULT_SAMPLES
-    repeats: int = 1
-    gpus: str = "all"
-    trace: Path | None = None
-    seed: int = 0
+    options: LocalRunOptions = LocalRunOptions()
 
 
 def measure_locally(
-    options: LocalRunRequest, paths: Paths, environ: Mapping[str, str], progress: Progress
+    request: LocalRunRequest, paths: Paths, environ: Mapping[str, str], progress: Progress
 ) -> LocalReport:
     """Measure every combination of parameters, each in fresh processes in random order.
 
@@ -70,11 +60,12 @@ def measure_locally(
         BuildError: the interpreter does not run.
         StorageError: the scratch folder cannot be written.
     """
-    indicator = find_indicator(options.indicator)
-    calls = calls_of(indicator, options.parameters)
-    python = _interpreter(options.python, environ)
+    indicator = find_indicator(request.indicator)
+    calls = calls_of(indicator, request.parameters)
+    python = _interpreter(request.options.python, environ)
     found = run_probe(python)
     machine = this_machine()
+    options = request.options
     options = replace(options, gpus=gpus_seen(options.gpus, present=any_gpu(find_gpus())))
     report = LocalReport(
         indicator=indicator,
@@ -84,7 +75,7 @@ def measure_locally(
         machine=machine,
         host=this_host(),
         results=(),
-        varied=tuple(name for name, values in options.parameters if len(set(values)) > 1),
+        varied=tuple(name for name, values in request.parameters if len(set(values)) > 1),
         variables=tuple(passed_variables(environ)),
         traces=str(options.trace.absolute()) if options.trace else "",
         began_at=datetime.now(timezone.utc).isoformat(timespec="milliseconds"),
@@ -190,7 +181,7 @@ class _Session:
     executor: LocalExecutor
     environment: Environment
     host: Host
-    options: LocalRunRequest
+    options: LocalRunOptions
     progress: Progress
     seen: dict[str, list[Inspection]] = field(default_factory=dict)
 

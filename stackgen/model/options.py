@@ -10,7 +10,7 @@ import math
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar, Protocol, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
 from stackgen.errors import UsageError
 
@@ -40,13 +40,6 @@ class Option:
     repeated: bool | None = None
     common: bool = False
     argument: bool = False
-
-
-class OptionGroup(Protocol):
-    """A frozen dataclass with a heading, each field of which is an option."""
-
-    TITLE: ClassVar[str]
-    __dataclass_fields__: ClassVar[dict[str, dataclasses.Field[Any]]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
