@@ -2,6 +2,7 @@
 
 from stackgen.locks.decoding import decode_text
 from stackgen.locks.direct import from_place
+from stackgen.locks.editing import diff, write_constraints, write_lock, writes
 from stackgen.locks.reading import read_lock
 from stackgen.locks.requirement_files import constraints_in, read_requirements_file
 from stackgen.locks.target import admits_python, in_target
@@ -11,10 +12,14 @@ __all__ = [
     "admits_python",
     "constraints_in",
     "decode_text",
+    "diff",
     "from_place",
     "in_target",
     "read_lock",
     "read_requirements_file",
+    "write_constraints",
+    "write_lock",
     "write_pylock",
     "write_requirements",
+    "writes",
 ]

@@ -64,7 +64,7 @@ def _entry(artifact: Artifact) -> Iterator[str]:
     yield f"version = {_quoted(artifact.version)}"
     yield from ("", "[[packages.wheels]]" if artifact.is_wheel else "[packages.sdist]")
     yield f"name = {_quoted(artifact.filename)}"
-    if uploaded := _utc(artifact.uploaded):
+    if uploaded := utc_time(artifact.uploaded):
         yield f"upload-time = {uploaded}"
     yield f"url = {_quoted(artifact.url)}"
     if artifact.size is not None:
@@ -87,7 +87,7 @@ def _quoted(text: str) -> str:
     return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007F")
 
 
-def _utc(uploaded: str | None) -> str:
+def utc_time(uploaded: str | None) -> str:
     """Return an upload time as a TOML date; "" where it is absent or no such time."""
     try:
         # Python 3.10 reads neither a Z nor an odd number of decimals.

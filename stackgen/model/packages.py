@@ -179,6 +179,27 @@ class LockFile:
     notes: tuple[str, ...] = ()
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LockChange:
+    """What a lock file is to hold of one package.
+
+    version: "" where the package is taken out.
+    artifacts: every file of the release that a lock for all platforms admits.
+    chosen: the file among them that the target takes, for locks of one target.
+    requires_dist: of the release, as PEP 508 lines.
+    requires_python: of the release, or "".
+    widened: whether the lock has it for other environments alone, and it is needed here now.
+    """
+
+    name: str
+    version: str
+    artifacts: tuple[Artifact, ...] = ()
+    chosen: Artifact | None = None
+    requires_dist: tuple[str, ...] = ()
+    requires_python: str = ""
+    widened: bool = False
+
+
 BUILT_HERE = "built here"
 """The index of a wheel that was built from its source distribution on this machine."""
 
