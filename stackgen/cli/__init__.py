@@ -53,7 +53,11 @@ ENTRIES = {
         target="stackgen.cli.knowledge:advise",
         summary="Recommend versions for a lock file, from what was measured.",
         heading=_KNOW,
-        examples=("stackgen advise Pipfile.lock",),
+        examples=(
+            "stackgen advise Pipfile.lock",
+            "stackgen advise uv.lock --write",
+            "stackgen advise --environment .venv --constraints faster.txt",
+        ),
     ),
     "kb": Entry(
         target="stackgen.cli.knowledge:KB_GROUP",

@@ -10,15 +10,33 @@ import typer
 from stackgen.campaign.options import IndexOptions
 from stackgen.cli.commands import Entry
 from stackgen.cli.indicators import OtherFormat, write_text
-from stackgen.cli.options import ANSWER_QUICKLY_S, AsJson, KnowledgeBase, LockArgument
-from stackgen.errors import DatabaseError, EvidenceError
+from stackgen.cli.options import ANSWER_QUICKLY_S, LOCK_FILES, AsJson, KnowledgeBase
+from stackgen.errors import DatabaseError, EvidenceError, UsageError
 from stackgen.model.options import parse_pair
 
 
 def advise(
-    lock: LockArgument,
+    lock: Annotated[Path | None, typer.Argument(metavar="LOCK", help=LOCK_FILES)] = None,
+    environment: Annotated[
+        Path | None,
+        typer.Option(metavar="PATH", help="Instead of a lock: a virtualenv, or its interpreter."),
+    ] = None,
     kb: KnowledgeBase = None,
     json: AsJson = False,
+    write: Annotated[
+        bool, typer.Option("--write", help="Change the lock file, and nothing else in it.")
+    ] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Print what --write would change.")
+    ] = False,
+    constraints: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Write the versions there, with their evidence."),
+    ] = None,
+    run_tool: Annotated[
+        bool,
+        typer.Option("--run", help="With --write: run the tool that alone may write this lock."),
+    ] = False,
     index: IndexOptions = IndexOptions(),
 ) -> None:
     """Recommend versions for a lock file.
@@ -28,13 +46,35 @@ def advise(
     means that nothing is recommended.
     """
     from stackgen.commands.advise import advise as run
+    from stackgen.commands.advise_write import ApplyRequest, apply_advice
     from stackgen.report import advice_text, as_json, open_progress
     from stackgen.storage.paths import find_paths
 
+    if (lock is None) == (environment is None):
+        raise UsageError(
+            "a lock file or an environment is needed, and not both",
+            why="the advice is for one of them",
+            fix="run: stackgen advise LOCK, or: stackgen advise --environment PATH",
+        )
+    path = lock or environment or Path()
+    request = ApplyRequest(write=write, dry_run=dry_run, constraints=constraints, run=run_tool)
     with open_progress(sys.stderr, delay_s=ANSWER_QUICKLY_S) as progress:
         paths = find_paths(os.environ, kb=kb, reading=True)
-        report = run(lock, index, paths, os.environ, progress)
-    typer.echo(as_json(report) if json else advice_text(report))
+        report = run(path, index, paths, os.environ, progress, environment=environment is not None)
+        typer.echo(as_json(report) if json else advice_text(report))
+        if report.advice.lock is not None and request.anything:
+            applied = apply_advice(
+                report,
+                path,
+                request,
+                index_options=index,
+                paths=paths,
+                environ=os.environ,
+                progress=progress,
+            )
+            typer.echo(applied.diff, nl=False, err=json)
+            for note in applied.notes:
+                progress.note(note)
     if report.advice.lock is None:
         raise typer.Exit(EvidenceError.exit_code)
 

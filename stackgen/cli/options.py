@@ -11,7 +11,9 @@ from stackgen.errors import UsageError
 ANSWER_QUICKLY_S = 1.0
 """Progress of commands that usually answer at once is shown after this many seconds."""
 
-LOCK_FILES = "Pipfile.lock, poetry.lock, uv.lock, pylock.toml, or requirements.txt with == pins."
+LOCK_FILES = (
+    "Pipfile.lock, poetry.lock, uv.lock, pdm.lock, pylock.toml, or requirements.txt with == pins."
+)
 
 KnowledgeBase = Annotated[
     Path | None,

@@ -13,8 +13,11 @@ from packaging.utils import canonicalize_name
 
 from stackgen.campaign.candidates import may_vary, pin, read_lock_file
 from stackgen.campaign.indicators import CONTROL
+from stackgen.campaign.installed import read_environment
 from stackgen.campaign.options import IndexOptions
+from stackgen.campaign.targets import find_target
 from stackgen.campaign.user_input import index_config
+from stackgen.commands.lock_changes import completed
 from stackgen.errors import EvidenceError, IndexUnavailableError, ResolutionError, UsageError
 from stackgen.executors.machine import this_machine
 from stackgen.images.targets import stated_target
@@ -42,19 +45,34 @@ def advise(
     paths: Paths,
     environ: Mapping[str, str],
     progress: Progress,
+    *,
+    environment: bool = False,
 ) -> AdviceReport:
     """Return the advice for a lock file.
+
+    Args:
+        path: of the lock file.
+        index_options: where the rest of the lock is looked up.
+        paths: where the knowledge base is.
+        environ: for the configuration of the indexes.
+        progress: is told what goes on.
+        environment: the path is that of an environment, whose installed packages are the lock.
 
     Raises:
         UsageError: it is no lock file that we read.
         EvidenceError: nothing that was measured says anything about it.
     """
-    lockfile = read_lock_file(path)
+    lockfile = read_environment(path) if environment else read_lock_file(path, partial=True)
     command = _explore_command(lockfile, path)
     with (
         open_database(paths.knowledge, reading=True) as database,
         PackageIndex(index_config(index_options, environ), paths.cache) as index,
     ):
+        if lockfile.unpinned:
+            target = find_target(base="", python="", platform="", paths=paths, progress=progress)
+            lockfile = completed(lockfile, target, index=index, progress=progress)
+        for note in lockfile.notes:
+            progress.note(f"{path}: {note}.")
         calls = database.calls()
         inspections = database.inspections()
         trusted = trusted_campaigns(database, inspections, calls)

@@ -69,6 +69,36 @@ def lock_changes(
     return tuple(sorted(found, key=lambda each: each.name))
 
 
+def completed(
+    lockfile: LockFile, target: Target, *, index: PackageIndex, progress: Progress
+) -> LockFile:
+    """Return a partly pinned lock with a version for each line that pins none, and a note of it.
+
+    Raises:
+        ResolutionError: no versions of them fit the pins.
+    """
+    if not lockfile.unpinned:
+        return lockfile
+    packages = in_target(lockfile, target)
+    asked = tuple(line for _, line in lockfile.unpinned)
+    wanted = replace(lockfile, requirements=(*lockfile.requirements, *asked))
+    stack = _resolved(wanted, packages, {}, target, index, progress)
+    known = {each.name for each in packages}
+    added = [
+        LockedPackage(name=name, version=version)
+        for name, version in stack.versions.items()
+        if name not in known
+    ]
+    listed = ", ".join(f"{each.name} {each.version}" for each in added)
+    lines = ", ".join(str(number) for number, _ in lockfile.unpinned)
+    return replace(
+        wanted,
+        packages=(*lockfile.packages, *added),
+        unpinned=(),
+        notes=(*lockfile.notes, f"lines {lines} pin nothing; resolved first: {listed}"),
+    )
+
+
 def _differs(name: str, version: str, locked: Mapping[str, LockedPackage]) -> bool:
     return name not in locked or Version(locked[name].version) != Version(version)
 
@@ -172,7 +202,7 @@ def _change(chosen: Artifact, index: PackageIndex, needed: _Lines) -> LockChange
         artifacts=_files(index, chosen.name, chosen.version),
         chosen=chosen,
         requires_dist=lines,
-        requires_python=python,
+        requires_python=python or chosen.requires_python or "",
     )
 
 

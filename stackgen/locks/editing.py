@@ -30,12 +30,26 @@ _EDITS: Mapping[str, _Edit] = {
     "pdm": edit_toml.edit_pdm,
 }
 
-TOOL_COMMANDS: Mapping[str, str] = {
-    "conda-lock": "conda-lock lock --lockfile {path} --update {names}",
-    "pixi": "pixi update {names}",
-    "environment": "pip install -c {constraints} --upgrade {names}",
+TOOL_COMMANDS: Mapping[str, tuple[str, ...]] = {
+    "conda-lock": ("conda-lock", "lock", "--lockfile", "{path}", "--update", "{names}"),
+    "pixi": ("pixi", "add", "--pypi", "{pins}"),
+    "environment": ("uv", "pip", "install", "--python", "{path}", "{pins}"),
 }
-"""What changes a lock that we do not write; its constraints stand in a file."""
+"""What changes a lock that is not written here: ``{names}`` and ``{pins}`` are one each a word.
+
+conda-lock takes the versions of its source file, which has to pin them before.
+"""
+
+
+def tool_command(format_: str, path: str, changes: Iterable[LockChange]) -> tuple[str, ...]:
+    """Return the command by which the own tool of a lock takes other versions."""
+    kept = [each for each in changes if each.version]
+    words = {
+        "{path}": [path],
+        "{names}": [each.name for each in kept],
+        "{pins}": [f"{each.name}=={each.version}" for each in kept],
+    }
+    return tuple(word for part in TOOL_COMMANDS[format_] for word in words.get(part, [part]))
 
 
 def writes(format_: str) -> bool:
