@@ -74,3 +74,16 @@ def test_explore_takes_its_path(laboratory: Laboratory) -> None:
     project = ("--project", str(laboratory.root / "index"))
     ways = traced("explore", *words, *own, *project, environ=laboratory.environ)
     assert PATHS["explore"] in ways
+
+
+def test_the_table_of_where_things_are_names_files_and_definitions_that_exist() -> None:
+    text = (ROOT / "CONTRIBUTING.md").read_text("utf-8")
+    table = text.partition("## Where things are")[2].partition("\n## ")[0]
+    files = re.findall(r"`([\w/]+\.py)`", table)
+    assert len(files) > 10
+    assert [each for each in files if not (ROOT / "stackgen" / each).is_file()] == []
+    definitions = re.findall(r"`(\w+)` of `([\w/]+\.py)`", table)
+    assert {"BudgetOptions", "RetryPolicy", "_READERS"} <= {name for name, _ in definitions}
+    for name, file in definitions:
+        defined = rf"^\s*(class|def) {name}\b|^{name}\b.*= "
+        assert re.search(defined, (ROOT / "stackgen" / file).read_text("utf-8"), re.MULTILINE), name

@@ -446,7 +446,10 @@ class ProgramOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BudgetOptions:
-    """How long building and measuring may take together, and in which order it is done."""
+    """How long building and measuring may take together, and in which order it is done.
+
+    Commands with another default budget give it where they declare the group (``cli/measure.py``).
+    """
 
     TITLE: ClassVar[str] = "Budget and search"
 

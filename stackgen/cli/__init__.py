@@ -182,13 +182,13 @@ def _run(received: Sequence[int]) -> None:
             StorageError(
                 "the result cannot be written",
                 why=error.strerror or str(error),
-                fix="make room; everything measured is kept, the same command prints it again",
+                fix="free disk space; what was measured is stored, and the same command prints it",
             )
         )
 
 
 def _end_interrupted(error: BaseException, *, again: bool) -> NoReturn:
-    """End as a signal asked for; a command that reported what it had found has said so itself."""
+    """End as a signal requires; a command that reported its result has printed its own end."""
     interrupts.ignore_more()
     reported = isinstance(error, SystemExit) and not _cut_short(error)
     if again and not reported:

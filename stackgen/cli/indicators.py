@@ -30,11 +30,11 @@ class OtherFormat(str, Enum):
 def pis(
     name: Annotated[
         str,
-        typer.Argument(metavar="[NAME]", help="Tell all about this one, or your own file."),
+        typer.Argument(metavar="[NAME]", help="Describe this one, or your own file."),
     ] = "",
     json: AsJson = False,
 ) -> None:
-    """List the performance indicators, or tell what one of them takes."""
+    """List the performance indicators, or describe what one of them takes."""
     from stackgen.campaign.indicators import known_indicators
     from stackgen.commands.indicators import find_indicator
     from stackgen.report import as_json, indicator_text, indicators_text
@@ -73,7 +73,7 @@ def run(
         bool, typer.Option("--help", "-h", help="Show this, and what NAME takes.")
     ] = False,
 ) -> None:
-    """Measure an indicator here and now, in an interpreter as it is.
+    """Measure an indicator in an existing interpreter.
 
     Nothing is built, nothing is confined, and nothing goes into the knowledge base.
     """

@@ -2,7 +2,6 @@
 
 import os
 import sys
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -28,9 +27,10 @@ from stackgen.cli.options import (
     AsJson,
     DryRun,
     KnowledgeBase,
+    LockOut,
+    refuse_no_requirement,
     refuse_redirected_requirement,
 )
-from stackgen.errors import UsageError
 
 
 def explore(
@@ -49,13 +49,7 @@ def explore(
     scaling: ScalingOptions,
     cost: CostOptions,
     index: IndexOptions,
-    lock_out: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="DIR",
-            help="Write the best stack there, as pylock.toml and requirements.txt with hashes.",
-        ),
-    ] = None,
+    lock_out: LockOut = None,
     kb: KnowledgeBase = None,
     dry_run: DryRun = False,
     json: AsJson = False,
@@ -75,12 +69,8 @@ def explore(
     from stackgen.report import as_json, open_progress, plan_text, report_text
     from stackgen.storage.paths import find_paths
 
-    if not (requirements.requirements or requirements.files or baseline.around):
-        raise UsageError(
-            "there is nothing to explore",
-            why="neither a requirement nor a file was given",
-            fix='name one, as in: stackgen explore "tensorflow>=2.7"',
-        )
+    if not baseline.around:
+        refuse_no_requirement(requirements, command="explore")
     paths = find_paths(os.environ, kb=kb)
     given = read_user_input(requirements, sources, index, os.environ, around=baseline.around)
     call = read_program(

@@ -2,11 +2,14 @@
 
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from stackgen.errors import UsageError
+
+if TYPE_CHECKING:
+    from stackgen.campaign.options import RequirementOptions
 
 ANSWER_QUICKLY_S = 1.0
 """Progress of commands that usually answer at once is shown after this many seconds."""
@@ -21,6 +24,13 @@ KnowledgeBase = Annotated[
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Print count and plan; build nothing.")]
+LockOut = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="DIR",
+        help="Write the best stack there, as pylock.toml and requirements.txt with hashes.",
+    ),
+]
 LockArgument = Annotated[Path, typer.Argument(metavar="LOCK", help=LOCK_FILES)]
 
 
@@ -39,4 +49,18 @@ def refuse_redirected_requirement() -> None:
             f"the output goes into a file named {name!r}",
             why="the shell takes an unquoted > for a redirection",
             fix='put the requirement in quotes, as in: stackgen resolve "tensorflow>=2.7"',
+        )
+
+
+def refuse_no_requirement(given: "RequirementOptions", *, command: str) -> None:
+    """Stop where a command has no requirements to work on.
+
+    Raises:
+        UsageError: neither a requirement nor a file was given.
+    """
+    if not (given.requirements or given.files):
+        raise UsageError(
+            f"there is nothing to {command}",
+            why="neither a requirement nor a file was given",
+            fix=f'name one, as in: stackgen {command} "tensorflow>=2.7"',
         )

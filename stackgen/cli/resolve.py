@@ -21,6 +21,7 @@ from stackgen.cli.options import (
     ANSWER_QUICKLY_S,
     AsJson,
     LockArgument,
+    refuse_no_requirement,
     refuse_redirected_requirement,
 )
 from stackgen.errors import UsageError
@@ -81,12 +82,7 @@ def resolve(
     from stackgen.report import open_progress
     from stackgen.storage.paths import find_paths
 
-    if not requirements.requirements and not requirements.files:
-        raise UsageError(
-            "there is nothing to resolve",
-            why="neither a requirement nor a file was given",
-            fix='name one, as in: stackgen resolve "tensorflow>=2.7"',
-        )
+    refuse_no_requirement(requirements, command="resolve")
     _refuse_contradictions(listing, output)
     request = ResolveRequest(
         requirements=requirements,

@@ -1,4 +1,4 @@
-"""Enumerations that a user chooses from; each is declared here and nowhere else."""
+"""Enumerations that a user chooses from; each is declared in this module alone."""
 
 from enum import Enum
 

@@ -39,7 +39,7 @@ class Effect:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CampaignIdentity:
-    """What tells a campaign of explore, compare or nightly from others.
+    """What distinguishes a campaign of explore, compare or nightly from others.
 
     request: canonical JSON of the request, so that a rerun finds its campaign.
     """

@@ -26,7 +26,7 @@ COLUMNS = (
     "uploaded",
     "yanked",
 )
-"""What is kept of a file. Its name is stem and tail: a wheel's tail holds build number and tags.
+"""What is stored of a file. Its name is stem and tail: a wheel's tail holds build number and tags.
 
 All are texts. "" stands for None; what follows the "y" of a yanked file is the reason given.
 """
@@ -107,7 +107,7 @@ class Files(Sequence[Artifact]):
         return self._columns[name]
 
     def coded(self, name: str) -> Coded:
-        """Return one of `COLUMNS` with its distinct values apart."""
+        """Return one of `COLUMNS` with its distinct values."""
         if name not in self._coded:
             self._coded[name] = Coded.of(self._columns[name])
         return self._coded[name]

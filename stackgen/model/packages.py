@@ -234,7 +234,7 @@ class BuildRecord:
 
     def __post_init__(self) -> None:
         if (self.wheel is not None) + bool(self.requires) + bool(self.failure) != 1:
-            raise ValueError("a build gives a wheel, or asks for more, or fails")
+            raise ValueError("a build gives a wheel, or further requirements, or fails")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -197,7 +197,7 @@ def _wait(process: "subprocess.Popen[str]", folder: Path) -> _ProcessOutput:
             return _ProcessOutput(code=process.returncode, output=output, errors=errors)
         if occupied_bytes(folder) > MOST_BYTES:
             return _ProcessOutput(
-                stopped="the index offers no metadata apart from wheels, and it would load "
+                stopped="the index offers no metadata besides wheels, and it would load "
                 f"more than {MOST_BYTES // 1_000_000} MB of those"
             )
     return _ProcessOutput(stopped=f"it came to no verdict within {LIMIT_S:.0f} s")

@@ -111,7 +111,7 @@ def _only(
 
 
 def smallest(facts: Sequence[_T], conflicting: Callable[[Sequence[_T]], bool]) -> tuple[_T, ...]:
-    """Return a smallest conflicting part of facts that conflict; early facts are kept rather.
+    """Return a smallest conflicting part of facts that conflict; early facts are preferred.
 
     It takes about k log(n/k) tries for a conflict of k among n facts.
     Source: U. Junker, QuickXplain, AAAI 2004.
@@ -151,7 +151,7 @@ def nothing_fits(
             return ResolutionError(what, why=reasons(left_out), fix=_way_out(name, left_out))
         if len(limits) <= 1:  # several limits of one package are a conflict among themselves
             why = f"no index has a version of {name} that {root.specifier or 'anything'} admits"
-            return ResolutionError(what, why=why, fix="ask for another version")
+            return ResolutionError(what, why=why, fix="require another version")
     return None
 
 
@@ -171,14 +171,14 @@ def _way_out(name: str, left_out: Sequence[Exclusion]) -> str:
     """Return what lets in what was left out, by the reason that is given most."""
     reason = Counter(each.reason for each in left_out).most_common(1)[0][0]
     if "--allow-build" in reason:
-        return f"give --allow-build {name}, or ask for other versions"
+        return f"give --allow-build {name}, or require other versions"
     if reason.startswith("uploaded after"):
-        return "give a later --exclude-newer, or ask for older versions"
+        return "give a later --exclude-newer, or require older versions"
     if reason.startswith("yanked"):
         return f"pin it exactly to have it nevertheless: {name}=={left_out[0].version}"
     if reason.startswith("a prerelease"):
-        return "give --prerelease allow, or ask for other versions"
-    return "choose another Python with --base (resolve: or --python), or ask for other versions"
+        return "give --prerelease allow, or require other versions"
+    return "choose another Python with --base (resolve: or --python), or require other versions"
 
 
 def reasons(excluded: Sequence[Exclusion]) -> str:
@@ -219,7 +219,7 @@ def chain(core: Core, universe: Universe, request: Requirements) -> tuple[str, .
             if canonicalize_name(each.name) == name
         ]
         if name in addressed:
-            continue  # no index was to be asked for it
+            continue  # it does not come from an index
         if name in universe.unknown:
             lines.append(f"no index has a package named {name}")
         elif not universe.releases.get(name):
@@ -379,7 +379,7 @@ def _of_roles(request: Requirements) -> set[str]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Relaxation:
-    """One thing less asked for.
+    """One requirement that is relaxed.
 
     words: what to do, as in "leave out '<1.20' of numpy".
     """
@@ -389,7 +389,7 @@ class Relaxation:
 
 
 def relaxations(core: Core, request: Requirements) -> tuple[Relaxation, ...]:
-    """Return what could be asked for less, so that a conflict might be gone; each is one step."""
+    """Return requirements whose relaxation may resolve a conflict; each is one step."""
     named = {base_name(name) for name in core.roots} | {base_name(b) for _, b in core.edges}
     limited = {each.package for each in core.limits}
     found: list[Relaxation] = []

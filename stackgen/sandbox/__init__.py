@@ -1,1 +1,1 @@
-"""Limits and isolation of foreign code."""
+"""Limits and isolation of untrusted code."""

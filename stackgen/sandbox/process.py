@@ -126,7 +126,7 @@ _NO_MEMORY = re.compile(
 
 
 def thread_count(plan: InspectionPlan) -> int:
-    """Return how many threads a plan asks for: the call's own parameter before the limit."""
+    """Return how many threads a plan requests: the call's own parameter before the limit."""
     threads = dict(plan.call.arguments).get("threads", "auto")
     return plan.limits.threads if threads == "auto" else int(threads)
 

@@ -2,7 +2,7 @@
 
 The text of this file runs inside a container (``python -c TEXT OPTIONS``) or inside namespaces of
 the host: standard library alone, Python 3.6 and newer, and no import of ours. It is started once
-and kept: starting a process here costs a millisecond, starting a container a quarter of a second.
+and reused: a process in it starts in a millisecond, a container in a quarter of a second.
 
 It speaks JSON, one object a line: first what it found itself to be, then a reply to each request.
 It ends, with everything that it started, as soon as its standard input ends: a caller that was
@@ -27,7 +27,7 @@ from typing import Any
 TAIL_BYTES = 1 << 20  # of each stream, from its end
 ENDING_S = 10.0  # how long what was killed may take to go
 SLEEP_S = 0.001
-STEP_S, LATE_S = 10.0, 1.0  # a wait takes no longer, if nobody stops us
+STEP_S, LATE_S = 10.0, 1.0  # a wait takes no longer unless this process is stopped
 # From <linux/prctl.h>
 PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_SET_CHILD_SUBREAPER, PR_SET_NO_NEW_PRIVS = 1, 4, 36, 38
 GPU_DEVICES = r"nvidia(\d+|ctl)$|kfd$|dri$|dxg$"
@@ -67,7 +67,7 @@ class Tail:
 
 
 class Requests:
-    """What the caller asks for: lines on a file descriptor."""
+    """The requests of the caller: lines on a file descriptor."""
 
     def __init__(self, descriptor: int) -> None:
         self.descriptor = descriptor
@@ -112,13 +112,13 @@ class Supervisor:
         signal.pthread_sigmask(signal.SIG_SETMASK, ())
         self.linux = sys.platform.startswith("linux")
         if self.linux:
-            # What runs here cannot look into this process, nor answer in its place.
+            # A process that runs in here cannot read this one's memory, nor answer in its place.
             prctl(PR_SET_DUMPABLE, 0)
             prctl(PR_SET_NO_NEW_PRIVS, 1)
         self.reaps = os.getpid() == 1 or (self.linux and prctl(PR_SET_CHILD_SUBREAPER, 1))
 
     def serve(self) -> None:
-        """Answer until nobody asks any more."""
+        """Answer requests until their pipe is closed."""
         send({"ready": 1, "first": os.getpid() == 1, "reaps": self.reaps, "spaces": spaces(),
              "counts_processes": self.linux and counts_processes(),
              "sees_gpus": sees_gpus(), "memory_limit": group_limit(MEMORY_FILES),
@@ -130,7 +130,7 @@ class Supervisor:
             send(self.answer(json.loads(line.decode("utf-8"))))
 
     def answer(self, request: "dict[str, Any]") -> "dict[str, Any]":
-        """Run what a request asks for and tell how it ended."""
+        """Run the command of a request and report how it ended."""
         writable = [path for path in request["guarded"] if not read_only(path)]
         kills, hits = oom_kills(), limit_hits()
         try:
@@ -186,7 +186,7 @@ class Supervisor:
                     if status is not None:
                         return status
                 elif descriptor == self.requests.descriptor:
-                    if not self.requests.more():  # nobody waits for the answer
+                    if not self.requests.more():  # the caller has closed its end
                         self.end_everything(pid)
                         self.empty()
                         os._exit(0)
@@ -214,7 +214,7 @@ class Supervisor:
         """Kill all that a command may have started."""
         targets = [-pid]
         if os.getpid() == 1:
-            targets = [-1]  # everybody but us
+            targets = [-1]  # every process but this one
         elif self.reaps:
             targets += children()
         for target in targets:
@@ -222,7 +222,7 @@ class Supervisor:
                 os.kill(target, signal.SIGKILL)
 
     def drain(self, tails: "dict[int, Tail]") -> None:
-        """Read what is left in the pipes; whoever could still write is dead, or is left alone."""
+        """Read what is left in the pipes; processes that could still write are dead or stay."""
         for descriptor, tail in tails.items():
             os.set_blocking(descriptor, False)
             with contextlib.suppress(BlockingIOError):

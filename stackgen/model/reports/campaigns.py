@@ -60,7 +60,7 @@ class Cost:
 class CpuScaling:
     """A stack on a number of CPUs, beside the baseline on the fewest, from the same blocks.
 
-    indicator: what was measured, the number of CPUs apart.
+    indicator: what was measured, without the number of CPUs.
     time: ratio of times, so below 1 means faster; low, high: its interval; 0 and infinity where
         too few blocks allow none.
     cost: ratio of costs: that of times by that of prices; None where no time was measured.
@@ -97,7 +97,7 @@ class Estimate:
 class ChosenStack:
     """A stack that takes part in a campaign.
 
-    label: what tells it from the others (``tensorflow 2.12.0, numpy 1.23.5``).
+    label: what distinguishes it from the others (``tensorflow 2.12.0, numpy 1.23.5``).
     completion: ``newest``, ``newest-working`` or ``lock``; ``earlier`` where another run of the
         campaign had it ready, and this one only reports it.
     held_back: versions that are older than the newest ones, which do not run.
@@ -343,7 +343,7 @@ class NightlyReport:
     new: by package, the releases that the knowledge base had not seen.
     explored: of the new releases that could be measured, each with what was found.
     noted: packages that were never watched before; what there is of them counts as seen now.
-    cannot_run: new releases that do not resolve or run here, each with the reason.
+    cannot_run: new releases that do not resolve or run on this machine, each with the reason.
     undecided: new releases without an answer, each with what is missing.
     postponed: new releases for which the budget was spent. These and the undecided stay new.
     """

@@ -168,7 +168,7 @@ class ImageLayer:
     """A layer of a stack's image.
 
     chain_id: the engine's name for it and all that lies below.
-    size: bytes; None where the engine does not tell layers apart.
+    size: bytes; None where the engine does not distinguish layers.
     wheels: file names of what is installed in it.
     of_base: whether it belongs to the base, or to whatever lies below the stack.
     others: how many other images of stacks hold it.
@@ -203,7 +203,7 @@ class ImageBuilt:
 
     tag: the requested name; "" where none was.
     layers_new: how many the engine did not have; none where it had the image.
-    new_bytes: of these, as the engine counts them; None where it does not tell them apart.
+    new_bytes: of these, as the engine counts them; None where it does not distinguish them.
     seconds: from the lock to the image.
     """
 

@@ -21,8 +21,8 @@ class Figures:
     items_per_s: samples (images, sentences) per second, at the median time.
     peak_memory_bytes, device_memory_bytes: the most of any process.
     gpu_percent: how busy the GPU was, by its driver: the most of any process.
-    facts: sorted (name, value) pairs that the indicator tells of its operation.
-    figure: ``lower`` or ``higher``, the better ones, where an indicator tells a figure of its own
+    facts: sorted (name, value) pairs that the indicator reports of its operation.
+    figure: ``lower`` or ``higher``, the better ones, where an indicator reports a figure of its own
         in place of a time; what is called seconds is then that figure, or one over it (higher).
     """
 
@@ -99,7 +99,7 @@ class LocalReport:
     script_sha256: of the indicator's file alone; "" where that is not known.
     varied: the parameters that were given several values, in the order given.
     variables: names of the user's variables that the processes saw.
-    traces: the folder where traces were kept, or "".
+    traces: the folder where traces were stored, or "".
     began_at: ISO 8601 in UTC.
     """
 

@@ -162,7 +162,7 @@ class Resolution:
     exact: whether every stack was counted.
     version_limit: how many of the newest versions of each package were counted; 0 where all were.
     choices: how many feasible choices of the varied packages there are, of each minor release the
-        newest patch unless patches are kept apart; 0 where not requested.
+        newest patch unless patches are distinguished; 0 where not requested.
     patches: how many there are with every patch release.
     listed: in which way the stacks were chosen: ``newest first``, ``sampled``, ...
     notes: what the user should know: yanked releases, unreadable files, lines left out.

@@ -62,7 +62,7 @@ class Disturbance:
     """What else went on while samples were taken; shares are of that time.
 
     waited: runs wanted a CPU and others had it. stolen: of all CPUs, by the host of this virtual
-    machine. throttled: a CPU quota stopped runs. None where the system does not tell.
+    machine. throttled: a CPU quota stopped runs. None where the system does not report it.
     """
 
     waited: float | None
