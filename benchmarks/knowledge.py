@@ -311,20 +311,21 @@ def mixed(number: int, dice: np.random.Generator) -> Plan:
 
 def equal(bases: int, seed: int) -> None:
     """Print how many knowledge bases of equal stacks hold a false recommendation."""
-    wrong: dict[tuple[str, float], list[bool]] = {}
-    every = []
+    wrong: dict[tuple[int, float], list[bool]] = {}
     for number in range(bases):
         dice = np.random.default_rng([seed, 1, number])
         plan = mixed(number, dice)
         world = simulate(plan, dice)
         false = any(recommended(found) for _, found in locks(world, Place(machine_id=HERE)))
-        every.append(false)
-        for kind, value in (("campaigns", plan.campaigns), ("spread", plan.spread)):
-            wrong.setdefault((kind, value), []).append(false)
-    print(f"\nequal stacks: {sum(every)} of {bases} knowledge bases hold a false recommendation")
-    for (kind, value), each in sorted(wrong.items()):
-        print(f"  {kind} {value}: {sum(each)} of {len(each)}")
-    _gate(sum(every), math.ceil(GATE * bases / GATE_OF))
+        wrong.setdefault((plan.campaigns, plan.spread), []).append(false)
+    count = sum(map(sum, wrong.values()))
+    print(f"\nequal stacks: {count} of {bases} knowledge bases hold a false recommendation")
+    print(f"campaigns  spread {'  '.join(f'{each:8.3f}' for each in SPREADS)}")
+    for campaigns in CAMPAIGNS:
+        cells = [wrong.get((campaigns, spread), []) for spread in SPREADS]
+        shown = "  ".join(f"{sum(each):3} of {len(each):2}" for each in cells)
+        print(f"{campaigns:9}         {shown}")
+    _gate(count, math.ceil(GATE * bases / GATE_OF))
 
 
 def poisoned(bases: int, seed: int) -> None:

@@ -33,6 +33,9 @@ from stackgen.measure.meta_analysis import (
 from stackgen.measure.posterior import Array
 from stackgen.model.identity import CampaignId, MachineId, StackId
 
+MOST_NODES = 150
+"""Of a larger component only the part nearest to the stack in question is put together: least
+squares take the cube of the nodes. What lies farther away would add little."""
 CARRIES = 0.01
 """The share of a comparison's variance from which on a campaign is named as carrying it."""
 
@@ -138,9 +141,7 @@ class EvidenceGraph:
             merged[_identity(each)] = replace(each, origins=origins)
         if len({each.indicator_id for each in merged.values()}) > 1:
             raise ValueError("campaigns of one indicator make a graph")
-        self._nodes = nodes
-        self._rows = tuple(merged.values())
-        found = (_Campaign.of(each, nodes) for each in self._rows)
+        found = (_Campaign.of(each, nodes) for each in merged.values())
         self._campaigns = tuple(each for each in found if each is not None)
         # Locks that are judged one after the other often ask the same.
         self._last: tuple[object, Comparisons] | None = None
@@ -157,11 +158,6 @@ class EvidenceGraph:
     def machines(self) -> frozenset[MachineId]:
         """Return the machines that anything was measured on."""
         return frozenset(each.row.machine_id for each in self._campaigns)
-
-    def without(self, origins: Collection[str]) -> "EvidenceGraph":
-        """Return the graph without what these origins alone measured; "" is this installation."""
-        left = [each for each in self._rows if not set(each.origins or ("",)) <= set(origins)]
-        return EvidenceGraph(left, self._nodes)
 
     @cached_property
     def components(self) -> tuple[tuple[str, ...], ...]:
@@ -180,14 +176,17 @@ class EvidenceGraph:
         *,
         of: Collection[str] | None = None,
         prior: Array | None = None,
+        most: int = MOST_NODES,
     ) -> "Comparisons":
-        """Put together what is known of a stack's component.
+        """Put together what is known of a stack's component, or of the part around the stack.
 
         Args:
             key: a stack of the graph.
             place: what the answers are for; None for no machine and base in particular.
             of: the stacks that will be compared; all by default. Few make a large graph quick.
             prior: of the spread between campaigns, a mass for each of ``SPREADS``.
+            most: stacks that take part, on each machine and base one more; what is farther from
+                the stack than these has no comparison.
 
         Raises:
             EvidenceError: no campaign compared this stack with anything.
@@ -199,12 +198,42 @@ class EvidenceGraph:
                 why=f"{len(self._graph)} stacks were compared on this indicator, without this one",
                 fix="measure it beside another one: stackgen compare or stackgen explore",
             )
-        wanted = tuple(sorted(set(component if of is None else of) & set(component) | {key}))
-        asked = wanted, place, None if prior is None else prior.tobytes()
+        campaigns = self._around(key, most)
+        reached = {arm.key for each in campaigns for arm in each.arms}
+        wanted = tuple(sorted(set(component if of is None else of) & reached | {key}))
+        asked = (
+            wanted,
+            [each.row for each in campaigns],
+            place,
+            prior if prior is None else [*prior],
+        )
         if self._last is None or self._last[0] != asked:
-            own = [each for each in self._campaigns if each.arms[0].key in component]
-            self._last = asked, Comparisons(own, wanted, place, prior)
+            self._last = asked, Comparisons(campaigns, wanted, place, prior)
         return self._last[1]
+
+    def _around(self, key: str, most: int) -> list["_Campaign"]:
+        """Return the campaigns that connect a stack with the nearest others."""
+        by_key: dict[str, list[int]] = {}
+        for number, each in enumerate(self._campaigns):
+            for held in each.keys:
+                by_key.setdefault(held, []).append(number)
+        several = len({(c.row.machine_id, a.base) for c in self._campaigns for a in c.arms}) > 1
+        places: set[tuple[str, ...]] = set()
+        taken: dict[int, None] = {}
+        seen, queue = {key}, [key]
+        while queue and len(places) < most:
+            for number in by_key[queue.pop(0)]:
+                campaign = self._campaigns[number]
+                if number in taken or len(places) >= most:
+                    continue
+                taken[number] = None
+                places |= {(key,) for key in campaign.keys}
+                if several:  # each stack in general, where it was measured, and for the user
+                    places |= {(key, "") for key in campaign.keys}
+                    places |= {(a.key, campaign.row.machine_id, a.base) for a in campaign.arms}
+                queue += sorted(campaign.keys - seen)
+                seen |= campaign.keys
+        return [self._campaigns[number] for number in sorted(taken)]
 
 
 def _identity(each: CampaignContrasts) -> tuple[str, ...]:
@@ -215,7 +244,7 @@ def _order(each: CampaignContrasts) -> tuple[object, ...]:
     return *_identity(each), sum(each.blocks), each.origins, each.log_ratios
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class _Campaign:
     """A row with the nodes of its stacks, baseline first; stacks without a node are left out."""
 
@@ -228,7 +257,7 @@ class _Campaign:
     def of(cls, row: CampaignContrasts, nodes: Mapping[StackId, StackNode]) -> "_Campaign | None":
         known = [stack in nodes for stack in row.stacks]
         values, covariance = np.array(row.log_ratios), np.array(row.covariance)
-        kept = _marginal(values, covariance, known)
+        kept = (values, covariance) if all(known) else _marginal(values, covariance, known)
         if kept is None:
             return None
         return cls(row, tuple(nodes[s] for s in row.stacks if s in nodes), *kept)
@@ -240,7 +269,7 @@ class _Campaign:
         arms = tuple(arm for arm in self.arms if arm.key in keep)
         return None if kept is None else _Campaign(self.row, arms, *kept)
 
-    @property
+    @cached_property
     def keys(self) -> frozenset[str]:
         return frozenset(arm.key for arm in self.arms)
 
@@ -277,9 +306,10 @@ class Comparisons:
         prior: Array | None,
     ) -> None:
         self.stacks = tuple(stacks)
-        self._campaigns = _informative(campaigns, set(stacks))
+        several = len(stacks) > 1
+        self._campaigns = _informative(campaigns, set(stacks)) if several else list(campaigns)
         self._all = campaigns
-        self._place = place
+        self._place, self._prior = place, prior
         machines = {each.row.machine_id for each in self._campaigns}
         bases = {arm.base for each in self._campaigns for arm in each.arms}
         if place is not None:
@@ -304,6 +334,24 @@ class Comparisons:
     def log_ratios(self, current: str, others: Sequence[str]) -> Mixture:
         """Return the posterior of log(time of current / time of other), in order of others."""
         return self._fit.differences(self._coefficients(current, others))
+
+    def without(self, origins: Collection[str], one: str, other: str) -> "Comparisons | None":
+        """Return the comparison of two stacks without what these origins alone measured.
+
+        Args:
+            origins: "" is this installation.
+            one: a stack.
+            other: another one; None is returned where what is left does not connect them.
+        """
+        left = [c for c in self._all if not set(c.row.origins or ("",)) <= set(origins)]
+        graph: nx.Graph[str] = nx.Graph()
+        for each in left:
+            nx.add_star(graph, [arm.key for arm in each.arms])
+        if one not in graph or other not in graph or not nx.has_path(graph, one, other):
+            return None
+        connected = nx.node_connected_component(graph, one)
+        own = [each for each in left if each.arms[0].key in connected]
+        return Comparisons(own, sorted({one, other}), self._place, self._prior)
 
     def neighbours(self, key: str) -> frozenset[str]:
         """Return the stacks that a campaign held beside a stack."""

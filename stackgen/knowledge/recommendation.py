@@ -111,11 +111,12 @@ def assess(
     pairs = []
     for indicator, key in sorted(current.items()):
         keys = {each[indicator] for each in candidates.values() if indicator in each} - {key}
-        if indicator in graphs and (known := keys & set(graphs[indicator].component(key))):
+        if indicator in graphs and keys & set(graphs[indicator].component(key)):
             others = {i: each for i, each in (repeated or {}).items() if i != indicator}
             prior = learned_prior([others[i] for i in sorted(others)])
-            ask = _Question(graphs[indicator], indicator, key, sorted(known), place, prior)
-            pairs.append(ask)
+            known = graphs[indicator].fit(key, place, of=keys, prior=prior)
+            if len(known.stacks) > 1:
+                pairs.append(_Question(known, indicator, key, place))
     if not pairs:
         return ()
     family = [(each.posterior, (len(each.others) + 1) / 2) for each in pairs]
@@ -134,18 +135,11 @@ class _Question:
     """Candidates beside the user's stack on one indicator."""
 
     def __init__(
-        self,
-        graph: EvidenceGraph,
-        indicator: IndicatorId,
-        current: str,
-        others: Sequence[str],
-        place: Place,
-        prior: Array,
+        self, fit: Comparisons, indicator: IndicatorId, current: str, place: Place
     ) -> None:
-        self.graph, self.indicator, self.current = graph, indicator, current
-        self.others, self.place, self.prior = others, place, prior
-        self.fit: Comparisons = graph.fit(current, place, of=others, prior=prior)
-        self.posterior: Mixture = self.fit.log_ratios(current, others)
+        self.fit, self.indicator, self.current, self.place = fit, indicator, current, place
+        self.others = [key for key in fit.stacks if key != current]
+        self.posterior: Mixture = fit.log_ratios(current, self.others)
         self.mean = self.posterior.mean
         self.low, self.high = self.posterior.bounds
 
@@ -157,10 +151,10 @@ class _Question:
 
     def without(self, origins: Collection[str], key: str) -> "_Question | None":
         """Return the same of one candidate without some origins; None where nothing is left."""
-        graph = self.graph.without(origins)
-        if key not in graph.component(self.current):
+        left = self.fit.without(origins, self.current, key)
+        if left is None:
             return None
-        return _Question(graph, self.indicator, self.current, [key], self.place, self.prior)
+        return _Question(left, self.indicator, self.current, self.place)
 
 
 @dataclass(frozen=True, slots=True)

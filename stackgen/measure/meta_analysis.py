@@ -30,14 +30,13 @@ SPREADS: Array = np.array(
     ]
 )
 """Standard deviations of a log ratio between campaigns that are weighed against each other."""
-_COARSE = np.array([0.0, 0.003, 0.0075, 0.014, 0.028, 0.056, 0.11, 0.23, 0.5])
-_BETWEEN_BASES = np.array([0.001, 0.005, 0.015, 0.04, 0.12])
-_BETWEEN_MACHINES = np.array([0.002, 0.01, 0.025, 0.05, 0.1, 0.2, 0.4, 0.8])
+_COARSE = np.array([0.0, 0.004, 0.01, 0.02, 0.04, 0.08, 0.18, 0.45])
+_BETWEEN_BASES = np.array([0.001, 0.01, 0.05])
+_BETWEEN_MACHINES = np.array([0.002, 0.015, 0.04, 0.1, 0.22, 0.6])
 
 SCALE, FACTOR = 0.02, 3.0
 """Where no repeated campaigns say more, the spread between campaigns on one machine and base is
 half-Cauchy, with a scale that is log-normal around 2 %, known to a factor of 3."""
-_SCALES: Array = SCALE * FACTOR ** np.linspace(-3, 3, 13)
 SCALE_OF_BASES = 0.01
 SCALE_OF_MACHINES = 0.05
 OUTLYING, FAR = 0.05, 0.25
@@ -102,8 +101,9 @@ def learned_prior(log_likelihoods: Sequence[Array] = ()) -> Array:
         log_likelihoods: of the spread between campaigns, ``NetworkFit.spread_likelihood`` of other
             indicators. Those without repeated campaigns are flat, and change nothing.
     """
-    masses = np.array([half_cauchy(SPREADS, scale) for scale in _SCALES])
-    logs = -(np.linspace(-3, 3, len(_SCALES)) ** 2) / 2
+    steps = np.linspace(-3, 3, 13)
+    masses = np.array([half_cauchy(SPREADS, scale) for scale in SCALE * FACTOR**steps])
+    logs = -(steps**2) / 2
     for each in log_likelihoods:
         logs = logs + np.log(masses @ np.exp(each - each.max()))
     weights = np.exp(logs - logs.max())
