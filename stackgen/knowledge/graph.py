@@ -122,6 +122,18 @@ class NextBlock:
     cost: float
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeldOut:
+    """How many log ratios of campaigns the other campaigns predicted, at 95 %.
+
+    inside of total; campaigns: that could be held out, since others connect their stacks.
+    """
+
+    inside: int
+    total: int
+    campaigns: int
+
+
 class EvidenceGraph:
     """Comparisons of stacks on one indicator, from the campaigns that measured it."""
 
@@ -210,6 +222,31 @@ class EvidenceGraph:
         if self._last is None or self._last[0] != asked:
             self._last = asked, Comparisons(campaigns, wanted, place, prior)
         return self._last[1]
+
+    def held_out(self, prior: Array | None = None) -> HeldOut:
+        """Predict each campaign from all others: intervals hold its noise and spread as well.
+
+        Args:
+            prior: of the spread between campaigns, a mass for each of ``SPREADS``.
+        """
+        inside = total = campaigns = 0
+        for number, held in enumerate(self._campaigns):
+            left = [*self._campaigns[:number], *self._campaigns[number + 1 :]]
+            hub, *others = held.arms
+            own = _connected(left, hub.key)
+            known = {arm.key for each in own for arm in each.arms}
+            asked = [at for at, arm in enumerate(others) if arm.key in known - {hub.key}]
+            if not asked:
+                continue
+            keys = [others[at].key for at in asked]
+            place = Place(machine_id=held.row.machine_id, base=hub.base)
+            fitted = Comparisons(own, sorted({hub.key, *keys}), place, prior)
+            variances = np.diag(held.covariance)[asked]
+            low, high = fitted.next_campaign(hub.key, keys, variances).interval()
+            values = held.values[asked]
+            inside += int(np.sum((low <= values) & (values <= high)))
+            total, campaigns = total + len(asked), campaigns + 1
+        return HeldOut(inside=inside, total=total, campaigns=campaigns)
 
     def _around(self, key: str, most: int) -> list["_Campaign"]:
         """Return the campaigns that connect a stack with the nearest others."""
@@ -344,18 +381,18 @@ class Comparisons:
             other: another one; None is returned where what is left does not connect them.
         """
         left = [c for c in self._all if not set(c.row.origins or ("",)) <= set(origins)]
-        graph: nx.Graph[str] = nx.Graph()
-        for each in left:
-            nx.add_star(graph, [arm.key for arm in each.arms])
-        if one not in graph or other not in graph or not nx.has_path(graph, one, other):
+        own = _connected(left, one)
+        if not any(other in each.keys for each in own):
             return None
-        connected = nx.node_connected_component(graph, one)
-        own = [each for each in left if each.arms[0].key in connected]
         return Comparisons(own, sorted({one, other}), self._place, self._prior)
 
     def neighbours(self, key: str) -> frozenset[str]:
         """Return the stacks that a campaign held beside a stack."""
         return frozenset(self._pairs[key]) if key in self._pairs else frozenset()
+
+    def next_campaign(self, current: str, others: Sequence[str], variances: Array) -> Mixture:
+        """Return what a campaign with this noise would state of log ratios, in order of others."""
+        return self._fit.next_campaign(self._coefficients(current, others), variances)
 
     def basis(self, one: str, other: str) -> Basis:
         """Return what the comparison of two stacks rests on."""
@@ -536,6 +573,15 @@ def _informative(campaigns: Sequence[_Campaign], wanted: set[str]) -> list[_Camp
         if len(found) == len(left) and held.keys() <= keep:
             return found
         left = found
+
+
+def _connected(campaigns: Sequence[_Campaign], key: str) -> list[_Campaign]:
+    """Return the campaigns that connect a stack with others."""
+    graph: nx.Graph[str] = nx.Graph()
+    for each in campaigns:
+        nx.add_star(graph, [arm.key for arm in each.arms])
+    reached = nx.node_connected_component(graph, key) if key in graph else set()
+    return [each for each in campaigns if each.arms[0].key in reached]
 
 
 def _between(campaign: _Campaign, a: str, b: str) -> Array:

@@ -15,7 +15,7 @@ campaigns that lie far out (contaminated normal). docs/adr/0029 has figures.
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import product
 
@@ -34,9 +34,9 @@ _COARSE = np.array([0.0, 0.004, 0.01, 0.02, 0.04, 0.08, 0.18, 0.45])
 _BETWEEN_BASES = np.array([0.001, 0.01, 0.05])
 _BETWEEN_MACHINES = np.array([0.002, 0.015, 0.04, 0.1, 0.22, 0.6])
 
-SCALE, FACTOR = 0.02, 3.0
+SCALE, FACTOR = 0.04, 3.0
 """Where no repeated campaigns say more, the spread between campaigns on one machine and base is
-half-Cauchy, with a scale that is log-normal around 2 %, known to a factor of 3."""
+half-Cauchy, with a scale that is log-normal around 4 %, known to a factor of 3."""
 SCALE_OF_BASES = 0.01
 SCALE_OF_MACHINES = 0.05
 OUTLYING, FAR = 0.05, 0.25
@@ -45,7 +45,7 @@ FEWEST_FOR_OUTLIERS = 8
 """With fewer contrasts beyond those that connect the stacks, no campaign is taken to lie far out:
 which one would be a guess."""
 _ROUNDS, _SMALL = 6, 1e-4
-_HALVINGS, _LIKELY = 30, 1e-7
+_HALVINGS, _LIKELY = 24, 1e-7
 _CHUNK = 2_000_000  # numbers of one stack of matrices at a time
 
 
@@ -273,6 +273,18 @@ class NetworkFit:
             errors=np.sqrt(variances),
             freedom=np.minimum(variances**2 / np.maximum(uncertain, 1e-300), 1e6),
         )
+
+    def next_campaign(self, of: Array, variances: Array) -> Mixture:
+        """Return what a further campaign would state of differences, its own spread included.
+
+        Args:
+            of: coefficients as of ``differences``, shape (j, n).
+            variances: of its noise, shape (j,).
+        """
+        found = self.differences(of)
+        campaigns = self.grid.campaigns[self.weights > _LIKELY]
+        errors = np.sqrt(found.errors**2 + campaigns[:, None] ** 2 + variances)
+        return replace(found, errors=errors)
 
     @property
     def spread_likelihood(self) -> Array:
