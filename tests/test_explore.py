@@ -57,6 +57,11 @@ def test_the_stack_that_does_half_the_work_is_found_to_be_faster(laboratory: Lab
     assert slower["label"] == "speedy 1.0"
     assert effect["verdict"] == "slower"
     assert 0.25 < effect["ratio"] < 0.75  # half the work, on a machine that may be busy
+    assert report["goals"]["imported"] == "speedy"
+    for row in report["goals"]["stacks"]:
+        assert row["import_s"] > 0
+        assert row["import_peak_bytes"] > 1_000_000
+        assert row["size"]["installed_bytes"] > row["size"]["download_bytes"] // 10
 
 
 def test_older_dependencies_are_found_where_the_newest_do_not_run(laboratory: Laboratory) -> None:

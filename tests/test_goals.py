@@ -230,7 +230,14 @@ def test_a_large_effect_on_speed_is_told_although_nothing_is_faster() -> None:
 def test_what_is_not_decided_names_what_is_missing() -> None:
     text = first_lines(reported(blocks({}, {}, noise=0.2)))
     assert "Not decided: speedy 1.9." in text
-    assert "10 more blocks, about 2 min 0 s: the same command goes on from here." in text
+    assert "needs 10 more blocks, about 2 min 0 s: the same command goes on from here." in text
+
+
+def test_before_the_first_interim_analysis_the_blocks_that_lack_are_named() -> None:
+    found = reported(blocks({}, {}, count=4))
+    health = replace(found.health, excluded=("something else ran",))
+    found = replace(found, run=replace(found.run, compared_blocks=5), health=health)
+    assert "needs 2 more blocks, about 24 s: the same command goes on" in first_lines(found)
 
 
 def test_a_table_has_import_memory_and_sizes_of_each_stack() -> None:

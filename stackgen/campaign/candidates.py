@@ -287,7 +287,8 @@ def _spread(
         request.search.download_bytes or (own.download_bytes if own else None),
         wanted=request.search.wanted,
     )
-    return replace(selection, picks=picks)
+    settings = tuple(dict.fromkeys(((), *selection.settings)))
+    return replace(selection, picks=picks, settings=settings)
 
 
 def _with_varied(request: CampaignRequest) -> Requirements:

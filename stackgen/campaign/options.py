@@ -492,7 +492,7 @@ class SearchOptions:
         Order,
         Option(
             help="Which stacks take part first. spread: over releases, NumPy's major versions and "
-            "settings; auto: that, where only a framework is named.",
+            "settings (the default ones first); auto: that, where only a framework is named.",
         ),
     ] = Order.AUTO
     download_bytes: Annotated[

@@ -27,7 +27,7 @@ class Defaults:
     packages: names of requirements that it is for.
     stacks: how many take part. releases: the newest minor releases over which they are spread.
     download_bytes: of the wheels of all of them, at most.
-    settings: environment variables with their values, the default one first.
+    settings: environment variables with the values that are tried beside the default.
     """
 
     packages: tuple[str, ...]
@@ -95,13 +95,13 @@ def spread(
 ) -> tuple[Pick, ...]:
     """Return choices with settings in an order of which every beginning is spread widely.
 
-    The newest release comes first, with its default settings: the baseline. Then come the oldest
-    release, the newest one with every other setting and with the other major versions of the
+    The newest release comes first, without any settings: the baseline. Then come the oldest
+    release, the newest one with each of the settings and with the other major versions of the
     second package that varies (NumPy), and then the releases that are farthest from all before.
 
     Args:
         choices: feasible versions of the varied packages, newest first.
-        settings: combinations of values of environment variables, the default one first.
+        settings: combinations of values of environment variables.
         releases: of the first package that varies, the newest so many; None takes all.
     """
     first: dict[str, Slice] = {}
@@ -113,11 +113,11 @@ def spread(
     own = [each for each in choices if _release(each) == _release(newest[0])]
     majors = {_major(each): each for each in reversed(own)}
     picks = [
-        (newest[0], settings[0]),
-        (newest[-1], settings[0]),
-        *((newest[0], each) for each in settings[1:]),
-        *((each, settings[0]) for _, each in sorted(majors.items(), reverse=True)),
-        *((newest[place], settings[0]) for place in _farthest(len(newest))),
+        (newest[0], ()),
+        (newest[-1], ()),
+        *((newest[0], each) for each in settings),
+        *((each, ()) for _, each in sorted(majors.items(), reverse=True)),
+        *((newest[place], ()) for place in _farthest(len(newest))),
     ]
     return tuple(dict.fromkeys(picks))
 

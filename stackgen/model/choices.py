@@ -35,7 +35,8 @@ class Order(str, Enum):
     """Which stacks take part first.
 
     AUTO: SPREAD where a command names a framework and says nothing else about stacks, else NEWEST.
-    NEWEST: newest first. SPREAD: over releases, major versions of NumPy, and settings.
+    NEWEST: newest first. SPREAD: over releases, major versions of NumPy, and
+    settings; the newest release without any settings is the baseline.
     """
 
     AUTO = "auto"

@@ -201,25 +201,36 @@ def _smaller(report: ExploreReport, baseline: Ranked) -> Iterator[str]:
 
 def _missing(report: ExploreReport, baseline: Ranked) -> list[str]:
     """Return what is not decided, and what deciding it takes; nothing where all of it is."""
+    effects = [each for row in _rows(report) for each in row.effects]
+    counted = report.run.compared_blocks - len(report.health.excluded)
+    counted = max(counted, *(each.blocks for each in effects), 0)
+    if counted < INTERIM_ANALYSES[0] and _rows(report):
+        more = INTERIM_ANALYSES[0] - max(0, counted)
+        return [f"The first interim analysis needs {_more_blocks(report, more)}"]
     open_rows = [
         (row, effect)
         for row in _rows(report)
         if (effect := _speed(row)) is not None and effect.verdict is Verdict.INCONCLUSIVE
     ]
     blocks = min((effect.blocks for _, effect in open_rows), default=INTERIM_ANALYSES[-1])
-    done = max(blocks, report.run.compared_blocks)
+    done = max(blocks, counted)
     following = next((each for each in INTERIM_ANALYSES if each > done), None)
     if not open_rows or following is None:
         return []
     names = [short_label(row.label, baseline.label) for row, _ in open_rows]
     shown = "; ".join(names[:MOST_EFFECTS])
     shown += f" and {len(names) - MOST_EFFECTS} more" * (len(names) > MOST_EFFECTS)
-    more = following - done
-    takes = f", about {span(more * report.run.block_s)}" if report.run.block_s else ""
     return [
-        f"Not decided: {shown}. The next interim analysis needs {more} more "
-        f"block{'s' * (more > 1)}{takes}: the same command goes on from here."
+        f"Not decided: {shown}.",
+        f"The next interim analysis needs {_more_blocks(report, following - done)}",
     ]
+
+
+def _more_blocks(report: ExploreReport, count: int) -> str:
+    """Return so many blocks with the time that they take, and how to have them run."""
+    takes = f", about {span(count * report.run.block_s)}" if report.run.block_s else ""
+    blocks = f"{count} more block{'s' * (count > 1)}"
+    return f"{blocks}{takes}: the same command goes on from here."
 
 
 # The answer where goals and limits decide
