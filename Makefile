@@ -1,6 +1,6 @@
 # make explore   set up, then measure TensorFlow stacks on this machine for ten minutes
 # make test      set up, then run every test but the slow and the gpu ones
-# make check     types, style, import contracts and the fast tests
+# make check     types, style, import contracts and the fast tests (few examples of each property)
 # make test-slow the long tests
 # make golden    write the golden files anew; review the diff
 # make bench     measure stackgen itself beside its peers
@@ -13,8 +13,14 @@ PYTHON ?= $(shell for p in python3 python3.12 python3.11 python3.13 python3.10; 
 	$$p -c 'import sys; sys.exit(not (3, 10) <= sys.version_info < (3, 14))' 2>/dev/null && echo $$p && break; done)
 BUDGET ?= 10m
 REQUIREMENT ?= tensorflow-cpu
-# Fast tests share all CPUs, eight at most; what measures or needs an engine runs one by one.
+# Fast tests share all CPUs, eight at most.
 PARALLEL ?= -n logical --maxprocesses 8 --dist worksteal
+# Examples of each property test: quick or thorough (tests/conftest.py).
+EXAMPLES ?= quick
+test test-slow: EXAMPLES = thorough
+pytest = $(bin)/python -m pytest --hypothesis-profile $(EXAMPLES)
+# Without compiled modules, each process that a test starts needs twice the time to start.
+unexport PYTHONDONTWRITEBYTECODE
 
 bin := .venv/bin
 ready := .venv/.ready
@@ -29,19 +35,19 @@ explore: $(ready)
 	else exit $$code; fi
 
 test: check
-	$(bin)/python -m pytest -m "(network or docker or journey) and not slow and not gpu"
+	$(pytest) -m "(network or docker or journey) and not slow and not gpu"
 
 check: $(ready)
 	$(bin)/ruff check .
 	$(bin)/ruff format --check .
 	$(bin)/lint-imports
 	$(bin)/mypy & types=$$!; \
-	$(bin)/python -m pytest $(PARALLEL) \
+	$(pytest) $(PARALLEL) \
 		-m "not network and not docker and not journey and not slow and not gpu"; code=$$?; \
 	wait $$types && exit $$code
 
 test-slow: $(ready)
-	$(bin)/python -m pytest -m "slow and not gpu"
+	$(pytest) -m "slow and not gpu"
 
 golden: $(ready)
 	STACKGEN_GOLDEN=write $(bin)/python -m pytest -q tests/test_render.py tests/test_formats.py \

@@ -1,5 +1,6 @@
 """What all tests share."""
 
+import importlib
 import signal
 from collections.abc import Iterator
 from typing import Any
@@ -7,12 +8,23 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, settings
 
-# Machines here are shared: how long an example takes, or to think of one, says nothing about the
-# code.
-settings.register_profile(
-    "shared-machine", deadline=None, suppress_health_check=[HealthCheck.too_slow]
-)
-settings.load_profile("shared-machine")
+# Examples of each property test; `pytest --hypothesis-profile thorough` takes more of them. How
+# long one takes on a shared machine says nothing about the code.
+for _name, _examples in (("quick", 20), ("thorough", 100)):
+    settings.register_profile(
+        _name,
+        max_examples=_examples,
+        deadline=None,
+        suppress_health_check=[HealthCheck.too_slow],
+    )
+settings.load_profile("quick")
+
+# Matrices are small here: BLAS threads, several for each worker, would only wait for each other.
+# Libraries read the variable when they are loaded; processes that tests start do not inherit it.
+with pytest.MonkeyPatch.context() as _patch:
+    _patch.setenv("OPENBLAS_NUM_THREADS", "1")
+    for _module in ("numpy", "scipy.linalg"):
+        importlib.import_module(_module)
 
 
 @pytest.fixture

@@ -9,6 +9,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.in_process import run_command
+
 WORK = "def work():\n    return sum(i * i for i in range({size}))\n"
 INDICATOR = """
 import harness
@@ -57,15 +59,17 @@ class Laboratory:
         return self.command("explore", *arguments, *own)
 
     def run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
-        return self._ran(self.command(*arguments))
+        """Run a command within this process."""
+        return run_command(*arguments, folder=self.root, environ=self.environ)
 
     def shell(self, line: str) -> subprocess.CompletedProcess[str]:
         """Run a command line in which ``stackgen`` is the one that is tested."""
         called = f'stackgen() {{ {shlex.quote(sys.executable)} -m stackgen "$@"; }}\n'
-        return self._ran(["bash", "-c", called + line])
+        return self._completed(["bash", "-c", called + line])
 
     def explore(self, *arguments: str) -> subprocess.CompletedProcess[str]:
-        return self._ran(self.explore_command(*arguments))
+        """Run ``explore`` in a process of its own: it sets what a process has only once."""
+        return self._completed(self.explore_command(*arguments))
 
     @contextmanager
     def exploring(self, *arguments: str) -> Iterator[subprocess.Popen[str]]:
@@ -79,7 +83,7 @@ class Laboratory:
             process.kill()
             process.communicate()
 
-    def _ran(self, command: list[str]) -> subprocess.CompletedProcess[str]:
+    def _completed(self, command: list[str]) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
             command, env=self.environ, capture_output=True, text=True, check=False, cwd=self.root
         )

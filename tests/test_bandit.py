@@ -6,7 +6,7 @@ from itertools import combinations, product
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from benchmarks import measure as simulation
@@ -54,7 +54,6 @@ def test_a_stack_that_was_not_measured_is_predicted_from_its_versions() -> None:
 
 
 @given(st.floats(-3, 3), st.floats(-1, 1))
-@settings(deadline=None, max_examples=20)
 def test_neither_drift_nor_the_unit_of_time_matters(shift: float, drift: float) -> None:
     blocks = [(0, 1, 2, 3), (2, 3, 4, 5), (0, 5, 1, 4)]
     one = Model(GRID).predict(exact(TRUTH, blocks))
@@ -244,7 +243,7 @@ def test_what_must_be_built_first_is_chosen_less_often() -> None:
         for place, each in enumerate(GRID)
     ]
     counts = {3: 0, 5: 0}
-    for seed in range(60):
+    for seed in range(30):
         block = Race(dear, Model(GRID), seed).next_block(seen, frozenset(), 1)
         for place in counts:
             counts[place] += place in block
@@ -254,12 +253,12 @@ def test_what_must_be_built_first_is_chosen_less_often() -> None:
 def test_races_end_with_a_fast_stack_in_a_fraction_of_the_inspections() -> None:
     """32 stacks whose versions interact, noise 4 %; benchmarks/measure.py has the other cases."""
     good, gains = 0, []
-    for seed in range(20):
-        found = simulation.race(simulation.truth(8, 4, 0.02, 0.04, 0, seed), seed)
+    for seed in range(8):
         world = simulation.truth(8, 4, 0.02, 0.04, 0, seed)
+        found = simulation.race(world, seed)
         good += world.is_fast(found.winner)
         gains.append(simulation.uniform(world).inspections / found.inspections)
-    assert good >= 17  # if 95 % are, fewer happen once in 400 times
+    assert good >= 6  # if 95 % are, fewer happen once in 170 times
     assert statistics.median(gains) >= 3
 
 

@@ -2,7 +2,7 @@
 
 from random import Random
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from stackgen.model.choices import Prereleases
@@ -50,7 +50,6 @@ def test_what_a_possible_release_requires_is_read() -> None:
 
 
 @given(indexes(), st.integers(0, 999))
-@settings(max_examples=80, deadline=None)
 def test_the_universe_does_not_depend_on_the_order_of_answers(index: Index, seed: int) -> None:
     roots = ("a[x]", "b")
     universe = read_in_any_order(index, Random(seed), *roots)
@@ -85,7 +84,6 @@ def test_prereleases_that_no_requirement_needs_are_not_looked_at() -> None:
 
 
 @given(indexes())
-@settings(max_examples=60, deadline=None)
 def test_with_prereleases_there_is_a_stack_wherever_there_can_be_one(index: Index) -> None:
     early: Index = {
         name: {f"{v}rc1" if place % 2 else v: lines for place, (v, lines) in enumerate(of.items())}

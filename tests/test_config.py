@@ -1,15 +1,15 @@
 """Defaults of options from a configuration file, through the command line."""
 
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
+from tests.in_process import run_command
+
 
 def run(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "stackgen", *words]
-    return subprocess.run(command, capture_output=True, text=True, cwd=folder, check=False)
+    return run_command(*words, folder=folder)
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from stackgen.resolve import Space, parse_requirements
@@ -37,7 +37,6 @@ def stacks(space: Space) -> list[frozenset[tuple[str, str]]]:
 
 
 @given(indexes(), limits)
-@settings(max_examples=80, deadline=None)
 def test_a_cut_space_holds_valid_stacks_alone(index: Index, limit: int) -> None:
     part, every = cut(index, "a", "b", limit=limit), whole(index, "a", "b")
     assert set(stacks(part)) <= set(stacks(every))
@@ -46,7 +45,6 @@ def test_a_cut_space_holds_valid_stacks_alone(index: Index, limit: int) -> None:
 
 
 @given(indexes(), limits)
-@settings(max_examples=80, deadline=None)
 def test_a_cut_space_is_empty_exactly_where_the_space_is(index: Index, limit: int) -> None:
     part, every = cut(index, "a", "b", limit=limit), whole(index, "a", "b")
     assert bool(part.count) == bool(every.count)
@@ -54,7 +52,6 @@ def test_a_cut_space_is_empty_exactly_where_the_space_is(index: Index, limit: in
 
 
 @given(indexes(), limits)
-@settings(max_examples=80, deadline=None)
 def test_a_space_is_exact_or_says_that_it_is_not(index: Index, limit: int) -> None:
     part, every = cut(index, "a", "b", limit=limit), whole(index, "a", "b")
     if part.exact:
@@ -66,7 +63,6 @@ def test_a_space_is_exact_or_says_that_it_is_not(index: Index, limit: int) -> No
 
 
 @given(indexes())
-@settings(max_examples=80, deadline=None)
 def test_the_search_finds_the_first_stack_of_the_list(index: Index) -> None:
     every = whole(index, "a[x]", "b")
     found = newest_stack(compile_masks(every.universe))

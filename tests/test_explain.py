@@ -58,7 +58,7 @@ conflicting = st.tuples(indexes(), st.sampled_from(SPECIFIERS), st.sampled_from(
 
 
 @given(conflicting)
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=3 * settings().max_examples)
 def test_a_conflict_is_one_and_none_without_any_of_its_facts(drawn: tuple[Index, str, str]) -> None:
     index, one, two = drawn
     roots = (f"a{one}", f"b[x]{two}")
@@ -70,7 +70,6 @@ def test_a_conflict_is_one_and_none_without_any_of_its_facts(drawn: tuple[Index,
 
 
 @given(indexes(), st.sampled_from(SPECIFIERS))
-@settings(max_examples=100, deadline=None)
 def test_nothing_that_pruning_leaves_out_is_in_a_stack(index: Index, one: str) -> None:
     roots = (f"a[x]{one}", "b")
     assert Space(unpruned(index, *roots)).count == space(index, *roots).count

@@ -18,6 +18,7 @@ from stackgen.model import toml
 from stackgen.model.inspections import Indicator, Outcome
 from stackgen.sandbox.process import load_indicators
 from stackgen.storage.paths import shipped_folder
+from tests.in_process import run_command
 
 GUIDE = Path(__file__).parent.parent / "docs" / "indicators.md"
 TEXT = GUIDE.read_text()
@@ -90,12 +91,7 @@ def test_the_example_is_an_indicator_for_explore(example: Path) -> None:
 
 
 def test_the_example_runs_here_and_now(example: Path) -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "stackgen", "pi", "run", str(example), "--window", "8,32"],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = run_command("pi", "run", str(example), "--window", "8,32", folder=example.parent)
     assert done.returncode == 0, done.stderr
     assert "smooth" in done.stdout
 

@@ -1,6 +1,6 @@
 """Closures as integers: what is decided when, and what fewer versions mean."""
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from stackgen.resolve import Space, parse_requirements
@@ -80,7 +80,6 @@ def test_only_packages_of_a_circle_are_cyclic() -> None:
 
 
 @given(indexes(), st.dictionaries(st.sampled_from("abcd"), st.sets(st.sampled_from(VERSIONS))))
-@settings(max_examples=80, deadline=None)
 def test_to_narrow_before_compiling_is_to_narrow_after(
     index: Index, allowed: dict[str, set[str]]
 ) -> None:

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 
 from stackgen.resolve import Slice, pairwise_cover, parse_requirement, parse_requirements
 from tests.spaces import Index, space
@@ -23,7 +23,6 @@ def without(stacks: Stacks, name: str) -> Stacks:
 
 
 @given(indexes())
-@settings(max_examples=60, deadline=None)
 def test_a_role_holds_the_stacks_of_each_package_without_the_others(index: Index) -> None:
     with_a = without(set(brute_force(index, ("a", "c"))), "b")
     with_b = without(set(brute_force(index, ("b", "c"))), "a")
@@ -34,7 +33,6 @@ def test_a_role_holds_the_stacks_of_each_package_without_the_others(index: Index
 
 
 @given(indexes())
-@settings(max_examples=40, deadline=None)
 def test_two_roles_are_filled_independently(index: Index) -> None:
     valid: Stacks = set()
     for one, other in (("a", "b"), ("b", "a")):
@@ -47,7 +45,6 @@ def test_two_roles_are_filled_independently(index: Index) -> None:
 
 
 @given(indexes())
-@settings(max_examples=40, deadline=None)
 def test_slices_over_a_role_add_up_to_the_count(index: Index) -> None:
     found = space(index, "a|b", "c")
     slices = found.slices(["a", "b"])

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from itertools import combinations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from scipy.stats import chisquare
 
 from stackgen.errors import UsageError
@@ -117,7 +117,6 @@ def pairs(rows: Sequence[Row]) -> set[Pair]:
 
 
 @given(indexes())
-@settings(max_examples=60, deadline=None)
 def test_a_cover_holds_every_feasible_pair_and_no_other(index: Index) -> None:
     found = space(index, "a", "b")
     slices = found.slices(["a", "b", "c", "d"])

@@ -6,7 +6,7 @@ from dataclasses import replace
 from itertools import islice, product
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
@@ -74,7 +74,6 @@ def _needed(index: Index, versions: dict[str, str], roots: tuple[str, ...]) -> s
 
 
 @given(indexes(), st.sampled_from(SPECIFIERS), st.sampled_from(SPECIFIERS))
-@settings(max_examples=150, deadline=None)
 def test_it_holds_exactly_the_valid_stacks(index: Index, one: str, two: str) -> None:
     roots = (f"a{one}", f"b{two}")
     valid = set(brute_force(index, roots))
@@ -86,7 +85,6 @@ def test_it_holds_exactly_the_valid_stacks(index: Index, one: str, two: str) -> 
 
 
 @given(indexes())
-@settings(max_examples=80, deadline=None)
 def test_slices_add_up_to_the_count_and_their_newest_completion_exists(index: Index) -> None:
     found = space(index, "a", "b")
     slices = found.slices(["a", "c"])
@@ -99,14 +97,12 @@ def test_slices_add_up_to_the_count_and_their_newest_completion_exists(index: In
 
 
 @given(indexes())
-@settings(max_examples=80, deadline=None)
 def test_the_newest_stack_is_the_first_one_listed(index: Index) -> None:
     found = space(index, "a", "b")
     assert found.newest() == next(found.stacks(), None)
 
 
 @given(indexes())
-@settings(max_examples=80, deadline=None)
 def test_the_order_of_the_requirements_changes_no_stack(index: Index) -> None:
     there, back = space(index, "a[x]", "b", "c"), space(index, "c", "b", "a[x]")
     assert {each.id for each in there.stacks()} == {each.id for each in back.stacks()}
@@ -174,7 +170,6 @@ def listed(found: Space) -> list[Stack]:
 
 
 @given(indexes())
-@settings(max_examples=80, deadline=None)
 def test_every_walk_has_the_same_order(index: Index) -> None:
     found = space(index, "a[x]", "b")
     walked = list(found.assignments())
@@ -184,7 +179,6 @@ def test_every_walk_has_the_same_order(index: Index) -> None:
 
 
 @given(indexes(), narrowings, st.sets(st.sampled_from(NAMES), max_size=2))
-@settings(max_examples=150, deadline=None)
 def test_a_part_of_a_space_is_what_a_filter_would_leave(
     index: Index, allowed: dict[str, set[str]], present: set[str]
 ) -> None:
@@ -202,7 +196,6 @@ def test_a_part_of_a_space_is_what_a_filter_would_leave(
 
 
 @given(indexes())
-@settings(max_examples=80, deadline=None)
 def test_the_versions_of_a_space_are_those_of_its_stacks(index: Index) -> None:
     found = space(index, "a", "b")
     used = {pair for each in found.stacks() for pair in each.versions.items()}
@@ -210,7 +203,6 @@ def test_the_versions_of_a_space_are_those_of_its_stacks(index: Index) -> None:
 
 
 @given(indexes(), st.permutations(NAMES), st.integers(1, 4))
-@settings(max_examples=80, deadline=None)
 def test_slices_are_the_choices_of_all_stacks_with_their_newest(
     index: Index, names: list[str], number: int
 ) -> None:
@@ -234,7 +226,6 @@ def test_slices_are_the_choices_of_all_stacks_with_their_newest(
 
 
 @given(indexes())
-@settings(max_examples=60, deadline=None)
 def test_slices_come_newest_first_and_what_is_absent_last(index: Index) -> None:
     slices = space(index, "a", "b").slices(["a", "c"])
 
@@ -246,7 +237,6 @@ def test_slices_come_newest_first_and_what_is_absent_last(index: Index) -> None:
 
 
 @given(indexes(), st.sampled_from(SPECIFIERS))
-@settings(max_examples=60, deadline=None)
 def test_a_constraint_is_an_index_without_the_other_versions(index: Index, limit: str) -> None:
     request = replace(parse_requirements("a", "b[x]"), constraints=(Requirement(f"c{limit}"),))
     retained = {v: index["c"][v] for v in index["c"] if SpecifierSet(limit).contains(v)}
@@ -255,7 +245,6 @@ def test_a_constraint_is_an_index_without_the_other_versions(index: Index, limit
 
 
 @given(indexes())
-@settings(max_examples=60, deadline=None)
 def test_an_exclusion_is_an_index_where_no_release_names_it(index: Index) -> None:
     request = replace(parse_requirements("a", "b[x]"), excluded=("c",))
     valid = set(brute_force(_rewritten(index, ""), ("a", "b[x]")))
@@ -263,7 +252,6 @@ def test_an_exclusion_is_an_index_where_no_release_names_it(index: Index) -> Non
 
 
 @given(indexes(), st.sampled_from(("c", "c>=1.1", "c[x]==1.0")))
-@settings(max_examples=60, deadline=None)
 def test_an_override_is_an_index_where_all_say_the_same(index: Index, override: str) -> None:
     request = replace(parse_requirements("a", "b[x]"), overrides=(Requirement(override),))
     valid = set(brute_force(_rewritten(index, override), ("a", "b[x]")))
@@ -376,7 +364,6 @@ def test_an_order_of_choices_keeps_both_compared_candidates(granularity: Granula
 
 
 @given(indexes())
-@settings(max_examples=60, deadline=None)
 def test_every_version_is_in_the_order_of_choices_once(index: Index) -> None:
     slices = space(index, "a", "b").slices(["a", "c", "d"])
     ordered = newest_first(slices, granularity=Granularity.PATCH)

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from stackgen.images.layer_store import merge, write_tree
@@ -185,7 +185,6 @@ def laid(root: Path, path: Path) -> Layer:
         return write_tree(root, file, path)
 
 
-@settings(max_examples=60, deadline=None)
 @given(paths, st.randoms(use_true_random=False))
 def test_the_order_in_which_files_were_written_does_not_matter(
     names: list[str], dice: "object"
@@ -216,7 +215,6 @@ def members(layer: Layer) -> set[str]:
         return set(archive.getnames())
 
 
-@settings(max_examples=25, deadline=None)
 @given(st.lists(paths, min_size=1, max_size=4))
 def test_a_merged_layer_holds_everything_once_in_whatever_order_its_parts_come(
     trees: list[list[str]],

@@ -11,7 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from stackgen.errors import BuildError
@@ -220,7 +220,6 @@ names = st.lists(parts, min_size=1, max_size=6).map("/".join)
 kinds = st.sampled_from([0, stat.S_IFREG, stat.S_IFDIR, stat.S_IFLNK, stat.S_IFCHR])
 
 
-@settings(max_examples=150, deadline=None)
 @given(
     st.lists(
         st.tuples(names, kinds, st.integers(0, 0o7777)), max_size=4, unique_by=lambda each: each[0]
@@ -253,7 +252,6 @@ def test_whatever_members_are_called_nothing_appears_elsewhere(
 SOUND = make_wheel("demo", members={"demo/big.bin": bytes(range(256)) * 8, **ABOUT})
 
 
-@settings(max_examples=300, deadline=None)
 @given(st.lists(st.tuples(st.integers(0, len(SOUND) - 1), st.integers(0, 255)), max_size=4))
 def test_a_wheel_with_changed_bytes_is_refused_or_says_the_same(
     changes: list[tuple[int, int]],

@@ -28,6 +28,7 @@ from stackgen.model.stacks import Base, Kind
 from stackgen.provenance import validators as edge
 from stackgen.provenance.validators import Uv, ValidationRequest, ValidationResult
 from tests.containers.wheels import make_wheel
+from tests.in_process import run_command
 from tests.tiny_index import TinyIndex, serving
 from tests.verifications import CONFLICT, HOLDS, NO_INDEX, OTHER_PYTHON, TOO_MUCH, VERIFICATIONS
 
@@ -64,9 +65,8 @@ class Bench:
 def verify(
     lock: Path, *options: str, environ: dict[str, str] | None = None
 ) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "stackgen", "verify", lock.name, *options]
-    return subprocess.run(
-        command, cwd=lock.parent, env=environ, capture_output=True, text=True, check=False
+    return run_command(
+        "verify", lock.name, *options, folder=lock.parent, environ=environ or os.environ
     )
 
 

@@ -3,13 +3,13 @@
 import json
 import os
 import subprocess
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from stackgen.model.packages import Artifact
+from tests.in_process import run_command
 
 Pairs = Sequence[tuple[Artifact, Path]]
 FORMATS = {
@@ -93,11 +93,9 @@ class Images:
             }
             retained = ("PATH", "DOCKER_HOST")
             passed = {key: os.environ[key] for key in retained if key in os.environ}
-        command = [sys.executable, "-m", "stackgen", "images", *map(str, arguments)]
-        return subprocess.run(
-            command, env={**passed, **own}, cwd=self.root, capture_output=True, text=True,
-            check=False,
-        )  # fmt: skip
+        return run_command(
+            "images", *map(str, arguments), folder=self.root, environ={**passed, **own}
+        )
 
     def reported(self, *arguments: str | Path) -> str:
         done = self.run(*arguments)

@@ -29,11 +29,7 @@ def stored(database: Database) -> set[Inspection]:
     return set(database.inspections())
 
 
-@settings(
-    deadline=None,
-    max_examples=25,
-    suppress_health_check=[HealthCheck.function_scoped_fixture],
-)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(numbers, numbers)
 def test_a_merge_is_a_union_in_either_direction(
     tmp_path: Path, mine: frozenset[int], yours: frozenset[int]
@@ -48,7 +44,6 @@ def test_a_merge_is_a_union_in_either_direction(
         assert stored(database) == merged == {samples.inspection(n) for n in mine | yours}
 
 
-@settings(deadline=None, max_examples=40)
 @given(st.data())
 def test_any_row_that_was_recorded_can_be_merged(data: st.DataObject) -> None:
     stack, call = data.draw(strategies.stacks), data.draw(strategies.calls)

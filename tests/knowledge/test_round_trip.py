@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from stackgen.knowledge.database import Database, open_database
@@ -21,7 +21,6 @@ def fresh() -> Iterator[Database]:
         yield database
 
 
-@settings(deadline=None, max_examples=40)
 @given(strategies.stacks)
 def test_a_stack_reads_back_equal(stack: Stack) -> None:
     with fresh() as database:
@@ -30,7 +29,6 @@ def test_a_stack_reads_back_equal(stack: Stack) -> None:
         assert database.stacks() == (stack,)
 
 
-@settings(deadline=None, max_examples=40)
 @given(strategies.machines, strategies.calls)
 def test_machine_indicator_and_campaign_read_back_equal(
     machine: Machine, call: IndicatorCall
@@ -46,7 +44,6 @@ def test_machine_indicator_and_campaign_read_back_equal(
         assert database.campaigns() == (campaign,)
 
 
-@settings(deadline=None, max_examples=80)
 @given(st.data())
 def test_any_inspection_reads_back_equal_and_with_its_id(data: st.DataObject) -> None:
     stack, call = data.draw(strategies.stacks), data.draw(strategies.calls)
