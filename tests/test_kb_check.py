@@ -23,7 +23,7 @@ def laboratory(tmp_path: Path) -> Laboratory:
 
 def spoil(path: Path) -> None:
     with closing(sqlite3.connect(path)) as raw, raw:
-        raw.execute("UPDATE inspections SET values_s = '[NaN]' WHERE block = 1")
+        raw.execute("UPDATE inspection_rows SET samples = '[NaN]' WHERE block = 1")
 
 
 def test_check_of_a_sound_base_ends_with_0(laboratory: Laboratory) -> None:

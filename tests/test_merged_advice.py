@@ -91,12 +91,11 @@ def test_an_advice_from_own_inspections_names_no_other_knowledge_base(paths: Pat
 
 
 def test_an_advice_counts_what_was_merged_and_names_the_file(paths: Paths) -> None:
-    theirs = measured(paths.knowledge.with_name("team.db"), 2)
+    theirs = measured(paths.knowledge.parent / "team" / "team.db", 2)
     with open_database(paths.knowledge) as database:
         database.merge(theirs)
     report = advised(paths)
     ((origin, count),) = report.merged
     assert (count, report.inspections) == (3 * BLOCKS, 6 * BLOCKS)
-    day = origin.merged_at[:10]
-    source = f"team.db (knowledge base {origin.base_id[:12]}, {day})"
+    source = f"team.db (origin {origin.id[:12]}, {origin.first_seen[:10]})"
     assert f"Merged from {source}: 36 of 72 inspections" in advice_text(report).splitlines()

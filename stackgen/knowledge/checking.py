@@ -1,14 +1,15 @@
 """Check every row of a knowledge base, own or foreign, as a new one would be checked."""
 
-import json
+import re
 import sqlite3
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from stackgen.errors import MeasurementError
 from stackgen.knowledge import rows
 from stackgen.knowledge.rows import Cell, Row
-from stackgen.model.inspections import LoadedDistribution
+from stackgen.knowledge.writing import KINDS
+from stackgen.model.inspections import Inspection, LoadedDistribution
 from stackgen.model.packages import Artifact, Lock
 from stackgen.model.stacks import Stack
 
@@ -26,16 +27,50 @@ KEYS: Mapping[str, tuple[str, ...]] = {
 }
 """The tables that are merged, and the columns of their keys; each after what it refers to."""
 
+_STORED: Mapping[str, tuple[str, tuple[str, ...]]] = {
+    "lock_artifacts": ("lock_pins", ("lock_key", "artifact_key")),
+    "load_set_members": ("load_set_rows", ("load_set_key", "position")),
+    "inspections": ("inspection_rows", ("key",)),
+}
+"""Where rows are stored under another name than they are read, and by what they are found."""
+
 _ID_LENGTH = 64
-_MEMBERS_OF = {"locks": "lock_artifacts", "load_sets": "load_set_members"}
+_MEMBERS_OF = {
+    "locks": ("lock_pins", "lock_key"),
+    "load_sets": ("load_set_rows", "load_set_key"),
+}
+_ID = re.compile(r"[0-9a-f]{64}")
+_PINNED = """
+SELECT pins.lock_key, pins.artifact_key, a.name, a.version, a.sha256 FROM lock_pins AS pins
+LEFT JOIN artifacts AS a ON a.key = pins.artifact_key WHERE pins.lock_key = ? ORDER BY a.name
+"""
+_LOADED = """
+SELECT m.load_set_key, m.position, d.name, d.version, m.compiled FROM load_set_rows AS m
+LEFT JOIN distributions AS d ON d.key = m.distribution_key
+WHERE m.load_set_key = ? ORDER BY m.position
+"""
+_ORIGINS = """
+, (SELECT group_concat(origin_key) FROM row_origin_keys WHERE kind = {kind} AND row_key = {key})
+AS origin_keys
+"""
+_CONTESTED = """
+SELECT i.key FROM inspection_rows AS i JOIN (
+    SELECT campaign_key, block, stack_key, indicator_key FROM inspection_rows WHERE block > 0
+    GROUP BY campaign_key, block, stack_key, indicator_key, role = 'twin' HAVING count(*) > 1
+) USING (campaign_key, block, stack_key, indicator_key)
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ValidRow:
-    """A row as this stackgen writes it: decoded, validated, encoded again."""
+    """A row as this stackgen writes it: decoded, validated, encoded again.
+
+    origins: keys of its origins in the file that it was read from; members have none.
+    """
 
     table: str
     row: Row
+    origins: tuple[int, ...] = ()
 
     @property
     def key(self) -> tuple[Cell, ...]:
@@ -48,11 +83,13 @@ class InvalidRow:
     """A row that is not valid, and why.
 
     key: as it is stored, which may be anything.
+    place: what finds it in its table.
     """
 
     table: str
     key: tuple[object, ...]
     reason: str
+    place: tuple[int, ...] = ()
 
     def __str__(self) -> str:
         shown = " ".join(map(_shown, self.key))
@@ -73,65 +110,70 @@ class Reader:
     """
 
     connection: sqlite3.Connection
-    _artifacts: dict[tuple[Cell, ...], Artifact] = field(default_factory=dict)
+    _artifacts: dict[tuple[object, ...], Artifact] = field(default_factory=dict)
     _locks: dict[str, Lock] = field(default_factory=dict)
     _load_sets: dict[str, tuple[LoadedDistribution, ...]] = field(default_factory=dict)
     _ids: dict[str, set[object]] = field(default_factory=dict)
     _places: set[tuple[object, ...]] = field(default_factory=set)
+    _contested: frozenset[int] = frozenset()
 
     def read(self) -> Iterator[ValidRow | InvalidRow]:
         """Yield every row, checked, in the order of ``KEYS``; members with what they belong to."""
         yield from self._each("artifacts", self._artifact)
-        yield from self._grouped("locks", "lock_artifacts", self._lock)
+        yield from self._grouped("locks", "lock_artifacts", _PINNED, self._lock)
         yield from self._each("stacks", self._stack)
         yield from self._each("machines", _machine)
         yield from self._each("indicators", _indicator)
         yield from self._each("campaigns", self._campaign)
-        yield from self._grouped("load_sets", "load_set_members", self._load_set)
+        yield from self._grouped("load_sets", "load_set_members", _LOADED, self._load_set)
+        self._contested = frozenset(row[0] for row in self.connection.execute(_CONTESTED))
         yield from self._each("inspections", self._inspection)
 
     def _each(
         self, table: str, check: Callable[[sqlite3.Row], Row | None]
     ) -> Iterator[ValidRow | InvalidRow]:
         known = self._ids.setdefault(table, set())
-        # The names are ours. Rows in the order in which they were added: of two, the first counts.
-        for row in self.connection.execute(f"SELECT * FROM {table}"):  # noqa: S608
-            key = tuple(row[column] for column in KEYS[table])
-            known.add(key[0])
+        # Rows in the order in which they were added: of two, the first counts.
+        for row in self.connection.execute(_selected(table)):
+            if table != "inspections":
+                known.add(row[KEYS[table][0]])
             try:
                 checked = check(row)
             except (ValueError, MeasurementError) as error:
-                yield InvalidRow(table=table, key=key, reason=reason(error))
+                key = tuple(row[column] for column in KEYS[table])
+                yield InvalidRow(table=table, key=key, reason=reason(error), place=(row["key"],))
             else:
                 if checked is not None:
-                    yield ValidRow(table=table, row=checked)
+                    yield ValidRow(table=table, row=checked, origins=_origins(row))
 
     def _grouped(
         self,
         table: str,
         members: str,
+        select: str,
         check: Callable[[sqlite3.Row, list[sqlite3.Row]], Iterable[Row]],
     ) -> Iterator[ValidRow | InvalidRow]:
         """Yield rows whose id is made of their members, each before its members."""
-        (owner, place) = KEYS[members]
-        groups: dict[object, list[sqlite3.Row]] = {}
-        ordered = f"SELECT * FROM {members} ORDER BY {owner}, {place}"  # noqa: S608
-        for row in self.connection.execute(ordered):
-            groups.setdefault(row[owner], []).append(row)
         known = self._ids.setdefault(table, set())
-        for row in self.connection.execute(f"SELECT id FROM {table}"):  # noqa: S608
+        for row in self.connection.execute(_selected(table)):
             known.add(row["id"])
+            found = self.connection.execute(select, (row["key"],)).fetchall()
             try:
-                checked = list(check(row, groups.pop(row["id"], [])))
+                checked = list(check(row, found))
             except (ValueError, MeasurementError) as error:
-                yield InvalidRow(table=table, key=(row["id"],), reason=reason(error))
+                place = (row["key"],)
+                yield InvalidRow(table=table, key=(row["id"],), reason=reason(error), place=place)
             else:
-                yield ValidRow(table=table, row={"id": row["id"]})
+                yield ValidRow(table=table, row={"id": row["id"]}, origins=_origins(row))
                 yield from (ValidRow(table=members, row=each) for each in checked)
-        for rest in groups.values():
-            for row in rest:
-                why = f"{owner}: there is no such row in {table}"
-                yield InvalidRow(table=members, key=(row[owner], row[place]), reason=why)
+        stored, (owner, place_in) = _STORED[members]
+        lost = (
+            f"SELECT {owner}, {place_in} FROM {stored} "  # noqa: S608 the names are ours
+            f"WHERE {owner} NOT IN (SELECT key FROM {table})"
+        )
+        for row in self.connection.execute(lost):
+            why = f"{KEYS[members][0]}: there is no such row in {table}"
+            yield InvalidRow(table=members, key=tuple(row), reason=why, place=tuple(row))
 
     def _artifact(self, row: sqlite3.Row) -> Row:
         artifact = rows.artifact_of(row)
@@ -139,10 +181,10 @@ class Reader:
         return rows.artifact_row(artifact)
 
     def _lock(self, row: sqlite3.Row, members: list[sqlite3.Row]) -> Iterator[Row]:
-        pins = [
-            {column: rows.text(each, column) for column in ("name", "version", "sha256")}
-            for each in members
-        ]
+        columns = ("name", "version", "sha256")
+        if any(each["name"] is None for each in members):
+            raise ValueError("it pins an artifact that is not there")
+        pins = [{column: rows.text(each, column) for column in columns} for each in members]
         missing = [pin for pin in pins if tuple(pin.values()) not in self._artifacts]
         if missing:
             raise ValueError(f"it pins an artifact that is not there: {rows.shown(missing[0])}")
@@ -190,13 +232,15 @@ class Reader:
             loaded = self._load_sets[row["load_set_id"]]
         rows.time(row, "started_at")
         inspection = rows.inspection_of(row, loaded)
-        _refuse_other_id(row, inspection.id)
-        checked = rows.inspection_row(inspection)
-        place = place_of(checked)
-        if place is not None and place in self._places:
-            raise ValueError("another row has the same campaign, block, stack and indicator")
-        if place is not None:
-            self._places.add(place)
+        _refuse_unredacted(inspection)
+        computed = inspection.id
+        _refuse_other_id(row, computed)
+        checked = rows.inspection_row(inspection, computed)
+        if row["key"] in self._contested:
+            place = place_of(checked)
+            if place is not None and place in self._places:
+                raise ValueError("another row has the same campaign, block, stack and indicator")
+            self._places.add(place or ())
         return checked
 
     def _refer(self, row: sqlite3.Row, column: str, table: str) -> None:
@@ -215,40 +259,34 @@ def place_of(inspection: Row) -> tuple[Cell, ...] | None:
     return (*(inspection[column] for column in columns), inspection["role"] == "twin")
 
 
+def _selected(table: str) -> str:
+    """Return the query for all rows of a table, in the order in which they were added."""
+    kind = KINDS[table]
+    if table == "inspections":
+        columns, _, tables = rows.INSPECTIONS.partition("FROM inspection_rows")
+        origins = _ORIGINS.format(kind=kind, key="i.key")
+        return f"{columns}{origins}FROM inspection_rows{tables}ORDER BY i.key"
+    origins = _ORIGINS.format(kind=kind, key=f"{table}.key")
+    return f"SELECT {table}.*{origins}FROM {table} ORDER BY key"
+
+
+def _origins(row: sqlite3.Row) -> tuple[int, ...]:
+    return tuple(map(int, str(row["origin_keys"] or "").split(",") if row["origin_keys"] else ()))
+
+
 def remove(connection: sqlite3.Connection, invalid: InvalidRow) -> None:
-    """Remove a row, and its members where it has any.
-
-    Raises:
-        sqlite3.DatabaseError: it cannot be found by its key, for ``explained``.
-    """
-    table, keys = invalid.table, KEYS[invalid.table]
-    where = " AND ".join(f"CAST({column} AS BLOB) IS CAST(? AS BLOB)" for column in keys)
-    stored = [_bytes(each) if isinstance(each, str) else each for each in invalid.key]
-    done = connection.execute(f"DELETE FROM {table} WHERE {where}", stored)  # noqa: S608
-    if not done.rowcount:
-        raise sqlite3.DatabaseError(f"a row cannot be removed: {invalid}")
-    entry = (table, _bytes(_text_of(invalid.key)))
-    origins = "DELETE FROM row_origins WHERE table_name = ? AND CAST(row_key AS BLOB) = ?"
-    connection.execute(origins, entry)
-    members = _MEMBERS_OF.get(table)
-    if members is not None:
-        owner = KEYS[members][0]
-        where = f"CAST({owner} AS BLOB) IS CAST(? AS BLOB)"
-        connection.execute(f"DELETE FROM {members} WHERE {where}", stored)  # noqa: S608
-
-
-def _bytes(stored: str) -> bytes:
-    """Return a text as the file has it; it may not be valid UTF-8."""
-    return stored.encode("utf-8", "surrogateescape")
-
-
-def row_key(table: str, row: Row) -> str:
-    """Return a row's key as one text: the id, or a JSON list of several columns."""
-    return _text_of([row[column] for column in KEYS[table]])
-
-
-def _text_of(key: Sequence[object]) -> str:
-    return str(key[0]) if len(key) == 1 else json.dumps(key, default=str)
+    """Remove a row, and its members where it has any."""
+    stored, columns = _STORED.get(invalid.table, (invalid.table, ("key",)))
+    where = " AND ".join(f"{column} = ?" for column in columns)
+    connection.execute(f"DELETE FROM {stored} WHERE {where}", invalid.place)  # noqa: S608
+    if invalid.table in _MEMBERS_OF:
+        members, owner = _MEMBERS_OF[invalid.table]
+        connection.execute(f"DELETE FROM {members} WHERE {owner} = ?", invalid.place)  # noqa: S608
+    if invalid.table in KINDS:
+        connection.execute(
+            "DELETE FROM row_origin_keys WHERE kind = ? AND row_key = ?",
+            (KINDS[invalid.table], *invalid.place),
+        )
 
 
 def reason(error: Exception) -> str:
@@ -268,6 +306,17 @@ def _indicator(row: sqlite3.Row) -> Row:
     return rows.call_row(call)
 
 
+def _refuse_unredacted(inspection: Inspection) -> None:
+    """Refuse what says that its private parts were left out, and has some."""
+    seen = inspection.observation
+    if not inspection.stated_id:
+        return
+    if inspection.log or inspection.unenforced or (seen is not None and seen.circumstances):
+        raise ValueError("redacted: log, limits and circumstances are expected to be left out")
+
+
 def _refuse_other_id(row: sqlite3.Row, computed: str) -> None:
+    if not _ID.fullmatch(computed):  # stated, since it could not be computed
+        raise ValueError(f"its id is not one: {rows.shown(computed)}")
     if row["id"] != computed:
         raise ValueError(f"its id is not that of its content, which is {computed}")

@@ -19,6 +19,7 @@ from pathlib import Path
 from stackgen import __version__
 from stackgen.errors import DatabaseError, StackgenError, StorageError
 from stackgen.knowledge import migrations, rows
+from stackgen.knowledge.packing import digest
 from stackgen.model.identity import ID_SCHEME
 
 # "stkg" in ASCII: tells a knowledge base from another program's SQLite file.
@@ -126,7 +127,11 @@ def _migrated_copy(connection: sqlite3.Connection) -> sqlite3.Connection:
     connection.close()
     _migrate(copy)
     if version < _IDENTITY_SINCE:
-        copy.execute("DELETE FROM identity")  # drawn for the copy alone: the file has none yet
+        # Drawn for the copy alone: the file has none yet. What it holds takes its place.
+        first = "SELECT coalesce(min(hex(id)), '') AS id FROM inspection_rows"
+        stable = digest(copy.execute(first).fetchone()["id"]).hex()
+        copy.execute("UPDATE origins SET id = ?", (stable,))
+        copy.execute("UPDATE identity SET id = ?", (stable,))
     return copy
 
 

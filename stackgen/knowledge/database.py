@@ -4,6 +4,8 @@ import dataclasses
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from datetime import datetime, timezone
+from functools import cached_property
 from pathlib import Path
 from types import TracebackType
 from typing import NamedTuple, TypeVar, final
@@ -20,6 +22,7 @@ from stackgen.knowledge.connection import (
     unreadable,
 )
 from stackgen.knowledge.merging import merge
+from stackgen.knowledge.writing import Writer
 from stackgen.model.evidence import CampaignIdentity, Origin
 from stackgen.model.identity import CampaignId, IndicatorId, InspectionId, MachineId, StackId
 from stackgen.model.inspections import (
@@ -32,27 +35,28 @@ from stackgen.model.inspections import (
 from stackgen.model.packages import Artifact, Lock
 from stackgen.model.stacks import Machine, Stack
 from stackgen.storage.paths import shipped_folder
+from stackgen.storage.state import State, state_path
 
 _T = TypeVar("_T")
 
-_INSPECTIONS = """
-SELECT * FROM inspections
-WHERE (:campaign IS NULL OR campaign_id = :campaign)
-  AND (:machine IS NULL OR machine_id = :machine)
-  AND (:indicator IS NULL OR indicator_id = :indicator)
-  AND (:outcome IS NULL OR outcome = :outcome)
-ORDER BY started_at, id
-"""
+_FILTERS = {
+    "campaign": "i.campaign_key = (SELECT key FROM campaigns WHERE id = :campaign)",
+    "machine": "i.machine_key = (SELECT key FROM machines WHERE id = :machine)",
+    "indicator": "i.indicator_key = (SELECT key FROM indicators WHERE id = :indicator)",
+    "outcome": "i.outcome = :outcome",
+}
 _LOADED = """
 SELECT * FROM load_set_members ORDER BY load_set_id, position
 """
 _ORIGINS = """
-SELECT row_key, base_id, file, merged_at FROM row_origins JOIN origins ON origins.id = origin_id
-WHERE table_name = 'inspections' ORDER BY row_key, merged_at, file
+SELECT lower(hex(i.id)) AS id, origins.id AS origin, label, first_seen FROM row_origin_keys AS r
+JOIN inspection_rows AS i ON i.key = r.row_key JOIN origins ON origins.key = r.origin_key
+WHERE r.kind = 8 ORDER BY i.id, first_seen, label
 """
 _ARTIFACTS = """
-SELECT lock_id, artifacts.* FROM lock_artifacts JOIN artifacts USING (name, version, sha256)
-WHERE :lock IS NULL OR lock_id = :lock ORDER BY lock_id, name
+SELECT locks.id AS lock_id, artifacts.* FROM lock_pins
+JOIN locks ON locks.key = lock_key JOIN artifacts ON artifacts.key = artifact_key
+WHERE :lock IS NULL OR locks.id = :lock ORDER BY locks.id, name
 """
 
 
@@ -102,6 +106,7 @@ class Database:
         self.path = path
         read_only = reading and path.exists() and not is_writable(path)
         self._connection = connect_read_only(path) if read_only else connect(path)
+        self._state = state_path(path)
 
     def __enter__(self) -> "Database":
         return self
@@ -118,42 +123,52 @@ class Database:
         """Close the file; what was added stays."""
         self._connection.close()
 
+    @cached_property
+    def _installation(self) -> str:
+        with State(self._state) as state:
+            return state.installation
+
     @property
     def base_id(self) -> str:
-        """Return the identity of this knowledge base; "" of a read-only one of version 1."""
+        """Return the identity of this knowledge base."""
         return "".join(row["id"] for row in self._rows("SELECT id FROM identity"))
 
     def add_machine(self, machine: Machine) -> None:
         """Add a machine; its circumstances stay as first seen."""
-        with self._adding():
-            rows.insert(self._connection, "machines", rows.machine_row(machine))
+        with self._adding() as (writer, origins):
+            writer.add("machines", rows.machine_row(machine), origins)
 
     def add_stack(self, stack: Stack) -> None:
         """Add a stack, its lock and its artifacts."""
-        with self._adding():
-            rows.insert(self._connection, "locks", {"id": stack.lock.id})
+        with self._adding() as (writer, origins):
+            new = writer.add("locks", {"id": stack.lock.id}, origins)
             for artifact in stack.lock.artifacts:
-                self._add_artifact(stack.lock, artifact)
-            rows.insert(self._connection, "stacks", rows.stack_row(stack))
+                row = rows.artifact_row(artifact)
+                writer.add("artifacts", row, origins)
+                if new is not None:
+                    writer.pin(stack.lock.id, row)
+            writer.add("stacks", rows.stack_row(stack), origins)
 
     def add_indicator(self, call: IndicatorCall) -> None:
         """Add an indicator with its arguments."""
-        with self._adding():
-            rows.insert(self._connection, "indicators", rows.call_row(call))
+        with self._adding() as (writer, origins):
+            writer.add("indicators", rows.call_row(call), origins)
 
     def add_campaign(self, campaign: CampaignIdentity, started_at: str) -> None:
         """Add a campaign, whose machine was added before; ``started_at`` is ISO 8601 in UTC."""
-        with self._adding():
-            row = rows.campaign_row(campaign, started_at)
-            rows.insert(self._connection, "campaigns", row)
+        with self._adding() as (writer, origins):
+            writer.add("campaigns", rows.campaign_row(campaign, started_at), origins)
 
     def add_inspection(self, inspection: Inspection) -> None:
         """Add an inspection; its stack, machine, indicator and campaign were added before."""
         storable = _storable(inspection)
-        with self._adding():
+        with self._adding() as (writer, origins):
             if storable.observation is not None:
-                self._add_loaded(storable.observation.loaded)
-            rows.insert(self._connection, "inspections", rows.inspection_row(storable))
+                loaded = storable.observation.loaded
+                new = writer.add("load_sets", {"id": rows.load_set_id(loaded)}, origins)
+                for row in rows.load_set_rows(loaded) if new is not None else ():
+                    writer.load(row)
+            writer.add("inspections", rows.inspection_row(storable), origins)
 
     def merge(self, other: Path) -> int:
         """Add all rows of another knowledge base; return how many inspections were new.
@@ -191,6 +206,8 @@ class Database:
                         for each in found:
                             checking.remove(self._connection, each)
                         removed += found
+                    self._connection.execute("DELETE FROM derived_contrasts")
+                    self._connection.execute("DELETE FROM derived_campaigns")
             finally:
                 self._connection.execute("PRAGMA foreign_keys = ON")
             return tuple(removed)
@@ -248,16 +265,19 @@ class Database:
             "outcome": OUTCOME_CODES[outcome] if outcome else None,
         }
         loaded = self._load_sets()
+        filters = [text for name, text in _FILTERS.items() if wanted[name] is not None]
+        where = f"WHERE {' AND '.join(filters)} " if filters else ""
         return self._read(
             "inspections",
             lambda row: rows.inspection_of(row, loaded.get(row["load_set_id"], [])),
-            self._rows(_INSPECTIONS, wanted),
+            self._rows(f"{rows.INSPECTIONS} {where}ORDER BY i.started_at, i.id", wanted),
         )
 
     def last_block(self, campaign: CampaignId) -> int:
         """Return the number of a campaign's latest block, of any process; 0 before the first."""
         found = self._rows(
-            "SELECT coalesce(max(block), 0) AS block FROM inspections WHERE campaign_id = :id",
+            "SELECT coalesce(max(block), 0) AS block FROM inspection_rows "
+            "WHERE campaign_key = (SELECT key FROM campaigns WHERE id = :id)",
             {"id": campaign},
         )
         return int(found[0]["block"])
@@ -265,7 +285,9 @@ class Database:
     def count_inspections(self, campaign: CampaignId) -> int:
         """Return how many inspections a campaign has, of any origin."""
         found = self._rows(
-            "SELECT count(*) AS n FROM inspections WHERE campaign_id = :id", {"id": campaign}
+            "SELECT count(*) AS n FROM inspection_rows "
+            "WHERE campaign_key = (SELECT key FROM campaigns WHERE id = :id)",
+            {"id": campaign},
         )
         return int(found[0]["n"])
 
@@ -274,19 +296,35 @@ class Database:
         return tuple(i for i in self.inspections() if i.outcome is not Outcome.OK)
 
     def origins(self) -> Mapping[InspectionId, tuple[Origin, ...]]:
-        """Return the origins of the inspections that were merged."""
-        found = self._rows(_ORIGINS)
+        """Return the origins of the inspections that other installations recorded, by id."""
+        own = self.own_origins
         origins: dict[InspectionId, tuple[Origin, ...]] = {}
-        for row in found:
-            origin = Origin(base_id=row["base_id"], file=row["file"], merged_at=row["merged_at"])
-            inspection = InspectionId(row["row_key"])
+        for row in self._rows(_ORIGINS):
+            origin = Origin(id=row["origin"], label=row["label"], first_seen=row["first_seen"])
+            inspection = InspectionId(row["id"])
             origins[inspection] = (*origins.get(inspection, ()), origin)
-        return origins
+        return {
+            inspection: found
+            for inspection, found in origins.items()
+            if not own & {each.id for each in found}
+        }
+
+    @property
+    def own_origins(self) -> frozenset[str]:
+        """Return the ids under which this installation recorded rows of this knowledge base.
+
+        Up to version 4 of the file that was the identity of the file.
+        """
+        installation = ""
+        if self._state.exists():
+            with State(self._state, reading=True) as state:
+                installation = state.installation
+        return frozenset({installation, self.base_id} - {""})
 
     def stats(self) -> KnowledgeStats:
         """Count what the knowledge base contains."""
         counted = self._rows(
-            "SELECT outcome, count(*) AS n, min(id) AS id FROM inspections "
+            "SELECT outcome, count(*) AS n, lower(hex(min(id))) AS id FROM inspection_rows "
             "GROUP BY outcome ORDER BY n DESC"
         )
         return KnowledgeStats(
@@ -320,19 +358,11 @@ class Database:
             yield
 
     @contextmanager
-    def _adding(self) -> Iterator[None]:
+    def _adding(self) -> Iterator[tuple[Writer, tuple[int, ...]]]:
         with self._explained(), transaction(self._connection):
-            yield
-
-    def _add_artifact(self, lock: Lock, artifact: Artifact) -> None:
-        rows.insert(self._connection, "artifacts", rows.artifact_row(artifact))
-        pin = {"name": artifact.name, "version": artifact.version, "sha256": artifact.sha256}
-        rows.insert(self._connection, "lock_artifacts", {"lock_id": lock.id, **pin})
-
-    def _add_loaded(self, loaded: tuple[LoadedDistribution, ...]) -> None:
-        rows.insert(self._connection, "load_sets", {"id": rows.load_set_id(loaded)})
-        for row in rows.load_set_rows(loaded):
-            rows.insert(self._connection, "load_set_members", row)
+            writer = Writer(self._connection)
+            now = datetime.now(timezone.utc).isoformat(timespec="seconds")
+            yield writer, (writer.origin(self._installation, "", now),)
 
     def _rows(self, sql: str, parameters: rows.Row | None = None) -> list[sqlite3.Row]:
         with self._explained():
@@ -454,6 +484,8 @@ def _run_query(
 
 def _printable(cell: rows.Cell) -> rows.Cell:
     """Return a cell whose text is valid Unicode, whatever was stored."""
+    if isinstance(cell, bytes):
+        return cell.hex()
     return cell.encode("utf-8", "replace").decode("utf-8") if isinstance(cell, str) else cell
 
 

@@ -1,15 +1,20 @@
-"""Merge two knowledge bases: since ids are digests of content, that is a union of valid rows."""
+"""Merge two knowledge bases: since ids are digests of content, that is a union of valid rows.
+
+The result does not depend on the order of merges: where rows with equal ids differ in what their id
+does not determine (an address, a driver's version), one value is chosen by its content alone.
+"""
 
 import re
 import shlex
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from pathlib import Path
 
 from stackgen.errors import DatabaseError
 from stackgen.knowledge import rows
-from stackgen.knowledge.checking import KEYS, InvalidRow, Reader, ValidRow, place_of, row_key
+from stackgen.knowledge.checking import KEYS, InvalidRow, Reader, ValidRow, place_of
 from stackgen.knowledge.connection import (
     connect_read_only,
     damaged,
@@ -17,18 +22,29 @@ from stackgen.knowledge.connection import (
     refuse_other_schema,
     transaction,
 )
+from stackgen.knowledge.rows import Cell, Row
+from stackgen.knowledge.writing import Writer
 
 _NAMED = 5  # rows that an error names before it counts the rest
-_MEMBERS = ("lock_artifacts", "load_set_members")
-# Columns that rows with equal keys agree in, unless one is NULL. All others record circumstances
-# (a mirror's address, a driver's version) and keep their first value.
+# Columns that rows with equal keys agree in, unless one is NULL.
 _DETERMINED = {
     "artifacts": ("filename", "size"),
-    "lock_artifacts": ("version", "sha256"),
     "indicators": ("component", "unit", "one_shot"),
-    "load_set_members": ("name", "version", "compiled"),
+    "campaigns": ("kind", "seed", "machine_id"),
+    "inspections": (
+        *("stack_id", "machine_id", "indicator_id", "campaign_id", "block", "position", "role"),
+        *("outcome", "started_at", "duration_s", "values_s", "loops", "work", "steady"),
+        *("checksum", "peak_memory_bytes", "load_set_id"),
+    ),
 }
-_IDENTITY = re.compile(r"[0-9a-f]{32}")
+# Columns that record circumstances; of two rows, one value is chosen.
+_DESCRIPTIVE = {
+    "artifacts": ("url", "index_name", "size", "requires_python", "uploaded", "yanked"),
+    "machines": ("circumstances",),
+    "indicators": ("summary", "sha256", "timeout_s", "parameters"),
+    "campaigns": ("request", "stackgen_version", "started_at"),
+}
+_ORIGIN_ID = re.compile(r"[0-9a-f]{32}")
 
 
 def merge(connection: sqlite3.Connection, *, ours: Path, theirs: Path) -> int:
@@ -49,18 +65,153 @@ def merge(connection: sqlite3.Connection, *, ours: Path, theirs: Path) -> int:
     try:
         with explained(theirs):
             _refuse_unsound(source, theirs)
-            base_id = _identity(source, theirs)
+            origins = _origins_of(source, theirs)
         with transaction(connection):
-            added = _add_all(connection, source, theirs, base_id)
+            union = Union(connection, label=theirs.name)
+            for each in _read(source, theirs):
+                ids = [origins[key] for key in each.origins] if isinstance(each, ValidRow) else []
+                union.add(each, ids)
+            union.refuse_errors(
+                theirs,
+                "ask for a sound copy, or remove these rows: "
+                f"stackgen kb check --repair --kb {shlex.quote(str(theirs))}",
+            )
             if _state(theirs) != before:
                 raise DatabaseError(
                     f"{theirs} was changed while it was read",
                     why="another process writes to it",
                     fix="merge it again when that process is done; nothing was changed",
                 )
-            return added
+            return union.inspections
     finally:
         source.close()
+
+
+@dataclass(slots=True)
+class Union:
+    """Adds checked rows of one source to a knowledge base, within one transaction.
+
+    label: name of the source, for origins that are new.
+    inspections: how many were new.
+    """
+
+    connection: sqlite3.Connection
+    label: str
+    inspections: int = 0
+    _writer: Writer = field(init=False)
+    _invalid: list[str] = field(default_factory=list)
+    _conflicts: list[str] = field(default_factory=list)
+    _origins: dict[str, int] = field(default_factory=dict)
+    _lock: str = ""  # of which the members follow, where it is new
+    _load_set: str = ""
+
+    def __post_init__(self) -> None:
+        self._writer = Writer(self.connection)
+
+    def add(self, each: ValidRow | InvalidRow, origins: list[str]) -> None:
+        """Add a row; one that is not valid, or contradicts a known one, is only noted.
+
+        Args:
+            each: in the order of ``KEYS``, members right after what they belong to.
+            origins: ids of the installations that recorded it.
+        """
+        if isinstance(each, InvalidRow):
+            self._invalid.append(str(each))
+        elif not self._invalid:
+            try:
+                self._add(each, [self._origin(one) for one in origins])
+            except ValueError as error:
+                shown = InvalidRow(table=each.table, key=each.key, reason=str(error))
+                self._conflicts.append(str(shown))
+
+    def refuse_errors(self, path: Path, fix: str) -> None:
+        """Refuse the source where a row was not valid or contradicts a known one.
+
+        Raises:
+            DatabaseError: with the first of them. The transaction has to be taken back.
+        """
+        if self._invalid:
+            what = f"rows that are not valid: {len(self._invalid):,}"
+            raise _refused(path, what, self._invalid, fix)
+        if self._conflicts:
+            raise _refused(
+                path,
+                f"rows that contradict rows of this knowledge base: {len(self._conflicts):,}",
+                self._conflicts,
+                "find out which of the two is right, and remove the other one; machines of one "
+                "kind that run the same command for one knowledge base each take a --seed of "
+                "their own",
+            )
+
+    def _origin(self, origin: str) -> int:
+        if origin not in self._origins:
+            now = datetime.now(timezone.utc).isoformat(timespec="seconds")
+            self._origins[origin] = self._writer.origin(origin, self.label, now)
+        return self._origins[origin]
+
+    def _add(self, new: ValidRow, origins: list[int]) -> None:
+        """Add a row and its origins.
+
+        Raises:
+            ValueError: a row that is there contradicts it.
+        """
+        table, row = new.table, new.row
+        if table == "lock_artifacts":
+            if row["lock_id"] == self._lock:
+                self._writer.pin(self._lock, row)
+            return
+        if table == "load_set_members":
+            if row["load_set_id"] == self._load_set:
+                self._writer.load(row)
+            return
+        key = self._writer.find(table, row)
+        if key is not None:
+            self._compare(table, key, row)
+        elif table == "inspections":
+            _refuse_taken_place(self.connection, row)
+            self.inspections += 1
+        self._writer.add(table, row, origins)
+        if key is None and table == "locks":
+            self._lock = str(row["id"])
+        if key is None and table == "load_sets":
+            self._load_set = str(row["id"])
+
+    def _compare(self, table: str, key: int, row: Row) -> None:
+        """Refuse what contradicts a known row; choose between circumstances that differ."""
+        if table == "inspections":
+            redacted = "SELECT redacted FROM inspection_rows WHERE key = ?"
+            ((known_redacted,),) = self.connection.execute(redacted, (key,)).fetchall()
+            if not known_redacted and not row["redacted"]:
+                return  # the id covers all of it
+            select = f"{rows.INSPECTIONS} WHERE i.key = ?"
+        elif table in _DESCRIPTIVE:
+            select = f"SELECT * FROM {table} WHERE key = ?"  # noqa: S608
+        else:
+            return
+        known = self.connection.execute(select, (key,)).fetchone()
+        for column in _DETERMINED.get(table, ()):
+            mine, theirs = known[column], row[column]
+            if None not in (mine, theirs) and mine != theirs:
+                raise ValueError(
+                    f"{column} is {rows.shown(theirs)}, and {rows.shown(mine)} in this "
+                    "knowledge base"
+                )
+        if table == "inspections":
+            if not row["redacted"]:
+                self._writer.restore(key, row)
+            return
+        chosen = {name: _chosen(name, known[name], row[name]) for name in _DESCRIPTIVE[table]}
+        if any(chosen[name] != known[name] for name in chosen):
+            changed = ", ".join(f"{name} = :{name}" for name in chosen)
+            update = f"UPDATE {table} SET {changed} WHERE key = :key"  # noqa: S608
+            self.connection.execute(update, {**chosen, "key": key})
+
+
+def _chosen(column: str, one: Cell, two: Cell) -> Cell:
+    """Return one of two values, whatever their order: something rather than nothing."""
+    if column == "started_at":
+        return min(one, two, key=repr)
+    return min(one, two, key=lambda each: (each in (None, "", "[]"), repr(each)))
 
 
 def _refuse_unsound(source: sqlite3.Connection, path: Path) -> None:
@@ -70,11 +221,16 @@ def _refuse_unsound(source: sqlite3.Connection, path: Path) -> None:
         raise damaged(path, "; ".join(found))
 
 
-def _identity(source: sqlite3.Connection, path: Path) -> str:
-    found = [row["id"] for row in source.execute("SELECT id FROM identity")]
-    if any(not isinstance(each, str) or not _IDENTITY.fullmatch(each) for each in found):
-        raise damaged(path, f"its identity is not one: {rows.shown(found)}")
-    return found[0] if found else ""
+def _origins_of(source: sqlite3.Connection, path: Path) -> Mapping[int, str]:
+    """Return the id of each origin by its key in that file."""
+    found = {row["key"]: row["id"] for row in source.execute("SELECT key, id FROM origins")}
+    for each in found.values():
+        if not isinstance(each, str) or not _ORIGIN_ID.fullmatch(each):
+            raise damaged(path, f"an origin is not one: {rows.shown(each)}")
+    used = {row[0] for row in source.execute("SELECT DISTINCT origin_key FROM row_origin_keys")}
+    if used - found.keys():
+        raise damaged(path, "rows have an origin that is not there")
+    return found
 
 
 def _state(path: Path) -> tuple[int, int]:
@@ -85,110 +241,30 @@ def _state(path: Path) -> tuple[int, int]:
     return status.st_mtime_ns, status.st_size
 
 
-def _add_all(
-    connection: sqlite3.Connection, source: sqlite3.Connection, theirs: Path, base_id: str
-) -> int:
-    origin = _origin(connection, base_id, theirs.name)
-    invalid: list[str] = []
-    conflicts: list[str] = []
-    inspections = 0
-    for each in _read(source, theirs):
-        if isinstance(each, InvalidRow):
-            invalid.append(str(each))
-        elif not invalid:
-            try:
-                new = _add(connection, each, origin)
-            except ValueError as error:
-                shown = InvalidRow(table=each.table, key=each.key, reason=str(error))
-                conflicts.append(str(shown))
-            else:
-                inspections += new and each.table == "inspections"
-    if invalid:
-        raise _refused(
-            theirs,
-            f"rows that are not valid: {len(invalid):,}",
-            invalid,
-            "ask for a sound copy, or remove these rows: "
-            f"stackgen kb check --repair --kb {shlex.quote(str(theirs))}",
-        )
-    if conflicts:
-        raise _refused(
-            theirs,
-            f"rows that contradict rows of this knowledge base: {len(conflicts):,}",
-            conflicts,
-            "find out which of the two is right, and remove the other one; machines of one kind "
-            "that run the same command for one knowledge base each take a --seed of their own",
-        )
-    unused = "DELETE FROM origins WHERE id NOT IN (SELECT origin_id FROM row_origins)"
-    connection.execute(unused)
-    return inspections
-
-
 def _read(source: sqlite3.Connection, path: Path) -> Iterator[ValidRow | InvalidRow]:
     with explained(path):
         yield from Reader(source).read()
 
 
-def _origin(connection: sqlite3.Connection, base_id: str, file: str) -> int:
-    now = datetime.now(timezone.utc).isoformat(timespec="seconds")
-    values = {"base_id": base_id, "file": file}
-    rows.insert(connection, "origins", {**values, "merged_at": now})
-    found = connection.execute(
-        "SELECT id FROM origins WHERE base_id = :base_id AND file = :file", values
-    )
-    return int(found.fetchone()["id"])
-
-
-def _add(connection: sqlite3.Connection, new: ValidRow, origin: int) -> bool:
-    """Add a row and where it came from; return whether it was not there before.
-
-    Raises:
-        ValueError: a row that is there contradicts it.
-    """
-    table, row = new.table, new.row
-    where = " AND ".join(f"{column} = :{column}" for column in KEYS[table])
-    known = connection.execute(f"SELECT * FROM {table} WHERE {where}", row).fetchone()  # noqa: S608
-    entry: rows.Row = {"table_name": table, "row_key": row_key(table, row), "origin_id": origin}
-    if known is None:
-        if table == "inspections":
-            _refuse_taken_place(connection, row)
-        rows.insert(connection, table, row)
-        if table not in _MEMBERS:
-            rows.insert(connection, "row_origins", entry)
-        return True
-    for column in _DETERMINED.get(table, ()):
-        mine, theirs = known[column], row[column]
-        if None not in (mine, theirs) and mine != theirs:
-            raise ValueError(
-                f"{column} is {rows.shown(theirs)}, and {rows.shown(mine)} in this knowledge base"
-            )
-    if table == "campaigns":  # so that it does not matter which was merged into the other
-        earlier = "UPDATE campaigns SET started_at = min(started_at, :started_at) WHERE id = :id"
-        connection.execute(earlier, row)
-    # A row that was recorded in this file has no origin; one that was merged gets one more.
-    connection.execute(
-        "INSERT INTO row_origins SELECT :table_name, :row_key, :origin_id WHERE EXISTS (SELECT 1 "
-        "FROM row_origins WHERE table_name = :table_name AND row_key = :row_key) "
-        "ON CONFLICT DO NOTHING",
-        entry,
-    )
-    return False
-
-
-def _refuse_taken_place(connection: sqlite3.Connection, row: rows.Row) -> None:
+def _refuse_taken_place(connection: sqlite3.Connection, row: Row) -> None:
     if place_of(row) is None:
         return
     taken = connection.execute(
-        "SELECT id FROM inspections WHERE campaign_id = :campaign_id AND block = :block "
-        "AND stack_id = :stack_id AND indicator_id = :indicator_id "
+        "SELECT lower(hex(i.id)) FROM inspection_rows AS i "
+        "WHERE campaign_key = (SELECT key FROM campaigns WHERE id = :campaign_id) "
+        "AND block = :block AND stack_key = (SELECT key FROM stacks WHERE id = :stack_id) "
+        "AND indicator_key = (SELECT key FROM indicators WHERE id = :indicator_id) "
         "AND (role = 'twin') = (:role = 'twin')",
-        row,
+        {name: row[name] for name in _PLACE},
     ).fetchone()
     if taken is not None:
         raise ValueError(
-            f"block {row['block']} of its campaign has another run of its indicator on its "
-            f"stack: {taken['id']}"
+            f"block {row['block']!r} of its campaign has another run of its indicator on its "
+            f"stack: {taken[0]}"
         )
+
+
+_PLACE = ("campaign_id", "block", "stack_id", "indicator_id", "role")
 
 
 def _refused(theirs: Path, what: str, refused: list[str], fix: str) -> DatabaseError:
@@ -198,3 +274,6 @@ def _refused(theirs: Path, what: str, refused: list[str], fix: str) -> DatabaseE
         why="\n       ".join([what, *refused[:_NAMED], *more]),
         fix=fix,
     )
+
+
+__all__ = ["KEYS", "Union", "merge"]

@@ -11,7 +11,9 @@ import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
+from stackgen.knowledge import packing
 from stackgen.storage.paths import shipped_folder
 from stackgen.storage.state import State, state_path
 
@@ -140,6 +142,83 @@ def _state(connection: sqlite3.Connection) -> None:
     connection.execute("DROP TABLE releases_seen")
 
 
+def _compact(connection: sqlite3.Connection) -> None:
+    """Replace ids by keys, share texts, pack samples, and give each row its origin.
+
+    What is not valid is carried over as it is, so that it is found to be invalid as before. Rows
+    that were recorded in this file have its identity as their origin.
+    """
+    connection.execute("PRAGMA defer_foreign_keys = ON")
+    for name in ("inspection_loaded", "timings"):
+        connection.execute(f"DROP VIEW {name}")
+    indexes = "SELECT name FROM sqlite_master WHERE type = 'index' AND sql IS NOT NULL"
+    for (name,) in connection.execute(indexes).fetchall():
+        connection.execute(f"DROP INDEX {name}")
+    for table in _REPLACED:
+        connection.execute(f"ALTER TABLE {table} RENAME TO {table}_4")
+    _run_script(connection, "compact.sql")
+    functions: Mapping[str, tuple[int, Callable[..., Any]]] = {
+        "packed": (1, _packed),
+        "fastest": (1, _fastest),
+        "shared": (1, lambda text: _split(text)[0]),
+        "own": (1, lambda text: _split(text)[1]),
+        "digest": (2, _text_digest),
+        "idbytes": (1, lambda stored: bytes.fromhex(stored.decode("ascii"))),
+        "named_key": (3, lambda *key: json.dumps(key)),
+        "named": (2, lambda base, file: base or packing.digest(f"file {file}").hex()),
+    }
+    for function, (arguments, call) in functions.items():
+        connection.create_function(function, arguments, call, deterministic=True)
+    _run_script(connection, "compact_copy.sql")
+    for table in _REPLACED:  # each before what it refers to
+        connection.execute(f"DROP TABLE {table}_4")
+
+
+_REPLACED = (
+    *("row_origins", "origins", "inspections", "load_set_members", "load_sets", "campaigns"),
+    *("indicators", "machines", "stacks", "lock_artifacts", "locks", "artifacts"),
+)
+
+
+def _packed(stored: object) -> object:
+    """Return samples packed; as they are where they are not valid."""
+    values = _json(stored)
+    if isinstance(values, list) and values and all(type(v) in (int, float) for v in values):
+        return packing.pack_samples(values)
+    return stored.decode("utf-8", "replace") if isinstance(stored, bytes) else stored
+
+
+def _fastest(stored: object) -> float | None:
+    values = _json(stored)
+    numbers = values if isinstance(values, list) else ()
+    usable = [v for v in numbers if type(v) is float or (type(v) is int and abs(v) < 1 << 62)]
+    return float(min(usable)) if usable and len(usable) == len(numbers) else None
+
+
+def _split(stored: object) -> tuple[object, object]:
+    """Return circumstances as (shared, own); (as they are, None) where they are not valid."""
+    pairs = _json(stored)
+    if isinstance(pairs, list) and all(
+        isinstance(pair, list) and len(pair) == 2 and all(isinstance(each, str) for each in pair)
+        for pair in pairs
+    ):
+        return packing.split_circumstances(tuple((name, value) for name, value in pairs))
+    return stored.decode("utf-8", "replace") if isinstance(stored, bytes) else stored, None
+
+
+def _json(stored: object) -> object:
+    with suppress(ValueError, RecursionError):
+        return json.loads(stored) if isinstance(stored, bytes) else None
+    return None
+
+
+def _text_digest(kind: str, stored: bytes | None) -> bytes | None:
+    if stored is None:
+        return None
+    content = stored if kind == "text" else kind.encode() + b":" + stored
+    return hashlib.sha256(content).digest()[:16]
+
+
 def _is_text(row: Sequence[object]) -> bool:
     """Return whether all cells are valid Unicode (bytes that are not were read as surrogates)."""
     return all(isinstance(each, str) and each.isprintable() for each in row)
@@ -170,4 +249,5 @@ MIGRATIONS: tuple[tuple[str, Callable[[sqlite3.Connection], None]], ...] = (
     ("origins", _origins),
     ("id scheme", _id_scheme),
     ("state", _state),
+    ("compact", _compact),
 )

@@ -6,11 +6,12 @@ import sys
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import fields
 from datetime import datetime
-from functools import cache
+from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias, TypeVar, cast, get_type_hints
 
 import msgspec
 
+from stackgen.knowledge import packing
 from stackgen.model.evidence import CampaignIdentity
 from stackgen.model.identity import content_id
 from stackgen.model.inspections import (
@@ -30,7 +31,7 @@ from stackgen.model.stacks import BaseFacts, Machine, Stack
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
-Cell = str | int | float | None
+Cell = str | int | float | bytes | None
 Row = Mapping[str, Cell]
 Pairs = tuple[tuple[str, str], ...]
 _Number: TypeAlias = int | float  # a number stays as it came: an id is made of 5 or of 5.0
@@ -45,18 +46,24 @@ _MAX_TEXT = 1 << 22  # characters of one cell; the longest of ours are samples, 
 _SHOWN = 40  # characters of a cell that an error repeats
 
 
-def insert(connection: sqlite3.Connection, table: str, row: Row) -> None:
-    """Add a row; where its key is known already, leave what is there.
-
-    Not ``INSERT OR IGNORE``, which would also swallow a row that breaks another rule.
-    """
-    columns = ", ".join(row)
-    marks = ", ".join(f":{column}" for column in row)
-    connection.execute(
-        f"INSERT INTO {table} ({columns}) VALUES ({marks}) "  # noqa: S608 names are ours
-        "ON CONFLICT DO NOTHING",
-        row,
-    )
+INSPECTIONS = """
+SELECT i.key, CASE typeof(i.id) WHEN 'blob' THEN lower(hex(i.id)) ELSE i.id END AS id,
+       stacks.id AS stack_id, machines.id AS machine_id, indicators.id AS indicator_id,
+       campaigns.id AS campaign_id, i.block, i.position, i.role, i.outcome, i.started_at,
+       i.duration_s, logs.text AS log, unenforced.text AS unenforced, i.redacted,
+       i.samples AS values_s, i.best_s, i.loops, i.work, i.steady, i.checksum, i.peak_memory_bytes,
+       environments.text AS environment, i.measured, i.environment_key, load_sets.id AS load_set_id
+FROM inspection_rows AS i
+LEFT JOIN stacks ON stacks.key = i.stack_key
+LEFT JOIN machines ON machines.key = i.machine_key
+LEFT JOIN indicators ON indicators.key = i.indicator_key
+LEFT JOIN campaigns ON campaigns.key = i.campaign_key
+LEFT JOIN texts AS logs ON logs.key = i.log_key
+LEFT JOIN texts AS unenforced ON unenforced.key = i.unenforced_key
+LEFT JOIN texts AS environments ON environments.key = i.environment_key
+LEFT JOIN load_sets ON load_sets.key = i.load_set_key
+"""
+"""Reads inspections with ids in the place of keys, samples as they are packed."""
 
 
 def read_by_name(connection: sqlite3.Connection) -> None:
@@ -79,7 +86,7 @@ def _to_row(value: "DataclassInstance", **given: Cell) -> dict[str, Cell]:
 def _cell_of(value: object) -> Cell:
     if isinstance(value, bool):
         return int(value)
-    return value if isinstance(value, str | int | float | None) else json.dumps(value)
+    return value if isinstance(value, str | int | float | bytes | None) else json.dumps(value)
 
 
 def _of_row(kind: type[_T], row: sqlite3.Row, **given: object) -> _T:
@@ -165,7 +172,9 @@ def call_of(row: sqlite3.Row) -> IndicatorCall:
 
 def campaign_row(campaign: CampaignIdentity, started_at: str) -> Row:
     """Spell a campaign."""
-    return _to_row(campaign, id=campaign.id, seed=str(campaign.seed), started_at=started_at)
+    row = _to_row(campaign, id=campaign.id, seed=str(campaign.seed), started_at=started_at)
+    del row["stated_id"]
+    return row
 
 
 def campaign_of(row: sqlite3.Row) -> CampaignIdentity:
@@ -174,33 +183,62 @@ def campaign_of(row: sqlite3.Row) -> CampaignIdentity:
         seed = int(text(row, "seed"))
     except ValueError:
         raise ValueError(f"seed: no whole number: {shown(cell(row, 'seed'))}") from None
-    return _of_row(CampaignIdentity, row, seed=seed)
+    stated = text(row, "id") if row["request"] == "" else ""
+    return _of_row(CampaignIdentity, row, seed=seed, stated_id=stated)
 
 
-def inspection_row(inspection: Inspection) -> Row:
-    """Spell an inspection; the members of its load set are rows of their own."""
-    row = _to_row(
-        inspection,
-        id=inspection.id,
-        role=ROLE_CODES[inspection.role],
-        outcome=OUTCOME_CODES[inspection.outcome],
-        observation=None,
-    )
-    del row["observation"]
+def inspection_row(inspection: Inspection, known_id: str = "") -> Row:
+    """Spell an inspection with the columns of ``INSPECTIONS``; its load set has rows of its own.
+
+    Args:
+        inspection: what is spelled.
+        known_id: its id, which takes time to compute; "" where it is not known.
+    """
+    row: dict[str, Cell] = {
+        "id": known_id or inspection.id,
+        "stack_id": inspection.stack_id,
+        "machine_id": inspection.machine_id,
+        "indicator_id": inspection.indicator_id,
+        "campaign_id": inspection.campaign_id,
+        "block": inspection.block,
+        "position": inspection.position,
+        "role": ROLE_CODES[inspection.role],
+        "outcome": OUTCOME_CODES[inspection.outcome],
+        "started_at": inspection.started_at,
+        "duration_s": inspection.duration_s,
+        "log": inspection.log,
+        "unenforced": json.dumps(inspection.unenforced),
+        "redacted": int(bool(inspection.stated_id)),
+    }
     seen = inspection.observation
     if seen is None:
-        return row
-    checksum = None if seen.checksum is None else json.dumps(seen.checksum)
-    row |= _to_row(seen, checksum=checksum, loaded=None, load_set_id=load_set_id(seen.loaded))
-    del row["loaded"]
-    return row
+        return row | dict.fromkeys(_OBSERVED)
+    environment, measured = packing.split_circumstances(seen.circumstances)
+    return row | {
+        "values_s": packing.pack_samples(seen.values_s),
+        "best_s": float(seen.best_s),
+        "loops": seen.loops,
+        "work": seen.work,
+        "steady": int(seen.steady),
+        "checksum": None if seen.checksum is None else json.dumps(seen.checksum),
+        "peak_memory_bytes": seen.peak_memory_bytes,
+        "environment": environment,
+        "measured": measured,
+        "load_set_id": load_set_id(seen.loaded),
+    }
+
+
+_OBSERVED = (
+    *("values_s", "best_s", "loops", "work", "steady", "checksum", "peak_memory_bytes"),
+    *("environment", "measured", "load_set_id"),
+)
 
 
 def inspection_of(row: sqlite3.Row, loaded: Sequence[LoadedDistribution]) -> Inspection:
     """Read an inspection back.
 
     Args:
-        row: of ``inspections``.
+        row: of ``INSPECTIONS``.
         loaded: the members of its load set, in order.
     """
     return _of_row(
@@ -208,6 +246,7 @@ def inspection_of(row: sqlite3.Row, loaded: Sequence[LoadedDistribution]) -> Ins
         row,
         role=_member(ROLE_CODES, row, "role"),
         outcome=outcome_of(row),
+        stated_id=text(row, "id") if flag(row, "redacted") else "",
         observation=None if cell(row, "values_s") is None else _observation_of(row, loaded),
     )
 
@@ -224,11 +263,51 @@ def _observation_of(row: sqlite3.Row, loaded: Sequence[LoadedDistribution]) -> O
         checksum = _decoded(row, "checksum", _Number)
         if isinstance(checksum, int) and abs(checksum) > sys.float_info.max:
             raise ValueError("checksum: a number that is larger than any float")
-    return _of_row(Observation, row, checksum=checksum, loaded=tuple(loaded))
+    return _of_row(
+        Observation,
+        row,
+        values_s=_samples(row),
+        checksum=checksum,
+        circumstances=_circumstances(row),
+        loaded=tuple(loaded),
+    )
+
+
+def _samples(row: sqlite3.Row) -> tuple[float, ...]:
+    packed = cell(row, "values_s")
+    if not isinstance(packed, bytes):
+        found: tuple[float, ...] = _decoded(row, "values_s", tuple[_Finite, ...])
+        return found
+    try:
+        return packing.unpack_samples(packed)
+    except ValueError as error:
+        raise ValueError(f"values_s: {error}") from None
+
+
+def _circumstances(row: sqlite3.Row) -> Pairs:
+    shared = _shared_pairs(text(row, "environment"))
+    own = () if cell(row, "measured") is None else _decoded(row, "measured", tuple[str, ...])
+    try:
+        return packing.join_circumstances(shared, own)
+    except ValueError as error:
+        raise ValueError(f"circumstances: {error}") from None
+
+
+@lru_cache(maxsize=256)
+def _shared_pairs(text: str) -> tuple[tuple[str, str | int], ...]:
+    found: tuple[tuple[str, str | int], ...] = _converted(
+        _json(text, "circumstances"), "circumstances", tuple[tuple[str, str | int], ...]
+    )
+    return found
 
 
 def load_set_id(loaded: Sequence[LoadedDistribution]) -> str:
     """Return the digest of the distributions that a process had loaded."""
+    return _load_set_id(tuple(loaded))
+
+
+@lru_cache(maxsize=1024)
+def _load_set_id(loaded: tuple[LoadedDistribution, ...]) -> str:
     return content_id("loaded", [[d.name, d.version, int(d.compiled)] for d in loaded])
 
 
@@ -302,7 +381,8 @@ def pairs(row: sqlite3.Row, column: str) -> Pairs:
     return found
 
 
-def _flag(row: sqlite3.Row, column: str) -> bool:
+def flag(row: sqlite3.Row, column: str) -> bool:
+    """Return a cell that holds 0 or 1."""
     found = cell(row, column)
     if found not in (0, 1):
         raise ValueError(f"{column}: 0 or 1 was expected: {shown(found)}")
@@ -319,14 +399,17 @@ def _member(codes: Mapping[_T, str], row: sqlite3.Row, column: str) -> _T:
 
 def _decoded(row: sqlite3.Row, column: str, kind: object) -> Any:
     """Return a cell that holds JSON of that type; of JSON, Python reads nan and any text."""
-    found = text(row, column)
+    return _converted(_json(text(row, column), column), column, kind)
+
+
+def _json(found: str, column: str) -> object:
     try:
-        document = json.loads(found)
+        document: object = json.loads(found)
     except RecursionError:
         raise ValueError(f"{column}: JSON that is nested too deep") from None
     except ValueError as error:
         raise ValueError(f"{column}: no valid JSON ({error}): {shown(found)}") from None
-    return _converted(document, column, kind)
+    return document
 
 
 def _converted(found: object, column: str, kind: Any) -> Any:
@@ -347,13 +430,12 @@ _READERS: Mapping[object, Callable[[sqlite3.Row, str], object]] = {
     str: text,
     int: whole,
     float: number,
-    bool: _flag,
+    bool: flag,
     str | None: _optional(text),
     int | None: _optional(whole),
     float | None: _optional(number),
     Pairs: pairs,
     tuple[str, ...]: lambda row, column: _decoded(row, column, tuple[str, ...]),
-    tuple[float, ...]: lambda row, column: _decoded(row, column, tuple[_Finite, ...]),
 }
 
 

@@ -42,6 +42,7 @@ class CampaignIdentity:
     """What distinguishes a campaign of explore, compare or nightly from others.
 
     request: canonical JSON of the request, so that a rerun finds its campaign.
+    stated_id: of a campaign whose request a public export left out; "" elsewhere.
     """
 
     kind: str
@@ -49,13 +50,13 @@ class CampaignIdentity:
     seed: int
     machine_id: MachineId
     stackgen_version: str
+    stated_id: str = ""
 
     @property
     def id(self) -> CampaignId:
         """Return the digest of the whole plan; the same plan goes on with the same campaign."""
-        return CampaignId(
-            content_id("campaign", [self.kind, self.request, self.seed, self.machine_id])
-        )
+        content = [self.kind, self.request, self.seed, self.machine_id]
+        return CampaignId(self.stated_id or content_id("campaign", content))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -148,16 +149,16 @@ class Change:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Origin:
-    """Another knowledge base, of which rows were merged.
+    """An installation that recorded rows.
 
-    base_id: its identity; "" where it had none.
-    file: its name when it was merged, without folders.
-    merged_at: ISO 8601 in UTC, for the first time.
+    id: random, 32 hexadecimal digits.
+    label: the file from which its rows came first, without folders; "" of rows recorded here.
+    first_seen: ISO 8601 in UTC.
     """
 
-    base_id: str
-    file: str
-    merged_at: str
+    id: str
+    label: str
+    first_seen: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -279,6 +279,7 @@ class Inspection:
     started_at: ISO 8601 in UTC.
     log: the end of what the process printed.
     unenforced: limits that this executor could not set, in words.
+    stated_id: of what a public export left parts out (log, limits, circumstances); "" elsewhere.
     """
 
     stack_id: StackId
@@ -294,6 +295,7 @@ class Inspection:
     observation: Observation | None = None
     log: str = ""
     unenforced: tuple[str, ...] = ()
+    stated_id: str = ""
 
     def __post_init__(self) -> None:
         if (self.outcome is Outcome.OK) != (self.observation is not None):
@@ -306,7 +308,7 @@ class Inspection:
     @property
     def id(self) -> InspectionId:
         """Return the digest of everything that was seen."""
-        return InspectionId(content_id("inspection", _content(self)))
+        return InspectionId(self.stated_id or content_id("inspection", _content(self)))
 
 
 def _content(inspection: Inspection) -> list[object]:

@@ -157,8 +157,7 @@ def advice_text(report: AdviceReport) -> str:
 
 
 def _origin(origin: Origin) -> str:
-    base = f"knowledge base {origin.base_id[:12]}, " if origin.base_id else ""
-    return f"{origin.file} ({base}{origin.merged_at[:10]})"
+    return f"{origin.label or 'this file'} (origin {origin.id[:12]}, {origin.first_seen[:10]})"
 
 
 def _measured(effect: Effect, provenance: Provenance, *, recommended: bool) -> list[str]:

@@ -6,6 +6,7 @@ may lie in one folder.
 """
 
 import sqlite3
+import uuid
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,6 +18,7 @@ from stackgen.errors import StorageError
 STATE_FILE = "state.db"
 _APPLICATION_ID = 0x73746B73  # "stks" in ASCII
 _LOCK_TIMEOUT_S = 15.0
+_INSTALLATION_SINCE, _TRUST_SINCE = 2, 3  # versions of the file
 
 # In order; the number of the last one is the version of the file. Never edit one that shipped.
 _MIGRATIONS = (
@@ -27,6 +29,18 @@ _MIGRATIONS = (
         version TEXT NOT NULL,              -- PEP 440
         decided_at TEXT NOT NULL,           -- ISO 8601, UTC
         PRIMARY KEY (knowledge_base, watch, version)
+    ) WITHOUT ROWID
+    """,
+    """
+    CREATE TABLE installation (
+        only_row INTEGER PRIMARY KEY CHECK (only_row = 1),
+        id TEXT NOT NULL                    -- random and public: the origin of what it records
+    )
+    """,
+    """
+    CREATE TABLE trusted_origins (
+        id TEXT PRIMARY KEY,                -- of another installation
+        trusted_at TEXT NOT NULL            -- ISO 8601, UTC
     ) WITHOUT ROWID
     """,
 )
@@ -45,12 +59,22 @@ class State:
         StorageError: damaged, locked, not writable, not ours, or of a newer version.
     """
 
-    def __init__(self, path: Path) -> None:
-        self._path = path
+    def __init__(self, path: Path, *, reading: bool = False) -> None:
+        """Open the state, or create it.
+
+        Args:
+            path: the file.
+            reading: nothing is written, not even a migration: its folder may be read-only.
+        """
+        self._path, self._reading = path, reading
+        uri = f"{path.absolute().as_uri()}?mode={'ro' if reading else 'rwc'}"
         with self._explained():
-            self._connection = sqlite3.connect(path, timeout=_LOCK_TIMEOUT_S, isolation_level=None)
+            self._connection = sqlite3.connect(
+                uri, uri=True, timeout=_LOCK_TIMEOUT_S, isolation_level=None
+            )
             try:
-                self._migrate()
+                if not reading:
+                    self._migrate()
             except BaseException:
                 self._connection.close()
                 raise
@@ -65,6 +89,48 @@ class State:
         trace: TracebackType | None,
     ) -> None:
         self._connection.close()
+
+    @property
+    def installation(self) -> str:
+        """Return the public id of this installation, drawn when it is first needed.
+
+        It is "" where it is needed for the first time and nothing may be written.
+        """
+        with self._explained():
+            if self._reading and self._pragma("user_version") < _INSTALLATION_SINCE:
+                return ""
+            found = self._connection.execute("SELECT id FROM installation").fetchone()
+            if found is None and self._reading:
+                return ""
+            if found is None:
+                with self._transaction():
+                    self._connection.execute(
+                        "INSERT INTO installation VALUES (1, ?) ON CONFLICT DO NOTHING",
+                        (uuid.uuid4().hex,),
+                    )
+                found = self._connection.execute("SELECT id FROM installation").fetchone()
+            return str(found[0])
+
+    def trusted_origins(self) -> frozenset[str]:
+        """Return the ids of the other installations that the user trusts."""
+        with self._explained():
+            if self._reading and self._pragma("user_version") < _TRUST_SINCE:
+                return frozenset()
+            found = self._connection.execute("SELECT id FROM trusted_origins")
+            return frozenset(origin for (origin,) in found)
+
+    def trust_origin(self, origin: str, moment: str) -> None:
+        """Trust another installation from now on; ``moment`` is ISO 8601 in UTC."""
+        with self._explained(), self._transaction():
+            self._connection.execute(
+                "INSERT INTO trusted_origins VALUES (?, ?) ON CONFLICT DO NOTHING",
+                (origin, moment),
+            )
+
+    def distrust_origin(self, origin: str) -> None:
+        """Trust another installation no longer."""
+        with self._explained(), self._transaction():
+            self._connection.execute("DELETE FROM trusted_origins WHERE id = ?", (origin,))
 
     def decided_releases(self, knowledge_base: str, watch: str) -> frozenset[str]:
         """Return the versions that were decided for what is watched."""

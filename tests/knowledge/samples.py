@@ -90,15 +90,11 @@ def prepare(database: Database, *stacks: Stack) -> None:
 def recorded(path: Path, *, version: int) -> Path:
     """Write a knowledge base as an earlier version of stackgen left it.
 
-    Version 2 was recorded before indicators had revisions: the script that shipped, an older state
-    of it, a user's own script and a program; two inspections were merged from another file.
+    They hold the same, recorded before indicators had revisions: the script that shipped, an older
+    state of it, a user's own script and a program; from version 2 on, two inspections were merged
+    from another file.
     """
-    script = Path(__file__).parents[1] / "golden" / "knowledge" / "version_2.sql"
+    script = Path(__file__).parents[1] / "golden" / "knowledge" / f"version_{version}.sql"
     with closing(sqlite3.connect(path)) as raw:
         raw.executescript(script.read_text("utf-8"))
-        if version == 1:
-            raw.executescript(
-                "DROP TABLE row_origins; DROP TABLE origins; DROP TABLE identity;"
-                "DELETE FROM migrations WHERE version = 2; PRAGMA user_version = 1"
-            )
     return path

@@ -154,7 +154,7 @@ def test_a_row_that_makes_no_sense_is_named_with_what_removes_it(tmp_path: Path)
         samples.prepare(database)
         database.add_inspection(samples.inspection(1))
         raw = sqlite3.connect(path)
-        raw.execute("UPDATE inspections SET role = 'spectator'")
+        raw.execute("UPDATE inspection_rows SET role = 'spectator'")
         raw.commit()
         raw.close()
         with pytest.raises(DatabaseError, match="a row that is not valid") as caught:

@@ -1,5 +1,6 @@
 """Knowledge bases of earlier versions are brought to ours, in place or as a copy in memory."""
 
+import json
 import sqlite3
 from contextlib import closing
 from pathlib import Path
@@ -13,7 +14,7 @@ from stackgen.storage.state import State, state_path
 from tests.knowledge import samples
 from tests.knowledge.test_refusals import damage
 
-VERSIONS = pytest.mark.parametrize("version", [1, 2])
+VERSIONS = pytest.mark.parametrize("version", [1, 2, 3, 4])
 
 
 def names_of(database: Database) -> dict[str, str]:
@@ -26,11 +27,12 @@ def recorded_facts(path: Path) -> list[object]:
     """Return of a file, of any version, what inspections say besides ids."""
     columns = "stack_id, machine_id, campaign_id, block, position, outcome, started_at, values_s"
     with closing(sqlite3.connect(path)) as raw:
-        return raw.execute(f"SELECT {columns} FROM inspections ORDER BY {columns}").fetchall()  # noqa: S608
+        found = raw.execute(f"SELECT {columns} FROM inspections ORDER BY {columns}")  # noqa: S608
+        return [(*row[:-1], json.loads(row[-1] or "null")) for row in found]
 
 
 @VERSIONS
-def test_ids_are_recomputed_throughout_and_nothing_is_lost(tmp_path: Path, version: int) -> None:
+def test_ids_are_those_of_the_content_and_nothing_is_lost(tmp_path: Path, version: int) -> None:
     path = samples.recorded(tmp_path / "kb.db", version=version)
     before = recorded_facts(path)
     with open_database(path) as database:
@@ -48,10 +50,26 @@ def test_ids_are_recomputed_throughout_and_nothing_is_lost(tmp_path: Path, versi
         assert {each.role for each in database.inspections()} == set(Role)
         assert len(database.inspections(indicator=samples.CALL.id)) == 3
         assert len(database.inspections(outcome=Outcome.TIMEOUT)) == 1
-        merged = [each.file for of in database.origins().values() for each in of]
+        merged = [each.label for of in database.origins().values() for each in of]
         assert merged == ([] if version == 1 else ["theirs.db"])
         assert set(database.origins()) <= {each.id for each in database.inspections()}
     assert recorded_facts(path) == before
+
+
+def test_ids_do_not_change_from_version_4_on(tmp_path: Path) -> None:
+    path = samples.recorded(tmp_path / "kb.db", version=4)
+    tables = ["artifacts", "locks", "stacks", "machines", "indicators", "campaigns", "load_sets"]
+    tables.append("inspections")
+
+    def ids() -> list[object]:
+        with closing(sqlite3.connect(path)) as raw:
+            columns = {"artifacts": "name || version || sha256"}
+            queries = (f"SELECT {columns.get(t, 'id')} FROM {t} ORDER BY 1" for t in tables)  # noqa: S608
+            return [raw.execute(query).fetchall() for query in queries]
+
+    before = ids()
+    open_database(path).close()
+    assert ids() == before
 
 
 @VERSIONS
@@ -61,11 +79,11 @@ def test_an_older_file_is_merged_by_a_copy_in_memory(tmp_path: Path, version: in
     with open_database(tmp_path / "mine.db") as database:
         assert database.merge(theirs) == 6
         assert database.check() == ()
-        (origin,) = {each for of in database.origins().values() for each in of}
+        origins = {each.id for of in database.origins().values() for each in of}
         merged = database.inspections()
-    assert origin.base_id == ("" if version == 1 else "0123456789abcdef" * 2)
+    assert version == 1 or origins == {"0123456789abcdef" * 2, "fedcba9876543210" * 2}
     assert theirs.read_bytes() == before
-    assert {each.name for each in tmp_path.iterdir()} == {"mine.db", "theirs.db"}
+    assert {each.name for each in tmp_path.iterdir()} <= {"mine.db", "theirs.db", "state.db"}
     with open_database(theirs) as database:
         assert database.inspections() == merged
     with open_database(tmp_path / "mine.db") as database:
