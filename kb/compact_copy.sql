@@ -79,3 +79,4 @@ INSERT INTO row_origin_keys
 SELECT kind, row_key, 1 FROM recorded
 WHERE NOT EXISTS (SELECT 1 FROM row_origin_keys AS known WHERE (known.kind, known.row_key) = (recorded.kind, recorded.row_key));
 DROP TABLE recorded;
+DELETE FROM origins WHERE key NOT IN (SELECT origin_key FROM row_origin_keys);

@@ -13,6 +13,7 @@ from stackgen.cli.indicators import OtherFormat, write_text
 from stackgen.cli.options import ANSWER_QUICKLY_S, LOCK_FILES, AsJson, KnowledgeBase
 from stackgen.errors import DatabaseError, EvidenceError, UsageError
 from stackgen.model.options import parse_pair
+from stackgen.storage.paths import Paths
 
 
 def advise(
@@ -164,23 +165,66 @@ def kb_check(
 
 
 def kb_export(
-    stack: Annotated[str, typer.Argument(metavar="STACK", help="Beginning of its id.")],
-    pi: Annotated[str, typer.Option("--pi", metavar="NAME", help="Indicator that was measured.")],
-    form: Annotated[OtherFormat, typer.Option("--format", help="The tool that reads it.")],
+    stack: Annotated[
+        str,
+        typer.Argument(
+            metavar="[STACK]",
+            help="Beginning of its id, for the format of another tool; without it, everything.",
+        ),
+    ] = "",
+    pi: Annotated[
+        str, typer.Option("--pi", metavar="NAME", help="Of STACK: indicator that was measured.")
+    ] = "",
+    form: Annotated[
+        OtherFormat | None, typer.Option("--format", help="Of STACK: the tool that reads it.")
+    ] = None,
     machine_id: Annotated[
         str,
-        typer.Option("--machine", metavar="ID", help="Beginning of its id, if several."),
+        typer.Option("--machine", metavar="ID", help="Of STACK: beginning of its id, if several."),
     ] = "",
-    output: Annotated[Path | None, typer.Option(metavar="FILE", help="Write it there.")] = None,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write it there.")
+    ] = None,
+    public: Annotated[
+        bool,
+        typer.Option(
+            "--public", help="Leave out commands, paths, variables, addresses and host names."
+        ),
+    ] = False,
+    sign: Annotated[
+        Path | None,
+        typer.Option(metavar="KEY", help="Sign the file with this private key of SSH."),
+    ] = None,
     kb: KnowledgeBase = None,
 ) -> None:
-    """Write what was measured of a stack in the format of another tool."""
-    from stackgen.commands.kb import export
-    from stackgen.report.formats import formatted, refuse_unfit
+    """Write the knowledge base as JSON lines, or a stack in the format of another tool."""
+    from stackgen.commands.kb_exchange import export
     from stackgen.storage.paths import find_paths
 
     paths = find_paths(os.environ, kb=kb, reading=True)
-    report = export(paths, stack, indicator=pi, machine=machine_id)
+    if stack or pi or form:
+        _export_stack(paths, stack, pi, form, machine_id, output)
+        return
+    left_out = export(paths, output, public=public, sign=sign)
+    if left_out:
+        rows = ", ".join(f"{count:,} {table}" for table, count in left_out.items())
+        typer.echo(f"left out as private: {rows}", err=True)
+
+
+def _export_stack(
+    paths: Paths, stack: str, pi: str, form: OtherFormat | None, machine: str, output: Path | None
+) -> None:
+    from stackgen.commands.kb import export
+    from stackgen.report.formats import formatted, refuse_unfit
+
+    if not (stack and pi and form):
+        raise UsageError(
+            "the format of another tool takes a stack, --pi and --format",
+            why="one of them is missing",
+            fix="stackgen kb export STACK --pi NAME --format pyperf; without any of them, the "
+            "whole knowledge base is written",
+        )
+    report = export(paths, stack, indicator=pi, machine=machine)
     arguments: dict[str, list[str]] = {}
     for name, value in (pair for each in report.results for pair in each.arguments):
         arguments.setdefault(name, []).append(value)
@@ -190,6 +234,62 @@ def kb_export(
         typer.echo(text)
     else:
         write_text(output, text)
+
+
+def kb_import(
+    source: Annotated[Path, typer.Argument(metavar="FILE", help="Written by stackgen kb export.")],
+    signers: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Allowed signers of SSH; one of them must have signed."),
+    ] = None,
+    signature: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="The signature, if not FILE.sig.")
+    ] = None,
+    kb: KnowledgeBase = None,
+) -> None:
+    """Add what an export holds; every line is checked first.
+
+    Rows belong to the installations that are said to have measured them: see stackgen kb origins.
+    """
+    from stackgen.commands.kb_exchange import import_export
+    from stackgen.storage.paths import find_paths
+
+    paths = find_paths(os.environ, kb=kb)
+    added, signer = import_export(paths, source, signers=signers, signature=signature)
+    typer.echo(f"{added:,} inspections added" + (f"; signed by {signer}" if signer else ""))
+
+
+def kb_origins(
+    trust: Annotated[
+        str, typer.Option(metavar="ID", help="Trust this one as this installation itself.")
+    ] = "",
+    distrust: Annotated[str, typer.Option(metavar="ID", help="Trust this one no longer.")] = "",
+    kb: KnowledgeBase = None,
+    json: AsJson = False,
+) -> None:
+    """List the installations that measured what the knowledge base holds."""
+    from stackgen.commands.kb_exchange import origins, origins_rows, set_trust
+    from stackgen.report import as_json, columns
+    from stackgen.storage.paths import find_paths
+
+    paths = find_paths(os.environ, kb=kb, reading=True)
+    for begins, trusted in ((trust, True), (distrust, False)):
+        if begins:
+            set_trust(paths, begins, trusted=trusted)
+    found = origins(paths)
+    typer.echo(as_json(found) if json else "\n".join(columns(origins_rows(found), indent="")))
+
+
+def kb_remove(
+    origin: Annotated[str, typer.Option("--origin", metavar="ID", help="Beginning of its id.")],
+    kb: KnowledgeBase = None,
+) -> None:
+    """Remove what one installation recorded, and no other one did."""
+    from stackgen.commands.kb_exchange import remove
+    from stackgen.storage.paths import find_paths
+
+    removed, count = remove(find_paths(os.environ, kb=kb), origin)
+    typer.echo(f"{count:,} inspections of origin {removed[:12]} removed")
 
 
 _MODULE = "stackgen.cli.knowledge"
@@ -221,8 +321,29 @@ KB_COMMANDS = {
     ),
     "export": Entry(
         target=f"{_MODULE}:kb_export",
-        summary="Write the measurements of a stack in the format of another tool.",
-        examples=("stackgen kb export 3f2a --pi numpy/matmul --format pyperf",),
+        summary="Write it as JSON lines, or a stack in the format of another tool.",
+        examples=(
+            "stackgen kb export --public --output team.jsonl --sign ~/.ssh/id_ed25519",
+            "stackgen kb export 3f2a --pi numpy/matmul --format pyperf",
+        ),
+    ),
+    "import": Entry(
+        target=f"{_MODULE}:kb_import",
+        summary="Add what an export holds.",
+        examples=(
+            "stackgen kb import team.jsonl",
+            "stackgen kb import team.jsonl --signers allowed_signers",
+        ),
+    ),
+    "origins": Entry(
+        target=f"{_MODULE}:kb_origins",
+        summary="List the installations that measured, and whom you trust.",
+        examples=("stackgen kb origins", "stackgen kb origins --trust 3f2a"),
+    ),
+    "remove": Entry(
+        target=f"{_MODULE}:kb_remove",
+        summary="Remove what one installation recorded.",
+        examples=("stackgen kb remove --origin 3f2a",),
     ),
 }
 KB_GROUP = (KB_COMMANDS, None)

@@ -2,7 +2,7 @@
 
 import re
 import sqlite3
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from stackgen.errors import MeasurementError
@@ -35,11 +35,13 @@ _STORED: Mapping[str, tuple[str, tuple[str, ...]]] = {
 """Where rows are stored under another name than they are read, and by what they are found."""
 
 _ID_LENGTH = 64
+_Cells = rows.Cells
 _MEMBERS_OF = {
     "locks": ("lock_pins", "lock_key"),
     "load_sets": ("load_set_rows", "load_set_key"),
 }
 _ID = re.compile(r"[0-9a-f]{64}")
+_MEASURED_NAME, _NUMBERS = re.compile(r"[a-z_]{1,40}"), re.compile(r"[0-9. ]{1,400}")
 _PINNED = """
 SELECT pins.lock_key, pins.artifact_key, a.name, a.version, a.sha256 FROM lock_pins AS pins
 LEFT JOIN artifacts AS a ON a.key = pins.artifact_key WHERE pins.lock_key = ? ORDER BY a.name
@@ -102,39 +104,141 @@ def _shown(value: object) -> str:
 
 
 @dataclass(slots=True)
+class Checker:
+    """Checks rows one by one, each after those that it refers to, and spells them anew.
+
+    Each method takes a row with the columns that are stored, and raises ValueError or
+    MeasurementError where it is not valid.
+
+    ids: of the rows that were read, valid or not, by table.
+    """
+
+    ids: dict[str, set[object]] = field(default_factory=dict)
+    _artifacts: dict[tuple[object, ...], Artifact] = field(default_factory=dict)
+    _locks: dict[str, Lock] = field(default_factory=dict)
+    _load_sets: dict[str, tuple[LoadedDistribution, ...]] = field(default_factory=dict)
+
+    def artifact(self, row: _Cells) -> Row:
+        """Check an artifact."""
+        artifact = rows.artifact_of(row)
+        self._artifacts[artifact.name, artifact.version, artifact.sha256] = artifact
+        return rows.artifact_row(artifact)
+
+    def lock(self, row: _Cells, members: Sequence[_Cells]) -> Iterator[Row]:
+        """Check a lock with its pins."""
+        columns = ("name", "version", "sha256")
+        if any(each["name"] is None for each in members):
+            raise ValueError("it pins an artifact that is not there")
+        pins = [{column: rows.text(each, column) for column in columns} for each in members]
+        missing = [pin for pin in pins if tuple(pin.values()) not in self._artifacts]
+        if missing:
+            raise ValueError(f"it pins an artifact that is not there: {rows.shown(missing[0])}")
+        lock = Lock(artifacts=tuple(self._artifacts[tuple(pin.values())] for pin in pins))
+        _refuse_other_id(row, lock.id)
+        self._locks[lock.id] = lock
+        return ({"lock_id": lock.id, **pin} for pin in pins)
+
+    def stack(self, row: _Cells) -> Row | None:
+        """Check a stack; None where its lock is not valid."""
+        self._refer(row, "lock_id", "locks")
+        lock = self._locks.get(rows.text(row, "lock_id"))
+        if lock is None:
+            return None
+        stack = Stack(lock=lock, facts=rows.facts_of(row), settings=rows.pairs(row, "settings"))
+        _refuse_other_id(row, stack.id)
+        return rows.stack_row(stack)
+
+    def machine(self, row: _Cells) -> Row:
+        """Check a machine."""
+        machine = rows.machine_of(row)
+        _refuse_other_id(row, machine.id)
+        return rows.machine_row(machine)
+
+    def indicator(self, row: _Cells) -> Row:
+        """Check an indicator with its arguments."""
+        call = rows.call_of(row)
+        _refuse_other_id(row, call.id)
+        return rows.call_row(call)
+
+    def campaign(self, row: _Cells) -> Row:
+        """Check a campaign."""
+        self._refer(row, "machine_id", "machines")
+        campaign = rows.campaign_of(row)
+        _refuse_other_id(row, campaign.id)
+        return rows.campaign_row(campaign, rows.time(row, "started_at"))
+
+    def load_set(self, row: _Cells, members: Sequence[_Cells]) -> Iterator[Row]:
+        """Check a load set with its members."""
+        loaded = tuple(map(rows.loaded_of, members))
+        _refuse_other_id(row, rows.load_set_id(loaded))
+        if [each["position"] for each in members] != list(range(len(members))):
+            raise ValueError("position: its members are not numbered from 0")
+        self._load_sets[str(row["id"])] = loaded
+        return iter(rows.load_set_rows(loaded))
+
+    def inspection(self, row: _Cells) -> Row | None:
+        """Check an inspection; None where its load set is not valid."""
+        for column, table in (
+            ("stack_id", "stacks"),
+            ("machine_id", "machines"),
+            ("indicator_id", "indicators"),
+            ("campaign_id", "campaigns"),
+        ):
+            self._refer(row, column, table)
+        loaded: tuple[LoadedDistribution, ...] = ()
+        if rows.cell(row, "load_set_id") is not None:
+            self._refer(row, "load_set_id", "load_sets")
+            known = self._load_sets.get(str(row["load_set_id"]))
+            if known is None:
+                return None
+            loaded = known
+        rows.time(row, "started_at")
+        inspection = rows.inspection_of(row, loaded)
+        _refuse_unredacted(inspection)
+        computed = inspection.id
+        _refuse_other_id(row, computed)
+        return rows.inspection_row(inspection, computed)
+
+    def _refer(self, row: _Cells, column: str, table: str) -> None:
+        if rows.cell(row, column) not in self.ids.get(table, ()):
+            raise ValueError(f"{column}: there is no such row in {table}")
+
+
+@dataclass(slots=True)
 class Reader:
     """Reads all rows of a knowledge base whose schema was checked, one table after the other.
 
     Ids are computed again from what they identify. A row that refers to an invalid one is not
     checked: removing the invalid one leaves it with a dangling reference.
+
+    connection: to the knowledge base.
+    by_id: in the order of ids, which is the same in every file with these rows; else in the order
+        in which rows were added: of two that exclude each other, the first counts.
     """
 
     connection: sqlite3.Connection
-    _artifacts: dict[tuple[object, ...], Artifact] = field(default_factory=dict)
-    _locks: dict[str, Lock] = field(default_factory=dict)
-    _load_sets: dict[str, tuple[LoadedDistribution, ...]] = field(default_factory=dict)
-    _ids: dict[str, set[object]] = field(default_factory=dict)
+    by_id: bool = False
+    _checker: Checker = field(default_factory=Checker)
     _places: set[tuple[object, ...]] = field(default_factory=set)
     _contested: frozenset[int] = frozenset()
 
     def read(self) -> Iterator[ValidRow | InvalidRow]:
         """Yield every row, checked, in the order of ``KEYS``; members with what they belong to."""
-        yield from self._each("artifacts", self._artifact)
-        yield from self._grouped("locks", "lock_artifacts", _PINNED, self._lock)
-        yield from self._each("stacks", self._stack)
-        yield from self._each("machines", _machine)
-        yield from self._each("indicators", _indicator)
-        yield from self._each("campaigns", self._campaign)
-        yield from self._grouped("load_sets", "load_set_members", _LOADED, self._load_set)
+        yield from self._each("artifacts", self._checker.artifact)
+        yield from self._grouped("locks", "lock_artifacts", _PINNED, self._checker.lock)
+        yield from self._each("stacks", self._checker.stack)
+        yield from self._each("machines", self._checker.machine)
+        yield from self._each("indicators", self._checker.indicator)
+        yield from self._each("campaigns", self._checker.campaign)
+        yield from self._grouped("load_sets", "load_set_members", _LOADED, self._checker.load_set)
         self._contested = frozenset(row[0] for row in self.connection.execute(_CONTESTED))
         yield from self._each("inspections", self._inspection)
 
     def _each(
         self, table: str, check: Callable[[sqlite3.Row], Row | None]
     ) -> Iterator[ValidRow | InvalidRow]:
-        known = self._ids.setdefault(table, set())
-        # Rows in the order in which they were added: of two, the first counts.
-        for row in self.connection.execute(_selected(table)):
+        known = self._checker.ids.setdefault(table, set())
+        for row in self.connection.execute(_selected(table, by_id=self.by_id)):
             if table != "inspections":
                 known.add(row[KEYS[table][0]])
             try:
@@ -154,8 +258,8 @@ class Reader:
         check: Callable[[sqlite3.Row, list[sqlite3.Row]], Iterable[Row]],
     ) -> Iterator[ValidRow | InvalidRow]:
         """Yield rows whose id is made of their members, each before its members."""
-        known = self._ids.setdefault(table, set())
-        for row in self.connection.execute(_selected(table)):
+        known = self._checker.ids.setdefault(table, set())
+        for row in self.connection.execute(_selected(table, by_id=self.by_id)):
             known.add(row["id"])
             found = self.connection.execute(select, (row["key"],)).fetchall()
             try:
@@ -175,77 +279,14 @@ class Reader:
             why = f"{KEYS[members][0]}: there is no such row in {table}"
             yield InvalidRow(table=members, key=tuple(row), reason=why, place=tuple(row))
 
-    def _artifact(self, row: sqlite3.Row) -> Row:
-        artifact = rows.artifact_of(row)
-        self._artifacts[artifact.name, artifact.version, artifact.sha256] = artifact
-        return rows.artifact_row(artifact)
-
-    def _lock(self, row: sqlite3.Row, members: list[sqlite3.Row]) -> Iterator[Row]:
-        columns = ("name", "version", "sha256")
-        if any(each["name"] is None for each in members):
-            raise ValueError("it pins an artifact that is not there")
-        pins = [{column: rows.text(each, column) for column in columns} for each in members]
-        missing = [pin for pin in pins if tuple(pin.values()) not in self._artifacts]
-        if missing:
-            raise ValueError(f"it pins an artifact that is not there: {rows.shown(missing[0])}")
-        lock = Lock(artifacts=tuple(self._artifacts[tuple(pin.values())] for pin in pins))
-        _refuse_other_id(row, lock.id)
-        self._locks[lock.id] = lock
-        return ({"lock_id": lock.id, **pin} for pin in pins)
-
-    def _stack(self, row: sqlite3.Row) -> Row | None:
-        self._refer(row, "lock_id", "locks")
-        lock = self._locks.get(rows.text(row, "lock_id"))
-        if lock is None:
-            return None
-        stack = Stack(lock=lock, facts=rows.facts_of(row), settings=rows.pairs(row, "settings"))
-        _refuse_other_id(row, stack.id)
-        return rows.stack_row(stack)
-
-    def _campaign(self, row: sqlite3.Row) -> Row:
-        self._refer(row, "machine_id", "machines")
-        campaign = rows.campaign_of(row)
-        _refuse_other_id(row, campaign.id)
-        return rows.campaign_row(campaign, rows.time(row, "started_at"))
-
-    def _load_set(self, row: sqlite3.Row, members: list[sqlite3.Row]) -> Iterator[Row]:
-        loaded = tuple(map(rows.loaded_of, members))
-        _refuse_other_id(row, rows.load_set_id(loaded))
-        if [each["position"] for each in members] != list(range(len(members))):
-            raise ValueError("position: its members are not numbered from 0")
-        self._load_sets[row["id"]] = loaded
-        return iter(rows.load_set_rows(loaded))
-
     def _inspection(self, row: sqlite3.Row) -> Row | None:
-        for column, table in (
-            ("stack_id", "stacks"),
-            ("machine_id", "machines"),
-            ("indicator_id", "indicators"),
-            ("campaign_id", "campaigns"),
-        ):
-            self._refer(row, column, table)
-        loaded: tuple[LoadedDistribution, ...] = ()
-        if rows.cell(row, "load_set_id") is not None:
-            self._refer(row, "load_set_id", "load_sets")
-            if row["load_set_id"] not in self._load_sets:
-                return None
-            loaded = self._load_sets[row["load_set_id"]]
-        rows.time(row, "started_at")
-        inspection = rows.inspection_of(row, loaded)
-        _refuse_unredacted(inspection)
-        computed = inspection.id
-        _refuse_other_id(row, computed)
-        checked = rows.inspection_row(inspection, computed)
-        if row["key"] in self._contested:
+        checked = self._checker.inspection(row)
+        if checked is not None and row["key"] in self._contested:
             place = place_of(checked)
             if place is not None and place in self._places:
                 raise ValueError("another row has the same campaign, block, stack and indicator")
             self._places.add(place or ())
         return checked
-
-    def _refer(self, row: sqlite3.Row, column: str, table: str) -> None:
-        if rows.cell(row, column) not in self._ids[table]:
-            raise ValueError(f"{column}: there is no such row in {table}")
 
 
 def place_of(inspection: Row) -> tuple[Cell, ...] | None:
@@ -259,13 +300,14 @@ def place_of(inspection: Row) -> tuple[Cell, ...] | None:
     return (*(inspection[column] for column in columns), inspection["role"] == "twin")
 
 
-def _selected(table: str) -> str:
-    """Return the query for all rows of a table, in the order in which they were added."""
+def _selected(table: str, *, by_id: bool) -> str:
+    """Return the query for all rows of a table, by id or in the order in which they were added."""
     kind = KINDS[table]
     if table == "inspections":
         columns, _, tables = rows.INSPECTIONS.partition("FROM inspection_rows")
         origins = _ORIGINS.format(kind=kind, key="i.key")
-        return f"{columns}{origins}FROM inspection_rows{tables}ORDER BY i.key"
+        order = "i.id" if by_id else "i.key"
+        return f"{columns}{origins}FROM inspection_rows{tables}ORDER BY {order}"
     origins = _ORIGINS.format(kind=kind, key=f"{table}.key")
     return f"SELECT {table}.*{origins}FROM {table} ORDER BY key"
 
@@ -294,28 +336,22 @@ def reason(error: Exception) -> str:
     return f"{error.what}: {error.why}" if isinstance(error, MeasurementError) else str(error)
 
 
-def _machine(row: sqlite3.Row) -> Row:
-    machine = rows.machine_of(row)
-    _refuse_other_id(row, machine.id)
-    return rows.machine_row(machine)
-
-
-def _indicator(row: sqlite3.Row) -> Row:
-    call = rows.call_of(row)
-    _refuse_other_id(row, call.id)
-    return rows.call_row(call)
-
-
 def _refuse_unredacted(inspection: Inspection) -> None:
     """Refuse what says that its private parts were left out, and has some."""
     seen = inspection.observation
-    if not inspection.stated_id:
-        return
-    if inspection.log or inspection.unenforced or (seen is not None and seen.circumstances):
-        raise ValueError("redacted: log, limits and circumstances are expected to be left out")
+    around = seen.circumstances if inspection.stated_id and seen is not None else ()
+    if inspection.stated_id and (inspection.log or inspection.unenforced):
+        raise ValueError("redacted: log and limits are expected to be left out")
+    if any(not is_public_circumstance(*pair) for pair in around):
+        raise ValueError("redacted: of circumstances, only measured numbers are expected")
 
 
-def _refuse_other_id(row: sqlite3.Row, computed: str) -> None:
+def is_public_circumstance(name: str, value: str) -> bool:
+    """Return whether a circumstance is nothing but measured numbers."""
+    return bool(_MEASURED_NAME.fullmatch(name) and _NUMBERS.fullmatch(value))
+
+
+def _refuse_other_id(row: _Cells, computed: str) -> None:
     if not _ID.fullmatch(computed):  # stated, since it could not be computed
         raise ValueError(f"its id is not one: {rows.shown(computed)}")
     if row["id"] != computed:

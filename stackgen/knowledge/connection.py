@@ -185,6 +185,7 @@ def _prepare(connection: sqlite3.Connection, path: Path) -> None:
     connection.execute("PRAGMA foreign_keys = ON")
     _write_ahead(connection)
     connection.execute("PRAGMA synchronous = NORMAL")
+    connection.execute("PRAGMA cache_size = -131072")  # KiB: the index of a million ids
     if _pragma(connection, "user_version") < len(migrations.MIGRATIONS):
         _migrate(connection)
     _refuse_other_ids(connection, path)

@@ -8,10 +8,10 @@ from datetime import datetime, timezone
 from functools import cached_property
 from pathlib import Path
 from types import TracebackType
-from typing import NamedTuple, TypeVar, final
+from typing import BinaryIO, NamedTuple, TypeVar, final
 
 from stackgen.errors import DatabaseError, MeasurementError, UsageError
-from stackgen.knowledge import checking, rows
+from stackgen.knowledge import checking, exchange, rows
 from stackgen.knowledge.connection import (
     connect,
     connect_read_only,
@@ -22,6 +22,8 @@ from stackgen.knowledge.connection import (
     unreadable,
 )
 from stackgen.knowledge.merging import merge
+from stackgen.knowledge.origins import OriginSummary, find_origin, origins, remove_origin
+from stackgen.knowledge.public import Redaction
 from stackgen.knowledge.writing import Writer
 from stackgen.model.evidence import CampaignIdentity, Origin
 from stackgen.model.identity import CampaignId, IndicatorId, InspectionId, MachineId, StackId
@@ -178,6 +180,64 @@ class Database:
         """
         with self._explained():
             return merge(self._connection, ours=self.path, theirs=other)
+
+    def export(self, redaction: Redaction | None = None) -> Iterator[str]:
+        """Yield the rows as JSON lines (``stackgen.knowledge.exchange``), in one state of the file.
+
+        Raises:
+            DatabaseError: a row is not valid.
+        """
+        with self._explained():
+            refuse_other_schema(self._connection, additions=False)
+            self._connection.execute("BEGIN")
+            try:
+                yield from exchange.export_lines(self._connection, self.path, redaction)
+            finally:
+                self._connection.execute("ROLLBACK")
+
+    def import_lines(self, source: BinaryIO, name: Path) -> int:
+        """Add the rows of an export; return how many inspections are new.
+
+        Raises:
+            DatabaseError: a line is not valid or contradicts a known row. Nothing was changed then.
+        """
+        with self._explained():
+            return exchange.import_lines(self._connection, source, name)
+
+    def origin_summaries(self) -> tuple[OriginSummary, ...]:
+        """Return every origin, that with the most inspections first."""
+        trusted: frozenset[str] = frozenset()
+        if self._state.exists():
+            with State(self._state, reading=True) as state:
+                trusted = state.trusted_origins()
+        with self._explained():
+            return origins(self._connection, own=self.own_origins, trusted=trusted)
+
+    def find_origin(self, begins: str) -> str:
+        """Return the id of the origin that begins so.
+
+        Raises:
+            UsageError: there is none, or more than one.
+        """
+        with self._explained():
+            return find_origin(self._connection, begins)
+
+    def remove_origin(self, origin: str) -> int:
+        """Remove an origin and what it alone recorded; return how many inspections that were."""
+        with self._explained():
+            with transaction(self._connection):
+                removed = remove_origin(self._connection, origin)
+            self._connection.execute("VACUUM")
+        return removed
+
+    def set_trust(self, origin: str, *, trusted: bool) -> None:
+        """Trust another installation, or trust it no longer."""
+        with State(self._state) as state:
+            if trusted:
+                now = datetime.now(timezone.utc).isoformat(timespec="seconds")
+                state.trust_origin(origin, now)
+            else:
+                state.distrust_origin(origin)
 
     def check(self) -> tuple[checking.InvalidRow, ...]:
         """Return every row that a merge would refuse."""

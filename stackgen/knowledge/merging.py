@@ -14,7 +14,7 @@ from pathlib import Path
 
 from stackgen.errors import DatabaseError
 from stackgen.knowledge import rows
-from stackgen.knowledge.checking import KEYS, InvalidRow, Reader, ValidRow, place_of
+from stackgen.knowledge.checking import InvalidRow, Reader, ValidRow, place_of
 from stackgen.knowledge.connection import (
     connect_read_only,
     damaged,
@@ -44,7 +44,8 @@ _DESCRIPTIVE = {
     "indicators": ("summary", "sha256", "timeout_s", "parameters"),
     "campaigns": ("request", "stackgen_version", "started_at"),
 }
-_ORIGIN_ID = re.compile(r"[0-9a-f]{32}")
+ORIGIN_ID = re.compile(r"[0-9a-f]{32}")
+"""The id of an installation."""
 
 
 def merge(connection: sqlite3.Connection, *, ours: Path, theirs: Path) -> int:
@@ -225,7 +226,7 @@ def _origins_of(source: sqlite3.Connection, path: Path) -> Mapping[int, str]:
     """Return the id of each origin by its key in that file."""
     found = {row["key"]: row["id"] for row in source.execute("SELECT key, id FROM origins")}
     for each in found.values():
-        if not isinstance(each, str) or not _ORIGIN_ID.fullmatch(each):
+        if not isinstance(each, str) or not ORIGIN_ID.fullmatch(each):
             raise damaged(path, f"an origin is not one: {rows.shown(each)}")
     used = {row[0] for row in source.execute("SELECT DISTINCT origin_key FROM row_origin_keys")}
     if used - found.keys():
@@ -276,4 +277,4 @@ def _refused(theirs: Path, what: str, refused: list[str], fix: str) -> DatabaseE
     )
 
 
-__all__ = ["KEYS", "Union", "merge"]
+__all__ = ["ORIGIN_ID", "Union", "merge"]

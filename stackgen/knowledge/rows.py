@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
 Cell = str | int | float | bytes | None
 Row = Mapping[str, Cell]
+Cells: TypeAlias = sqlite3.Row | Mapping[str, object]  # as they are stored, not yet checked
 Pairs = tuple[tuple[str, str], ...]
 _Number: TypeAlias = int | float  # a number stays as it came: an id is made of 5 or of 5.0
 _Finite: TypeAlias = (
@@ -89,7 +90,7 @@ def _cell_of(value: object) -> Cell:
     return value if isinstance(value, str | int | float | bytes | None) else json.dumps(value)
 
 
-def _of_row(kind: type[_T], row: sqlite3.Row, **given: object) -> _T:
+def _of_row(kind: type[_T], row: Cells, **given: object) -> _T:
     """Read a value back from the columns that have the names of its fields.
 
     Args:
@@ -106,7 +107,7 @@ def _of_row(kind: type[_T], row: sqlite3.Row, **given: object) -> _T:
 
 
 @cache
-def _readers(kind: Hashable) -> tuple[tuple[str, Callable[[sqlite3.Row, str], object]], ...]:
+def _readers(kind: Hashable) -> tuple[tuple[str, Callable[[Cells, str], object]], ...]:
     hints = ((name, getattr(h, "__supertype__", h)) for name, h in get_type_hints(kind).items())
     return tuple((name, _READERS[hint]) for name, hint in hints if hint in _READERS)
 
@@ -118,7 +119,7 @@ def artifact_row(artifact: Artifact) -> Row:
     return row
 
 
-def artifact_of(row: sqlite3.Row) -> Artifact:
+def artifact_of(row: Cells) -> Artifact:
     """Read an artifact back."""
     return _of_row(Artifact, row, index=text(row, "index_name"))
 
@@ -129,7 +130,7 @@ def stack_row(stack: Stack) -> Row:
     return _to_row(stack.facts, id=stack.id, lock_id=stack.lock.id, settings=settings)
 
 
-def facts_of(row: sqlite3.Row) -> BaseFacts:
+def facts_of(row: Cells) -> BaseFacts:
     """Read a stack's base facts back."""
     return _of_row(BaseFacts, row)
 
@@ -139,7 +140,7 @@ def machine_row(machine: Machine) -> Row:
     return _to_row(machine, id=machine.id)
 
 
-def machine_of(row: sqlite3.Row) -> Machine:
+def machine_of(row: Cells) -> Machine:
     """Read a machine back."""
     return _of_row(Machine, row)
 
@@ -160,7 +161,7 @@ def call_row(call: IndicatorCall) -> Row:
     return row
 
 
-def call_of(row: sqlite3.Row) -> IndicatorCall:
+def call_of(row: Cells) -> IndicatorCall:
     """Read an indicator's call back; its path and its operation are ""."""
     parameters = tuple(
         Parameter(name=name, type=kind, default=default, allowed=allowed, help=doc)
@@ -177,7 +178,7 @@ def campaign_row(campaign: CampaignIdentity, started_at: str) -> Row:
     return row
 
 
-def campaign_of(row: sqlite3.Row) -> CampaignIdentity:
+def campaign_of(row: Cells) -> CampaignIdentity:
     """Read a campaign back."""
     try:
         seed = int(text(row, "seed"))
@@ -234,7 +235,7 @@ _OBSERVED = (
 )
 
 
-def inspection_of(row: sqlite3.Row, loaded: Sequence[LoadedDistribution]) -> Inspection:
+def inspection_of(row: Cells, loaded: Sequence[LoadedDistribution]) -> Inspection:
     """Read an inspection back.
 
     Args:
@@ -251,12 +252,12 @@ def inspection_of(row: sqlite3.Row, loaded: Sequence[LoadedDistribution]) -> Ins
     )
 
 
-def outcome_of(row: sqlite3.Row) -> Outcome:
+def outcome_of(row: Cells) -> Outcome:
     """Read how an inspection ended."""
     return _member(OUTCOME_CODES, row, "outcome")
 
 
-def _observation_of(row: sqlite3.Row, loaded: Sequence[LoadedDistribution]) -> Observation:
+def _observation_of(row: Cells, loaded: Sequence[LoadedDistribution]) -> Observation:
     checksum = None
     if cell(row, "checksum") is not None:
         # It may be nan or infinite: it is compared, and never computed with.
@@ -273,7 +274,7 @@ def _observation_of(row: sqlite3.Row, loaded: Sequence[LoadedDistribution]) -> O
     )
 
 
-def _samples(row: sqlite3.Row) -> tuple[float, ...]:
+def _samples(row: Cells) -> tuple[float, ...]:
     packed = cell(row, "values_s")
     if not isinstance(packed, bytes):
         found: tuple[float, ...] = _decoded(row, "values_s", tuple[_Finite, ...])
@@ -284,7 +285,7 @@ def _samples(row: sqlite3.Row) -> tuple[float, ...]:
         raise ValueError(f"values_s: {error}") from None
 
 
-def _circumstances(row: sqlite3.Row) -> Pairs:
+def _circumstances(row: Cells) -> Pairs:
     shared = _shared_pairs(text(row, "environment"))
     own = () if cell(row, "measured") is None else _decoded(row, "measured", tuple[str, ...])
     try:
@@ -320,7 +321,7 @@ def load_set_rows(loaded: Sequence[LoadedDistribution]) -> tuple[Row, ...]:
     )
 
 
-def loaded_of(row: sqlite3.Row) -> LoadedDistribution:
+def loaded_of(row: Cells) -> LoadedDistribution:
     """Read a member of a load set back."""
     return _of_row(LoadedDistribution, row)
 
@@ -328,16 +329,16 @@ def loaded_of(row: sqlite3.Row) -> LoadedDistribution:
 # Readers of cells raise ValueError and name the column.
 
 
-def cell(row: sqlite3.Row, column: str) -> object:
+def cell(row: Cells, column: str) -> object:
     """Return a cell as it is stored."""
     try:
         found: object = row[column]
-    except IndexError:
+    except (IndexError, KeyError):
         raise ValueError(f"there is no column {column}") from None
     return found
 
 
-def text(row: sqlite3.Row, column: str) -> str:
+def text(row: Cells, column: str) -> str:
     """Return a cell that holds text, which is valid Unicode and of bounded length."""
     found = cell(row, column)
     if not isinstance(found, str):
@@ -351,7 +352,7 @@ def text(row: sqlite3.Row, column: str) -> str:
     return found
 
 
-def whole(row: sqlite3.Row, column: str) -> int:
+def whole(row: Cells, column: str) -> int:
     """Return a cell that holds a whole number, not negative."""
     found = cell(row, column)
     if not isinstance(found, int) or found < 0:
@@ -359,13 +360,13 @@ def whole(row: sqlite3.Row, column: str) -> int:
     return found
 
 
-def number(row: sqlite3.Row, column: str) -> float:
+def number(row: Cells, column: str) -> float:
     """Return a cell that holds a finite number, an int as an int."""
     found: float = _converted(cell(row, column), column, _Finite)
     return found
 
 
-def time(row: sqlite3.Row, column: str) -> str:
+def time(row: Cells, column: str) -> str:
     """Return a cell that holds an ISO 8601 date or time."""
     found = text(row, column)
     try:
@@ -375,13 +376,13 @@ def time(row: sqlite3.Row, column: str) -> str:
     return found
 
 
-def pairs(row: sqlite3.Row, column: str) -> Pairs:
+def pairs(row: Cells, column: str) -> Pairs:
     """Return a cell that holds JSON pairs of texts."""
     found: Pairs = _decoded(row, column, Pairs)
     return found
 
 
-def flag(row: sqlite3.Row, column: str) -> bool:
+def flag(row: Cells, column: str) -> bool:
     """Return a cell that holds 0 or 1."""
     found = cell(row, column)
     if found not in (0, 1):
@@ -389,7 +390,7 @@ def flag(row: sqlite3.Row, column: str) -> bool:
     return bool(found)
 
 
-def _member(codes: Mapping[_T, str], row: sqlite3.Row, column: str) -> _T:
+def _member(codes: Mapping[_T, str], row: Cells, column: str) -> _T:
     found = text(row, column)
     for member, code in codes.items():
         if code == found:
@@ -397,7 +398,7 @@ def _member(codes: Mapping[_T, str], row: sqlite3.Row, column: str) -> _T:
     raise ValueError(f"{column}: {shown(found)} is none of {', '.join(codes.values())}")
 
 
-def _decoded(row: sqlite3.Row, column: str, kind: object) -> Any:
+def _decoded(row: Cells, column: str, kind: object) -> Any:
     """Return a cell that holds JSON of that type; of JSON, Python reads nan and any text."""
     return _converted(_json(text(row, column), column), column, kind)
 
@@ -420,13 +421,13 @@ def _converted(found: object, column: str, kind: Any) -> Any:
 
 
 def _optional(
-    read: Callable[[sqlite3.Row, str], object],
-) -> Callable[[sqlite3.Row, str], object]:
+    read: Callable[[Cells, str], object],
+) -> Callable[[Cells, str], object]:
     return lambda row, column: None if cell(row, column) is None else read(row, column)
 
 
 # How a cell is read, by the type of the field.
-_READERS: Mapping[object, Callable[[sqlite3.Row, str], object]] = {
+_READERS: Mapping[object, Callable[[Cells, str], object]] = {
     str: text,
     int: whole,
     float: number,

@@ -14,6 +14,7 @@ import pytest
 from stackgen.errors import DatabaseError
 from stackgen.knowledge.database import open_database
 from stackgen.model.inspections import Inspection, Outcome
+from stackgen.model.stacks import Machine, Stack
 from stackgen.storage.state import State, state_path
 from tests.knowledge import samples
 
@@ -101,7 +102,7 @@ DEEP = "'" + "[" * 20_000 + "]" * 20_000 + "'"
         (of_inspection("measured", "'[1]'"), "measured: Expected `str`, got `int`"),
         (of_inspection("circumstances", "'[[\"a\", 0]]'"), "do not belong together"),
         (of_inspection("redacted", "2"), "redacted: 0 or 1"),
-        (of_inspection("redacted", "1"), "redacted: log, limits"),
+        (of_inspection("redacted", "1"), "redacted: log and limits"),
         (of_inspection("values_s", "NULL, outcome = 'crashed', loops = 5"), "its id is not that"),
         (of_inspection("loops", "0"), "loops"),
         (of_inspection("loops", "'many'"), "loops: a whole number"),
@@ -288,7 +289,7 @@ def test_of_addresses_and_drivers_that_differ_one_is_chosen_in_any_order(tmp_pat
         "UPDATE artifacts SET url = 'https://mirror.invalid/x', yanked = 'broken', size = 7",
         'UPDATE machines SET circumstances = \'[["kernel", "6.1"]]\'',
     )
-    seen = []
+    seen: list[tuple[tuple[Machine, ...], tuple[Stack, ...]]] = []
     for order in ((one, two), (two, one)):
         with open_database(tmp_path / f"{len(seen)}.db") as database:
             assert [database.merge(path) for path in order] == [1, 0]

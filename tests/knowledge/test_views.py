@@ -13,7 +13,12 @@ from stackgen.knowledge.database import open_database
 from stackgen.model.inspections import Inspection
 from tests.knowledge import samples
 
-AROUND = (("cpu_mhz", "2445.4"), ("env OMP_NUM_THREADS", "1"), ("kernel", "Linux 6.1"), ("load", "3 1 1"))
+AROUND = (
+    ("cpu_mhz", "2445.4"),
+    ("env OMP_NUM_THREADS", "1"),
+    ("kernel", "Linux 6.1"),
+    ("load", "3 1 1"),
+)
 
 
 def seen(number: int, **changes: object) -> Inspection:

@@ -1,0 +1,293 @@
+"""A knowledge base as JSON lines: self-contained, in one canonical order, streamed both ways.
+
+The first line names the format, its version and the id scheme; the last one counts the rows.
+Each line between them is a row with the ids of its origins, after all that it refers to, by id.
+Two knowledge bases with the same rows give the same bytes. Keys, labels and times of merges are
+local to a file and left out.
+"""
+
+import json
+import sqlite3
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import BinaryIO
+
+import msgspec
+
+from stackgen.errors import DatabaseError, MeasurementError
+from stackgen.knowledge import packing, rows
+from stackgen.knowledge.checking import KEYS, Checker, InvalidRow, Reader, ValidRow, reason
+from stackgen.knowledge.connection import damaged, transaction, unreadable
+from stackgen.knowledge.merging import ORIGIN_ID, Union
+from stackgen.knowledge.public import Redaction
+from stackgen.knowledge.rows import Row
+from stackgen.model.identity import ID_SCHEME, canonical_json
+
+FORMAT, FORMAT_VERSION = "stackgen knowledge base", 1
+_MAX_LINE = 1 << 23  # bytes; the longest of ours have some kilobytes, and a log
+_MAX_ORIGINS = 1000  # of one row
+_MEMBERS = {"locks": "lock_artifacts", "load_sets": "load_set_members"}
+_LISTS = ("system_packages", "settings", "identity", "circumstances", "parameters", "arguments")
+_JSON = (*_LISTS, "unenforced")
+_NESTED = (*_JSON, "values_s", "artifacts", "members")
+_INTERNAL = ("environment", "measured", "best_s", "values_s")
+
+
+def export_lines(
+    connection: sqlite3.Connection, path: Path, redaction: Redaction | None = None
+) -> Iterator[str]:
+    """Yield the lines of an export, each with its line feed.
+
+    Args:
+        connection: to a knowledge base of which the schema was checked.
+        path: its file, for errors.
+        redaction: what leaves private parts out; None exports everything.
+
+    Raises:
+        DatabaseError: a row is not valid.
+    """
+    origins = {row["key"]: row["id"] for row in connection.execute("SELECT key, id FROM origins")}
+    public = redaction is not None
+    header = {"format": FORMAT, "format_version": FORMAT_VERSION, "id_scheme": ID_SCHEME}
+    yield _line({**header, "public": public})
+    count = 0
+    for row, members in _with_members(Reader(connection, by_id=True).read(), path):
+        kept = redaction.redacted(row, members) if redaction is not None else row
+        if kept is None:
+            continue
+        count += 1
+        yield _line(
+            {
+                "table": kept.table,
+                "origins": sorted(str(origins[key]) for key in kept.origins),
+                **_document(kept, members),
+            }
+        )
+    yield _line({"table": "end", "rows": count})
+
+
+def _line(document: Mapping[str, object]) -> str:
+    return f"{canonical_json(document)}\n"
+
+
+def _with_members(
+    read: Iterable[ValidRow | InvalidRow], path: Path
+) -> Iterator[tuple[ValidRow, list[Row]]]:
+    """Yield each row with the members that follow it."""
+    pending: tuple[ValidRow, list[Row]] | None = None
+    for each in read:
+        if isinstance(each, InvalidRow):
+            raise unreadable(path, str(each))
+        if pending is not None and each.table in _MEMBERS.values():
+            pending[1].append(each.row)
+            continue
+        if pending is not None:
+            yield pending
+        pending = (each, [])
+    if pending is not None:
+        yield pending
+
+
+def _document(valid: ValidRow, members: list[Row]) -> dict[str, object]:
+    """Return a row as JSON values in the place of JSON texts."""
+    document: dict[str, object] = {
+        name: json.loads(str(cell)) if name in _JSON else cell
+        for name, cell in valid.row.items()
+        if name not in _INTERNAL and cell is not None
+    }
+    if valid.table == "locks":
+        document["artifacts"] = [[row["name"], row["version"], row["sha256"]] for row in members]
+    elif valid.table == "load_sets":
+        document["members"] = [[row["name"], row["version"], row["compiled"]] for row in members]
+    elif valid.row.get("values_s") is not None:
+        samples = valid.row["values_s"]
+        document["values_s"] = (
+            packing.unpack_samples(samples)
+            if isinstance(samples, bytes)
+            else json.loads(str(samples))
+        )
+        shared, own = json.loads(str(valid.row["environment"])), valid.row["measured"]
+        pairs = packing.join_circumstances(shared, json.loads(str(own)) if own else ())
+        document["circumstances"] = pairs
+    return document
+
+
+def import_lines(connection: sqlite3.Connection, source: BinaryIO, name: Path) -> int:
+    """Add the rows of an export in one transaction; return how many inspections are new.
+
+    Every line is checked as a new row: its types, sizes and references, and its id is computed
+    again. Nothing of it becomes a path or SQL.
+
+    Raises:
+        DatabaseError: a line is not valid, contradicts a known row, or the file is cut off.
+            Nothing was changed then.
+    """
+    reading = _Import(name)
+    with transaction(connection):
+        union = Union(connection, label=name.name)
+        for number, document in _documents(source, name):
+            if number == 1:
+                _refuse_header(document, name)
+                continue
+            if reading.ended:
+                raise damaged(name, f"line {number}: it follows the last line")
+            for valid, origins in reading.rows(document, number):
+                union.add(valid, origins)
+        if not reading.ended:
+            raise damaged(name, "its last line is missing: it was cut off")
+        union.refuse_errors(name, "ask for a new export")
+    return union.inspections
+
+
+def _documents(source: BinaryIO, name: Path) -> Iterator[tuple[int, dict[str, object]]]:
+    number = 0
+    while line := source.readline(_MAX_LINE + 1):
+        number += 1
+        if len(line) > _MAX_LINE:
+            raise damaged(name, f"line {number} is longer than {_MAX_LINE:,} bytes")
+        try:
+            document = msgspec.json.decode(line)
+        except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
+            raise damaged(name, f"line {number} is no valid JSON: {error}") from None
+        if not isinstance(document, dict):
+            raise damaged(name, f"line {number} is no JSON object")
+        yield number, document
+    if not number:
+        raise damaged(name, "it is empty")
+
+
+def _refuse_header(header: Mapping[str, object], name: Path) -> None:
+    found = header.get("format_version"), header.get("id_scheme")
+    if header.get("format") != FORMAT:
+        raise damaged(name, "its first line is not that of an export of a knowledge base")
+    if found != (FORMAT_VERSION, ID_SCHEME):
+        raise DatabaseError(
+            f"{name} cannot be imported",
+            why=f"its format and id scheme are {rows.shown(found)}, and this stackgen reads "
+            f"{(FORMAT_VERSION, ID_SCHEME)}",
+            fix="export it again with this version of stackgen, or import it with that one",
+        )
+
+
+@dataclass(slots=True)
+class _Import:
+    """Turns lines into checked rows; each follows those that it refers to."""
+
+    name: Path
+    ended: bool = False
+    _rows: int = 0
+    _table: int = 0  # place in _TABLES of the last line's table
+    _checker: Checker = field(default_factory=Checker)
+
+    def rows(
+        self, document: dict[str, object], number: int
+    ) -> Iterator[tuple[ValidRow | InvalidRow, list[str]]]:
+        """Yield the rows of a line, members after what they belong to, with their origins."""
+        table = document.pop("table", None)
+        if table == "end":
+            self.ended = True
+            if document != {"rows": self._rows}:
+                raise damaged(self.name, f"it has {self._rows:,} rows, and counts another number")
+            return
+        if table not in _TABLES:
+            raise damaged(self.name, f"line {number}: no table {rows.shown(table)}")
+        if _TABLES.index(str(table)) < self._table:
+            raise damaged(self.name, f"line {number}: its table comes before that of other lines")
+        self._table = _TABLES.index(str(table))
+        self._rows += 1
+        try:
+            origins = _origins(document.pop("origins", None))
+            checked = list(self._checked(str(table), document))
+        except (ValueError, OverflowError, MeasurementError) as error:
+            key = tuple(document.get(column) for column in KEYS[str(table)])
+            why = f"line {number}: {reason(error)}"
+            yield InvalidRow(table=str(table), key=key, reason=why), []
+        else:
+            yield from ((valid, origins) for valid in checked)
+
+    def _checked(self, table: str, document: dict[str, object]) -> Iterator[ValidRow]:
+        checker = self._checker
+        cells = _cells(table, document)
+        if table in _MEMBERS:
+            made = checker.lock if table == "locks" else checker.load_set
+            members = list(made(cells, _member_cells(table, document)))
+            checker.ids.setdefault(table, set()).add(cells["id"])
+            yield ValidRow(table=table, row={"id": str(cells["id"])})
+            yield from (ValidRow(table=_MEMBERS[table], row=each) for each in members)
+            return
+        row = _CHECKS[table](checker, cells)
+        if row is None:
+            raise ValueError("what it refers to is not valid")
+        if "id" in row and table != "inspections":
+            checker.ids.setdefault(table, set()).add(row["id"])
+        yield ValidRow(table=table, row=row)
+
+
+_TABLES = tuple(table for table in KEYS if table not in _MEMBERS.values())
+_CHECKS: Mapping[str, Callable[[Checker, Mapping[str, object]], Row | None]] = {
+    "artifacts": lambda checker, cells: checker.artifact(cells),
+    "stacks": lambda checker, cells: checker.stack(cells),
+    "machines": lambda checker, cells: checker.machine(cells),
+    "indicators": lambda checker, cells: checker.indicator(cells),
+    "campaigns": lambda checker, cells: checker.campaign(cells),
+    "inspections": lambda checker, cells: checker.inspection(cells),
+}
+
+
+def _origins(found: object) -> list[str]:
+    if not isinstance(found, list) or not 0 < len(found) <= _MAX_ORIGINS:
+        raise ValueError("origins: a list of ids was expected")
+    if any(not isinstance(each, str) or not ORIGIN_ID.fullmatch(each) for each in found):
+        raise ValueError("origins: an id has 32 hexadecimal digits")
+    return found
+
+
+_OBSERVED = ("work", "steady", "checksum", "peak_memory_bytes", "loops", "load_set_id")
+_OPTIONAL = {
+    "artifacts": ("size", "requires_python", "uploaded", "yanked"),
+    "inspections": _OBSERVED,
+}
+
+
+def _cells(table: str, document: Mapping[str, object]) -> dict[str, object]:
+    """Return a line as cells: what is a JSON text in the file of a knowledge base becomes one."""
+    cells: dict[str, object] = dict.fromkeys(_OPTIONAL.get(table, ()))
+    for name, value in document.items():
+        if isinstance(value, bool) or (isinstance(value, list | dict) and name not in _NESTED):
+            raise ValueError(f"{name}: text or a number was expected: {rows.shown(value)}")
+        if isinstance(value, int) and not -(1 << 63) <= value < 1 << 63:
+            raise ValueError(f"{name}: a number of more than 64 bits")
+        cells[name] = json.dumps(value) if name in _JSON else value
+    if table != "inspections":
+        return cells
+    values = document.get("values_s")
+    cells["values_s"] = None if values is None else _packed(values)
+    if values is not None:
+        around = rows.pairs(cells, "circumstances")
+        cells["environment"], cells["measured"] = packing.split_circumstances(around)
+    return cells
+
+
+def _packed(values: object) -> bytes | str:
+    if not isinstance(values, list):
+        raise ValueError("values_s: a list was expected")
+    return packing.pack_samples(values)
+
+
+def _member_cells(table: str, document: Mapping[str, object]) -> list[dict[str, object]]:
+    name, columns = ("artifacts", ("name", "version", "sha256"))
+    if table == "load_sets":
+        name, columns = ("members", ("name", "version", "compiled"))
+    found = document.get(name)
+    if not isinstance(found, list) or any(
+        not isinstance(each, list) or len(each) != len(columns) for each in found
+    ):
+        raise ValueError(f"{name}: a list of {', '.join(columns)} was expected")
+    return [
+        {**dict(zip(columns, each, strict=True)), "position": place}
+        for place, each in enumerate(found)
+    ]
+
+
+__all__ = ["export_lines", "import_lines"]
