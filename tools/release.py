@@ -22,6 +22,7 @@ ROOT = Path(__file__).parents[1]
 SHIPPED = ("pis", "images", "kb")
 """Folders of data that travel in the wheel, below ``stackgen/_shipped``."""
 REQUIREMENT = "numpy>=1.26"
+INSTALLERS = ("pip", "uv", "pipx")
 ENDS = (0, 3)
 """How an exploration may end: with an answer, or with none yet."""
 
@@ -146,7 +147,7 @@ def trials(wheel: Path, folder: Path) -> Iterator[Trial]:
     if found := shutil.which("uv"):
         places = {"UV_TOOL_DIR": str(folder / "uv"), "UV_TOOL_BIN_DIR": str(folder / "uv-bin")}
         yield Trial(
-            name="uv tool",
+            name="uv",
             steps=((found, "tool", "install", "--quiet", "--python", sys.executable, str(wheel)),),
             command=folder / "uv-bin" / "stackgen",
             environ=places,
@@ -170,7 +171,7 @@ def attempt(trial: Trial, folder: Path, version: str, budget: str) -> None:
     environ = {
         **trial.environ,
         "STACKGEN_CACHE": str(folder / "cache"),
-        "STACKGEN_KB": str(folder / f"{trial.name.replace(' ', '-')}.db"),
+        "STACKGEN_KB": str(folder / f"{trial.name}.db"),
     }
     for step in trial.steps:
         _run(step, environ)
@@ -222,14 +223,17 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("out", type=Path)
     parser.add_argument("--budget", default="2m", help="of each exploration")
+    parser.add_argument(
+        "--installer", action="append", choices=INSTALLERS, help="only this one; all by default"
+    )
     options = parser.parse_args()
     try:
-        release(options.out, options.budget)
+        release(options.out, options.budget, options.installer or INSTALLERS)
     except ReleaseError as error:
         sys.exit(f"error: {error}")
 
 
-def release(out: Path, budget: str) -> None:
+def release(out: Path, budget: str, installers: Sequence[str] = INSTALLERS) -> None:
     """Build into ``out`` what passes every check.
 
     Raises:
@@ -252,6 +256,8 @@ def release(out: Path, budget: str) -> None:
         for each, content in first.items():
             print(f"{each}: {len(content):,} bytes, sha256 {hashlib.sha256(content).hexdigest()}")
         for trial in trials(wheel, folder):
+            if trial.name not in installers:
+                continue
             attempt(trial, folder, version, budget)
         out.mkdir(parents=True, exist_ok=True)
         for path in (wheel, sdist):
