@@ -425,6 +425,7 @@ def pages() -> dict[str, str]:
         "exit-codes.md": exit_codes,
         "database.md": database,
         "json.md": lambda: json_pages(schemas),
+        "changelog.md": lambda: (ROOT / "CHANGELOG.md").read_text("utf-8"),
     }
     found = {name: make() for name, make in made.items()}
     for command, schema in schemas.items():
