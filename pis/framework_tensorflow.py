@@ -15,10 +15,8 @@ import os
 import shutil
 import tempfile
 
-import framework_tensorflow_network  # noqa: F401 - before the harness takes our folder off the path
 import harness
 
-BOTH = 3  # the work of both passes, in forward passes
 SLICE = 1 << 18  # elements that are made or summed up at once: little beside what is measured
 PLACES = 64  # of a result, that count more: a mean of many hardly depends on their order
 # What TensorFlow says where it has no kernel for this type or order of numbers, or not here.
@@ -198,11 +196,10 @@ class Framework:
         """Return the bytes that so many elements take."""
         return elements * self.dtype.size
 
-    def operation(self, compute, inputs, work=None, weights=(), multiplies=False, **more):
+    def operation(self, compute, inputs, weights=(), multiplies=False, **more):
         """Return the operation that computes something of tensors in the mode that is asked for.
 
         compute: a function of the inputs that returns one tensor.
-        work: of the forward pass, in the indicator's unit.
         weights: variables that it uses beside its inputs.
         multiplies: whether autocast changes its inputs.
         """
@@ -215,11 +212,10 @@ class Framework:
 
         function = forward
         if self.learns:
-            work = work and BOTH * work
             shape = self.attempt(lambda: forward(*inputs)).shape
             inputs = list(inputs) + [self.numbers([int(size) for size in shape], 99)]
             function = self.with_gradients(forward, list(weights))
-        return self.attempt(lambda: self.measured(function, inputs, work=work, **more))
+        return self.attempt(lambda: self.measured(function, inputs, **more))
 
     def with_gradients(self, forward, weights):
         """Return a function of inputs and a direction: result and gradients, all of them dense.

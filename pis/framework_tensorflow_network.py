@@ -4,6 +4,8 @@ A model is a function that calls them in order: its first call makes the weights
 them again. Weights are even from minus to plus sqrt(6 / inputs) (He et al. 2015).
 """
 
+import harness
+
 RATE, MOMENTUM, EPSILON = 0.01, 0.99, 1e-3
 
 
@@ -27,7 +29,7 @@ def model(here, forward, given, classes, macs=None, facts=None):
     more = {"items": items, "facts": found, "work": 2 * macs * items}
     if not here.learns:
         return here.attempt(lambda: here.measured(scores, [given], **more))
-    more["work"] *= 3
+    more["work"] *= harness.BOTH
     step, inputs = network.training(scores), [given, classes]
     return here.attempt(lambda: here.measured(step, inputs, first_counts=True, **more))
 

@@ -17,7 +17,6 @@ import tempfile
 
 import harness
 
-BOTH = 3  # the work of both passes, in forward passes
 SLICE = 1 << 18  # elements that are made or summed up at once: little beside what is measured
 PLACES = 64  # of a result, that count more: a mean of many hardly depends on their order
 # What PyTorch says where it has no kernel for this type of numbers, or not on this device.
@@ -115,7 +114,7 @@ class Framework:
         """Return the operation that computes something of tensors in the mode that is asked for.
 
         compute: a function or a module of the inputs; the first tensor that it returns counts.
-        work: of the forward pass, in the indicator's unit.
+        work: where the indicator declares no formula of it.
         """
         forward = self.prepared(compute, inputs)
         last = [None]
@@ -128,7 +127,6 @@ class Framework:
 
         if self.learns:
             run, checksum = self.with_gradients(compute, forward, inputs)
-            work = work and BOTH * work
         self.attempt(run)
         return self.measured(run, checksum, work, items, facts)
 
@@ -147,7 +145,7 @@ class Framework:
             return self.operation(network.eval(), [given], 2 * macs * items, items, facts)
         run, checksum = self.training(network.train(), given, answers)
         self.attempt(run)
-        return self.measured(run, checksum, BOTH * 2 * macs * items, items, facts)
+        return self.measured(run, checksum, harness.BOTH * 2 * macs * items, items, facts)
 
     def training(self, network, given, answers):
         """Return a step of plain gradient descent, and the loss of the first one."""

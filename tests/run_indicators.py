@@ -1,9 +1,9 @@
 """Run TensorFlow's indicators, each by the harness in a fork of one process that imported it.
 
-It runs inside stacks, on Python 3.7 and newer: ``run_indicators.py measure|count PIS < jobs``. A
-job is a list: an indicator's name, then options as on a command line. What is printed is a list:
-of the documents, those of indicators that failed being {"outcome": "crashed", "reason": the
-traceback}; or, by ``count``, of our work beside the FLOP that TensorFlow's own profiler counts.
+It runs inside stacks, on Python 3.7 and newer: ``run_indicators.py measure|count < jobs``. A job
+is a list: an indicator (its module, its row there), then options as on a command line. A list is
+printed: of the documents, those of indicators that failed being {"outcome": "crashed", "reason":
+the traceback}; or, by ``count``, of our work beside the FLOP of TensorFlow's own profiler.
 """
 
 import atexit
@@ -18,22 +18,23 @@ import warnings
 from typing import Any, List  # noqa: UP035 - for old Pythons
 
 
-def measure(path: str, options: List[str], output: str) -> None:  # noqa: UP006
-    """Measure as the script's own last line does, in no hurry to be exact."""
-    defined = runpy.run_path(path, run_name="driven")
-    harness = defined["harness"]
-    harness.WARM_UP_S = 0.0
-    sys.argv = [path, "--threads", "1", "--samples", "2", "--output", output, *options]
-    harness.main(defined["INDICATOR"], defined["setup"])
+def measure(script: List[str], options: List[str], output: str) -> None:  # noqa: UP006
+    """Measure as the module's own last line does, in no hurry to be exact."""
+    defined = runpy.run_path(script[0], run_name="driven")
+    defined["harness"].WARM_UP_S = 0.0
+    sys.argv = [*script, "--threads", "1", "--samples", "2", "--output", output, *options]
+    defined["harness"].main_table(defined)
 
 
-def count(path: str, options: List[str], output: str) -> None:  # noqa: UP006
+def count(script: List[str], options: List[str], output: str) -> None:  # noqa: UP006
     """Write our work and what the profiler counts in the same graph."""
     tf: Any = importlib.import_module("tensorflow")
     constants: Any = importlib.import_module("tensorflow.python.framework.convert_to_constants")
-    defined = runpy.run_path(path, run_name="driven")
-    _, parameters = defined["harness"].read_arguments(defined["INDICATOR"], options)
-    framework, retained = defined["framework"].Framework, []
+    defined = runpy.run_path(script[0], run_name="driven")
+    harness = defined["harness"]
+    indicator, setup = harness.select(defined, script[1])
+    _, parameters = harness.read_arguments(indicator, options)
+    framework, retained = harness.framework("tensorflow").Framework, []
     described = framework.measured
 
     def measured(local: Any, function: Any, inputs: Any, **more: Any) -> Any:
@@ -41,7 +42,7 @@ def count(path: str, options: List[str], output: str) -> None:  # noqa: UP006
         return described(local, function, inputs, **more)
 
     framework.measured = measured
-    operation = defined["setup"](parameters)
+    operation = harness.set_up(indicator, setup, parameters)
     function, inputs = retained[0]
     made = tf.function(function, autograph=False).get_concrete_function(*inputs)
     frozen = constants.convert_variables_to_constants_v2(made)
@@ -54,7 +55,7 @@ def count(path: str, options: List[str], output: str) -> None:  # noqa: UP006
         json.dump({"work": operation.work, "counted": seen.total_float_ops}, file)
 
 
-def forked(what: Any, path: str, options: List[str]) -> Any:  # noqa: UP006
+def forked(what: Any, script: List[str], options: List[str]) -> Any:  # noqa: UP006
     """Return what a job wrote, or how it ended."""
     output, log = tempfile.NamedTemporaryFile(), tempfile.NamedTemporaryFile()  # noqa: SIM115
     child = os.fork()
@@ -63,7 +64,7 @@ def forked(what: Any, path: str, options: List[str]) -> Any:  # noqa: UP006
         for descriptor in (1, 2):
             os.dup2(log.fileno(), descriptor)
         try:
-            what(path, options, output.name)
+            what(script, options, output.name)
             status = 0
         except BaseException:  # noqa: BLE001 - whatever happens belongs to this job alone
             traceback.print_exc()
@@ -86,9 +87,8 @@ def main() -> None:
     tf: Any = importlib.import_module("tensorflow")
     getattr(getattr(tf, "keras", None), "layers", None)  # newer ones import Keras late
     what = {"measure": measure, "count": count}[sys.argv[1]]
-    folder = os.path.join(sys.argv[2], "tensorflow")  # noqa: PTH118
     jobs = json.load(sys.stdin)
-    found = [forked(what, os.path.join(folder, job[0] + ".py"), job[1:]) for job in jobs]  # noqa: PTH118
+    found = [forked(what, script, options) for script, *options in jobs]
     json.dump(found, sys.stdout)
 
 

@@ -7,7 +7,6 @@ import json
 import math
 import os
 import platform
-import runpy
 import subprocess
 import sys
 from collections.abc import Iterable, Mapping
@@ -18,7 +17,7 @@ import pytest
 
 from stackgen.sandbox.process import load_indicators
 from tests.indicator_jobs import MODELS, OPERATIONS
-from tests.torch_parts import PIS, Job, Result, environment
+from tests.torch_parts import PIS, Job, Result, environment, scripted, work
 
 DRIVER = Path(__file__).parent / "run_indicators.py"
 INDICATORS = {
@@ -99,8 +98,8 @@ def driven(python: str, what: str, jobs: Iterable[Job]) -> dict[Job, Result]:
     """Return what each job told."""
     wanted = list(jobs)
     done = subprocess.run(
-        [python, "-s", "-B", DRIVER, what, PIS],
-        input=json.dumps([job.split() for job in wanted]),
+        [python, "-s", "-B", DRIVER, what],
+        input=json.dumps(scripted("tensorflow", wanted)),
         env={**os.environ, "OMP_NUM_THREADS": "1"},
         stdout=subprocess.PIPE,
         text=True,
@@ -137,55 +136,52 @@ def disagreeing(reported: Mapping[Job, Result], tolerance: float = 1e-4) -> dict
     return {job: all_ for job, all_ in found.items() if max(all_) > min(all_) * (1 + tolerance)}
 
 
-def defined(name: str) -> dict[str, Any]:
-    """Return what a script defines, without TensorFlow."""
-    path = list(sys.path)
-    try:
-        return runpy.run_path(str(PIS / "tensorflow" / f"{name}.py"), run_name="defined")
-    finally:
-        sys.path[:] = path
+def counted(name: str, **parameters: Any) -> float:
+    """Return FLOP or bytes of one run."""
+    return work(f"tensorflow/{name}", **parameters)
 
 
 def test_matrix_products_count_two_flop_for_each_term() -> None:
-    assert defined("matmul")["work"](3) == 2 * 27
-    assert defined("batched_matmul")["work"](5, 3) == 5 * 2 * 27
+    assert counted("matmul", size=3) == 2 * 27
+    assert counted("batched_matmul", batch=5, size=3) == 5 * 2 * 27
 
 
 def test_convolutions_count_by_the_size_of_their_results() -> None:
     # 7 places at stride 2 give 4 results.
-    assert defined("conv1d")["work"](1, 7, 3, 5, 3, 2) == 2 * (4 * 5) * (3 * 3)
-    assert defined("conv2d")["work"](2, 7, 3, 5, 3, 2) == 2 * (2 * 16 * 5) * (3 * 9)
-    assert defined("conv3d")["work"](1, 4, 2, 3, 3) == 2 * (64 * 3) * (2 * 27)
-    assert defined("depthwise")["work"](2, 4, 6, 3) == 2 * (2 * 16 * 6) * 9
+    sizes = {"channels": 3, "filters": 5, "kernel": 3, "stride": 2}
+    assert counted("conv1d", batch=1, length=7, **sizes) == 2 * (4 * 5) * (3 * 3)
+    assert counted("conv2d", batch=2, size=7, **sizes) == 2 * (2 * 16 * 5) * (3 * 9)
+    volumes = {"batch": 1, "size": 4, "channels": 2, "filters": 3, "kernel": 3}
+    assert counted("conv3d", **volumes) == 2 * (64 * 3) * (2 * 27)
+    assert counted("depthwise", batch=2, size=4, channels=6, kernel=3) == 2 * (2 * 16 * 6) * 9
 
 
 @pytest.mark.parametrize(("name", "gates"), [("rnn", 1), ("gru", 3), ("lstm", 4)])
 def test_recurrent_layers_count_each_gate_at_each_step(name: str, gates: int) -> None:
-    assert defined(name)["work"](2, 3, 5, 7) == 2 * 3 * gates * (2 * 5 * 7 + 2 * 7 * 7)
+    found = counted(name, batch=2, steps=3, inputs=5, hidden=7)
+    assert found == 2 * 3 * gates * (2 * 5 * 7 + 2 * 7 * 7)
 
 
 def test_attention_counts_both_products_and_half_of_them_when_causal() -> None:
-    work = defined("attention")["work"]
-    assert work(2, 3, 4, 5, False) == 2 * 3 * (2 * 4 * 4 * 5 + 2 * 4 * 4 * 5)
-    assert work(2, 3, 4, 5, True) == work(2, 3, 4, 5, False) / 2
+    sizes = {"batch": 2, "heads": 3, "length": 4, "width": 5}
+    whole = counted("attention", causal="no", **sizes)
+    assert whole == 2 * 3 * (2 * 4 * 4 * 5 + 2 * 4 * 4 * 5)
+    assert counted("attention", causal="yes", **sizes) == whole / 2
 
 
 def test_what_moves_numbers_counts_those_read_and_those_written() -> None:
-    assert defined("pooling")["elements"](2, 3, 4, 2) == 2 * 3 * (16 + 4)
-    assert defined("activation")["elements"](10) == 20
-    assert defined("softmax")["elements"](2, 10) == 40
-    assert defined("layer_norm")["elements"](2, 10) == 40 + 20
-    assert defined("batch_norm")["elements"](2, 3, 5) == 2 * (2 * 9 * 5) + 10
-    assert defined("elementwise")["elements"]("add", 10) == 30
-    assert defined("elementwise")["elements"]("exp", 10) == 20
-    assert defined("reduction")["elements"](4) == 16 + 4
-    assert defined("transpose")["elements"](4) == 32
-    assert defined("embedding")["moved"](2, 3, 5, 4) == 6 * (5 * 4 + 5 * 4 + 4)
-    assert defined("all_reduce")["moved"](10, 4) == 2 * 40
-
-
-def test_efficientnet_counts_as_others_do_and_by_its_products_alone() -> None:
-    assert defined("efficientnet_b0")["counts"]() == (385_814_752, 401_669_732)
+    assert counted("pooling", batch=2, channels=3, size=4, window=2) == 4 * 2 * 3 * (16 + 4)
+    assert counted("activation", size=10) == 4 * 20
+    assert counted("softmax", batch=2, size=10, dtype="float64") == 8 * 40
+    assert counted("layer_norm", batch=2, size=10) == 4 * (40 + 20)
+    assert counted("batch_norm", batch=2, size=3, channels=5) == 4 * (2 * (2 * 9 * 5) + 10)
+    assert counted("elementwise", kind="add", size=10) == 4 * 30
+    assert counted("elementwise", kind="exp", size=10) == 4 * 20
+    assert counted("reduction", size=4) == 4 * (16 + 4)
+    assert counted("transpose", size=4, dtype="float16") == 2 * 32
+    assert counted("embedding", batch=2, length=3, width=5) == 6 * (5 * 4 + 5 * 4 + 4)
+    assert counted("all_reduce", size=10) == 2 * 40
+    assert counted("copy", size=3) == 3 * 2**20
 
 
 def test_each_indicator_is_run_by_these_tests() -> None:

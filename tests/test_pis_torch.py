@@ -5,83 +5,85 @@ They run by the harness as ever, at tiny sizes, each in a fork of one process (s
 
 import json
 import os
-import runpy
 import signal
 import struct
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from stackgen.sandbox.process import load_indicators
-from tests.torch_parts import MODELS, OPERATIONS, PIS, agree, cpu_environment, driven
+from tests.torch_parts import (
+    MODELS,
+    OPERATIONS,
+    PIS,
+    agree,
+    cpu_environment,
+    driven,
+    module,
+    script,
+    work,
+)
 
 INDICATORS = {
     each.name.partition("/")[2]: each for each in load_indicators(PIS) if each.component == "torch"
 }
 
 
-def defined(name: str) -> dict[str, Any]:
-    """Return what a script defines, without PyTorch."""
-    path = list(sys.path)
-    try:
-        return runpy.run_path(str(PIS / "torch" / f"{name}.py"), run_name="defined")
-    finally:
-        sys.path[:] = path
-
-
 @pytest.fixture(scope="module")
 def shared() -> Any:
-    defined("matmul")
-    return sys.modules["framework_torch"]
+    return module("torch/conv2d")["framework"]
 
 
 @pytest.mark.parametrize(
-    ("name", "function", "arguments", "by_hand"),
+    ("name", "parameters", "by_hand"),
     [
-        ("matmul", "work", (3,), 9 * (3 + 3)),
-        ("batched_matmul", "work", (5, 3), 5 * 9 * (3 + 3)),
-        # Two rows of four places: each of 2 x 4 x 6 results takes 3 x 5 terms.
-        ("conv1d", "work", (2, 4, 5, 6, 3), 2 * 4 * 6 * 3 * 5 * 2),
-        ("conv2d", "work", (2, 4, 5, 6, 3), 2 * 16 * 6 * 9 * 5 * 2),
-        ("conv3d", "work", (2, 4, 5, 6, 3), 2 * 64 * 6 * 27 * 5 * 2),
+        ("matmul", "size=3", 9 * (3 + 3)),
+        ("matmul", "size=3 passes=both", 3 * 9 * (3 + 3)),
+        ("batched_matmul", "batch=5 size=3", 5 * 9 * (3 + 3)),
+        # Two rows of seven places, four of which the stride meets: each of 2 x 4 x 6 results
+        # takes 3 x 5 terms.
+        ("conv1d", "batch=2 length=7 stride=2 channels=5 filters=6 kernel=3", 48 * 3 * 5 * 2),
+        ("conv2d", "batch=2 size=7 stride=2 channels=5 filters=6 kernel=3", 2 * 16 * 6 * 9 * 5 * 2),
+        ("conv3d", "batch=2 size=4 channels=5 filters=6 kernel=3", 2 * 64 * 6 * 27 * 5 * 2),
         # One channel each: 2 x 4 x 4 x 5 results of 9 terms.
-        ("depthwise", "work", (2, 4, 5, 3), 2 * 16 * 5 * 9 * 2),
-        # 2 x 3 images of 25 numbers become 4 numbers each; the odd edge is read by nobody's count.
-        ("pooling", "elements", (2, 3, 4, 2), 6 * 16 + 6 * 4),
-        ("activation", "elements", (10,), 10 + 10),
-        ("softmax", "elements", (2, 5), 10 + 10),
-        ("layer_norm", "elements", (2, 5), 10 + 5 + 5 + 10),
-        ("batch_norm", "elements", (2, 4, 3), 96 + 3 + 3 + 96),
-        ("elementwise", "elements", (10, 2), 10 + 10 + 10),
-        ("elementwise", "elements", (10, 1), 10 + 10),
-        ("reduction", "elements", (5,), 25 + 5),
-        ("transpose", "elements", (5,), 25 + 25),
+        ("depthwise", "batch=2 size=4 channels=5 kernel=3", 2 * 16 * 5 * 9 * 2),
+        # 2 x 3 images of 25 numbers become 4 numbers each; no count has the odd edge's results.
+        ("pooling", "batch=2 channels=3 size=5 window=2", 4 * (6 * 25 + 6 * 4)),
+        ("activation", "size=10", 4 * (10 + 10)),
+        ("softmax", "batch=2 size=5", 4 * (10 + 10)),
+        ("layer_norm", "batch=2 size=5", 4 * (10 + 5 + 5 + 10)),
+        ("batch_norm", "batch=2 size=4 channels=3", 4 * (96 + 3 + 3 + 96)),
+        ("elementwise", "kind=add size=10", 4 * (10 + 10 + 10)),
+        ("elementwise", "kind=exp size=10 dtype=float64", 8 * (10 + 10)),
+        ("reduction", "size=5", 4 * (25 + 5)),
+        ("transpose", "size=5 dtype=bfloat16", 2 * (25 + 25)),
         # Each of 3 steps of 2 sequences: 5 results of 4 + 5 terms, for each gate.
-        ("rnn", "work", (2, 3, 4, 5), 3 * 2 * 5 * 9 * 2),
-        ("gru", "work", (2, 3, 4, 5), 3 * 2 * 5 * 9 * 2 * 3),
-        ("lstm", "work", (2, 3, 4, 5), 3 * 2 * 5 * 9 * 2 * 4),
+        ("rnn", "batch=2 steps=3 inputs=4 hidden=5", 3 * 2 * 5 * 9 * 2),
+        ("gru", "batch=2 steps=3 inputs=4 hidden=5", 3 * 2 * 5 * 9 * 2 * 3),
+        ("lstm", "batch=2 steps=3 inputs=4 hidden=5", 3 * 2 * 5 * 9 * 2 * 4),
         # 2 x 3 heads: 4 x 4 scores of 5 terms, then 4 x 5 results of 4 terms.
-        ("attention", "work", (2, 3, 4, 5, False), 6 * (16 * 5 + 20 * 4) * 2),
-        ("attention", "work", (2, 3, 4, 5, True), 6 * (16 * 5 + 20 * 4)),
+        ("attention", "batch=2 heads=3 length=4 width=5 causal=no", 6 * (16 * 5 + 20 * 4) * 2),
+        ("attention", "batch=2 heads=3 length=4 width=5 causal=yes", 6 * (16 * 5 + 20 * 4)),
         # 6 words: a number of 8 bytes, a row of 5 numbers of 4 bytes in, and the same out.
-        ("embedding", "moved", (2, 3, 5, 4), 6 * (8 + 20 + 20)),
+        ("embedding", "batch=2 length=3 width=5", 6 * (8 + 20 + 20)),
         # Half of each of 10 sums is another's, so 40 bytes go and 40 come.
-        ("all_reduce", "moved", (10, 4), 40 + 40),
+        ("all_reduce", "size=10", 40 + 40),
+        ("copy", "size=3", 3 * 2**20),
     ],
 )
-def test_work_is_what_a_person_counts(
-    name: str, function: str, arguments: Sequence[int], by_hand: int
-) -> None:
-    assert defined(name)[function](*arguments) == by_hand
+def test_work_is_what_a_person_counts(name: str, parameters: str, by_hand: int) -> None:
+    given = dict(each.split("=") for each in parameters.split())
+    numbers = {key: int(each) if each.isdigit() else each for key, each in given.items()}
+    assert work(f"torch/{name}", **numbers) == by_hand
 
 
 def test_efficientnets_macs_are_those_of_its_products_and_what_is_usually_added() -> None:
-    products, macs = defined("efficientnet_b0")["counts"]()
+    products, macs = module("torch/efficientnet_b0")["models"].efficientnet_counts()
     # Of its 80 convolutions and one dense layer; then 10,340 biases, 6,737,696 normalised numbers
     # at two each, and 2,369,248 that are averaged.
     assert products == 384_534_752 + 1_280_000
@@ -212,8 +214,8 @@ def test_our_flop_are_those_of_pytorchs_own_counter(cpu_torch: str) -> None:
 def test_a_checksum_depends_on_every_number_its_sign_and_its_place(cpu_torch: str) -> None:
     code = """
 import sys, runpy
-script = runpy.run_path(sys.argv[1], run_name="defined")
-here = sys.modules["framework_torch"].start({}, {"threads": 1, "dtype": "float64"})
+module = runpy.run_path(sys.argv[1], run_name="defined")
+here = module["harness"].framework("torch").start({}, {"threads": 1, "dtype": "float64"})
 right = here.numbers((600, 700), 3)
 truth = here.digest(right)
 assert here.digest(right.t().contiguous().t()) == truth
@@ -229,7 +231,7 @@ for wrong in (images.flip(1), images.permute(0, 2, 3, 1), images.flip(2), images
     assert abs(here.digest(wrong) / here.digest(images) - 1) > 1e-3
 assert here.integers((50, 40), 7).unique().tolist() == list(range(7))
 """
-    path = str(PIS / "torch" / "matmul.py")
+    path = script("torch/matmul")[0]
     subprocess.run([cpu_torch, "-W", "ignore", "-c", code, path], check=True)
 
 
@@ -250,8 +252,16 @@ def waited(condition: Any, seconds: float) -> bool:
 def averaging(cpu_torch: str, tmp_path: Path) -> "Iterator[subprocess.Popen[bytes]]":
     """Start an all-reduce that takes a while."""
     environ = {**os.environ, "TMPDIR": str(tmp_path)}
-    script = str(PIS / "torch" / "all_reduce.py")
-    command = [cpu_torch, "-s", "-B", script, "--threads", "1", "--samples", "1000000"]
+    command = [
+        cpu_torch,
+        "-s",
+        "-B",
+        *script("torch/all_reduce"),
+        "--threads",
+        "1",
+        "--samples",
+        "1000000",
+    ]
     quiet = subprocess.DEVNULL
     with subprocess.Popen(command, env=environ, stdout=quiet, stderr=quiet) as process:
         yield process
@@ -274,10 +284,8 @@ def test_an_all_reduce_without_loopback_is_unsupported(cpu_torch: str) -> None:
     tried = subprocess.run([*isolated, "true"], capture_output=True, text=True, check=False)
     if tried.returncode:
         pytest.skip(f"no network namespace can be made here: {tried.stderr.strip()}")
-    script = str(PIS / "torch" / "all_reduce.py")
-    done = subprocess.run(
-        [*isolated, cpu_torch, "-s", "-B", script], capture_output=True, check=True
-    )
+    command = [*isolated, cpu_torch, "-s", "-B", *script("torch/all_reduce")]
+    done = subprocess.run(command, capture_output=True, check=True)
     reported = json.loads(done.stdout.splitlines()[-1])
     assert reported["outcome"] == "unsupported"
     assert reported["reason"].startswith("two processes need the loopback network to meet")

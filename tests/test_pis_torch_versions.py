@@ -11,12 +11,12 @@ from tests.torch_parts import (
     CPU_TORCH,
     MODELS,
     OPERATIONS,
-    PIS,
     agree,
     assert_all_ok,
     cpu_environment,
     driven,
     environment,
+    script,
 )
 
 OLD, NEW = "torch==1.12.1", CPU_TORCH
@@ -111,8 +111,9 @@ def test_a_matmul_on_a_gpu_reaches_85_percent_of_a_plain_loop_with_device_events
     if loop.returncode:
         why = (loop.stderr.strip().splitlines() or ["it does not say why"])[-1]
         pytest.skip(f"no PyTorch with a GPU in {python} (STACKGEN_GPU_PYTHON names one): {why}")
-    script = [str(PIS / "torch" / "matmul.py"), "--size", "8192", "--dtype", "bfloat16"]
-    done = subprocess.run([python, "-s", "-B", *script], capture_output=True, check=True)
+    options = ["--size", "8192", "--dtype", "bfloat16"]
+    command = [python, "-s", "-B", *script("torch/matmul"), *options]
+    done = subprocess.run(command, capture_output=True, check=True)
     reported = json.loads(done.stdout.splitlines()[-1])
     assert reported["outcome"] == "ok", reported["reason"]
     assert reported["work"] / min(reported["values_s"]) >= 0.85 * float(loop.stdout)

@@ -3,6 +3,7 @@
 import json
 import os
 import platform
+import runpy
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
@@ -14,10 +15,12 @@ from uv import find_uv_bin
 
 from stackgen.images.targets import find_interpreters, run_probe
 from stackgen.index.config import load_config
+from stackgen.sandbox.process import load_indicators
 from stackgen.storage.paths import shipped_folder
 from tests import indicator_jobs
 
 PIS = shipped_folder("pis")
+INDICATORS = {each.name: each for each in load_indicators(PIS)}
 Result = dict[str, Any]
 CPU_TORCH = "torch==2.13.0+cpu"
 Job = str  # an indicator and its options, as on a command line
@@ -59,32 +62,30 @@ if hasattr(torch, "compile"):
     import torch._dynamo
 
 
-def script(folder, name):
-    """Return what a script defines, with the harness in a hurry."""
-    path = os.path.join(folder, name + ".py")
-    defined = runpy.run_path(path, run_name="driven")
-    import harness
-
+def script(path, name):
+    """Return what a module declares under a name, with the harness in a hurry."""
+    module = runpy.run_path(path, run_name="driven")
+    harness = module["harness"]
     harness.WARM_UP_S = 0.0
     harness.loaded_distributions = list  # a fifth of a second for each job
-    return harness, defined["INDICATOR"], defined["setup"]
+    return (harness, *harness.select(module, name))
 
 
-def run(folder, name, options, output):
-    """Measure, as the script's own last line does."""
-    harness, indicator, setup = script(folder, name)
+def run(path, name, options, output):
+    """Measure, as the module's own last line does."""
+    harness, indicator, setup = script(path, name)
     sys.argv = [name, "--threads", "1", "--samples", "2", "--output", output, *options]
     harness.main(indicator, setup)
 
 
-def count(folder, name, options, output):
+def count(path, name, options, output):
     """Write FLOP of one operation: ours, and those that PyTorch counts."""
     from torch.nn.attention import SDPBackend, sdpa_kernel
     from torch.utils.flop_counter import FlopCounterMode
 
-    harness, indicator, setup = script(folder, name)
+    harness, indicator, setup = script(path, name)
     _, parameters = harness.read_arguments(indicator, ["--threads", "1", *options])
-    operation = setup(parameters)
+    operation = harness.set_up(indicator, setup, parameters)
     # What is fused is not counted: in parts, it is.
     torch.backends.mha.set_fastpath_enabled(False)
     parts = torch.backends.mkldnn.flags(enabled=False)
@@ -94,7 +95,7 @@ def count(folder, name, options, output):
         json.dump({"work": operation.work, "counted": counter.get_total_flops()}, file)
 
 
-def forked(what, folder, name, options):
+def forked(what, path, name, options):
     """Return what a job wrote, or how it ended."""
     place = tempfile.mkdtemp()
     output, log = os.path.join(place, "output"), os.path.join(place, "log")
@@ -105,7 +106,7 @@ def forked(what, folder, name, options):
             os.dup2(file.fileno(), 1)
             os.dup2(file.fileno(), 2)
             try:
-                what(folder, name, options, output)
+                what(path, name, options, output)
                 status = 0
             except BaseException:
                 traceback.print_exc(file=file)
@@ -124,7 +125,7 @@ def main():
     what = {"run": run, "count": count}[sys.argv[1]]
     jobs = json.load(sys.stdin)
     gc.freeze()  # PyTorch's objects, through which each job would have to look
-    json.dump([forked(what, sys.argv[2], name, options) for name, *options in jobs], sys.stdout)
+    json.dump([forked(what, *script, options) for script, *options in jobs], sys.stdout)
 
 
 if __name__ == "__main__":
@@ -149,11 +150,39 @@ def environment(folder: Path, minor: str, *wanted: str) -> str:
     return python
 
 
+def script(name: str) -> tuple[str, str]:
+    """Return the module of an indicator, and its row there."""
+    return INDICATORS[name].path, INDICATORS[name].operation
+
+
+def scripted(component: str, jobs: Sequence[Job]) -> list[list[Any]]:
+    """Return jobs as drivers take them: the script of each, and its options."""
+    words = [job.split() for job in jobs]
+    return [[script(f"{component}/{name}"), *options] for name, *options in words]
+
+
+def module(name: str) -> Any:
+    """Return the module of an indicator, without its framework."""
+    path = list(sys.path)
+    try:
+        return runpy.run_path(script(name)[0], run_name="defined")
+    finally:
+        sys.path[:] = path
+
+
+def work(name: str, **parameters: Any) -> float:
+    """Return FLOP or bytes of one run by an indicator's formula."""
+    harness = module(name)["harness"]
+    indicator, _ = harness.select(module(name), script(name)[1])
+    found: float = harness.work_of(indicator, {"dtype": "float32", **parameters})
+    return found
+
+
 def driven(python: str, what: str, jobs: Sequence[Job]) -> dict[Job, Result]:
     """Return what each job told."""
     done = subprocess.run(
-        [python, "-s", "-B", "-c", DRIVER, what, str(PIS / "torch")],
-        input=json.dumps([job.split() for job in jobs]),
+        [python, "-s", "-B", "-c", DRIVER, what],
+        input=json.dumps(scripted("torch", jobs)),
         env={**os.environ, "OMP_NUM_THREADS": "1"},
         stdout=subprocess.PIPE,
         text=True,

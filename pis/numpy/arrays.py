@@ -1,4 +1,4 @@
-"""Indicators of NumPy's arrays: functions of their elements, orders, random numbers, small calls."""
+"""Indicators of NumPy's arrays: functions of elements, orders, random numbers, small calls."""
 
 # /// script
 # requires-python = ">=3.6"
