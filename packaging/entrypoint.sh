@@ -2,7 +2,7 @@
 # Run stackgen in a container, next to the engine of its host.
 #
 # The engine resolves paths of mounts on the host. So what stackgen mounts into stacks (its
-# indicators, its cache) has to lie below one folder that has the same path on both sides.
+# indicators, its cache) has to lie below one folder with the same path on the host and in here.
 set -eu
 
 home=${STACKGEN_HOME:-/var/lib/stackgen}
