@@ -38,10 +38,17 @@ class Entry:
     group: bool = False
 
 
-class _WithExamples:
-    """Writes the lines of an epilog as they are: examples are to be copied."""
+class _Help:
+    """Explains a command without loading what running it takes.
+
+    The lines of an epilog are written as they are: examples are to be copied.
+    """
 
     epilog: str | None
+
+    def get_help_option(self, ctx: Any) -> Any:
+        """Return ``--help``, without a value that typer would have to convert."""
+        return _without_conversion(super().get_help_option(ctx))  # type: ignore[misc]
 
     def format_epilog(self, ctx: Any, formatter: Any) -> None:  # noqa: ARG002
         """Write the examples under a heading."""
@@ -51,7 +58,7 @@ class _WithExamples:
                     formatter.write(f"  {line}\n")
 
 
-class _Command(_WithExamples, TyperCommand):
+class _Command(_Help, TyperCommand):
     """A command whose options stand under headings."""
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
@@ -70,7 +77,7 @@ class _Command(_WithExamples, TyperCommand):
                     formatter.write_dl(rows)
 
 
-class CommandGroup(_WithExamples, TyperGroup):
+class CommandGroup(_Help, TyperGroup):
     """Commands that are imported when one of them is run.
 
     entries: the commands, by name. root: those of the whole command line. path: the group's own
@@ -135,9 +142,18 @@ def build(path: str, entry: Entry, root: Mapping[str, Entry] | None = None) -> A
     else:
         app.command(path, cls=_Command, epilog=epilog, context_settings=settings)(command(found))
     made = typer.main.get_command(app)
+    for param in made.params:
+        _without_conversion(param)
     if path:
         made.name = path.rpartition(" ")[2]
     return made
+
+
+def _without_conversion(option: Any) -> Any:
+    """Give a flag of typer's own False in place of None, for whose conversion it loads pydantic."""
+    if getattr(option, "is_flag", False) and option.default is None:
+        option.default = False
+    return option
 
 
 def _configure(made: Any, path: str, commands: Mapping[str, Entry]) -> None:

@@ -35,16 +35,22 @@ def pis(
     json: AsJson = False,
 ) -> None:
     """List the performance indicators, or describe what one of them takes."""
-    from stackgen.campaign.indicators import known_indicators
-    from stackgen.commands.indicators import find_indicator
-    from stackgen.report import as_json, indicator_text, indicators_text
-
     if name:
-        found = find_indicator(name)
-        typer.echo(as_json(found) if json else indicator_text(found))
+        typer.echo(_described(name, json=json))
         return
+    from stackgen.campaign.indicators import known_indicators
+    from stackgen.report import as_json, indicators_text
+
     every = known_indicators()
     typer.echo(as_json(every) if json else indicators_text(every))
+
+
+def _described(name: str, *, json: bool = False) -> str:
+    from stackgen.commands.indicators import find_indicator
+    from stackgen.report import as_json, indicator_text
+
+    found = find_indicator(name)
+    return as_json(found) if json else indicator_text(found)
 
 
 def run(
@@ -77,15 +83,16 @@ def run(
 
     Nothing is built, nothing is confined, and nothing goes into the knowledge base.
     """
-    from stackgen.commands.indicators import LocalRunRequest, find_indicator, measure_locally
-    from stackgen.report import indicator_text, open_progress
+    if wants_help:
+        typer.echo(context.get_help())
+        if name:
+            typer.echo(f"\n{_described(name)}")
+        return
+    from stackgen.commands.indicators import LocalRunRequest, measure_locally
+    from stackgen.report import open_progress
     from stackgen.report.formats import refuse_unfit
     from stackgen.storage.paths import find_paths
 
-    if wants_help:
-        typer.echo(context.get_help())
-        typer.echo(f"\n{indicator_text(find_indicator(name))}" if name else "", nl=bool(name))
-        return
     _refuse_nonsense(name, json=json, form=form, output=output)
     parameters = parse_parameters([*_spelled_out(param), *context.args])
     if form:

@@ -1,0 +1,277 @@
+"""Attribution simulated: how often it is wrong, and how many blocks and builds it takes.
+
+Some packages changed between two stacks; new versions may need other new versions, so only some
+hybrids are valid. The truth is one culprit, two that act together, two whose effects add up (equal,
+unequal, opposite), three with equal shares, or none at all. The true effect is .5 to 1.5 times the
+estimate that attribution starts from; each build has an offset; noise has the tails of a t
+distribution with 4 degrees of freedom. Beside it: delta debugging (Zeller and Hildebrandt 2002,
+ddmin) with repeated tests, and Bayesian bisection over Bernoulli outcomes along one order of the
+packages, as git_bayesect does it over commits.
+
+python -m benchmarks.attribution [--runs 100] [--packages 4 8 12]
+"""
+
+import argparse
+import math
+import statistics
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from stackgen.measure.attribution import (
+    POSTERIOR,
+    WORTHWHILE_BITS,
+    Attribution,
+    Build,
+    Cause,
+    Hybrid,
+    Kind,
+    Timings,
+)
+
+MOST_BLOCKS = 150
+BUILD_COST = 3.0
+OFFSET = 0.25
+"""Standard deviation of a build's offset over that of a block's log contrast."""
+
+
+@dataclass(frozen=True)
+class Rules:
+    """Valid hybrids: a new version of one package needs the new version of others."""
+
+    packages: tuple[str, ...]
+    needs: Mapping[str, frozenset[str]]
+
+    def find(self, include: Hybrid, exclude: Hybrid) -> Hybrid | None:
+        """Return the smallest valid hybrid with all of the first and none of the second."""
+        found = set(include)
+        while True:
+            more = set().union(*(self.needs[each] for each in found)) - found if found else set()
+            if not more:
+                break
+            found |= more
+        return frozenset(found) if not found & exclude else None
+
+    def is_valid(self, hybrid: Hybrid) -> bool:
+        """Return whether every need is met."""
+        return all(self.needs[each] <= hybrid for each in hybrid)
+
+
+@dataclass
+class World:
+    """A truth, and what has been run of it."""
+
+    rules: Rules
+    name: str
+    culprits: tuple[str, ...]
+    effect: Callable[[Hybrid], float]
+    estimate: float
+    dice: np.random.Generator
+    hybrids: list[Hybrid] = field(default_factory=list)
+    offsets: list[float] = field(default_factory=list)
+    blocks: list[list[float]] = field(default_factory=list)
+
+    def run(self, hybrid: Hybrid, build: int | None) -> float:
+        """Run a block of a hybrid beside the good stack; return the log contrast, in deviations."""
+        if not self.hybrids:
+            self._good_offset = float(self.dice.normal(0, OFFSET))
+        if build is None:
+            build = len(self.hybrids)
+            self.hybrids.append(hybrid)
+            self.offsets.append(float(self.dice.normal(0, OFFSET)))
+            self.blocks.append([])
+        noise = float(self.dice.standard_t(4)) / math.sqrt(2)
+        found = self.effect(hybrid) + self.offsets[build] - self._good_offset + noise
+        self.blocks[build].append(found)
+        return found
+
+    def run_known(self, hybrid: Hybrid) -> float:
+        """Run a block of a hybrid, which is built only once."""
+        return self.run(hybrid, self.hybrids.index(hybrid) if hybrid in self.hybrids else None)
+
+    @property
+    def count(self) -> int:
+        """Return the number of blocks so far."""
+        return sum(map(len, self.blocks))
+
+
+def world(size: int, kind: str, estimate: float, seed: int) -> World:
+    """Return a world with this many changed packages and a truth of this kind."""
+    dice = np.random.default_rng(seed)
+    packages = tuple(f"p{i}" for i in range(size))
+    order = list(dice.permutation(size))
+    needs: dict[str, frozenset[str]] = dict.fromkeys(packages, frozenset())
+    for _ in range(size // 3):
+        later, earlier = sorted(dice.choice(size, 2, replace=False))
+        one, other = packages[order[later]], packages[order[earlier]]
+        needs[one] |= {other}
+    true = estimate * dice.uniform(0.5, 1.5)
+    some = [packages[i] for i in dice.choice(size, 3, replace=False)]
+    share = {"equal": 0.5, "unequal": 0.7, "opposite": 1.5}.get(kind, 0.0)
+    a, b, c = some
+    effects: dict[str, tuple[tuple[str, ...], Callable[[Hybrid], float]]] = {
+        "single": ((a,), lambda hybrid: true * (a in hybrid)),
+        "together": ((a, b), lambda hybrid: true * (a in hybrid and b in hybrid)),
+        "three": ((a, b, c), lambda hybrid: true * sum(x in hybrid for x in some) / 3),
+        "none": ((), lambda hybrid: 0.0 * len(hybrid)),
+    }
+    pair = ((a, b), lambda hybrid: true * (share * (a in hybrid) + (1 - share) * (b in hybrid)))
+    culprits, effect = effects.get(kind, pair)
+    return World(Rules(packages, needs), kind, culprits, effect, estimate, dice)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How one search ended: "right", "wrong" or "undecided"."""
+
+    verdict: str
+    blocks: int
+    builds: int
+    over_bound: float = math.nan
+
+
+def ours(truth: World, seed: int) -> Outcome:
+    """Attribute with stackgen."""
+    spread = math.hypot(0.35 * truth.estimate, math.sqrt(2) * OFFSET)
+    evidence = Timings(
+        effect=truth.estimate, effect_sd=spread, noise_sd=1.0, freedom=15, build_sd=OFFSET
+    )
+    search = Attribution(truth.rules, evidence, build_cost=BUILD_COST, seed=seed)
+    most_bits = 0.0
+    while True:
+        builds = [
+            Build(hybrid=hybrid, log_contrasts=tuple(seen))
+            for hybrid, seen in zip(truth.hybrids, truth.blocks, strict=True)
+        ]
+        answer = search.answer(builds)
+        decided = answer.posterior >= POSTERIOR and truth.count >= 2
+        if decided or truth.count >= MOST_BLOCKS:
+            break
+        proposals = search.proposals(builds)
+        most_bits = max(most_bits, *(each.bits for each in proposals))
+        assert truth.rules.is_valid(proposals[0].hybrid)
+        if proposals[0].bits < WORTHWHILE_BITS:
+            break
+        truth.run(proposals[0].hybrid, proposals[0].build)
+    bits = search.prior_entropy_bits - answer.entropy_bits
+    over = truth.count / (bits / most_bits) if bits > 0 else math.nan
+    verdict = "undecided"
+    if answer.causes:
+        verdict = "right" if _is_right(truth, answer.causes) else "wrong"
+    elif decided and truth.name == "three":
+        verdict = "right"  # none of the hypotheses fits, which is true
+    return Outcome(verdict, truth.count, len(truth.blocks), over)
+
+
+def _is_right(truth: World, causes: Sequence[Cause]) -> bool:
+    kind = {"single": Kind.SINGLE, "together": Kind.TOGETHER, "none": Kind.NONE}
+    wanted = kind.get(truth.name, Kind.BOTH)
+    culprits = set(truth.culprits)
+    return any(each.kind is wanted and set(each.packages) == culprits for each in causes)
+
+
+def delta_debugging(truth: World, repeats: int) -> Outcome:
+    """Find a smallest set of new versions that is slow, each test being the mean of some blocks."""
+    packages = list(truth.rules.packages)
+
+    def is_slow(subset: Sequence[str]) -> bool:
+        hybrid = frozenset(subset)
+        if not truth.rules.is_valid(hybrid) or truth.count >= 4 * MOST_BLOCKS:
+            return False
+        mean = statistics.fmean(truth.run_known(hybrid) for _ in range(repeats))
+        return mean > truth.estimate / 2
+
+    parts = 2
+    while len(packages) > 1 and parts <= len(packages):
+        chunks = [packages[i::parts] for i in range(parts)]
+        rests = [[each for each in packages if each not in chunk] for chunk in chunks]
+        found = next((each for each in (*chunks, *rests) if each and is_slow(each)), None)
+        if found is None:
+            parts = min(2 * parts, len(packages)) if parts < len(packages) else parts + 1
+        else:
+            parts = 2 if found in chunks else max(2, parts - 1)
+            packages = found
+    right = set(packages) == set(truth.culprits)
+    return Outcome("right" if right else "wrong", truth.count, len(truth.blocks))
+
+
+def bernoulli_bisection(truth: World) -> Outcome:
+    """Bisect an order in which every prefix is valid, by outcomes above half the effect."""
+    order: list[str] = []
+    while len(order) < len(truth.rules.packages):
+        order += [
+            each
+            for each in truth.rules.packages
+            if each not in order and truth.rules.needs[each] <= set(order)
+        ][:1]
+    size = len(order)
+    # First bad prefix, and counts per prefix; probabilities of "slow" are beta, before and after.
+    slow, fast = np.zeros(size + 1), np.zeros(size + 1)
+    while truth.count < MOST_BLOCKS:
+        logs = []
+        for first in range(1, size + 1):
+            total = 0.0
+            for part in (slice(0, first), slice(first, None)):
+                s, f = slow[part].sum(), fast[part].sum()
+                a, b = (1, 4) if part.start == 0 else (4, 1)
+                total += math.lgamma(s + a) + math.lgamma(f + b) - math.lgamma(s + f + a + b)
+            logs.append(total)
+        posterior = np.exp(np.array(logs) - max(logs))
+        posterior /= posterior.sum()
+        if posterior.max() >= POSTERIOR:
+            break
+        middle = int(np.searchsorted(posterior.cumsum(), 0.5)) + 1
+        middle = min(max(1, middle), size)
+        if truth.run_known(frozenset(order[:middle])) > truth.estimate / 2:
+            slow[middle] += 1
+        else:
+            fast[middle] += 1
+    right = {order[int(posterior.argmax())]} == set(truth.culprits)
+    verdict = ("right" if right else "wrong") if posterior.max() >= POSTERIOR else "undecided"
+    return Outcome(verdict, truth.count, len(truth.blocks))
+
+
+def report(name: str, outcomes: Sequence[Outcome]) -> str:
+    """Return a line about many searches."""
+    counts = Counter(each.verdict for each in outcomes)
+    shares = {each: counts[each] / len(outcomes) for each in ("right", "wrong", "undecided")}
+    blocks = [each.blocks for each in outcomes]
+    builds = [each.builds for each in outcomes]
+    bounds = [each.over_bound for each in outcomes if not math.isnan(each.over_bound)]
+    line = f"  {name:28}" + "".join(f" {k} {v:.2f}" for k, v in shares.items())
+    line += f"  blocks {statistics.median(blocks):.0f} (p90 {np.percentile(blocks, 90):.0f})"
+    line += f"  builds {statistics.median(builds):.0f} (p90 {np.percentile(builds, 90):.0f})"
+    return line + (f"  {statistics.median(bounds):.1f} x bound" if bounds else "")
+
+
+def main() -> None:
+    """Print a table for each number of packages and size of effect."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--runs", type=int, default=100)
+    parser.add_argument("--packages", type=int, nargs="+", default=[4, 8, 12])
+    parser.add_argument("--effects", type=float, nargs="+", default=[1.5, 3.0])
+    parser.add_argument("--peers", action="store_true")
+    given = parser.parse_args()
+    kinds = ("single", "together", "equal", "unequal", "opposite", "three", "none")
+    for size in given.packages:
+        for effect in given.effects:
+            print(f"{size} packages, estimate {effect} deviations of a block", flush=True)
+            for kind in kinds:
+                seeds = range(given.runs)
+                found = [ours(world(size, kind, effect, seed), seed) for seed in seeds]
+                print(report(kind, found), flush=True)
+            if given.peers:
+                peers = {
+                    "single, ddmin of 4 blocks": lambda truth: delta_debugging(truth, 4),
+                    "single, ddmin of 8 blocks": lambda truth: delta_debugging(truth, 8),
+                    "single, Bernoulli bisection": bernoulli_bisection,
+                }
+                for name, peer in peers.items():
+                    found = [peer(world(size, "single", effect, seed)) for seed in seeds]
+                    print(report(name, found), flush=True)
+
+
+if __name__ == "__main__":
+    main()

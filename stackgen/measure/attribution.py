@@ -1,0 +1,631 @@
+"""Which of the packages that changed made a stack slower, or made it fail: a search over hybrids.
+
+Between a good and a bad stack some packages changed. A hybrid takes the new version of some of
+them; only some hybrids are valid. Hypotheses name who is responsible: one package, two that act
+only together, two whose effects add up (in any shares, also of opposite signs), many small ones,
+or none at all. Each has a marginal likelihood in closed form, with the size of the effect and the
+shares integrated over, and a grid over the noise and over the offset that each build has. What is
+measured next is the hybrid whose block is expected to say most about the hypotheses for its cost
+(Lindley 1956, On a measure of the information provided by an experiment; MacKay 1992,
+Information-based objective functions for active data selection).
+
+Everything here is pure: a `HybridSpace` proposes, the caller measures, `Attribution` answers.
+"""
+
+import math
+import random
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from itertools import combinations, product
+from typing import Protocol, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import betaln, log_ndtr
+from scipy.stats import chi2
+
+Array: TypeAlias = NDArray[np.float64]
+Hybrid: TypeAlias = frozenset[str]
+"""The changed packages that are at their new version; all others are at the old one."""
+
+POSTERIOR = 0.95
+"""An answer is given from this posterior on."""
+MISFIT_LEVEL = 0.01
+"""An answer that leaves data this unlikely is withdrawn: none of the hypotheses holds."""
+_PRIOR = {"none": 0.02, "many": 0.03, "single": 0.50, "together": 0.15, "both": 0.30}
+"""Of each kind, spread evenly over its hypotheses."""
+_SHARES = (-2.0, -1.0, -0.5, -0.25, 0.25, 0.4, 0.5, 0.6, 0.75, 1.25, 1.5, 2.0, 3.0)
+"""What the first of two packages that add up may have of the whole effect: equal, unequal and
+opposite shares. A package with less than an eighth of it counts as none."""
+_SMALLEST_PART = 0.25
+"""An effect below this part of the one that was confirmed counts as none."""
+WORTHWHILE_BITS = 0.002
+"""Where no block is expected to say more, the search ends without an answer."""
+_PROPOSALS = 16
+_SUSPECTS = 8
+_LABELS = 30
+_GRID = 49
+_TINY = 1e-12
+
+
+class Kind(str, Enum):
+    """How the packages of a hypothesis act."""
+
+    NONE = "none"
+    MANY = "many"
+    SINGLE = "single"
+    TOGETHER = "together"
+    BOTH = "both"
+
+
+@dataclass(frozen=True, slots=True)
+class Cause:
+    """A hypothesis: these packages act in this way.
+
+    kind: `TOGETHER` means that the new versions of both are needed. `BOTH` means that each has an
+        effect of its own (of a failure: that each suffices). `MANY` stands for effects of more
+        packages than two, `NONE` for no effect; both name no package.
+    """
+
+    kind: Kind
+    packages: tuple[str, ...] = ()
+
+
+class HybridSpace(Protocol):
+    """Which hybrids are valid."""
+
+    @property
+    def packages(self) -> tuple[str, ...]:
+        """Return the packages that changed."""
+
+    def find(self, include: Hybrid, exclude: Hybrid) -> Hybrid | None:
+        """Return a valid hybrid with all of ``include`` and none of ``exclude``, or None."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Build:
+    """What was seen of one build of a hybrid.
+
+    log_contrasts: per block, log of its time over that of the good stack: above 0 it was slower;
+        at least one, where times are judged.
+    failures, successes: of its runs, where the question is what fails.
+    """
+
+    hybrid: Hybrid
+    log_contrasts: tuple[float, ...] = ()
+    failures: int = 0
+    successes: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """What is known of the causes.
+
+    causes: the hypotheses that the answer names, one, or several that no valid hybrid tells apart;
+        empty where it is undecided, or where none of the hypotheses fits.
+    posterior: of them together. ranking: the likeliest hypotheses, with their posteriors.
+    misfit: probability of data as unlikely as these, if the answer holds; 1 where nothing is left
+        to judge it by.
+    effect: log of the time of the bad stack over the good one by the likeliest hypothesis, with
+        its standard deviation; 0 and 0 for failures.
+    entropy_bits: of the hypotheses, now.
+    """
+
+    causes: tuple[Cause, ...]
+    posterior: float
+    ranking: tuple[tuple[Cause, float], ...]
+    misfit: float
+    effect: tuple[float, float]
+    entropy_bits: float
+
+    @property
+    def fits(self) -> bool:
+        """Return whether the likeliest hypothesis agrees with what was measured."""
+        return self.misfit >= MISFIT_LEVEL
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Proposal:
+    """A hybrid to measure next.
+
+    build: the place of the build to run among those so far; None: it must be built, perhaps anew.
+    bits: what one block of it is expected to say about the hypotheses.
+    """
+
+    hybrid: Hybrid
+    build: int | None
+    bits: float
+
+
+class Evidence(Protocol):
+    """How observations bear on hypotheses; implemented by `Timings` and `Failures`."""
+
+    def fit(self, causes: Sequence[Cause], builds: Sequence[Build]) -> "Fit":
+        """Return what builds say of each hypothesis."""
+
+    def levels(self, cause: Cause, hybrid: Hybrid) -> tuple[bool, ...]:
+        """Return which of the effects of a cause a hybrid has, as far as outcomes show it."""
+
+
+class Fit(Protocol):
+    """What builds say of each hypothesis."""
+
+    @property
+    def log_likelihoods(self) -> Array:
+        """Return the log marginal likelihood of each hypothesis, shape (hypotheses,)."""
+
+    def outcomes(self, hybrid: Hybrid, build: int | None, places: Sequence[int]) -> Array:
+        """Return the probability of each outcome of one block of a hybrid.
+
+        Args:
+            hybrid: any one.
+            build: the place of the one that would run, None for a new one.
+            places: of the hypotheses that are looked at.
+
+        Returns:
+            Shape (len(places), outcomes); rows sum to 1.
+        """
+
+    def misfit(self, place: int) -> float:
+        """Return the probability of data at least as unlikely under a hypothesis, 1 if untold."""
+
+    def effect(self, place: int) -> tuple[float, float]:
+        """Return the log effect of the bad stack under a hypothesis, and its deviation."""
+
+
+class Attribution:
+    """The search for a cause, between calls that measure; immutable but for what it remembers.
+
+    Args:
+        space: which hybrids are valid.
+        evidence: how observations are judged.
+        build_cost: of a hybrid that must be built, in blocks.
+        seed: of the proposals.
+        kinds: of the hypotheses; `SINGLE` alone where packages stand for successive releases.
+    """
+
+    def __init__(
+        self,
+        space: HybridSpace,
+        evidence: Evidence,
+        *,
+        build_cost: float,
+        seed: int,
+        kinds: Iterable[Kind] = tuple(Kind),
+    ) -> None:
+        """Set up the hypotheses."""
+        self._space, self._evidence, self._build_cost = space, evidence, build_cost
+        self._dice = random.Random(seed)  # noqa: S311 (no secret)
+        self._known: dict[tuple[Hybrid, Hybrid], Hybrid | None] = {}
+        self.causes, self._log_prior = _hypotheses(space.packages, frozenset(kinds))
+
+    @property
+    def prior_entropy_bits(self) -> float:
+        """Return what is not known before anything is measured."""
+        return _entropy(np.exp(self._log_prior))
+
+    def answer(self, builds: Sequence[Build]) -> Answer:
+        """Return what is known after these observations."""
+        fit, posterior = self._posterior(builds)
+        order = np.argsort(-posterior)
+        group = self._indistinguishable([int(each) for each in order[:_LABELS]], posterior)
+        mass = float(posterior[group].sum())
+        best = int(order[0])
+        misfit = fit.misfit(best)
+        names = self.causes[best].kind is not Kind.MANY
+        decided = mass >= POSTERIOR and misfit >= MISFIT_LEVEL and names
+        return Answer(
+            causes=tuple(self.causes[each] for each in group) if decided else (),
+            posterior=mass,
+            ranking=tuple((self.causes[int(i)], float(posterior[i])) for i in order[:5]),
+            misfit=misfit,
+            effect=fit.effect(best),
+            entropy_bits=_entropy(posterior),
+        )
+
+    def proposals(self, builds: Sequence[Build]) -> tuple[Proposal, ...]:
+        """Return what could be measured next, best information per cost first."""
+        fit, posterior = self._posterior(builds)
+        order = np.argsort(-posterior)[:_LABELS]
+        weights = posterior[order] / posterior[order].sum()
+        places = [int(each) for each in order]
+        hybrids = {each for each in self._candidates(posterior) if each}
+        runs: list[tuple[Hybrid, int | None]] = [(each, None) for each in hybrids]
+        runs += [(each.hybrid, place) for place, each in enumerate(builds)]
+        found = [
+            Proposal(
+                hybrid=hybrid,
+                build=build,
+                bits=_information(weights, fit.outcomes(hybrid, build, places)),
+            )
+            for hybrid, build in runs
+        ]
+        found.sort(key=lambda each: (-each.bits / self._cost(each), sorted(each.hybrid)))
+        return tuple(found)
+
+    def _cost(self, proposal: Proposal) -> float:
+        return 1 + self._build_cost * (proposal.build is None)
+
+    def _posterior(self, builds: Sequence[Build]) -> tuple[Fit, Array]:
+        fit = self._evidence.fit(self.causes, builds)
+        weighed = self._log_prior + fit.log_likelihoods
+        posterior: Array = np.exp(weighed - weighed.max())
+        return fit, posterior / posterior.sum()
+
+    def _candidates(self, posterior: Array) -> Iterator[Hybrid]:
+        """Yield valid hybrids that split the suspicion in about two, and the bad stack."""
+        packages = self._space.packages
+        yield frozenset(packages)
+        blame = dict.fromkeys(packages, 0.0)
+        for cause, probability in zip(self.causes, posterior, strict=True):
+            for each in cause.packages:
+                blame[each] += float(probability)
+        suspects = sorted(packages, key=lambda each: -blame[each])[:_SUSPECTS]
+        for _ in range(_PROPOSALS):
+            include, exclude = set[str](), set[str]()
+            for each in self._dice.sample(suspects, len(suspects)):
+                wanted, other = include, exclude
+                if self._dice.random() < 0.5:
+                    wanted, other = exclude, include
+                wanted.add(each)
+                if self._find(frozenset(include), frozenset(exclude)) is None:
+                    wanted.remove(each)
+                    other.add(each)
+            found = self._find(frozenset(include), frozenset(exclude))
+            if found is not None:
+                yield found
+
+    def _find(self, include: Hybrid, exclude: Hybrid) -> Hybrid | None:
+        key = include, exclude
+        if key not in self._known:
+            self._known[key] = self._space.find(include, exclude)
+        return self._known[key]
+
+    def _indistinguishable(self, order: Sequence[int], posterior: Array) -> list[int]:
+        """Return the likeliest hypothesis, and those that no valid hybrid tells from it."""
+        first = order[0]
+        # A hypothesis with a tenth of the allowed error cannot make the difference by itself.
+        rest = [each for each in order[1:] if posterior[each] > (1 - POSTERIOR) / 10]
+        return [first, *(each for each in rest if not self._separable(first, each))]
+
+    def _separable(self, one: int, other: int) -> bool:
+        """Return whether a valid hybrid exists for which two hypotheses foretell other things."""
+        a, b = self.causes[one], self.causes[other]
+        if Kind.MANY in (a.kind, b.kind) or Kind.NONE in (a.kind, b.kind):
+            return True
+        involved = sorted({*a.packages, *b.packages})
+        for pattern in product((False, True), repeat=len(involved)):
+            include = frozenset(name for name, new in zip(involved, pattern, strict=True) if new)
+            if self._evidence.levels(a, include) == self._evidence.levels(b, include):
+                continue
+            if self._find(include, frozenset(involved) - include) is not None:
+                return True
+        return False
+
+
+def _hypotheses(packages: Sequence[str], kinds: frozenset[Kind]) -> tuple[list[Cause], Array]:
+    """Return all hypotheses and their log priors."""
+    pairs = list(combinations(packages, 2))
+    groups = {
+        Kind.NONE: [Cause(Kind.NONE)],
+        Kind.MANY: [Cause(Kind.MANY)] * (len(packages) > 2),
+        Kind.SINGLE: [Cause(Kind.SINGLE, (each,)) for each in packages],
+        Kind.TOGETHER: [Cause(Kind.TOGETHER, each) for each in pairs],
+        Kind.BOTH: [Cause(Kind.BOTH, each) for each in pairs],
+    }
+    causes, prior = [], []
+    for kind, group in groups.items():
+        if kind in kinds:
+            causes += group
+            prior += [_PRIOR[kind.value] / len(group)] * len(group) if group else []
+    log_prior: Array = np.log(np.array(prior) / sum(prior))
+    return causes, log_prior
+
+
+def _entropy(probabilities: Array) -> float:
+    positive = probabilities[probabilities > _TINY]
+    return float(-(positive * np.log2(positive)).sum())
+
+
+def _information(weights: Array, outcomes: Array) -> float:
+    """Return the mutual information of hypotheses and outcomes in bits."""
+    mixed = weights @ outcomes
+    each = -(outcomes * np.log2(np.maximum(outcomes, _TINY))).sum(axis=1)
+    return max(0.0, float(_entropy(mixed) - weights @ each))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Timings:
+    """Times per block: normal around the effect of a hypothesis and an offset of the build.
+
+    effect, effect_sd: log of the bad stack's time over the good one's, by the campaign that
+        confirmed it and by no other (an estimate that was selected for being large is too large),
+        and the standard deviation of what other builds and days may show instead.
+    noise_sd: of the log contrast of one block, by the same campaign; freedom: its degrees of
+        freedom.
+    build_sd: scale of the offset that each build of a stack has.
+    """
+
+    effect: float
+    effect_sd: float
+    noise_sd: float
+    freedom: int
+    build_sd: float
+
+    def fit(self, causes: Sequence[Cause], builds: Sequence[Build]) -> "Fit":
+        """Return what builds say of each hypothesis."""
+        return _TimingsFit(self, causes, builds)
+
+    def levels(self, cause: Cause, hybrid: Hybrid) -> tuple[bool, ...]:
+        """Return which of the effects of a cause a hybrid has."""
+        present = tuple(each in hybrid for each in cause.packages)
+        if cause.kind is Kind.TOGETHER:
+            return (all(present),)
+        # Two effects that come together are one.
+        return present if len(set(present)) > 1 else present[:1]
+
+
+class _TimingsFit:
+    """Marginal likelihoods of hypotheses about times, in closed form for each pair of scales.
+
+    A hypothesis is one column, or one for each way in which two packages may share the effect: the
+    part of the effect that each hybrid has. The size of the effect has the prior of `Timings`; the
+    rest is normal: an offset of each build and of the good stack's, and the noise of the blocks.
+    """
+
+    def __init__(self, prior: Timings, causes: Sequence[Cause], builds: Sequence[Build]) -> None:
+        self._prior, self._causes = prior, causes
+        self._builds = [each.hybrid for each in builds]
+        self._sizes = np.array([len(each.log_contrasts) for each in builds], dtype=float)
+        self._y = np.array([np.mean(each.log_contrasts) for each in builds], dtype=float)
+        self._left = sum(float(np.var(b.log_contrasts)) * len(b.log_contrasts) for b in builds)
+        self._packages = sorted({name for cause in causes for name in cause.packages})
+        self._set_columns()
+        self._design = self._parts(self._builds)
+        logs, scales = [], []
+        for noise, build, weight in self._scales():
+            logs.append(weight + self._solve(noise, build).log_likelihoods)
+            scales.append((noise, build))
+        weighed = np.array(logs)
+        top = float(weighed.max())
+        per_column = np.exp(weighed - top).sum(axis=0)
+        self._column_weights = per_column / self._counts[self._cause_of]
+        per_cause = np.bincount(self._cause_of, self._column_weights, len(causes))
+        self.log_likelihoods: Array = top + np.log(per_cause + _TINY**2)
+        # Predictions take the scales that data and prior make likely on the whole.
+        share = np.exp(np.array([float(np.logaddexp.reduce(each)) for each in logs]) - top)
+        noise, build = (share / share.sum()) @ np.array(scales)
+        self._noise, self._build = float(noise), float(build)
+        self._solution = self._solve(self._noise, self._build)
+
+    def _set_columns(self) -> None:
+        """Set the columns: their hypothesis, its packages, and the share of the first one."""
+        index = {name: place for place, name in enumerate(self._packages)}
+        columns = [
+            (place, share, each)
+            for place, each in enumerate(self._causes)
+            for share in (_SHARES if each.kind is Kind.BOTH else (math.nan,))
+        ]
+        self._cause_of = np.array([place for place, _, _ in columns])
+        self._counts = np.bincount(self._cause_of, minlength=len(self._causes))
+        self._share = np.array([share for _, share, _ in columns])
+        self._first = np.array([index[c.packages[0]] if c.packages else 0 for _, _, c in columns])
+        self._last = np.array([index[c.packages[-1]] if c.packages else 0 for _, _, c in columns])
+        self._silent = np.array([not each.packages for _, _, each in columns])
+        self._many = np.array([each.kind is Kind.MANY for _, _, each in columns])
+
+    def _parts(self, hybrids: Sequence[Hybrid]) -> Array:
+        """Return which part of the effect each hybrid has, shape (hybrids, columns)."""
+        present = self._present(hybrids)
+        first, last = present[:, self._first], present[:, self._last]
+        shared = self._share * first + (1 - self._share) * last
+        parts: Array = np.where(np.isnan(self._share), first * last, shared)
+        parts[:, self._silent] = 0.0
+        return parts
+
+    def _present(self, hybrids: Sequence[Hybrid]) -> Array:
+        rows = [[float(name in hybrid) for name in self._packages] for hybrid in hybrids]
+        return np.array(rows).reshape(len(hybrids), len(self._packages))
+
+    def _scales(self) -> Iterator[tuple[float, float, float]]:
+        """Yield noise, build offset and the log of their weight: prior, and spread of blocks."""
+        prior, freedom = self._prior, max(1, self._prior.freedom)
+        within = float(self._sizes.sum()) - len(self._sizes)
+        for factor, offset in product((0.65, 0.85, 1.1, 1.4, 1.9), (0.0, 0.6, 1.2, 2.0)):
+            noise = prior.noise_sd * factor
+            variance = noise**2
+            weight = -0.5 * freedom * (math.log(variance) + prior.noise_sd**2 / variance)
+            weight -= 0.5 * (within * math.log(variance) + self._left / variance)
+            yield noise, prior.build_sd * offset, weight - 0.5 * offset**2
+
+    def _covariance(self, noise: float, build: float) -> Array:
+        shared = np.full((len(self._y), len(self._y)), build**2)
+        found: Array = shared + np.diag(build**2 + noise**2 / self._sizes)
+        return found
+
+    def _solve(self, noise: float, build: float) -> "_Solution":
+        prior_mean, prior_precision = self._prior.effect, 1 / self._prior.effect_sd**2
+        covariance = self._covariance(noise, build)
+        precision = np.asarray(np.linalg.inv(covariance), dtype=np.float64)
+        weighed = precision @ self._design
+        information = (self._design * weighed).sum(axis=0) + prior_precision
+        right = self._y @ weighed + prior_mean * prior_precision
+        mean = right / information
+        fit = float(self._y @ precision @ self._y) + prior_mean**2 * prior_precision
+        peak = right * mean - np.log(information / prior_precision)
+        logs: Array = 0.5 * (peak - fit - float(np.linalg.slogdet(covariance)[1]))
+        # The prior of an effect ends where it is as good as none.
+        smallest = prior_mean * _SMALLEST_PART
+        sign = math.copysign(1.0, prior_mean)
+        within = log_ndtr(sign * (mean - smallest) * np.sqrt(information))
+        before = log_ndtr(sign * (prior_mean - smallest) * math.sqrt(prior_precision))
+        logs = logs + np.where(self._silent, 0.0, within - before)
+        if self._many.any():
+            centre, kernel = self._many_effects(self._builds)
+            left = self._y - centre
+            determinant = float(np.linalg.slogdet(covariance + kernel)[1])
+            logs[self._many] = -0.5 * (
+                determinant + float(left @ np.linalg.solve(covariance + kernel, left))
+            )
+        return _Solution(
+            log_likelihoods=logs, mean=mean, variance=1 / information, precision=precision
+        )
+
+    def _many_effects(self, hybrids: Sequence[Hybrid]) -> tuple[Array, Array]:
+        """Return mean and covariance of hybrids where many packages have effects."""
+        present = self._present(hybrids)
+        same = np.array([[float(one == other) for other in hybrids] for one in hybrids])
+        same = same.reshape(len(hybrids), len(hybrids))
+        shared = present @ present.T / max(1, len(self._packages))
+        centre: Array = self._prior.effect * present.mean(axis=1)
+        return centre, self._prior.effect**2 * (shared + same / 9)
+
+    def outcomes(self, hybrid: Hybrid, build: int | None, places: Sequence[int]) -> Array:
+        """Return the probability of each outcome of one block of a hybrid."""
+        means, variances = self._predict(hybrid, build)
+        deviation = np.sqrt(variances)
+        looked_at = np.isin(self._cause_of, places)
+        # What is this unlikely moves no mixture.
+        enough = self._column_weights > 1e-4 * self._column_weights[looked_at].max()
+        best = np.zeros(len(self._causes))
+        np.maximum.at(best, self._cause_of, self._column_weights)
+        enough |= self._column_weights == best[self._cause_of]
+        columns = np.flatnonzero(looked_at & enough)
+        low = float((means - 4 * deviation)[columns].min())
+        high = float((means + 4 * deviation)[columns].max())
+        points = np.linspace(low, high, _GRID)
+        scaled = (points - means[columns, None]) / deviation[columns, None]
+        density = np.exp(-0.5 * scaled**2) / deviation[columns, None]
+        density *= self._column_weights[columns, None]
+        order = {place: row for row, place in enumerate(places)}
+        found = np.full((len(places), _GRID), _TINY**2)
+        np.add.at(found, [order[int(each)] for each in self._cause_of[columns]], density)
+        normal: Array = found / found.sum(axis=1, keepdims=True)
+        return normal
+
+    def _predict(self, hybrid: Hybrid, build: int | None) -> tuple[Array, Array]:
+        """Return mean and variance of a block's contrast for each column."""
+        solved, offset = self._solution, self._build**2
+        # What its build and the good stack's share with what was measured.
+        common = offset * np.array([1.0 + (each == build) for each in range(len(self._builds))])
+        carried = solved.precision @ common
+        slope = self._parts([hybrid])[0] - carried @ self._design
+        means = slope * solved.mean + carried @ self._y
+        noise = self._noise**2 + 2 * offset - float(common @ carried)
+        variances = slope**2 * solved.variance + noise
+        if self._many.any():
+            centre, kernel = self._many_effects([*self._builds, hybrid])
+            cross = kernel[:-1, -1] + common
+            whole = self._covariance(self._noise, self._build) + kernel[:-1, :-1]
+            weights = np.linalg.solve(whole, cross)
+            means[self._many] = centre[-1] + weights @ (self._y - centre[:-1])
+            variances[self._many] = kernel[-1, -1] + 2 * offset + self._noise**2 - cross @ weights
+        return means, np.maximum(variances, _TINY)
+
+    def misfit(self, place: int) -> float:
+        """Return the probability of residuals at least as large under a hypothesis."""
+        column = self._best_column(place)
+        freedom = len(self._y) - int(self._design[:, column].any())
+        if self._causes[place].kind is Kind.MANY or freedom < 1:
+            return 1.0
+        residual = self._y - self._solution.mean[column] * self._design[:, column]
+        return float(chi2.sf(residual @ self._solution.precision @ residual, freedom))
+
+    def effect(self, place: int) -> tuple[float, float]:
+        """Return the log effect of the bad stack under a hypothesis, and its deviation."""
+        column = self._best_column(place)
+        if self._silent[column]:
+            return 0.0, 0.0
+        variance = float(self._solution.variance[column])
+        return float(self._solution.mean[column]), math.sqrt(variance)
+
+    def _best_column(self, place: int) -> int:
+        columns = np.flatnonzero(self._cause_of == place)
+        return int(columns[self._column_weights[columns].argmax()])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Solution:
+    """Effects in each column for one pair of scales; all of shape (columns,).
+
+    precision: of the mean contrasts of builds, shape (builds, builds).
+    """
+
+    log_likelihoods: Array
+    mean: Array
+    variance: Array
+    precision: Array
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Failures:
+    """Runs that fail or succeed: one probability with the cause at work, one without.
+
+    with_cause, without_cause: their beta priors, as failures and successes seen before.
+    """
+
+    with_cause: tuple[float, float] = (2.0, 0.5)
+    without_cause: tuple[float, float] = (0.2, 8.0)
+
+    def fit(self, causes: Sequence[Cause], builds: Sequence[Build]) -> "Fit":
+        """Return what builds say of each hypothesis."""
+        return _FailuresFit(self, causes, builds)
+
+    def levels(self, cause: Cause, hybrid: Hybrid) -> tuple[bool, ...]:
+        """Return whether a cause makes a hybrid fail."""
+        return (bool(_fails(cause, hybrid)),)
+
+
+class _FailuresFit:
+    """Beta-binomial marginal likelihoods of hypotheses about failures."""
+
+    def __init__(self, prior: Failures, causes: Sequence[Cause], builds: Sequence[Build]) -> None:
+        self._prior, self._causes = prior, causes
+        self._runs = {each.hybrid: (each.failures, each.successes) for each in builds}
+        at_work = np.array([[_fails(c, each.hybrid) for c in causes] for each in builds])
+        at_work = at_work.reshape(len(builds), len(causes))
+        counts = np.array([(each.failures, each.successes) for each in builds], dtype=float)
+        counts = counts.reshape(len(builds), 2)
+        self._with = at_work.T @ counts + prior.with_cause
+        self._without = (1 - at_work).T @ counts + prior.without_cause
+        logs = _log_beta(self._with) - _log_beta(np.array([prior.with_cause]))
+        logs += _log_beta(self._without) - _log_beta(np.array([prior.without_cause]))
+        for place, each in enumerate(causes):
+            if each.kind is Kind.MANY:  # each hybrid fails with a probability of its own
+                own = _log_beta(counts + 0.5) - _log_beta(np.array([[0.5, 0.5]]))
+                logs[place] = own.sum()
+        self.log_likelihoods: Array = logs
+
+    def outcomes(self, hybrid: Hybrid, build: int | None, places: Sequence[int]) -> Array:  # noqa: ARG002
+        """Return the probabilities of failure and success of one run."""
+        found = np.empty((len(places), 2))
+        for row, place in enumerate(places):
+            cause = self._causes[place]
+            if cause.kind is Kind.MANY:
+                seen = np.array(self._runs.get(hybrid, (0, 0))) + 0.5
+            else:
+                seen = (self._with if _fails(cause, hybrid) else self._without)[place]
+            found[row] = seen / seen.sum()
+        return found
+
+    def misfit(self, place: int) -> float:  # noqa: ARG002
+        """Return 1: a probability fits any outcomes; `Kind.MANY` stands for what does not fit."""
+        return 1.0
+
+    def effect(self, place: int) -> tuple[float, float]:  # noqa: ARG002
+        """Return no effect: failures have none."""
+        return 0.0, 0.0
+
+
+def _fails(cause: Cause, hybrid: Hybrid) -> float:
+    """Return 1 where a cause is at work in a hybrid, else 0."""
+    present = [each in hybrid for each in cause.packages]
+    if not present:
+        return 0.0
+    return float(any(present) if cause.kind is Kind.BOTH else all(present))
+
+
+def _log_beta(counts: Array) -> Array:
+    found: Array = betaln(counts[..., 0], counts[..., 1])
+    return found
