@@ -26,11 +26,12 @@ from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_version
 from uv import find_uv_bin
 
-from stackgen.commands.verify import uv_variables, validator_environment
+from stackgen.commands.verify import validator_environment
 from stackgen.errors import ResolutionError
 from stackgen.images.targets import find_interpreters, probe
 from stackgen.index import IndexConfig, PackageIndex, load_config
 from stackgen.index.closure import resolve
+from stackgen.index.config import uv_variables
 from stackgen.model.packages import Lock, Release, Target
 from stackgen.model.stacks import Base
 from stackgen.provenance.validators import Uv, ValidationRequest, ValidationResult, Validator

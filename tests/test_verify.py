@@ -15,13 +15,13 @@ from stackgen.commands.verify import (
     pip_variables,
     stack_of,
     uv_platform,
-    uv_variables,
     validate,
     validators,
 )
 from stackgen.errors import UsageError
 from stackgen.images.targets import find_interpreters, probe
 from stackgen.index import load_config
+from stackgen.index.config import uv_variables
 from stackgen.model.packages import LockedPackage, LockFile
 from stackgen.model.reports import Validation, Validity
 from stackgen.model.stacks import Base, Kind

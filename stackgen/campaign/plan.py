@@ -17,7 +17,9 @@ from stackgen.campaign.request import CampaignRequest
 from stackgen.campaign.sdist_wheels import refuse_unbuildable
 from stackgen.campaign.targets import refuse_any_python, refuse_python
 from stackgen.campaign.user_input import beside_compared, index_config
+from stackgen.images.metadata_builds import SandboxMetadataBuilder
 from stackgen.index import PackageIndex
+from stackgen.index.config import uv_variables
 from stackgen.locks import admits_python
 from stackgen.measure.bandit import BLOCK
 from stackgen.model.choices import Order
@@ -100,7 +102,17 @@ def open_campaign(
             admits=partial(admits_python, lockfile) if lockfile else any_python,
         ) as backend,
         limited_to(request.processors.build_cpus),
-        PackageIndex(config, paths.cache) as index,
+        PackageIndex(
+            config,
+            paths.cache,
+            builder=SandboxMetadataBuilder(
+                target=backend.base.target,
+                allowed=request.stacks.requirements.policy.allow_build,
+                environ=uv_variables(config),
+                scratch=paths.cache,
+                progress=progress,
+            ),
+        ) as index,
     ):
         if lockfile is not None:
             refuse_python(lockfile, backend.base.target.python, backend.base.name)

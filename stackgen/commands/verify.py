@@ -6,7 +6,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from urllib.parse import quote, urlsplit, urlunsplit
 
 from packaging.markers import Marker
 from packaging.requirements import Requirement
@@ -17,7 +16,8 @@ from stackgen.campaign.candidates import read_lock_file
 from stackgen.campaign.targets import refuse_python
 from stackgen.errors import UsageError
 from stackgen.images.targets import probe
-from stackgen.index import IndexConfig, IndexLocation, load_config
+from stackgen.index import IndexConfig, load_config
+from stackgen.index.config import address_with_credentials, uv_variables
 from stackgen.locks import admits_python, in_target
 from stackgen.model.choices import ExecutorChoice
 from stackgen.model.packages import LockedPackage, LockFile, Target
@@ -262,31 +262,13 @@ def uv_platform(target: Target) -> str:
     return ""
 
 
-def uv_variables(config: IndexConfig) -> dict[str, str]:
-    """Return the environment that lets uv look where we look, in our order.
-
-    uv asks its default index last, so the last of ours is given as that.
-    """
-    addresses = [_address(each) for each in config.indexes]
-    found = {
-        "UV_NO_CONFIG": "1",
-        "UV_HTTP_TIMEOUT": f"{config.read_timeout_s:.0f}",
-        "UV_HTTP_RETRIES": "2",
-        "UV_INDEX": " ".join(addresses[:-1]),
-        "UV_DEFAULT_INDEX": "".join(addresses[-1:]),
-        "UV_FIND_LINKS": ",".join(_address(each) for each in config.find_links),
-        "SSL_CERT_FILE": config.ca_bundle or "",
-    }
-    return {key: value for key, value in found.items() if value}
-
-
 def pip_variables(config: IndexConfig) -> dict[str, str]:
     """Return the environment that lets pip look where we look.
 
     pip takes the best version of all indexes, not that of the first one; of pins it matters little.
     It ignores an index without TLS unless its host is called trusted.
     """
-    addresses = [_address(each) for each in config.indexes]
+    addresses = [address_with_credentials(each) for each in config.indexes]
     origins = [each.origin for each in (*config.indexes, *config.find_links)]
     found = {
         "PIP_CONFIG_FILE": "/dev/null",
@@ -296,20 +278,11 @@ def pip_variables(config: IndexConfig) -> dict[str, str]:
         "PIP_INDEX_URL": "".join(addresses[:1]),
         "PIP_EXTRA_INDEX_URL": " ".join(addresses[1:]),
         "PIP_NO_INDEX": "" if addresses else "1",
-        "PIP_FIND_LINKS": " ".join(_address(each) for each in config.find_links),
+        "PIP_FIND_LINKS": " ".join(address_with_credentials(each) for each in config.find_links),
         "PIP_TRUSTED_HOST": " ".join(host for scheme, host in origins if scheme == "http"),
         "PIP_CERT": config.ca_bundle or "",
     }
     return {key: value for key, value in found.items() if value}
-
-
-def _address(place: IndexLocation) -> str:
-    """Return an index's URL with its credentials, for an environment and nothing else."""
-    given, parts = place.credentials, urlsplit(place.url)
-    if given is None:
-        return place.url
-    user, password = quote(given.user, safe=""), quote(given.password, safe="")
-    return urlunsplit(parts._replace(netloc=f"{user}:{password}@{parts.netloc}"))
 
 
 def _place(base: Base) -> str:

@@ -119,7 +119,13 @@ def drive(order: "dict[str, object]") -> None:
     answer = {}  # type: dict[str, object]
     if hook is not None and not order["complete"]:
         answer["requires"] = sorted({str(line) for line in hook(None)})
-    if not answer.get("requires"):
+    if answer.get("requires"):
+        pass
+    elif order.get("metadata"):
+        # PEP 517 makes this hook optional; without it, only a whole build would show them.
+        made = backend.prepare_metadata_for_build_wheel(order["out"], None)  # type: ignore[attr-defined]
+        answer["wheel"] = f"{Path(str(made)).name}/METADATA"
+    else:
         made = backend.build_wheel(order["out"], None, None)  # type: ignore[attr-defined]
         answer["wheel"] = Path(str(made)).name
     Path(str(order["answer"])).write_text(json.dumps(answer), encoding="utf-8")

@@ -20,7 +20,7 @@ from stackgen.errors import IndexUnavailableError, ResolutionError, UsageError
 from stackgen.index import pages
 from stackgen.index.cache import CachedPage, Download, IndexCache
 from stackgen.index.config import IndexConfig, IndexLocation, TransferLimits, location
-from stackgen.index.metadata import MetadataReader, artifact_key
+from stackgen.index.metadata import MetadataBuilder, MetadataReader, artifact_key
 from stackgen.index.pages import (
     Page,
     decode,
@@ -487,6 +487,7 @@ class PackageIndex(AbstractContextManager["PackageIndex"]):
         cache: the folder of caches; it is made where it does not exist.
         clock: seconds since 1970.
         sleep: waits between tries.
+        builder: builds the metadata of source distributions that declare none.
 
     Raises:
         StorageError: the cache folder cannot be used.
@@ -499,6 +500,7 @@ class PackageIndex(AbstractContextManager["PackageIndex"]):
         *,
         clock: Callable[[], float] = time.time,
         sleep: Callable[[float], None] = time.sleep,
+        builder: MetadataBuilder | None = None,
     ) -> None:
         self._config = config
         self._cache = IndexCache(cache / "index.db")
@@ -525,6 +527,7 @@ class PackageIndex(AbstractContextManager["PackageIndex"]):
             pool=self._pool,
             announced=self._catalogue.announced,
             offline=config.offline,
+            builder=builder,
         )
 
     def __exit__(

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from importlib.util import find_spec
 from pathlib import Path
-from urllib.parse import unquote, urlsplit, urlunsplit
+from urllib.parse import quote, unquote, urlsplit, urlunsplit
 
 from stackgen.errors import UsageError
 
@@ -370,3 +370,30 @@ def _unreadable(path: Path, error: Exception) -> UsageError:
         why=f"{type(error).__name__}: {error}",
         fix="correct the file; PIP_CONFIG_FILE=/dev/null and UV_NO_CONFIG=1 leave such files out",
     )
+
+
+def address_with_credentials(place: IndexLocation) -> str:
+    """Return an index's URL with its credentials, for an environment and nothing else."""
+    given, parts = place.credentials, urlsplit(place.url)
+    if given is None:
+        return place.url
+    user, password = quote(given.user, safe=""), quote(given.password, safe="")
+    return urlunsplit(parts._replace(netloc=f"{user}:{password}@{parts.netloc}"))
+
+
+def uv_variables(config: IndexConfig) -> dict[str, str]:
+    """Return the environment that lets uv look where we look, in our order.
+
+    uv asks its default index last, so the last of ours is given as that.
+    """
+    addresses = [address_with_credentials(each) for each in config.indexes]
+    found = {
+        "UV_NO_CONFIG": "1",
+        "UV_HTTP_TIMEOUT": f"{config.read_timeout_s:.0f}",
+        "UV_HTTP_RETRIES": "2",
+        "UV_INDEX": " ".join(addresses[:-1]),
+        "UV_DEFAULT_INDEX": "".join(addresses[-1:]),
+        "UV_FIND_LINKS": ",".join(address_with_credentials(each) for each in config.find_links),
+        "SSL_CERT_FILE": config.ca_bundle or "",
+    }
+    return {key: value for key, value in found.items() if value}

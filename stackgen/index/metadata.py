@@ -8,7 +8,9 @@ import zlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import IO, TYPE_CHECKING
+from pathlib import Path
+from threading import Lock
+from typing import IO, TYPE_CHECKING, Protocol
 from urllib.parse import urlsplit, urlunsplit
 
 from packaging.utils import canonicalize_name
@@ -19,7 +21,7 @@ from stackgen.index.cache import IndexCache
 from stackgen.index.pages import NO_METADATA, SOME_METADATA
 from stackgen.index.replies import Pool, Progress, Reply, ReplyTooLargeError, as_done
 from stackgen.model.packages import Artifact, BuildSystem, Metadata
-from stackgen.storage.files import stream_sha256
+from stackgen.storage.files import file_sha256, stream_sha256
 
 if TYPE_CHECKING:
     from email.message import Message
@@ -397,6 +399,20 @@ def artifact_key(artifact: Artifact) -> str:
     return artifact.sha256 or artifact.url
 
 
+class MetadataBuilder(Protocol):
+    """Builds the metadata of source distributions that do not declare them."""
+
+    def key(self, artifact: Artifact) -> str:
+        """Return what identifies a build, such as its Python; "" where none is allowed."""
+
+    def build(self, artifact: Artifact, file: Path) -> Metadata:
+        """Return what a source distribution requires.
+
+        Raises:
+            UnusableMetadataError: it cannot be built; the message says why.
+        """
+
+
 class MetadataReader:
     """Reads metadata.
 
@@ -413,8 +429,11 @@ class MetadataReader:
         pool: Pool,
         announced: Callable[[Artifact], str],
         offline: bool,
+        builder: MetadataBuilder | None = None,
     ) -> None:
         self.defects: dict[str, str] = {}
+        self._builder = builder
+        self._building = Lock()
         self._transport = transport
         self._cache = cache
         self._pool = pool
@@ -442,7 +461,10 @@ class MetadataReader:
         unknown = [key for key in wanted if key not in self._known and key not in self.defects]
         self._known |= self._cache.metadata(unknown)
         missing = [wanted[key] for key in unknown if key not in self._known]
-        self.defects |= self._cache.silent([x.sha256 for x in missing if not x.is_wheel])
+        silent = self._cache.silent([x.sha256 for x in missing if not x.is_wheel])
+        silent = self._with_builds(missing, silent)
+        self.defects |= silent
+        missing = [each for each in missing if artifact_key(each) not in self._known]
         missing = [each for each in missing if artifact_key(each) not in self.defects]
         if self._offline:
             _require_local(missing)
@@ -460,7 +482,9 @@ class MetadataReader:
                     self.defects[key] = result
                 else:
                     self._known[key] = result
-                    batch |= {key: result} if artifact.sha256 else {}
+                    # What was built is cached under its own key: it may depend on the Python.
+                    built = not artifact.is_wheel and bool(self._build_key(artifact))
+                    batch |= {key: result} if artifact.sha256 and not built else {}
                 if len(batch) >= _BATCH:
                     self._cache.keep_metadata(batch)
                     batch = {}
@@ -475,9 +499,52 @@ class MetadataReader:
             return self._read(artifact)
         except SilentSdistError as error:
             self._cache.keep_silent({artifact.sha256: str(error)} if artifact.sha256 else {})
-            return str(error)
+            return self._built(artifact) if self._build_key(artifact) else str(error)
         except (UnusableMetadataError, OSError) as error:
             return f"unreadable metadata: {error}"
+
+    def _build_key(self, artifact: Artifact) -> str:
+        """Return what a build of metadata is cached under; "" where none is allowed."""
+        found = self._builder.key(artifact) if self._builder and artifact.sha256 else ""
+        return f"{artifact.sha256} {found}" if found else ""
+
+    def _with_builds(self, missing: Iterable[Artifact], silent: dict[str, str]) -> dict[str, str]:
+        """Take what was built before; return what stays without metadata, and why."""
+        keys = {x.sha256: self._build_key(x) for x in missing if x.sha256 in silent}
+        keys = {sha256: key for sha256, key in keys.items() if key}
+        built = self._cache.metadata(list(keys.values()))
+        failed = self._cache.silent(list(keys.values()))
+        self._known |= {sha256: built[key] for sha256, key in keys.items() if key in built}
+        reasons = {sha256: failed[key] for sha256, key in keys.items() if key in failed}
+        return {sha256: why for sha256, why in silent.items() if sha256 not in keys} | reasons
+
+    def _built(self, artifact: Artifact) -> Metadata | str:
+        """Build the metadata of a source distribution, or say why that failed; once for good."""
+        from tempfile import TemporaryDirectory
+
+        assert self._builder is not None  # noqa: S101 # it gave the key
+        key = self._build_key(artifact)
+        with self._building, TemporaryDirectory(prefix="stackgen-") as folder:
+            file = Path(folder) / artifact.filename
+            with file.open("wb") as target:
+                self._fetch_whole(artifact, target)
+            try:
+                if file_sha256(file) != artifact.sha256:
+                    raise UnusableMetadataError("its content does not have the hash that is stated")
+                found = self._builder.build(artifact, file)
+            except UnusableMetadataError as error:
+                reason = f"its metadata cannot be built: {error}"
+                self._cache.keep_silent({key: reason})
+                return reason
+        self._cache.keep_metadata({key: found})
+        return found
+
+    def _fetch_whole(self, artifact: Artifact, target: IO[bytes]) -> None:
+        path = pages.path_of(artifact.url)
+        if path is not None:
+            target.write(path.read_bytes())
+        else:
+            self._transport().download(artifact.url, target)
 
     def _read(self, artifact: Artifact) -> Metadata:
         path = pages.path_of(artifact.url)
