@@ -15,6 +15,10 @@ BUDGET ?= 10m
 REQUIREMENT ?= tensorflow-cpu
 # Fast tests share all CPUs, eight at most.
 PARALLEL ?= -n logical --maxprocesses 8 --dist worksteal
+# Tests of the container engine run beside the others; each of both runs its tests one by one,
+# because they share an engine's containers, or take turns to measure. TESTS=... names files.
+SHORT = not slow and not gpu
+engine_log = .venv/engine-tests.log
 # Examples of each property test: quick or thorough (tests/conftest.py).
 EXAMPLES ?= quick
 test test-slow: EXAMPLES = thorough
@@ -35,7 +39,9 @@ explore: $(ready)
 	else exit $$code; fi
 
 test: check
-	$(pytest) -m "(network or docker or journey) and not slow and not gpu"
+	$(pytest) -m "docker and $(SHORT)" $(TESTS) >$(engine_log) 2>&1 & engine=$$!; \
+	$(pytest) -m "(network or journey) and not docker and $(SHORT)" $(TESTS); code=$$?; \
+	wait $$engine || code=1; cat $(engine_log); exit $$code
 
 check: $(ready)
 	$(bin)/ruff check .
