@@ -11,14 +11,16 @@ equal      knowledge bases of equal stacks: how many hold any false recommendati
            tried); gate: 66 of 1,000, where 5 % are allowed.
 poisoned   a fifth of the origins scale one stack's times by 0.8; gate: 5 % false recommendations
            where five origins or more measured the pair.
-power      how often a stack that is 10 % faster than the lock's own is recommended.
+power      how often a stack that is faster than the lock's own is recommended.
+recorded   leave-one-campaign-out on recorded blocks, as prediction intervals.
 
-python -m benchmarks.knowledge [--bases 1000] [--seed 1] [coverage machines equal poisoned power]
+python -m benchmarks.knowledge [--bases 1000] [--minutes 60] [equal poisoned ...]
 """
 
 import argparse
 import math
 import statistics
+import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import product
@@ -34,6 +36,7 @@ from stackgen.measure.meta_analysis import Mixture, learned_prior
 from stackgen.measure.posterior import Array, Places
 from stackgen.model.evidence import Verdict
 from stackgen.model.identity import CampaignId, IndicatorId, MachineId, StackId
+from tests import recordings
 
 CAMPAIGNS = (1, 2, 3, 5, 10, 25)
 SPREADS = (0.0, 0.005, 0.02, 0.05, 0.12, 0.20)
@@ -247,22 +250,25 @@ def _count(
     into.add(truth, *posterior.interval())
 
 
-def coverage(bases: int, seed: int) -> None:
+def coverage(bases: int, seed: int, deadline: float) -> None:
     """Print coverage by campaigns and spread."""
     print("\ncoverage of 95 % intervals, and half their median width")
     print("campaigns  spread  direct          indirect        predicted")
-    for campaigns, spread in product(CAMPAIGNS, SPREADS):
+    for number in _until(deadline, len(CAMPAIGNS) * len(SPREADS)):
+        campaigns, spread = CAMPAIGNS[number // len(SPREADS)], SPREADS[number % len(SPREADS)]
         stacks = min(24, 4 + 2 * campaigns)
         plan = Plan(stacks=stacks, campaigns=campaigns, spread=spread, interactions=0.01)
         found = cover(plan, max(20, bases // (2 + campaigns)), seed)
         print(f"{campaigns:9}  {spread:6.3f}  {'   '.join(map(str, found.values()))}", flush=True)
 
 
-def machines(bases: int, seed: int) -> None:
+def machines(bases: int, seed: int, deadline: float) -> None:
     """Print coverage for a machine on which nothing was measured."""
     print("\nthe same for a new machine, three campaigns on each that is known")
     print("machines  between them  direct          indirect        predicted")
-    for count, between in product(MACHINES, (0.0, 0.02, 0.05, 0.12, 0.2)):
+    cells = list(product(MACHINES, (0.0, 0.02, 0.05, 0.12, 0.2)))
+    for number in _until(deadline, len(cells)):
+        count, between = cells[number]
         plan = Plan(
             stacks=6,
             campaigns=3 * count,
@@ -321,30 +327,30 @@ def mixed(number: int, dice: np.random.Generator) -> Plan:
     )
 
 
-def equal(bases: int, seed: int) -> None:
+def equal(bases: int, seed: int, deadline: float) -> None:
     """Print how many knowledge bases of equal stacks hold a false recommendation."""
     wrong: dict[tuple[int, float], list[bool]] = {}
-    for number in range(bases):
+    for number in _until(deadline, bases):
         dice = np.random.default_rng([seed, 1, number])
         plan = mixed(number, dice)
         world = simulate(plan, dice)
         false = any(recommended(found) for _, found in locks(world, Place(machine_id=HERE)))
         wrong.setdefault((plan.campaigns, plan.spread), []).append(false)
-    count = sum(map(sum, wrong.values()))
-    print(f"\nequal stacks: {count} of {bases} knowledge bases hold a false recommendation")
+    count, tried = sum(map(sum, wrong.values())), sum(map(len, wrong.values()))
+    print(f"\nequal stacks: {count} of {tried} knowledge bases hold a false recommendation")
     print(f"campaigns  spread {'  '.join(f'{each:8.3f}' for each in SPREADS)}")
     for campaigns in CAMPAIGNS:
         cells = [wrong.get((campaigns, spread), []) for spread in SPREADS]
         shown = "  ".join(f"{sum(each):3} of {len(each):2}" for each in cells)
         print(f"{campaigns:9}         {shown}")
-    _gate(count, math.ceil(GATE * bases / GATE_OF))
+    _gate(count, math.ceil(GATE * tried / GATE_OF))
 
 
-def poisoned(bases: int, seed: int) -> None:
+def poisoned(bases: int, seed: int, deadline: float) -> None:
     """Print how many pairs that many origins measured are recommended since a fifth lied."""
     wrong: list[bool] = []
     named = 0
-    for number in range(bases):
+    for number in _until(deadline, bases):
         dice = np.random.default_rng([seed, 2, number])
         origins = int(dice.choice((5, 6, 8, 10, 15)))
         plan = Plan(
@@ -367,21 +373,40 @@ def poisoned(bases: int, seed: int) -> None:
             many = [len(known.direct_origins(current, name)) >= FEWEST_ORIGINS for name in best]
             false = false or any(many)
         wrong.append(false)
-    print(f"\npoisoned: {sum(wrong)} of {bases} knowledge bases recommend a stack falsely though")
+    print(
+        f"\npoisoned: {sum(wrong)} of {len(wrong)} knowledge bases recommend a stack falsely though"
+    )
     print(f"  five origins or more measured the pair; {named} locks name a sole origin")
-    _gate(sum(wrong), round(0.05 * bases))
+    _gate(sum(wrong), round(0.05 * len(wrong)))
 
 
-def power(bases: int, seed: int) -> None:
+def power(bases: int, seed: int, deadline: float) -> None:
     """Print how often a stack that is faster than the lock's own is recommended."""
     print("\npower: share of bases that recommend what is faster (four stacks, one faster)")
     print("campaigns  spread  5 % faster  10 %   20 %")
-    for campaigns, spread in product((1, 2, 3, 5, 10), (0.0, 0.005, 0.02)):
+    plans = list(product((1, 2, 3, 5, 10), (0.0, 0.005, 0.02)))
+    for place in _until(deadline, len(plans)):
+        campaigns, spread = plans[place]
         cells = []
         for gain in (1.05, 1.1, 1.2):
             hits = [_finds(campaigns, spread, gain, seed, n) for n in range(max(20, bases // 20))]
             cells.append(f"{statistics.fmean(hits):5.2f}")
         print(f"{campaigns:9}  {spread:6.3f}  {'      '.join(cells)}", flush=True)
+
+
+def recorded(_bases: int, _seed: int, deadline: float) -> None:
+    """Print how recorded blocks, ten to a campaign, are predicted by the other campaigns."""
+    print("\nrecorded on one machine in one session: log ratios that the other campaigns predicted")
+    inside = total = 0
+    for name, what in product(("eight-arms-quiet", "eight-arms-busy"), ("matmul", "fft", "sort")):
+        if time.monotonic() > deadline:
+            break
+        arms = recordings.recording(name)[what]
+        nodes = {StackId(arm): StackNode(key=arm) for arm in arms}
+        found = EvidenceGraph(recordings.campaigns(arms, baseline="A1"), nodes).held_out()
+        inside, total = inside + found.inside, total + found.total
+        print(f"  {name} {what}: {found.inside} of {found.total}, {found.campaigns} campaigns")
+    print(f"  together {inside} of {total}, nominal 95 %", flush=True)
 
 
 def _finds(campaigns: int, spread: float, gain: float, seed: int, number: int) -> bool:
@@ -397,6 +422,14 @@ def _finds(campaigns: int, spread: float, gain: float, seed: int, number: int) -
     return stack(1) in recommended(said.get(stack(0), ()))
 
 
+def _until(deadline: float, count: int) -> Iterator[int]:
+    """Yield numbers until there are so many, or until the time is over."""
+    for number in range(count):
+        if time.monotonic() > deadline:
+            return
+        yield number
+
+
 def _gate(found: int, most: int) -> None:
     print(f"  gate: at most {most}: {'kept' if found <= most else 'BROKEN'}", flush=True)
 
@@ -409,14 +442,16 @@ def main() -> None:
         "equal": equal,
         "poisoned": poisoned,
         "power": power,
+        "recorded": recorded,
     }
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("tables", nargs="*", choices=[*tables, []], default=[])
-    parser.add_argument("--bases", type=int, default=300)
+    parser.add_argument("--bases", type=int, default=1000)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--minutes", type=float, default=5.0, help="of each table at most")
     options = parser.parse_args()
     for name in options.tables or tables:
-        tables[name](options.bases, options.seed)
+        tables[name](options.bases, options.seed, time.monotonic() + 60 * options.minutes)
 
 
 if __name__ == "__main__":

@@ -8,6 +8,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import combinations
 from pathlib import Path
 
+from stackgen.measure.contrasts import CampaignContrasts, estimates
+from stackgen.model.identity import CampaignId, IndicatorId, MachineId, StackId
+
 FOLDER = Path(__file__).parent / "recorded"
 NAMES = ("eight-arms-quiet", "eight-arms-busy", "numpy-two-versions")
 ALIKE = (("A1", "A2", "A3", "A4", "A5"), ("A1u", "A2u"), ("A1p", "A2p"))
@@ -35,6 +38,38 @@ def identical_pairs(arms: Arms) -> list[tuple[str, str]]:
 def contrasts(arms: Arms, a: str, b: str) -> list[float]:
     """Return log(time of b / time of a) block by block."""
     return [y - x for x, y in zip(times(arms, a), times(arms, b), strict=True)]
+
+
+def campaigns(arms: Arms, *, baseline: str, blocks: int = 10) -> list[CampaignContrasts]:
+    """Return parts of a recording as campaigns that compare all of its arms."""
+    others = sorted(arms.keys() - {baseline})
+    shared = sorted(set.intersection(*(set(each) for each in arms.values())), key=int)
+    found = []
+    for number in range(len(shared) // blocks):
+        part = shared[blocks * number : blocks * (number + 1)]
+        name = CampaignId(f"part {number}")
+        values = estimates(
+            [
+                {(name, int(b)): math.log(arms[baseline][b] / arms[other][b]) for b in part}
+                for other in others
+            ]
+        )
+        found.append(
+            CampaignContrasts(
+                campaign_id=name,
+                indicator_id=IndicatorId("recorded"),
+                machine_id=MachineId("recorded"),
+                origins=(),
+                date="2026-11-21",
+                baseline=StackId(baseline),
+                candidates=tuple(StackId(other) for other in others),
+                log_ratios=values.log_ratios,
+                covariance=values.covariance,
+                blocks=values.blocks,
+                freedom=values.freedom,
+            )
+        )
+    return found
 
 
 def shuffled(

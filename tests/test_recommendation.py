@@ -10,6 +10,7 @@ from stackgen.knowledge.graph import EvidenceGraph, Place, StackNode
 from stackgen.knowledge.recommendation import Assessment, Standing, assess
 from stackgen.measure.contrasts import CampaignContrasts
 from stackgen.model.identity import IndicatorId, MachineId, StackId
+from tests.recordings import campaigns, recording
 from tests.test_graph import HERE, NAMES, NODES, row
 
 MATMUL, FFT = IndicatorId("matmul"), IndicatorId("fft")
@@ -130,3 +131,24 @@ def test_bases_of_equal_stacks_hold_no_false_recommendation() -> None:
         )
         wrong += any(each.standing is Standing.FASTER for each in found)
     assert wrong == 0
+
+
+def test_recorded_noise_recommends_a_planted_difference_and_no_equal_arm() -> None:
+    arms = recording("eight-arms-quiet")["matmul"]
+    nodes = {StackId(name): StackNode(key=name) for name in arms}
+    graph = EvidenceGraph(campaigns(arms, baseline="A1"), nodes)
+
+    def recommended(current: str) -> set[str]:
+        found = assess(
+            {MATMUL: graph},
+            current={MATMUL: current},
+            candidates={name: {MATMUL: name} for name in arms if name != current},
+            place=Place(machine_id=MachineId("recorded")),
+        )
+        return {each.name for each in found if each.standing is Standing.FASTER}
+
+    equal = {"A1", "A2", "A3", "A4", "A5"}
+    assert all(recommended(name) == set() for name in equal)
+    assert recommended("P10") == equal | {"P3", "P5"}
+    held_out = graph.held_out()
+    assert held_out.inside >= 0.9 * held_out.total > 40
