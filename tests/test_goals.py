@@ -86,6 +86,21 @@ def test_import_time_and_memory_are_compared_within_blocks() -> None:
     assert found.peak_bytes == 600_000_000
 
 
+def test_disturbed_blocks_count_for_memory_and_not_for_times() -> None:
+    busy = (("steal_s", "0.9"), ("wall_s", "1.0"))
+
+    def disturbed(each: Inspection) -> Inspection:
+        assert each.observation is not None
+        told = tuple(sorted((*each.observation.circumstances, *busy)))
+        return replace(each, observation=replace(each.observation, circumstances=told))
+
+    seen = blocks({}, {"import": 1.5, "peak": 4e8}, count=12)
+    found = judged([disturbed(e) if e.block <= 3 else e for e in seen]).of(OLD.stack.id)
+    assert found.import_effect is not None
+    assert found.memory_effect is not None
+    assert (found.import_effect.blocks, found.memory_effect.blocks) == (6, 10)
+
+
 def test_what_a_search_ran_takes_no_part_in_effects() -> None:
     seen = [replace(e, role=Role.SEARCH) for e in blocks({}, {"import": 0.5})]
     found = judged(seen).of(OLD.stack.id)

@@ -74,7 +74,8 @@ def compare_goals(
     """Return what stacks need besides time, and what follows from the goals.
 
     Args:
-        inspections: of the campaign. Effects rest on blocks that compare and were not disturbed.
+        inspections: of the campaign. Effects rest on blocks that compare; those on times, on blocks
+            that nothing disturbed.
         stacks: that are reported, in order; the baseline among them.
         baseline: what all others are compared with.
         calls: the indicators; the import is that of the first one which records any.
@@ -252,10 +253,11 @@ def _comparison(
     excluded = exclude_disturbed(inspections).excluded
     times = all_times(inspections, excluded)
     imports = all_times(inspections, excluded, _circumstance(IMPORT_S))
-    peaks = all_times(inspections, excluded, _circumstance(IMPORT_PEAK))
+    # What others do on a machine changes times, and hardly the memory that a process needs.
+    peaks = all_times(inspections, (), _circumstance(IMPORT_PEAK))
     program = bool(calls) and calls[0].program is not None
     if program:
-        peaks = all_times(inspections, excluded, _peak)
+        peaks = all_times(inspections, (), _peak)
     return _Comparison(
         numbers={
             Goal.SPEED: [(_of(times, call), weights.get(call.id, 1.0)) for call in calls],
