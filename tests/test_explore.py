@@ -274,3 +274,17 @@ def test_a_stack_that_is_fast_because_it_computes_something_else_is_reported_and
     locked = advice["advice"]["lock"]
     assert locked is None or [each["version"] for each in locked["artifacts"]] == ["1.0"]
     assert any("compute something else" in each for each in advice["advice"]["caveats"])
+
+
+def test_where_goals_decide_all_stacks_are_measured_in_every_block(laboratory: Laboratory) -> None:
+    done = laboratory.explore("speedy", "--goal", "size", "--dry-run")
+    assert done.returncode == 0, done.stderr
+    assert "A search looks for speed alone" in done.stderr
+    assert "Would measure these 5 in every block" in done.stdout
+    assert "Would search" in laboratory.explore("speedy", "--goal", "speed", "--dry-run").stdout
+
+
+def test_a_goal_that_is_none_is_refused_before_anything_is_done(laboratory: Laboratory) -> None:
+    done = laboratory.explore("speedy", "--goal", "fast")
+    assert done.returncode == 2
+    assert "goals are speed, import, memory, size" in done.stderr

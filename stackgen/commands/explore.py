@@ -1,11 +1,13 @@
 """Explore: requirements in, a measured ranking out."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from stackgen.campaign.backend import Backend
 from stackgen.campaign.campaign import Campaign
 from stackgen.campaign.candidates import pinned, read_pins, select
 from stackgen.campaign.host import cpu_list, shared_cores
+from stackgen.campaign.options import NEWEST_STACKS
 from stackgen.campaign.plan import SelectedStacks, SelectStacks, open_campaign
 from stackgen.campaign.prepare import refuse_without_disk_space
 from stackgen.campaign.request import CampaignRequest
@@ -15,7 +17,7 @@ from stackgen.commands.lock_out import check_folder, keep_winner
 from stackgen.errors import EvidenceError, UsageError
 from stackgen.index import PackageIndex
 from stackgen.knowledge.database import open_database
-from stackgen.model.choices import Prereleases
+from stackgen.model.choices import Prereleases, Strategy
 from stackgen.model.progress import Progress
 from stackgen.model.reports import ExplorePlan, ExploreReport
 from stackgen.model.stacks import Kind
@@ -63,7 +65,7 @@ def explore(
         StackgenError: one of its kinds for whatever stops it; what was measured is kept.
     """
     _refuse_two_baselines(request)
-    request = with_defaults(request)
+    request = _without_search(with_defaults(request), progress)
     if request.lock_out is not None:
         check_folder(request.lock_out, make=not request.dry_run)
     with open_campaign(select_stacks, request, paths, environ, progress) as campaign:
@@ -79,6 +81,20 @@ def explore(
             return found
         config = index_config(request.index, environ)
         return keep_winner(found, request.lock_out, campaign.backend.base.target, config, progress)
+
+
+def _without_search(request: CampaignRequest, progress: Progress) -> CampaignRequest:
+    """Return a request that measures all stacks where goals decide: a search is for speed alone."""
+    search = request.search
+    if not (request.measurement.goals.decides and search.strategy.searches):
+        return request
+    stacks = search.stacks or NEWEST_STACKS
+    progress.note(
+        f"A search looks for speed alone: with these goals, {stacks} stacks are measured in every "
+        "block (--stacks sets how many)."
+    )
+    found = replace(search, strategy=Strategy.EXHAUSTIVE, stacks=stacks, confidence=None)
+    return replace(request, search=found)
 
 
 def _any_release(request: CampaignRequest) -> Policy:
