@@ -3,6 +3,8 @@
 from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from stackgen.campaign.installed import read_environment
 from stackgen.errors import UsageError
@@ -265,3 +267,49 @@ def test_an_environment_is_read_as_a_lock(tmp_path: Path) -> None:
 def test_a_folder_that_is_no_environment_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="no packages installed"):
         read_environment(tmp_path)
+
+
+_BITS = [
+    "[",
+    "]",
+    "{",
+    '"',
+    "- ",
+    ": ",
+    "&a ",
+    "*a",
+    "\n",
+    "\\",
+    "null",
+    "1e999",
+    "; x",
+    "\x00",
+    "",
+]
+
+
+@settings(max_examples=60)
+@given(
+    st.sampled_from(
+        [
+            ("pdm.lock", pdm('lock_version = "4.4.1"')),
+            ("pdm.lock", pdm('lock_version = "4.0"', groups=False, inline=False) + _FILES),
+            ("conda-lock.yml", _CONDA_LOCK),
+            ("pixi.lock", _PIXI_5),
+            ("pixi.lock", _PIXI_6),
+        ]
+    ),
+    st.floats(0, 1),
+    st.integers(0, 60),
+    st.sampled_from(_BITS),
+)
+def test_no_damage_to_these_formats_leads_to_a_traceback(
+    lock: tuple[str, str], where: float, length: int, bit: str
+) -> None:
+    path, text = lock
+    at = int(where * len(text))
+    try:
+        found = read_lock(text[:at] + bit + text[at + length :], path=path, partial=True)
+        in_target(found, target())
+    except UsageError:
+        return
