@@ -244,7 +244,7 @@ def test_a_large_effect_on_speed_is_told_although_nothing_is_faster() -> None:
 
 def test_what_is_not_decided_names_what_is_missing() -> None:
     text = first_lines(reported(blocks({}, {}, noise=0.2)))
-    assert "Not decided: speedy 1.9." in text
+    assert "Not decided against the baseline: speedy 1.9." in text
     assert "needs 10 more blocks, about 2 min 0 s: the same command goes on from here." in text
 
 

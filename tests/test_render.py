@@ -443,7 +443,8 @@ def test_reports_read_as_they_did(name: str) -> None:
 
 
 def test_every_golden_file_has_its_report() -> None:
-    assert {each.stem for each in GOLDEN.glob("*.txt")} == set(TEXTS)
+    others = {"indicator_ids"}  # of test_indicator_declaration
+    assert {each.stem for each in GOLDEN.glob("*.txt")} - others == set(TEXTS)
 
 
 def test_json_holds_every_field_and_no_infinity() -> None:

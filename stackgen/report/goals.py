@@ -221,7 +221,7 @@ def _missing(report: ExploreReport, baseline: Ranked) -> list[str]:
     shown = "; ".join(names[:MOST_EFFECTS])
     shown += f" and {len(names) - MOST_EFFECTS} more" * (len(names) > MOST_EFFECTS)
     return [
-        f"Not decided: {shown}.",
+        f"Not decided against the baseline: {shown}.",
         f"The next interim analysis needs {_more_blocks(report, following - done)}",
     ]
 
