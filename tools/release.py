@@ -70,15 +70,15 @@ def _git(*arguments: str) -> str:
 # Building
 
 
-def build(folder: Path) -> dict[str, bytes]:
-    """Build wheel and sdist of the committed files, and return their bytes by name."""
+def build(commit: str, folder: Path) -> dict[str, bytes]:
+    """Build wheel and sdist of a commit's files, and return their bytes by name."""
     sources = folder / "sources"
     sources.mkdir(parents=True)
     archive = subprocess.run(
-        ["git", "-C", str(ROOT), "archive", "HEAD"], stdout=subprocess.PIPE, check=True
+        ["git", "-C", str(ROOT), "archive", commit], stdout=subprocess.PIPE, check=True
     )
     subprocess.run(["tar", "-x", "-C", str(sources)], input=archive.stdout, check=True)
-    date = _git("log", "-1", "--format=%ct").strip()
+    date = _git("log", "-1", "--format=%ct", commit).strip()
     _run(
         [sys.executable, "-m", "build", "--outdir", str(folder / "dist"), str(sources)],
         {"SOURCE_DATE_EPOCH": date},
@@ -239,19 +239,20 @@ def release(out: Path, budget: str, installers: Sequence[str] = INSTALLERS) -> N
     Raises:
         ReleaseError: a check fails.
     """
+    commit = _git("rev-parse", "HEAD").strip()  # others may commit meanwhile
     found = re.search(r'__version__ = "(.+)"', (ROOT / "stackgen/__init__.py").read_text("utf-8"))
     version = found[1] if found else ""
-    tags, here = _git("tag").split(), _git("tag", "--points-at", "HEAD").split()
+    tags, here = _git("tag").split(), _git("tag", "--points-at", commit).split()
     _refuse(disagreements(version, (ROOT / "CHANGELOG.md").read_text("utf-8"), tags, here))
     if _git("status", "--porcelain").strip():
         print("note: uncommitted changes are not part of what is built")
     with tempfile.TemporaryDirectory(prefix="stackgen-release-") as name:
         folder = Path(name)
-        first, second = build(folder / "first"), build(folder / "second")
+        first, second = (build(commit, folder / each) for each in ("first", "second"))
         _refuse([f"two builds of {each} differ" for each in differing(first, second)])
         built = sorted((folder / "first" / "dist").iterdir())
         sdist, wheel = (next(p for p in built if p.name.endswith(e)) for e in (".gz", ".whl"))
-        _refuse(lacking(wheel, sdist, _git("ls-files").splitlines()))
+        _refuse(lacking(wheel, sdist, _git("ls-tree", "-r", "--name-only", commit).splitlines()))
         _run([sys.executable, "-m", "twine", "check", "--strict", str(wheel), str(sdist)])
         for each, content in first.items():
             print(f"{each}: {len(content):,} bytes, sha256 {hashlib.sha256(content).hexdigest()}")
