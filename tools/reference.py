@@ -6,11 +6,14 @@ nothing of it is committed, so nothing of it can be out of date.
 """
 
 import argparse
+import contextlib
 import functools
 import importlib
 import json
 import operator
 import re
+import sqlite3
+import tempfile
 import types
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import fields, is_dataclass
@@ -22,6 +25,7 @@ from stackgen import errors
 from stackgen.cli import ENTRIES
 from stackgen.cli.commands import COMMON, Entry, all_options, build
 from stackgen.cli.config import NOT_CONFIGURABLE
+from stackgen.knowledge.database import open_database
 
 ROOT = Path(__file__).parents[1]
 GENERATED = "Generated from {}; every version of stackgen has its own."
@@ -211,6 +215,7 @@ REPORTS = {
     "kb stats": ("kb:stats",),
     "kb failures": ("kb:failures",),
     "kb query": ("kb:query",),
+    "kb origins": ("kb_exchange:origins",),
     "pi run": ("indicators:measure_locally",),
     "resolve": ("resolve:resolve",),
     "verify": ("verify:verify",),
@@ -367,50 +372,50 @@ def _type_text(schema: Mapping[str, Any]) -> str:
 
 # Database
 
-_TABLE = re.compile(r"^CREATE TABLE (\w+) \((.*?)\n?\)[^;\n]*;", re.DOTALL | re.MULTILINE)
-_VIEW = re.compile(r"((?:^--[^\n]*\n)*)^CREATE VIEW (\w+)", re.MULTILINE)
-_ADDED = re.compile(r"^ALTER TABLE (\w+) ADD COLUMN (\w+) ([^;]*);(?:\s*-- (.*))?", re.MULTILINE)
-_COLUMN = re.compile(
-    r"^\s*(?!PRIMARY|FOREIGN|UNIQUE|CHECK|--)(\w+)\b([^-\n]*?),?\s*(?:--\s*(.*))?$"
-)
+_COMMENT = re.compile(r"^\s*(\w+)\b[^-\n]*?--\s*(.*)$", re.MULTILINE)
 
 
 def database(folder: Path = ROOT / "kb") -> str:
-    """Return the page of tables, views and named queries, from the SQL files."""
-    files = [folder / "schema.sql", folder / "origins.sql", folder / "id_scheme.sql"]
-    text = "\n".join(path.read_text("utf-8") for path in files)
-    added: dict[str, list[tuple[str, str, str]]] = {}
-    for table, column, kind, comment in _ADDED.findall(text):
-        added.setdefault(table, []).append((column, kind, comment))
+    """Return the page of tables, views and named queries, from a new database of this version."""
+    with tempfile.TemporaryDirectory() as name:
+        path = Path(name) / "new.db"
+        open_database(path).close()
+        with contextlib.closing(sqlite3.connect(path)) as connection:
+            (newest,) = connection.execute("SELECT max(version) FROM migrations").fetchone()
+            tables = list(_relations(connection, "table"))
+            views = list(_relations(connection, "view"))
     lines = [
         "# Database schema",
         "",
-        "The knowledge base is one SQLite file. Rows are only added; ids are digests of content,",
-        "so a merge is a union. Nothing derived is stored: effects and rankings are computed from",
-        "these rows. Columns without a type store a number as it came.",
+        f"The knowledge base is one SQLite file (version {newest}). Rows are only added; ids are",
+        "digests of content, so a merge is a union. Effects and",
+        "rankings are computed from these rows. Read through the views where there is one.",
         "",
+        *("## Tables", "", *tables, "## Views", "", *views),
+        *("## Named queries", "", "`stackgen kb query NAME` runs them.", ""),
+        *("| query | answers |", "|---|---|"),
     ]
-    for table, body in _TABLE.findall(text):
-        lines += [f"## {table}", "", "| column | type | meaning |", "|---|---|---|"]
-        rows = [*_columns(body), *added.get(table, ())]
-        lines += [f"| `{n}` | {_cell(k.strip())} | {_cell(_escaped(c))} |" for n, k, c in rows]
-        lines.append("")
-    lines += ["## Views", "", "| view | content |", "|---|---|"]
-    for comment, view in _VIEW.findall(text):
-        about = " ".join(line.lstrip("- ") for line in comment.splitlines())
-        lines.append(f"| `{view}` | {_cell(about)} |")
-    lines += ["", "## Named queries", "", "`stackgen kb query NAME` runs them.", ""]
-    lines += ["| query | answers |", "|---|---|"]
-    for path in sorted((folder / "queries").glob("*.sql")):
-        question = path.read_text("utf-8").splitlines()[0].lstrip("- ")
-        lines.append(f"| `{path.stem}` | {_cell(question)} |")
+    for query in sorted((folder / "queries").glob("*.sql")):
+        question = query.read_text("utf-8").splitlines()[0].lstrip("- ")
+        lines.append(f"| `{query.stem}` | {_cell(question)} |")
     return "\n".join([*lines, ""])
 
 
-def _columns(body: str) -> Iterator[tuple[str, str, str]]:
-    for line in body.splitlines():
-        if match := _COLUMN.match(line):
-            yield match[1], match[2], match[3] or ""
+def _relations(connection: sqlite3.Connection, kind: str) -> Iterator[str]:
+    """Yield the lines of the tables, or of the views, with the comments of their columns."""
+    found = connection.execute(
+        "SELECT name, sql FROM sqlite_master WHERE type = ? AND name NOT LIKE 'sqlite_%' "
+        "ORDER BY name",
+        (kind,),
+    )
+    for name, sql in found.fetchall():
+        about = dict(_COMMENT.findall(sql))
+        yield from (f"### {name}", "", "| column | type | meaning |", "|---|---|---|")
+        columns = connection.execute("SELECT name, type FROM pragma_table_info(?)", (name,))
+        for column, declared in columns.fetchall():
+            meaning = _cell(_escaped(about.get(column, "")))
+            yield f"| `{column}` | {declared} | {meaning} |"
+        yield ""
 
 
 # All of it
