@@ -130,7 +130,9 @@ def test_lines_that_pin_nothing_are_resolved_first_and_that_is_noted(
         "frame": "2.15",
         "tz": "2.0",
     }
-    assert whole.notes == ("lines 2, 3 pin nothing; resolved first: frame 2.15, fresh 1.0, tz 2.0",)
+    assert whole.notes == (
+        "lines that pin nothing: 2, 3; resolved first: frame 2.15, fresh 1.0, tz 2.0",
+    )
     assert set(whole.requirements) == {"fresh<1.1", "frame"}
 
 

@@ -95,7 +95,7 @@ def completed(
         wanted,
         packages=(*lockfile.packages, *added),
         unpinned=(),
-        notes=(*lockfile.notes, f"lines {lines} pin nothing; resolved first: {listed}"),
+        notes=(*lockfile.notes, f"lines that pin nothing: {lines}; resolved first: {listed}"),
     )
 
 

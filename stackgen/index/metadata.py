@@ -278,10 +278,7 @@ _PKG_INFO = re.compile(r"(?:\./)?[^/]+/PKG-INFO")
 _PYPROJECT = re.compile(r"(?:\./)?[^/]+/pyproject\.toml")
 _STATIC = (2, 2)  # From this version of the metadata on, what is not called dynamic is final.
 
-UNSAID = (
-    "only a source distribution fits, and its metadata need a build: "
-    "stackgen builds nothing while it resolves"
-)
+UNSAID = "only a source distribution fits, and its metadata need a build (--allow-build NAME)"
 
 
 class SilentSdistError(UnusableMetadataError):
