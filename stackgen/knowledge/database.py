@@ -2,7 +2,7 @@
 
 import dataclasses
 import sqlite3
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import datetime, timezone
 from functools import cached_property
@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import BinaryIO, NamedTuple, TypeVar, final
 
 from stackgen.errors import DatabaseError, MeasurementError, UsageError
-from stackgen.knowledge import checking, exchange, rows
+from stackgen.knowledge import checking, derived, exchange, rows
 from stackgen.knowledge.connection import (
     connect,
     connect_read_only,
@@ -25,6 +25,7 @@ from stackgen.knowledge.merging import merge
 from stackgen.knowledge.origins import OriginSummary, find_origin, origins, remove_origin
 from stackgen.knowledge.public import Redaction
 from stackgen.knowledge.writing import Writer
+from stackgen.measure.contrasts import CampaignContrasts
 from stackgen.model.evidence import CampaignIdentity, Origin
 from stackgen.model.identity import CampaignId, IndicatorId, InspectionId, MachineId, StackId
 from stackgen.model.inspections import (
@@ -106,8 +107,8 @@ class Database:
 
     def __init__(self, path: Path, *, reading: bool = False) -> None:
         self.path = path
-        read_only = reading and path.exists() and not is_writable(path)
-        self._connection = connect_read_only(path) if read_only else connect(path)
+        self._read_only = reading and path.exists() and not is_writable(path)
+        self._connection = connect_read_only(path) if self._read_only else connect(path)
         self._state = state_path(path)
 
     def __enter__(self) -> "Database":
@@ -350,6 +351,37 @@ class Database:
             {"id": campaign},
         )
         return int(found[0]["n"])
+
+    def contrasts(
+        self, indicators: Collection[IndicatorId] | None = None
+    ) -> tuple[CampaignContrasts, ...]:
+        """Return what campaigns say of these indicators, or of all, from the cache.
+
+        What is missing or outdated there is derived first; of a file that is only read, in memory.
+        Origins are empty where this installation alone measured.
+        """
+        fresh: list[CampaignContrasts] = []
+        own = self.own_origins
+        with self._explained():
+            outdated = derived.outdated(self._connection)
+        calls = self.calls() if outdated else ()
+        for row in outdated:
+            (campaign,) = self._read("campaigns", rows.campaign_of, [row])
+            inspections = self.inspections(campaign=campaign.id)
+            with self._explained():
+                found = derived.derive(self._connection, row["key"], campaign, inspections, calls)
+                if self._read_only:
+                    fresh += found
+                    continue
+                with transaction(self._connection):
+                    derived.store(self._connection, row["key"], found)
+        with self._explained():
+            fresh += derived.load(self._connection, indicators)
+        return tuple(
+            dataclasses.replace(each, origins=()) if own.issuperset(each.origins) else each
+            for each in fresh
+            if indicators is None or each.indicator_id in indicators
+        )
 
     def failures(self) -> tuple[Inspection, ...]:
         """Return the inspections that did not end well, oldest first."""

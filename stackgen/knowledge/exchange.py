@@ -258,13 +258,14 @@ def _cells(table: str, document: Mapping[str, object]) -> dict[str, object]:
             raise ValueError(f"{name}: text or a number was expected: {rows.shown(value)}")
         if isinstance(value, int) and not -(1 << 63) <= value < 1 << 63:
             raise ValueError(f"{name}: a number of more than 64 bits")
-        cells[name] = json.dumps(value) if name in _JSON else value
+        direct = table == "inspections" and name == "circumstances"
+        cells[name] = json.dumps(value) if name in _JSON and not direct else value
     if table != "inspections":
         return cells
     values = document.get("values_s")
     cells["values_s"] = None if values is None else _packed(values)
     if values is not None:
-        around = rows.pairs(cells, "circumstances")
+        around = rows.as_pairs(cells.pop("circumstances", None), "circumstances")
         cells["environment"], cells["measured"] = packing.split_circumstances(around)
     return cells
 

@@ -382,6 +382,12 @@ def pairs(row: Cells, column: str) -> Pairs:
     return found
 
 
+def as_pairs(found: object, column: str) -> Pairs:
+    """Return pairs of texts that were decoded from JSON already."""
+    pairs: Pairs = _converted(found, column, Pairs)
+    return pairs
+
+
 def flag(row: Cells, column: str) -> bool:
     """Return a cell that holds 0 or 1."""
     found = cell(row, column)

@@ -13,6 +13,8 @@ from typing import NewType
 ID_SCHEME = 2
 """Version of the serialisation of all ids; 2: indicators by revision in place of their source."""
 
+_ENCODER = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=True)
+
 LockId = NewType("LockId", str)
 StackId = NewType("StackId", str)
 MachineId = NewType("MachineId", str)
@@ -29,7 +31,7 @@ def canonical_json(content: object) -> str:
     Args:
         content: strings, numbers, booleans, None, and sequences or mappings of them.
     """
-    return json.dumps(content, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
+    return _ENCODER.encode(content)
 
 
 def content_id(kind: str, content: object) -> str:
