@@ -164,6 +164,17 @@ def kb_check(
     typer.echo("\n".join([*(f"removed {each}" for each in removed), f"the file before: {backup}"]))
 
 
+def kb_recover(
+    damaged: Annotated[Path, typer.Argument(metavar="FILE", help="It is left as it is.")],
+    output: Annotated[Path, typer.Argument(metavar="NEW", help="The knowledge base to make.")],
+) -> None:
+    """Copy what can be read of a damaged knowledge base to a new one."""
+    from stackgen.commands.kb import recover
+
+    inspections, lost = recover(damaged, output)
+    typer.echo(f"{inspections:,} inspections recovered, {lost:,} rows lost or not valid: {output}")
+
+
 def kb_export(
     stack: Annotated[
         str,
@@ -318,6 +329,11 @@ KB_COMMANDS = {
         target=f"{_MODULE}:kb_check",
         summary="List the rows that are not valid.",
         examples=("stackgen kb check", "stackgen kb check --repair"),
+    ),
+    "recover": Entry(
+        target=f"{_MODULE}:kb_recover",
+        summary="Copy what can be read of a damaged file to a new one.",
+        examples=("stackgen kb recover stackgen.db recovered.db",),
     ),
     "export": Entry(
         target=f"{_MODULE}:kb_export",

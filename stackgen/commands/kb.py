@@ -81,6 +81,22 @@ def repair(paths: Paths) -> tuple[tuple[str, ...], Path]:
         return tuple(map(str, database.repair(backup))), backup
 
 
+def recover(damaged: Path, output: Path) -> tuple[int, int]:
+    """Copy what can be read of a damaged knowledge base; return (inspections, rows lost).
+
+    Raises:
+        UsageError: there is no such file, or the new one exists already.
+    """
+    if not damaged.is_file() or output.exists():
+        raise UsageError(
+            f"{output} exists already" if output.exists() else f"there is no file {damaged}",
+            why="what can be read of a file is copied to a new one",
+            fix="stackgen kb recover DAMAGED NEW",
+        )
+    with open_database(output) as database:
+        return database.recover(damaged)
+
+
 # What a knowledge base holds of one stack, as a report that other tools' formats can hold
 
 _T = TypeVar("_T")

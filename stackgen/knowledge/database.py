@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import BinaryIO, NamedTuple, TypeVar, final
 
 from stackgen.errors import DatabaseError, MeasurementError, UsageError
-from stackgen.knowledge import checking, derived, exchange, rows
+from stackgen.knowledge import checking, derived, exchange, recovery, rows
 from stackgen.knowledge.connection import (
     connect,
     connect_read_only,
@@ -272,6 +272,27 @@ class Database:
             finally:
                 self._connection.execute("PRAGMA foreign_keys = ON")
             return tuple(removed)
+
+    def recover(self, source: Path) -> tuple[int, int]:
+        """Copy what can be read of a damaged knowledge base into this one, which is empty.
+
+        Returns how many inspections were recovered, and how many rows were lost or are not valid.
+
+        Raises:
+            DatabaseError: not even the schema can be read, or the file has another version.
+        """
+        with self._explained():
+            self._connection.execute("PRAGMA foreign_keys = OFF")
+            try:
+                with transaction(self._connection):
+                    lost = recovery.copy_readable(source, self._connection)
+                    while found := self.check():
+                        for each in found:
+                            checking.remove(self._connection, each)
+                        lost += len(found)
+            finally:
+                self._connection.execute("PRAGMA foreign_keys = ON")
+        return self._count("SELECT count(*) FROM inspection_rows"), lost
 
     def stack(self, stack_id: StackId) -> Stack:
         """Return a stack.
