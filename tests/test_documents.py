@@ -30,7 +30,7 @@ def test_numbers_of_decisions_are_used_once_and_mentioned_ones_exist() -> None:
     assert len(numbers) == len(set(numbers)) > 20
     sources = [
         path
-        for folder in ("docs", "benchmarks", "tests")
+        for folder in ("stackgen", "docs", "benchmarks", "tests")
         for path in (ROOT / folder).rglob("*")
         if path.suffix in (".py", ".md")
     ]
