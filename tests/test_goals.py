@@ -228,7 +228,7 @@ def test_what_was_seen_is_the_headline_with_intervals() -> None:
     assert "No measurable difference" in text
     assert "speedy 1.9 imports numpy 1.4" in text
     assert "as fast as speedy 2.0; 1.3" in text
-    assert "Peak memory of the import: 456 MB with speedy 1.9, 569 MB with speedy 2.0: 1.25" in text
+    assert "Peak memory of the import: 456 MB with speedy 1.9, 569 MB with speedy 2.0: 1.2" in text
     assert "speedy 1.9 takes 0.50 times the disk of speedy 2.0 (1.00 GB against 2.00 GB)" in text
 
 
@@ -259,6 +259,20 @@ def test_a_table_has_import_memory_and_sizes_of_each_stack() -> None:
     text = report_text(reported(blocks({}, {"import": 1.0})))
     row = next(line for line in text.splitlines() if "500 MB" in line and "1.00 GB" in line)
     assert "2.01 (1.97 to 2.05)" in row
+
+
+def test_an_import_time_that_was_not_compared_does_not_stand_beside_those_that_were() -> None:
+    found = reported(blocks({}, {"import": 1.0}))
+    base = found.goals.of(NEW.stack.id)
+    other = replace(base, stack_id=OTHER.stack.id, import_s=9.87)
+    row = replace(found.ranking[0], stack_id=other.stack_id, label="other", effects=())
+    stacks = (*found.goals.stacks, other)
+    found = replace(
+        found,
+        ranking=(*found.ranking, replace(row, is_baseline=False)),
+        goals=replace(found.goals, stacks=stacks),
+    )
+    assert "9.87 s" not in report_text(found)
 
 
 @pytest.mark.parametrize(

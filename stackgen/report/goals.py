@@ -69,8 +69,12 @@ def _memory(report: ExploreReport, row: StackQuantities) -> float | None:
 
 def _cells(report: ExploreReport, row: StackQuantities) -> tuple[str, ...]:
     memory = _memory(report, row)
+    baseline = any(each.is_baseline and each.stack_id == row.stack_id for each in report.ranking)
+    # Beside times that were compared, one from other blocks would seem to be comparable.
+    compared = any(each.import_effect is not None for each in report.goals.stacks)
+    shown = baseline or row.import_effect is not None or not compared
     return (
-        seconds_text(row.import_s),
+        seconds_text(row.import_s) if shown else "",
         within(row.import_effect),
         megabytes(memory),
         within(row.memory_effect),
@@ -180,7 +184,8 @@ def _factor(effect: Effect) -> str:
     low, ratio, high = effect.low, effect.ratio, effect.high
     if ratio < 1:
         low, ratio, high = 1 / high, 1 / ratio, 1 / low
-    return f"{ratio:.2f} times ({low:.2f} to {high:.2f})"
+    digits = 2 if high - low >= 0.02 else 3
+    return f"{ratio:.{digits}f} times ({low:.{digits}f} to {high:.{digits}f})"
 
 
 def _smaller(report: ExploreReport, baseline: Ranked) -> Iterator[str]:
