@@ -1,14 +1,17 @@
-"""Advice: recommended from evidence of the same blocks, or refused."""
+"""Advice: recommended from the evidence graph, refused, or unknown with the reason."""
 
 import random
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 import pytest
 
-from stackgen.errors import EvidenceError
 from stackgen.knowledge.advice import Admits, advise
-from stackgen.model.evidence import Advice, Change, Verdict
+from stackgen.knowledge.judgement import Knowledge
+from stackgen.measure import count_failures
+from stackgen.measure.contrasts import campaign_contrasts
+from stackgen.model.evidence import Advice, Answer, Change, Verdict
 from stackgen.model.identity import CampaignId
 from stackgen.model.inspections import (
     IndicatorCall,
@@ -63,18 +66,34 @@ def observed(
     return replace(found, machine_id=machine.id, observation=seen)
 
 
+CAMPAIGNS = tuple(CampaignId(f"{CAMPAIGN}{n}") for n in range(3))
+
+
 def blocks(
     times: dict[Environment, float],
     *,
     count: int = 16,
     machine: Machine = LOCAL,
     what: IndicatorCall = CALL,
+    campaigns: Sequence[CampaignId] = CAMPAIGNS,
 ) -> list[Inspection]:
+    """Return campaigns that compare stacks with the first of them."""
     dice = random.Random(5)
     return [
-        observed(where, block, seconds * (1 + dice.gauss(0, 0.01)), machine=machine, what=what)
+        replace(
+            observed(
+                where,
+                block,
+                seconds * (1 + dice.gauss(0, 0.01)),
+                machine=machine,
+                what=what,
+                role=Role.CANDIDATE if number else Role.BASELINE,
+            ),
+            campaign_id=campaign,
+        )
+        for campaign in campaigns
         for block in range(1, count + 1)
-        for where, seconds in times.items()
+        for number, (where, seconds) in enumerate(times.items())
     ]
 
 
@@ -94,26 +113,65 @@ def anything(
     """Admit every change."""
 
 
+def known_from(
+    inspections: Sequence[Inspection],
+    *,
+    stacks: Sequence[Stack],
+    calls: Sequence[IndicatorCall],
+    machine: Machine = LOCAL,
+    machines: Sequence[Machine] = (),
+    trusted: frozenset[CampaignId] = frozenset(CAMPAIGNS),
+    origins: Sequence[str] = (),
+) -> Knowledge:
+    """Return what a knowledge base with these inspections knows."""
+    counting = [each for each in inspections if each.campaign_id in trusted]
+    failed = {each.id for each in stacks if count_failures(counting, stack=each.id, calls=calls)}
+    return Knowledge(
+        stacks=stacks,
+        inspections=inspections,
+        calls=calls,
+        contrasts=campaign_contrasts(counting, failed=failed, origins=origins),
+        machine=machine,
+        machines=machines,
+        trusted=trusted,
+    )
+
+
 def advice_for(
     inspections: list[Inspection],
     lockfile: LockFile = LOCK,
     *,
     machine: Machine = LOCAL,
-    trusted: frozenset[CampaignId] = frozenset({CAMPAIGN}),
+    trusted: frozenset[CampaignId] = frozenset(CAMPAIGNS),
     admits: Admits = anything,
     stacks: Sequence[Environment] = (),
     calls: Sequence[IndicatorCall] = (),
+    origins: Sequence[str] = (),
+    allow_downgrade: bool = False,
 ) -> Advice:
-    return advise(
-        lockfile=lockfile,
+    known = known_from(
+        inspections,
         stacks=[each.stack for each in stacks or (OWN, FAST, SAME)],
-        inspections=inspections,
         calls=calls or [CALL],
         machine=machine,
         machines=[LOCAL, LIKE, OTHER],
         trusted=trusted,
-        admits=admits,
+        origins=origins,
     )
+    return advise(
+        known,
+        lockfile=lockfile,
+        trusted=trusted,
+        admits=admits,
+        inspections=inspections,
+        allow_downgrade=allow_downgrade,
+    )
+
+
+def unknown(advice: Advice, why: str = "") -> None:
+    """Claim that an advice says that nothing is known, and why."""
+    assert (advice.answer, advice.lock) == (Answer.UNKNOWN, None)
+    assert re.search(why, advice.why)
 
 
 def test_the_faster_stack_is_recommended_with_its_effect_and_only_what_must_change() -> None:
@@ -125,7 +183,8 @@ def test_the_faster_stack_is_recommended_with_its_effect_and_only_what_must_chan
     ]
     (effect,) = found.effects
     assert effect.low < 1.25 < effect.high
-    assert effect.blocks == 16
+    assert effect.blocks == 48
+    assert found.answer is Answer.FASTER
 
 
 def test_where_nothing_is_faster_nothing_is_recommended() -> None:
@@ -150,8 +209,7 @@ def test_too_few_blocks_recommend_nothing() -> None:
     ],
 )
 def test_a_lock_that_differs_in_compiled_code_is_unknown(lockfile: LockFile) -> None:
-    with pytest.raises(EvidenceError, match="--from Pipfile"):
-        advice_for(blocks({OWN: 1.0, FAST: 0.8}), lockfile)
+    unknown(advice_for(blocks({OWN: 1.0, FAST: 0.8}), lockfile))
 
 
 def test_development_packages_do_not_count() -> None:
@@ -159,28 +217,27 @@ def test_development_packages_do_not_count() -> None:
         LockedPackage(name="tensorflow", version="2.12.0", group="dev"),
         LockedPackage(name="numpy", version="1.23.5"),
     )
-    with pytest.raises(EvidenceError):
-        advice_for(blocks({OWN: 1.0, FAST: 0.8}), replace(LOCK, packages=packages))
+    unknown(advice_for(blocks({OWN: 1.0, FAST: 0.8}), replace(LOCK, packages=packages)))
 
 
 def test_stacks_from_different_blocks_are_never_compared() -> None:
     separate = blocks({OWN: 1.0}) + [
         replace(each, block=each.block + 100) for each in blocks({FAST: 0.5})
     ]
-    with pytest.raises(EvidenceError, match="never beside others"):
-        advice_for(separate)
+    unknown(advice_for(separate), "never beside others")
 
 
 def test_campaigns_whose_controls_failed_do_not_feed_advice() -> None:
-    with pytest.raises(EvidenceError):
-        advice_for(blocks({OWN: 1.0, FAST: 0.8}), trusted=frozenset())
+    unknown(advice_for(blocks({OWN: 1.0, FAST: 0.8}), trusted=frozenset()))
 
 
-def test_the_nearest_machine_speaks_where_this_one_is_unknown() -> None:
+def test_the_nearest_machine_speaks_where_this_one_is_unknown_and_recommends_nothing() -> None:
     near = blocks({OWN: 1.0, FAST: 0.8}, machine=LIKE)
     far = blocks({OWN: 1.0, FAST: 1.3}, machine=OTHER)
     found = advice_for(far + near)
-    assert found.lock == FAST.stack.lock
+    assert (found.answer, found.lock, found.changes) == (Answer.ELSEWHERE, None, ())
+    assert found.effects[0].verdict is Verdict.FASTER
+    assert found.provenance[0].last[:10] == "2026-01-01"
     assert not found.same_machine
     assert any("another machine" in each for each in found.caveats)
     assert advice_for(near + blocks({OWN: 1.0, FAST: 1.3}), machine=LOCAL).lock is None
@@ -240,7 +297,9 @@ def test_where_only_that_was_measured_nothing_is_recommended_nor_praised() -> No
 def test_what_it_computed_on_another_machine_or_in_a_campaign_that_is_not_trusted_counts() -> None:
     local = computed_right({OWN: 1.0, FAST: 0.5})
     there = computing(FAST, 1.01, computed_right({OWN: 1.0, FAST: 0.5}, machine=OTHER))
-    doubtful = [replace(each, campaign_id=CampaignId("doubtful")) for each in there]
+    doubtful = [
+        replace(each, campaign_id=CampaignId(f"doubtful {each.campaign_id}")) for each in there
+    ]
     assert advice_for(local + doubtful).lock is None
 
 
@@ -262,20 +321,82 @@ def test_a_lock_whose_results_are_not_repeatable_excludes_no_candidate() -> None
     assert advice_for([*computing(OWN, 2.0, seen[:2]), *seen[2:]]).lock == FAST.stack.lock
 
 
-def test_a_further_campaign_takes_no_place_of_blocks_that_were_judged_before() -> None:
-    first = [
-        replace(each, campaign_id=CampaignId("z"))
-        for each in blocks({OWN: 1.0, FAST: 0.8}, count=60)
+def test_a_further_campaign_that_disagrees_takes_the_recommendation_back() -> None:
+    first = blocks({OWN: 1.0, FAST: 0.8})
+    further = blocks({OWN: 1.0, FAST: 1.2}, campaigns=[CampaignId("further")])
+    trusted = frozenset({*CAMPAIGNS, CampaignId("further")})
+    assert advice_for(first, trusted=trusted).answer is Answer.FASTER
+    found = advice_for([*further, *first], trusted=trusted)
+    assert (found.answer, found.lock) == (Answer.NO_DIFFERENCE, None)
+    (before,), (after,) = advice_for(first, trusted=trusted).effects, found.effects
+    assert after.low < before.low
+
+
+def test_one_campaign_alone_says_that_another_one_must_repeat_it() -> None:
+    found = advice_for(blocks({OWN: 1.0, FAST: 0.8}, campaigns=CAMPAIGNS[:1]))
+    assert found.answer is Answer.NO_DIFFERENCE
+    assert any("one campaign alone" in each for each in found.caveats)
+
+
+FIRST, SECOND, THIRD = (
+    [CampaignId(f"{CAMPAIGN}{name}{n}") for n in range(4)] for name in ("a", "b", "c")
+)
+
+
+def test_stacks_that_never_shared_a_block_are_compared_through_others() -> None:
+    seen = blocks({OWN: 1.0, SAME: 1.0}, campaigns=FIRST)
+    seen += blocks({SAME: 1.0, FAST: 0.6}, campaigns=SECOND)
+    found = advice_for(seen, trusted=frozenset({*FIRST, *SECOND}))
+    assert (found.answer, found.lock) == (Answer.FASTER, FAST.stack.lock)
+    (reported,) = found.provenance
+    assert [each.split(",")[1].strip() for each in reported.path] == [
+        "tensorflow 2.12.0",
+        "tensorflow 2.13.0",
+        "tensorflow 2.15.0",
     ]
-    further = [
-        replace(each, campaign_id=CampaignId("a"), started_at="2026-02-01T00:00:00+00:00")
-        for each in blocks({OWN: 1.0, FAST: 1.2}, count=60)
-    ]
-    trusted = frozenset({CampaignId("a"), CampaignId("z")})
-    assert (
-        advice_for([*first, *further], trusted=trusted).effects
-        == advice_for(first, trusted=trusted).effects
+    assert {*reported.campaigns} == {*FIRST, *SECOND}
+    assert any("leads through others" in each for each in found.caveats)
+
+
+def test_an_older_version_is_recommended_only_where_that_is_allowed() -> None:
+    mine = locked(tensorflow="2.15.0", numpy="1.26.4")
+    seen = blocks({FAST: 1.0, OWN: 0.7, SAME: 1.0})
+    found = advice_for(seen, mine)
+    assert (found.answer, found.lock) == (Answer.OLDER, None)
+    assert "--allow-downgrade" in found.refused
+    allowed = advice_for(seen, mine, allow_downgrade=True)
+    assert (allowed.answer, allowed.lock) == (Answer.FASTER, OWN.stack.lock)
+
+
+def test_a_recommendation_that_one_origin_carries_names_it() -> None:
+    found = advice_for(blocks({OWN: 1.0, FAST: 0.8}), origins=["theirs"])
+    assert (found.answer, found.sole_origins) == (Answer.FASTER, ("theirs",))
+    assert any("origin theirs alone" in each for each in found.caveats)
+
+
+def test_of_thirty_equal_stacks_none_is_recommended() -> None:
+    equal = [stack(tensorflow=f"2.{n}.0", numpy="1.26.4") for n in range(13, 43)]
+    found = advice_for(
+        blocks({OWN: 1.0, **dict.fromkeys(equal, 1.0)}, count=12), stacks=(OWN, *equal)
     )
+    assert (found.answer, found.lock) == (Answer.NO_DIFFERENCE, None)
+
+
+def test_a_lock_that_was_never_measured_but_is_equivalent_has_an_answer() -> None:
+    """What no indicator loads does not matter, on any base with this Python minor version."""
+    seen = blocks({OWN: 1.0, FAST: 0.8})
+    found = advice_for(seen, locked(tensorflow="2.12", numpy="1.23.5", requests="1", other="7"))
+    assert (found.answer, found.lock) == (Answer.FASTER, FAST.stack.lock)
+
+
+def test_an_unknown_lock_gets_its_pins_and_the_nearest_measured_versions() -> None:
+    seen = blocks({OWN: 1.0, FAST: 0.8, SAME: 1.0})
+    found = advice_for(seen, locked(tensorflow="2.14.0", numpy="1.26.4", flask="3.0"))
+    unknown(found)
+    assert found.pins == (("numpy", "1.26.4"), ("tensorflow", "2.14.0"))
+    nearest = [dict(each.versions)["tensorflow"] for each in found.nearest]
+    assert nearest == ["2.15.0", "2.13.0", "2.12.0"]
+    assert found.nearest[2].effects[0].ratio == pytest.approx(1.25, abs=0.02)
 
 
 SORT = call("numpy/sort")
@@ -284,8 +405,10 @@ PLAIN_OWN, PLAIN_FAST = stack(numpy="1.23.5"), stack(numpy="1.26.4")
 
 def test_what_was_measured_without_the_framework_says_nothing_about_a_lock_with_it() -> None:
     seen = blocks({PLAIN_OWN: 1.0, PLAIN_FAST: 0.5}, what=SORT)
-    with pytest.raises(EvidenceError, match="frameworks of all that was measured: none"):
-        advice_for(seen, stacks=(PLAIN_OWN, PLAIN_FAST), calls=(SORT,))
+    unknown(
+        advice_for(seen, stacks=(PLAIN_OWN, PLAIN_FAST), calls=(SORT,)),
+        "frameworks of all that was measured: none",
+    )
     found = advice_for(seen, locked(numpy="1.23.5"), stacks=(PLAIN_OWN, PLAIN_FAST), calls=(SORT,))
     assert found.lock == PLAIN_FAST.stack.lock
 
@@ -308,16 +431,17 @@ def test_what_was_measured_beside_another_version_of_the_framework_says_nothing_
         for each in seen
         if each.observation is not None
     ]
-    with pytest.raises(EvidenceError, match="no measured stack has the same framework"):
-        advice_for(numpy_loaded, stacks=(own, fast), calls=(SORT,))
+    unknown(
+        advice_for(numpy_loaded, stacks=(own, fast), calls=(SORT,)),
+        "no measured stack has the same framework",
+    )
     mine = locked(tensorflow="2.11.0", numpy="1.23.5")
     assert advice_for(numpy_loaded, mine, stacks=(own, fast), calls=(SORT,)).lock == fast.stack.lock
 
 
 def test_a_stack_that_brings_a_framework_is_not_recommended_to_a_lock_without() -> None:
     seen = blocks({PLAIN_OWN: 1.0, OWN: 1.0, FAST: 0.5}, what=SORT)
-    with pytest.raises(EvidenceError):
-        advice_for(seen, locked(numpy="1.23.5"), stacks=(PLAIN_OWN, OWN, FAST), calls=(SORT,))
+    unknown(advice_for(seen, locked(numpy="1.23.5"), stacks=(PLAIN_OWN, OWN, FAST), calls=(SORT,)))
 
 
 def test_what_the_rest_of_the_lock_does_not_admit_is_not_recommended_with_the_reason() -> None:
@@ -353,7 +477,7 @@ def failing(seen: list[Inspection]) -> list[Inspection]:
     ]
 
 
-SHARED = blocks({OWN: 1.0, FAST: 0.5}, count=14)
+SHARED = blocks({OWN: 1.0, FAST: 0.5}, count=14, campaigns=[CAMPAIGN])
 
 
 @pytest.mark.parametrize(
@@ -363,7 +487,11 @@ SHARED = blocks({OWN: 1.0, FAST: 0.5}, count=14)
         (SHARED, set(), "the controls of these campaigns failed"),
         (failing(SHARED), {CAMPAIGN}, "a run failed there"),
         (
-            blocks({OWN: 1.0, stack(tensorflow="2.12.0", numpy="1.23.5"): 1.0}, count=14),
+            blocks(
+                {OWN: 1.0, stack(tensorflow="2.12.0", numpy="1.23.5"): 1.0},
+                count=14,
+                campaigns=[CAMPAIGN],
+            ),
             {CAMPAIGN},
             "the others have the same framework",
         ),
@@ -373,8 +501,9 @@ def test_versions_that_shared_blocks_are_never_said_not_to_have(
     seen: list[Inspection], trusted: set[CampaignId], why: str
 ) -> None:
     stacks = (OWN, FAST, stack(tensorflow="2.12.0", numpy="1.23.5"))
-    with pytest.raises(EvidenceError, match=f"shared 14 blocks .*{why}"):
-        advice_for(seen, trusted=frozenset(trusted), stacks=stacks)
+    unknown(
+        advice_for(seen, trusted=frozenset(trusted), stacks=stacks), f"shared 14 blocks .*{why}"
+    )
 
 
 PROGRAM_CALL = IndicatorCall(
@@ -418,16 +547,20 @@ def test_a_campaign_of_the_users_program_counts_and_the_program_is_named() -> No
     assert [each.indicator for each in found.provenance] == ["python train.py"]
     assert any("python train.py was measured with flask 2.9" in each for each in found.caveats)
     for other in ({"numpy": "1.23.4"}, {"tidy": "1.1"}, {"torch": "2.0.0"}):
-        with pytest.raises(EvidenceError):
-            of(**(lock | other))
+        unknown(of(**(lock | other)))
 
 
 def test_an_effect_tells_what_was_compared_where_and_when() -> None:
     seen = blocks({OWN: 1.0, FAST: 0.8})
-    last = replace(seen[-1], started_at="2026-01-03T00:00:00+00:00")
+    later = [
+        replace(each, started_at="2026-01-03T00:00:00+00:00")
+        for each in seen
+        if each.campaign_id == CAMPAIGNS[-1]
+    ]
     machine = Machine(identity=(*LOCAL.identity, ("cpu_name", "Xeon")))
     found = advice_for(
-        [replace(each, machine_id=machine.id) for each in (*seen[:-1], last)], machine=machine
+        [replace(each, machine_id=machine.id) for each in (*seen[: -len(later)], *later)],
+        machine=machine,
     )
     (reported,) = found.provenance
     assert reported.indicator == "tensorflow/matmul"

@@ -3,19 +3,28 @@
 import random
 from dataclasses import replace
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stackgen.errors import EvidenceError
 from stackgen.knowledge.advice import advise
 from stackgen.model.evidence import Advice
-from stackgen.model.inspections import Inspection, LoadedDistribution, Observation
+from stackgen.model.identity import CampaignId
+from stackgen.model.inspections import Inspection, LoadedDistribution, Observation, Role
 from stackgen.model.packages import Lock, LockedPackage, LockFile
 from stackgen.model.stacks import BaseFacts, Machine, Stack
-from tests.samples import CAMPAIGN, FACTS, call, inspection
+from tests.samples import FACTS, call, inspection
 from tests.spaces import artifact
-from tests.test_advice import FAST, LOCAL, LOCK, OWN, anything, blocks
+from tests.test_advice import (
+    CAMPAIGNS,
+    FAST,
+    LOCAL,
+    LOCK,
+    OWN,
+    anything,
+    blocks,
+    known_from,
+    unknown,
+)
 
 TENSORFLOW, NUMPY = call("tensorflow/matmul"), call("numpy/matmul")
 TRIXIE = replace(FACTS, python="CPython 3.13.5", distribution="debian 13")
@@ -29,7 +38,14 @@ def stack(
 
 
 def seen(
-    where: Stack, block: int, seconds: float, *, names: tuple[str, ...], numpy: bool = False
+    where: Stack,
+    block: int,
+    seconds: float,
+    *,
+    names: tuple[str, ...],
+    numpy: bool = False,
+    role: Role = Role.CANDIDATE,
+    campaign: CampaignId = CAMPAIGNS[0],
 ) -> Inspection:
     """Return an inspection that had these distributions loaded, with compiled code of each."""
     loaded = tuple(
@@ -41,12 +57,17 @@ def seen(
         found,
         stack_id=where.id,
         machine_id=LOCAL.id,
+        campaign_id=campaign,
+        role=role,
         observation=Observation(values_s=(seconds,), loops=1, loaded=loaded),
     )
 
 
 def measured(times: dict[Stack, float], *, numpy: bool = False) -> list[Inspection]:
-    """Return twelve blocks of every stack; NumPy's indicator does not load TensorFlow."""
+    """Return three campaigns of twelve blocks, the first stack their baseline.
+
+    NumPy's indicator does not load TensorFlow.
+    """
     dice = random.Random(3)
     return [
         seen(
@@ -55,9 +76,12 @@ def measured(times: dict[Stack, float], *, numpy: bool = False) -> list[Inspecti
             seconds * (1 + dice.gauss(0, 0.004)),
             names=("numpy",) if numpy else ("numpy", "tensorflow"),
             numpy=numpy,
+            role=Role.CANDIDATE if number else Role.BASELINE,
+            campaign=campaign,
         )
+        for campaign in CAMPAIGNS
         for block in range(1, 13)
-        for where, seconds in times.items()
+        for number, (where, seconds) in enumerate(times.items())
     ]
 
 
@@ -65,13 +89,10 @@ def advice_for(
     stacks: list[Stack], inspections: list[Inspection], lockfile: LockFile = LOCK
 ) -> Advice:
     return advise(
+        known_from(inspections, stacks=stacks, calls=[TENSORFLOW, NUMPY]),
         lockfile=lockfile,
-        stacks=stacks,
         inspections=inspections,
-        calls=[TENSORFLOW, NUMPY],
-        machine=LOCAL,
-        machines=[LOCAL],
-        trusted={CAMPAIGN},
+        trusted=frozenset(CAMPAIGNS),
         admits=anything,
     )
 
@@ -109,8 +130,7 @@ def test_what_a_setting_brought_is_not_credited_to_versions() -> None:
 
 def test_what_another_base_brought_is_not_credited_to_versions() -> None:
     there = stack(numpy="1.26.4", tensorflow="2.15.0", facts=TRIXIE)
-    with pytest.raises(EvidenceError):
-        advice_for([MINE, there], measured({MINE: 1.0, there: 0.5}))
+    unknown(advice_for([MINE, there], measured({MINE: 1.0, there: 0.5})))
 
 
 def test_the_base_with_the_locks_own_python_speaks_first() -> None:
@@ -132,12 +152,14 @@ def test_settings_that_all_evidence_had_are_said() -> None:
 
 def test_an_inspection_that_never_loaded_the_framework_stands_for_nothing() -> None:
     odd = [
-        seen(where, block, seconds, names=("numpy",))
+        seen(where, block, seconds, names=("numpy",), role=role)
         for block in range(1, 13)
-        for where, seconds in ((MINE, 1.0), (BOTH, 0.5))
+        for where, seconds, role in (
+            (MINE, 1.0, Role.BASELINE),
+            (BOTH, 0.5, Role.CANDIDATE),
+        )
     ]
-    with pytest.raises(EvidenceError):
-        advice_for([MINE, BOTH], odd)
+    unknown(advice_for([MINE, BOTH], odd))
 
 
 def test_packages_that_were_not_measured_with_the_rest_are_named() -> None:
@@ -163,25 +185,6 @@ def test_a_requirement_for_another_python_forbids_nothing() -> None:
     assert found.lock == BOTH.lock
 
 
-@given(st.integers(1, 6), st.integers(0, 10_000))
-def test_the_more_is_compared_the_more_it_takes_to_be_called_faster(count: int, seed: int) -> None:
-    """What is advised among many candidates would be advised alone, not the other way about."""
-    dice = random.Random(seed)
-    others = [stack(numpy=f"1.24.{n}", tensorflow="2.13.0") for n in range(count)]
-    times = {MINE: 1.0} | {each: dice.choice([0.99, 1.0, 1.01]) for each in others}
-    inspections = [
-        seen(where, block, max(0.1, dice.gauss(mean, 0.05)), names=("numpy", "tensorflow"))
-        for block in range(1, 13)
-        for where, mean in times.items()
-    ]
-    found = advice_for(list(times), inspections)
-    if found.lock is None:
-        return
-    alone = [each for each in others if each.lock == found.lock]
-    mine_and_it = [i for i in inspections if i.stack_id in (MINE.id, alone[0].id)]
-    assert advice_for([MINE, *alone], mine_and_it).lock == found.lock
-
-
 @given(st.integers(0, 10_000))
 def test_what_is_recommended_is_never_slower_on_any_indicator(seed: int) -> None:
     dice = random.Random(seed)
@@ -196,36 +199,34 @@ def test_what_is_recommended_is_never_slower_on_any_indicator(seed: int) -> None
 
 
 def test_among_many_alike_stacks_and_indicators_false_alarms_stay_rare() -> None:
-    """Nothing differs: of 100 knowledge bases, at most 5 % (and luck) may recommend anything.
+    """Nothing differs: of 60 knowledge bases, at most 5 % (and luck) may recommend anything.
 
     One comparison raises fewer than 5 %; five stacks on two indicators are ten comparisons.
     """
     alarms = 0
     others = [stack(numpy=f"1.24.{n}", tensorflow="2.13.0") for n in range(5)]
-    for seed in range(100):
+    for seed in range(60):
         dice = random.Random(seed)
         inspections = [
-            seen(where, block, dice.lognormvariate(0, 0.1), names=names, numpy=len(names) == 1)
+            seen(
+                where,
+                block,
+                dice.lognormvariate(0, 0.1),
+                names=names,
+                numpy=len(names) == 1,
+                role=Role.CANDIDATE if number else Role.BASELINE,
+                campaign=campaign,
+            )
             for names in (("numpy", "tensorflow"), ("numpy",))
+            for campaign in CAMPAIGNS[:2]
             for block in range(1, 13)
-            for where in [MINE, *others]
+            for number, where in enumerate([MINE, *others])
         ]
         alarms += advice_for([MINE, *others], inspections).lock is not None
-    assert alarms <= 10  # 5 expected at the bound itself; above 10 in 1 of 87 runs of a true 5 %
+    assert alarms <= 6  # 3 expected at the bound itself; above 6 in 1 of 30 runs of a true 5 %
 
 
 def test_a_machine_without_a_description_is_no_evidence() -> None:
     elsewhere = Machine(identity=(("cpu_vendor", "Other"),))
-    with pytest.raises(EvidenceError):
-        advise(
-            lockfile=LOCK,
-            stacks=[OWN.stack, FAST.stack],
-            inspections=[
-                replace(each, machine_id=elsewhere.id) for each in blocks({OWN: 1.0, FAST: 0.5})
-            ],
-            calls=[TENSORFLOW],
-            machine=LOCAL,
-            machines=[LOCAL],
-            trusted={CAMPAIGN},
-            admits=anything,
-        )
+    inspections = [replace(each, machine_id=elsewhere.id) for each in blocks({OWN: 1.0, FAST: 0.5})]
+    unknown(advice_for([OWN.stack, FAST.stack], inspections))

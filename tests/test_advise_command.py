@@ -7,30 +7,30 @@ import pytest
 
 from stackgen.campaign.options import IndexOptions
 from stackgen.commands.advise import advise
-from stackgen.errors import EvidenceError
+from stackgen.model.evidence import Answer
 from stackgen.model.progress import NullProgress
+from stackgen.report.listings import advice_text
 from stackgen.storage.paths import find_paths
 
 
 @pytest.mark.parametrize(
-    ("pins", "fix"),
+    ("pins", "command", "note"),
     [
-        ("numpy==1.26.4\n", "run: stackgen explore --from "),
-        ("requests==2.32.3\n", "nothing in it varies by itself"),
+        ("numpy==1.26.4\n", "stackgen explore --from ", ""),
+        ("requests==2.32.3\n", "", "nothing in it varies by itself"),
     ],
 )
 def test_a_lock_in_which_nothing_varies_is_not_sent_to_explore(
-    tmp_path: Path, pins: str, fix: str
+    tmp_path: Path, pins: str, command: str, note: str
 ) -> None:
     lock = tmp_path / "requirements.txt"
     lock.write_text(pins)
     paths = find_paths({"HOME": str(tmp_path)}, kb=tmp_path / "kb.db")
-    with pytest.raises(EvidenceError) as unknown:
-        advise(
-            lock,
-            IndexOptions(no_index=True),
-            paths,
-            {"PIP_CONFIG_FILE": os.devnull},
-            NullProgress(),
-        )
-    assert unknown.value.fix.startswith(fix)
+    report = advise(
+        lock, IndexOptions(no_index=True), paths, {"PIP_CONFIG_FILE": os.devnull}, NullProgress()
+    )
+    assert (report.advice.answer, report.exit_code) == (Answer.UNKNOWN, 3)
+    assert report.explore_command.startswith(command)
+    assert bool(report.explore_command) == bool(command)
+    assert note in " ".join(report.advice.caveats)
+    assert report.advice.why in advice_text(report)

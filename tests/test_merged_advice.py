@@ -10,6 +10,7 @@ import pytest
 from stackgen.campaign.indicators import CONTROL
 from stackgen.campaign.options import IndexOptions
 from stackgen.commands.advise import advise
+from stackgen.executors.machine import this_machine
 from stackgen.knowledge.database import open_database
 from stackgen.model.inspections import (
     Indicator,
@@ -32,6 +33,7 @@ PURE = IndicatorCall(
     indicator=Indicator(name=CONTROL, component="python", summary="", sha256="2e", path="")
 )
 BLOCKS = 12
+HERE = this_machine()
 
 
 def ran(block: int, call: IndicatorCall, role: Role, stack: Stack, seconds: float) -> Inspection:
@@ -39,6 +41,7 @@ def ran(block: int, call: IndicatorCall, role: Role, stack: Stack, seconds: floa
     return replace(
         samples.inspection(block, of=stack),
         indicator_id=call.id,
+        machine_id=HERE.id,
         role=role,
         observation=Observation(values_s=(seconds,), loops=4, loaded=own),
     )
@@ -47,9 +50,10 @@ def ran(block: int, call: IndicatorCall, role: Role, stack: Stack, seconds: floa
 def measured(path: Path, seed: int) -> Path:
     """Write a campaign that shows NumPy 2.0 to be faster than 1.26."""
     noise = random.Random(seed)
-    campaign = replace(samples.CAMPAIGN, seed=seed)
+    campaign = replace(samples.CAMPAIGN, seed=seed, machine_id=HERE.id)
     with open_database(path) as database:
         samples.prepare(database, OLD, NEW)
+        database.add_machine(HERE)
         database.add_indicator(PURE)
         database.add_campaign(campaign, samples.STARTED)
         for block in range(1, BLOCKS + 1):

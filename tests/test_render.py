@@ -13,10 +13,12 @@ from stackgen.knowledge import FailureGroup, Separation, Trait
 from stackgen.measure import effect
 from stackgen.model.evidence import (
     Advice,
+    Answer,
     Change,
     Control,
     Deviation,
     Difference,
+    Nearest,
     Provenance,
     Ranked,
 )
@@ -219,6 +221,7 @@ def of_figure(contrasts: list[float]) -> ExploreReport:
 ADVICE = AdviceReport(
     lockfile=LockFile(path="Pipfile.lock", format="pipfile", packages=()),
     advice=Advice(
+        answer=Answer.FASTER,
         lock=OLD.stack.lock,
         changes=(Change(name="numpy", current="1.23.5", recommended="1.26.4"),),
         effects=report(FASTER).ranking[0].effects,
@@ -243,13 +246,18 @@ ADVICE = AdviceReport(
 NOTHING = replace(
     ADVICE,
     advice=replace(
-        ADVICE.advice, lock=None, changes=(), effects=report(UNDECIDED).ranking[0].effects
+        ADVICE.advice,
+        answer=Answer.NO_DIFFERENCE,
+        lock=None,
+        changes=(),
+        effects=report(UNDECIDED).ranking[0].effects,
     ),
 )
 REFUSED = replace(
     NOTHING,
     advice=replace(
         NOTHING.advice,
+        answer=Answer.REFUSED,
         effects=(),
         provenance=(),
         caveats=(
@@ -262,14 +270,53 @@ NOT_ADMITTED = replace(
     ADVICE,
     advice=replace(
         ADVICE.advice,
+        answer=Answer.REFUSED,
         lock=None,
         changes=(),
         refused="numpy 1.23.5 -> 1.26.4: the rest of the lock does not admit it: numba requires "
         "numpy<1.25",
     ),
 )
-EARLY = replace(
-    NOTHING, advice=replace(NOTHING.advice, effects=report(FASTER[:3]).ranking[0].effects)
+ELSEWHERE = replace(
+    NOTHING,
+    advice=replace(
+        ADVICE.advice,
+        answer=Answer.ELSEWHERE,
+        lock=None,
+        changes=(),
+        same_machine=False,
+        caveats=("measured on another machine (AMD EPYC), not on this one",),
+    ),
+)
+INDIRECT = replace(
+    ADVICE,
+    advice=replace(
+        ADVICE.advice,
+        provenance=(
+            replace(
+                ADVICE.advice.provenance[0], path=("numpy 1.23.5", "numpy 1.25.2", "numpy 1.26.4")
+            ),
+        ),
+    ),
+)
+UNKNOWN = replace(
+    NOTHING,
+    advice=replace(
+        NOTHING.advice,
+        answer=Answer.UNKNOWN,
+        effects=(),
+        provenance=(),
+        caveats=(),
+        why="no measured stack has the same framework, NumPy and compiled packages",
+        pins=(("numpy", "1.24.0"),),
+        nearest=(
+            Nearest(
+                versions=(("numpy", "1.23.5"),),
+                effects=ADVICE.advice.effects,
+                provenance=ADVICE.advice.provenance,
+            ),
+        ),
+    ),
 )
 CHECKS = (
     Check(name="Python", fine=True, found="3.11.2", essential=True),
@@ -415,7 +462,9 @@ TEXTS = {
     "advice-nothing-faster": advice_text(NOTHING),
     "advice-nothing-considered": advice_text(REFUSED),
     "advice-not-admitted": advice_text(NOT_ADMITTED),
-    "advice-too-few": advice_text(EARLY),
+    "advice-elsewhere": advice_text(ELSEWHERE),
+    "advice-indirect": advice_text(INDIRECT),
+    "advice-unknown": advice_text(UNKNOWN),
     "doctor": checks_text(CHECKS),
     "failures": failures_text(GROUPS),
     "nightly": nightly_text(NIGHT),

@@ -178,6 +178,7 @@ OTHER_CODES = {
     6: "Also: equal stacks were shown to differ (a control failed), so the ranking is unreliable.",
     7: "Findings (nightly).",
     9: "Also: `images fsck` found damage.",
+    11: "What answers was measured on other machines alone (advise).",
     129: "Ended by SIGHUP; what was measured is stored.",
     130: "Interrupted (Ctrl-C); what was measured is stored.",
     143: "Ended by SIGTERM; what was measured is stored.",

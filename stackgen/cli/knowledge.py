@@ -11,7 +11,7 @@ from stackgen.campaign.options import IndexOptions
 from stackgen.cli.commands import Entry
 from stackgen.cli.indicators import OtherFormat, write_text
 from stackgen.cli.options import ANSWER_QUICKLY_S, LOCK_FILES, AsJson, KnowledgeBase
-from stackgen.errors import DatabaseError, EvidenceError, UsageError
+from stackgen.errors import DatabaseError, UsageError
 from stackgen.model.options import parse_pair
 from stackgen.storage.paths import Paths
 
@@ -38,13 +38,16 @@ def advise(
         bool,
         typer.Option("--run", help="With --write: run the tool that alone may write this lock."),
     ] = False,
+    allow_downgrade: Annotated[
+        bool, typer.Option("--allow-downgrade", help="Recommend older versions as well.")
+    ] = False,
     index: IndexOptions = IndexOptions(),
 ) -> None:
     """Recommend versions for a lock file.
 
-    The answer comes from what was measured, on this machine or the nearest one; nothing is run.
-    The package index says whether the rest of the lock admits what is recommended. Exit code 3
-    means that nothing is recommended.
+    The answer comes from all campaigns that were measured; nothing is run. The package index says
+    whether the rest of the lock admits what is recommended. Exit code 3 means that nothing is
+    recommended, and 11 that it was measured on other machines alone.
     """
     from stackgen.commands.advise import advise as run
     from stackgen.commands.advise_write import ApplyRequest, apply_advice
@@ -61,7 +64,15 @@ def advise(
     request = ApplyRequest(write=write, dry_run=dry_run, constraints=constraints, run=run_tool)
     with open_progress(sys.stderr, delay_s=ANSWER_QUICKLY_S) as progress:
         paths = find_paths(os.environ, kb=kb, reading=True)
-        report = run(path, index, paths, os.environ, progress, environment=environment is not None)
+        report = run(
+            path,
+            index,
+            paths,
+            os.environ,
+            progress,
+            environment=environment is not None,
+            allow_downgrade=allow_downgrade,
+        )
         typer.echo(as_json(report) if json else advice_text(report))
         if report.advice.lock is not None and request.anything:
             applied = apply_advice(
@@ -77,7 +88,7 @@ def advise(
             for note in applied.notes:
                 progress.note(note)
     if report.advice.lock is None:
-        raise typer.Exit(EvidenceError.exit_code)
+        raise typer.Exit(report.exit_code)
 
 
 def kb_stats(kb: KnowledgeBase = None, json: AsJson = False) -> None:

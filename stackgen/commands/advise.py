@@ -12,24 +12,24 @@ from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
 
 from stackgen.campaign.candidates import may_vary, pin, read_lock_file
-from stackgen.campaign.indicators import CONTROL
 from stackgen.campaign.installed import read_environment
 from stackgen.campaign.options import IndexOptions
 from stackgen.campaign.targets import find_target
 from stackgen.campaign.user_input import index_config
 from stackgen.commands.lock_changes import completed
-from stackgen.errors import EvidenceError, IndexUnavailableError, ResolutionError, UsageError
+from stackgen.errors import IndexUnavailableError, ResolutionError, UsageError
 from stackgen.executors.machine import this_machine
 from stackgen.images.targets import stated_target
 from stackgen.index import PackageIndex
 from stackgen.index.closure import resolve
 from stackgen.knowledge.advice import advise as recommend
 from stackgen.knowledge.database import Database, open_database
+from stackgen.knowledge.derived import controls_hold
+from stackgen.knowledge.judgement import Knowledge
 from stackgen.locks import in_target
-from stackgen.measure import ALPHA, MARGIN, controls
 from stackgen.model.choices import Prereleases
-from stackgen.model.evidence import Advice, Change
-from stackgen.model.identity import CampaignId, IndicatorId, InspectionId
+from stackgen.model.evidence import Advice, Answer, Change
+from stackgen.model.identity import CampaignId, InspectionId
 from stackgen.model.inspections import IndicatorCall, Inspection, Role
 from stackgen.model.packages import LockedPackage, LockFile, Target
 from stackgen.model.progress import Progress
@@ -47,6 +47,7 @@ def advise(
     progress: Progress,
     *,
     environment: bool = False,
+    allow_downgrade: bool = False,
 ) -> AdviceReport:
     """Return the advice for a lock file.
 
@@ -57,10 +58,10 @@ def advise(
         environ: for the configuration of the indexes.
         progress: is told what goes on.
         environment: the path is that of an environment, whose installed packages are the lock.
+        allow_downgrade: recommend older versions as well.
 
     Raises:
         UsageError: it is no lock file that we read.
-        EvidenceError: nothing that was measured says anything about it.
     """
     lockfile = read_environment(path) if environment else read_lock_file(path, partial=True)
     command = _explore_command(lockfile, path)
@@ -76,25 +77,27 @@ def advise(
         calls = database.calls()
         inspections = database.inspections()
         trusted = trusted_campaigns(database, inspections, calls)
-        try:
-            advice = recommend(
-                lockfile=lockfile,
-                stacks=database.stacks(),
-                inspections=inspections,
-                calls=calls,
-                machine=this_machine(),
-                machines=database.machines(),
-                trusted=trusted,
-                admits=Admission(index=index, progress=progress).refusal,
-                margin=MARGIN,
-                alpha=ALPHA,
-            )
-        except EvidenceError as error:
-            if command:
-                raise
-            raise EvidenceError(error.what, why=error.why, fix=_nothing_varies(path)) from error
+        known = Knowledge(
+            stacks=database.stacks(),
+            inspections=inspections,
+            calls=calls,
+            contrasts=database.contrasts(),
+            machine=this_machine(),
+            machines=database.machines(),
+            trusted=trusted,
+        )
+        advice = recommend(
+            known,
+            lockfile=lockfile,
+            trusted=trusted,
+            admits=Admission(index=index, progress=progress).refusal,
+            inspections=inspections,
+            allow_downgrade=allow_downgrade,
+        )
         origins = database.origins()
-    behind = _behind(advice, [each for each in inspections if each.campaign_id in trusted])
+    if advice.answer is Answer.UNKNOWN and not command:
+        advice = replace(advice, caveats=(*advice.caveats, _nothing_varies(path)))
+    behind = _behind(advice, inspections)
     return AdviceReport(
         lockfile=lockfile,
         advice=advice,
@@ -108,20 +111,18 @@ def advise(
     )
 
 
-def _behind(advice: Advice, trusted: Iterable[Inspection]) -> Collection[InspectionId]:
-    """Return what the effects of an advice were computed from: all of the blocks of both stacks."""
-    blocks: dict[tuple[IndicatorId, CampaignId, int], list[Inspection]] = {}
-    for each in trusted:
-        if each.block and each.role is not Role.SEARCH:
-            key = each.indicator_id, each.campaign_id, each.block
-            blocks.setdefault(key, []).append(each)
-    stacks = {effect.indicator_id: effect.a for effect in advice.effects}
-    return {
-        each.id
-        for (indicator, _, _), block in blocks.items()
-        if stacks.get(indicator) in {each.stack_id for each in block}
-        for each in block
+def _behind(advice: Advice, inspections: Iterable[Inspection]) -> Collection[InspectionId]:
+    """Return what the effects of an advice were computed from: all blocks of their campaigns."""
+    carrying = {
+        (campaign, each.indicator_id) for each in advice.provenance for campaign in each.campaigns
     }
+    return [
+        each.id
+        for each in inspections
+        if (each.campaign_id, each.indicator_id) in carrying
+        and each.block
+        and each.role is not Role.SEARCH
+    ]
 
 
 @dataclass(slots=True, kw_only=True)
@@ -256,20 +257,5 @@ def trusted_campaigns(
     return frozenset(
         campaign.id
         for campaign in database.campaigns()
-        if campaign.kind != NOISE and _holds(by_campaign.get(campaign.id, []), calls)
+        if campaign.kind != NOISE and controls_hold(by_campaign.get(campaign.id, []), calls)
     )
-
-
-def _holds(inspections: list[Inspection], calls: tuple[IndicatorCall, ...]) -> bool:
-    baselines = {each.stack_id for each in inspections if each.role is Role.BASELINE}
-    known: Mapping[str, IndicatorCall] = {call.id: call for call in calls}
-    used = {each.indicator_id for each in inspections}
-    pure = [call for call in calls if call.id in used and call.indicator.name == CONTROL]
-    own = [known[each] for each in used if each in known and known[each] not in pure]
-    judged = [
-        control
-        for baseline in baselines
-        for control in controls(inspections, baseline=baseline, calls=own, pure=(pure or own)[0])
-        if control.p_value is not None
-    ]
-    return bool(judged) and not any(control.failed for control in judged)

@@ -1,284 +1,421 @@
-"""From evidence to a recommended lock, or to a plain "no measurable difference"."""
+"""From the evidence graph to an answer for a lock, recommended or not."""
 
 import math
-import shlex
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from functools import partial
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
+from packaging.version import InvalidVersion, Version
 
-from stackgen.errors import EvidenceError
-from stackgen.knowledge.evidence import (
-    Evidence,
-    Times,
+from stackgen.knowledge.equivalence import (
+    FRAMEWORKS,
+    LockedOn,
+    Versions,
     decisive_of_program,
-    gather,
+    frameworks,
+    is_pure,
     target_of,
-    why_unknown,
+)
+from stackgen.knowledge.evidence import why_unknown
+from stackgen.knowledge.graph import Basis
+from stackgen.knowledge.judgement import Case, Judgement, Knowledge
+from stackgen.knowledge.recommendation import (
+    Assessment,
+    Compared,
+    Standing,
+    measured_elsewhere,
 )
 from stackgen.locks import admits_python
-from stackgen.measure import ALPHA, MARGIN, block_contrasts, count_failures, effect
-from stackgen.model.evidence import Advice, Change, Effect, Provenance, Verdict
+from stackgen.measure import ALPHA, MARGIN, verdict
+from stackgen.model.evidence import (
+    Advice,
+    Answer,
+    Change,
+    Effect,
+    Nearest,
+    Provenance,
+)
 from stackgen.model.identity import CampaignId, StackId
-from stackgen.model.inspections import IndicatorCall, Inspection
+from stackgen.model.inspections import Inspection
 from stackgen.model.packages import LockFile
 from stackgen.model.stacks import PROGRAM, BaseFacts, Machine, Stack
 
-InTime = Mapping[tuple[str, CampaignId, int], float]
-Comparisons = Mapping[StackId, tuple[Effect, ...]]
 Admits = Callable[[LockFile, Sequence[Change], BaseFacts], str | None]
 """Returns why the rest of a lock does not admit changes on a base; None where it does."""
 _NAMED = 5  # packages that a caveat names before it counts the rest
+_NEAREST = 3
+_PINNED = tuple(sorted({"numpy", *(name for own in FRAMEWORKS.values() for name in own)}))
 
 
 def advise(
+    known: Knowledge,
     *,
     lockfile: LockFile,
-    stacks: Iterable[Stack],
-    inspections: Iterable[Inspection],
-    calls: Iterable[IndicatorCall],
-    machine: Machine,
-    machines: Iterable[Machine],
     trusted: Collection[CampaignId],
     admits: Admits,
+    inspections: Sequence[Inspection],
     margin: float = MARGIN,
     alpha: float = ALPHA,
+    allow_downgrade: bool = False,
 ) -> Advice:
-    """Recommend the fastest versions for a lock.
+    """Answer from the evidence graph whether other versions are faster than those of a lock.
 
     A stack is recommended if it is shown to be faster on at least one indicator and slower on
-    none, never failed in a block, was never seen, on any machine, to compute something else than
-    the lock's own versions, on the same base and with the same settings, and if the user's
-    requirements and the rest of the lock admit its versions. Each of k
-    comparisons (candidates times indicators) is tested at alpha / k (Bonferroni), so that the
-    chance to recommend any that is not faster stays at alpha, and the interval of the chosen one
-    holds although it was chosen. Whether it is slower anywhere is tested at alpha itself: there,
-    caution lies on the other side.
+    none (``stackgen.knowledge.recommendation``), never failed in a block, was never seen, on any
+    machine, to compute something else than the lock's own versions, and if the user's requirements
+    and the rest of the lock admit its versions. What was measured on fewer than three machines,
+    all of them other than the user's, is never recommended; neither is an older version of
+    anything with compiled code, unless that is allowed.
 
-    Raises:
-        EvidenceError: nothing measured stands for this lock, or nothing was measured beside it.
+    Args:
+        known: the evidence graphs.
+        lockfile: that the answer is for.
+        trusted: campaigns whose controls hold.
+        admits: says whether the rest of the lock admits changes.
+        inspections: all that are known: they tell why nothing answers.
+        margin: relative difference that is of no importance.
+        alpha: the share of knowledge bases of equal stacks that may hold any wrong "faster".
+        allow_downgrade: recommend older versions as well.
     """
-    stacks, inspections, calls = tuple(stacks), tuple(inspections), tuple(calls)
-    known = gather(
-        lockfile,
-        stacks=stacks,
-        inspections=inspections,
-        calls=calls,
-        machine=machine,
-        machines=machines,
-        trusted=trusted,
+    locked = LockedOn(lockfile)
+    versions_on = {each.facts: locked.versions(each.facts) for each in known.stacks.values()}
+    cases = sorted(
+        known.cases(versions_on),
+        key=lambda case: known.order(case, is_own_python=admits_python(lockfile, case.python)),
     )
-    for evidence in known:
-        compared = _compare(evidence, margin=margin, alpha=alpha)
-        if compared:
-            return _advice(lockfile, evidence, compared, admits)
-    raise EvidenceError(
-        f"nothing is known about {lockfile.path}",
-        why=why_unknown(
-            lockfile, stacks=stacks, inspections=inspections, calls=calls, trusted=trusted
-        ),
-        fix=f"run: stackgen explore --from {shlex.quote(lockfile.path)}",
+    pins = _pins({canonicalize_name(p.name): p.version for p in lockfile.packages})
+    for case in cases:
+        judgement = known.judge(case, margin=margin, alpha=alpha)
+        if judgement.assessments or judgement.failing or judgement.otherwise:
+            advisor = _Advisor(known, case, judgement, lockfile, margin)
+            return replace(advisor.advice(admits, allow_downgrade=allow_downgrade), pins=pins)
+    why = why_unknown(
+        locked, stacks=known.stacks, inspections=inspections, nodes=known.nodes, trusted=trusted
     )
-
-
-def _compare(evidence: Evidence, *, margin: float, alpha: float) -> Comparisons:
-    """Compare every stack that shares blocks with the lock's own, on every indicator."""
-    in_time = _in_time(evidence.inspections)
-    contrasts = {
-        (stack, call.id): block_contrasts(a_s=in_time(theirs), b_s=in_time(own))
-        for call in evidence.calls
-        if call.id in evidence.current and (own := evidence.current_times(call.id))
-        for stack in sorted(evidence.stacks.keys() - set(evidence.current[call.id]))
-        if (theirs := evidence.times(call.id, stack)).keys() & own.keys()
-    }
-    found: dict[StackId, list[Effect]] = {}
-    for (stack, indicator), values in contrasts.items():
-        compare = partial(
-            effect,
-            a=stack,
-            b=evidence.current[indicator][0],
-            indicator_id=indicator,
-            contrasts=values,
-            margin=margin,
-        )
-        strict, lenient = compare(alpha=alpha / len(contrasts)), compare(alpha=alpha)
-        slower = lenient.verdict is Verdict.SLOWER
-        found.setdefault(stack, []).append(lenient if slower else strict)
-    return {stack: tuple(effects) for stack, effects in found.items()}
-
-
-def _in_time(inspections: Sequence[Inspection]) -> Callable[[Times], InTime]:
-    """Return what puts blocks into the order in which their campaigns were begun.
-
-    After a further campaign, the same blocks come first: the interim analyses of ``effect`` would
-    not hold if new blocks took the place of old ones.
-    """
-    begun: dict[CampaignId, str] = {}
-    for each in inspections:
-        known = begun.setdefault(each.campaign_id, each.started_at)
-        begun[each.campaign_id] = min(known, each.started_at)
-    return lambda times: {
-        (begun[campaign], campaign, block): seconds for (campaign, block), seconds in times.items()
-    }
-
-
-def _advice(
-    lockfile: LockFile, evidence: Evidence, compared: Comparisons, admits: Admits
-) -> Advice:
-    failing = {
-        stack
-        for stack in compared
-        if count_failures(evidence.inspections, stack=stack, calls=evidence.calls)
-    }
-    otherwise = {stack for stack in compared if evidence.computes_otherwise(stack)}
-    considered = compared.keys() - failing - otherwise
-    faster = sorted(
-        (stack for stack in considered if _is_better(compared[stack])),
-        key=lambda stack: (-_score(compared[stack]), stack),
-    )
-    best, refused = None, ""
-    for stack in faster:
-        reason = _forbidden(lockfile, evidence, stack) or admits(
-            lockfile, _changes(lockfile, evidence, stack), evidence.facts
-        )
-        if reason is None:
-            best = stack
-            break
-        refused = refused or f"{_changes_text(_changes(lockfile, evidence, stack))}: {reason}"
-    caveats = list(_caveats(lockfile, evidence))
-    if refused and best is not None:
-        caveats.append(f"something faster was measured, but cannot be taken: {refused}")
-    if failing:
-        caveats.append(f"{len(failing)} measured stacks failed at times and are not considered")
-    if otherwise:
-        caveats.append(
-            "not considered, because they compute something else than this lock's versions: "
-            f"{len(otherwise)} of the measured stacks"
-        )
-    if best is not None:
-        caveats += _unmeasured(lockfile, evidence.stacks[best])
-    likeliest = sorted(considered, key=lambda stack: (-_score(compared[stack]), stack))
-    shown = best or next(iter([*faster, *likeliest]), None)
-    effects = compared[shown] if shown else ()
     return Advice(
-        lock=evidence.stacks[best].lock if best else None,
-        changes=_changes(lockfile, evidence, best) if best else (),
-        effects=effects,
-        caveats=tuple(caveats),
-        same_machine=evidence.same_machine,
-        provenance=tuple(_provenance(evidence, each) for each in effects),
-        refused=refused if best is None else "",
+        answer=Answer.UNKNOWN,
+        lock=None,
+        changes=(),
+        effects=(),
+        caveats=(),
+        same_machine=False,
+        why=why,
+        pins=pins,
+        nearest=_nearest(known, lockfile, locked, margin=margin, alpha=alpha),
     )
 
 
-def _provenance(evidence: Evidence, of: Effect) -> Provenance:
-    call = next(each for each in evidence.calls if each.id == of.indicator_id)
-    current = evidence.current_times(call.id).keys()
-    blocks = current & evidence.times(call.id, of.a).keys()
-    stacks = {of.a, *evidence.current[call.id]}
-    begun = [
-        each.started_at
-        for each in evidence.inspections
-        if each.indicator_id == call.id
-        and each.stack_id in stacks
-        and (each.campaign_id, each.block) in blocks
-    ]
-    before, after = (evidence.stacks[each].lock.versions for each in (of.b, of.a))
-    return Provenance(
-        indicator_id=call.id,
-        indicator=call.label,
-        compared=tuple(
-            Change(name=name, current=before.get(name), recommended=after.get(name))
-            for name in sorted(before.keys() | after.keys())
-            if before.get(name) != after.get(name)
-        ),
-        machine=_cpu(evidence.machine),
-        python=evidence.python,
-        first=min(begun),
-        last=max(begun),
-        is_figure=bool(dict(call.arguments).get("figure")),
-    )
+@dataclass(frozen=True, slots=True)
+class _Advisor:
+    """Words the answer of one case."""
 
+    known: Knowledge
+    case: Case
+    judgement: Judgement
+    lockfile: LockFile
+    margin: float
 
-def _is_better(effects: Sequence[Effect]) -> bool:
-    verdicts = [each.verdict for each in effects]
-    return Verdict.FASTER in verdicts and Verdict.SLOWER not in verdicts
-
-
-def _score(effects: Sequence[Effect]) -> float:
-    """Return the mean log of the ratios over the indicators."""
-    return math.fsum(math.log(each.ratio) for each in effects) / len(effects)
-
-
-def _forbidden(lockfile: LockFile, evidence: Evidence, stack: StackId) -> str | None:
-    """Return which of the user's own requirements a stack breaks; None where it breaks none."""
-    environment = target_of(evidence.facts).environment
-    versions = evidence.stacks[stack].lock.versions
-    broken = []
-    for line in lockfile.requirements:
-        try:
-            requirement = Requirement(line)
-        except InvalidRequirement:
-            continue
-        if requirement.marker and not requirement.marker.evaluate(dict(environment)):
-            continue
-        version = versions.get(canonicalize_name(requirement.name))
-        if version and not requirement.specifier.contains(version, prereleases=True):
-            broken.append(f'the requirement "{line}"')
-    return f"{' and '.join(broken)} forbids it" if broken else None
-
-
-def _changes(lockfile: LockFile, evidence: Evidence, best: StackId) -> tuple[Change, ...]:
-    """Return what differs between what was measured for the lock and what is recommended.
-
-    Where a user's lock differs from both in the same way (pure-Python packages that do not matter
-    to the timing), nothing needs to change.
-    """
-    current = evidence.representative.lock.versions
-    wanted = evidence.stacks[best].lock.versions
-    locked = {canonicalize_name(each.name): each.version for each in lockfile.packages}
-    return tuple(
-        Change(
-            name=name,
-            current=locked.get(canonicalize_name(name)),
-            recommended=wanted.get(name),
+    def advice(self, admits: Admits, *, allow_downgrade: bool) -> Advice:
+        """Return the answer: the fastest candidate that may be taken, or why there is none."""
+        ranked = self.judgement.assessments
+        best: Assessment | None = None
+        older = refused = ""
+        for each in ranked:
+            if each.standing is not Standing.FASTER:
+                break
+            changes = self.changes(each)
+            reason = self._forbidden(each) or admits(self.lockfile, changes, self.case.facts)
+            if reason is not None:
+                refused = refused or f"{_changes_text(changes)}: {reason}"
+            elif not allow_downgrade and (names := self._lowered(each, changes)):
+                older = older or (
+                    f"{_changes_text(changes)}: {_listed(names)} would be older; "
+                    "--allow-downgrade recommends it"
+                )
+            else:
+                best = each
+                break
+        shown = best or next(iter(ranked), None)
+        effects, provenance = self.effects(shown) if shown else ((), ())
+        elsewhere = shown is not None and self._is_elsewhere(shown)
+        if elsewhere:
+            answer = Answer.ELSEWHERE
+        elif best is not None:
+            answer = Answer.FASTER
+        elif older or refused or shown is None:
+            answer = Answer.OLDER if older else Answer.REFUSED
+        else:
+            answer = Answer.NO_DIFFERENCE
+        recommended = best if answer is Answer.FASTER else None
+        caveats = list(self._caveats(shown, recommended))
+        if refused and best is not None:
+            caveats.append(f"something faster was measured, but cannot be taken: {refused}")
+        if older and best is not None:
+            caveats.append(f"something faster was measured, but is older: {older}")
+        return Advice(
+            answer=answer,
+            lock=self._stack(best).lock if recommended and best else None,
+            changes=self.changes(best) if recommended and best else (),
+            effects=effects,
+            caveats=tuple(caveats),
+            same_machine=self.case.machine.id == self.known.machine.id and not elsewhere,
+            provenance=provenance,
+            refused=(older or refused) if best is None else "",
+            sole_origins=recommended.sole_origins if recommended else (),
         )
-        for name in sorted(current.keys() | wanted.keys())
-        if current.get(name) != wanted.get(name)
-        and locked.get(canonicalize_name(name)) != wanted.get(name)
+
+    def _is_elsewhere(self, shown: Assessment) -> bool:
+        if self.case.machine.id != self.known.machine.id or shown.elsewhere:
+            return True
+        bases = [each.basis for each in shown.compared if each.basis is not None]
+        return bool(bases) and all(
+            measured_elsewhere(each, self.known.machine.id) for each in bases
+        )
+
+    def _stack(self, candidate: Assessment) -> Stack:
+        """Return the measured stack of a candidate that changes the lock least."""
+        equal = (self.known.stacks[each] for each in self.judgement.stacks[candidate.name])
+        return min(equal, key=lambda stack: (len(self._changes_to(stack)), stack.id))
+
+    def changes(self, candidate: Assessment) -> tuple[Change, ...]:
+        """Return what a candidate changes of the lock."""
+        return self._changes_to(self._stack(candidate))
+
+    def _changes_to(self, stack: Stack) -> tuple[Change, ...]:
+        """Return what differs between what was measured for the lock and another stack.
+
+        Where a user's lock differs from both in the same way (pure-Python packages that do not
+        matter to the timing), nothing needs to change.
+        """
+        current = self.known.representative(self.case).lock.versions
+        wanted = stack.lock.versions
+        locked = self._locked
+        return tuple(
+            Change(name=name, current=locked.get(name), recommended=wanted.get(name))
+            for name in sorted(current.keys() | wanted.keys())
+            if current.get(name) != wanted.get(name) and locked.get(name) != wanted.get(name)
+        )
+
+    @property
+    def _locked(self) -> Mapping[str, str]:
+        return {canonicalize_name(each.name): each.version for each in self.lockfile.packages}
+
+    def _lowered(self, candidate: Assessment, changes: Sequence[Change]) -> list[str]:
+        """Return which packages with compiled code would become older."""
+        artifacts = self._stack(candidate).lock.artifacts
+        compiled = {each.name for each in artifacts if not is_pure(each)} | {*_PINNED}
+        return [each.name for each in changes if each.name in compiled and _is_older(each)]
+
+    def _forbidden(self, candidate: Assessment) -> str | None:
+        """Return which of the user's own requirements a candidate breaks; None if it does not."""
+        environment = target_of(self.case.facts).environment
+        versions = self._stack(candidate).lock.versions
+        broken = []
+        for line in self.lockfile.requirements:
+            try:
+                requirement = Requirement(line)
+            except InvalidRequirement:
+                continue
+            if requirement.marker and not requirement.marker.evaluate(dict(environment)):
+                continue
+            version = versions.get(canonicalize_name(requirement.name))
+            if version and not requirement.specifier.contains(version, prereleases=True):
+                broken.append(f'the requirement "{line}"')
+        return f"{' and '.join(broken)} forbids it" if broken else None
+
+    def effects(self, of: Assessment) -> tuple[tuple[Effect, ...], tuple[Provenance, ...]]:
+        """Return a candidate's effects, and what each of them rests on."""
+        standing = self.known.standing(self.case)
+        compared = [(each, each.basis) for each in of.compared if each.basis is not None]
+        effects = [
+            _effect(each, basis, StackId(of.name), standing[each.indicator_id][0], self.margin)
+            for each, basis in compared
+        ]
+        found = [
+            self._provenance(effect, basis)
+            for effect, (_, basis) in zip(effects, compared, strict=True)
+        ]
+        return tuple(effects), tuple(found)
+
+    def _provenance(self, of: Effect, basis: Basis) -> Provenance:
+        call = self.known.calls[of.indicator_id]
+        before, after = (self.known.stacks[each].lock.versions for each in (of.b, of.a))
+        path = [basis.steps[0].one, *(step.other for step in basis.steps)]
+        cpus = dict.fromkeys(_cpu(self.known.machines[machine]) for machine, _ in basis.machines)
+        return Provenance(
+            indicator_id=call.id,
+            indicator=call.label,
+            compared=tuple(
+                Change(name=name, current=before.get(name), recommended=after.get(name))
+                for name in sorted(before.keys() | after.keys())
+                if before.get(name) != after.get(name)
+            ),
+            machine=", ".join(cpus),
+            python=self.case.python,
+            first=basis.first,
+            last=basis.last,
+            is_figure=bool(dict(call.arguments).get("figure")),
+            campaigns=tuple(campaign for campaign, _ in basis.shares),
+            origins=basis.origins,
+            path=() if basis.is_direct else tuple(path),
+        )
+
+    def _caveats(self, shown: Assessment | None, recommended: Assessment | None) -> Iterator[str]:
+        if shown is not None:
+            yield from self._doubts(shown, recommended)
+        if not admits_python(self.lockfile, self.case.python):
+            wanted = self.lockfile.requires_python
+            yield f"measured on Python {self.case.python}; the lock asks for {wanted}"
+        if self.case.variables:
+            settings = " ".join(f"{name}={value}" for name, value in self.case.variables)
+            yield f"measured with {settings} set; without it, the answer may be another"
+        yield from self._other_pure_packages()
+        yield "known vulnerabilities were not checked"
+        if self.judgement.failing:
+            failing = self.judgement.failing
+            yield f"{failing} measured stacks failed at times and are not considered"
+        if self.judgement.otherwise:
+            yield (
+                "not considered, because they compute something else than this lock's versions: "
+                f"{self.judgement.otherwise} of the measured stacks"
+            )
+        if recommended is not None:
+            yield from _unmeasured(self.lockfile, self._stack(recommended))
+
+    def _doubts(self, shown: Assessment, recommended: Assessment | None) -> Iterator[str]:
+        bases = [each.basis for each in shown.compared if each.basis is not None]
+        own = self.known.machine.id
+        if bases and not any(own in dict(each.machines) for each in bases):
+            cpus = dict.fromkeys(
+                _cpu(self.known.machines[m]) for each in bases for m, _ in each.machines
+            )
+            yield f"measured on another machine ({', '.join(cpus)}), not on this one"
+        if any(not each.is_direct for each in bases):
+            yield "no campaign held both of them: the comparison leads through others"
+        if recommended is not None:
+            for origin in recommended.sole_origins:
+                if origin:
+                    yield f"it rests on origin {origin} alone"
+        elif shown.standing is Standing.FEW_ORIGINS:
+            yield "few of many origins alone measured it to be faster"
+        elif shown.standing is Standing.NOT_SHOWN and any(
+            each.ratio > 1 + self.margin and len(each.basis.shares) == 1
+            for each in shown.compared
+            if each.basis is not None
+        ):
+            yield (
+                "one campaign alone does not show it: how much campaigns differ is known once "
+                "another one has repeated it (--seed)"
+            )
+
+    def _other_pure_packages(self) -> Iterator[str]:
+        """Yield a caveat on packages without compiled code that were measured in other versions."""
+        locked = self._locked
+        for indicator, standing in self.known.standing(self.case).items():
+            call = self.known.calls[indicator]
+            if call.indicator.component != PROGRAM:
+                continue
+            measured = self.known.nodes.nodes(indicator)
+            stack = self.known.stacks[standing[0]]
+            decisive = decisive_of_program([self.known.stacks[each] for each in measured])[stack]
+            other = [
+                f"{name} {version} (the lock has {locked.get(name, 'none')})"
+                for name, version in sorted(stack.lock.versions.items())
+                if name not in decisive and locked.get(name) != version
+            ]
+            if other:
+                yield f"{call.label} was measured with {_listed(other)}"
+
+
+def _effect(of: Compared, basis: Basis, a: StackId, b: StackId, margin: float) -> Effect:
+    """Return a comparison as an effect; its interval holds although it was chosen among many.
+
+    Whether it is slower is judged by its own interval: there, caution lies on the other side.
+    """
+    slower = of.high < 1
+    low, high = (of.low, of.high) if slower else (of.lowest, of.highest)
+    return Effect(
+        a=a,
+        b=b,
+        indicator_id=of.indicator_id,
+        ratio=of.ratio,
+        low=low,
+        high=high,
+        blocks=basis.blocks,
+        verdict=verdict(low, high, margin),
+        smallest_detectable=max(1 + margin, of.ratio / low if low > 0 else math.inf),
     )
 
 
-def _caveats(lockfile: LockFile, evidence: Evidence) -> Iterator[str]:
-    if not evidence.same_machine:
-        yield f"measured on another machine ({_cpu(evidence.machine)}), not on this one"
-    if not admits_python(lockfile, evidence.python):
-        yield f"measured on Python {evidence.python}; the lock asks for {lockfile.requires_python}"
-    if evidence.settings:
-        settings = " ".join(f"{name}={value}" for name, value in evidence.settings)
-        yield f"measured with {settings} set; without it, the answer may be another"
-    for call in evidence.calls:
-        if call.indicator.component == PROGRAM and call.id in evidence.current:
-            yield from _other_pure_packages(lockfile, evidence, call)
-    yield "known vulnerabilities were not checked"
+def _nearest(
+    known: Knowledge, lockfile: LockFile, locked: LockedOn, *, margin: float, alpha: float
+) -> tuple[Nearest, ...]:
+    """Return the measured stacks nearest to a lock, with the fastest that is known beside each."""
+    found: dict[tuple[tuple[str, str], ...], tuple[tuple[object, ...], Stack]] = {}
+    compared = {stack for each in known.graphs for stack in known.nodes.nodes(each)}
+    for stack_id in sorted(compared):
+        stack = known.stacks[stack_id]
+        own, theirs = locked.versions(stack.facts), known.nodes.versions(stack_id)
+        if frameworks(own) != frameworks(theirs) or not _pins(own):
+            continue
+        rank = (_distance(own, theirs), not admits_python(lockfile, stack.facts.python.split()[-1]))
+        pins = _pins(theirs)
+        if pins not in found or rank < found[pins][0]:
+            found[pins] = rank, stack
+    nearest = sorted(found.items(), key=lambda each: (each[1][0], each[0]))[:_NEAREST]
+    return tuple(
+        _known_of(known, lockfile, pins, stack, margin=margin, alpha=alpha)
+        for pins, (_, stack) in nearest
+    )
 
 
-def _other_pure_packages(
-    lockfile: LockFile, evidence: Evidence, call: IndicatorCall
-) -> Iterator[str]:
-    """Yield a caveat on packages without compiled code that were measured in other versions."""
-    stack = evidence.stacks[evidence.current[call.id][0]]
-    measured = {each.stack_id for each in evidence.inspections if each.indicator_id == call.id}
-    decisive = decisive_of_program([evidence.stacks[each] for each in measured])[stack]
-    locked = {canonicalize_name(each.name): each.version for each in lockfile.packages}
-    other = [
-        f"{name} {version} (the lock has {locked.get(canonicalize_name(name), 'none')})"
-        for name, version in sorted(stack.lock.versions.items())
-        if name not in decisive and locked.get(canonicalize_name(name)) != version
-    ]
-    if other:
-        yield f"{call.label} was measured with {_listed(other)}"
+def _known_of(
+    known: Knowledge,
+    lockfile: LockFile,
+    pins: tuple[tuple[str, str], ...],
+    stack: Stack,
+    *,
+    margin: float,
+    alpha: float,
+) -> Nearest:
+    cases = known.cases({stack.facts: known.nodes.versions(stack.id)})
+    for case in sorted(cases, key=lambda each: known.order(each, is_own_python=True)):
+        judgement = known.judge(case, margin=margin, alpha=alpha)
+        if judgement.assessments:
+            advisor = _Advisor(known, case, judgement, lockfile, margin)
+            effects, provenance = advisor.effects(judgement.assessments[0])
+            return Nearest(versions=pins, effects=effects, provenance=provenance)
+    return Nearest(versions=pins)
+
+
+def _pins(versions: Versions) -> tuple[tuple[str, str], ...]:
+    """Return the versions of frameworks and NumPy."""
+    return tuple((name, versions[name]) for name in _PINNED if name in versions)
+
+
+def _distance(one: Versions, other: Versions) -> tuple[float, ...]:
+    """Return how far versions are apart: that of frameworks first, then that of NumPy."""
+    names = [*sorted({*_PINNED} - {"numpy"}), "numpy"]
+    apart = [_apart(one.get(name), other.get(name)) for name in names]
+    return tuple(map(max, zip(*apart[:-1], strict=True))) + apart[-1]
+
+
+def _apart(one: str | None, other: str | None) -> tuple[float, float, float]:
+    if one == other:
+        return 0.0, 0.0, 0.0
+    try:
+        a, b = Version(one or ""), Version(other or "")
+    except InvalidVersion:
+        return math.inf, math.inf, math.inf
+    return abs(a.major - b.major), abs(a.minor - b.minor), abs(a.micro - b.micro)
+
+
+def _is_older(change: Change) -> bool:
+    try:
+        return Version(change.recommended or "") < Version(change.current or "")
+    except InvalidVersion:
+        return False
 
 
 def _unmeasured(lockfile: LockFile, stack: Stack) -> Iterator[str]:

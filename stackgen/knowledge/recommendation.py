@@ -21,7 +21,7 @@ from stackgen.knowledge.graph import Basis, Comparisons, EvidenceGraph, Place
 from stackgen.measure import ALPHA, MARGIN
 from stackgen.measure.meta_analysis import Mixture, learned_prior, simultaneous
 from stackgen.measure.posterior import Array
-from stackgen.model.identity import IndicatorId
+from stackgen.model.identity import IndicatorId, MachineId
 
 FEWEST_MACHINES = 3
 """Evidence from fewer machines other than the user's is "measured elsewhere"."""
@@ -206,9 +206,7 @@ class _Judge:
         return replace(assessment, compared=tuple(compared))
 
     def _is_elsewhere(self, basis: Basis) -> bool:
-        own = self.questions[0].place.machine_id
-        others = sum(machine != own for machine, _ in basis.machines)
-        return dict(basis.machines).get(own, 0.0) < _OWN_SHARE and others < FEWEST_MACHINES
+        return measured_elsewhere(basis, self.questions[0].place.machine_id)
 
     def _is_faster(self, question: _Question, key: str) -> bool:
         mean, lowest, _ = question.bounds(key, self.factor)
@@ -249,6 +247,20 @@ def _ratio(log_ratio: float) -> float:
     return math.exp(min(log_ratio, _LARGEST_LOG))
 
 
+def measured_elsewhere(basis: Basis, own: MachineId) -> bool:
+    """Return whether evidence is of fewer than three machines, and not of the user's own."""
+    others = sum(machine != own for machine, _ in basis.machines)
+    return dict(basis.machines).get(own, 0.0) < _OWN_SHARE and others < FEWEST_MACHINES
+
+
 _LARGEST_LOG = 700.0  # beyond it, a float has no room for the ratio
 
-__all__ = ["FEWEST_MACHINES", "FEWEST_ORIGINS", "Assessment", "Compared", "Standing", "assess"]
+__all__ = [
+    "FEWEST_MACHINES",
+    "FEWEST_ORIGINS",
+    "Assessment",
+    "Compared",
+    "Standing",
+    "assess",
+    "measured_elsewhere",
+]

@@ -168,8 +168,12 @@ class Provenance:
     compared: in which packages the lock's own versions (``current``) differ from those that they
         were compared with (``recommended``), as they were measured.
     machine: the name of its CPU. python: of the base, in full.
-    first, last: when the first and the last of its inspections began, ISO 8601 in UTC.
+    first, last: when the first and the last of its campaigns began, ISO 8601 in UTC.
     is_figure: whether a program's own figure was compared in place of a time.
+    campaigns: that carry it, the one with the largest share first.
+    origins: that measured them; "" is this installation.
+    path: the stacks that lead from one to the other, both included, where none of the campaigns
+        held both; empty where one did.
     """
 
     indicator_id: IndicatorId
@@ -180,20 +184,54 @@ class Provenance:
     first: str
     last: str
     is_figure: bool = False
+    campaigns: tuple[CampaignId, ...] = ()
+    origins: tuple[str, ...] = ()
+    path: tuple[str, ...] = ()
+
+
+class Answer(str, Enum):
+    """What an advice comes to; only the first recommends anything."""
+
+    FASTER = "faster"
+    NO_DIFFERENCE = "no measurable difference"
+    ELSEWHERE = "measured elsewhere"
+    OLDER = "faster, but older"
+    REFUSED = "measured, but refused"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Nearest:
+    """A measured stack near to a lock that nothing was measured of, and what is known of it.
+
+    versions: (name, version) pairs of its framework and of NumPy.
+    effects: of the fastest that was compared with it; empty where nothing was.
+    provenance: of each effect, in their order.
+    """
+
+    versions: tuple[tuple[str, str], ...]
+    effects: tuple[Effect, ...] = ()
+    provenance: tuple[Provenance, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Advice:
-    """A recommended lock with its evidence, or a plain "no measurable difference".
+    """What the evidence says of a lock: one answer, and what it rests on.
 
+    answer: which one; ``lock`` is given for "faster" alone.
     lock: what is recommended; None where nothing is measurably faster, or may not be taken.
     effects: of what is recommended, or of the fastest that might have been; empty where nothing
         that was measured may be recommended at all.
     provenance: of each effect, in their order.
     refused: why what is shown to be faster is not recommended; "" where it is, or nothing is.
     same_machine: whether the evidence was measured on this machine.
+    sole_origins: without each of these alone nothing would be recommended; "" is this installation.
+    why: nothing is known; "" of other answers.
+    pins: (name, version) pairs of the lock's framework and NumPy.
+    nearest: to a lock that nothing is known of, the nearest measured stacks, nearest first.
     """
 
+    answer: Answer
     lock: Lock | None
     changes: tuple[Change, ...]
     effects: tuple[Effect, ...]
@@ -201,3 +239,7 @@ class Advice:
     same_machine: bool
     provenance: tuple[Provenance, ...] = ()
     refused: str = ""
+    sole_origins: tuple[str, ...] = ()
+    why: str = ""
+    pins: tuple[tuple[str, str], ...] = ()
+    nearest: tuple[Nearest, ...] = ()

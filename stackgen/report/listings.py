@@ -5,7 +5,16 @@ from collections.abc import Iterator, Sequence
 from itertools import groupby
 
 from stackgen.knowledge import FailureGroup, Trait
-from stackgen.model.evidence import Change, Effect, Origin, Provenance, Verdict
+from stackgen.model.evidence import (
+    Advice,
+    Answer,
+    Change,
+    Effect,
+    Nearest,
+    Origin,
+    Provenance,
+    Verdict,
+)
 from stackgen.model.inspections import Indicator, Outcome, Parameter
 from stackgen.model.reports import AdviceReport, NightlyReport, Validation, Validity, Verification
 from stackgen.model.stacks import BaseContent, BaseEntry, BasesReport, Readiness
@@ -131,18 +140,13 @@ def advice_text(report: AdviceReport) -> str:
     locked = {each.name: each.version for each in report.lockfile.packages}
     current = [f"{name} {locked[name]}" for name in LISTED if name in locked]
     lines += [f"Current: {', '.join(current)}"] if current else []
-    if advice.refused:
-        lines += [f"Measured to be faster, but not recommended: {advice.refused}"]
-    elif advice.lock is None and not advice.effects:
-        lines += ["Nothing that was measured beside this lock can be recommended (see the notes)."]
-    elif advice.lock is None and all(effect.low <= 0 for effect in advice.effects):
-        lines += ["Not decided yet: too few blocks were measured for an answer."]
-    elif advice.lock is None:
-        lines += ["No measurable difference: nothing that was measured is faster than this lock."]
-    else:
+    lines += _answer(advice)
+    if advice.lock is not None:
         rows = [("package", "current", "recommended")]
         rows += [(c.name, c.current or "-", c.recommended or "-") for c in advice.changes]
         lines += [*columns(rows), ""]
+    for near in advice.nearest:
+        lines += _nearest(near)
     for effect, provenance in zip(advice.effects, advice.provenance, strict=True):
         lines += _measured(effect, provenance, recommended=advice.lock is not None)
     lines += [f"Note: {caveat}" for caveat in advice.caveats]
@@ -152,8 +156,34 @@ def advice_text(report: AdviceReport) -> str:
         for origin, count in report.merged
     ]
     if advice.lock is None and report.explore_command:
-        lines += [f"To measure more: {report.explore_command}"]
+        what = "more" if advice.answer in (Answer.NO_DIFFERENCE, Answer.REFUSED) else "it here"
+        lines += [f"To measure {what}: {report.explore_command}"]
     return "\n".join(lines)
+
+
+def _answer(advice: Advice) -> list[str]:
+    """Return the answer in a sentence; none where the versions that follow are the answer."""
+    if advice.answer is Answer.UNKNOWN:
+        return [f"Unknown: {advice.why}."]
+    if advice.answer is Answer.ELSEWHERE:
+        return ["Measured elsewhere: nothing is recommended without a run on this machine."]
+    if advice.answer is Answer.OLDER:
+        return [f"Measured to be faster, but older: {advice.refused}"]
+    if advice.refused:
+        return [f"Measured to be faster, but not recommended: {advice.refused}"]
+    if advice.answer is Answer.REFUSED:
+        return ["Nothing that was measured beside this lock can be recommended (see the notes)."]
+    if advice.answer is Answer.NO_DIFFERENCE:
+        return ["No measurable difference: nothing is shown to be faster than this lock."]
+    return []
+
+
+def _nearest(near: Nearest) -> list[str]:
+    """Return a measured stack near to a lock, and the fastest that was compared with it."""
+    lines = [f"Nearest measured: {', '.join(f'{name} {v}' for name, v in near.versions)}"]
+    for effect, provenance in zip(near.effects, near.provenance, strict=True):
+        lines += [f"  {line}" for line in _measured(effect, provenance, recommended=False)]
+    return lines
 
 
 def _origin(origin: Origin) -> str:
@@ -173,6 +203,7 @@ def _measured(effect: Effect, provenance: Provenance, *, recommended: bool) -> l
     return [
         first,
         f"  compared: {_versions(provenance.compared)}",
+        *(f"  by way of: {each}" for each in provenance.path[1:-1]),
         f"  measured: {' to '.join(days)} on {provenance.machine}, Python {provenance.python}",
     ]
 

@@ -3,7 +3,8 @@
 from dataclasses import dataclass
 from enum import Enum
 
-from stackgen.model.evidence import Advice, Origin
+from stackgen.errors import EvidenceError
+from stackgen.model.evidence import Advice, Answer, Origin
 from stackgen.model.packages import Exclusion, Lock, LockFile, Target
 
 
@@ -25,6 +26,16 @@ class AdviceReport:
     inspections: int = 0
     merged: tuple[tuple[Origin, int], ...] = ()
 
+    @property
+    def exit_code(self) -> int:
+        """Return the exit code of ``advise``."""
+        if self.advice.answer is Answer.ELSEWHERE:
+            return MEASURED_ELSEWHERE
+        return 0 if self.advice.answer is Answer.FASTER else EvidenceError.exit_code
+
+
+MEASURED_ELSEWHERE = 11
+"""Exit code: what answers was measured on other machines alone."""
 
 NO_VERDICT, CONTRADICTED, UNREACHABLE = 3, 4, 8
 """Exit codes: no validator has a verdict, one refuses the lock, the index does not answer."""

@@ -1,0 +1,245 @@
+"""Which stacks are equivalent on an indicator, and which of them a lock stands for.
+
+A timing is decided by the framework, NumPy, every distribution with compiled code that the process
+had loaded, the minor version of Python, and the variables that were set. What else is installed
+does not matter. The allocator is such a variable, and threads are arguments of the indicator. Full
+Python version, system and libraries make a base: evidence moves between these with added variance.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from packaging.utils import canonicalize_name
+from packaging.version import InvalidVersion, Version
+
+from stackgen.knowledge.graph import StackNode
+from stackgen.locks import in_target
+from stackgen.model.identity import IndicatorId, StackId
+from stackgen.model.inspections import IndicatorCall, Inspection
+from stackgen.model.packages import Artifact, LockFile, Target
+from stackgen.model.stacks import PROGRAM, BaseFacts, Stack
+
+FRAMEWORKS = {
+    "tensorflow": frozenset({"tensorflow", "tensorflow-cpu", "tensorflow-gpu", "intel-tensorflow"}),
+    "torch": frozenset({"torch"}),
+    "jax": frozenset({"jax", "jaxlib"}),
+    "mxnet": frozenset({"mxnet"}),
+    "paddlepaddle": frozenset({"paddlepaddle", "paddlepaddle-gpu"}),
+}
+"""The distributions of each framework; any other component of an indicator has its own name."""
+_ALWAYS = frozenset(name for own in FRAMEWORKS.values() for name in own)
+
+Versions = Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """What besides versions must be equal for a comparison to be one of versions.
+
+    python: implementation and minor version. variables: sorted (name, value) pairs.
+    """
+
+    python: str
+    variables: tuple[tuple[str, str], ...] = ()
+
+    @classmethod
+    def of(cls, facts: BaseFacts, variables: tuple[tuple[str, str], ...] = ()) -> "Setting":
+        """Return the setting of stacks with these variables on a base."""
+        implementation, _, full = facts.python.rpartition(" ")
+        minor = ".".join(full.split(".")[:2])
+        return cls(f"{implementation} {minor}".strip(), variables)
+
+
+_Key = tuple[Setting, frozenset[str], tuple[str, ...], tuple[str | None, ...]]
+
+
+class Equivalence:
+    """The nodes of the evidence graph: measured stacks, equivalent ones merged, by indicator."""
+
+    def __init__(
+        self,
+        stacks: Mapping[StackId, Stack],
+        inspections: Iterable[Inspection],
+        calls: Mapping[IndicatorId, IndicatorCall],
+    ) -> None:
+        """Read what decides the timing of each stack from its inspections.
+
+        Args:
+            stacks: that may count; others are left out.
+            inspections: of any campaign, in blocks or not: what they loaded counts.
+            calls: the indicators, without controls.
+        """
+        loaded: dict[IndicatorId, dict[StackId, set[str]]] = {}
+        for each in inspections:
+            if each.stack_id in stacks and each.indicator_id in calls:
+                own = loaded.setdefault(each.indicator_id, {}).setdefault(each.stack_id, set())
+                own |= _decisive(each, calls[each.indicator_id])
+        self._versions = {each: normal_versions(stack) for each, stack in stacks.items()}
+        self._keys: dict[IndicatorId, dict[_Key, str]] = {}
+        self._names: dict[IndicatorId, list[tuple[str, ...]]] = {}
+        self._nodes: dict[IndicatorId, dict[StackId, StackNode]] = {}
+        self.stacks: dict[IndicatorId, dict[str, list[StackId]]] = {}
+        for indicator, by_stack in sorted(loaded.items()):
+            call = calls[indicator]
+            if call.indicator.component == PROGRAM:
+                decisive = decisive_of_program([stacks[each] for each in by_stack])
+                found = {stack.id: names for stack, names in decisive.items()}
+            else:
+                brings = _brings(call)
+                found = {stack: names for stack, names in by_stack.items() if names & brings}
+            self._add(indicator, found, stacks)
+
+    def _add(
+        self,
+        indicator: IndicatorId,
+        decisive: Mapping[StackId, set[str]],
+        stacks: Mapping[StackId, Stack],
+    ) -> None:
+        keys = self._keys[indicator] = {}
+        nodes = self._nodes[indicator] = {}
+        merged = self.stacks[indicator] = {}
+        names = {tuple(sorted(each | _ALWAYS)) for each in decisive.values()}
+        # The most specific first: a stack that loads more agrees on more.
+        self._names[indicator] = sorted(names, key=lambda each: (-len(each), each))
+        for stack in sorted(decisive):
+            facts, variables = stacks[stack].facts, stacks[stack].settings
+            own = tuple(sorted(decisive[stack] | _ALWAYS))
+            what = _key(own, self._versions[stack], Setting.of(facts, variables))
+            key = keys.setdefault(what, _text(own, what))
+            nodes[stack] = StackNode(key=key, base=base_name(facts))
+            merged.setdefault(key, []).append(stack)
+
+    @property
+    def indicators(self) -> tuple[IndicatorId, ...]:
+        """Return the indicators that any stack was inspected with."""
+        return tuple(self._nodes)
+
+    def nodes(self, indicator: IndicatorId) -> Mapping[StackId, StackNode]:
+        """Return the node of each stack that was inspected with an indicator."""
+        return self._nodes.get(indicator, {})
+
+    def find(self, indicator: IndicatorId, versions: Versions, setting: Setting) -> str | None:
+        """Return the key of the node that agrees with these versions on all that decides.
+
+        Nothing with these very versions needs to have been measured; None where no node agrees.
+        """
+        keys = self._keys.get(indicator, {})
+        for names in self._names.get(indicator, ()):
+            key = keys.get(_key(names, versions, setting))
+            if key is not None:
+                return key
+        return None
+
+    def find_all(self, versions: Versions, setting: Setting) -> dict[IndicatorId, str]:
+        """Return the node that agrees, by indicator; indicators without one are left out."""
+        found = ((each, self.find(each, versions, setting)) for each in self.indicators)
+        return {indicator: key for indicator, key in found if key is not None}
+
+    def versions(self, stack: StackId) -> Versions:
+        """Return the normalised versions of a stack."""
+        return self._versions[stack]
+
+
+def _key(names: tuple[str, ...], versions: Versions, setting: Setting) -> _Key:
+    values = tuple(versions.get(name) for name in names)
+    return setting, frameworks(versions), names, values
+
+
+def _text(names: tuple[str, ...], key: _Key) -> str:
+    """Return what a node is, in words."""
+    setting, _, _, values = key
+    pins = [f"{name} {value}" for name, value in zip(names, values, strict=True) if value]
+    missing = [f"no {n}" for n, v in zip(names, values, strict=True) if not v and n not in _ALWAYS]
+    variables = [f"{name}={value}" for name, value in setting.variables]
+    return ", ".join([*pins, *missing, setting.python, *variables])
+
+
+@dataclass(frozen=True, slots=True)
+class LockedOn:
+    """The versions that a lock installs, by base."""
+
+    lockfile: LockFile
+    _known: dict[BaseFacts, Versions] = field(default_factory=dict)
+
+    def versions(self, facts: BaseFacts) -> Versions:
+        """Return the version of each package that the lock installs on such a base."""
+        if facts not in self._known:
+            packages = in_target(self.lockfile, target_of(facts))
+            self._known[facts] = {canonicalize_name(p.name): _normal(p.version) for p in packages}
+        return self._known[facts]
+
+
+def target_of(facts: BaseFacts) -> Target:
+    """Return what of a base decides the markers of a lock; the rest is this machine's own."""
+    python = facts.python.split()[-1]
+    minor = ".".join(python.split(".")[:2])
+    markers = (("python_full_version", python), ("python_version", minor))
+    return Target(python=python, markers=markers, tags=())
+
+
+def base_name(facts: BaseFacts) -> str:
+    """Return what tells bases of one Python minor version apart."""
+    return repr(facts)
+
+
+def frameworks(names: Iterable[str]) -> frozenset[str]:
+    """Return the frameworks whose distributions are among these.
+
+    JAX beside TensorFlow is not one of them: TensorFlow 2.12 requires it, other versions do not.
+    """
+    installed = frozenset(names)
+    found = frozenset(name for name, own in FRAMEWORKS.items() if own & installed)
+    return found - {"jax"} if "tensorflow" in found else found
+
+
+def normal_versions(stack: Stack) -> Versions:
+    """Return the version of each package of a stack, normalised."""
+    return {name: _normal(version) for name, version in stack.lock.versions.items()}
+
+
+def decisive_of_program(stacks: Sequence[Stack]) -> Mapping[Stack, set[str]]:
+    """Return the distributions that decide the timing of a user's program, by stack.
+
+    What a program loads is not recorded (docs/adr/0016). So everything with compiled code counts,
+    and everything in which the stacks that it was measured on differ.
+    """
+    names = {name for stack in stacks for name in stack.lock.versions}
+    varied = {
+        name for name in names if len({stack.lock.versions.get(name) for stack in stacks}) > 1
+    }
+    return {
+        stack: varied | {a.name for a in stack.lock.artifacts if not is_pure(a)} for stack in stacks
+    }
+
+
+def is_pure(artifact: Artifact) -> bool:
+    """Return whether a wheel holds no compiled code."""
+    return artifact.filename.endswith("-none-any.whl")
+
+
+def _brings(call: IndicatorCall) -> frozenset[str]:
+    component = call.indicator.component
+    return FRAMEWORKS.get(component, frozenset({component}))
+
+
+def _decisive(inspection: Inspection, call: IndicatorCall) -> frozenset[str]:
+    """Return the distributions that decide an inspection's timing."""
+    loaded = inspection.observation.loaded if inspection.observation else ()
+    always = _brings(call) | {"numpy"}
+    return frozenset(
+        name
+        for each in loaded
+        if (name := str(canonicalize_name(each.name))) in always or each.compiled
+    )
+
+
+def _normal(version: str) -> str:
+    """Return a version with three parts or more: 2.12 is 2.12.0."""
+    try:
+        found = Version(version)
+    except InvalidVersion:
+        return version
+    parts = (*found.release, 0, 0)[: max(3, len(found.release))]
+    text = ".".join(map(str, parts))
+    epoch = f"{found.epoch}!" if found.epoch else ""
+    return f"{epoch}{text}{str(found)[len(epoch) + len('.'.join(map(str, found.release))) :]}"

@@ -1,0 +1,246 @@
+"""What the evidence graphs say of versions: cases in which they were measured, and candidates."""
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from stackgen.knowledge.equivalence import (
+    Equivalence,
+    Setting,
+    Versions,
+    base_name,
+    frameworks,
+)
+from stackgen.knowledge.evidence import CONTROL_COMPONENT, Results
+from stackgen.knowledge.graph import EvidenceGraph, Place
+from stackgen.knowledge.recommendation import FEWEST_MACHINES, Assessment, assess
+from stackgen.measure.contrasts import CampaignContrasts
+from stackgen.measure.posterior import Array
+from stackgen.measure.retry_policy import blamed
+from stackgen.model.identity import CampaignId, IndicatorId, MachineId, StackId
+from stackgen.model.inspections import IndicatorCall, Inspection
+from stackgen.model.stacks import PROGRAM, BaseFacts, Machine, Stack
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Case:
+    """Versions on a base with variables, and the nodes that stand for them, by indicator.
+
+    machine: that the answer is for: the user's own where it was measured on that or on three
+        others, otherwise the nearest one that it was measured on.
+    """
+
+    facts: BaseFacts
+    variables: tuple[tuple[str, str], ...]
+    versions: Versions
+    current: Mapping[IndicatorId, str]
+    machine: Machine
+
+    @property
+    def setting(self) -> Setting:
+        """Return what candidates must have in common with it."""
+        return Setting.of(self.facts, self.variables)
+
+    @property
+    def python(self) -> str:
+        """Return the full version of the Python that was measured."""
+        return self.facts.python.split()[-1]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Judgement:
+    """Candidates beside the versions of a case.
+
+    assessments: by name, what is shown to be faster first.
+    stacks: the measured stacks that each name stands for, sorted.
+    failing, otherwise: how many stacks are not considered, since they failed in blocks, or since
+        they compute something else.
+    """
+
+    assessments: tuple[Assessment, ...]
+    stacks: Mapping[str, tuple[StackId, ...]]
+    failing: int
+    otherwise: int
+
+
+class Knowledge:
+    """The evidence graphs of a knowledge base, with the stacks that they are about."""
+
+    def __init__(
+        self,
+        *,
+        stacks: Iterable[Stack],
+        inspections: Sequence[Inspection],
+        calls: Iterable[IndicatorCall],
+        contrasts: Iterable[CampaignContrasts],
+        machine: Machine,
+        machines: Iterable[Machine],
+        trusted: Collection[CampaignId],
+    ) -> None:
+        """Build a graph per indicator.
+
+        Args:
+            stacks: all that are known.
+            inspections: all that are known: what was loaded and computed counts from each.
+            calls: the indicators; controls are left out.
+            contrasts: of trusted campaigns. Those of machines without a description are left out.
+            machine: the user's own.
+            machines: all that are known.
+            trusted: campaigns whose controls hold.
+        """
+        self.stacks = {each.id: each for each in stacks}
+        self.calls = {c.id: c for c in calls if c.indicator.component != CONTROL_COMPONENT}
+        self.machine = machine
+        self.machines = {each.id: each for each in (*machines, machine)}
+        self.nodes = Equivalence(self.stacks, inspections, self.calls)
+        self._rows: dict[IndicatorId, list[CampaignContrasts]] = {}
+        for row in contrasts:
+            if row.indicator_id in self.calls and row.machine_id in self.machines:
+                self._rows.setdefault(row.indicator_id, []).append(row)
+        self.graphs = {
+            indicator: EvidenceGraph(own, self.nodes.nodes(indicator))
+            for indicator, own in sorted(self._rows.items())
+        }
+        known = [each for each in inspections if each.indicator_id in self.calls]
+        counting = [each for each in known if each.block > 0 and each.campaign_id in trusted]
+        self._failing = {each.stack_id for each in blamed(counting, tuple(self.calls.values()))}
+        self._results = Results.of(known)
+
+    @cached_property
+    def _repeated(self) -> Mapping[IndicatorId, Array]:
+        """Return what repeated campaigns say of the spread between campaigns, by indicator."""
+        if len(self.graphs) < 2:
+            return {}
+        return {
+            indicator: graph.fit(graph.components[0][0], None).network.spread_likelihood
+            for indicator, graph in self.graphs.items()
+            if graph.components and len(graph) > 1
+        }
+
+    def cases(self, versions_on: Mapping[BaseFacts, Versions]) -> Iterator[Case]:
+        """Yield the cases in which anything was compared with these versions.
+
+        Args:
+            versions_on: by base, the versions that are installed there.
+        """
+        places = {(each.facts, each.settings) for each in self.stacks.values()}
+        for facts, variables in sorted(places, key=lambda each: (each[1], repr(each[0]))):
+            if facts not in versions_on:
+                continue
+            found = self.nodes.find_all(versions_on[facts], Setting.of(facts, variables))
+            current = {
+                indicator: key
+                for indicator, key in found.items()
+                if indicator in self.graphs and self.graphs[indicator].component(key)
+            }
+            programs = {i: k for i, k in current.items() if self._is_program(i)}
+            # What was measured of the user's own program comes first, and decides alone.
+            for own in (programs, {i: k for i, k in current.items() if i not in programs}):
+                if own:
+                    yield Case(
+                        facts=facts,
+                        variables=variables,
+                        versions=versions_on[facts],
+                        current=own,
+                        machine=self._machine_for(own),
+                    )
+
+    def _is_program(self, indicator: IndicatorId) -> bool:
+        return self.calls[indicator].indicator.component == PROGRAM
+
+    def order(self, case: Case, *, is_own_python: bool) -> tuple[object, ...]:
+        """Return what puts the case that says most about the user's own first."""
+        programs = any(map(self._is_program, case.current))
+        distance = machine_distance(self.machine, case.machine)
+        campaigns = sum(len(self.graphs[each]) for each in case.current)
+        nearness = not programs, distance, bool(case.variables), not is_own_python
+        return *nearness, -campaigns, case.variables, repr(case.facts)
+
+    def _machine_for(self, current: Mapping[IndicatorId, str]) -> Machine:
+        measured: set[MachineId] = set()
+        for indicator, key in current.items():
+            reached = set(self.graphs[indicator].component(key))
+            nodes = self.nodes.nodes(indicator)
+            measured |= {
+                row.machine_id
+                for row in self._rows[indicator]
+                if row.baseline in nodes and nodes[row.baseline].key in reached
+            }
+        if self.machine.id in measured or len(measured) >= FEWEST_MACHINES or not measured:
+            return self.machine
+        known = (self.machines[each] for each in measured)
+        return min(known, key=lambda each: machine_distance(self.machine, each))
+
+    def standing(self, case: Case) -> Mapping[IndicatorId, Sequence[StackId]]:
+        """Return the measured stacks that stand for the versions of a case, by indicator."""
+        return {i: self.nodes.stacks[i][key] for i, key in case.current.items()}
+
+    def representative(self, case: Case) -> Stack:
+        """Return the measured stack that stands for the versions on most indicators."""
+        standing = [stack for own in self.standing(case).values() for stack in own]
+        return self.stacks[min(standing, key=lambda stack: (-standing.count(stack), stack))]
+
+    def judge(self, case: Case, *, margin: float, alpha: float) -> Judgement:
+        """Compare all stacks with the same frameworks, Python and variables with those of a case.
+
+        Measured stacks that are equivalent on all indicators are one candidate.
+        """
+        standing = self.standing(case)
+        own = frameworks(case.versions)
+        members: dict[tuple[tuple[IndicatorId, str], ...], list[StackId]] = {}
+        failing = otherwise = 0
+        for stack in self._comparable(case.setting):
+            versions = self.nodes.versions(stack)
+            keys = {
+                indicator: key
+                for indicator in case.current
+                if (key := self.nodes.find(indicator, versions, case.setting))
+                and key in self.graphs[indicator].component(case.current[indicator])
+            }
+            if frameworks(versions) != own or not (keys.items() - case.current.items()):
+                continue
+            if stack in self._failing:
+                failing += 1
+                continue
+            members.setdefault(tuple(sorted(keys.items())), []).append(stack)
+        candidates: dict[str, Mapping[IndicatorId, str]] = {}
+        stacks: dict[str, tuple[StackId, ...]] = {}
+        for what, equal in sorted(members.items()):
+            differing = sum(self._results.differ(each, standing) for each in equal)
+            if differing:
+                otherwise += differing
+                continue
+            candidates[min(equal)] = dict(what)
+            stacks[min(equal)] = tuple(sorted(equal))
+        assessments = assess(
+            self.graphs,
+            current=case.current,
+            candidates=candidates,
+            place=Place(machine_id=case.machine.id, base=base_name(case.facts)),
+            repeated=self._repeated,
+            margin=margin,
+            alpha=alpha,
+        )
+        return Judgement(
+            assessments=assessments, stacks=stacks, failing=failing, otherwise=otherwise
+        )
+
+    def _comparable(self, setting: Setting) -> list[StackId]:
+        found = self._by_setting.get(setting, [])
+        return sorted(found)
+
+    @cached_property
+    def _by_setting(self) -> Mapping[Setting, list[StackId]]:
+        found: dict[Setting, list[StackId]] = {}
+        for each in self.stacks.values():
+            found.setdefault(Setting.of(each.facts, each.settings), []).append(each.id)
+        return found
+
+
+def machine_distance(machine: Machine, other: Machine) -> tuple[bool, bool, int, MachineId]:
+    """Return how unlike a machine is: another one, of another CPU, in how much of its identity."""
+    own, theirs = dict(machine.identity), dict(other.identity)
+    model = ("cpu_vendor", "cpu_family", "cpu_model")
+    other_model = any(own.get(key) != theirs.get(key) for key in model)
+    differing = sum(own.get(key) != theirs.get(key) for key in own.keys() | theirs.keys())
+    return other.id != machine.id, other_model, differing, other.id
