@@ -35,7 +35,7 @@ def test_a_lock_is_unknown_then_explored_then_advised(laboratory: Laboratory) ->
     lock = write_lock(laboratory.root, "1.0")
     unknown = laboratory.run("advise", "Pipfile.lock")
     assert unknown.returncode == 3
-    assert "stackgen explore NAME --from Pipfile.lock" in unknown.stderr
+    assert "stackgen explore NAME --from Pipfile.lock" in unknown.stdout
 
     explored = laboratory.explore("speedy", "--from", str(lock), "--stacks", "2", "--budget", "90s")
     assert explored.returncode in (0, 6), explored.stderr
