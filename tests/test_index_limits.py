@@ -111,6 +111,8 @@ def test_a_page_that_is_too_large_is_not_read(
     assert "demo" in caught.value.what
 
 
+# What is collected while the stack is used up cannot be finished, which is no concern of the page.
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.parametrize(
     ("kind", "content", "why"),
     [

@@ -6,7 +6,7 @@ from stackgen.model.inspections import Inspection
 from stackgen.model.reports import Figures, LocalReport, LocalResult
 from stackgen.report.tables import columns, duration, short
 
-_LOG_LINES = 15
+_LOG_LINES = 20
 _ENOUGH = 100  # samples: fewer have no 99th percentile
 _UNITS = {"FLOP": "GFLOP/s", "byte": "GB/s"}
 _Column = tuple[str, Callable[[Figures], str]]
