@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from stackgen.knowledge.advice import Admits, advise
+from stackgen.knowledge.advice import Admits, Exists, advise
 from stackgen.knowledge.judgement import Knowledge
 from stackgen.measure import count_failures
 from stackgen.measure.contrasts import campaign_contrasts
@@ -113,6 +113,11 @@ def anything(
     """Admit every change."""
 
 
+def everything(pins: Sequence[tuple[str, str]], facts: BaseFacts) -> bool:  # noqa: ARG001
+    """Let all versions be installed together."""
+    return True
+
+
 def known_from(
     inspections: Sequence[Inspection],
     *,
@@ -147,6 +152,7 @@ def advice_for(
     stacks: Sequence[Environment] = (),
     calls: Sequence[IndicatorCall] = (),
     origins: Sequence[str] = (),
+    exists: Exists = everything,
     allow_downgrade: bool = False,
 ) -> Advice:
     known = known_from(
@@ -164,6 +170,7 @@ def advice_for(
         trusted=trusted,
         admits=admits,
         inspections=inspections,
+        exists=exists,
         allow_downgrade=allow_downgrade,
     )
 
@@ -397,6 +404,29 @@ def test_an_unknown_lock_gets_its_pins_and_the_nearest_measured_versions() -> No
     nearest = [dict(each.versions)["tensorflow"] for each in found.nearest]
     assert nearest == ["2.15.0", "2.13.0", "2.12.0"]
     assert found.nearest[2].effects[0].ratio == pytest.approx(1.25, abs=0.02)
+
+
+NEWER_NUMPY = stack(tensorflow="2.12.0", numpy="1.26.4", requests="2.0")
+NEWER_FRAMEWORK = stack(tensorflow="2.15.0", numpy="1.23.5", requests="2.0")
+
+
+def test_versions_that_were_never_measured_together_are_proposed_and_not_recommended() -> None:
+    stacks = (OWN, NEWER_NUMPY, NEWER_FRAMEWORK)
+    seen = blocks({OWN: 1.0, NEWER_NUMPY: 0.9, NEWER_FRAMEWORK: 0.7})
+    found = advice_for(seen, stacks=stacks)
+    assert found.lock == NEWER_FRAMEWORK.stack.lock
+    (proposal,) = found.proposals
+    assert [(c.name, c.recommended) for c in proposal.changes] == [
+        ("numpy", "1.26.4"),
+        ("tensorflow", "2.15.0"),
+    ]
+    assert proposal.low < 1 / 0.63 < proposal.high
+    assert proposal.ratio > 1.3
+    wanted = "stackgen explore numpy==1.26.4 tensorflow==2.15.0 --from Pipfile.lock"
+    assert proposal.command == wanted
+    assert advice_for(seen, stacks=stacks, exists=lambda *_: False).proposals == ()
+    excluded = replace(LOCK, requirements=("numpy<1.26",))
+    assert advice_for(seen, excluded, stacks=stacks).proposals == ()
 
 
 SORT = call("numpy/sort")

@@ -19,6 +19,7 @@ from stackgen.model.evidence import (
     Deviation,
     Difference,
     Nearest,
+    Proposal,
     Provenance,
     Ranked,
 )
@@ -309,6 +310,16 @@ UNKNOWN = replace(
         caveats=(),
         why="no measured stack has the same framework, NumPy and compiled packages",
         pins=(("numpy", "1.24.0"),),
+        proposals=(
+            Proposal(
+                changes=(Change(name="numpy", current="1.24.0", recommended="1.26.4"),),
+                indicator="numpy/matmul size=512",
+                ratio=1.25,
+                low=0.9,
+                high=1.7,
+                command="stackgen explore numpy==1.26.4 --from Pipfile.lock",
+            ),
+        ),
         nearest=(
             Nearest(
                 versions=(("numpy", "1.23.5"),),

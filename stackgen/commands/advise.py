@@ -86,11 +86,13 @@ def advise(
             machines=database.machines(),
             trusted=trusted,
         )
+        admission = Admission(index=index, progress=progress)
         advice = recommend(
             known,
             lockfile=lockfile,
             trusted=trusted,
-            admits=Admission(index=index, progress=progress).refusal,
+            admits=admission.refusal,
+            exists=admission.exists,
             inspections=inspections,
             allow_downgrade=allow_downgrade,
         )
@@ -152,6 +154,14 @@ class Admission:
         except (ResolutionError, UsageError) as error:
             why = " ".join(error.why.split())
             return f"the rest of the lock does not admit it: {error.what}: {why}"
+
+    def exists(self, pins: Sequence[tuple[str, str]], facts: BaseFacts) -> bool:
+        """Return whether versions can be installed together on a base, as far as is known."""
+        packages = [LockedPackage(name=name, version=version) for name, version in pins]
+        try:
+            return bool(self._installed(packages, (), _target(facts)))
+        except (IndexUnavailableError, ResolutionError, UsageError):
+            return False
 
     def _refusal(self, lockfile: LockFile, changes: Sequence[Change], target: Target) -> str | None:
         locked = {canonicalize_name(each.name): each for each in in_target(lockfile, target)}

@@ -1,6 +1,7 @@
 """From the evidence graph to an answer for a lock, recommended or not."""
 
 import math
+import shlex
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -20,6 +21,7 @@ from stackgen.knowledge.equivalence import (
 from stackgen.knowledge.evidence import why_unknown
 from stackgen.knowledge.graph import Basis
 from stackgen.knowledge.judgement import Case, Judgement, Knowledge
+from stackgen.knowledge.proposals import Predicted, propose
 from stackgen.knowledge.recommendation import (
     Assessment,
     Compared,
@@ -34,6 +36,7 @@ from stackgen.model.evidence import (
     Change,
     Effect,
     Nearest,
+    Proposal,
     Provenance,
 )
 from stackgen.model.identity import CampaignId, StackId
@@ -43,8 +46,11 @@ from stackgen.model.stacks import PROGRAM, BaseFacts, Machine, Stack
 
 Admits = Callable[[LockFile, Sequence[Change], BaseFacts], str | None]
 """Returns why the rest of a lock does not admit changes on a base; None where it does."""
+Exists = Callable[[Sequence[tuple[str, str]], BaseFacts], bool]
+"""Returns whether (name, version) pairs can be installed together on a base."""
 _NAMED = 5  # packages that a caveat names before it counts the rest
-_NEAREST = 3
+_NEAREST = _PROPOSED = 3
+_MOST_TRIED = 8  # proposals that the resolver is asked about
 _PINNED = tuple(sorted({"numpy", *(name for own in FRAMEWORKS.values() for name in own)}))
 
 
@@ -55,6 +61,7 @@ def advise(
     trusted: Collection[CampaignId],
     admits: Admits,
     inspections: Sequence[Inspection],
+    exists: Exists,
     margin: float = MARGIN,
     alpha: float = ALPHA,
     allow_downgrade: bool = False,
@@ -74,6 +81,7 @@ def advise(
         trusted: campaigns whose controls hold.
         admits: says whether the rest of the lock admits changes.
         inspections: all that are known: they tell why nothing answers.
+        exists: says whether versions can be installed together.
         margin: relative difference that is of no importance.
         alpha: the share of knowledge bases of equal stacks that may hold any wrong "faster".
         allow_downgrade: recommend older versions as well.
@@ -85,14 +93,25 @@ def advise(
         key=lambda case: known.order(case, is_own_python=admits_python(lockfile, case.python)),
     )
     pins = _pins({canonicalize_name(p.name): p.version for p in lockfile.packages})
+
+    def proposals(versions: Versions, near: Stack) -> tuple[Proposal, ...]:
+        found = propose(known, versions, near, _PINNED, margin=margin)
+        return tuple(_proposals(known, lockfile, found, near.facts, exists, allow_downgrade))
+
     for case in cases:
         judgement = known.judge(case, margin=margin, alpha=alpha)
         if judgement.assessments or judgement.failing or judgement.otherwise:
             advisor = _Advisor(known, case, judgement, lockfile, margin)
-            return replace(advisor.advice(admits, allow_downgrade=allow_downgrade), pins=pins)
+            return replace(
+                advisor.advice(admits, allow_downgrade=allow_downgrade),
+                pins=pins,
+                proposals=proposals(case.versions, known.representative(case)),
+            )
     why = why_unknown(
         locked, stacks=known.stacks, inspections=inspections, nodes=known.nodes, trusted=trusted
     )
+    near = _nearest_stacks(known, lockfile, locked)
+    first = next(iter(near.values()), None)
     return Advice(
         answer=Answer.UNKNOWN,
         lock=None,
@@ -102,7 +121,11 @@ def advise(
         same_machine=False,
         why=why,
         pins=pins,
-        nearest=_nearest(known, lockfile, locked, margin=margin, alpha=alpha),
+        nearest=tuple(
+            _known_of(known, lockfile, each, stack, margin=margin, alpha=alpha)
+            for each, stack in near.items()
+        ),
+        proposals=proposals(locked.versions(first.facts), first) if first else (),
     )
 
 
@@ -209,19 +232,8 @@ class _Advisor:
 
     def _forbidden(self, candidate: Assessment) -> str | None:
         """Return which of the user's own requirements a candidate breaks; None if it does not."""
-        environment = target_of(self.case.facts).environment
         versions = self._stack(candidate).lock.versions
-        broken = []
-        for line in self.lockfile.requirements:
-            try:
-                requirement = Requirement(line)
-            except InvalidRequirement:
-                continue
-            if requirement.marker and not requirement.marker.evaluate(dict(environment)):
-                continue
-            version = versions.get(canonicalize_name(requirement.name))
-            if version and not requirement.specifier.contains(version, prereleases=True):
-                broken.append(f'the requirement "{line}"')
+        broken = _broken(self.lockfile, versions, self.case.facts)
         return f"{' and '.join(broken)} forbids it" if broken else None
 
     def effects(self, of: Assessment) -> tuple[tuple[Effect, ...], tuple[Provenance, ...]]:
@@ -348,10 +360,10 @@ def _effect(of: Compared, basis: Basis, a: StackId, b: StackId, margin: float) -
     )
 
 
-def _nearest(
-    known: Knowledge, lockfile: LockFile, locked: LockedOn, *, margin: float, alpha: float
-) -> tuple[Nearest, ...]:
-    """Return the measured stacks nearest to a lock, with the fastest that is known beside each."""
+def _nearest_stacks(
+    known: Knowledge, lockfile: LockFile, locked: LockedOn
+) -> Mapping[tuple[tuple[str, str], ...], Stack]:
+    """Return the measured stacks nearest to a lock by their pins, nearest first."""
     found: dict[tuple[tuple[str, str], ...], tuple[tuple[object, ...], Stack]] = {}
     compared = {stack for each in known.graphs for stack in known.nodes.nodes(each)}
     for stack_id in sorted(compared):
@@ -364,10 +376,43 @@ def _nearest(
         if pins not in found or rank < found[pins][0]:
             found[pins] = rank, stack
     nearest = sorted(found.items(), key=lambda each: (each[1][0], each[0]))[:_NEAREST]
-    return tuple(
-        _known_of(known, lockfile, pins, stack, margin=margin, alpha=alpha)
-        for pins, (_, stack) in nearest
-    )
+    return {pins: stack for pins, (_, stack) in nearest}
+
+
+def _proposals(
+    known: Knowledge,
+    lockfile: LockFile,
+    predicted: Sequence[Predicted],
+    facts: BaseFacts,
+    exists: Exists,
+    allow_downgrade: bool,
+) -> Iterator[Proposal]:
+    """Yield what is worth measuring: it can be installed, and the user's requirements admit it."""
+    locked = {str(canonicalize_name(each.name)): each.version for each in lockfile.packages}
+    tried = proposed = 0
+    for each in predicted:
+        changes = [
+            Change(name=name, current=locked.get(name), recommended=version)
+            for name, version in each.pins
+            if locked.get(name) != version
+        ]
+        lowered = any(_is_older(change) for change in changes)
+        if (lowered and not allow_downgrade) or _broken(lockfile, dict(each.pins), facts):
+            continue
+        if tried == _MOST_TRIED or proposed == _PROPOSED:
+            return
+        tried += 1
+        if exists(each.pins, facts):
+            proposed += 1
+            pins = " ".join(shlex.quote(f"{name}=={version}") for name, version in each.pins)
+            yield Proposal(
+                changes=tuple(changes),
+                indicator=known.calls[each.indicator_id].label,
+                ratio=each.ratio,
+                low=each.low,
+                high=each.high,
+                command=f"stackgen explore {pins} --from {shlex.quote(lockfile.path)}",
+            )
 
 
 def _known_of(
@@ -411,6 +456,23 @@ def _apart(one: str | None, other: str | None) -> tuple[float, float, float]:
     return abs(a.major - b.major), abs(a.minor - b.minor), abs(a.micro - b.micro)
 
 
+def _broken(lockfile: LockFile, versions: Versions, facts: BaseFacts) -> list[str]:
+    """Return which of the user's own requirements exclude versions."""
+    environment = target_of(facts).environment
+    broken = []
+    for line in lockfile.requirements:
+        try:
+            requirement = Requirement(line)
+        except InvalidRequirement:
+            continue
+        if requirement.marker and not requirement.marker.evaluate(dict(environment)):
+            continue
+        version = versions.get(canonicalize_name(requirement.name))
+        if version and not requirement.specifier.contains(version, prereleases=True):
+            broken.append(f'the requirement "{line}"')
+    return broken
+
+
 def _is_older(change: Change) -> bool:
     try:
         return Version(change.recommended or "") < Version(change.current or "")
@@ -446,4 +508,4 @@ def _cpu(machine: Machine) -> str:
     return dict(machine.identity).get("cpu_name", "unknown")
 
 
-__all__ = ["Admits", "advise"]
+__all__ = ["Admits", "Exists", "advise"]

@@ -215,6 +215,22 @@ class Nearest:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Proposal:
+    """Versions that were never measured together and are expected to be faster.
+
+    changes: of the lock. ratio: above 1 where they are faster, with its 95 % interval.
+    command: that measures them beside the lock.
+    """
+
+    changes: tuple[Change, ...]
+    indicator: str
+    ratio: float
+    low: float
+    high: float
+    command: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Advice:
     """What the evidence says of a lock: one answer, and what it rests on.
 
@@ -229,6 +245,7 @@ class Advice:
     why: nothing is known; "" of other answers.
     pins: (name, version) pairs of the lock's framework and NumPy.
     nearest: to a lock that nothing is known of, the nearest measured stacks, nearest first.
+    proposals: what is worth measuring, most promising first; none of it is recommended.
     """
 
     answer: Answer
@@ -243,3 +260,4 @@ class Advice:
     why: str = ""
     pins: tuple[tuple[str, str], ...] = ()
     nearest: tuple[Nearest, ...] = ()
+    proposals: tuple[Proposal, ...] = ()

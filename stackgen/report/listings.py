@@ -12,6 +12,7 @@ from stackgen.model.evidence import (
     Effect,
     Nearest,
     Origin,
+    Proposal,
     Provenance,
     Verdict,
 )
@@ -149,6 +150,8 @@ def advice_text(report: AdviceReport) -> str:
         lines += _nearest(near)
     for effect, provenance in zip(advice.effects, advice.provenance, strict=True):
         lines += _measured(effect, provenance, recommended=advice.lock is not None)
+    for proposal in advice.proposals:
+        lines += _proposal(proposal)
     lines += [f"Note: {caveat}" for caveat in advice.caveats]
     lines += [f"Evidence: {report.knowledge_base}"]
     lines += [
@@ -176,6 +179,16 @@ def _answer(advice: Advice) -> list[str]:
     if advice.answer is Answer.NO_DIFFERENCE:
         return ["No measurable difference: nothing is shown to be faster than this lock."]
     return []
+
+
+def _proposal(proposal: Proposal) -> list[str]:
+    """Return what is worth measuring, and how; a prediction recommends nothing."""
+    expected = f"{proposal.ratio:.2f} times as fast ({proposal.low:.3f} to {proposal.high:.3f})"
+    return [
+        f"Worth measuring, never measured: {_versions(proposal.changes)}",
+        f"  expected on {proposal.indicator}: {expected}",
+        f"  to measure it: {proposal.command}",
+    ]
 
 
 def _nearest(near: Nearest) -> list[str]:
