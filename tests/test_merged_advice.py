@@ -12,6 +12,7 @@ from stackgen.campaign.options import IndexOptions
 from stackgen.commands.advise import advise
 from stackgen.executors.machine import this_machine
 from stackgen.knowledge.database import open_database
+from stackgen.model.evidence import Answer
 from stackgen.model.inspections import (
     Indicator,
     IndicatorCall,
@@ -22,7 +23,7 @@ from stackgen.model.inspections import (
 )
 from stackgen.model.progress import NullProgress
 from stackgen.model.reports import AdviceReport
-from stackgen.model.stacks import Stack
+from stackgen.model.stacks import Machine, Stack
 from stackgen.report.listings import advice_text
 from stackgen.storage.paths import Paths
 from tests.knowledge import samples
@@ -36,24 +37,26 @@ BLOCKS = 12
 HERE = this_machine()
 
 
-def ran(block: int, call: IndicatorCall, role: Role, stack: Stack, seconds: float) -> Inspection:
+def ran(
+    block: int, call: IndicatorCall, role: Role, stack: Stack, seconds: float, machine: Machine
+) -> Inspection:
     own = (LoadedDistribution(name="numpy", version=stack.lock.versions["numpy"], compiled=True),)
     return replace(
         samples.inspection(block, of=stack),
         indicator_id=call.id,
-        machine_id=HERE.id,
+        machine_id=machine.id,
         role=role,
         observation=Observation(values_s=(seconds,), loops=4, loaded=own),
     )
 
 
-def measured(path: Path, seed: int) -> Path:
+def measured(path: Path, seed: int, machine: Machine = HERE) -> Path:
     """Write a campaign that shows NumPy 2.0 to be faster than 1.26."""
     noise = random.Random(seed)
-    campaign = replace(samples.CAMPAIGN, seed=seed, machine_id=HERE.id)
+    campaign = replace(samples.CAMPAIGN, seed=seed, machine_id=machine.id)
     with open_database(path) as database:
         samples.prepare(database, OLD, NEW)
-        database.add_machine(HERE)
+        database.add_machine(machine)
         database.add_indicator(PURE)
         database.add_campaign(campaign, samples.STARTED)
         for block in range(1, BLOCKS + 1):
@@ -64,7 +67,7 @@ def measured(path: Path, seed: int) -> Path:
                 (PURE, Role.BASELINE, OLD, 0.005),
                 (PURE, Role.CANDIDATE, NEW, 0.005),
             ):
-                each = ran(block, call, role, stack, seconds * noise.uniform(0.995, 1.005))
+                each = ran(block, call, role, stack, seconds * noise.uniform(0.995, 1.005), machine)
                 database.add_inspection(replace(each, campaign_id=campaign.id))
     return path
 
@@ -103,3 +106,15 @@ def test_an_advice_counts_what_was_merged_and_names_the_file(paths: Paths) -> No
     assert (count, report.inspections) == (3 * BLOCKS, 6 * BLOCKS)
     source = f"team.db (origin {origin.id[:12]}, {origin.first_seen[:10]})"
     assert f"Merged from {source}: 36 of 72 inspections" in advice_text(report).splitlines()
+
+
+def test_what_another_machine_measured_is_shown_and_not_recommended(paths: Paths) -> None:
+    elsewhere = Machine(identity=(("cpu_name", "Some CPU"), ("cpu_vendor", "Other")))
+    there = measured(paths.knowledge.parent / "there.db", 3, elsewhere)
+    report = advised(replace(paths, knowledge=there))
+    assert (report.advice.answer, report.advice.lock) == (Answer.ELSEWHERE, None)
+    assert report.exit_code == 11
+    text = advice_text(report)
+    assert "Measured elsewhere" in text
+    assert f"measured: {samples.STARTED[:10]} on Some CPU" in text
+    assert "stackgen explore --from" in text

@@ -300,6 +300,17 @@ INDIRECT = replace(
         ),
     ),
 )
+SEVERAL = replace(
+    ADVICE,
+    advice=replace(
+        ADVICE.advice,
+        effects=(*ADVICE.advice.effects, *NOTHING.advice.effects),
+        provenance=(
+            *ADVICE.advice.provenance,
+            replace(ADVICE.advice.provenance[0], indicator="numpy/sort kind=quicksort"),
+        ),
+    ),
+)
 UNKNOWN = replace(
     NOTHING,
     advice=replace(
@@ -475,6 +486,7 @@ TEXTS = {
     "advice-not-admitted": advice_text(NOT_ADMITTED),
     "advice-elsewhere": advice_text(ELSEWHERE),
     "advice-indirect": advice_text(INDIRECT),
+    "advice-several": advice_text(SEVERAL),
     "advice-unknown": advice_text(UNKNOWN),
     "doctor": checks_text(CHECKS),
     "failures": failures_text(GROUPS),

@@ -187,6 +187,7 @@ class Knowledge:
         """
         standing = self.standing(case)
         own = frameworks(case.versions)
+        reached = {i: frozenset(self.graphs[i].component(key)) for i, key in case.current.items()}
         members: dict[tuple[tuple[IndicatorId, str], ...], list[StackId]] = {}
         failing = otherwise = 0
         for stack in self._comparable(case.setting):
@@ -195,7 +196,7 @@ class Knowledge:
                 indicator: key
                 for indicator in case.current
                 if (key := self.nodes.find(indicator, versions, case.setting))
-                and key in self.graphs[indicator].component(case.current[indicator])
+                and key in reached[indicator]
             }
             if frameworks(versions) != own or not (keys.items() - case.current.items()):
                 continue

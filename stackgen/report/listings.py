@@ -1,5 +1,6 @@
 """Lists for the smaller commands."""
 
+import math
 import shlex
 from collections.abc import Iterator, Sequence
 from itertools import groupby
@@ -148,6 +149,8 @@ def advice_text(report: AdviceReport) -> str:
         lines += [*columns(rows), ""]
     for near in advice.nearest:
         lines += _nearest(near)
+    if len(advice.effects) > 1:
+        lines += _overview(advice)
     for effect, provenance in zip(advice.effects, advice.provenance, strict=True):
         lines += _measured(effect, provenance, recommended=advice.lock is not None)
     for proposal in advice.proposals:
@@ -162,6 +165,17 @@ def advice_text(report: AdviceReport) -> str:
         what = "more" if advice.answer in (Answer.NO_DIFFERENCE, Answer.REFUSED) else "it here"
         lines += [f"To measure {what}: {report.explore_command}"]
     return "\n".join(lines)
+
+
+def _overview(advice: Advice) -> list[str]:
+    """Return a table of the effects by indicator, and their geometric mean."""
+    rows = [("indicator", "speed", "interval", "blocks", "verdict")]
+    for effect, provenance in zip(advice.effects, advice.provenance, strict=True):
+        speed, blocks = f"{effect.ratio:.2f}", str(effect.blocks)
+        rows.append((provenance.indicator, speed, interval(effect), blocks, effect.verdict.value))
+    mean = math.exp(math.fsum(math.log(e.ratio) for e in advice.effects) / len(advice.effects))
+    rows.append(("overall (geometric mean)", f"{mean:.2f}", "", "", ""))
+    return [*columns(rows), ""]
 
 
 def _answer(advice: Advice) -> list[str]:
