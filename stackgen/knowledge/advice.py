@@ -123,6 +123,8 @@ def advise(
         pins=pins,
         nearest=tuple(
             _known_of(known, lockfile, each, stack, margin=margin, alpha=alpha)
+            if stack is first or known.is_small
+            else Nearest(versions=each)
             for each, stack in near.items()
         ),
         proposals=proposals(locked.versions(first.facts), first) if first else (),

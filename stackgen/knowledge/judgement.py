@@ -21,6 +21,8 @@ from stackgen.model.identity import CampaignId, IndicatorId, MachineId, StackId
 from stackgen.model.inspections import IndicatorCall, Inspection
 from stackgen.model.stacks import PROGRAM, BaseFacts, Machine, Stack
 
+_SMALL = 40  # stacks of a component
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
@@ -105,6 +107,12 @@ class Knowledge:
         counting = [each for each in known if each.block > 0 and each.campaign_id in trusted]
         self._failing = {each.stack_id for each in blamed(counting, tuple(self.calls.values()))}
         self._results = Results.of(known)
+
+    @property
+    def is_small(self) -> bool:
+        """Return whether putting campaigns together takes no time worth mentioning."""
+        largest = (len(each.components[0]) for each in self.graphs.values() if each.components)
+        return max(largest, default=0) <= _SMALL
 
     @cached_property
     def _repeated(self) -> Mapping[IndicatorId, Array]:

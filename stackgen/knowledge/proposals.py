@@ -17,6 +17,7 @@ from stackgen.model.identity import IndicatorId
 from stackgen.model.stacks import Stack
 
 _MOST = 200  # combinations that are predicted
+_MOST_NODES = 40  # around the lock, that a prediction learns from
 _LOCK = "the lock"
 
 Pins = tuple[tuple[str, str], ...]
@@ -57,7 +58,7 @@ def propose(
         return ()
     indicator = max(anchors, key=lambda each: (len(known.graphs[each]), each))
     place = Place(machine_id=known.machine.id, base=base_name(near.facts))
-    fit = known.graphs[indicator].fit(anchors[indicator], place)
+    fit = known.graphs[indicator].fit(anchors[indicator], place, most=_MOST_NODES)
     measured = _measured(known, indicator, fit, setting, frameworks(versions), names)
     own = _pins(versions, names)
     every = {*measured.values(), own}
