@@ -576,7 +576,8 @@ def test_a_campaign_of_the_users_program_counts_and_the_program_is_named() -> No
     assert found.lock == fast.stack.lock
     assert [each.indicator for each in found.provenance] == ["python train.py"]
     assert any("python train.py was measured with flask 2.9" in each for each in found.caveats)
-    for other in ({"numpy": "1.23.4"}, {"tidy": "1.1"}, {"torch": "2.0.0"}):
+    others = ({"numpy": "1.23.4"}, {"tidy": "1.1"}, {"torch": "2.0.0"}, {"rich": "13.0"})
+    for other in others:
         unknown(of(**(lock | other)))
 
 

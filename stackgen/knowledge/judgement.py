@@ -141,9 +141,19 @@ class Knowledge:
                 for indicator, key in found.items()
                 if indicator in self.graphs and self.graphs[indicator].component(key)
             }
-            programs = {i: k for i, k in current.items() if self._is_program(i)}
+            programs = {
+                indicator: key
+                for indicator, key in current.items()
+                if self._is_program(indicator)
+                # A lock of other packages is another project's, which runs another program.
+                and any(
+                    self.nodes.versions(stack).keys() == versions_on[facts].keys()
+                    for stack in self.nodes.stacks[indicator][key]
+                )
+            }
+            general = {i: k for i, k in current.items() if not self._is_program(i)}
             # What was measured of the user's own program comes first, and decides alone.
-            for own in (programs, {i: k for i, k in current.items() if i not in programs}):
+            for own in (programs, general):
                 if own:
                     yield Case(
                         facts=facts,
