@@ -312,8 +312,9 @@ class Database:
 
     def stacks(self) -> tuple[Stack, ...]:
         """Return every stack, by id."""
-        locks = self._locks(None)
-        found = self._rows("SELECT * FROM stacks ORDER BY id")
+        with self._one_state():
+            locks = self._locks(None)
+            found = self._rows("SELECT * FROM stacks ORDER BY id")
         return self._read("stacks", lambda row: _stack_of(row, locks), found)
 
     def machines(self) -> tuple[Machine, ...]:
@@ -346,13 +347,15 @@ class Database:
             "indicator": indicator,
             "outcome": OUTCOME_CODES[outcome] if outcome else None,
         }
-        loaded = self._load_sets()
         filters = [text for name, text in _FILTERS.items() if wanted[name] is not None]
         where = f"WHERE {' AND '.join(filters)} " if filters else ""
+        with self._one_state():
+            loaded = self._load_sets()
+            found = self._rows(f"{rows.INSPECTIONS} {where}ORDER BY i.started_at, i.id", wanted)
         return self._read(
             "inspections",
             lambda row: rows.inspection_of(row, loaded.get(row["load_set_id"], [])),
-            self._rows(f"{rows.INSPECTIONS} {where}ORDER BY i.started_at, i.id", wanted),
+            found,
         )
 
     def last_block(self, campaign: CampaignId) -> int:
@@ -496,6 +499,19 @@ class Database:
                 why = checking.InvalidRow(table=table, key=key, reason=checking.reason(error))
                 raise unreadable(self.path, str(why)) from error
         return tuple(values)
+
+    @contextmanager
+    def _one_state(self) -> Iterator[None]:
+        """Read several tables as of one moment: another process may add rows meanwhile."""
+        if self._connection.in_transaction:
+            yield
+            return
+        with self._explained():
+            self._connection.execute("BEGIN")
+        try:
+            yield
+        finally:
+            self._connection.execute("ROLLBACK")
 
     def _locks(self, lock_id: str | None) -> dict[str, list[Artifact]]:
         locks: dict[str, list[Artifact]] = {}

@@ -17,6 +17,7 @@ from stackgen.knowledge.database import open_database
 from stackgen.model.identity import StackId
 from stackgen.model.inspections import Outcome
 from tests.knowledge import samples
+from tests.samples import environment
 
 _WRITER = """
 import sys
@@ -91,6 +92,23 @@ def test_a_file_that_another_process_is_just_creating_is_accepted(
     with ThreadPoolExecutor(4) as pool:
         for future in [pool.submit(begin, number) for number in range(400)]:
             future.result()
+
+
+def test_stacks_are_read_whole_while_another_process_adds_some(tmp_path: Path) -> None:
+    path = tmp_path / "kb.db"
+    open_database(path).close()
+
+    def add() -> None:
+        with open_database(path) as writer:
+            for minor in range(200):
+                writer.add_stack(environment(f"1.{minor}").stack)
+
+    with ThreadPoolExecutor(1) as pool, open_database(path, reading=True) as reader:
+        adding = pool.submit(add)
+        while not adding.done():
+            assert all(stack.lock.artifacts for stack in reader.stacks())
+        adding.result()
+        assert len(reader.stacks()) == 200
 
 
 def test_a_new_file_is_of_our_version_and_its_folder_is_made(tmp_path: Path) -> None:
