@@ -14,7 +14,7 @@ from stackgen.model.inspections import (
     Parameter,
     Role,
 )
-from stackgen.model.reports import LocalHost, LocalReport, LocalResult
+from stackgen.model.reports.local import LocalHost, LocalReport, LocalResult
 from stackgen.model.stacks import Machine
 from tests.samples import environment
 

@@ -28,7 +28,7 @@ from stackgen.knowledge.database import open_database
 from stackgen.measure import effect
 from stackgen.model.evidence import Control, Difference
 from stackgen.model.packages import Lock
-from stackgen.model.reports import ChosenStack, ExploreReport, MeasurementHealth
+from stackgen.model.reports.campaigns import ChosenStack, ExploreReport, MeasurementHealth
 from stackgen.model.stacks import Stack
 from stackgen.report.compare import compare_text
 from stackgen.report.terminal import Plain

@@ -5,7 +5,7 @@ from dataclasses import replace
 from stackgen.measure.ranking import Answer, conclusion
 from stackgen.model.evidence import Ranked
 from stackgen.model.identity import StackId
-from stackgen.model.reports import ExploreReport
+from stackgen.model.reports.campaigns import ExploreReport
 from stackgen.report import report_text
 from tests.test_render import FASTER, SEARCHED, report
 

@@ -18,7 +18,7 @@ from stackgen.measure.cost import AtCount, baseline_times, costs, scaled
 from stackgen.model.evidence import Ranked
 from stackgen.model.inspections import IndicatorCall, Inspection, Observation, Role
 from stackgen.model.options import parse_cpu_counts
-from stackgen.model.reports import Cost, CpuScaling, Prices
+from stackgen.model.reports.campaigns import Cost, CpuScaling, Prices
 from stackgen.model.stacks import Environment
 from tests.campaign_requests import campaign_request, changed
 from tests.samples import call, environment, inspection

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from stackgen.indicators import parse_output
 from stackgen.measure import block_times, controls, exclude_disturbed, rank
 from stackgen.model.inspections import Inspection, Observation, Outcome, Role
-from stackgen.model.reports import MeasurementHealth
+from stackgen.model.reports.campaigns import MeasurementHealth
 from stackgen.report import report_text
 from stackgen.storage.paths import shipped_folder
 from tests.samples import CAMPAIGN, call, environment, inspection

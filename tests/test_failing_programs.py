@@ -7,7 +7,7 @@ import pytest
 from stackgen.campaign.comparison import nothing_runs
 from stackgen.campaign.runner import last_line
 from stackgen.model.inspections import Outcome
-from stackgen.model.reports import FailedStack
+from stackgen.model.reports.campaigns import FailedStack
 from stackgen.model.stacks import Program
 from stackgen.storage.paths import Paths
 

@@ -18,7 +18,7 @@ from stackgen.locks import read_lock
 from stackgen.model.evidence import Change
 from stackgen.model.packages import LockChange, LockFile, Target
 from stackgen.model.progress import NullProgress
-from stackgen.model.reports import AdviceReport
+from stackgen.model.reports.locks import AdviceReport
 from stackgen.storage.paths import Paths, find_paths
 from tests.local_index import Published, publish
 from tests.test_render import ADVICE

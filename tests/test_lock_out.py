@@ -18,7 +18,7 @@ from stackgen.locks.fields import parse_toml
 from stackgen.measure.ranking import Answer, conclusion
 from stackgen.model.evidence import Control, Difference
 from stackgen.model.packages import Lock
-from stackgen.model.reports import ChosenStack, ExploreReport, MeasurementHealth
+from stackgen.model.reports.campaigns import ChosenStack, ExploreReport, MeasurementHealth
 from stackgen.report.terminal import Plain
 from tests.laboratory import INDICATOR, WORK, Laboratory
 from tests.local_index import Published, publish

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from stackgen.measure.results import peak_memory
 from stackgen.model.inspections import IndicatorCall, Inspection, Observation, Outcome
-from stackgen.model.reports import PeakMemory
+from stackgen.model.reports.campaigns import PeakMemory
 from stackgen.report.details import memory_text
 from tests.samples import call, environment, inspection
 from tests.test_render import report

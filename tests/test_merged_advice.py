@@ -22,7 +22,7 @@ from stackgen.model.inspections import (
     Role,
 )
 from stackgen.model.progress import NullProgress
-from stackgen.model.reports import AdviceReport
+from stackgen.model.reports.locks import AdviceReport
 from stackgen.model.stacks import Machine, Stack
 from stackgen.report.listings import advice_text
 from stackgen.storage.paths import Paths

@@ -8,7 +8,7 @@ from stackgen.errors import EvidenceError
 from stackgen.model.evidence import Control, Difference
 from stackgen.model.identity import IndicatorId
 from stackgen.model.progress import NullProgress
-from stackgen.model.reports import ExploreReport, MeasurementHealth
+from stackgen.model.reports.campaigns import ExploreReport, MeasurementHealth
 from stackgen.resolve import Requirements, parse_requirements
 from tests.test_render import FASTER, deviating, of_indicator, report
 

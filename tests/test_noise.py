@@ -25,7 +25,12 @@ from stackgen.measure.noise import (
 from stackgen.model.evidence import Verdict
 from stackgen.model.identity import IndicatorId, StackId
 from stackgen.model.inspections import Inspection, Observation, Role
-from stackgen.model.reports import Disturbance, IndicatorNoise, MeasurementSetup, NoiseReport
+from stackgen.model.reports.campaigns import (
+    Disturbance,
+    IndicatorNoise,
+    MeasurementSetup,
+    NoiseReport,
+)
 from stackgen.report import as_json
 from stackgen.report.noise import noise_text, percent, shown_from
 from tests.samples import call, environment, inspection

@@ -25,9 +25,7 @@ from stackgen.model.evidence import (
 )
 from stackgen.model.inspections import Outcome
 from stackgen.model.packages import LockFile
-from stackgen.model.reports import (
-    AdviceReport,
-    Check,
+from stackgen.model.reports.campaigns import (
     ChosenStack,
     Cost,
     CostReport,
@@ -44,6 +42,8 @@ from stackgen.model.reports import (
     RunSummary,
     SearchReport,
 )
+from stackgen.model.reports.local import Check
+from stackgen.model.reports.locks import AdviceReport
 from stackgen.report import (
     advice_text,
     as_json,

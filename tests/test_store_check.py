@@ -9,7 +9,7 @@ import pytest
 
 from stackgen.images.maintenance import check
 from stackgen.model.packages import Artifact
-from stackgen.model.reports import FaultKind, StoreCheck
+from stackgen.model.reports.images import FaultKind, StoreCheck
 from tests.laboratory import Laboratory
 from tests.store_parts import NoDownloader, Stores, local_wheel
 

@@ -22,7 +22,7 @@ from stackgen.images.maintenance import check
 from stackgen.index import IndexConfig, PackageIndex
 from stackgen.index.config import location
 from stackgen.model.packages import Artifact
-from stackgen.model.reports import FaultKind, StoreCheck
+from stackgen.model.reports.images import FaultKind, StoreCheck
 from stackgen.model.stacks import Base
 from stackgen.storage.wheels import HashMismatchError
 from tests.store_parts import BASE, NoCompiler, Stores, another_process, local_wheel, until

@@ -10,7 +10,7 @@ from stackgen.images.maintenance import check_virtualenvs, prune
 from stackgen.images.virtualenv_store import VirtualenvStore
 from stackgen.images.virtualenvs import VirtualenvBuilder
 from stackgen.model.packages import Lock
-from stackgen.model.reports import FaultKind, ItemKind, StoreItem
+from stackgen.model.reports.images import FaultKind, ItemKind, StoreItem
 from stackgen.model.stacks import Environment
 from stackgen.storage.paths import Paths
 from stackgen.storage.wheels import WheelStore

@@ -23,7 +23,7 @@ from stackgen.images.targets import find_interpreters, probe
 from stackgen.index import load_config
 from stackgen.index.config import uv_variables
 from stackgen.model.packages import LockedPackage, LockFile
-from stackgen.model.reports import Validation, Validity
+from stackgen.model.reports.locks import Validation, Validity
 from stackgen.model.stacks import Base, Kind
 from stackgen.provenance import validators as edge
 from stackgen.provenance.validators import Uv, ValidationRequest, ValidationResult

@@ -13,7 +13,7 @@ from stackgen.measure.ranking import block_times
 from stackgen.model.evidence import Ranked, Verdict
 from stackgen.model.inspections import IndicatorCall, Inspection, Outcome, Role
 from stackgen.model.options import parse_margin, parse_weights
-from stackgen.model.reports import MeasuredIndicator
+from stackgen.model.reports.campaigns import MeasuredIndicator
 from stackgen.model.stacks import Environment
 from stackgen.report import report_text
 from tests.samples import call, environment, inspection

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from stackgen.model.reports import Validation, Validity, Verification
+from stackgen.model.reports.locks import Validation, Validity, Verification
 
 HOLDS = Validation(validator="uv 0.9.0", validity=Validity.HOLDS)
 _ALSO = Validation(validator="pip-tools 7.5.0", validity=Validity.HOLDS)

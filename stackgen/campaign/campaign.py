@@ -41,7 +41,8 @@ from stackgen.model.evidence import CampaignIdentity, Control, Ranked
 from stackgen.model.identity import IndicatorId, StackId, content_id
 from stackgen.model.inspections import IndicatorCall
 from stackgen.model.progress import Progress
-from stackgen.model.reports import (
+from stackgen.model.reports.campaigns import (
+    NO_QUANTITIES,
     ChosenStack,
     CostReport,
     ExplorePlan,
@@ -52,7 +53,6 @@ from stackgen.model.reports import (
     RunSummary,
     StackSize,
 )
-from stackgen.model.reports.goals import NO_QUANTITIES
 from stackgen.model.stacks import Stack
 from stackgen.storage.paths import Paths
 from stackgen.storage.wheels import WheelStore

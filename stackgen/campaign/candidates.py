@@ -22,7 +22,7 @@ from stackgen.model.choices import Order, Prereleases
 from stackgen.model.identity import LockId, StackId
 from stackgen.model.packages import BUILT_HERE, Artifact, Lock, LockedPackage, LockFile, Target
 from stackgen.model.progress import Progress
-from stackgen.model.reports import ChosenStack, FailedStack
+from stackgen.model.reports.campaigns import ChosenStack, FailedStack
 from stackgen.model.stacks import BaseFacts, Environment, Stack
 from stackgen.resolve import (
     Completion,

@@ -28,7 +28,7 @@ from stackgen.model.evidence import Ranked, Verdict
 from stackgen.model.goals import SPEED_ALONE, Goals
 from stackgen.model.identity import CampaignId, IndicatorId, StackId
 from stackgen.model.inspections import IndicatorCall, Inspection, Outcome, Role
-from stackgen.model.reports import FailedStack, StackSize
+from stackgen.model.reports.campaigns import FailedStack, StackSize
 from stackgen.model.stacks import Program
 from stackgen.storage.paths import Paths
 

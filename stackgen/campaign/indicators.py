@@ -16,7 +16,7 @@ from stackgen.measure.cost import AtCount
 from stackgen.model import toml
 from stackgen.model.identity import IndicatorId
 from stackgen.model.inspections import Indicator, IndicatorCall, Limits
-from stackgen.model.reports import Prices
+from stackgen.model.reports.campaigns import Prices
 from stackgen.sandbox.process import load_indicators, registered_modules
 from stackgen.storage.paths import shipped_folder
 

@@ -25,7 +25,7 @@ from stackgen.measure.bandit import BLOCK
 from stackgen.model.choices import Order
 from stackgen.model.inspections import IndicatorCall
 from stackgen.model.progress import Progress
-from stackgen.model.reports import ExplorePlan, MeasurementSetup
+from stackgen.model.reports.campaigns import ExplorePlan, MeasurementSetup
 from stackgen.storage.paths import Paths
 from stackgen.storage.wheels import WheelStore
 

@@ -31,8 +31,7 @@ from stackgen.model.packages import (
     Lock,
 )
 from stackgen.model.progress import Progress
-from stackgen.model.reports import Estimate, FailedStack, StackSize
-from stackgen.model.reports.goals import UNKNOWN_SIZE
+from stackgen.model.reports.campaigns import UNKNOWN_SIZE, Estimate, FailedStack, StackSize
 from stackgen.model.stacks import Base, BaseFacts, Environment, Kind, Stack
 from stackgen.sandbox.process import log_tail
 from stackgen.storage.files import free_bytes

@@ -27,7 +27,7 @@ from stackgen.model.choices import Strategy
 from stackgen.model.identity import IndicatorId, StackId
 from stackgen.model.inspections import Inspection, Role
 from stackgen.model.progress import Progress
-from stackgen.model.reports import PredictedSpeed, SearchReport
+from stackgen.model.reports.campaigns import PredictedSpeed, SearchReport
 
 MOST_BLOCKS = 200
 """Of one search; far more than any has needed."""

@@ -15,7 +15,7 @@ from stackgen.errors import StorageError, UsageError
 from stackgen.model.options import parse_pair
 
 if TYPE_CHECKING:
-    from stackgen.model.reports import LocalReport
+    from stackgen.model.reports.local import LocalReport
 
 
 class OtherFormat(str, Enum):

@@ -65,7 +65,7 @@ def explore(
     from stackgen.campaign.request import CampaignRequest
     from stackgen.campaign.user_input import read_measurement, read_stacks, read_user_input
     from stackgen.commands.explore import explore as run
-    from stackgen.model.reports import ExplorePlan
+    from stackgen.model.reports.campaigns import ExplorePlan
     from stackgen.report import as_json, open_progress, plan_text, report_text
     from stackgen.storage.paths import find_paths
 

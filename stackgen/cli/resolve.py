@@ -29,7 +29,7 @@ from stackgen.model.choices import Completion
 from stackgen.model.options import Option
 
 if TYPE_CHECKING:
-    from stackgen.model.reports import Resolution
+    from stackgen.model.reports.locks import Resolution
 
 
 class Format(str, Enum):

@@ -33,7 +33,8 @@ from stackgen.model.identity import CampaignId, InspectionId
 from stackgen.model.inspections import IndicatorCall, Inspection, Role
 from stackgen.model.packages import LockedPackage, LockFile, Target
 from stackgen.model.progress import Progress
-from stackgen.model.reports import NOISE, AdviceReport
+from stackgen.model.reports.campaigns import NOISE
+from stackgen.model.reports.locks import AdviceReport
 from stackgen.model.stacks import BaseFacts
 from stackgen.resolve import Policy, Requirements, parse_requirement
 from stackgen.storage.paths import Paths

@@ -18,7 +18,7 @@ from stackgen.locks import decode_text, diff, write_constraints, write_lock, wri
 from stackgen.locks.editing import tool_command
 from stackgen.model.packages import LockChange, Target
 from stackgen.model.progress import Progress
-from stackgen.model.reports import AdviceReport
+from stackgen.model.reports.locks import AdviceReport
 from stackgen.storage.files import atomic_write
 from stackgen.storage.paths import Paths
 

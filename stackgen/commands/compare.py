@@ -23,7 +23,7 @@ from stackgen.model.choices import Prereleases, Strategy
 from stackgen.model.identity import content_id
 from stackgen.model.packages import Artifact, Lock, LockFile, Target
 from stackgen.model.progress import Progress
-from stackgen.model.reports import ExploreReport, FailedStack
+from stackgen.model.reports.campaigns import ExploreReport, FailedStack
 from stackgen.model.stacks import Base, Stack
 from stackgen.resolve import Policy, Requirements, parse_requirement, parse_requirements
 from stackgen.storage.paths import Paths

@@ -13,7 +13,7 @@ import psutil
 from stackgen.errors import StackgenError, StorageError
 from stackgen.images.targets import find_interpreters
 from stackgen.index import PackageIndex, load_config
-from stackgen.model.reports import Check
+from stackgen.model.reports.local import Check
 from stackgen.storage.files import free_bytes
 from stackgen.storage.paths import Paths
 

@@ -19,7 +19,7 @@ from stackgen.index import PackageIndex
 from stackgen.knowledge.database import open_database
 from stackgen.model.choices import Prereleases, Strategy
 from stackgen.model.progress import Progress
-from stackgen.model.reports import ExplorePlan, ExploreReport
+from stackgen.model.reports.campaigns import ExplorePlan, ExploreReport
 from stackgen.model.stacks import Kind
 from stackgen.resolve import Policy
 from stackgen.storage.paths import Paths

@@ -45,7 +45,7 @@ from stackgen.locks import write_requirements
 from stackgen.model.choices import Prereleases
 from stackgen.model.packages import Artifact, Lock, LockFile, Target
 from stackgen.model.progress import Progress
-from stackgen.model.reports import (
+from stackgen.model.reports.images import (
     BaseState,
     Exported,
     ImageBuilt,

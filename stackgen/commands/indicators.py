@@ -26,7 +26,7 @@ from stackgen.model.identity import CampaignId
 from stackgen.model.inspections import Indicator, IndicatorCall, Inspection, InspectionPlan
 from stackgen.model.packages import Lock
 from stackgen.model.progress import Progress
-from stackgen.model.reports import LocalReport, LocalResult
+from stackgen.model.reports.local import LocalReport, LocalResult
 from stackgen.model.stacks import Environment, Kind, Stack
 from stackgen.storage.files import file_sha256
 from stackgen.storage.paths import Paths

@@ -18,7 +18,7 @@ from stackgen.knowledge.database import (
 )
 from stackgen.measure.figures import figures
 from stackgen.model.inspections import IndicatorCall, Inspection, Role
-from stackgen.model.reports import LocalHost, LocalReport, LocalResult
+from stackgen.model.reports.local import LocalHost, LocalReport, LocalResult
 from stackgen.model.stacks import Machine, Stack
 from stackgen.storage.paths import Paths
 

@@ -15,7 +15,7 @@ from stackgen.locks import write_pylock, write_requirements
 from stackgen.measure.ranking import Answer, compared, conclusion
 from stackgen.model.packages import Lock, Target
 from stackgen.model.progress import Progress
-from stackgen.model.reports import ChosenStack, ExploreReport
+from stackgen.model.reports.campaigns import ChosenStack, ExploreReport
 
 FILES = ("pylock.toml", "requirements.txt")
 MARK = "# Written by stackgen"

@@ -32,7 +32,7 @@ from stackgen.model.identity import IndicatorId, StackId
 from stackgen.model.inspections import Inspection, Role
 from stackgen.model.packages import Lock
 from stackgen.model.progress import Progress
-from stackgen.model.reports import ExploreReport, NightlyReport
+from stackgen.model.reports.campaigns import ExploreReport, NightlyReport
 from stackgen.model.stacks import BaseFacts
 from stackgen.resolve import (
     Granularity,

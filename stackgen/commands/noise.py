@@ -30,7 +30,7 @@ from stackgen.measure.retry_policy import Cause, cause_of
 from stackgen.model.identity import StackId
 from stackgen.model.inspections import IndicatorCall, Inspection
 from stackgen.model.progress import Progress
-from stackgen.model.reports import NOISE, IndicatorNoise, NoiseReport
+from stackgen.model.reports.campaigns import NOISE, IndicatorNoise, NoiseReport
 from stackgen.storage.paths import Paths
 
 MOST_S = 600.0

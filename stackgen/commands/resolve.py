@@ -36,7 +36,13 @@ from stackgen.locks import in_target
 from stackgen.model.choices import Listing
 from stackgen.model.packages import Exclusion, Lock, Target
 from stackgen.model.progress import Progress
-from stackgen.model.reports import Explained, ListedStack, Membership, PackageVersions, Resolution
+from stackgen.model.reports.locks import (
+    Explained,
+    ListedStack,
+    Membership,
+    PackageVersions,
+    Resolution,
+)
 from stackgen.resolve import (
     EARLY,
     Completion,

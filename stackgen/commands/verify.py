@@ -22,7 +22,7 @@ from stackgen.locks import admits_python, in_target
 from stackgen.model.choices import ExecutorChoice
 from stackgen.model.packages import LockedPackage, LockFile, Target
 from stackgen.model.progress import Progress
-from stackgen.model.reports import Validation, Validity, Verification
+from stackgen.model.reports.locks import Validation, Validity, Verification
 from stackgen.model.stacks import Base, Kind
 from stackgen.provenance.validators import (
     PipTools,

@@ -14,7 +14,7 @@ from types import ModuleType
 
 import psutil
 
-from stackgen.model.reports import LocalHost
+from stackgen.model.reports.local import LocalHost
 from stackgen.model.stacks import Machine
 
 # GPUs

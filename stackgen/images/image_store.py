@@ -21,7 +21,7 @@ from stackgen.images.layers import (
     image_tag,
 )
 from stackgen.model.identity import StackId
-from stackgen.model.reports import ImageLayer, ImageState, ItemKind, LockedWheel, StoreItem
+from stackgen.model.reports.images import ImageLayer, ImageState, ItemKind, LockedWheel, StoreItem
 
 
 class Stacks(Protocol):

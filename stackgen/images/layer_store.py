@@ -22,7 +22,7 @@ from stackgen.images.layers import LAYOUT, STACK_PYTHON, Compiler, Layer
 from stackgen.images.unpack import unpack, unpacked_size
 from stackgen.model.identity import content_id
 from stackgen.model.packages import Artifact
-from stackgen.model.reports import ItemKind, StoreItem
+from stackgen.model.reports.images import ItemKind, StoreItem
 from stackgen.model.stacks import Base
 from stackgen.storage.files import (
     CHUNK_BYTES,

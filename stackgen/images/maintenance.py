@@ -12,7 +12,7 @@ from typing import Protocol
 
 from stackgen.images.layer_store import LayerStore, recorded
 from stackgen.images.virtualenv_store import MARKER, VirtualenvStore
-from stackgen.model.reports import (
+from stackgen.model.reports.images import (
     FaultKind,
     ItemKind,
     StoreCheck,

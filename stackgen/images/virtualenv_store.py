@@ -14,7 +14,7 @@ from pathlib import Path
 
 from stackgen.images import compiled
 from stackgen.model.packages import Artifact
-from stackgen.model.reports import ItemKind, StoreItem
+from stackgen.model.reports.images import ItemKind, StoreItem
 from stackgen.model.stacks import Base, Stack
 from stackgen.storage.files import remove_path, storage_error
 from stackgen.storage.leases import Leases

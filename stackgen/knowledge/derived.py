@@ -16,7 +16,7 @@ from stackgen.measure.contrasts import CampaignContrasts, campaign_contrasts
 from stackgen.model.evidence import CampaignIdentity
 from stackgen.model.identity import IndicatorId
 from stackgen.model.inspections import IndicatorCall, Inspection, Role
-from stackgen.model.reports import NOISE
+from stackgen.model.reports.campaigns import NOISE
 
 DERIVATION = 1
 _ORIGINS = """

@@ -10,7 +10,7 @@ from stackgen.measure.ranking import Times, block_times
 from stackgen.model.evidence import Ranked
 from stackgen.model.identity import IndicatorId, StackId
 from stackgen.model.inspections import IndicatorCall, Inspection, Observation, Role
-from stackgen.model.reports import Cost, CpuScaling
+from stackgen.model.reports.campaigns import Cost, CpuScaling
 
 _ITEMS = "items"  # a circumstance
 _MILLION, _HOUR_S = 1e6, 3600.0

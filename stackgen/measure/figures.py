@@ -5,7 +5,7 @@ import statistics
 from collections.abc import Sequence
 
 from stackgen.model.inspections import Observation
-from stackgen.model.reports import Figures
+from stackgen.model.reports.local import Figures
 
 _ITEMS, _DEVICE_MEMORY, _FIGURE = "items", "device_memory_bytes", "figure"
 _GPU_USE = "gpu utilization.gpu after"  # in percent, as the driver says right after the samples

@@ -31,7 +31,7 @@ from stackgen.model.evidence import Effect, Verdict
 from stackgen.model.goals import SPEED_ALONE, Goal, Goals, Limit, Quantity
 from stackgen.model.identity import IndicatorId, StackId
 from stackgen.model.inspections import IndicatorCall, Inspection, Observation, Role
-from stackgen.model.reports import GoalReport, StackQuantities, StackSize
+from stackgen.model.reports.campaigns import GoalReport, StackQuantities, StackSize
 
 IMPORT_S, IMPORT_PEAK = "import_s", "import_peak_memory_bytes"
 """Circumstances that the harness records of the first import of an indicator's component."""

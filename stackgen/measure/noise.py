@@ -24,7 +24,7 @@ from stackgen.measure.effects import (
 from stackgen.measure.ranking import CONTROL_ALPHA, Times, block_times
 from stackgen.model.identity import IndicatorId, StackId
 from stackgen.model.inspections import IndicatorCall, Inspection, Outcome, Role
-from stackgen.model.reports import DetectableEffect, Disturbance, IndicatorNoise
+from stackgen.model.reports.campaigns import DetectableEffect, Disturbance, IndicatorNoise
 
 Circumstances = Mapping[str, str]
 

@@ -22,7 +22,7 @@ from stackgen.measure.retry_policy import blamed
 from stackgen.model.evidence import Control, Effect, Ranked, Verdict
 from stackgen.model.identity import IndicatorId, StackId, content_id
 from stackgen.model.inspections import IndicatorCall, Inspection, Observation, Role
-from stackgen.model.reports import ExploreReport
+from stackgen.model.reports.campaigns import ExploreReport
 
 CONTROL_ALPHA = 0.01
 Times = Mapping[BlockKey, float]

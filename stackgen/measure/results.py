@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from stackgen.model.evidence import Deviation, Difference
 from stackgen.model.identity import IndicatorId, StackId
 from stackgen.model.inspections import IndicatorCall, Inspection, Observation
-from stackgen.model.reports import PeakMemory
+from stackgen.model.reports.campaigns import PeakMemory
 
 TOLERANCE = 1e-4
 """How far checksums may be apart, as a ratio, where an observation does not say it."""

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 from stackgen.measure.ranking import Answer, conclusion
 from stackgen.model.evidence import Effect, Ranked, Verdict
-from stackgen.model.reports import ChosenStack, ExploreReport
+from stackgen.model.reports.campaigns import ChosenStack, ExploreReport
 from stackgen.report.explore import particulars, place_line, ranking_lines, too_early, unreliable
 from stackgen.report.tables import percent
 

@@ -7,7 +7,7 @@ from itertools import pairwise
 from stackgen.measure.ranking import Answer, conclusion
 from stackgen.model.evidence import Deviation, Difference, Ranked
 from stackgen.model.identity import IndicatorId, StackId
-from stackgen.model.reports import (
+from stackgen.model.reports.campaigns import (
     Cost,
     CpuScaling,
     ExploreReport,

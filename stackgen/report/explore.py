@@ -6,10 +6,7 @@ from stackgen.measure import INTERIM_ANALYSES
 from stackgen.measure.ranking import Answer, compared, conclusion
 from stackgen.model.evidence import Control, Effect, Ranked, Verdict
 from stackgen.model.identity import IndicatorId
-from stackgen.model.reports import (
-    ExplorePlan,
-    ExploreReport,
-)
+from stackgen.model.reports.campaigns import ExplorePlan, ExploreReport
 from stackgen.report.details import (
     checked_files,
     cost_text,

@@ -7,7 +7,7 @@ from stackgen.measure import INTERIM_ANALYSES
 from stackgen.measure.ranking import Answer, Conclusion, conclusion
 from stackgen.model.evidence import Effect, Ranked, Verdict
 from stackgen.model.goals import Goal, Limit, Quantity
-from stackgen.model.reports import ExploreReport, StackQuantities
+from stackgen.model.reports.campaigns import ExploreReport, StackQuantities
 from stackgen.report.tables import columns, span
 
 MOST_EFFECTS = 3

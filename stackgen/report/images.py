@@ -3,7 +3,7 @@
 import shlex
 from collections.abc import Sequence
 
-from stackgen.model.reports import (
+from stackgen.model.reports.images import (
     Exported,
     ImageBuilt,
     ImageDetails,

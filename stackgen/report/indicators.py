@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 
 from stackgen.model.inspections import Inspection
-from stackgen.model.reports import Figures, LocalReport, LocalResult
+from stackgen.model.reports.local import Figures, LocalReport, LocalResult
 from stackgen.report.tables import columns, duration, short
 
 _LOG_LINES = 20

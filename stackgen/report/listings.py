@@ -18,7 +18,8 @@ from stackgen.model.evidence import (
     Verdict,
 )
 from stackgen.model.inspections import Indicator, Outcome, Parameter
-from stackgen.model.reports import AdviceReport, NightlyReport, Validation, Validity, Verification
+from stackgen.model.reports.campaigns import NightlyReport
+from stackgen.model.reports.locks import AdviceReport, Validation, Validity, Verification
 from stackgen.model.stacks import BaseContent, BaseEntry, BasesReport, Readiness
 from stackgen.report.explore import interval, report_text, verdict
 from stackgen.report.tables import columns

@@ -4,7 +4,7 @@ import math
 
 from stackgen.measure import INTERIM_ANALYSES, MARGIN
 from stackgen.measure.noise import CONTROLS, RUNS
-from stackgen.model.reports import Disturbance, IndicatorNoise, NoiseReport
+from stackgen.model.reports.campaigns import Disturbance, IndicatorNoise, NoiseReport
 from stackgen.report.tables import span
 
 QUIET = 0.02

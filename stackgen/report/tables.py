@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from enum import Enum
 
-from stackgen.model.reports import Check
+from stackgen.model.reports.local import Check
 from stackgen.model.stacks import Machine
 
 

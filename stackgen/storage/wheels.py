@@ -25,7 +25,7 @@ from urllib.parse import unquote, urlsplit
 
 from stackgen.errors import BuildError, StackgenError, StorageError
 from stackgen.model.packages import Artifact
-from stackgen.model.reports import ItemKind, StoreItem
+from stackgen.model.reports.images import ItemKind, StoreItem
 from stackgen.storage.files import (
     CHUNK_BYTES,
     DISK_FULL,

@@ -9,7 +9,7 @@ from stackgen.images.engine import Engine
 from stackgen.images.image_store import ImageStore
 from stackgen.images.layer_store import LayerStore
 from stackgen.images.maintenance import prune
-from stackgen.model.reports import StoreItem
+from stackgen.model.reports.images import StoreItem
 from stackgen.model.stacks import Base, Environment
 from tests.containers.wheels import make_wheel, stack_of
 

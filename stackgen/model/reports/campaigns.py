@@ -1,13 +1,17 @@
-"""Reports of campaigns: what is measured, what it costs, how it was searched, what it found."""
+"""Reports of campaigns: what is measured, what it costs, how it was searched, what it found.
+
+Among them are what stacks need besides time (import, memory, download, disk), and the noise of a
+stack that was measured against itself.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from stackgen.model.evidence import Control, Ranked
+from stackgen.model.evidence import Control, Effect, Ranked
+from stackgen.model.goals import SPEED_ALONE, Goals
 from stackgen.model.identity import IndicatorId, StackId
 from stackgen.model.inspections import Outcome
 from stackgen.model.packages import Lock
-from stackgen.model.reports.goals import NO_QUANTITIES, GoalReport
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -297,6 +301,70 @@ class CostReport:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class StackSize:
+    """Exact sizes of a stack: its wheels as files, and their members unpacked, without bytecode.
+
+    None where the size of a file is not known.
+    """
+
+    download_bytes: int | None = None
+    installed_bytes: int | None = None
+
+
+UNKNOWN_SIZE = StackSize()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StackQuantities:
+    """What one stack needs besides time.
+
+    import_s, import_peak_bytes: medians over blocks; None where no import is recorded.
+    peak_bytes: the largest peak of any process that ran an indicator.
+    speed_effect, import_effect, memory_effect: against the baseline, above 1 is better; None for
+        the baseline itself, and where no block has both. The speed is that of all indicators.
+    decision: against the baseline, of all goals by their weights; None where speed alone decides,
+        where the goals have a Pareto front, and for the baseline.
+    exceeded: the limits that it does not keep, in words.
+    on_front: whether no other stack is shown to dominate it.
+    """
+
+    stack_id: StackId
+    size: StackSize = UNKNOWN_SIZE
+    import_s: float | None = None
+    import_peak_bytes: float | None = None
+    peak_bytes: int | None = None
+    speed_effect: Effect | None = None
+    import_effect: Effect | None = None
+    memory_effect: Effect | None = None
+    decision: Effect | None = None
+    exceeded: tuple[str, ...] = ()
+    on_front: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GoalReport:
+    """What stacks need besides time, and what follows from the goals of the user.
+
+    imported: what is imported, such as ``tensorflow``; "" where no import is recorded.
+    memory_of: what the memory effects are of: ``import`` or ``run``.
+    stacks: in the order of the ranking.
+    """
+
+    goals: Goals = SPEED_ALONE
+    imported: str = ""
+    memory_of: str = "import"
+    stacks: tuple[StackQuantities, ...] = ()
+
+    def of(self, stack: StackId) -> StackQuantities:
+        """Return the quantities of a stack; without any where nothing is recorded of it."""
+        found = (each for each in self.stacks if each.stack_id == stack)
+        return next(found, StackQuantities(stack_id=stack))
+
+
+NO_QUANTITIES = GoalReport()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ExploreReport:
     """What an exploration found.
 
@@ -356,3 +424,96 @@ class NightlyReport:
     undecided: tuple[str, ...] = ()
     postponed: tuple[str, ...] = ()
     exit_code: int = 0
+
+
+NOISE = "noise"
+"""The kind of campaigns that measure one stack against itself; they compare no two stacks."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DetectableEffect:
+    """What a comparison of two stacks shows by so many blocks.
+
+    effect: the smallest difference that it finds in 95 of 100 cases, as a ratio less one: 0.05
+        where one stack takes 5 % longer. Infinite where no difference would do.
+    machine_s: seconds that these blocks take.
+    """
+
+    blocks: int
+    effect: float
+    machine_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IndicatorNoise:
+    """What equal runs of one indicator differ by.
+
+    run_s: seconds of one run, its process's start included; None where none ended well.
+    blocks: that hold a pair of equal runs, and count. left_out: further ones, which were excluded
+        or in which a run failed.
+    spread: of a pair's difference, as a ratio: 1.48 times its median, so of normal noise the
+        standard deviation, and outliers do not count.
+    deviation: its plain standard deviation, which outliers enlarge.
+    drift: correlation of a block's level with that of the block before it; it cancels in pairs.
+    carry_over: the same of the differences, which should be none. Both are None for few blocks.
+    p_value: of "both runs of a pair are the same"; None while there are too few blocks.
+    differs: they are shown not to be, which is wrong: nothing was different.
+    detectable: by number of blocks; empty where ``nothing`` says why.
+    failed: a run in a block did; what survived is not judged.
+    """
+
+    indicator_id: IndicatorId
+    label: str
+    run_s: float | None
+    blocks: int
+    left_out: int = 0
+    spread: float | None = None
+    deviation: float | None = None
+    drift: float | None = None
+    carry_over: float | None = None
+    p_value: float | None = None
+    differs: bool = False
+    detectable: tuple[DetectableEffect, ...] = ()
+    nothing: str = ""
+    failed: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Disturbance:
+    """What else went on while samples were taken; shares are of that time.
+
+    waited: runs wanted a CPU and others had it. stolen: of all CPUs, by the host of this virtual
+    machine. throttled: a CPU quota stopped runs. None where the system does not report it.
+    """
+
+    waited: float | None
+    stolen: float | None
+    throttled: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NoiseReport:
+    """What measuring one stack against itself shows of a machine.
+
+    stack: its label.
+    control_s: seconds of one run of the control, which is part of every comparison.
+    excluded: blocks that were disturbed and do not count, each with what disturbed it.
+    tolerated: disturbed blocks that count all the same, because most of them are.
+    new_inspections: how many this run added. stopped: why it ended, in words.
+    """
+
+    requirements: tuple[str, ...]
+    stack: str
+    setup: MeasurementSetup
+    seed: int
+    indicators: tuple[IndicatorNoise, ...]
+    disturbance: Disturbance
+    control_s: float | None
+    excluded: tuple[tuple[int, str], ...]
+    tolerated: int
+    new_inspections: int
+    seconds: float
+    stopped: str
+    interrupted: bool
+    exit_code: int
+    knowledge_base: str

@@ -7,7 +7,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 
 from stackgen.errors import MeasurementError
-from stackgen.model.reports import LocalReport
+from stackgen.model.reports.local import LocalReport
 from stackgen.report.formats import perfzero, pyperf, pytorch_benchmark, thoth
 
 _WRITERS: Mapping[str, Callable[[LocalReport], str]] = {

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
 
 from stackgen.model.inspections import Inspection, Observation
-from stackgen.model.reports import LocalReport
+from stackgen.model.reports.local import LocalReport
 
 _UNITS = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 

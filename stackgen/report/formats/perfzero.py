@@ -13,7 +13,7 @@ Where theirs is open, we write:
 """
 
 from stackgen import __version__
-from stackgen.model.reports import Figures, LocalReport, LocalResult
+from stackgen.model.reports.local import Figures, LocalReport, LocalResult
 from stackgen.report.formats import fields
 
 _PERCENT = 100.0

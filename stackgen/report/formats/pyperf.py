@@ -9,7 +9,7 @@ from datetime import timezone
 
 from stackgen.errors import MeasurementError
 from stackgen.model.inspections import Inspection, Observation
-from stackgen.model.reports import LocalReport, LocalResult
+from stackgen.model.reports.local import LocalReport, LocalResult
 from stackgen.report.formats import fields
 
 VERSION = "1.0"

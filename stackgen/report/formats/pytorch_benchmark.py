@@ -17,7 +17,7 @@ import statistics
 from collections.abc import Callable, Collection, Sequence
 
 from stackgen.errors import UsageError
-from stackgen.model.reports import LocalReport, LocalResult
+from stackgen.model.reports.local import LocalReport, LocalResult
 from stackgen.report.formats import fields
 
 _KILO, _KIBI = 1000.0, 1024.0

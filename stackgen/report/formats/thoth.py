@@ -14,7 +14,7 @@ Where theirs is open, or not known to us, we write:
 from datetime import datetime, timezone
 
 from stackgen.model.inspections import Inspection
-from stackgen.model.reports import LocalReport, LocalResult
+from stackgen.model.reports.local import LocalReport, LocalResult
 from stackgen.report.formats import fields
 
 # In the order of Python's resource.struct_rusage.
