@@ -8,7 +8,7 @@ import math
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Annotated, ClassVar
+from typing import ClassVar
 
 from stackgen.errors import UsageError
 from stackgen.model.choices import (
@@ -23,9 +23,9 @@ from stackgen.model.choices import (
 )
 from stackgen.model.goals import Goal, Limit, parse_goals, parse_limits
 from stackgen.model.options import (
-    Option,
     format_duration,
     format_percent,
+    option,
     parse_cpu_counts,
     parse_cpu_list,
     parse_duration,
@@ -54,63 +54,53 @@ class RequirementOptions:
 
     TITLE: ClassVar[str] = "Requirements"
 
-    requirements: Annotated[
-        tuple[str, ...],
-        Option(
-            argument=True,
-            metavar="REQUIREMENT...",
-            help='As in "tensorflow>=2.7", in quotes; "a|b" takes either; or the path of a wheel.',
-        ),
-    ] = ()
-    files: Annotated[
-        tuple[Path, ...],
-        Option(
-            flags=("-r", "--requirement"),
-            metavar="FILE",
-            help="requirements.txt, pyproject.toml or Pipfile.",
-            common=True,
-        ),
-    ] = ()
-    extras: Annotated[
-        tuple[str, ...],
-        Option(flags=("--extra",), metavar="NAME", help="Extra of the pyproject.toml."),
-    ] = ()
-    groups: Annotated[
-        tuple[str, ...],
-        Option(flags=("--group",), metavar="NAME", help="Dependency group of the file."),
-    ] = ()
-    constraints: Annotated[
-        tuple[Path, ...],
-        Option(
-            flags=("-c", "--constraint"),
-            metavar="FILE",
-            help="Limits versions without requiring the packages.",
-        ),
-    ] = ()
-    overrides: Annotated[
-        tuple[str, ...],
-        Option(
-            flags=("--override",),
-            metavar="REQUIREMENT",
-            help="Replaces all that other packages require of it.",
-        ),
-    ] = ()
-    excluded: Annotated[
-        tuple[str, ...],
-        Option(
-            flags=("--exclude",),
-            metavar="NAME",
-            parse=parse_names,
-            help="Leave this package out, also where another one requires it.",
-        ),
-    ] = ()
-    pre: Annotated[bool, Option(help="Same as --prerelease allow.")] = False
-    prerelease: Annotated[
-        Prereleases, Option(help="Which prereleases are candidates, as in uv.")
-    ] = Prereleases.IF_NECESSARY
-    exclude_newer: Annotated[
-        str, Option(metavar="DATE", help="Ignore files uploaded after this date (ISO 8601).")
-    ] = ""
+    requirements: tuple[str, ...] = option(
+        (),
+        argument=True,
+        metavar="REQUIREMENT...",
+        help='As in "tensorflow>=2.7", in quotes; "a|b" takes either; or the path of a wheel.',
+    )
+    files: tuple[Path, ...] = option(
+        (),
+        "-r",
+        "--requirement",
+        metavar="FILE",
+        help="requirements.txt, pyproject.toml or Pipfile.",
+        common=True,
+    )
+    extras: tuple[str, ...] = option(
+        (), "--extra", metavar="NAME", help="Extra of the pyproject.toml."
+    )
+    groups: tuple[str, ...] = option(
+        (), "--group", metavar="NAME", help="Dependency group of the file."
+    )
+    constraints: tuple[Path, ...] = option(
+        (),
+        "-c",
+        "--constraint",
+        metavar="FILE",
+        help="Limits versions without requiring the packages.",
+    )
+    overrides: tuple[str, ...] = option(
+        (),
+        "--override",
+        metavar="REQUIREMENT",
+        help="Replaces all that other packages require of it.",
+    )
+    excluded: tuple[str, ...] = option(
+        (),
+        "--exclude",
+        metavar="NAME",
+        parse=parse_names,
+        help="Leave this package out, also where another one requires it.",
+    )
+    pre: bool = option(False, help="Same as --prerelease allow.")
+    prerelease: Prereleases = option(
+        Prereleases.IF_NECESSARY, help="Which prereleases are candidates, as in uv."
+    )
+    exclude_newer: str = option(
+        "", metavar="DATE", help="Ignore files uploaded after this date (ISO 8601)."
+    )
 
     def __post_init__(self) -> None:
         if self.pre and self.prerelease not in (Prereleases.IF_NECESSARY, Prereleases.ALLOW):
@@ -132,16 +122,14 @@ class SourceOptions:
 
     TITLE: ClassVar[str] = "Requirements"
 
-    allow_build: Annotated[
-        tuple[str, ...],
-        Option(
-            flags=("--allow-build",),
-            metavar="NAME",
-            parse=parse_names,
-            help="Where NAME has no wheel, build it from source. That runs its authors' code, in "
-            "a container without network; ':all:' allows it for every package.",
-        ),
-    ] = ()
+    allow_build: tuple[str, ...] = option(
+        (),
+        "--allow-build",
+        metavar="NAME",
+        parse=parse_names,
+        help="Where NAME has no wheel, build it from source. That runs its authors' code, in "
+        "a container without network; ':all:' allows it for every package.",
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -150,15 +138,14 @@ class VariationOptions:
 
     TITLE: ClassVar[str] = "What varies"
 
-    vary: Annotated[
-        tuple[str, ...],
-        Option(metavar="NAME", parse=parse_names, help="Vary this package as well.", common=True),
-    ] = ()
-    granularity: Annotated[
-        Granularity, Option(help="minor: the newest patch of each minor release; patch: all.")
-    ] = Granularity.MINOR
-    completion: Annotated[Completion, Option(help="How packages that do not vary are chosen.")] = (
-        Completion.NEWEST_WORKING
+    vary: tuple[str, ...] = option(
+        (), metavar="NAME", parse=parse_names, help="Vary this package as well.", common=True
+    )
+    granularity: Granularity = option(
+        Granularity.MINOR, help="minor: the newest patch of each minor release; patch: all."
+    )
+    completion: Completion = option(
+        Completion.NEWEST_WORKING, help="How packages that do not vary are chosen."
     )
 
 
@@ -168,38 +155,29 @@ class BaselineOptions:
 
     TITLE: ClassVar[str] = "What varies"
 
-    fixed: Annotated[
-        tuple[str, ...],
-        Option(
-            flags=("--fix",), metavar="NAME", parse=parse_names, help="Do not vary this package."
-        ),
-    ] = ()
-    settings: Annotated[
-        tuple[tuple[str, tuple[str, ...]], ...],
-        Option(
-            flags=("--set",),
-            metavar="VARIABLE=V1,V2",
-            help="Vary an environment variable.",
-            parse=parse_settings,
-        ),
-    ] = ()
-    around: Annotated[
-        Path | None,
-        Option(
-            flags=("--from",),
-            metavar="FILE",
-            help="Explore around this lock, which is the baseline; or what your project requires "
-            "(requirements.txt, pyproject.toml, Pipfile): it is in every stack.",
-            common=True,
-        ),
-    ] = None
-    baseline: Annotated[
-        Path | None,
-        Option(
-            metavar="LOCK",
-            help="Compare every stack with this lock as it is, without exploring around it.",
-        ),
-    ] = None
+    fixed: tuple[str, ...] = option(
+        (), "--fix", metavar="NAME", parse=parse_names, help="Do not vary this package."
+    )
+    settings: tuple[tuple[str, tuple[str, ...]], ...] = option(
+        (),
+        "--set",
+        metavar="VARIABLE=V1,V2",
+        help="Vary an environment variable.",
+        parse=parse_settings,
+    )
+    around: Path | None = option(
+        None,
+        "--from",
+        metavar="FILE",
+        help="Explore around this lock, which is the baseline; or what your project requires "
+        "(requirements.txt, pyproject.toml, Pipfile): it is in every stack.",
+        common=True,
+    )
+    baseline: Path | None = option(
+        None,
+        metavar="LOCK",
+        help="Compare every stack with this lock as it is, without exploring around it.",
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -208,24 +186,20 @@ class IndicatorOptions:
 
     TITLE: ClassVar[str] = "Measurement"
 
-    indicators: Annotated[
-        tuple[str, ...],
-        Option(
-            flags=("--pi",),
-            metavar="NAME",
-            help="Indicator, or your own .py file [default: matmul].",
-            common=True,
-        ),
-    ] = ()
-    parameters: Annotated[
-        tuple[tuple[str, str], ...],
-        Option(
-            flags=("--param",),
-            metavar="NAME=VALUE",
-            help="Parameter of the indicator.",
-            parse=parse_parameters,
-        ),
-    ] = ()
+    indicators: tuple[str, ...] = option(
+        (),
+        "--pi",
+        metavar="NAME",
+        help="Indicator, or your own .py file [default: matmul].",
+        common=True,
+    )
+    parameters: tuple[tuple[str, str], ...] = option(
+        (),
+        "--param",
+        metavar="NAME=VALUE",
+        help="Parameter of the indicator.",
+        parse=parse_parameters,
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -238,24 +212,20 @@ class ComparisonOptions:
 
     TITLE: ClassVar[str] = "Measurement"
 
-    weights: Annotated[
-        tuple[tuple[str, float], ...],
-        Option(
-            flags=("--weight",),
-            metavar="NAME=NUMBER",
-            help="How much an indicator counts, as in matmul=2 [default: 1].",
-            parse=parse_weights,
-        ),
-    ] = ()
-    margin: Annotated[
-        float,
-        Option(
-            metavar="PERCENT",
-            help="A difference that does not matter to you.",
-            parse=parse_margin,
-            show=format_percent,
-        ),
-    ] = DEFAULT_MARGIN
+    weights: tuple[tuple[str, float], ...] = option(
+        (),
+        "--weight",
+        metavar="NAME=NUMBER",
+        help="How much an indicator counts, as in matmul=2 [default: 1].",
+        parse=parse_weights,
+    )
+    margin: float = option(
+        DEFAULT_MARGIN,
+        metavar="PERCENT",
+        help="A difference that does not matter to you.",
+        parse=parse_margin,
+        show=format_percent,
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -267,26 +237,22 @@ class GoalOptions:
 
     TITLE: ClassVar[str] = "Goals"
 
-    goals: Annotated[
-        tuple[tuple[Goal, float | None], ...],
-        Option(
-            flags=("--goal",),
-            metavar="NAME[=WEIGHT]",
-            help="speed, import, memory or size. Several without weights give a Pareto front, with "
-            "weights (speed=2) one winner [default: speed].",
-            parse=parse_goals,
-        ),
-    ] = ()
-    limits: Annotated[
-        tuple[Limit, ...],
-        Option(
-            flags=("--at-most",),
-            metavar="QUANTITY=AMOUNT",
-            help='Only stacks within it win: "peak memory=4GB", "import time=2s", "import memory", '
-            '"download size", "installed size".',
-            parse=parse_limits,
-        ),
-    ] = ()
+    goals: tuple[tuple[Goal, float | None], ...] = option(
+        (),
+        "--goal",
+        metavar="NAME[=WEIGHT]",
+        help="speed, import, memory or size. Several without weights give a Pareto front, with "
+        "weights (speed=2) one winner [default: speed].",
+        parse=parse_goals,
+    )
+    limits: tuple[Limit, ...] = option(
+        (),
+        "--at-most",
+        metavar="QUANTITY=AMOUNT",
+        help='Only stacks within it win: "peak memory=4GB", "import time=2s", "import memory", '
+        '"download size", "installed size".',
+        parse=parse_limits,
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -301,33 +267,27 @@ class ProcessorOptions:
 
     TITLE: ClassVar[str] = "Processors"
 
-    threads: Annotated[int, Option(minimum=0, help="0 takes all cores but one.")] = 0
-    measure_cpus: Annotated[
-        tuple[int, ...],
-        Option(
-            metavar="LIST",
-            help="Measure on these CPUs and no others, as in 2-3 or 0,4-7.",
-            parse=partial(parse_cpu_list, option="--measure-cpus"),
-            repeated=False,
-        ),
-    ] = ()
-    build_cpus: Annotated[
-        tuple[int, ...],
-        Option(
-            metavar="LIST",
-            help="Do all else on these CPUs; builds still wait for measurements.",
-            parse=partial(parse_cpu_list, option="--build-cpus"),
-            repeated=False,
-        ),
-    ] = ()
-    gpus: Annotated[
-        str,
-        Option(
-            metavar="IDS",
-            help="GPUs that stacks see: all, or numbers like 0,1 [default: none].",
-            parse=parse_gpus,
-        ),
-    ] = ""
+    threads: int = option(0, minimum=0, help="0 takes all cores but one.")
+    measure_cpus: tuple[int, ...] = option(
+        (),
+        metavar="LIST",
+        help="Measure on these CPUs and no others, as in 2-3 or 0,4-7.",
+        parse=partial(parse_cpu_list, option="--measure-cpus"),
+        repeated=False,
+    )
+    build_cpus: tuple[int, ...] = option(
+        (),
+        metavar="LIST",
+        help="Do all else on these CPUs; builds still wait for measurements.",
+        parse=partial(parse_cpu_list, option="--build-cpus"),
+        repeated=False,
+    )
+    gpus: str = option(
+        "",
+        metavar="IDS",
+        help="GPUs that stacks see: all, or numbers like 0,1 [default: none].",
+        parse=parse_gpus,
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -339,15 +299,13 @@ class ScalingOptions:
 
     TITLE: ClassVar[str] = "Processors"
 
-    cpus: Annotated[
-        tuple[int, ...],
-        Option(
-            metavar="N,N",
-            help="Measure everything on so many CPUs each, as in 1,2,4.",
-            parse=parse_cpu_counts,
-            repeated=False,
-        ),
-    ] = ()
+    cpus: tuple[int, ...] = option(
+        (),
+        metavar="N,N",
+        help="Measure everything on so many CPUs each, as in 1,2,4.",
+        parse=parse_cpu_counts,
+        repeated=False,
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -360,13 +318,12 @@ class CostOptions:
 
     TITLE: ClassVar[str] = "Processors"
 
-    price_per_hour: Annotated[
-        float | None,
-        Option(metavar="PRICE", help="Of this machine: reports what work costs."),
-    ] = None
-    prices: Annotated[
-        Path | None, Option(metavar="FILE", help="TOML: prices per hour by number of CPUs.")
-    ] = None
+    price_per_hour: float | None = option(
+        None, metavar="PRICE", help="Of this machine: reports what work costs."
+    )
+    prices: Path | None = option(
+        None, metavar="FILE", help="TOML: prices per hour by number of CPUs."
+    )
 
     def __post_init__(self) -> None:
         if self.price_per_hour is not None and not 0 < self.price_per_hour < math.inf:
@@ -393,55 +350,42 @@ class ProgramOptions:
 
     TITLE: ClassVar[str] = "Your own program"
 
-    command: Annotated[
-        str | None,
-        Option(
-            flags=("--pi-command",),
-            metavar="COMMAND",
-            help='Measure a command of yours, as in "python train.py --epochs 1". It runs in a '
-            "fresh copy of the project; what it writes is discarded.",
-            common=True,
-        ),
-    ] = None
-    project: Annotated[
-        Path | None,
-        Option(metavar="DIR", help="Folder that COMMAND runs in [default: the current one]."),
-    ] = None
-    data: Annotated[
-        tuple[Path, ...], Option(metavar="DIR", help="Further folder that COMMAND reads.")
-    ] = ()
-    variables: Annotated[
-        tuple[str, ...],
-        Option(
-            flags=("--env",),
-            metavar="NAME",
-            help="Pass this environment variable to COMMAND (NAME=VALUE sets it).",
-        ),
-    ] = ()
-    network: Annotated[bool, Option(help="Let COMMAND use the network.")] = False
-    figure: Annotated[
-        str,
-        Option(
-            metavar="REGEX",
-            help="Compare a number that COMMAND prints, not its time: 'loss: ([0-9.e-]+)'; the "
-            "last one counts.",
-        ),
-    ] = ""
-    better: Annotated[Better | None, Option(help="Which figures are better [default: lower].")] = (
-        None
+    command: str | None = option(
+        None,
+        "--pi-command",
+        metavar="COMMAND",
+        help='Measure a command of yours, as in "python train.py --epochs 1". It runs in a '
+        "fresh copy of the project; what it writes is discarded.",
+        common=True,
     )
-    check: Annotated[
-        str, Option(metavar="FILE", help="File that COMMAND writes: is it equal in every stack?")
-    ] = ""
-    time_limit_s: Annotated[
-        float | None,
-        Option(
-            flags=("--time-limit",),
-            metavar="TIME",
-            help="Of one run of COMMAND [default: the budget].",
-            parse=partial(parse_duration, option="--time-limit"),
-        ),
-    ] = None
+    project: Path | None = option(
+        None, metavar="DIR", help="Folder that COMMAND runs in [default: the current one]."
+    )
+    data: tuple[Path, ...] = option((), metavar="DIR", help="Further folder that COMMAND reads.")
+    variables: tuple[str, ...] = option(
+        (),
+        "--env",
+        metavar="NAME",
+        help="Pass this environment variable to COMMAND (NAME=VALUE sets it).",
+    )
+    network: bool = option(False, help="Let COMMAND use the network.")
+    figure: str = option(
+        "",
+        metavar="REGEX",
+        help="Compare a number that COMMAND prints, not its time: 'loss: ([0-9.e-]+)'; the "
+        "last one counts.",
+    )
+    better: Better | None = option(None, help="Which figures are better [default: lower].")
+    check: str = option(
+        "", metavar="FILE", help="File that COMMAND writes: is it equal in every stack?"
+    )
+    time_limit_s: float | None = option(
+        None,
+        "--time-limit",
+        metavar="TIME",
+        help="Of one run of COMMAND [default: the budget].",
+        parse=partial(parse_duration, option="--time-limit"),
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -453,18 +397,16 @@ class BudgetOptions:
 
     TITLE: ClassVar[str] = "Budget and search"
 
-    budget_s: Annotated[
-        float,
-        Option(
-            flags=("--budget",),
-            metavar="TIME",
-            help="For building and measuring, as in 90s, 30m, 2h.",
-            parse=parse_duration,
-            show=format_duration,
-            common=True,
-        ),
-    ] = 1800.0
-    seed: Annotated[int, Option(help="Seed of the order of measurements.")] = 0
+    budget_s: float = option(
+        1800.0,
+        "--budget",
+        metavar="TIME",
+        help="For building and measuring, as in 90s, 30m, 2h.",
+        parse=parse_duration,
+        show=format_duration,
+        common=True,
+    )
+    seed: int = option(0, help="Seed of the order of measurements.")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -480,47 +422,37 @@ class SearchOptions:
 
     TITLE: ClassVar[str] = "Budget and search"
 
-    stacks: Annotated[
-        int,
-        Option(
-            minimum=0,
-            metavar="INTEGER",
-            help="How many stacks take part [default: 16; newest: 6; spread: 5].",
-        ),
-    ] = 0
-    order: Annotated[
-        Order,
-        Option(
-            help="Which stacks take part first. spread: over releases, NumPy's major versions and "
-            "settings (the default ones first); auto: that, where only a framework is named.",
-        ),
-    ] = Order.AUTO
-    download_bytes: Annotated[
-        int | None,
-        Option(
-            flags=("--download-budget",),
-            metavar="SIZE",
-            help="Of the wheels of all stacks that are spread [default: 1.5GB].",
-            parse=parse_size,
-        ),
-    ] = None
-    strategy: Annotated[
-        Strategy,
-        Option(
-            help="racing: blocks of four stacks that may be the fastest; random, pairwise: of "
-            "others; the best two are then compared with the baseline. exhaustive, newest: all "
-            "at once.",
-        ),
-    ] = Strategy.RACING
-    confidence: Annotated[
-        float | None,
-        Option(
-            minimum=0.5,
-            maximum=0.999,
-            help="Of the leader being within the margin of the best: ends a search "
-            f"[default: {DEFAULT_CONFIDENCE}].",
-        ),
-    ] = None
+    stacks: int = option(
+        0,
+        minimum=0,
+        metavar="INTEGER",
+        help="How many stacks take part [default: 16; newest: 6; spread: 5].",
+    )
+    order: Order = option(
+        Order.AUTO,
+        help="Which stacks take part first. spread: over releases, NumPy's major versions and "
+        "settings (the default ones first); auto: that, where only a framework is named.",
+    )
+    download_bytes: int | None = option(
+        None,
+        "--download-budget",
+        metavar="SIZE",
+        help="Of the wheels of all stacks that are spread [default: 1.5GB].",
+        parse=parse_size,
+    )
+    strategy: Strategy = option(
+        Strategy.RACING,
+        help="racing: blocks of four stacks that may be the fastest; random, pairwise: of "
+        "others; the best two are then compared with the baseline. exhaustive, newest: all "
+        "at once.",
+    )
+    confidence: float | None = option(
+        None,
+        minimum=0.5,
+        maximum=0.999,
+        help="Of the leader being within the margin of the best: ends a search "
+        f"[default: {DEFAULT_CONFIDENCE}].",
+    )
 
     def __post_init__(self) -> None:
         if self.confidence is not None and not self.strategy.searches:
@@ -553,13 +485,11 @@ class TargetOptions:
 
     TITLE: ClassVar[str] = "Where stacks run"
 
-    base: Annotated[
-        str, Option(metavar="NAME", help="Base, image, or Python such as 3.11.", common=True)
-    ] = ""
-    executor: Annotated[
-        ExecutorChoice, Option(help="auto: containers where they can be had, else virtualenvs.")
-    ] = ExecutorChoice.AUTO
-    rebuild: Annotated[bool, Option(help="Build again what failed to build.")] = False
+    base: str = option("", metavar="NAME", help="Base, image, or Python such as 3.11.", common=True)
+    executor: ExecutorChoice = option(
+        ExecutorChoice.AUTO, help="auto: containers where they can be had, else virtualenvs."
+    )
+    rebuild: bool = option(False, help="Build again what failed to build.")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -568,24 +498,19 @@ class IndexOptions:
 
     TITLE: ClassVar[str] = "Package indexes"
 
-    index_url: Annotated[str, Option(metavar="URL", help="Package index.")] = ""
-    extra_index_urls: Annotated[
-        tuple[str, ...],
-        Option(flags=("--extra-index-url",), metavar="URL", help="Further index, after the first."),
-    ] = ()
-    find_links: Annotated[
-        tuple[str, ...], Option(metavar="PATH", help="Folder or page with wheels.")
-    ] = ()
-    compared: Annotated[
-        tuple[str, ...],
-        Option(
-            flags=("--compare-index",),
-            metavar="NAME=URL",
-            help="Its versions are further candidates beside those of the other indexes.",
-        ),
-    ] = ()
-    no_index: Annotated[bool, Option(help="Use no index; --find-links alone.")] = False
-    offline: Annotated[bool, Option(help="Use what is cached.")] = False
+    index_url: str = option("", metavar="URL", help="Package index.")
+    extra_index_urls: tuple[str, ...] = option(
+        (), "--extra-index-url", metavar="URL", help="Further index, after the first."
+    )
+    find_links: tuple[str, ...] = option((), metavar="PATH", help="Folder or page with wheels.")
+    compared: tuple[str, ...] = option(
+        (),
+        "--compare-index",
+        metavar="NAME=URL",
+        help="Its versions are further candidates beside those of the other indexes.",
+    )
+    no_index: bool = option(False, help="Use no index; --find-links alone.")
+    offline: bool = option(False, help="Use what is cached.")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -597,15 +522,11 @@ class StatedTargetOptions:
 
     TITLE: ClassVar[str] = "Where stacks run"
 
-    base: Annotated[str, Option(metavar="NAME", help="Base, image, or Python such as 3.11.")] = ""
-    python: Annotated[str, Option(metavar="X.Y", help="Python to resolve for.")] = ""
-    platform: Annotated[
-        str,
-        Option(
-            metavar="TAG",
-            help="As manylinux_2_36_x86_64, macosx_14_0_arm64, win_amd64, linux.",
-        ),
-    ] = ""
+    base: str = option("", metavar="NAME", help="Base, image, or Python such as 3.11.")
+    python: str = option("", metavar="X.Y", help="Python to resolve for.")
+    platform: str = option(
+        "", metavar="TAG", help="As manylinux_2_36_x86_64, macosx_14_0_arm64, win_amd64, linux."
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -618,46 +539,35 @@ class ListingOptions:
 
     TITLE: ClassVar[str] = "What is printed"
 
-    count: Annotated[bool, Option(help="Print the number of stacks.", common=True)] = False
-    one: Annotated[bool, Option(help="Print the newest stack.", common=True)] = False
-    number: Annotated[
-        int | None,
-        Option(
-            flags=("--list",),
-            minimum=1,
-            metavar="N",
-            help="Print N stacks, newest choices first.",
-            common=True,
-        ),
-    ] = None
-    explain: Annotated[
-        str,
-        Option(
-            metavar="NAME-OR-REQ",
-            help="Why versions of it are, or are not, in stacks.",
-            common=True,
-        ),
-    ] = ""
-    contains: Annotated[
-        Path | None,
-        Option(
-            metavar="LOCK",
-            help="Is this lock one of the stacks, and if not, why?",
-            common=True,
-        ),
-    ] = None
-    every: Annotated[
-        bool,
-        Option(flags=("--all",), help="List stacks, not choices: the last decided varies first."),
-    ] = False
-    sample: Annotated[
-        int | None,
-        Option(minimum=1, metavar="N", help="N stacks, spread over the versions that vary."),
-    ] = None
-    uniform: Annotated[bool, Option(help="Sample all stacks alike, whatever varies.")] = False
-    sample_rest: Annotated[bool, Option(help="Sample also what does not vary.")] = False
-    cover: Annotated[bool, Option(help="Few stacks with every pair of varied versions.")] = False
-    seed: Annotated[int, Option(help="Seed of samples.")] = 0
+    count: bool = option(False, help="Print the number of stacks.", common=True)
+    one: bool = option(False, help="Print the newest stack.", common=True)
+    number: int | None = option(
+        None,
+        "--list",
+        minimum=1,
+        metavar="N",
+        help="Print N stacks, newest choices first.",
+        common=True,
+    )
+    explain: str = option(
+        "",
+        metavar="NAME-OR-REQ",
+        help="Why versions of it are, or are not, in stacks.",
+        common=True,
+    )
+    contains: Path | None = option(
+        None, metavar="LOCK", help="Is this lock one of the stacks, and if not, why?", common=True
+    )
+    every: bool = option(
+        False, "--all", help="List stacks, not choices: the last decided varies first."
+    )
+    sample: int | None = option(
+        None, minimum=1, metavar="N", help="N stacks, spread over the versions that vary."
+    )
+    uniform: bool = option(False, help="Sample all stacks alike, whatever varies.")
+    sample_rest: bool = option(False, help="Sample also what does not vary.")
+    cover: bool = option(False, help="Few stacks with every pair of varied versions.")
+    seed: int = option(0, help="Seed of samples.")
 
     @property
     def kind(self) -> Listing:
@@ -695,30 +605,22 @@ class LocalRunOptions:
 
     TITLE: ClassVar[str] = "Options"
 
-    python: Annotated[
-        str, Option(metavar="PATH", help="Interpreter or virtualenv. [default: our own]")
-    ] = ""
-    samples: Annotated[int, Option(minimum=1, help="Timings that are kept of a process.")] = (
-        DEFAULT_SAMPLES
+    python: str = option("", metavar="PATH", help="Interpreter or virtualenv. [default: our own]")
+    samples: int = option(DEFAULT_SAMPLES, minimum=1, help="Timings that are kept of a process.")
+    repeats: int = option(
+        1,
+        minimum=1,
+        help="Fresh processes of each combination, in random order: shows how far they are "
+        "apart. To compare versions of packages, use stackgen explore.",
     )
-    repeats: Annotated[
-        int,
-        Option(
-            minimum=1,
-            help="Fresh processes of each combination, in random order: shows how far they are "
-            "apart. To compare versions of packages, use stackgen explore.",
-        ),
-    ] = 1
-    gpus: Annotated[
-        str,
-        Option(
-            metavar="IDS",
-            parse=lambda text: "" if text == "none" else parse_gpus(text),
-            show=str,
-            help="all, none, or numbers like 0,1.",
-        ),
-    ] = "all"
-    trace: Annotated[
-        Path | None, Option(metavar="DIR", help="Keep a profiler trace of each combination.")
-    ] = None
-    seed: Annotated[int, Option(help="Seed of the order of measurements.")] = 0
+    gpus: str = option(
+        "all",
+        metavar="IDS",
+        parse=lambda text: "" if text == "none" else parse_gpus(text),
+        show=str,
+        help="all, none, or numbers like 0,1.",
+    )
+    trace: Path | None = option(
+        None, metavar="DIR", help="Keep a profiler trace of each combination."
+    )
+    seed: int = option(0, help="Seed of the order of measurements.")

@@ -16,7 +16,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from stackgen.cli.config import CommandOption, find_config
-from stackgen.model.options import Declared, declared_options
+from stackgen.model.options import Option, declared_options
 
 COMMON = "Options"
 """The heading of the options that most users need, which come first."""
@@ -210,7 +210,7 @@ def command(function: Callable[..., None]) -> Callable[..., None]:
     """
     signature = inspect.signature(function)
     hints = get_type_hints(function, include_extras=True)
-    groups: dict[str, tuple[type, list[tuple[Declared, str]]]] = {}
+    groups: dict[str, tuple[type, list[Option]]] = {}
     parameters: list[inspect.Parameter] = []
     for parameter in signature.parameters.values():
         kind = hints[parameter.name]
@@ -218,24 +218,16 @@ def command(function: Callable[..., None]) -> Callable[..., None]:
             parameters.append(parameter.replace(annotation=kind, kind=parameter.KEYWORD_ONLY))
             continue
         given = parameter.default if parameter.default is not parameter.empty else kind()
-        fields = []
-        for each in declared_options(kind):
-            declared = Declared(
-                name=each.name,
-                kind=each.kind,
-                default=getattr(given, each.name),
-                option=each.option,
-            )
-            fields.append((declared, declared.name))
-            parameters.append(_parameter(declared, heading=getattr(kind, "TITLE", COMMON)))
-        groups[parameter.name] = (kind, fields)
+        options = list(declared_options(given))
+        parameters += [_parameter(each, heading=getattr(kind, "TITLE", COMMON)) for each in options]
+        groups[parameter.name] = (kind, options)
     parameters.sort(key=lambda each: not _is_argument(each))
 
     @functools.wraps(function)
     def call(**given: Any) -> None:
         values = {
-            name: kind(**{each.name: _value(each, given.pop(key)) for each, key in fields})
-            for name, (kind, fields) in groups.items()
+            name: kind(**{each.name: _value(each, given.pop(each.name)) for each in options})
+            for name, (kind, options) in groups.items()
         }
         function(**given, **values)
 
@@ -249,41 +241,35 @@ def _is_argument(parameter: inspect.Parameter) -> bool:
     return type(info).__name__ == "ArgumentInfo"
 
 
-def _parameter(declared: Declared, *, heading: str) -> inspect.Parameter:
+def _parameter(option: Option, *, heading: str) -> inspect.Parameter:
     """Return what typer is to see of one option."""
-    option = declared.option
     metavar = option.metavar or None
+    kind: Any
+    info: Any
+    default = option.default
     if option.argument:
+        kind, default = (list[str] | None, None) if option.repeated else (str, default)
         info = typer.Argument(metavar=metavar, help=option.help, show_default=False)
-        kind: Any = list[str] | None if declared.repeated else str
-        return inspect.Parameter(
-            declared.name,
-            inspect.Parameter.KEYWORD_ONLY,
-            default=None if declared.repeated else declared.default,
-            annotation=Annotated[kind, info],
+    else:
+        kind, default, shown = _as_text(option)
+        info = typer.Option(
+            *option.flags,
+            metavar=metavar,
+            help=option.help,
+            min=option.minimum,
+            max=option.maximum,
+            show_default=shown,
+            rich_help_panel=COMMON if option.common else heading,
         )
-    kind, default, shown = _as_text(declared)
-    info = typer.Option(
-        *declared.flags,
-        metavar=metavar,
-        help=option.help,
-        min=option.minimum,
-        max=option.maximum,
-        show_default=shown,
-        rich_help_panel=COMMON if option.common else heading,
-    )
-    return inspect.Parameter(
-        declared.name,
-        inspect.Parameter.KEYWORD_ONLY,
-        default=default,
-        annotation=Annotated[kind, info],
-    )
+    annotation = Annotated[kind, info]
+    only = inspect.Parameter.KEYWORD_ONLY
+    return inspect.Parameter(option.name, only, default=default, annotation=annotation)
 
 
-def _as_text(declared: Declared) -> tuple[Any, Any, bool]:
+def _as_text(option: Option) -> tuple[Any, Any, bool]:
     """Return the type that typer reads, the default, and whether ``--help`` shows that."""
-    default, option, item = declared.default, declared.option, declared.item_kind
-    if declared.repeated:
+    default, item = option.default, option.item_kind
+    if option.repeated:
         return list[Path] | None if item is Path else list[str] | None, None, False
     if option.parse is not None:
         shown = option.show(default) if option.show and default is not None else ""
@@ -293,12 +279,12 @@ def _as_text(declared: Declared) -> tuple[Any, Any, bool]:
     return item, default, default not in ("", 0, False)
 
 
-def _value(declared: Declared, given: Any) -> Any:
+def _value(option: Option, given: Any) -> Any:
     """Return the value of a field from what was given on the command line."""
     if given is None or given == []:
-        return declared.default
-    if declared.option.parse is not None:
+        return option.default
+    if option.parse is not None:
         if given == "":  # what ``_as_text`` gives typer for a default that is not shown
-            return declared.default
-        return declared.option.parse(given)
-    return tuple(given) if declared.repeated else given
+            return option.default
+        return option.parse(given)
+    return tuple(given) if option.repeated else given

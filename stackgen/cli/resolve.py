@@ -26,7 +26,7 @@ from stackgen.cli.options import (
 )
 from stackgen.errors import UsageError
 from stackgen.model.choices import Completion
-from stackgen.model.options import Option
+from stackgen.model.options import option
 
 if TYPE_CHECKING:
     from stackgen.model.reports.locks import Resolution
@@ -47,9 +47,9 @@ class FormatOptions:
 
     TITLE: ClassVar[str] = "Output format"
 
-    json: Annotated[bool, Option(help="Print the result as JSON.", common=True)] = False
-    format: Annotated[Format, Option(help="Of the output.")] = Format.TABLE
-    hashes: Annotated[bool, Option(help="With --format requirements: also hashes.")] = False
+    json: bool = option(False, help="Print the result as JSON.", common=True)
+    format: Format = option(Format.TABLE, help="Of the output.")
+    hashes: bool = option(False, help="With --format requirements: also hashes.")
 
     @property
     def style(self) -> Format:

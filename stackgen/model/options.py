@@ -1,7 +1,7 @@
 """Declaring what a user can choose: one field of a request is one option.
 
-A request of a command is made of option groups: frozen dataclasses whose fields carry an
-``Option``. The command line, ``stackgen.toml`` and the baseline are all derived from them, so an
+A request of a command is made of option groups: frozen dataclasses whose fields are declared with
+``option``. The command line, ``stackgen.toml`` and the baseline are all derived from them, so an
 option is declared once.
 """
 
@@ -10,17 +10,20 @@ import math
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, get_args, get_origin, get_type_hints
+from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
 from stackgen.errors import UsageError
+
+_T = TypeVar("_T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Option:
-    """How a field of an option group is given as text.
+    """One field of an option group, and how it is given as text.
 
+    name, kind, default: of the field.
+    flags: on the command line; by default ``--`` and the field's name. An argument has none.
     help: one sentence for ``--help``.
-    flags: on the command line; empty means ``--`` and the field's name. An argument has none.
     metavar: what stands for the value in ``--help``.
     parse: from the text to the value of the field; from all texts where it can be repeated.
     show: from a default to the text that a user would write, where ``parse`` is given.
@@ -30,58 +33,46 @@ class Option:
     argument: a positional argument.
     """
 
+    name: str
+    kind: Any
+    default: Any
+    flags: tuple[str, ...]
     help: str
-    flags: tuple[str, ...] = ()
+    repeated: bool
     metavar: str = ""
     parse: Callable[[Any], object] | None = None
     show: Callable[[Any], str] | None = None
     minimum: float | None = None
     maximum: float | None = None
-    repeated: bool | None = None
     common: bool = False
     argument: bool = False
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Declared:
-    """One option as it was declared: its field, the type of its value, and its default."""
-
-    name: str
-    kind: Any
-    default: Any
-    option: Option
-
-    @property
-    def flags(self) -> tuple[str, ...]:
-        """Return how it is given on the command line."""
-        return self.option.flags or (f"--{self.name.replace('_', '-')}",)
-
-    @property
-    def repeated(self) -> bool:
-        """Return whether it may be given several times."""
-        repeated = self.option.repeated
-        return get_origin(self.kind) is tuple if repeated is None else repeated
 
     @property
     def item_kind(self) -> Any:
         """Return the type of one given value: text, where ``parse`` makes the value."""
-        if self.option.parse is not None:
+        if self.parse is not None:
             return str
         kinds = (each for each in get_args(self.kind) if each not in (type(None), ...))
         return next(kinds, self.kind)
 
 
-def declared_options(group: type) -> Iterator[Declared]:
-    """Yield the options of a group, in the order of its fields."""
-    hints = get_type_hints(group, include_extras=True)
-    for field in dataclasses.fields(group):
-        hint = hints[field.name]
-        if get_origin(hint) is not Annotated:
-            raise TypeError(f"{group.__name__}.{field.name} declares no Option")
-        kind, option = get_args(hint)
-        if field.default_factory is not dataclasses.MISSING:
-            raise TypeError(f"{group.__name__}.{field.name} has no constant default")
-        yield Declared(name=field.name, kind=kind, default=field.default, option=option)
+def option(default: _T, *flags: str, **details: Any) -> _T:
+    """Declare a field of an option group: its default, its flags, further fields of ``Option``."""
+    metadata = {"flags": flags, **details} if flags else details
+    return dataclasses.field(default=default, metadata=metadata)
+
+
+def declared_options(defaults: Any) -> Iterator[Option]:
+    """Yield the options of a group with the defaults of an instance, in the order of its fields."""
+    hints = get_type_hints(type(defaults))
+    for field in dataclasses.fields(defaults):
+        kind = hints[field.name]
+        derived = {
+            "flags": (f"--{field.name.replace('_', '-')}",),
+            "repeated": get_origin(kind) is tuple,
+        }
+        default = getattr(defaults, field.name)
+        yield Option(name=field.name, kind=kind, default=default, **{**derived, **field.metadata})
 
 
 def format_duration(seconds: float) -> str:
