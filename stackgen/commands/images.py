@@ -68,13 +68,13 @@ _LEAST = 4
 def overview(paths: Paths) -> ImagesReport:
     """Return what there is; without an engine, what there could be."""
     try:
-        with _builders(paths) as (bases, builder):
-            listed = engine_images(builder.engine)
+        with _engine() as engine:
+            bases = BaseBuilder(engine=engine, cache=paths.cache / "bases")
             states = tuple(
                 BaseState(name=each.name, summary=each.summary, state=_state(bases, each.name))
                 for each in bases.definitions()
             )
-            return ImagesReport(bases=states, images=listed.states())
+            return ImagesReport(bases=states, images=engine_images(engine).states())
     except EngineError as error:
         why = error.why.splitlines()[0]
         states = tuple(
@@ -90,11 +90,8 @@ def listed() -> tuple[ImageState, ...]:
     Raises:
         EngineError: no engine answers.
     """
-    engine = needed_engine()
-    try:
+    with _engine() as engine:
         return engine_images(engine).states()
-    finally:
-        engine.close()
 
 
 def details(what: str) -> ImageDetails:
@@ -104,8 +101,7 @@ def details(what: str) -> ImageDetails:
         UsageError: there is none, or there are several.
         EngineError: no engine answers.
     """
-    engine = needed_engine()
-    try:
+    with _engine() as engine:
         listed = engine_images(engine)
         image = find_image(listed, what)
         return ImageDetails(
@@ -114,8 +110,6 @@ def details(what: str) -> ImageDetails:
             lock=locked_wheels(image),
             layers=listed.layers(image),
         )
-    finally:
-        engine.close()
 
 
 def find_image(listed: EngineImages, what: str) -> EngineImage:
@@ -124,7 +118,9 @@ def find_image(listed: EngineImages, what: str) -> EngineImage:
     Raises:
         UsageError: there is none, or there are several.
     """
-    named = [each for each in listed.images if _has_tag(each, what)]
+    # Podman puts the name of a registry before a name that has none.
+    names = (f"/{what}", f"/{what}:latest")
+    named = [e for e in listed.images if any(f"/{tag}".endswith(names) for tag in e.tags)]
     begun = [each for each in listed.images if _begins(each, what)]
     found = named or begun
     if len(found) == 1:
@@ -163,11 +159,6 @@ def image_builder(
     )
 
 
-def _has_tag(image: EngineImage, what: str) -> bool:
-    # Podman puts the name of a place before a name that has none.
-    return any(f"/{tag}".endswith((f"/{what}", f"/{what}:latest")) for tag in image.tags)
-
-
 def _begins(image: EngineImage, what: str) -> bool:
     ids = (image.id, image.id.removeprefix("sha256:"), image.labels[STACK_LABEL])
     return len(what) >= _LEAST and any(each.startswith(what) for each in ids)
@@ -185,13 +176,10 @@ def _state(bases: BaseBuilder, name: str) -> str:
 
 
 @contextmanager
-def _builders(paths: Paths) -> Iterator[tuple[BaseBuilder, ImageBuilder]]:
-    engine: Engine = needed_engine()
+def _engine() -> Iterator[Engine]:
+    engine = needed_engine()
     try:
-        yield (
-            BaseBuilder(engine=engine, cache=paths.cache / "bases"),
-            image_builder(engine, paths),
-        )
+        yield engine
     finally:
         engine.close()
 
@@ -290,10 +278,13 @@ class _Bench:
     def stack(self) -> Stack:
         return Stack(lock=self.lock, facts=self.base.facts)
 
+    @property
+    def store(self) -> WheelStore:
+        return WheelStore(self.paths.cache, notify=self.progress.note)
+
     def wheels(self) -> Mapping[str, Path]:
         """Return the lock's files by sha256; what is missing is downloaded."""
         self.progress.doing("downloading what is missing")
-        store = WheelStore(self.paths.cache, notify=self.progress.note)
         received: dict[str, int] = {}
 
         def report(artifact: Artifact, count: int) -> None:
@@ -301,7 +292,7 @@ class _Bench:
             megabytes = sum(received.values()) // 1_000_000
             self.progress.doing(f"downloading: {megabytes} MB")
 
-        return store.fetch(self.lock.artifacts, downloader=self.index, progress=report)
+        return self.store.fetch(self.lock.artifacts, downloader=self.index, progress=report)
 
 
 def build(
@@ -328,7 +319,8 @@ def build(
         listed = engine_images(bench.engine)
         image = _of(listed, image_id)
         had_it = any(each.id == image_id for each in before.images)
-        known = before.chains | set(layers.chain_ids(_diff_ids(bench.engine, bench.base)))
+        base = bench.engine.image(bench.base.reference)
+        known = before.chains | set(layers.chain_ids(base.diff_ids if base else ()))
         fresh = [each for each in listed.layers(image) if each.chain_id not in known]
         sizes = [each.size for each in fresh]
         return ImageBuilt(
@@ -376,12 +368,9 @@ def export_layout(
             why="an image lies on the base that it was built on",
             fix="leave --base out, or give the path of the lock",
         )
-    engine = needed_engine()
-    try:
-        listed = engine_images(engine)
-        return _laid_out(engine, find_image(listed, what).id, folder, progress)
-    finally:
-        engine.close()
+    with _engine() as engine:
+        image = find_image(engine_images(engine), what)
+        return _laid_out(engine, image.id, folder, progress)
 
 
 def export_dockerfile(
@@ -406,8 +395,9 @@ def export_dockerfile(
         remote = [each for each in bench.lock.artifacts if not _is_local(each)]
         if local:
             (place / _WHEELS).mkdir()
-            for each, path in _files(bench, local):
-                shutil.copyfile(path, place / _WHEELS / each.filename)
+            files = bench.store.fetch(local, downloader=bench.index)
+            for each in local:
+                shutil.copyfile(files[each.sha256], place / _WHEELS / each.filename)
         (place / "requirements.txt").write_text(_requirements(bench, remote), encoding="utf-8")
         (place / "Dockerfile").write_text(
             _dockerfile(bench, wheels=bool(local), index=bool(remote)), encoding="utf-8"
@@ -425,25 +415,21 @@ def _bench(
     allowed = frozenset(str(canonicalize_name(name)) for name in request.sources.allow_build)
     policy = Policy(prereleases=Prereleases.ALLOW, allow_build=allowed)
     config = index_config(request.index, environ)
-    engine = needed_engine()
-    try:
+    with _engine() as engine, PackageIndex(config, paths.cache) as index:
         base = _base(engine, request.base, paths, progress)
-        with PackageIndex(config, paths.cache) as index:
-            progress.doing("looking up the files of the lock")
-            yield _Bench(
-                lockfile=lockfile,
-                lock=pinned(index, lockfile, base.target, policy),
-                base=base,
-                engine=engine,
-                paths=paths,
-                config=config,
-                index=index,
-                progress=progress,
-                policy=policy,
-                rebuild=request.rebuild,
-            )
-    finally:
-        engine.close()
+        progress.doing("looking up the files of the lock")
+        yield _Bench(
+            lockfile=lockfile,
+            lock=pinned(index, lockfile, base.target, policy),
+            base=base,
+            engine=engine,
+            paths=paths,
+            config=config,
+            index=index,
+            progress=progress,
+            policy=policy,
+            rebuild=request.rebuild,
+        )
 
 
 def _base(engine: Engine, requested: str, paths: Paths, progress: Progress) -> Base:
@@ -506,7 +492,7 @@ def _sources(bench: _Bench, images: ImageBuilder) -> SdistWheels:
         build=build,
         sdists=SdistBuilder(engine=bench.engine, owner=owner, limits=build_limits(bench.engine)),
         index=bench.index,
-        store=WheelStore(bench.paths.cache, notify=bench.progress.note),
+        store=bench.store,
         built=BuiltWheels(bench.paths.cache / "built"),
         # What building requires is no part of the lock: no prerelease was asked for.
         policy=replace(bench.policy, prereleases=Prereleases.IF_NECESSARY),
@@ -535,19 +521,8 @@ def _of(listed: EngineImages, image_id: str) -> EngineImage:
     )
 
 
-def _diff_ids(engine: Engine, base: Base) -> tuple[str, ...]:
-    found = engine.image(base.reference)
-    return found.diff_ids if found else ()
-
-
 def _is_local(artifact: Artifact) -> bool:
     return urlsplit(artifact.url).scheme in ("", "file")
-
-
-def _files(bench: _Bench, local: list[Artifact]) -> list[tuple[Artifact, Path]]:
-    store = WheelStore(bench.paths.cache, notify=bench.progress.note)
-    files = store.fetch(local, downloader=bench.index)
-    return [(each, files[each.sha256]) for each in local]
 
 
 def _requirements(bench: _Bench, remote: list[Artifact]) -> str:
@@ -671,12 +646,3 @@ def _pruned_images(
         tuple(each for each in surplus if each.image_id in gone),
         tuple(each for each in surplus if each.image_id not in gone),
     )
-
-
-@contextmanager
-def _engine() -> Iterator[Engine]:
-    engine = needed_engine()
-    try:
-        yield engine
-    finally:
-        engine.close()
