@@ -356,12 +356,8 @@ class Campaign:
             margin=self.request.measurement.margin,
             weights=self.weights,
             goals=self.request.measurement.goals,
-            sizes=self._sizes(),
+            sizes={e.stack_id: stack_size(e.lock, self.store) for e in self.candidates.ready},
         ).run()
-
-    def _sizes(self) -> Mapping[StackId, StackSize]:
-        """Return the sizes of the stacks that are ready."""
-        return {e.stack_id: stack_size(e.lock, self.store) for e in self.candidates.ready}
 
     def _too_late(self) -> str:
         """Return why there is only one stack where the budget is to blame for it, "" otherwise."""

@@ -518,13 +518,13 @@ def pinned(
         )
     index.candidates_many([each.name for each in packages])  # together, not one by one
     found = [(each, _artifact(index, each, target, policy)) for each in packages]
-    problems = [f"{p.name} {p.version}: {a}" for p, a in found if isinstance(a, str)]
-    if problems:
+    if problems := [(p, why) for p, why in found if isinstance(why, str)]:
+        shown = "; ".join(f"{p.name} {p.version}: {why}" for p, why in problems[:_SHOWN])
         more = f", and {len(problems) - _SHOWN} more" * (len(problems) > _SHOWN)
         raise ResolutionError(
             f"{lockfile.path} cannot be installed here",
-            why="; ".join(problems[:_SHOWN]) + more,
-            fix=_fix([(p.name, a) for p, a in found if isinstance(a, str)]),
+            why=shown + more,
+            fix=_fix([(p.name, why) for p, why in problems]),
         )
     return Lock(artifacts=tuple(a for _, a in found if isinstance(a, Artifact)))
 
@@ -542,7 +542,8 @@ def _artifact(
     offered = Selector(target, policy).select(files, [str(pin)])
     fitting = [each.found for each in offered if pin.contains(each.version)]
     why = next((each for each in fitting if isinstance(each, str)), "no index has this version")
-    return _first_file(fitting) or why.partition(" (--allow-build")[0]  # the fix tells how
+    found = next((each for each in fitting if isinstance(each, Artifact)), None)
+    return found or why.partition(" (--allow-build")[0]  # the fix says how
 
 
 def _fix(problems: Sequence[tuple[str, str]]) -> str:
@@ -554,7 +555,3 @@ def _fix(problems: Sequence[tuple[str, str]]) -> str:
         options = " ".join(f"--allow-build {name}" for name in sources[:_SHOWN])
         parts.append(f"if you trust their authors, let sources be built here: add {options}")
     return "; ".join(parts)
-
-
-def _first_file(found: Sequence[Artifact | str]) -> Artifact | None:
-    return next((each for each in found if isinstance(each, Artifact)), None)

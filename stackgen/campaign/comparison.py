@@ -81,7 +81,7 @@ class Comparison:
                 if why:
                     return Stopped(why=why)
                 # One block is always run: with none, all that was built would show nothing.
-                if session.left_s <= longest and self._has_compared():
+                if session.left_s <= longest and block_costs(session.inspections)[0]:
                     return Stopped(why="the budget is spent")
                 session.pause_after_idle_block(calls)
                 (baseline, *others), block = session.run_block(
@@ -168,9 +168,6 @@ class Comparison:
         if fewest_blocks(rows, calls) >= INTERIM_ANALYSES[-1]:
             return f"{INTERIM_ANALYSES[-1]} blocks are the most ever taken"
         return ""
-
-    def _has_compared(self) -> bool:
-        return any(each.block and each.role is not Role.SEARCH for each in self.session.inspections)
 
 
 def refuse_failed_baseline(record: Record, design: Design, failed: set[StackId]) -> None:
@@ -296,6 +293,7 @@ def too_short(design: Design, inspections: Sequence[Inspection], left_s: float) 
 
 
 def _minutes(seconds: float) -> str:
+    """Return a rough time: in hours from an hour and a half on."""
     minutes = max(0.0, seconds) / 60
     return f"{minutes / 60:.1f} h" if minutes >= 90 else f"{minutes:.0f} min"
 

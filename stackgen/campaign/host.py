@@ -11,10 +11,12 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 from stackgen.campaign.request import CampaignRequest
 from stackgen.errors import StorageError, UsageError
+from stackgen.model.options import parse_cpu_list
 from stackgen.model.progress import Progress
 
 if sys.platform != "win32":  # nothing is measured there
@@ -27,8 +29,8 @@ _TRIES, _PAUSE_S = 50, 0.02
 def shared_folder(candidates: tuple[Path, ...] = _SHARED_FOLDERS) -> Path | None:
     """Return the first folder in which every user of this host can make files, and keep them.
 
-    ``TMPDIR`` is not asked: all users must find the same one. Sticky means that nobody can remove
-    or replace what another user made.
+    ``TMPDIR`` does not count: all users must find the same one. Sticky means that no user can
+    remove or replace what another user made.
     """
     for folder in candidates:
         try:
@@ -64,8 +66,8 @@ class Host:
         Raises:
             StorageError: the cache cannot be written.
         """
-        message = "waiting: another stackgen measures or builds on this machine"
-        with self._turn(fcntl.LOCK_EX, message, progress):
+        waiting = "waiting: another stackgen measures or builds on this machine"
+        with self._turn(fcntl.LOCK_EX, partial(progress.doing, waiting), progress):
             yield
 
     @contextmanager
@@ -75,21 +77,25 @@ class Host:
         Raises:
             StorageError: the cache cannot be written.
         """
-        message = "waiting: another stackgen measures on this machine"
-        with self._turn(fcntl.LOCK_SH, message, progress):
+        waiting = "waiting: another stackgen measures on this machine"
+        with self._turn(fcntl.LOCK_SH, partial(progress.doing, waiting), progress):
             yield
 
     @contextmanager
-    def _turn(self, kind: int, message: str, progress: Progress) -> Iterator[None]:
+    def _turn(self, kind: int, waiting: Callable[[], None], progress: Progress) -> Iterator[None]:
         if self._taken:  # it would wait for itself, for ever
             raise RuntimeError("this process builds or measures already")
         start = self.clock()
         with ExitStack() as locks:
-            # In this order in every process: so nobody waits for somebody who waits for them.
+            # In this order in every process: a deadlock is impossible.
             if self.shared is not None:
-                self._take_shared(self.shared, kind, message, progress, locks)
+                path = self.shared / "stackgen-measuring"
+                try:
+                    _take(path, _shared_file, kind, waiting, locks)
+                except OSError as error:
+                    self._report_unshared(path, error, progress)
             try:
-                _take(self.cache / "measuring", _own, kind, message, progress, locks)
+                _take(self.cache / "measuring", _own, kind, waiting, locks)
             except OSError as error:
                 raise StorageError(
                     f"cannot write in {self.cache}",
@@ -101,18 +107,11 @@ class Host:
             self.waited_s += self.clock() - start
             yield
 
-    def _take_shared(
-        self, folder: Path, kind: int, message: str, progress: Progress, locks: ExitStack
-    ) -> None:
-        try:
-            _take(folder / "stackgen-measuring", _shared_file, kind, message, progress, locks)
-        except OSError as error:
-            if not self._reported:
-                self._reported = True
-                progress.note(
-                    "Other users of this machine are not waited for: "
-                    f"{folder / 'stackgen-measuring'}: {error.strerror or error}."
-                )
+    def _report_unshared(self, path: Path, error: OSError, progress: Progress) -> None:
+        if not self._reported:
+            self._reported = True
+            why = f"{path}: {error.strerror or error}"
+            progress.note(f"Other users of this machine are not waited for: {why}.")
 
     def _end(self) -> None:
         self._taken = False
@@ -122,45 +121,37 @@ def _take(
     path: Path,
     opened: Callable[[Path], int],
     kind: int,
-    message: str,
-    progress: Progress,
+    waiting: Callable[[], None],
     locks: ExitStack,
 ) -> None:
     """Lock a file through a turnstile, which keeps those who come later from overtaking.
 
     Without it, builds that overlap would keep a measurement waiting for ever, and one campaign
-    would take the lock again after each block before anybody else wakes up.
+    would take the lock again after each block before any other process wakes up.
     """
-    with ExitStack() as turnstile:
-        _lock(
-            path.with_name(f"{path.name}.turn"), opened, fcntl.LOCK_EX, message, progress, turnstile
-        )
-        _lock(path.with_name(f"{path.name}.lock"), opened, kind, message, progress, locks)
+    with _locked(path.with_name(f"{path.name}.turn"), opened, fcntl.LOCK_EX, waiting):
+        lock = path.with_name(f"{path.name}.lock")
+        locks.enter_context(_locked(lock, opened, kind, waiting))
 
 
-def _lock(
-    path: Path,
-    opened: Callable[[Path], int],
-    kind: int,
-    message: str,
-    progress: Progress,
-    locks: ExitStack,
-) -> None:
+@contextmanager
+def _locked(
+    path: Path, opened: Callable[[Path], int], kind: int, waiting: Callable[[], None]
+) -> Iterator[None]:
+    """Lock the file that is at a path now: it may be removed while another process has it."""
     while True:
         handle = opened(path)
         try:
             try:
                 fcntl.flock(handle, kind | fcntl.LOCK_NB)
             except BlockingIOError:
-                progress.doing(message)
+                waiting()
                 fcntl.flock(handle, kind)
             if _is_at(handle, path):
-                locks.callback(os.close, handle)
+                yield
                 return
-        except BaseException:
+        finally:
             os.close(handle)
-            raise
-        os.close(handle)  # somebody tidied the folder: what we locked is no longer what others see
 
 
 def _is_at(handle: int, path: Path) -> bool:
@@ -177,7 +168,7 @@ def _own(path: Path) -> int:
 def _shared_file(path: Path) -> int:
     """Open a file that any user may have made, without being led elsewhere.
 
-    Reading is enough to lock, so nobody has to be able to write it. It is made without following
+    Reading is enough to lock, so no user has to be able to write it. It is made without following
     links, and opened without O_CREAT, which the kernel refuses for others' files in such folders.
 
     Raises:
@@ -317,7 +308,7 @@ def shared_cores(
             text = (topology / f"cpu{cpu}/topology/thread_siblings_list").read_text("ascii")
         except OSError:
             continue
-        siblings.update(_numbers(text.strip()))
+        siblings.update(parse_cpu_list(text, "thread_siblings_list"))
     return tuple(sorted(siblings & set(build)))
 
 
@@ -330,14 +321,6 @@ def cpu_list(cpus: Iterable[int]) -> str:
         else:
             runs.append([cpu, cpu])
     return ",".join(str(a) if a == b else f"{a}-{b}" for a, b in runs)
-
-
-def _numbers(text: str) -> set[int]:
-    found: set[int] = set()
-    for part in filter(None, text.split(",")):
-        first, _, last = part.partition("-")
-        found.update(range(int(first), int(last or first) + 1))
-    return found
 
 
 def _named(cpus: Sequence[int]) -> str:

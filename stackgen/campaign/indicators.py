@@ -46,20 +46,16 @@ def indicator_calls(
         UsageError: there is no such indicator or parameter, or a value is not allowed.
     """
     component = component_of(varied, packages)
-    if (
-        component == "python"
-        and not request.measurement.indicators
-        and request.measurement.program is None
-    ):
+    wanted, program = request.measurement.indicators, request.measurement.program
+    if component == "python" and not wanted and program is None:
         raise UsageError(
             "there is no indicator for these packages",
             why=f"stackgen measures {', '.join(FRAMEWORKS)} and numpy by itself",
             fix="say what to measure: --pi (stackgen pis lists them, or give your own file), or a "
             'command of yours: --pi-command "python train.py"',
         )
-    wanted = request.measurement.indicators or (
-        (DEFAULT,) if request.measurement.program is None else ()
-    )
+    if not wanted and program is None:
+        wanted = (DEFAULT,)
     own = {Path(each).stem: Path(each) for each in wanted if each.endswith(".py")}
     known = known_indicators(own.values())
     measurable = {
@@ -67,9 +63,10 @@ def indicator_calls(
     }
     measurable |= packages & {"numpy"}
     threads = limits(request.processors.threads, among=request.processors.measure_cpus).threads
-    calls = (
-        [] if request.measurement.program is None else [_on(request.measurement.program, threads)]
-    )
+    calls = []
+    if program is not None:
+        arguments = (*program.arguments, ("threads", str(threads)))
+        calls.append(replace(program, arguments=arguments))
     for name in wanted:
         indicator = _named(known, name, component)
         if indicator.component in {"tensorflow", "torch", "numpy"} - measurable:
@@ -188,13 +185,9 @@ def _given(indicator: Indicator, request: CampaignRequest, threads: int) -> dict
     return _threads_of(indicator, threads) | given
 
 
-def _on(program: IndicatorCall, threads: int) -> IndicatorCall:
-    return replace(program, arguments=(*program.arguments, ("threads", str(threads))))
-
-
 def _threads_of(indicator: Indicator, threads: int) -> dict[str, str]:
-    known = any(each.name == "threads" for each in indicator.parameters)
-    return {"threads": str(threads)} if known else {}
+    takes = any(each.name == "threads" for each in indicator.parameters)
+    return {"threads": str(threads)} if takes else {}
 
 
 # Prices that the user gave, and numbers of CPUs that they are for
@@ -325,9 +318,7 @@ def _refuse_counts(request: CampaignRequest, usable: Sequence[int]) -> None:
             why=f"{where} {len(usable)} for us",
             fix=f"give no more than these, as in: --cpus {_example(len(usable))}",
         )
-    if request.processors.threads or any(
-        name == "threads" for name, _ in request.measurement.parameters
-    ):
+    if request.processors.threads or "threads" in dict(request.measurement.parameters):
         raise UsageError(
             "--cpus sets the number of threads by itself",
             why="each number of CPUs is measured with as many threads",

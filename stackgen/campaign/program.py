@@ -225,7 +225,8 @@ def program_call(
         "figure": program.figure,
         "better": program.better if program.figure else "",
         "check": program.check,
-        "data": ",".join(map(_digested_data, sorted(program.data))),
+        # Where a folder lies is private: its name and what is in it identify it.
+        "data": ",".join(f"{Path(p).name}:{data_digest(Path(p))}" for p in sorted(program.data)),
         "env": _digested(program.variables, key),
         "network": "yes" if program.network else "",
     }
@@ -468,13 +469,8 @@ def _check(name: str) -> str:
     return name
 
 
-def _digested_data(path: str) -> str:
-    """Return a folder's name with a digest; where it lies is nobody else's business."""
-    return f"{Path(path).name}:{data_digest(Path(path))}"
-
-
 def _digested(variables: Sequence[tuple[str, str]], key: Callable[[], bytes]) -> str:
-    """Return names with a digest of each value that nobody can try values against."""
+    """Return names with a keyed digest of each value: without the key no value can be tried."""
     if not variables:
         return ""
     secret = key()
