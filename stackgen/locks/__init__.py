@@ -1,11 +1,9 @@
 """Lock formats and files of requirements, read and written as text."""
 
-from stackgen.locks.decoding import decode_text
 from stackgen.locks.direct import from_place
 from stackgen.locks.editing import diff, write_constraints, write_lock, writes
-from stackgen.locks.reading import read_lock
+from stackgen.locks.reading import admits_python, decode_text, in_target, read_lock
 from stackgen.locks.requirement_files import constraints_in, read_requirements_file
-from stackgen.locks.target import admits_python, in_target
 from stackgen.locks.writing import write_pylock, write_requirements
 
 __all__ = [

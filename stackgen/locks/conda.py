@@ -96,7 +96,8 @@ def read_pixi(text: str, *, path: str, companion: str | None) -> LockFile:  # no
                 if entry := _pixi_entry(each, details, platform, group):
                     found.append(entry)
                 else:
-                    skipped.append(f"{_place(each)}: comes from no index")
+                    place = next((str(value)[:80] for value in each.values()), "an entry")
+                    skipped.append(f"{place}: comes from no index")
     return _lock(found, path=path, format_="pixi", skipped=skipped)
 
 
@@ -190,10 +191,6 @@ def _url(entry: Table) -> str:
     return next(
         (_field(entry, key) for key in ("conda", "pypi", "url", "path") if key in entry), ""
     )
-
-
-def _place(entry: Table) -> str:
-    return next((str(value)[:80] for value in entry.values()), "an entry")
 
 
 def _named(url: str) -> tuple[str, str]:

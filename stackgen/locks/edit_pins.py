@@ -140,7 +140,12 @@ def edit_pipfile(text: str, changes: Sequence[LockChange]) -> str:
     content = json.loads(text)
     sections = [each for each in content if each != "_meta"]
     for change in changes:
-        holding = [each for each in sections if change.name in _names(content[each])]
+        holding = [
+            each
+            for each in sections
+            if isinstance(content[each], dict)
+            and change.name in [str(canonicalize_name(name)) for name in content[each]]
+        ]
         for section in holding or (["default"] if change.version else []):
             found = _spans(text, section)
             if change.name in found and change.widened:
@@ -151,10 +156,6 @@ def edit_pipfile(text: str, changes: Sequence[LockChange]) -> str:
             else:
                 text = _with_new_entry(text, section, found, change)
     return text
-
-
-def _names(section: object) -> dict[str, str]:
-    return {canonicalize_name(each): each for each in section} if isinstance(section, dict) else {}
 
 
 @dataclass(frozen=True, slots=True)

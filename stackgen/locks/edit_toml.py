@@ -106,12 +106,8 @@ def _wheels(change: LockChange) -> list[Artifact]:
 
 
 def _sdist(change: LockChange) -> Artifact | None:
-    found = sorted((a for a in change.artifacts if not a.is_wheel), key=_is_zip)
-    return found[0] if found else None
-
-
-def _is_zip(artifact: Artifact) -> bool:
-    return artifact.filename.endswith(".zip")
+    found = [each for each in change.artifacts if not each.is_wheel]
+    return min(found, key=lambda each: each.filename.endswith(".zip"), default=None)
 
 
 def _hash(artifact: Artifact) -> str:
@@ -200,13 +196,8 @@ def _uv_file(artifact: Artifact, style: Collection[str]) -> str:
 
 def _milliseconds(uploaded: str) -> str:
     """Return a time as uv writes it: to a millisecond, without zeros at the end."""
-    return re.sub(
-        r"\.(\d{0,2}[1-9])?0*(?=Z|$)", _decimals, re.sub(r"(\.\d{3})\d+", r"\1", uploaded)
-    )
-
-
-def _decimals(found: re.Match[str]) -> str:
-    return f".{found[1]}" if found[1] else ""
+    cut = re.sub(r"(\.\d{3})\d+", r"\1", uploaded)
+    return re.sub(r"\.?0*(?=Z|$)", "", cut, count=1) if "." in cut else cut
 
 
 def _uv_dependencies(block: str, entry: Table, change: LockChange, document: _Document) -> str:

@@ -1,13 +1,14 @@
-"""Pipfile.lock (pipenv), with the Pipfile beside it for what the user asked for."""
+"""Pipenv: a Pipfile.lock, and the Pipfile with what the user requires and its sources."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 
 from packaging.utils import canonicalize_name
 
-from stackgen.locks import fields
-from stackgen.locks.direct import elsewhere
+from stackgen.locks import direct, fields
+from stackgen.locks.direct import Skipped, elsewhere
 from stackgen.locks.fields import MalformedError, Table
-from stackgen.model.packages import LockedPackage, LockFile
+from stackgen.locks.requirements import chosen, expanded
+from stackgen.model.packages import IndexOptions, LockedPackage, LockFile, RequirementsFile
 
 _GROUPS = {"default": "default", "develop": "dev"}  # other sections keep their names
 # A Pipfile may give a marker by its own name: os_name = "== 'nt'".
@@ -18,7 +19,7 @@ _MARKERS = (
 )
 
 
-def read(text: str, *, path: str, companion: str | None) -> LockFile:
+def read_lock(text: str, *, path: str, companion: str | None) -> LockFile:
     """Read a Pipfile.lock.
 
     Raises:
@@ -26,7 +27,7 @@ def read(text: str, *, path: str, companion: str | None) -> LockFile:
     """
     content = fields.table(fields.parse_json(text), "the file")
     requirements = tuple(_requirements(companion)) if companion else ()
-    direct = fields.names_of(requirements)
+    named = fields.names_of(requirements)
     sections = [name for name in content if name != "_meta"]
     locked = [
         (section, name, fields.table(entry, name))
@@ -37,7 +38,7 @@ def read(text: str, *, path: str, companion: str | None) -> LockFile:
         path=path,
         format="pipfile",
         packages=tuple(
-            _package(section, name, entry, direct)
+            _package(section, name, entry, named)
             for section, name, entry in locked
             if not elsewhere(entry)
         ),
@@ -49,7 +50,7 @@ def read(text: str, *, path: str, companion: str | None) -> LockFile:
     )
 
 
-def _package(section: str, name: str, entry: Table, direct: frozenset[str]) -> LockedPackage:
+def _package(section: str, name: str, entry: Table, named: frozenset[str]) -> LockedPackage:
     version = fields.text(entry.get("version"), f"the version of {name}")
     if not version.startswith("=="):
         raise MalformedError(f"{name} is not pinned: {version!r}")
@@ -60,7 +61,7 @@ def _package(section: str, name: str, entry: Table, direct: frozenset[str]) -> L
         hashes=fields.texts(entry.get("hashes"), f"the hashes of {name}"),
         marker=fields.text(entry.get("markers"), f"the markers of {name}"),
         extras=fields.texts(entry.get("extras"), f"the extras of {name}"),
-        direct=group == "default" and canonicalize_name(name) in direct,
+        direct=group == "default" and canonicalize_name(name) in named,
         group=group,
     )
 
@@ -122,3 +123,66 @@ def _specifier(wanted: str) -> str:
     if wanted in ("", "*"):
         return ""
     return wanted if wanted[0] in "=<>!~" else f"=={wanted}"
+
+
+_MAIN = "packages"
+_SETTINGS = frozenset(("source", "requires", "scripts", "pipenv", "pipfile", _MAIN))
+
+
+def read_file(
+    text: str, *, path: str, folder: str, groups: Sequence[str], environ: Mapping[str, str]
+) -> RequirementsFile:
+    """Read a Pipfile.
+
+    Args:
+        text: what the file holds.
+        path: of the file, for messages.
+        folder: that it lies in, absolute, or "" where that is not known.
+        groups: to be added: ``dev``, and what other categories it has, by their names.
+        environ: for ``${NAME}`` in the addresses of its sources.
+
+    Raises:
+        MalformedError: it is not one.
+        UsageError: it has no such group.
+    """
+    content = fields.parse_toml(text)
+    sections: dict[str, str] = {
+        canonicalize_name("dev" if name == "dev-packages" else name): name
+        for name in content
+        if name not in _SETTINGS
+    }
+    wanted = chosen("group", groups, known=sections, path=path)
+    chosen_sections = [_MAIN, *(sections[group] for group in wanted)]
+    found = tuple(_of_sections(content, chosen_sections, folder))
+    return RequirementsFile(
+        requirements=tuple(dict.fromkeys(each for each in found if isinstance(each, str))),
+        requires_python=requires_python(content),
+        index_options=_index_options(content, environ),
+        skipped=tuple(dict.fromkeys(each.words for each in found if isinstance(each, Skipped))),
+    )
+
+
+def _of_sections(content: Table, sections: Sequence[str], folder: str) -> Iterator[str | Skipped]:
+    for section in sections:
+        for name, entry in entries(content, section):
+            if elsewhere(entry):
+                condition = marker(name, entry)
+                yield direct.from_table(name, entry, folder=folder, marker=condition)
+                continue
+            if "index" in entry:
+                yield Skipped(f"{name}: the index that it is tied to is not followed")
+            yield line(name, entry)
+
+
+def _index_options(content: Table, environ: Mapping[str, str]) -> IndexOptions:
+    """Return the first source as the default index, the others after it."""
+    sources = fields.tables(content.get("source"), "source")
+    urls = [
+        expanded(fields.text(each.get("url"), "the url of a source"), environ) for each in sources
+    ]
+    settings = fields.table(content.get("pipenv"), "pipenv")
+    return IndexOptions(
+        index_url=urls[0] if urls else None,
+        extra_index_urls=tuple(urls[1:]),
+        prereleases=settings.get("allow_prereleases") is True,
+    )

@@ -1,16 +1,54 @@
-"""Detection of lock formats: each is read by its module, files of other tools are named."""
+"""Locks as text: decoding, detection of the format, and what is installed on a target.
 
+Each format is read by its module; files of other tools are named.
+"""
+
+import codecs
 import re
 from collections.abc import Callable, Iterator
 from typing import Protocol
 
+from packaging.markers import Marker
 from packaging.pylock import Package, Pylock, PylockValidationError
+from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.utils import canonicalize_name
 
 from stackgen.errors import UsageError
 from stackgen.locks import conda, fields, pdm, pipfile, poetry, requirements, uv
 from stackgen.locks.fields import MalformedError, Table
-from stackgen.model.packages import LockedPackage, LockFile
+from stackgen.model.packages import LockedPackage, LockFile, Target
+
+# UTF-32 first: its mark begins as that of UTF-16 does.
+_MARKS = (
+    (codecs.BOM_UTF8, "utf-8"),
+    (codecs.BOM_UTF32_LE, "utf-32-le"),
+    (codecs.BOM_UTF32_BE, "utf-32-be"),
+    (codecs.BOM_UTF16_LE, "utf-16-le"),
+    (codecs.BOM_UTF16_BE, "utf-16-be"),
+)
+_DECLARED = re.compile(rb"[ \t\f]*#.*?coding[:=][ \t]*([-\w.]+)")  # PEP 263
+
+
+def decode_text(content: bytes) -> str:
+    """Return a text by its byte order mark, by a comment that names its encoding, or as UTF-8.
+
+    Raises:
+        ValueError: it is in another encoding; the message says how to convert it.
+    """
+    for mark, encoding in _MARKS:
+        if content.startswith(mark):
+            return _decoded(content[len(mark) :], encoding)
+    declared = filter(None, map(_DECLARED.match, content.split(b"\n", 2)[:2]))
+    return _decoded(content, next((found[1].decode("ascii") for found in declared), "utf-8"))
+
+
+def _decoded(content: bytes, encoding: str) -> str:
+    try:
+        return content.decode(encoding)
+    except (UnicodeError, LookupError) as error:
+        raise ValueError(
+            f"it is not in the encoding {encoding}; convert it: iconv -f ENCODING -t UTF-8 FILE"
+        ) from error
 
 
 def filename(path: str) -> str:
@@ -301,12 +339,68 @@ def _skipped(lock: Pylock) -> Iterator[str]:
 
 
 _READERS: dict[str, _Reader] = {
-    "pipfile": pipfile.read,
+    "pipfile": pipfile.read_lock,
     "poetry": poetry.read,
     "uv": uv.read,
     "pdm": pdm.read,
     "conda-lock": conda.read_conda_lock,
     "pixi": conda.read_pixi,
     "pylock": read_pylock,
-    "requirements": requirements.read,
+    "requirements": requirements.read_lock,
 }
+
+
+def admits_python(lockfile: LockFile, python: str) -> bool:
+    """Return whether a lock admits a Python, patch levels aside; without a range, it does."""
+    try:
+        specifier = SpecifierSet(lockfile.requires_python)
+    except InvalidSpecifier:
+        return True
+    minor = ".".join(python.split(".")[:2])
+    return specifier.contains(python, prereleases=True) or specifier.contains(minor)
+
+
+def in_target(lockfile: LockFile, target: Target) -> tuple[LockedPackage, ...]:
+    """Return the packages that the lock installs there by default, sorted by name.
+
+    Other groups than the default one (dev, extras) are left out.
+
+    Raises:
+        UsageError: two versions of one package would be installed, or none of several: the lock
+            cannot say which.
+    """
+    found: dict[str, LockedPackage] = {}
+    replaced: dict[str, LockedPackage] = {}
+    for package in lockfile.packages:
+        if package.group != "default" or not _holds(package.marker, target):
+            continue
+        if package.unless and _holds(package.unless, target):
+            replaced[package.name] = package
+            continue
+        other = found.setdefault(package.name, package)
+        if other.version != package.version:
+            raise UsageError(
+                f"{lockfile.path} holds {package.name} {other.version} and {package.version}",
+                why=f"both would be installed on Python {target.python}",
+                fix="lock again for this Python, or export a requirements.txt for it",
+            )
+    for name in sorted(replaced.keys() - found.keys()):
+        raise UsageError(
+            f"{lockfile.path} holds several versions of {name}, and none is sure to be meant",
+            why=f"no one of them is admitted by all that requires {name} on Python {target.python}",
+            fix="lock again with a newer Poetry (2 or later), or run: poetry export",
+        )
+    return tuple(found[name] for name in sorted(found))
+
+
+def _holds(marker: str, target: Target) -> bool:
+    if not marker:
+        return True
+    # Groups were decided when the file was read (LockedPackage.group): here their terms are true.
+    environment: dict[str, str | frozenset[str]] = {
+        **target.environment,
+        "dependency_groups": groups_in(marker),
+        "extras": frozenset(),
+        "extra": "",
+    }
+    return Marker(marker).evaluate(environment, context="lock_file")

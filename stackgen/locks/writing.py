@@ -8,10 +8,8 @@ from packaging.pylock import Pylock
 
 from stackgen.errors import UsageError
 from stackgen.locks.fields import parse_toml
+from stackgen.model.files import DIRECT
 from stackgen.model.packages import Artifact, Lock, Target
-
-DIRECT = "direct"
-"""The index of what the user named by its address."""
 
 # What of a target's environment a wheel's choice depends on, besides its Python.
 _PLATFORM = ("implementation_name", "platform_machine", "sys_platform")

@@ -5,11 +5,11 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import PurePath
 
 from stackgen.errors import UsageError
+from stackgen.locks import pipfile, pyproject, requirements
 from stackgen.locks.direct import is_url
 from stackgen.locks.fields import MalformedError
 from stackgen.locks.reading import beginning, filename, other_format
-from stackgen.locks.requirement_files import pipfile, pyproject, requirements
-from stackgen.locks.requirement_files.requirements import FileContext, chosen
+from stackgen.locks.requirements import FileContext, chosen
 from stackgen.model.packages import RequirementsFile
 
 ACCEPTED = "a requirements file, a pyproject.toml or a Pipfile"
@@ -59,13 +59,13 @@ def read_requirements_file(
         kind = _format(text, path)
         if kind == "pyproject":
             beside = _beside(path, folder)
-            return pyproject.read(text, path=path, folder=beside, extras=extras, groups=groups)
+            return pyproject.read_file(text, path=path, folder=beside, extras=extras, groups=groups)
         chosen("extra", extras, known=(), path=path)
         if kind == "pipfile":
             beside = _beside(path, folder)
-            return pipfile.read(text, path=path, folder=beside, groups=groups, environ=environ)
+            return pipfile.read_file(text, path=path, folder=beside, groups=groups, environ=environ)
         chosen("group", groups, known=(), path=path)
-        return requirements.read(text, path=path, context=context)
+        return requirements.read_file(text, path=path, context=context)
     except MalformedError as error:
         raise _unreadable(path, str(error)) from error
 
@@ -86,7 +86,7 @@ def constraints_in(
     context = FileContext(read=read, environ=environ, folder=_working_folder(path, folder))
     try:
         beginning(text)
-        found = requirements.read(text, path=path, context=context, limits=True)
+        found = requirements.read_file(text, path=path, context=context, limits=True)
     except MalformedError as error:
         raise _unreadable(path, str(error)) from error
     if found.requirements:
