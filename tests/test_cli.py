@@ -19,6 +19,7 @@ COMMANDS = [
     "explore",
     "resolve",
     "verify",
+    "provenance",
     "advise",
     "nightly",
     "doctor",

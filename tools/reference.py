@@ -173,10 +173,10 @@ OTHER_CODES = {
     0: "Done.",
     3: "No answer yet: too little evidence (explore, compare, noise, advise); a new release is not"
     " decided (nightly); nothing is shown to be better than the lock (advise); no validator has a"
-    " verdict (verify).",
+    " verdict (verify); vulnerabilities could not be checked as requested (provenance).",
     4: "Also: a lock does not hold (verify), or is none of the stacks (resolve --contains).",
     6: "Also: equal stacks were shown to differ (a control failed), so the ranking is unreliable.",
-    7: "Findings (nightly).",
+    7: "Findings (nightly, provenance).",
     9: "Also: `images fsck` found damage.",
     11: "What answers was measured on other machines alone (advise).",
     129: "Ended by SIGHUP; what was measured is stored.",
@@ -220,6 +220,7 @@ REPORTS = {
     "pi run": ("indicators:measure_locally",),
     "resolve": ("resolve:resolve",),
     "verify": ("verify:verify",),
+    "provenance": ("provenance:provenance",),
     "images": ("images:overview",),
     "images bases": ("stackgen.campaign.backend:bases",),
     "images build": ("images:build",),

@@ -318,8 +318,17 @@ def read_lock_file(path: Path, *, partial: bool = False) -> LockFile:
     Raises:
         UsageError: it cannot be read, or is none.
     """
+    return read_lock(read_text(path), path=str(path), companion=_beside(path), partial=partial)
+
+
+def read_text(path: Path) -> str:
+    """Return the text of a lock file.
+
+    Raises:
+        UsageError: it cannot be read.
+    """
     try:
-        text = decode_text(path.read_bytes())
+        return decode_text(path.read_bytes())
     except (OSError, ValueError) as error:
         raise UsageError(
             f"cannot read {path}",
@@ -327,7 +336,6 @@ def read_lock_file(path: Path, *, partial: bool = False) -> LockFile:
             fix="give the path of a Pipfile.lock, poetry.lock, uv.lock, pylock.toml or "
             "requirements.txt",
         ) from error
-    return read_lock(text, path=str(path), companion=_beside(path), partial=partial)
 
 
 _COMPANIONS = {

@@ -12,6 +12,7 @@ from typing import ClassVar
 
 from stackgen.errors import UsageError
 from stackgen.model.choices import (
+    AuditService,
     Better,
     Completion,
     ExecutorChoice,
@@ -511,6 +512,27 @@ class IndexOptions:
     )
     no_index: bool = option(False, help="Use no index; --find-links alone.")
     offline: bool = option(False, help="Use what is cached.")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VulnerabilityOptions:
+    """Where known vulnerabilities are searched; by default nowhere, and that is stated.
+
+    osv_url: another server for the service ``osv``; "" for pip-audit's own.
+    """
+
+    TITLE: ClassVar[str] = "Known vulnerabilities"
+
+    osv: Path | None = option(None, metavar="DIR", help="Folder or zip with OSV records of PyPI.")
+    audit: AuditService = option(
+        AuditService.NONE, help="Send names and versions to this service of pip-audit."
+    )
+    osv_url: str = option("", metavar="URL", help="Server for --audit osv, in place of its own.")
+
+    @property
+    def requested(self) -> bool:
+        """Return whether anything is searched."""
+        return self.osv is not None or self.audit is not AuditService.NONE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -93,6 +93,15 @@ ENTRIES = {
         heading=_RESOLVE,
         examples=("stackgen verify Pipfile.lock --base bookworm-py311",),
     ),
+    "provenance": Entry(
+        target="stackgen.cli.resolve:provenance",
+        summary="Check a lock's hashes, indexes, attestations and known vulnerabilities.",
+        heading=_RESOLVE,
+        examples=(
+            "stackgen provenance uv.lock",
+            "stackgen provenance requirements.txt --osv osv-pypi.zip --ignore yanked",
+        ),
+    ),
     "images": Entry(
         target="stackgen.cli.images:IMAGES_GROUP",
         summary="Build, list and export images of stacks, and their bases.",

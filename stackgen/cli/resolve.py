@@ -1,4 +1,4 @@
-"""Commands that resolve and check, and install nothing: resolve, verify."""
+"""Commands that resolve and check, and install nothing: resolve, verify, provenance."""
 
 import os
 import sys
@@ -16,6 +16,7 @@ from stackgen.campaign.options import (
     SourceOptions,
     StatedTargetOptions,
     VariationOptions,
+    VulnerabilityOptions,
 )
 from stackgen.cli.options import (
     ANSWER_QUICKLY_S,
@@ -187,4 +188,41 @@ def verify(
             progress=progress,
         )
     typer.echo(as_json(found) if json else verification_text(found))
+    raise typer.Exit(found.exit_code)
+
+
+def provenance(
+    lock: LockArgument,
+    vulnerabilities: VulnerabilityOptions = VulnerabilityOptions(),
+    allow_index: Annotated[
+        list[str] | None,
+        typer.Option(metavar="URL", help="Index a lock may name (default: the configured ones)."),
+    ] = None,
+    ignore: Annotated[
+        list[str] | None,
+        typer.Option(metavar="CODE", help="Leave out findings of this code or vulnerability id."),
+    ] = None,
+    json: AsJson = False,
+    index: IndexOptions = IndexOptions(),
+) -> None:
+    """Compare a lock with the package indexes, and its releases with known vulnerabilities.
+
+    Only configured indexes are contacted, whatever the lock names. Exit code 7 means that there
+    are errors (warnings are none), and 3 that vulnerabilities could not be checked as requested.
+    """
+    from stackgen.commands.provenance import ProvenanceRequest
+    from stackgen.commands.provenance import provenance as run
+    from stackgen.report.provenance import provenance_text
+    from stackgen.report.tables import as_json
+    from stackgen.report.terminal import open_progress
+    from stackgen.storage.paths import find_paths
+
+    request = ProvenanceRequest(
+        allowed=tuple(allow_index or ()),
+        ignored=tuple(ignore or ()),
+        vulnerabilities=vulnerabilities,
+    )
+    with open_progress(sys.stderr, delay_s=ANSWER_QUICKLY_S) as progress:
+        found = run(lock, request, index, find_paths(os.environ), os.environ, progress)
+    typer.echo(as_json(found) if json else provenance_text(found))
     raise typer.Exit(found.exit_code)

@@ -23,6 +23,7 @@ from stackgen.index.config import IndexConfig, IndexLocation, TransferLimits, lo
 from stackgen.index.metadata import MetadataBuilder, MetadataReader, artifact_key
 from stackgen.index.pages import (
     Page,
+    PageFacts,
     decode,
     encode,
     is_artifact,
@@ -45,6 +46,7 @@ FRESH_S = 600.0
 _ABSENT = (404, 410)
 _UNCHANGED = 304
 _OK = 200
+_ANY_DOCUMENT = {"Accept": "application/*"}
 
 
 class Listings:
@@ -191,7 +193,7 @@ def _decoded(page: CachedPage, location: IndexLocation) -> Page | None:
 
 
 def _parsed(reply: Reply, name: str, location: IndexLocation) -> Page | None:
-    """Parse an answer; a page that lists nothing means that the package is not there."""
+    """Parse an answer; a page without files and status means that the package is not there."""
     from email.message import Message
 
     header = Message()
@@ -207,7 +209,7 @@ def _parsed(reply: Reply, name: str, location: IndexLocation) -> Page | None:
             raise _nonsense(location, name, f"it sent {kind}")
     except (ValueError, LookupError) as error:
         raise _nonsense(location, name, str(error)) from error
-    return page if page.listed else None
+    return page if page.listed or page.packed_facts else None
 
 
 def _nonsense(location: IndexLocation, name: str, why: str) -> IndexUnavailableError:
@@ -263,6 +265,39 @@ class Catalogue:
         return {
             name: self._joined(name, pages.get(name, []), links.get(name, [])) for name in names
         }
+
+    def every(self, names: Sequence[str]) -> dict[IndexLocation, dict[str, Page]]:
+        """Return the page that each index has of each package; find-links count as one more.
+
+        Raises:
+            IndexUnavailableError: an index cannot be asked.
+        """
+        places = dict.fromkeys((*self._config.indexes, *self._config.compared))
+        found = {
+            place: {
+                name: page
+                for name, page in self._listings.read(place, names).items()
+                if page is not None
+            }
+            for place in places
+        }
+        links = self._find_links() if names and self._config.find_links else {}
+        if links:
+            found[self._config.find_links[0]] = {
+                name: Page(
+                    files=Files.of([with_local_hash(x, self._cache) for x in links[name]]),
+                    announced=[""] * len(links[name]),
+                    listed=len(links[name]),
+                )
+                for name in names
+                if name in links
+            }
+        return found
+
+    def statuses(self) -> dict[str, PageFacts]:
+        """Return the status (PEP 792) of the projects read so far that are not active."""
+        facts = {name: page.facts for name, found in self._pages.items() for page in found[:1]}
+        return {name: each for name, each in facts.items() if each.status not in ("", "active")}
 
     def announced(self, artifact: Artifact) -> str:
         """Return what a page said of the metadata file beside an artifact; "" for nothing.
@@ -594,6 +629,42 @@ class PackageIndex(AbstractContextManager["PackageIndex"]):
         report = _counted(progress, done=len(wanted) - len(missing), total=len(wanted))
         self._known |= self._catalogue.read(missing, report)
         return {name: self._known[name] for name in wanted}
+
+    def every_page(self, names: Iterable[str]) -> dict[IndexLocation, dict[str, Page]]:
+        """Return the page of each index for each package that it has, whatever comes first.
+
+        Raises:
+            IndexUnavailableError: an index cannot be asked.
+        """
+        return self._catalogue.every(sorted({canonicalize_name(name) for name in names}))
+
+    @property
+    def statuses(self) -> Mapping[str, PageFacts]:
+        """Return the status of the projects read so far that are not active (PEP 792)."""
+        return MappingProxyType(self._catalogue.statuses())
+
+    def documents(self, urls: Iterable[str], *, most_bytes: int) -> dict[str, bytes]:
+        """Return small documents that pages of indexes point to; absent ones are left out.
+
+        Raises:
+            IndexUnavailableError: a server cannot be asked.
+        """
+
+        def read(url: str) -> bytes | None:
+            path = pages.path_of(url)
+            if path is not None:
+                return path.read_bytes() if path.is_file() else None
+            try:
+                reply = self._transport().get(
+                    url, {"Accept": "application/*"}, most_bytes=most_bytes
+                )
+            except ReplyTooLargeError:
+                return None
+            return reply.body if reply.status == _OK else None
+
+        wanted = [] if self._config.offline else sorted(set(urls))
+        found = as_done(self._pool, read, wanted)
+        return {url: content for url, content in found if content is not None}
 
     def direct(self, requirement: Requirement) -> Artifact:
         """Return the file that a requirement names by its address.

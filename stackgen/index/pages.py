@@ -7,7 +7,7 @@ import zlib
 from abc import abstractmethod
 from array import array
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 from functools import lru_cache
 from html.parser import HTMLParser
@@ -47,12 +47,62 @@ class Page:
         and SOME_METADATA; "" where it says nothing.
     listed: how many files the page names, of whatever format.
     skipped: how many wheels and sdists were left out because their name or version is malformed.
+    packed_facts: what ``facts`` unpacks; empty where there are none.
     """
 
     files: Files
     announced: Sequence[str]
     listed: int
     skipped: int = 0
+    packed_facts: bytes = b""
+
+    @property
+    def facts(self) -> "PageFacts":
+        """Return what the page says besides files.
+
+        Raises:
+            ValueError: what was cached is damaged.
+        """
+        return PageFacts.unpacked(self.packed_facts)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PageFacts:
+    """Facts of a page that resolution does not need, unpacked only on access.
+
+    status, reason: of the project (PEP 792); "" where the page states none.
+    attested: where the attestations of a file are (PEP 740), by filename.
+    others: SHA-256 of files that are no candidates (eggs, malformed names), by filename.
+    """
+
+    status: str = ""
+    reason: str = ""
+    attested: Mapping[str, str] = field(default_factory=dict)
+    others: Mapping[str, str] = field(default_factory=dict)
+
+    def packed(self) -> bytes:
+        """Return them in the form in which they are cached; empty where there are none."""
+        if self == PageFacts():
+            return b""
+        urls = {name: url.replace(name, "\0") for name, url in self.attested.items()}
+        row = [self.status, self.reason, urls, dict(self.others)]
+        return zlib.compress(json.dumps(row).encode(), _LEVEL)
+
+    @classmethod
+    def unpacked(cls, content: bytes) -> "PageFacts":
+        """Return what was packed.
+
+        Raises:
+            ValueError: it is not what `packed` returned.
+        """
+        if not content:
+            return cls()
+        try:
+            status, reason, urls, others = json.loads(zlib.decompress(content))
+            attested = {name: url.replace("\0", name) for name, url in urls.items()}
+        except (zlib.error, TypeError, AttributeError, RecursionError) as error:
+            raise ValueError(f"not a page: {error}") from error
+        return cls(status=status, reason=reason, attested=attested, others=others)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,6 +117,15 @@ class _Entry:
     uploaded: str | None
     yanked: str | None
     announced: str
+    attested: str | None
+
+
+@dataclass(slots=True)
+class _ProjectStatus:
+    """The status of the project, which is known once the whole page is read."""
+
+    status: str = ""
+    reason: str = ""
 
 
 def parse_html(text: str, *, url: str, name: str, index: str) -> Page:
@@ -74,7 +133,8 @@ def parse_html(text: str, *, url: str, name: str, index: str) -> Page:
 
     url: where the page came from; relative links and what they may point to depend on it.
     """
-    return _page(_linked(text, url), base=url, name=name, index=index)
+    status = _ProjectStatus()
+    return _page(_linked(text, url, status), status, base=url, name=name, index=index)
 
 
 def parse_json(content: bytes, *, url: str, name: str, index: str) -> Page:
@@ -89,10 +149,12 @@ def parse_json(content: bytes, *, url: str, name: str, index: str) -> Page:
         raise ValueError("its JSON is nested too deeply") from error
     except ValueError as error:
         raise ValueError(f"it is not JSON: {error}") from error
-    return _page(_described(document, name, url), base=url, name=name, index=index)
+    status = _ProjectStatus()
+    entries = _described(document, name, url, status)
+    return _page(entries, status, base=url, name=name, index=index)
 
 
-def _described(document: object, name: str, url: str) -> Iterator[_Entry]:
+def _described(document: object, name: str, url: str, status: _ProjectStatus) -> Iterator[_Entry]:
     """Yield the files of a PEP 691 document, one after the other: as objects, all are large.
 
     Raises:
@@ -102,10 +164,13 @@ def _described(document: object, name: str, url: str) -> Iterator[_Entry]:
     from pypi_simple import DistributionPackage
 
     match document:
-        case {"meta": {"api-version": str(version)}, "files": list(files)}:
+        case {"meta": {"api-version": str(version)}, "files": list(files), **others}:
             _check_version(version)
         case _:
             raise ValueError('its JSON lacks "files" or "meta", which PEP 691 demands')
+    match others.get("project-status"):
+        case {"status": str(state), **rest}:
+            status.status, status.reason = state, str(rest.get("reason") or "")
     for number, each in enumerate(files):
         try:
             package = DistributionPackage.from_json_data(each, name or None, url)
@@ -132,6 +197,7 @@ def _entry(package: "DistributionPackage") -> _Entry:
         uploaded=_utc(package.upload_time),
         yanked=(package.yanked_reason or "") if package.is_yanked else None,
         announced=_announcement(package.has_metadata, package.metadata_digests),
+        attested=package.provenance_url,
     )
 
 
@@ -166,9 +232,13 @@ def is_artifact(filename: str) -> bool:
     return filename.endswith((".whl", ".tar.gz", ".zip"))
 
 
-def _page(entries: Iterable[_Entry], *, base: str, name: str, index: str) -> Page:
+def _page(
+    entries: Iterable[_Entry], status: _ProjectStatus, *, base: str, name: str, index: str
+) -> Page:
     known: set[tuple[str, str]] = set()
     announced: list[str] = []
+    attested: dict[str, str] = {}
+    others: dict[str, str] = {}
     listed = skipped = 0
 
     def artifacts() -> Iterator[Artifact]:
@@ -176,9 +246,13 @@ def _page(entries: Iterable[_Entry], *, base: str, name: str, index: str) -> Pag
         for entry in entries:
             listed += 1
             if not is_artifact(entry.filename):
+                others[entry.filename] = entry.sha256
                 continue
+            if entry.attested and (address := _safe_url(entry.attested, base)):
+                attested[entry.filename] = address
             artifact = _artifact(entry, base=base, name=name, index=index)
             if artifact is None:
+                others[entry.filename] = entry.sha256
                 skipped += 1
             elif (artifact.filename, artifact.sha256) not in known:
                 known.add((artifact.filename, artifact.sha256))
@@ -186,7 +260,19 @@ def _page(entries: Iterable[_Entry], *, base: str, name: str, index: str) -> Pag
                 yield artifact
 
     files = Files.of(artifacts())  # one after the other: a page may name a hundred thousand
-    return Page(files=files, announced=announced, listed=listed, skipped=skipped)
+    facts = PageFacts(
+        status=_one_line(status.status) or "",
+        reason=_one_line(status.reason) or "",
+        attested=attested,
+        others={filename: sha256 for filename, sha256 in others.items() if sha256},
+    )
+    return Page(
+        files=files,
+        announced=announced,
+        listed=listed,
+        skipped=skipped,
+        packed_facts=facts.packed(),
+    )
 
 
 def _artifact(entry: _Entry, *, base: str, name: str, index: str) -> Artifact | None:
@@ -228,9 +314,10 @@ def _safe_url(url: str, base: str) -> str | None:
 class _Links(HTMLParser):
     """Collects the links of a page as entries. Their texts do not count, so none is collected."""
 
-    def __init__(self, base: str) -> None:
+    def __init__(self, base: str, status: _ProjectStatus) -> None:
         super().__init__()
         self.found: list[_Entry] = []
+        self._status = status
         self._base = base
         self._is_based = False
 
@@ -241,19 +328,23 @@ class _Links(HTMLParser):
         values = {key: value or "" for key, value in attrs}
         if tag == "meta" and values.get("name") == "pypi:repository-version":
             _check_version(values.get("content", ""))
+        elif tag == "meta" and values.get("name") == "pypi:project-status":
+            self._status.status = values.get("content", "")
+        elif tag == "meta" and values.get("name") == "pypi:project-status-reason":
+            self._status.reason = values.get("content", "")
         elif tag == "base" and "href" in values and not self._is_based:
             self._base, self._is_based = _joined(self._base, values["href"]), True
         elif tag == "a" and "href" in values:
             self.found.append(_from_link(_joined(self._base, values["href"]), values))
 
 
-def _linked(text: str, base: str) -> Iterator[_Entry]:
+def _linked(text: str, base: str, status: _ProjectStatus) -> Iterator[_Entry]:
     """Yield the links of an HTML page.
 
     Raises:
         ValueError: it has a later major version than we know.
     """
-    parser = _Links(base)
+    parser = _Links(base, status)
     for start in range(0, len(text), _PIECE):
         parser.feed(text[start : start + _PIECE])
         yield from parser.found
@@ -295,6 +386,7 @@ def _from_link(link: str, attributes: Mapping[str, str]) -> _Entry:
         uploaded=attributes.get("data-upload-time"),
         yanked=attributes.get("data-yanked"),
         announced=_html_announcement(announced),
+        attested=attributes.get("data-provenance"),
     )
 
 
@@ -435,9 +527,9 @@ def encode(page: Page, *, source: str = "") -> bytes:
         else:
             numbers += _packed(coded)
     counts = (len(heads), page.listed, page.skipped)
-    head = json.dumps([counts, described, source]).encode() + b"\n" + numbers
+    head = json.dumps([counts, described, source, len(rows)]).encode() + b"\n" + numbers
     packed = zlib.compress(head, _LEVEL)
-    return len(packed).to_bytes(_SIZE, "little") + packed + rows
+    return len(packed).to_bytes(_SIZE, "little") + packed + rows + page.packed_facts
 
 
 def decode(content: bytes, *, index: str) -> Page:
@@ -462,18 +554,26 @@ def _head(content: bytes) -> tuple[Any, bytes, int]:
     """Return the head, the packed numbers behind it, and where the rows begin."""
     start = _SIZE + int.from_bytes(content[:_SIZE], "little")
     text, _, numbers = zlib.decompress(content[_SIZE:start]).partition(b"\n")
-    counts, described, *source = json.loads(text)
-    return (counts, described, source[0] if source else ""), numbers, start
+    found: list[Any] = json.loads(text)
+    source = found[2] if len(found) > 2 else ""  # older versions wrote less
+    size = found[3] if len(found) > 3 else len(content)
+    return (found[0], found[1], source, start + size), numbers, start
 
 
 def _decode(content: bytes, index: str) -> Page:
-    ((count, listed, skipped), described, _), numbers, start = _head(content)
+    ((count, listed, skipped), described, _, end), numbers, start = _head(content)
     columns = list(_columns(described, count, numbers, memoryview(content)[start:]))
     heads, announced, *stored = columns
     found: dict[str, Sequence[str]] = dict(zip(_STORED, stored, strict=True))
     found["index"] = Coded((index,), [0] * count)
     found["url"] = _Urls(heads, found["stem"], found["tail"])
-    return Page(files=Files(found), announced=announced, listed=listed, skipped=skipped)
+    return Page(
+        files=Files(found),
+        announced=announced,
+        listed=listed,
+        skipped=skipped,
+        packed_facts=content[end:],
+    )
 
 
 def _columns(

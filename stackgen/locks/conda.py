@@ -111,7 +111,7 @@ def _pixi_entry(
     by_conda = "conda" in listed
     name, version = _field(entry, "name"), _field(entry, "version")
     if not (name and version):
-        name, version = _named(url)
+        name, version = name_and_version(url)
     if not name or (not by_conda and not is_url(url)):
         return None
     return _Entry(
@@ -193,7 +193,7 @@ def _url(entry: Table) -> str:
     )
 
 
-def _named(url: str) -> tuple[str, str]:
+def name_and_version(url: str) -> tuple[str, str]:
     """Return name and version that the name of an archive tells; "" where it tells none."""
     file = url.rpartition("/")[2].partition("#")[0]
     if archive := _ARCHIVE.fullmatch(file):

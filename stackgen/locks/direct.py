@@ -23,7 +23,7 @@ _FROM_REPOSITORY = re.compile(rf"({'|'.join(_REPOSITORIES)})[+:]")
 _URL = re.compile(
     r"(https?|ftp|file|ssh):|(git|hg|svn|bzr)[+:]|[a-z][a-z0-9+.-]+://", re.IGNORECASE
 )
-_USER_INFO = re.compile(r"//[^/@\s]+@")
+USER_INFO = re.compile(r"//[^/@\s]+@")
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,7 @@ class Skipped:
 
 def without_credentials(text: str) -> str:
     """Return a text in which no URL shows a user's name or password."""
-    return _USER_INFO.sub("//***@", text)
+    return USER_INFO.sub("//***@", text)
 
 
 def is_url(text: str) -> bool:

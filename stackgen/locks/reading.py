@@ -131,7 +131,7 @@ def read_lock(
         UsageError: empty, broken, unpinned, or of a tool that we don't know; it says which.
     """
     try:
-        lock = _READERS[_format(text, path)](text, path=path, companion=companion)
+        lock = _READERS[lock_format(text, path)](text, path=path, companion=companion)
         if not partial:
             _refuse_partial(lock)
     except MalformedError as error:
@@ -160,7 +160,7 @@ def _refuse_partial(lock: LockFile) -> None:
         )
 
 
-def _format(text: str, path: str) -> str:
+def lock_format(text: str, path: str) -> str:
     """Return the name of the format.
 
     Raises:

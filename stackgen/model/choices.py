@@ -51,6 +51,15 @@ class Granularity(str, Enum):
     PATCH = "patch"
 
 
+class AuditService(str, Enum):
+    """A vulnerability service of pip-audit."""
+
+    NONE = "none"
+    PYPI = "pypi"
+    OSV = "osv"
+    ESMS = "esms"
+
+
 class Completion(str, Enum):
     """How the packages that do not vary are chosen.
 
