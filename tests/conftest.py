@@ -27,6 +27,19 @@ with pytest.MonkeyPatch.context() as _patch:
         importlib.import_module(_module)
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _own_locks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Have measurements of this process of tests take turns with each other, and no others.
+
+    Tests are about what is measured, not how precisely, and waiting for all others takes minutes.
+    """
+    folder = tmp_path_factory.mktemp("locks")
+    folder.chmod(0o1777)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("STACKGEN_TEST_LOCKS", str(folder))
+        yield
+
+
 @pytest.fixture
 def signals_as_usual() -> Iterator[None]:
     """Have signals do what they do by default, here and in new processes, whatever started us.

@@ -47,6 +47,7 @@ class Laboratory:
             "HOME": str(self.root),
             "PIP_CONFIG_FILE": os.devnull,
             "PIP_INDEX_URL": self.index,
+            "STACKGEN_TEST_LOCKS": os.environ["STACKGEN_TEST_LOCKS"],
             "STACKGEN_CACHE": str(self.root / "cache"),
             "STACKGEN_KB": str(self.kb),
         }

@@ -33,6 +33,16 @@ with getattr(host, kind)(NullProgress()):
 """
 
 
+class Notes(NullProgress):
+    """Keeps the notes."""
+
+    def __init__(self) -> None:
+        self.written: list[str] = []
+
+    def note(self, text: str) -> None:
+        self.written.append(text)
+
+
 @pytest.fixture
 def shared(tmp_path: Path) -> Path:
     folder = tmp_path / "lock"
@@ -177,19 +187,14 @@ def test_what_another_user_puts_in_its_place_leads_nowhere(
         os.mkfifo(place)
     else:
         place.mkdir()
-    notes: list[str] = []
-
-    class Noting(NullProgress):
-        def note(self, text: str) -> None:
-            notes.append(text)
-
+    progress = Notes()
     host = Host(cache=tmp_path, shared=shared)
     for _ in range(2):
-        with host.measuring(Noting()):
+        with host.measuring(progress):
             pass
     assert not precious.exists()
-    assert len(notes) == 1
-    assert "not waited for" in notes[0]
+    assert len(progress.written) == 1
+    assert "not waited for" in progress.written[0]
 
 
 def test_the_files_are_open_to_every_user_whatever_the_umask(tmp_path: Path, shared: Path) -> None:
@@ -256,8 +261,21 @@ def test_the_folder_of_all_users_is_sticky_and_open(tmp_path: Path) -> None:
     link = tmp_path / "link"
     link.symlink_to(sticky)
     missing = tmp_path / "missing"
-    assert shared_folder((missing, closed, open_, link, sticky)) == sticky
-    assert shared_folder((missing, closed)) is None
+    assert shared_folder((missing, closed, open_, link, sticky), {}) == sticky
+    assert shared_folder((missing, closed), {}) is None
+    assert shared_folder((sticky,), {"STACKGEN_TEST_LOCKS": str(closed)}) == sticky
+
+
+def test_without_a_variable_for_tests_all_stackgens_lock_in_one_folder(tmp_path: Path) -> None:
+    usual = shared_folder(environ={"TMPDIR": str(tmp_path), "HOME": str(tmp_path)})
+    assert usual in (Path("/run/lock"), Path("/tmp"))
+    tmp_path.chmod(0o1777)
+    notes = Notes()
+    own = shared_folder(environ={"STACKGEN_TEST_LOCKS": str(tmp_path)})
+    assert own == tmp_path
+    with Host(cache=tmp_path, shared=own).measuring(notes):
+        pass
+    assert ["STACKGEN_TEST_LOCKS" in each for each in notes.written] == [True]
 
 
 def test_processes_that_take_turns_all_get_theirs(tmp_path: Path, shared: Path) -> None:

@@ -58,6 +58,7 @@ class Bench:
             "PIP_CONFIG_FILE": os.devnull,
             "PIP_INDEX_URL": url or self.index.simple,
             "STACKGEN_CACHE": str(self.root / "cache"),
+            "STACKGEN_TEST_LOCKS": os.environ["STACKGEN_TEST_LOCKS"],
         }
         return verify(self.root / "requirements.txt", *options, environ=environ)
 

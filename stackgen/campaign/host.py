@@ -8,7 +8,7 @@ import os
 import stat
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -23,16 +23,21 @@ if sys.platform != "win32":  # nothing is measured there
     import fcntl
 
 _SHARED_FOLDERS = (Path("/run/lock"), Path("/tmp"))  # noqa: S108 # nothing is written there
+_TEST_FOLDER = "STACKGEN_TEST_LOCKS"
 _TRIES, _PAUSE_S = 50, 0.02
 
 
-def shared_folder(candidates: tuple[Path, ...] = _SHARED_FOLDERS) -> Path | None:
+def shared_folder(
+    candidates: tuple[Path, ...] = _SHARED_FOLDERS, environ: Mapping[str, str] = os.environ
+) -> Path | None:
     """Return the first folder in which every user of this host can make files, and keep them.
 
     ``TMPDIR`` does not count: all users must find the same one. Sticky means that no user can
-    remove or replace what another user made.
+    remove or replace what another user made. ``STACKGEN_TEST_LOCKS`` names another such folder, for
+    tests that run beside each other; a note reports it.
     """
-    for folder in candidates:
+    own = environ.get(_TEST_FOLDER)
+    for folder in (Path(own), *candidates) if own else candidates:
         try:
             status = folder.lstat()
         except OSError:
@@ -93,7 +98,10 @@ class Host:
                 try:
                     _take(path, _shared_file, kind, waiting, locks)
                 except OSError as error:
-                    self._report_unshared(path, error, progress)
+                    self._report_unshared(path, error.strerror or str(error), progress)
+                if self.shared not in _SHARED_FOLDERS:
+                    reason = f"{_TEST_FOLDER} names another folder"
+                    self._report_unshared(path, reason, progress)
             try:
                 _take(self.cache / "measuring", _own, kind, waiting, locks)
             except OSError as error:
@@ -107,11 +115,10 @@ class Host:
             self.waited_s += self.clock() - start
             yield
 
-    def _report_unshared(self, path: Path, error: OSError, progress: Progress) -> None:
+    def _report_unshared(self, path: Path, reason: str, progress: Progress) -> None:
         if not self._reported:
             self._reported = True
-            why = f"{path}: {error.strerror or error}"
-            progress.note(f"Other users of this machine are not waited for: {why}.")
+            progress.note(f"Other users of this machine are not waited for: {path}: {reason}.")
 
     def _end(self) -> None:
         self._taken = False

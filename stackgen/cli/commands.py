@@ -59,7 +59,26 @@ class _Help:
 
 
 class _Command(_Help, TyperCommand):
-    """A command whose options stand under headings."""
+    """A command whose options stand under headings.
+
+    describe: returns what its help says of the NAME that it is given beside ``--help``.
+    """
+
+    describe: Callable[[str], str] | None = None
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Keep what was given for the help, before typer loads what it takes to convert it."""
+        ctx.meta["given"] = tuple(args)
+        return super().parse_args(ctx, args)
+
+    def get_help(self, ctx: Any) -> str:
+        """Return the help, and what it says of a NAME."""
+        text = super().get_help(ctx)
+        given = list(ctx.meta.get("given", ()))
+        if self.describe is None or not given:
+            return text
+        name = self.make_parser(ctx).parse_args(args=given)[0].get("name")
+        return f"{text}\n\n{self.describe(name)}" if isinstance(name, str) else text
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
         sections: dict[str, list[tuple[str, str]]] = {"Arguments": [], COMMON: []}
@@ -140,7 +159,11 @@ def build(path: str, entry: Entry, root: Mapping[str, Entry] | None = None) -> A
             context_settings=settings,
         )(callback or _nothing)
     else:
-        app.command(path, cls=_Command, epilog=epilog, context_settings=settings)(command(found))
+        describe = getattr(found, "describe", None)
+        kind: Any = _Command
+        if describe is not None:
+            kind = type("Describing", (_Command,), {"describe": staticmethod(describe)})
+        app.command(path, cls=kind, epilog=epilog, context_settings=settings)(command(found))
     made = typer.main.get_command(app)
     for param in made.params:
         _without_conversion(param)

@@ -75,19 +75,11 @@ def run(
         Path | None,
         typer.Option(metavar="FILE", help="Write JSON or format there, and print the table."),
     ] = None,
-    wants_help: Annotated[
-        bool, typer.Option("--help", "-h", help="Show this, and what NAME takes.")
-    ] = False,
 ) -> None:
     """Measure an indicator in an existing interpreter.
 
     Nothing is built, nothing is confined, and nothing goes into the knowledge base.
     """
-    if wants_help:
-        typer.echo(context.get_help())
-        if name:
-            typer.echo(f"\n{_described(name)}")
-        return
     from stackgen.commands.indicators import LocalRunRequest, measure_locally
     from stackgen.report import open_progress
     from stackgen.report.formats import refuse_unfit
@@ -198,8 +190,8 @@ def write_text(path: Path, text: str) -> None:
 run.context_settings = {  # type: ignore[attr-defined]
     "ignore_unknown_options": True,
     "allow_extra_args": True,
-    "help_option_names": [],
 }
+run.describe = _described  # type: ignore[attr-defined]
 PI_COMMANDS = {
     "run": Entry(
         target="stackgen.cli.indicators:run",

@@ -32,7 +32,13 @@ _PARAMETER_KEYS = {"type", "default", "allowed", "help"}
 
 
 def parse_indicator(
-    source: str, *, name: str, path: str, harness_source: str, own: bool = False
+    source: str,
+    *,
+    name: str,
+    path: str,
+    harness_source: str,
+    shared_source: str = "",
+    own: bool = False,
 ) -> Indicator:
     """Read an indicator's literal ``INDICATOR = {...}``.
 
@@ -44,8 +50,9 @@ def parse_indicator(
         source: of the script.
         name: such as ``numpy/matmul``.
         path: of the script, on this machine.
-        harness_source: of all that the script runs with; the harness first, whose literal COMMON
-            holds the parameters that indicators share.
+        harness_source: of the harness, whose literal COMMON holds the parameters that indicators
+            share.
+        shared_source: of what else the script runs with.
         own: it is a user's own file, whose every edit makes it another indicator.
 
     Raises:
@@ -55,12 +62,18 @@ def parse_indicator(
         declared = _literal(source, "INDICATOR")
         if declared is None:
             raise ValueError("it has no INDICATOR = {...} at its top level")
-        read = _Source(text=source, path=path, harness=harness_source, own=own)
+        read = _Source(source, path, harness_source, shared_source, own)
         return _indicator(_known_keys(declared, _KEYS, "INDICATOR"), read, name)
 
 
 def parse_table(
-    source: str, *, group: str, path: str, harness_source: str, own: bool = False
+    source: str,
+    *,
+    group: str,
+    path: str,
+    harness_source: str,
+    shared_source: str = "",
+    own: bool = False,
 ) -> tuple[Indicator, ...]:
     """Read all indicators of a module: each row of its literal ``INDICATORS = {...}``.
 
@@ -72,13 +85,14 @@ def parse_table(
         group: what the names of its indicators begin with, such as ``numpy``.
         path: of the module, on this machine.
         harness_source: as for ``parse_indicator``.
+        shared_source: the same.
         own: it is a user's own module.
 
     Raises:
         UsageError: a declaration is missing, is not a literal, or is nonsense.
     """
     with _refusing(path):
-        read = _Source(text=source, path=path, harness=harness_source, own=own)
+        read = _Source(source, path, harness_source, shared_source, own)
         return tuple(
             replace(_indicator(declared, read, f"{group}/{operation}"), operation=operation)
             for operation, declared in _rows(source)
@@ -90,13 +104,14 @@ def has_table(source: str) -> bool:
     return "INDICATORS" in source and _literal(source, "INDICATORS") is not None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class _Source:
     """Text and path of a file that declares indicators, and the text of all that it runs with."""
 
     text: str
     path: str
     harness: str
+    shared: str
     own: bool
 
 
@@ -123,7 +138,7 @@ def _indicator(declared: Mapping[str, object], read: _Source, name: str) -> Indi
         name=name,
         component=_text(declared, "component"),
         summary=_text(declared, "summary"),
-        sha256=hashlib.sha256(f"{read.text}\0{read.harness}".encode()).hexdigest(),
+        sha256=hashlib.sha256(f"{read.text}\0{read.harness}{read.shared}".encode()).hexdigest(),
         path=read.path,
         unit=_text({"unit": "", **declared}, "unit"),
         one_shot=declared.get("one_shot") is True,
@@ -141,7 +156,7 @@ def _rows(source: str) -> Iterator[tuple[str, dict[str, object]]]:
     table = _literal(source, "INDICATORS")
     if not isinstance(table, dict) or not table:
         raise ValueError("INDICATORS must be a dictionary of indicators by name")
-    functions = {each.name for each in _module(source).body if isinstance(each, ast.FunctionDef)}
+    functions = _module(source).functions
     for name, row in table.items():
         what = f"INDICATORS[{name!r}]"
         if not isinstance(name, str) or not name.isidentifier():
@@ -199,19 +214,35 @@ def _refuse_nonsense(declared: Mapping[str, object]) -> None:
         raise ValueError(f"tolerance must be a ratio such as 1e-4, not {tolerance!r}")
 
 
-@lru_cache(maxsize=4)  # of a table, several values are read
-def _module(source: str) -> ast.Module:
-    return ast.parse(source)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Module:
+    """What a module defines at its top level.
+
+    assigned: the expression that a name is given first.
+    functions: names of those that it defines.
+    """
+
+    assigned: Mapping[str, ast.expr]
+    functions: frozenset[str]
+
+
+@lru_cache(maxsize=64)  # all that one load reads: parsing takes nearly all of its time
+def _module(source: str) -> _Module:
+    body = ast.parse(source).body
+    assigned: dict[str, ast.expr] = {}
+    for statement in body:
+        if isinstance(statement, ast.Assign):
+            for target in statement.targets:
+                if isinstance(target, ast.Name):
+                    assigned.setdefault(target.id, statement.value)
+    functions = frozenset(each.name for each in body if isinstance(each, ast.FunctionDef))
+    return _Module(assigned=assigned, functions=functions)
 
 
 def _literal(source: str, name: str) -> object:
     """Return the value that a module gives a name at its top level, None where it does not."""
-    for statement in _module(source).body:
-        if isinstance(statement, ast.Assign) and any(
-            isinstance(target, ast.Name) and target.id == name for target in statement.targets
-        ):
-            return _evaluate(statement.value, name)
-    return None
+    node = _module(source).assigned.get(name)
+    return None if node is None else _evaluate(node, name)
 
 
 def _shared(declared: Mapping[str, object], harness_source: str) -> dict[str, object]:

@@ -244,7 +244,8 @@ def _statements(script: str) -> Iterator[str]:
             statement = ""
 
 
-MIGRATIONS: tuple[tuple[str, Callable[[sqlite3.Connection], None]], ...] = (
+Migration = tuple[str, Callable[[sqlite3.Connection], None]]
+MIGRATIONS: tuple[Migration, ...] = (
     ("initial", _initial),
     ("origins", _origins),
     ("id scheme", _id_scheme),

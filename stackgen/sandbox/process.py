@@ -395,7 +395,8 @@ def _declared(folder: Path, path: Path, group: str, *, own: bool = False) -> tup
         _text(path),
         group=group,
         path=str(path.resolve()),
-        harness_source=_beside(folder, path),
+        harness_source=_text(folder / HARNESS),
+        shared_source=_shared_text(folder, path),
         own=own,
     )
 
@@ -405,14 +406,15 @@ def _single(folder: Path, path: Path, name: str, *, own: bool) -> Indicator:
         _text(path),
         name=name,
         path=str(path.resolve()),
-        harness_source=_beside(folder, path),
+        harness_source=_text(folder / HARNESS),
+        shared_source=_shared_text(folder, path),
         own=own,
     )
 
 
-def _beside(folder: Path, script: Path) -> str:
-    """Return the text of all that a script of a folder runs with, the harness first."""
-    return "\n".join(_text(each) for each in _runs_with(folder, script))
+def _shared_text(folder: Path, script: Path) -> str:
+    """Return the text of all that a script of a folder runs with beside the harness."""
+    return "".join(f"\n{_text(each)}" for each in _runs_with(folder, script)[1:])
 
 
 def _runs_with(folder: Path, script: Path) -> list[Path]:

@@ -91,7 +91,7 @@ class Images:
                 "PIP_CONFIG_FILE": os.devnull,
                 "HOME": str(self.root),
             }
-            retained = ("PATH", "DOCKER_HOST")
+            retained = ("PATH", "DOCKER_HOST", "STACKGEN_TEST_LOCKS")
             passed = {key: os.environ[key] for key in retained if key in os.environ}
         return run_command(
             "images", *map(str, arguments), folder=self.root, environ={**passed, **own}
