@@ -4,6 +4,7 @@
 # make test-slow the long tests
 # make golden    write the golden files anew; review the diff
 # make bench     measure stackgen itself beside its peers
+# make seed      measure what is missing in kb/seed, for TIME=35m, and write it; again goes on
 # make docs      build the documentation site, strictly
 # make release   build, check and try a release; nothing is published
 # make image     an image of stackgen itself, from the wheel in dist/
@@ -29,7 +30,7 @@ unexport PYTHONDONTWRITEBYTECODE
 bin := .venv/bin
 ready := .venv/.ready
 
-.PHONY: explore test check test-slow golden bench clean
+.PHONY: explore test check test-slow golden bench seed clean
 
 explore: $(ready)
 	@echo 'stackgen explore "$(REQUIREMENT)" --budget $(BUDGET)'
@@ -61,6 +62,10 @@ golden: $(ready)
 
 bench: $(ready)
 	for each in benchmarks/[a-z]*.py; do PYTHONPATH=. $(bin)/python $$each || exit 1; done
+
+TIME ?= 35m
+seed: $(ready)
+	$(bin)/python -m tools.seed $(TIME) $(OPTIONS)
 
 clean:
 	rm -rf .venv

@@ -50,6 +50,7 @@ class Laboratory:
             "STACKGEN_TEST_LOCKS": os.environ["STACKGEN_TEST_LOCKS"],
             "STACKGEN_CACHE": str(self.root / "cache"),
             "STACKGEN_KB": str(self.kb),
+            "STACKGEN_SEED": "",
         }
 
     def command(self, *arguments: str) -> list[str]:

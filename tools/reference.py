@@ -99,6 +99,7 @@ VARIABLES = {
     "STACKGEN_CACHE": "Folder of wheels, layers, virtualenvs and index pages.",
     "STACKGEN_IMAGES": "Folder with [base definitions of your own](../guides/images.md).",
     "STACKGEN_KB": "The knowledge base, where `--kb` names none.",
+    "STACKGEN_SEED": "Folder of exports that `advise` loads once; empty loads none.",
 }
 
 

@@ -26,6 +26,7 @@ from stackgen.knowledge.advice import advise as recommend
 from stackgen.knowledge.database import Database, open_database
 from stackgen.knowledge.derived import controls_hold
 from stackgen.knowledge.judgement import Knowledge
+from stackgen.knowledge.seed import load_seeds
 from stackgen.locks import in_target
 from stackgen.model.choices import Prereleases
 from stackgen.model.evidence import Advice, Answer, Change
@@ -70,6 +71,11 @@ def advise(
         open_database(paths.knowledge, reading=True) as database,
         PackageIndex(index_config(index_options, environ), paths.cache) as index,
     ):
+        if added := load_seeds(database, paths.seeds):
+            progress.note(
+                f"{added:,} inspections that come with stackgen were loaded; they were measured on "
+                "another machine (stackgen kb origins)."
+            )
         if lockfile.unpinned:
             target = find_target(base="", python="", platform="", paths=paths, progress=progress)
             lockfile = completed(lockfile, target, index=index, progress=progress)

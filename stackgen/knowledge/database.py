@@ -99,6 +99,7 @@ class Database:
 
     Every ``add_...`` has committed when it returns, so a killed process loses nothing that it had
     added (see ``stackgen.knowledge.connection``). Use it as a context manager, from one thread.
+    ``read_only`` says that nothing can be added, not even what is derived.
 
     Raises (from every method):
         DatabaseError: damaged, locked, not writable, not ours, or of a newer version.
@@ -107,8 +108,8 @@ class Database:
 
     def __init__(self, path: Path, *, reading: bool = False) -> None:
         self.path = path
-        self._read_only = reading and path.exists() and not is_writable(path)
-        self._connection = connect_read_only(path) if self._read_only else connect(path)
+        self.read_only = reading and path.exists() and not is_writable(path)
+        self._connection = connect_read_only(path) if self.read_only else connect(path)
         self._state = state_path(path)
 
     def __enter__(self) -> "Database":
@@ -224,7 +225,12 @@ class Database:
             return find_origin(self._connection, begins)
 
     def remove_origin(self, origin: str) -> int:
-        """Remove an origin and what it alone recorded; return how many inspections that were."""
+        """Remove an origin and what it alone recorded; return how many inspections that were.
+
+        No seed brings it back (``stackgen.knowledge.seed``).
+        """
+        with State(self._state) as state:
+            state.add_removed_origin(self.base_id, origin)
         with self._explained():
             with transaction(self._connection):
                 removed = remove_origin(self._connection, origin)
@@ -394,7 +400,7 @@ class Database:
             inspections = self.inspections(campaign=campaign.id)
             with self._explained():
                 found = derived.derive(self._connection, row["key"], campaign, inspections, calls)
-                if self._read_only:
+                if self.read_only:
                     fresh += found
                     continue
                 with transaction(self._connection):

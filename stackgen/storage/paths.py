@@ -17,17 +17,19 @@ class Paths:
     cache: wheels, layers, virtualenvs, index pages: all can be made again.
     knowledge: the knowledge base.
     kb_option: what a command that we propose needs to find it, "" where it does so by itself.
+    seeds: folder of exports that are loaded into a knowledge base once; None loads none.
     """
 
     cache: Path
     knowledge: Path
     kb_option: str = ""
+    seeds: Path | None = None
 
 
 def find_paths(
     environ: Mapping[str, str], *, kb: Path | None = None, reading: bool = False
 ) -> Paths:
-    """Return the user's paths: options first, then STACKGEN_KB and STACKGEN_CACHE.
+    """Return the user's paths: options first, then STACKGEN_KB, STACKGEN_CACHE and STACKGEN_SEED.
 
     Args:
         environ: the user's variables.
@@ -57,7 +59,14 @@ def find_paths(
                 why=error.strerror or str(error),
                 fix="name other folders with STACKGEN_CACHE and STACKGEN_KB (or --kb)",
             ) from error
-    return Paths(cache=cache.absolute(), knowledge=knowledge.absolute(), kb_option=option)
+    shipped = shipped_folder("kb") / "seed"
+    seeds = environ.get("STACKGEN_SEED", str(shipped))
+    return Paths(
+        cache=cache.absolute(),
+        knowledge=knowledge.absolute(),
+        kb_option=option,
+        seeds=Path(seeds) if seeds else None,
+    )
 
 
 def shipped_folder(name: str) -> Path:

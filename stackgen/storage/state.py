@@ -43,6 +43,20 @@ _MIGRATIONS = (
         trusted_at TEXT NOT NULL            -- ISO 8601, UTC
     ) WITHOUT ROWID
     """,
+    """
+    CREATE TABLE loaded_seeds (
+        knowledge_base TEXT NOT NULL,       -- its identity
+        sha256 TEXT NOT NULL,               -- of the file
+        PRIMARY KEY (knowledge_base, sha256)
+    ) WITHOUT ROWID
+    """,
+    """
+    CREATE TABLE removed_origins (          -- no seed brings them back
+        knowledge_base TEXT NOT NULL,       -- its identity
+        id TEXT NOT NULL,
+        PRIMARY KEY (knowledge_base, id)
+    ) WITHOUT ROWID
+    """,
 )
 
 
@@ -150,6 +164,36 @@ class State:
                 "INSERT INTO decided_releases VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING",
                 ((knowledge_base, *each) for each in releases),
             )
+
+    def loaded_seeds(self, knowledge_base: str) -> frozenset[str]:
+        """Return the digests of the seeds that a knowledge base has, or once had."""
+        return self._ids("SELECT sha256 FROM loaded_seeds WHERE knowledge_base = ?", knowledge_base)
+
+    def add_loaded_seed(self, knowledge_base: str, sha256: str) -> None:
+        """Record that a seed was loaded into a knowledge base."""
+        self._add(
+            "INSERT INTO loaded_seeds VALUES (?, ?) ON CONFLICT DO NOTHING", knowledge_base, sha256
+        )
+
+    def removed_origins(self, knowledge_base: str) -> frozenset[str]:
+        """Return the origins that the user removed from a knowledge base."""
+        return self._ids("SELECT id FROM removed_origins WHERE knowledge_base = ?", knowledge_base)
+
+    def add_removed_origin(self, knowledge_base: str, origin: str) -> None:
+        """Record that the user removed an origin from a knowledge base."""
+        self._add(
+            "INSERT INTO removed_origins VALUES (?, ?) ON CONFLICT DO NOTHING",
+            knowledge_base,
+            origin,
+        )
+
+    def _ids(self, sql: str, knowledge_base: str) -> frozenset[str]:
+        with self._explained():
+            return frozenset(each for (each,) in self._connection.execute(sql, (knowledge_base,)))
+
+    def _add(self, sql: str, *values: str) -> None:
+        with self._explained(), self._transaction():
+            self._connection.execute(sql, values)
 
     def _migrate(self) -> None:
         with self._transaction():
