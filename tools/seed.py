@@ -180,13 +180,13 @@ def measure(step: Step, base: str, number: int, budget_s: float, database: Path)
     return process.wait()
 
 
-def run(database: Path, bases: Sequence[str], seconds: float) -> None:
+def run(database: Path, steps: Sequence[Step], bases: Sequence[str], seconds: float) -> None:
     """Measure what is missing, one campaign of each step after the other."""
     end = time.monotonic() + seconds
     left_out: set[Step] = set()
     for base in bases:
         for number in range(1, MOST_CAMPAIGNS + 1):
-            for step in STEPS:
+            for step in steps:
                 with open_database(database) as found:
                     progress = progress_of(found, step, base)
                 if progress.is_done or number in progress.campaigns or step in left_out:
@@ -225,6 +225,8 @@ def main() -> None:
     )
     parser.add_argument("--list", action="store_true", help="measure nothing")
     parser.add_argument("--base", action="append", help=f"of {', '.join(BASES)}")
+    names = [each.name for each in STEPS]
+    parser.add_argument("--step", action="append", choices=names, help="by default all")
     parser.add_argument("--kb", type=Path, default=Path(".seed/stackgen.db"))
     parser.add_argument(
         "--output", type=Path, default=shipped_folder("kb") / "seed/stackgen-seed.jsonl.gz"
@@ -233,13 +235,14 @@ def main() -> None:
     os.environ["STACKGEN_SEED"] = ""
     options.kb.parent.mkdir(parents=True, exist_ok=True)
     bases = options.base or BASES
+    steps = [each for each in STEPS if each.name in (options.step or each.name)]
     with open_database(options.kb) as database:
         load_seeds(database, options.output.parent)  # what was measured before, perhaps elsewhere
     if not options.list:
-        run(options.kb.absolute(), bases, parse_duration(options.time))
+        run(options.kb.absolute(), steps, bases, parse_duration(options.time))
     with open_database(options.kb) as database:
         for base in bases:
-            for step in STEPS:
+            for step in steps:
                 progress = progress_of(database, step, base)
                 state = "done" if progress.is_done else "open"
                 print(

@@ -243,7 +243,7 @@ def _origins(found: object) -> list[str]:
     return found
 
 
-_OBSERVED = ("work", "steady", "checksum", "peak_memory_bytes", "loops", "load_set_id")
+_OBSERVED = ("values_s", "work", "steady", "checksum", "peak_memory_bytes", "loops", "load_set_id")
 _OPTIONAL = {
     "artifacts": ("size", "requires_python", "uploaded", "yanked"),
     "inspections": _OBSERVED,
@@ -258,22 +258,13 @@ def _cells(table: str, document: Mapping[str, object]) -> dict[str, object]:
             raise ValueError(f"{name}: text or a number was expected: {rows.shown(value)}")
         if isinstance(value, int) and not -(1 << 63) <= value < 1 << 63:
             raise ValueError(f"{name}: a number of more than 64 bits")
-        direct = table == "inspections" and name == "circumstances"
-        cells[name] = json.dumps(value) if name in _JSON and not direct else value
-    if table != "inspections":
-        return cells
-    values = document.get("values_s")
-    cells["values_s"] = None if values is None else _packed(values)
-    if values is not None:
-        around = rows.as_pairs(cells.pop("circumstances", None), "circumstances")
-        cells["environment"], cells["measured"] = packing.split_circumstances(around)
+        # Lists stay as they are, so that nothing is encoded only to be decoded again.
+        cells[name] = json.dumps(value) if name in _JSON and not isinstance(value, list) else value
+    if table == "inspections":
+        if not isinstance(document.get("values_s"), list | None):
+            raise ValueError("values_s: a list was expected")
+        cells["environment"] = cells.pop("circumstances", None)
     return cells
-
-
-def _packed(values: object) -> bytes | str:
-    if not isinstance(values, list):
-        raise ValueError("values_s: a list was expected")
-    return packing.pack_samples(values)
 
 
 def _member_cells(table: str, document: Mapping[str, object]) -> list[dict[str, object]]:

@@ -39,6 +39,7 @@ _Number: TypeAlias = int | float  # a number stays as it came: an id is made of 
 _Finite: TypeAlias = (
     int | Annotated[float, msgspec.Meta(ge=-sys.float_info.max, le=sys.float_info.max)]
 )
+_Samples: TypeAlias = tuple[_Finite, ...]
 _Parameters: TypeAlias = tuple[
     tuple[str, Literal["int", "float", "str"], str, tuple[str, ...], str], ...
 ]
@@ -277,7 +278,7 @@ def _observation_of(row: Cells, loaded: Sequence[LoadedDistribution]) -> Observa
 def _samples(row: Cells) -> tuple[float, ...]:
     packed = cell(row, "values_s")
     if not isinstance(packed, bytes):
-        found: tuple[float, ...] = _decoded(row, "values_s", tuple[_Finite, ...])
+        found: tuple[float, ...] = _decoded(row, "values_s", _Samples)
         return found
     try:
         return packing.unpack_samples(packed)
@@ -286,6 +287,9 @@ def _samples(row: Cells) -> tuple[float, ...]:
 
 
 def _circumstances(row: Cells) -> Pairs:
+    if isinstance(cell(row, "environment"), list):
+        found: Pairs = _converted(cell(row, "environment"), "circumstances", Pairs)
+        return found
     shared = _shared_pairs(text(row, "environment"))
     own = () if cell(row, "measured") is None else _decoded(row, "measured", tuple[str, ...])
     try:
@@ -345,10 +349,11 @@ def text(row: Cells, column: str) -> str:
         raise ValueError(f"{column}: text was expected: {shown(found)}")
     if len(found) > _MAX_TEXT:
         raise ValueError(f"{column}: {len(found):,} characters, more than {_MAX_TEXT:,}")
-    try:
-        found.encode("utf-8")
-    except UnicodeEncodeError:
-        raise ValueError(f"{column}: not UTF-8: {shown(found)}") from None
+    if not found.isascii():
+        try:
+            found.encode("utf-8")
+        except UnicodeEncodeError:
+            raise ValueError(f"{column}: not UTF-8: {shown(found)}") from None
     return found
 
 
@@ -382,12 +387,6 @@ def pairs(row: Cells, column: str) -> Pairs:
     return found
 
 
-def as_pairs(found: object, column: str) -> Pairs:
-    """Return pairs of texts that were decoded from JSON already."""
-    pairs: Pairs = _converted(found, column, Pairs)
-    return pairs
-
-
 def flag(row: Cells, column: str) -> bool:
     """Return a cell that holds 0 or 1."""
     found = cell(row, column)
@@ -397,7 +396,7 @@ def flag(row: Cells, column: str) -> bool:
 
 
 def _member(codes: Mapping[_T, str], row: Cells, column: str) -> _T:
-    found = text(row, column)
+    found = cell(row, column)
     for member, code in codes.items():
         if code == found:
             return member
@@ -405,8 +404,14 @@ def _member(codes: Mapping[_T, str], row: Cells, column: str) -> _T:
 
 
 def _decoded(row: Cells, column: str, kind: object) -> Any:
-    """Return a cell that holds JSON of that type; of JSON, Python reads nan and any text."""
-    return _converted(_json(text(row, column), column), column, kind)
+    """Return a cell that holds JSON of that type; of JSON, Python reads nan and any text.
+
+    A list is what was decoded before: no file of SQLite has one.
+    """
+    found = cell(row, column)
+    return _converted(
+        found if isinstance(found, list) else _json(text(row, column), column), column, kind
+    )
 
 
 def _json(found: str, column: str) -> object:
