@@ -6,17 +6,20 @@ import sys
 import threading
 import zipfile
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 from packaging.version import Version
 
+from stackgen.errors import UsageError
 from stackgen.locks.sources import read_sources
 from stackgen.model.reports.provenance import FindingCode
-from stackgen.provenance.vulnerabilities import affected, search_osv
+from stackgen.provenance.vulnerabilities import OsvRecords, affected
 from tests.in_process import run_command
 from tests.tiny_index import TinyIndex, make_wheel, serving, sha256
 from tools.reference import json_schema
@@ -438,7 +441,8 @@ def test_records_of_one_vulnerability_are_joined_in_a_folder_and_in_a_zip(
     osv: Path, tmp_path: Path
 ) -> None:
     pins = [("alpha", "1.0"), ("beta", "1.0"), ("gamma", "1.0"), ("unknown", "1")]
-    found = search_osv(pins, osv)
+    names = {name for name, _ in pins}
+    found = OsvRecords(osv, names).search(pins)
     (one,) = found.of("alpha", "1.0") or ()
     assert (one.id, one.aliases, one.fixed_in) == ("PYSEC-1", ("CVE-7", "GHSA-1"), ("1.1", "1.2"))
     assert found.of("beta", "1.0") == ()
@@ -448,7 +452,20 @@ def test_records_of_one_vulnerability_are_joined_in_a_folder_and_in_a_zip(
     with zipfile.ZipFile(packed, "w") as archive:
         for path in osv.iterdir():
             archive.write(path, path.name)
-    assert search_osv(pins, packed).found == found.found
+    assert OsvRecords(packed, names).search(pins).found == found.found
+
+
+def test_damaged_records_and_other_ecosystems_are_never_taken_for_no_vulnerability(
+    osv: Path,
+) -> None:
+    (osv / "PYSEC-5.json").write_text('{"affected": [{"package": {"name": "Beta", ')
+    found = OsvRecords(osv, {"alpha", "beta"}).search([("alpha", "1.0"), ("beta", "1.0")])
+    assert found.of("beta", "1.0") is None
+    assert len(found.of("alpha", "1.0") or ()) == 1
+    for each in osv.iterdir():
+        each.write_text(each.read_text().replace("PyPI", "npm"))
+    with pytest.raises(UsageError, match="PyPI"):
+        OsvRecords(osv, {"alpha"})
 
 
 def test_a_known_vulnerability_is_an_error_and_can_be_ignored(
@@ -560,10 +577,24 @@ def test_pip_and_uv_refuse_the_locks_that_have_errors(
     assert code == (0 if sound else 7)
 
 
+@given(data=st.data())
+def test_a_damaged_lock_is_read_or_refused(data: st.DataObject) -> None:
+    texts = [*_formats(TinyIndex(url="http://127.0.0.1:1")).values()]
+    text = data.draw(st.sampled_from(texts))
+    for _ in range(data.draw(st.integers(1, 3))):
+        start = data.draw(st.integers(0, len(text)))
+        piece = data.draw(
+            st.sampled_from(["", "[", "]", "{}", "1", "null", '"', "//[", "\n", "=="])
+        )
+        text = text[:start] + piece + text[start + data.draw(st.integers(0, 8)) :]
+    with suppress(UsageError):
+        read_sources(text, path="lock")
+
+
 def test_a_release_without_pin_or_index_is_named_as_not_checked() -> None:
-    text = "alpha==1.0\nbeta>=2\n-e git+https://u:secret@h.invalid/p#egg=p\nc @ https://h.invalid/c-1-py3-none-any.whl\n"
+    text = "alpha==1.0\n-r more.txt\nbeta>=2\n-e git+https://u:secret@h.invalid/p#egg=p\nc @ https://h.invalid/c-1-py3-none-any.whl\n"
     stated = read_sources(text, path="requirements.txt")
     away = {each.name: each.elsewhere for each in stated.packages if each.elsewhere}
-    assert len(away) == 3
+    assert len(away) == 4
     assert "secret" not in str(stated)
     assert Version(stated.packages[0].version) == Version("1.0")

@@ -32,7 +32,7 @@ from stackgen.provenance.checks import (
     check_sources,
     normal_address,
 )
-from stackgen.provenance.vulnerabilities import find_vulnerabilities
+from stackgen.provenance.vulnerabilities import OsvRecords, find_vulnerabilities
 from stackgen.storage.paths import Paths
 
 _MOST_BYTES = 4 << 20
@@ -108,8 +108,9 @@ def vulnerabilities_of(
     Raises:
         UsageError: the folder of OSV records cannot be read.
     """
+    records = OsvRecords(given.osv, {name for name, _ in pins}) if given.osv else None
     return find_vulnerabilities(
-        pins, environ, osv=given.osv, service=given.audit, osv_url=given.osv_url
+        pins, environ, osv=records, service=given.audit, osv_url=given.osv_url
     )
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from urllib.parse import unquote, urlsplit
 
 from packaging.requirements import InvalidRequirement, Requirement
-from packaging.utils import canonicalize_name
+from packaging.utils import InvalidName, canonicalize_name
 from packaging.version import InvalidVersion, Version
 
 from stackgen.errors import UsageError
@@ -116,7 +116,10 @@ def _package(name: str, version: str, **more: object) -> StatedPackage:
         normal = str(Version(version)) if version else ""
     except InvalidVersion as error:
         raise MalformedError(f"{name} has no valid version: {version!r}") from error
-    stated = StatedPackage(name=canonicalize_name(name), version=normal)
+    try:
+        stated = StatedPackage(name=canonicalize_name(name, validate=True), version=normal)
+    except InvalidName as error:
+        raise MalformedError(f"{fields.shortened(name)!r} is no name of a project") from error
     return replace(stated, **more)  # type: ignore[arg-type]
 
 
@@ -126,17 +129,24 @@ def _file(entry: Table, hashes: Iterable[str], name: str) -> StatedFile:
         key: fields.text(entry.get(key), f"a {key} of {name}")
         for key in ("name", "file", "path", "url")
     }
-    place = next((value for value in stated.values() if value), "")
-    url = stated["url"]
+    place = _plain(next((value for value in stated.values() if value), ""))
     return StatedFile(
-        filename=unquote(re.split(r"[/\\]", urlsplit(place).path)[-1]),
-        url=_plain(url),
+        filename=unquote(re.split(r"[/\\]", place.partition("?")[0])[-1]),
+        url=_plain(stated["url"]),
         hashes=tuple(each for each in hashes if each),
     )
 
 
 def _plain(url: str) -> str:
-    """Return an address without credentials and fragment."""
+    """Return an address without credentials and fragment.
+
+    Raises:
+        MalformedError: it is none.
+    """
+    try:
+        urlsplit(url)
+    except ValueError as error:
+        raise MalformedError(f"{fields.shortened(url)!r} is no address") from error
     return direct.USER_INFO.sub("//", url).partition("#")[0]
 
 
@@ -174,6 +184,8 @@ def _of_requirements(text: str) -> _Stated:
             trusted = option[1] == "--trusted-host"
             url = f"https://{option[2]}" if trusted else _plain(option[2])
             yield StatedIndex(url=url, verified=not trusted)
+        if line.text.startswith(("-r", "--requirement")):
+            yield StatedPackage(name=line.text, elsewhere="another file, which is not followed")
         if not line.text or (line.text.startswith("-") and not line.text.startswith("-e")):
             continue
         try:

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import tempfile
 import zipfile
+import zlib
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
@@ -30,7 +31,7 @@ def find_vulnerabilities(
     pins: Collection[Pin],
     environ: Mapping[str, str],
     *,
-    osv: Path | None = None,
+    osv: "OsvRecords | None" = None,
     service: AuditService = AuditService.NONE,
     osv_url: str = "",
 ) -> KnownVulnerabilities:
@@ -38,15 +39,11 @@ def find_vulnerabilities(
 
     A release counts as checked where each source that was given has checked it.
 
-    osv: a folder or zip of OSV records. service: of pip-audit. osv_url: another server for the
-        service OSV; "" for pip-audit's own.
-
-    Raises:
-        UsageError: there is no such folder, or it holds no OSV records.
+    service: of pip-audit. osv_url: another server for its service OSV; "" for its own.
     """
     results = []
     if osv is not None:
-        results.append(search_osv(pins, osv))
+        results.append(osv.search(pins))
     if service is not AuditService.NONE:
         results.append(run_pip_audit(pins, service, osv_url, environ))
     if not results:
@@ -97,79 +94,98 @@ def _rank(name: str) -> tuple[int, str]:
 # OSV records
 
 
-def search_osv(pins: Collection[Pin], place: Path) -> KnownVulnerabilities:
-    """Search a folder of OSV records (or a zip of it, as OSV publishes it) for releases.
+class OsvRecords:
+    """The records of some projects, in a folder or in a zip of it as OSV publishes it.
 
-    A release is not checked where a record of its project cannot be evaluated for it.
+    Args:
+        place: of the folder or zip.
+        names: of the projects, normalised; releases of others are not checked.
 
     Raises:
-        UsageError: there is no such folder, or it holds no OSV records.
+        UsageError: there is no such folder, or it holds no OSV records of PyPI.
     """
-    names = {name for name, _ in pins}
-    records = 0
-    by_name: dict[str, list[Mapping[str, object]]] = {}
-    mentions = _mentions(names)
-    for content in _contents(place):
-        records += 1
-        if mentions is None or not mentions.search(content):
-            continue
+
+    def __init__(self, place: Path, names: Iterable[str]) -> None:
+        self._names = frozenset(names)
+        self._records: dict[str, list[Mapping[str, object]]] = {}
+        self._damaged: set[str] = set()
+        count, newest, is_python = 0, "", False
+        mentions = _mentions(self._names)
+        for content in _contents(place):
+            count += 1
+            is_python = is_python or b'"PyPI"' in content
+            modified = _MODIFIED.search(content)
+            newest = max(newest, modified[1].decode() if modified else "")
+            if found := mentions.findall(content):
+                self._add(content, found)
+        if not is_python:
+            raise UsageError(
+                f"{place} holds no OSV records of Python projects",
+                why=f"of its {count} .json files, none names the ecosystem PyPI",
+                fix="give a folder or zip of the OSV records of the PyPI ecosystem",
+            )
+        self.source = f"{count} OSV records in {place.name}"
+        self.source += f", the newest of {newest}" if newest else ""
+
+    def _add(self, content: bytes, mentioned: Iterable[bytes]) -> None:
         try:
             record = json.loads(content)
         except (ValueError, RecursionError):
-            continue
-        for name in _projects(record) & names:
-            by_name.setdefault(name, []).append(record)
-    if not records:
-        raise UsageError(
-            f"{place} holds no OSV records",
-            why="there is no file in it that ends in .json",
-            fix="give a folder or zip of the OSV records of the PyPI ecosystem",
-        )
-    found: dict[Pin, tuple[Vulnerability, ...]] = {}
-    unclear: list[str] = []
-    for name, version in pins:
-        try:
-            hits = [affected(each, name, version) for each in by_name.get(name, ())]
-        except UnclearRecordError as error:
-            unclear.append(f"{name} {version} ({error})")
-            continue
-        found[name, version] = distinct(hit for hit in hits if hit is not None)
-    return KnownVulnerabilities(
-        source=f"{records} OSV records in {place.name}",
-        found=found,
-        not_checked=f"records that cannot be evaluated: {', '.join(unclear)}" if unclear else "",
-    )
+            self._damaged |= {str(canonicalize_name(each.decode())) for each in mentioned}
+            return
+        for name in {str(canonicalize_name(name)) for name, _ in _parts(record)} & self._names:
+            self._records.setdefault(name, []).append(record)
+
+    def search(self, pins: Collection[Pin]) -> KnownVulnerabilities:
+        """Return the known vulnerabilities of releases.
+
+        A release is not checked where a record of its project cannot be evaluated for it.
+        """
+        found: dict[Pin, tuple[Vulnerability, ...]] = {}
+        unclear: list[str] = []
+        for name, version in pins:
+            try:
+                if name in self._damaged or name not in self._names:
+                    raise UnclearRecordError("damaged" if name in self._damaged else "not read")
+                hits = [affected(each, name, version) for each in self._records.get(name, ())]
+            except UnclearRecordError as error:
+                unclear.append(f"{name} {version} ({error})")
+                continue
+            found[name, version] = distinct(hit for hit in hits if hit is not None)
+        why = f"records that cannot be evaluated: {', '.join(unclear)}" if unclear else ""
+        return KnownVulnerabilities(source=self.source, found=found, not_checked=why)
+
+
+_MODIFIED = re.compile(rb'"modified":\s*"(\d{4}-\d\d-\d\d)')
 
 
 def _contents(place: Path) -> Iterator[bytes]:
+    fix = "give a folder or zip of the OSV records of the PyPI ecosystem"
     try:
         if place.is_dir():
             for path in sorted(place.rglob("*.json")):
-                if path.stat().st_size <= MOST_BYTES:
-                    yield path.read_bytes()
+                _refuse_large(path.name, path.stat().st_size, fix)
+                yield path.read_bytes()
             return
         with zipfile.ZipFile(place) as archive:
             for member in archive.infolist():
-                if member.filename.endswith(".json") and member.file_size <= MOST_BYTES:
+                if member.filename.endswith(".json"):
+                    _refuse_large(member.filename, member.file_size, fix)
                     yield archive.read(member)
-    except (OSError, zipfile.BadZipFile, NotImplementedError, RuntimeError) as error:
-        raise UsageError(
-            f"cannot read {place}",
-            why=str(error),
-            fix="give a folder or zip of the OSV records of the PyPI ecosystem",
-        ) from error
+    except (OSError, zipfile.BadZipFile, zlib.error, NotImplementedError, RuntimeError) as error:
+        raise UsageError(f"cannot read {place}", why=str(error), fix=fix) from error
 
 
-def _mentions(names: Iterable[str]) -> "re.Pattern[bytes] | None":
-    """Return what finds a record that may be of one of these projects, without parsing it."""
+def _refuse_large(name: str, size: int, fix: str) -> None:
+    if size > MOST_BYTES:
+        why = f"it has {size:,} bytes, and no OSV record is larger than {MOST_BYTES:,}"
+        raise UsageError(f"{name} is not read", why=why, fix=fix)
+
+
+def _mentions(names: Iterable[str]) -> "re.Pattern[bytes]":
+    """Return what finds the projects that a record may be of, without parsing it."""
     patterns = ["[-_.]+".join(map(re.escape, name.split("-"))) for name in sorted(names)]
-    if not patterns:
-        return None
-    return re.compile(rf'"(?:{"|".join(patterns)})"'.encode(), re.IGNORECASE)
-
-
-def _projects(record: object) -> frozenset[str]:
-    return frozenset(str(canonicalize_name(name)) for name, _ in _parts(record))
+    return re.compile(rf'"({"|".join(patterns) or "(?!)"})"'.encode(), re.IGNORECASE)
 
 
 def _parts(record: object) -> Iterator[tuple[str, Mapping[str, object]]]:
