@@ -87,7 +87,8 @@ def test_what_killed_processes_left_is_no_damage_and_can_be_removed(
     found = checked(stores)
     assert {fault.kind for fault in found.faults} == {FaultKind.LEFT_OVER}
     assert {Path(fault.path).name[:4] for fault in found.faults} >= {"tmp-", "ffff"}
-    assert (len(found.faults), found.exit_code) == (5, 0)
+    # A layer whose tar is gone, as of those that an engine has, is made from its wheel again.
+    assert (len(found.faults), found.exit_code) == (4, 0)
     assert all(fault.removed for fault in checked(stores, repair=True).faults)
     assert checked(stores).faults == ()
 

@@ -202,7 +202,7 @@ class Stuck(NoCompiler):
     artifact: Artifact
 
     def compile(self, base: Base, staging: Path) -> None:  # noqa: ARG002
-        os.mkfifo(staging / self.artifact.sha256 / "pipe")
+        os.mkfifo(staging / self.artifact.sha256 / "pipe.pyc")
 
 
 @dataclass
@@ -223,7 +223,7 @@ def test_a_process_killed_while_it_unpacks_leaves_nothing_that_matters(
 ) -> None:
     wheels = [local_wheel(tmp_path / "w", name) for name in ("one", "two")]
     with running(partial(building, stores.root, Silent(), *wheels)) as process:
-        until(lambda: len(list(stores.root.glob("layers/tmp-*/*/opt/**/WHEEL"))) == 2)
+        until(lambda: len(list(stores.root.glob("layers/tmp-*/trees/*/opt/**/*.py"))) == 2)
         assert checked(stores).faults == ()  # it is at work
         process.kill()
         process.wait()

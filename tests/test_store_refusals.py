@@ -3,6 +3,7 @@
 import os
 import stat
 import struct
+import tarfile
 import tempfile
 import zipfile
 import zlib
@@ -15,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stackgen.errors import BuildError
-from stackgen.images.unpack import unpack
+from stackgen.images.unpack import LayerTar, unpack, unpack_sources
 from stackgen.model.packages import Artifact
 from stackgen.storage.wheels import check_wheel
 from tests.containers.wheels import artifact_of
@@ -35,8 +36,20 @@ def written(folder: Path, members: Mapping[str, bytes]) -> tuple[Artifact, Path]
 
 
 def laid_out(pair: tuple[Artifact, Path], root: Path) -> None:
+    """Make a layer, and extract it as an engine would; sources lie where the layer has them."""
     root.mkdir()
-    unpack(*pair, root, prefix=PREFIX, site=SITE)
+    tar = root.with_suffix(".tar")
+    with tar.open("wb") as file:
+        layer = LayerTar(file)
+        unpack(*pair, layer, prefix=PREFIX, site=SITE)
+        layer.finish(tar)
+    with tarfile.open(tar) as archive:
+        archive.extractall(root, filter="fully_trusted")  # noqa: S202 # as an engine does
+    sources = root.with_suffix(".sources")
+    sources.mkdir()
+    unpack_sources(*pair, sources, prefix=PREFIX, site=SITE)
+    for source in (path for path in sources.rglob("*") if path.is_file()):
+        assert (root / source.relative_to(sources)).read_bytes() == source.read_bytes()
 
 
 @pytest.mark.parametrize(
@@ -184,7 +197,7 @@ def test_two_files_for_one_place_are_refused_unless_they_are_equal(tmp_path: Pat
 
 
 def test_names_that_differ_in_case_or_accents_alone_are_files_of_their_own(tmp_path: Path) -> None:
-    """As on the disks where stacks run; a disk that mixes them up is told (see unpack)."""
+    """As on the disks where stacks run."""
     names = ["a/X.py", "a/x.py", "a/\u00e9.py", "a/e\u0301.py"]
     laid_out(written(tmp_path, {name: name.encode() for name in names}), tmp_path / "root")
     for name in names:
@@ -238,7 +251,8 @@ def test_whatever_members_are_called_nothing_appears_elsewhere(
         pair = stored_wheel(folder, "demo", raw=raw)
         with suppress(BuildError):
             laid_out(pair, folder / "root")
-        assert {path.name for path in folder.iterdir()} <= {NAME, "root"}
+        ours = {NAME, "root", "root.tar", "root.sources"}
+        assert {path.name for path in folder.iterdir()} <= ours
         for place in (folder / "root").rglob("*"):
             assert place.is_relative_to(folder / "root" / "opt") or place.name == "opt"
             assert place.is_dir() or place.is_file()

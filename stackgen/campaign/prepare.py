@@ -50,9 +50,10 @@ def disk_space_for(
 ) -> int:
     """Return about how many bytes building these locks takes, beside their wheels.
 
-    An image's layers are there twice, in our store and in the engine, which may have another disk:
-    they are counted as if it had not. Layers that exist may still have to be sent where the engine
-    has no stack of ours: then they count once.
+    The layers of an image are in the engine, whose disk may be another one: they are counted as if
+    it were not. While an image is loaded, its new layers exist twice more, as archives of ours and
+    of the engine. Layers that exist may still have to be sent where the engine has no stack of
+    ours.
 
     Args:
         locks: what will be built.
@@ -74,7 +75,8 @@ def disk_space_for(
     layers = LayerStore(paths.cache / "layers")
     lacking = layers.missing(base, distinct.values())
     sent = lacking if layers.stacks() else tuple(distinct.values())
-    return installed(lacking) + installed(sent)
+    archives = (installed([e for e in sent if e in lock.artifacts]) for lock in locks)
+    return installed(sent) + 2 * max(archives, default=0)
 
 
 def _unpacked(artifact: Artifact, wheels: WheelStore, downloads: Mapping[str, int]) -> float:

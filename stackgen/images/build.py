@@ -187,9 +187,17 @@ class LayerSource(Protocol):
         """Return the layer that makes a virtualenv of the base's interpreter."""
 
     def layers(
-        self, base: Base, wheels: Sequence[tuple[Artifact, Path]], compiler: Compiler
+        self,
+        base: Base,
+        wheels: Sequence[tuple[Artifact, Path]],
+        compiler: Compiler,
+        *,
+        whole: bool = False,
     ) -> Mapping[str, Layer]:
-        """Return the layer of each wheel by the wheel's sha256."""
+        """Return the layer of each wheel by the wheel's sha256; with ``whole``, with its tar."""
+
+    def release(self, layers: Iterable[Layer]) -> None:
+        """Remove the tars of large layers, which an engine has."""
 
     def merged(self, parts: Sequence[Layer]) -> Layer:
         """Return one layer with the members of all parts."""
@@ -300,8 +308,18 @@ class ImageBuilder:
         ordered = layers.layer_order(sized, varied=varied)
         max_layers = layers.MAX_LAYERS - len(image.diff_ids) - 1  # one is the skeleton
         plan = layers.layer_plan(ordered, max_layers=max_layers, varied=varied)
+        compiler = BaseCompiler(self.engine)
         pairs = [(artifact, wheels[artifact.sha256]) for artifact in ordered]
-        made = self.store.layers(base, pairs, BaseCompiler(self.engine))
+        made = dict(self.store.layers(base, pairs, compiler))
+        wheel_of = {made[artifact.sha256]: (artifact, path) for artifact, path in pairs}
+
+        def restore(wanted: Iterable[Layer]) -> None:
+            """Make the tars of layers again that were removed because an engine had them."""
+            lacking = [wheel_of[each] for each in wanted if each in wheel_of]
+            self.store.layers(base, lacking, compiler, whole=True)
+
+        merged = [group for group in plan if len(group) > 1]
+        restore(made[artifact.sha256] for group in merged for artifact in group)
         own = [self.store.skeleton(base), *(self._joined(group, made) for group in plan)]
         contents = [(), *(tuple(each.filename for each in group) for group in plan)]
         described = [
@@ -309,7 +327,7 @@ class ImageBuilder:
             for layer, wheels_in in zip(own, contents, strict=True)
         ]
         config = layers.image_config(stack, image, described, version=__version__)
-        return self._load(stack.id, image, own, config)
+        return self._load(stack.id, image, own, config, restore)
 
     def _joined(self, group: Sequence[Artifact], made: Mapping[str, Layer]) -> Layer:
         parts = [made[artifact.sha256] for artifact in group]
@@ -337,22 +355,34 @@ class ImageBuilder:
         )
 
     def _load(
-        self, stack_id: StackId, base: BaseImage, own: Sequence[Layer], config: bytes
+        self,
+        stack_id: StackId,
+        base: BaseImage,
+        own: Sequence[Layer],
+        config: bytes,
+        restore: Callable[[Iterable[Layer]], None],
     ) -> EngineImage:
-        """Send missing layers; send all layers to an engine that needs them, and remember it."""
+        """Send missing layers; send all layers to an engine that needs them, and remember it.
+
+        The first kind of engine needs no second copy of what it has.
+        """
         tag = layers.image_tag(stack_id)
         diff_ids = (*base.diff_ids, *(layer.diff_id for layer in own))
         full_only = FullArchiveEngines(self.memory)
         refused = False
         if not full_only.contains(self.engine.facts.identity):
             missing = self._missing(base, own)
+            restore(missing)
             try:
                 self._send(image_archive(tag, base, own, config, sent=missing))
-                return self._verified(stack_id, diff_ids)
+                loaded = self._verified(stack_id, diff_ids)
+                self.store.release(own)
+                return loaded
             except EngineError:
                 self.store.refuse_damaged(missing)
                 # Other reasons: it is gone or full, or images were removed meanwhile.
                 refused = self._missing(base, own) == missing
+        restore(own)
         everything = [*self._base_layers(base), *own]
         try:
             self._send(image_archive(tag, base, own, config, sent=everything))

@@ -1,33 +1,39 @@
-"""The store of layers: one deterministic tar per wheel and Python, shared by several processes."""
+"""The store of layers: one deterministic tar per wheel and Python, shared by several processes.
+
+Of a large layer that an engine has, the tar is removed and its description stays: the same bytes
+are made from the wheel again where another engine, or an image on other layers, needs them.
+"""
 
 import contextlib
 import errno
-import hashlib
 import json
 import os
 import re
 import secrets
 import shutil
-import stat
 import tarfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, BinaryIO
+from typing import IO
 
 from stackgen.errors import BuildError, DamagedLayersError, StorageError
 from stackgen.images.layers import LAYOUT, STACK_PYTHON, Compiler, Layer
-from stackgen.images.unpack import unpack, unpacked_size
+from stackgen.images.unpack import (
+    LayerTar,
+    merge,
+    unpack,
+    unpack_sources,
+    unpacked_size,
+)
 from stackgen.model.identity import content_id
 from stackgen.model.packages import Artifact
 from stackgen.model.reports.images import ItemKind, StoreItem
 from stackgen.model.stacks import Base
 from stackgen.storage.files import (
-    CHUNK_BYTES,
     DISK_FULL,
-    atomic_write,
     file_sha256,
     free_bytes,
     occupied_bytes,
@@ -35,145 +41,6 @@ from stackgen.storage.files import (
     storage_error,
 )
 from stackgen.storage.leases import Leases, Locks
-
-# Layers as tar files, whose bytes depend only on names and contents of their members
-
-# 1980: zip archives, which some packages make of their own files, know nothing earlier.
-_MTIME = 315532800
-_END = bytes(2 * tarfile.BLOCKSIZE)
-
-
-class HashingWriter:
-    """A file that computes the digest of its content while it is written."""
-
-    def __init__(self, file: BinaryIO) -> None:
-        self._file = file
-        self._digest = hashlib.sha256()
-        self.size = 0
-
-    def write(self, content: bytes) -> int:
-        """Write and count."""
-        self._digest.update(content)
-        self.size += len(content)
-        return self._file.write(content)
-
-    @property
-    def diff_id(self) -> str:
-        """Return the name of a layer with these bytes."""
-        return f"sha256:{self._digest.hexdigest()}"
-
-
-def write_tree(root: Path, file: BinaryIO, path: Path) -> Layer:
-    """Write everything below ``root``, sorted by name.
-
-    Args:
-        root: stands for the root of the image.
-        file: where the tar is written.
-        path: where the tar will be found later.
-    """
-    out = HashingWriter(file)
-    for member in _members(root):
-        _write_member(root, member, out)
-    return _finish(out, path)
-
-
-def write_entries(
-    entries: Iterable[tuple[tarfile.TarInfo, bytes]], file: BinaryIO, path: Path
-) -> Layer:
-    """Write members that exist in memory alone."""
-    out = HashingWriter(file)
-    for entry, content in entries:
-        plain = plain_entry(entry)
-        plain.size = len(content)
-        out.write(_header(plain))
-        out.write(content + bytes(-len(content) % tarfile.BLOCKSIZE))
-    return _finish(out, path)
-
-
-def merge(parts: Sequence[Layer], file: BinaryIO, path: Path) -> Layer:
-    """Merge layers into one with the members of all; later layers replace members of earlier ones.
-
-    An engine refuses a layer that names a file twice, so equal folders are written once. A file in
-    place of a folder takes away all that was in it, as it would in a layer of its own.
-    """
-    out = HashingWriter(file)
-    with contextlib.ExitStack() as stack:
-        chosen: dict[str, tuple[tarfile.TarInfo, tarfile.TarFile]] = {}
-        for part in parts:
-            archive = stack.enter_context(tarfile.open(part.path))
-            for entry in archive:
-                below = chosen.get(entry.name)
-                if below is not None and below[0].isdir() and not entry.isdir():
-                    _forget_below(entry.name, chosen)
-                chosen[entry.name] = entry, archive
-        for _, (entry, archive) in sorted(chosen.items()):
-            out.write(_header(entry))
-            if source := archive.extractfile(entry) if entry.isreg() else None:
-                _copy(source, out, entry.size)
-    return _finish(out, path)
-
-
-def _forget_below(folder: str, chosen: dict[str, tuple[tarfile.TarInfo, tarfile.TarFile]]) -> None:
-    for name in [name for name in chosen if name.startswith(f"{folder}/")]:
-        del chosen[name]
-
-
-def copy_whole(source: IO[bytes], file: BinaryIO, path: Path) -> Layer:
-    """Copy a complete layer."""
-    out = HashingWriter(file)
-    _copy(source, out)
-    return Layer(path=path, diff_id=out.diff_id, size=out.size)
-
-
-def plain_entry(entry: tarfile.TarInfo) -> tarfile.TarInfo:
-    """Return a member without owner, time, or the permissions of a umask."""
-    entry.uid = entry.gid = 0
-    entry.uname = entry.gname = ""
-    entry.mtime = _MTIME
-    executable = entry.isdir() or entry.issym() or entry.mode & stat.S_IXUSR
-    entry.mode = 0o755 if executable else 0o644
-    return entry
-
-
-def _members(root: Path) -> Iterator[str]:
-    for folder, folders, files in os.walk(root):
-        folders.sort()
-        relative = os.path.relpath(folder, root)
-        if relative != ".":
-            yield relative
-        yield from (os.path.normpath(f"{relative}/{name}") for name in sorted(files))
-
-
-def _write_member(root: Path, member: str, out: HashingWriter) -> None:
-    path = root / member
-    status = path.lstat()
-    entry = tarfile.TarInfo(member)
-    entry.mode = status.st_mode
-    if stat.S_ISDIR(status.st_mode):
-        entry.type = tarfile.DIRTYPE
-        out.write(_header(plain_entry(entry)))
-        return
-    entry.size = status.st_size
-    out.write(_header(plain_entry(entry)))
-    with path.open("rb") as source:
-        _copy(source, out, entry.size)
-
-
-def _copy(source: IO[bytes], out: HashingWriter, size: int = 0) -> None:
-    """Copy everything, and fill up the last block of a member of that size."""
-    while chunk := source.read(CHUNK_BYTES):
-        out.write(chunk)
-    out.write(bytes(-size % tarfile.BLOCKSIZE))
-
-
-def _header(entry: tarfile.TarInfo) -> bytes:
-    return entry.tobuf(tarfile.PAX_FORMAT, "utf-8", "surrogateescape")
-
-
-def _finish(out: HashingWriter, path: Path) -> Layer:
-    out.write(_END)
-    return Layer(path=path, diff_id=out.diff_id, size=out.size)
-
 
 # Temporary folders, which are leftovers as soon as their process has ended
 
@@ -249,9 +116,12 @@ def _reserved_bytes(path: Path) -> int:
 
 
 _PREFIX = str(Path(STACK_PYTHON).parent.parent)
-_WORKERS = 2  # unpacking is half inflating, half waiting for the disk
-# The tree, its bytecode and the tar exist at once: seen 2.3 times the unpacked bytes.
-_SPACE_FACTOR = 2.5
+_WORKERS = 2  # unpacking inflates and hashes without the interpreter lock
+LARGE_BYTES = 128 << 20
+"""Frameworks are larger, and little else: with their wheels and the tars of all other layers, a
+campaign's disk space stays below 1.3 times that of the engine."""
+# The sources and the tar with bytecode exist at once: seen 1.2 times the unpacked bytes.
+_SPACE_FACTOR = 1.5
 
 
 class LayerStore:
@@ -261,10 +131,18 @@ class LayerStore:
 
     root: is created where it does not exist.
     notify: is called with a sentence about each damaged layer.
+    large_bytes: layers from this size on have no tar beside the copy in an engine.
     """
 
-    def __init__(self, root: Path, *, notify: Callable[[str], None] | None = None) -> None:
+    def __init__(
+        self,
+        root: Path,
+        *,
+        notify: Callable[[str], None] | None = None,
+        large_bytes: int = LARGE_BYTES,
+    ) -> None:
         self.root = root
+        self._large_bytes = large_bytes
         self._notify = notify
         self._leases = Leases(root)
         self._staging = Staging(root=root, leases=self._leases)
@@ -272,18 +150,26 @@ class LayerStore:
     def skeleton(self, base: Base) -> Layer:
         """Return the layer that makes ``/opt/stack`` a virtualenv of the base's interpreter."""
         key = _skeleton_key(base)
-        return self._one(key, lambda file, path: write_entries(_skeleton(base), file, path))
+        return self._one(key, lambda tar: _write_skeleton(base, tar))
 
     def layers(
-        self, base: Base, wheels: Sequence[tuple[Artifact, Path]], compiler: Compiler
+        self,
+        base: Base,
+        wheels: Sequence[tuple[Artifact, Path]],
+        compiler: Compiler,
+        *,
+        whole: bool = False,
     ) -> Mapping[str, Layer]:
         """Return the layer of each wheel by the wheel's sha256; missing layers are built.
+
+        With ``whole``, the tars of all of them exist; without, some may have been removed.
 
         All missing layers are byte-compiled in one process, since its start is slow. A layer that
         another process is building is waited for.
 
         Raises:
             BuildError: a wheel is invalid, or the interpreter does not run.
+            DamagedLayersError: a layer that was made again is not what it was.
             StorageError: the disk is full or cannot be written.
         """
         wanted = {_key(base, pair[0]): pair for pair in wheels}
@@ -291,8 +177,19 @@ class LayerStore:
         def make(keys: Sequence[str], locks: Locks) -> None:
             self._make(base, {key: wanted[key] for key in keys}, compiler, locks)
 
-        self._create_missing(wanted, make)
-        return {artifact.sha256: self._existing(_key(base, artifact)) for artifact, _ in wheels}
+        self._create_missing(wanted, make, whole=whole)
+        return {each.sha256: self._existing(_key(base, each), whole=whole) for each, _ in wheels}
+
+    def release(self, layers: Iterable[Layer]) -> None:
+        """Remove the tars of large layers, which an engine has; others may be sent again soon.
+
+        A tar that another process is about to send stays.
+        """
+        for layer in layers:
+            if layer.size >= self._large_bytes and _description(layer.path).get("of"):
+                with contextlib.suppress(OSError), self._leases.claim(layer.path.stem) as claimed:
+                    if claimed:
+                        layer.path.unlink(missing_ok=True)
 
     def touch(self, base: Base, artifacts: Sequence[Artifact]) -> None:
         """Hold leases on the existing layers of these wheels, and note that they are used."""
@@ -308,9 +205,9 @@ class LayerStore:
         key = content_id("merged", [LAYOUT, *(part.diff_id for part in parts)])
         size = sum(part.size for part in parts)
 
-        def write(file: BinaryIO, path: Path) -> Layer:
+        def write(tar: LayerTar) -> None:
             self.refuse_damaged(parts)
-            return merge(parts, file, path)
+            merge(parts, tar)
 
         return self._one(key, write, need=size)
 
@@ -340,7 +237,7 @@ class LayerStore:
     def add_base_layer(self, diff_id: str, source: IO[bytes]) -> Layer:
         """Store a base's layer."""
         key = _external_key(diff_id)
-        return self._one(key, lambda file, path: copy_whole(source, file, path))
+        return self._one(key, lambda tar: tar.copy_layer(source))
 
     def base_layer(self, diff_id: str) -> Layer | None:
         """Return a base's layer, if it is stored."""
@@ -348,7 +245,7 @@ class LayerStore:
 
     def missing(self, base: Base, artifacts: Iterable[Artifact]) -> tuple[Artifact, ...]:
         """Return the wheels without a layer."""
-        return tuple(each for each in artifacts if not self._path(_key(base, each)).exists())
+        return tuple(each for each in artifacts if recorded(self._path(_key(base, each))) is None)
 
     def hold(self, stack_id: str) -> None:
         """Hold a lease on the image of a stack, and note that the image belongs to this store."""
@@ -411,25 +308,35 @@ class LayerStore:
     def _lone_descriptions(self, *, remove: bool) -> Iterator[Path]:
         for description in self.root.glob("??/*.json"):
             with self._leases.claim(description.stem) as claimed:
-                if claimed and not description.with_suffix(".tar").exists():
+                lone = not description.with_suffix(".tar").exists()
+                if claimed and lone and not _description(description).get("of"):
                     yield description
                     if remove:
                         description.unlink(missing_ok=True)
 
     def _create_missing(
-        self, keys: Iterable[str], make: Callable[[Sequence[str], Locks], None]
+        self,
+        keys: Iterable[str],
+        make: Callable[[Sequence[str], Locks], None],
+        *,
+        whole: bool = True,
     ) -> None:
-        with self._explained("written"):
-            self._leases.create_missing(
-                keys, exists=lambda key: self._find(key) is not None, create=make
-            )
+        def exists(key: str) -> bool:
+            return self._find(key, whole=whole) is not None
 
-    def _one(self, key: str, write: Callable[[BinaryIO, Path], Layer], *, need: int = 0) -> Layer:
+        with self._explained("written"):
+            self._leases.create_missing(keys, exists=exists, create=make)
+
+    def _one(self, key: str, write: Callable[[LayerTar], None], *, need: int = 0) -> Layer:
         """Return a layer that is built alone and has about ``need`` bytes."""
 
         def make(_: Sequence[str], locks: Locks) -> None:
             with self._explained("written", need), self._staging.folder(locks, need) as folder:
-                self._write(folder, key, write)
+                with (folder / key).open("xb") as file:
+                    tar = LayerTar(file)
+                    write(tar)
+                    layer = tar.finish(self._path(key))
+                self._store(folder / key, layer)
 
         self._create_missing([key], make)
         return self._existing(key)
@@ -441,45 +348,55 @@ class LayerStore:
         compiler: Compiler,
         locks: Locks,
     ) -> None:
+        """Make layers: sources are unpacked and compiled, and meanwhile all else is written."""
         self._staging.sweep()
         need = int(sum(unpacked_size(wheel) for _, wheel in wheels.values()) * _SPACE_FACTOR)
+        site = site_packages(base)
         with self._explained("written", need), self._staging.folder(locks, need) as staging:
+            trees = staging / "trees"
+            trees.mkdir()
+            trees.chmod(0o755)  # a compiling container may run as another user
 
-            def lay_out(pair: tuple[Artifact, Path]) -> None:
-                tree = staging / pair[0].sha256
+            def unpack_python(key: str) -> None:
+                tree = trees / wheels[key][0].sha256
                 tree.mkdir()
-                unpack(*pair, tree, prefix=_PREFIX, site=site_packages(base))
+                unpack_sources(*wheels[key], tree, prefix=_PREFIX, site=site)
 
-            def store(key: str) -> None:
+            def begin(key: str) -> LayerTar:
+                tar = LayerTar(files.enter_context((staging / key).open("xb")))
+                unpack(*wheels[key], tar, prefix=_PREFIX, site=site)
+                return tar
+
+            def finish(key: str, tar: LayerTar) -> None:
                 artifact, _ = wheels[key]
-                tree = staging / artifact.sha256
-                self._write(
-                    staging,
-                    key,
-                    lambda file, path: write_tree(tree, file, path),
-                    of=artifact.filename,
-                )
-                shutil.rmtree(tree)
+                for name, path in _bytecode(trees / artifact.sha256):
+                    tar.add(name, path.read_bytes())
+                self._store(staging / key, tar.finish(self._path(key)), of=artifact.filename)
 
-            with ThreadPoolExecutor(_WORKERS) as pool:
-                with compiler.compiling(base, staging) as compile_all:
-                    list(pool.map(lay_out, wheels.values()))
-                    _compile(compile_all)
-                list(pool.map(store, wheels))
+            # The largest first: it takes longest, and the small ones pass beside it.
+            keys = sorted(wheels, key=lambda key: -wheels[key][1].stat().st_size)
+            with contextlib.ExitStack() as files, ThreadPoolExecutor(_WORKERS + 1) as pool:
+                with compiler.compiling(base, trees) as compile_all:
+                    list(pool.map(unpack_python, keys))
+                    compiled = pool.submit(_compile, compile_all)
+                    tars = list(pool.map(begin, keys))
+                    compiled.result()
+                list(pool.map(finish, keys, tars))
 
     def _path(self, key: str) -> Path:
         return self.root / key[:2] / f"{key}.tar"
 
-    def _find(self, key: str) -> Layer | None:
+    def _find(self, key: str, *, whole: bool = True) -> Layer | None:
         self._leases.hold(key)
         layer = recorded(self._path(key))
-        with contextlib.suppress(OSError):  # a read-only store
-            if layer is not None:
-                os.utime(layer.path)
+        if layer is None or (whole and not layer.path.exists()):
+            return None
+        with contextlib.suppress(OSError):  # a read-only store, or the tar was removed
+            os.utime(layer.path)
         return layer
 
-    def _existing(self, key: str) -> Layer:
-        if layer := self._find(key):
+    def _existing(self, key: str, *, whole: bool = True) -> Layer:
+        if layer := self._find(key, whole=whole):
             return layer
         raise StorageError(
             f"a layer vanished from {self.root}",
@@ -487,22 +404,29 @@ class LayerStore:
             fix="run the same command again",
         )
 
-    def _write(
-        self,
-        staging: Path,
-        key: str,
-        write: Callable[[BinaryIO, Path], Layer],
-        *,
-        of: str = "",
-    ) -> None:
-        """Write a tar and its description; a reader sees both complete, or none."""
-        path = self._path(key)
+    def _store(self, written: Path, layer: Layer, *, of: str = "") -> None:
+        """Move a tar to its place and describe it; a reader sees both complete, or none.
+
+        Nothing waits for the disk: an engine compares each layer with its digest, so that what a
+        power cut damages is made again.
+        """
+        path = layer.path
         path.parent.mkdir(parents=True, exist_ok=True)
-        with atomic_write(path, folder=staging) as file:
-            layer = write(file, path)
-        description = {"diff_id": layer.diff_id, "size": layer.size, "of": of}
-        with atomic_write(path.with_suffix(".json"), folder=staging) as file:
-            file.write(json.dumps(description).encode())
+        before = recorded(path)
+        written.chmod(0o644)
+        written.replace(path)
+        description = written.with_suffix(".json")
+        description.write_text(
+            json.dumps({"diff_id": layer.diff_id, "size": layer.size, "of": of}), encoding="utf-8"
+        )
+        description.chmod(0o644)
+        description.replace(path.with_suffix(".json"))
+        if before is not None and before != layer:
+            raise DamagedLayersError(
+                f"the layer of {of} is not what it was",
+                why=f"it is {layer.diff_id[:19]} now, and was {before.diff_id[:19]}",
+                fix="run the same command again",
+            )
 
     @contextlib.contextmanager
     def _explained(self, action: str, need: int = 0) -> Iterator[None]:
@@ -537,11 +461,16 @@ def _is_whole(layer: Layer) -> bool:
 
 
 def recorded(path: Path) -> Layer | None:
-    """Return the layer of a tar by its description; None where they do not match."""
+    """Return the layer of a tar by its description; None where they do not match.
+
+    A tar that can be made from a wheel again may be missing.
+    """
     description = _description(path)
     try:
         layer = Layer(path=path, diff_id=description["diff_id"], size=int(description["size"]))
         return layer if path.stat().st_size == layer.size else None
+    except FileNotFoundError:
+        return layer if description.get("of") else None
     except (OSError, ValueError, KeyError):
         return None
 
@@ -577,23 +506,23 @@ def _external_key(diff_id: str) -> str:
     return content_id("foreign", diff_id)
 
 
-def _skeleton(base: Base) -> Iterator[tuple[tarfile.TarInfo, bytes]]:
-    site = site_packages(base).lstrip("/")
-    parts = site.split("/")
+def _bytecode(tree: Path) -> list[tuple[str, Path]]:
+    """Return the bytecode below a folder, each with its name in the image, sorted."""
+    return sorted((str(path.relative_to(tree)), path) for path in tree.rglob("*.pyc"))
+
+
+def _write_skeleton(base: Base, tar: LayerTar) -> None:
     prefix = _PREFIX.lstrip("/")
-    for depth in range(1, len(parts) + 1):
-        yield _entry("/".join(parts[:depth]), tarfile.DIRTYPE), b""
-    yield _entry(f"{prefix}/bin", tarfile.DIRTYPE), b""
-    yield _entry(f"{prefix}/bin/python", tarfile.SYMTYPE, link=base.python), b""
-    yield _entry(f"{prefix}/bin/python3", tarfile.SYMTYPE, link="python"), b""
-    home = str(Path(base.python).parent)
     settings = {
-        "home": home,
+        "home": str(Path(base.python).parent),
         "include-system-site-packages": "false",
         "version": base.target.python,
     }
+    tar.add_entry(_entry(site_packages(base).lstrip("/"), tarfile.DIRTYPE))
+    tar.add_entry(_entry(f"{prefix}/bin/python", tarfile.SYMTYPE, link=base.python))
+    tar.add_entry(_entry(f"{prefix}/bin/python3", tarfile.SYMTYPE, link="python"))
     text = "".join(f"{name} = {value}\n" for name, value in settings.items())
-    yield _entry(f"{prefix}/pyvenv.cfg", tarfile.REGTYPE), text.encode()
+    tar.add(f"{prefix}/pyvenv.cfg", text.encode())
 
 
 def _entry(name: str, kind: bytes, *, link: str = "") -> tarfile.TarInfo:

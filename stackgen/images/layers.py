@@ -13,7 +13,7 @@ from stackgen.model.identity import StackId
 from stackgen.model.packages import BUILT_HERE, Artifact, Lock
 from stackgen.model.stacks import Base, Stack
 
-LAYOUT = "2"  # of the layers and of the skeleton; a change makes every layer anew
+LAYOUT = "3"  # of the layers and of the skeleton; a change makes every layer anew
 PREFIX = "/opt/stack"
 STACK_PYTHON = f"{PREFIX}/bin/python"
 STACK_LABEL = "stackgen.stack"
@@ -331,6 +331,7 @@ def _annotations(config: Config) -> dict[str, str]:
 # The classic engine refuses a chain of more than 125 layers: its storage driver takes 127, and
 # a running container needs two of its own.
 MAX_LAYERS = 125
+_VERY_LARGE = 100_000_000  # bytes of a wheel
 
 
 def layer_order(
@@ -338,8 +339,9 @@ def layer_order(
 ) -> tuple[Artifact, ...]:
     """Order a stack's wheels so that stacks share the longest and heaviest chain.
 
-    Varied packages come last. Large wheels come first, because an engine stores all layers above a
-    changed one again. Sizes are compared by powers of two, so that two releases of similar size
+    An engine stores all layers above a changed one again. So very large wheels come first, whatever
+    differs above them; then those that all stacks share, and varied packages last, in each part the
+    larger ones first. Sizes are compared by powers of two, so that two releases of similar size
     have the same place.
 
     Args:
@@ -347,8 +349,9 @@ def layer_order(
         varied: names of the packages that differ from stack to stack.
     """
 
-    def key(artifact: Artifact) -> tuple[bool, int, str]:
-        return artifact.name in varied, -(artifact.size or 0).bit_length(), artifact.name
+    def key(artifact: Artifact) -> tuple[bool, bool, int, str]:
+        size = artifact.size or 0
+        return size < _VERY_LARGE, artifact.name in varied, -size.bit_length(), artifact.name
 
     return tuple(sorted(artifacts, key=key))
 

@@ -1,33 +1,205 @@
-"""Unpack wheels for layers, and refuse invalid ones and those that replace files of others."""
+"""Write wheels as layers, and refuse invalid ones and those that replace files of others."""
 
+import base64
 import configparser
+import contextlib
 import csv
 import errno
+import hashlib
 import io
 import lzma
 import os
 import posixpath
 import re
+import stat
 import struct
+import tarfile
 import zipfile
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
-from typing import BinaryIO
+from typing import IO, TYPE_CHECKING, BinaryIO, cast
 
 from installer import install
 from installer.destinations import SchemeDictionaryDestination
 from installer.exceptions import InstallerError
 from installer.records import Hash, InvalidRecordEntry, RecordEntry, parse_record_file
+from installer.scripts import Script
 from installer.sources import WheelFile
 from installer.utils import Scheme, parse_entrypoints
 from packaging.utils import canonicalize_name
 
 from stackgen.errors import BuildError
-from stackgen.images.layers import STACK_PYTHON
+from stackgen.images.layers import STACK_PYTHON, Layer
 from stackgen.model.packages import Artifact
+from stackgen.storage.files import CHUNK_BYTES
 from stackgen.storage.wheels import is_special, is_usual, misplaced, replaces_interpreter, unplaced
+
+if TYPE_CHECKING:
+    from installer.scripts import ScriptSection
+
+# Layers as tar files, whose bytes depend only on names and contents of their members
+
+# 1980: zip archives, which some packages make of their own files, know nothing earlier.
+_MTIME = 315532800
+_END = bytes(2 * tarfile.BLOCKSIZE)
+_LONGEST = 255  # bytes of a name on the disks where stacks run
+_USTAR = struct.Struct("100s8s8s8s12s12s8s1s100s8s32s32s8s8s155s12x")
+
+
+class LayerTar:
+    """Writes a layer: members in the order of their addition, each after the folders above it.
+
+    Names are relative to the root of the image, in normal form.
+    """
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file = file
+        self._digest = hashlib.sha256()
+        self._size = 0
+        self._end = _END
+        self._folders: set[str] = set()
+        self._files: set[str] = set()
+
+    def add(self, name: str, content: bytes, *, executable: bool = False) -> None:
+        """Add a file."""
+        self._require_free(name)
+        padding = bytes(-len(content) % tarfile.BLOCKSIZE)
+        header = _header(name, tarfile.REGTYPE, len(content), executable=executable)
+        self._write(header + content + padding)
+
+    def copy(self, name: str, source: IO[bytes], size: int, *, executable: bool = False) -> bytes:
+        """Add a file of that size; return its SHA-256.
+
+        Raises:
+            ValueError: it has another size.
+        """
+        digest = hashlib.sha256()
+        if size <= CHUNK_BYTES:
+            content = source.read(CHUNK_BYTES + 1)
+            digest.update(content)
+            if len(content) != size:
+                raise ValueError(f"{name} does not have the {size} bytes that it declares")
+            self.add(name, content, executable=executable)
+            return digest.digest()
+        self._require_free(name)
+        self._write(_header(name, tarfile.REGTYPE, size, executable=executable))
+        copied = 0
+        while chunk := source.read(CHUNK_BYTES):
+            digest.update(chunk)
+            self._write(chunk)
+            copied += len(chunk)
+        if copied != size:
+            raise ValueError(f"{name} does not have the {size} bytes that it declares")
+        self._write(bytes(-size % tarfile.BLOCKSIZE))
+        return digest.digest()
+
+    def add_entry(self, entry: tarfile.TarInfo, source: IO[bytes] | None = None) -> None:
+        """Add a folder, a link or a file as it is in another tar."""
+        if entry.isdir():
+            self._require_folder(entry.name)
+        elif source is not None:
+            executable = bool(entry.mode & stat.S_IXUSR)
+            self.copy(entry.name, source, entry.size, executable=executable)
+        else:
+            self._require_free(entry.name)
+            self._write(_plain_entry(entry).tobuf(tarfile.PAX_FORMAT, "utf-8", "surrogateescape"))
+
+    def copy_layer(self, source: IO[bytes]) -> None:
+        """Take over a complete layer, as it is."""
+        while chunk := source.read(CHUNK_BYTES):
+            self._write(chunk)
+        self._end = b""
+
+    def finish(self, path: Path) -> Layer:
+        """Write the end; ``path`` is where the tar will be found later."""
+        self._write(self._end)
+        self._file.flush()
+        return Layer(path=path, diff_id=f"sha256:{self._digest.hexdigest()}", size=self._size)
+
+    def _write(self, content: bytes) -> None:
+        self._digest.update(content)
+        self._size += len(content)
+        self._file.write(content)
+
+    def _require_free(self, name: str) -> None:
+        """Add the folders above a new member; an engine refuses a layer that names a file twice."""
+        if name in self._files or name in self._folders:
+            raise ValueError(f"{name} is in this layer twice")
+        folder, _, last = name.rpartition("/")
+        if len(os.fsencode(last)) > _LONGEST:
+            raise ValueError(f"{last[:40]}... is longer than a file name may be")
+        if folder:
+            self._require_folder(folder)
+        self._files.add(name)
+
+    def _require_folder(self, name: str) -> None:
+        if name in self._folders:
+            return
+        self._require_free(name)
+        self._files.remove(name)
+        self._folders.add(name)
+        self._write(_header(name, tarfile.DIRTYPE, 0, executable=True))
+
+
+def _header(name: str, kind: bytes, size: int, *, executable: bool) -> bytes:
+    """Return the header of a member: plain ustar, written here for its speed, if that can hold it.
+
+    Source: POSIX.1-1988, ustar interchange format.
+    """
+    place = f"{name}/" if kind == tarfile.DIRTYPE else name
+    cut = place.find("/", len(place) - 101) if len(place) > 100 else -1
+    prefix, name_part = (place[:cut], place[cut + 1 :]) if cut > 0 else ("", place)
+    mode = 0o755 if executable else 0o644
+    fits = len(prefix) <= 155 and 0 < len(name_part) <= 100 and size < 1 << 33
+    if not (fits and place.isascii()):
+        entry = tarfile.TarInfo(name)
+        entry.type, entry.size, entry.mode = kind, size, mode
+        return _plain_entry(entry).tobuf(tarfile.PAX_FORMAT, "utf-8", "surrogateescape")
+    fields = [
+        *(name_part.encode(), b"%07o" % mode, b"0000000", b"0000000", b"%011o" % size),
+        *(b"%011o" % _MTIME, b" " * 8, kind, b"", b"ustar\x0000", b"", b"", b"", b""),
+        prefix.encode(),
+    ]
+    fields[6] = b"%06o\0 " % sum(_USTAR.pack(*fields))
+    return _USTAR.pack(*fields)
+
+
+def _plain_entry(entry: tarfile.TarInfo) -> tarfile.TarInfo:
+    """Return a member without owner, time, or the permissions of a umask."""
+    entry.uid = entry.gid = 0
+    entry.uname = entry.gname = ""
+    entry.mtime = _MTIME
+    executable = entry.isdir() or entry.issym() or entry.mode & stat.S_IXUSR
+    entry.mode = 0o755 if executable else 0o644
+    return entry
+
+
+def merge(parts: Sequence[Layer], tar: LayerTar) -> None:
+    """Merge layers into one with the members of all; later layers replace members of earlier ones.
+
+    A file in place of a folder takes away all that was in it, as it would in a layer of its own.
+    """
+    with contextlib.ExitStack() as stack:
+        chosen: dict[str, tuple[tarfile.TarInfo, tarfile.TarFile]] = {}
+        for part in parts:
+            archive = stack.enter_context(tarfile.open(part.path))
+            for entry in archive:
+                below = chosen.get(entry.name)
+                if below is not None and below[0].isdir() and not entry.isdir():
+                    _forget_below(entry.name, chosen)
+                chosen[entry.name] = entry, archive
+        for _, (entry, archive) in sorted(chosen.items()):
+            tar.add_entry(entry, archive.extractfile(entry) if entry.isreg() else None)
+
+
+def _forget_below(folder: str, chosen: dict[str, tuple[tarfile.TarInfo, tarfile.TarFile]]) -> None:
+    for name in [name for name in chosen if name.startswith(f"{folder}/")]:
+        del chosen[name]
+
+
+# Wheels into layers
 
 # Exceptions of the libraries for a damaged wheel, or a file that is no wheel.
 _DAMAGED = (
@@ -40,19 +212,33 @@ _BAD_NAMES = (errno.ENAMETOOLONG, errno.EILSEQ, errno.EINVAL)
 
 
 class _WithoutCopies(WheelFile):
-    """A wheel without its bytecode and without scripts of its entry points: both are generated."""
+    """A wheel without its bytecode and without scripts of its entry points: both are generated.
+
+    suffix: of the files that count.
+    """
+
+    def __init__(self, archive: zipfile.ZipFile, suffix: str = "") -> None:
+        super().__init__(archive)
+        self.members = archive.namelist()
+        self._archive, self._suffix = archive, suffix
 
     def get_contents(self) -> Iterator[tuple[tuple[str, str, str], BinaryIO, bool]]:
-        """Yield all other files.
+        """Yield all other files, in the order of the wheel.
 
         Old wheels have a script for each entry point, which imports packages that are not required:
         pip and uv skip it.
         """
         scripts = {f"{self.data_dir}/scripts/{name}" for name in self._entry_points()}
-        for each in super().get_contents():
-            path = each[0][0]
-            if "__pycache__" not in path.split("/")[:-1] and path not in scripts:
-                yield each
+        for member in self._archive.infolist():
+            path = member.filename
+            if member.is_dir() or path in scripts or not path.endswith(self._suffix):
+                continue
+            if "__pycache__" in path.split("/")[:-1]:
+                continue
+            mode = member.external_attr >> 16
+            with self._archive.open(member) as stream:
+                executable = stat.S_ISREG(mode) and bool(mode & 0o111)
+                yield (path, "", ""), cast("BinaryIO", stream), executable
 
     def _entry_points(self) -> Iterator[str]:
         if "entry_points.txt" in self.dist_info_filenames:
@@ -60,33 +246,89 @@ class _WithoutCopies(WheelFile):
             yield from (name for name, _, _, _ in parse_entrypoints(text))
 
 
-class _CheckedDestination(SchemeDictionaryDestination):
-    """Compares written files with the wheel's RECORD."""
+class _Destination(SchemeDictionaryDestination):
+    """Refuses paths outside of a stack, and files of the stack itself."""
 
-    def __init__(self, scheme: dict[str, str], destdir: Path, promised: dict[str, RecordEntry]):
-        super().__init__(scheme, STACK_PYTHON, "posix", destdir=str(destdir))
+    def place(self, scheme: Scheme, path: str) -> str:
+        """Return where a file lies, relative to the stack's folder."""
+        target = posixpath.normpath(posixpath.join(self.scheme_dict[scheme], path))
+        place = target.removeprefix(f"{self.scheme_dict['data']}/")
+        if place.startswith(("/", "..")):
+            raise ValueError(f"{path} would lie outside of the stack")
+        if replaces_interpreter(place):
+            raise ValueError(f"{path} would replace a file of the stack itself")
+        return place
+
+
+class _SourceFolder(_Destination):
+    """Writes Python sources below a folder, where they lie in a stack."""
+
+    def __init__(self, scheme: dict[str, str], folder: Path) -> None:
+        super().__init__(scheme, STACK_PYTHON, "posix", destdir=str(folder))
         self.overwrite_existing = True  # some wheels hold a member twice
-        self.promised = promised
-        self._written: dict[str, Hash | None] = {}
 
     def write_to_fs(
         self, scheme: Scheme, path: str, stream: BinaryIO, is_executable: bool
     ) -> RecordEntry:
-        """Write a file; refuse paths outside of the stack and files of the stack itself."""
-        target = posixpath.normpath(posixpath.join(self.scheme_dict[scheme], path))
-        place = posixpath.relpath(target, self.scheme_dict["data"])
-        if place.startswith(".."):
-            raise ValueError(f"{path} would lie outside of the stack")
-        if replaces_interpreter(place):
-            raise ValueError(f"{path} would replace a file of the stack itself")
-        if place not in self._written and Path(self.destdir or "/", target.lstrip("/")).exists():
-            raise ValueError(f"{path} and another file have the same name on this disk")
-        entry = super().write_to_fs(scheme, path, stream, is_executable)
-        # Of duplicate scripts, the last one counts, as in other installers.
-        if scheme != "scripts" and self._written.setdefault(place, entry.hash_) != entry.hash_:
-            raise ValueError(f"{path} would be written twice, with different contents")
-        self._written[place] = entry.hash_
-        return entry
+        """Write a source."""
+        self.place(scheme, path)
+        return super().write_to_fs(scheme, path, stream, is_executable)
+
+    def write_script(
+        self, name: str, module: str, attr: str, section: "ScriptSection"
+    ) -> RecordEntry:
+        """Write nothing: the script of an entry point has no suffix, and no bytecode."""
+        del module, attr, section
+        return RecordEntry(name, None, None)
+
+    def finalize_installation(
+        self, scheme: Scheme, record_file_path: str, records: Iterable[tuple[Scheme, RecordEntry]]
+    ) -> None:
+        """Write no RECORD."""
+
+
+class _LayerDestination(_Destination):
+    """Writes the files of a wheel into a layer, and compares them with the wheel's RECORD.
+
+    sizes: of the wheel's members.
+    """
+
+    def __init__(
+        self,
+        scheme: dict[str, str],
+        tar: LayerTar,
+        promised: Mapping[str, RecordEntry],
+        sizes: Mapping[str, int],
+    ) -> None:
+        super().__init__(scheme, STACK_PYTHON, "posix")
+        self.tar, self.promised, self.sizes = tar, promised, sizes
+        self._written: dict[str, Hash | None] = {}
+        self._scripts: dict[str, tuple[str, bytes]] = {}
+
+    def write_to_fs(
+        self, scheme: Scheme, path: str, stream: BinaryIO, is_executable: bool
+    ) -> RecordEntry:
+        """Write a file; a wheel may hold it twice if both are equal."""
+        place = self.place(scheme, path)
+        name = f"{self.scheme_dict['data']}/{place}".lstrip("/")
+        size = self.sizes.get(str(getattr(stream, "name", "")))
+        if scheme == "scripts":
+            # They are written at the end: of duplicates, the last one counts, as elsewhere.
+            content = stream.read()
+            self._scripts[place] = name, content
+            return RecordEntry(path, _hash(hashlib.sha256(content).digest()), len(content))
+        if place in self._written:
+            content = stream.read()
+            entry = RecordEntry(path, _hash(hashlib.sha256(content).digest()), len(content))
+            if entry.hash_ != self._written[place]:
+                raise ValueError(f"{path} would be written twice, with different contents")
+            return entry
+        if size is None:
+            stream = io.BytesIO(content := stream.read())
+            size = len(content)
+        digest = self.tar.copy(name, stream, size, executable=is_executable)
+        self._written[place] = hashed = _hash(digest)
+        return RecordEntry(path, hashed, size)
 
     def write_file(
         self,
@@ -96,28 +338,55 @@ class _CheckedDestination(SchemeDictionaryDestination):
         is_executable: bool,
     ) -> RecordEntry:
         """Write a file of the wheel and compare its digest."""
-        if scheme == "scripts":  # the first line is replaced, so the digest may differ
-            return self._write_script_file(str(path), stream)
         entry = super().write_file(scheme, path, stream, is_executable)
         promised = self.promised.get(str(getattr(stream, "name", "")))
-        if promised is None or promised.hash_ is None or promised.hash_.name != "sha256":
-            return entry
-        if promised.hash_ != entry.hash_:
+        if scheme == "scripts" or promised is None or promised.hash_ is None:
+            return entry  # the first line of a script is replaced
+        if promised.hash_.name == "sha256" and promised.hash_ != entry.hash_:
             raise ValueError(f"{path} does not match its digest in RECORD")
         return entry
 
-    def _write_script_file(self, path: str, stream: BinaryIO) -> RecordEntry:
-        # Scripts are executable, whatever mode the archive has.
-        return super().write_file(Scheme("scripts"), path, io.BytesIO(stream.read()), True)
+    def write_script(
+        self, name: str, module: str, attr: str, section: "ScriptSection"
+    ) -> RecordEntry:
+        """Write the script of an entry point."""
+        script, content = Script(name, module, attr, section).generate(STACK_PYTHON, "posix")
+        return self.write_to_fs(Scheme("scripts"), script, io.BytesIO(content), True)
+
+    def finalize_installation(
+        self, scheme: Scheme, record_file_path: str, records: Iterable[tuple[Scheme, RecordEntry]]
+    ) -> None:
+        """Write the scripts, and RECORD."""
+        for place, (name, content) in self._scripts.items():
+            if place in self._written:
+                raise ValueError(f"{place} would be written twice")
+            self.tar.add(name, content, executable=True)
+        super().finalize_installation(scheme, record_file_path, records)
 
 
-def unpack(artifact: Artifact, wheel: Path, destdir: Path, *, prefix: str, site: str) -> None:
-    """Install a wheel below ``destdir`` as if that were the root of a file system.
+def _hash(digest: bytes) -> Hash:
+    return Hash("sha256", base64.urlsafe_b64encode(digest).rstrip(b"=").decode("ascii"))
+
+
+def unpack_sources(
+    artifact: Artifact, wheel: Path, folder: Path, *, prefix: str, site: str
+) -> None:
+    """Write the Python sources of a wheel below ``folder``, as if that were the root.
+
+    Arguments and errors: as of ``unpack``; digests are not compared.
+    """
+    with _refusals(artifact), _opened(artifact, wheel) as archive:
+        source = _WithoutCopies(archive, suffix=".py")
+        install(source, _SourceFolder(_scheme(source, prefix, site), folder), {})
+
+
+def unpack(artifact: Artifact, wheel: Path, tar: LayerTar, *, prefix: str, site: str) -> None:
+    """Write the files of a wheel into a layer, without bytecode.
 
     Args:
         artifact: with the wheel's file name.
         wheel: the file, under any name.
-        destdir: an existing folder.
+        tar: the layer.
         prefix: of the stack, such as ``/opt/stack``.
         site: folder of its packages, such as ``/opt/stack/lib/python3.11/site-packages``.
 
@@ -125,11 +394,28 @@ def unpack(artifact: Artifact, wheel: Path, destdir: Path, *, prefix: str, site:
         BuildError: the wheel is damaged, contradicts its RECORD, or has paths outside of the stack.
         OSError: the disk is full or cannot be written.
     """
+    with _refusals(artifact), _opened(artifact, wheel) as archive:
+        source = _WithoutCopies(archive)
+        record = source.read_dist_info("RECORD").splitlines()
+        promised = {row[0]: RecordEntry.from_elements(*row) for row in parse_record_file(record)}
+        sizes = {member.filename: member.file_size for member in archive.infolist()}
+        scheme = _scheme(source, prefix, site)
+        install(source, _LayerDestination(scheme, tar, promised, sizes), {})
+
+
+@contextlib.contextmanager
+def _opened(artifact: Artifact, wheel: Path) -> Iterator[zipfile.ZipFile]:
+    with zipfile.ZipFile(wheel) as archive:
+        archive.filename = artifact.filename
+        _refuse_members(archive.infolist())
+        yield archive
+
+
+@contextlib.contextmanager
+def _refusals(artifact: Artifact) -> Iterator[None]:
+    """Explain what is wrong with a wheel."""
     try:
-        with zipfile.ZipFile(wheel) as archive:
-            archive.filename = artifact.filename
-            _refuse_members(archive.infolist())
-            _install(_WithoutCopies(archive), archive.namelist(), destdir, prefix=prefix, site=site)
+        yield
     except _DAMAGED as error:
         raise _refusal(artifact, error) from error
     except OSError as error:
@@ -155,23 +441,18 @@ def unpacked_size(wheel: Path) -> int:
         return wheel.stat().st_size
 
 
-def _install(
-    source: WheelFile, names: Iterable[str], destdir: Path, *, prefix: str, site: str
-) -> None:
-    for name in names:
+def _scheme(source: _WithoutCopies, prefix: str, site: str) -> dict[str, str]:
+    for name in source.members:
         if unplaced(name, source.data_dir):
             raise ValueError(f"{name!r} belongs to no part of an environment")
-    record = source.read_dist_info("RECORD").splitlines()
-    promised = {row[0]: RecordEntry.from_elements(*row) for row in parse_record_file(record)}
     minor = posixpath.basename(posixpath.dirname(site))
-    scheme = {
+    return {
         "purelib": site,
         "platlib": site,
         "scripts": f"{prefix}/bin",
         "headers": f"{prefix}/include/site/{minor}/{canonicalize_name(source.distribution)}",
         "data": prefix,
     }
-    install(source, _CheckedDestination(scheme, destdir, promised), {})
 
 
 def _refuse_members(members: Iterable[zipfile.ZipInfo]) -> None:

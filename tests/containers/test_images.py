@@ -207,6 +207,24 @@ def test_the_same_stack_gets_the_same_image_from_another_store(
     assert build(other, base, pairs).location == first
 
 
+def test_a_layer_that_only_the_engine_has_is_made_again_where_it_lies_on_others(
+    engine: Engine, base: Base, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = LayerStore(tmp_path / "layers", large_bytes=0)
+    builder = ImageBuilder(engine, store, tmp_path / "engines.json")
+    pair, below = make_wheel(tmp_path, "only_there"), make_wheel(tmp_path, "a_new_one_below")
+    first = build(builder, base, [pair])
+    assert pair[0].filename not in {item.name for item in store.items()}
+    line = Line(engine, monkeypatch)
+    second = build(builder, base, [pair, below])
+    assert len(line.sent) == 1
+    assert run(engine, second, "import only_there as one; print(one.VERSION)") == "1.0\n"
+    for made in (first, second):
+        engine.api.remove_image(made.location, force=True)
+    assert build(builder, base, [pair]).location == first.location
+    engine.api.remove_image(first.location, force=True)
+
+
 def test_an_engine_that_refuses_thin_archives_gets_whole_ones_from_then_on(
     builder: ImageBuilder,
     engine: Engine,

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from stackgen.errors import BuildError, StorageError
+from stackgen.errors import BuildError, DamagedLayersError, StorageError
 from stackgen.images import bytecode
 from stackgen.images.layer_store import LayerStore
 from stackgen.images.layers import Layer
@@ -237,6 +237,50 @@ def test_a_stored_layer_is_not_made_again_and_a_damaged_one_is(
     again = store.layers(BASE, [pair], compiler)[pair[0].sha256]
     assert len(compiler.runs) == 2
     assert (again.path.stat().st_size, again.diff_id) == (first.size, first.diff_id)
+
+
+def test_the_tar_of_a_large_layer_goes_once_an_engine_has_it_and_is_made_again_the_same(
+    tmp_path: Path,
+) -> None:
+    store, compiler = LayerStore(tmp_path / "store", large_bytes=1 << 20), HereCompiler()
+    large = make_wheel(tmp_path, "large", {"big.txt": "x" * (1 << 20), "mod.py": "X = 1\n"})
+    pairs = [large, make_wheel(tmp_path, "small")]
+    before = store.layers(BASE, pairs, compiler)
+    first, second = (before[artifact.sha256] for artifact, _ in pairs)
+    content = first.path.read_bytes()
+    other_process = LayerStore(store.root, large_bytes=1 << 20)
+    other_process.touch(BASE, [large[0]])
+    store.release(before.values())
+    assert first.path.exists(), "another process may be about to send it"
+    del other_process
+    store.release(before.values())
+    assert (first.path.exists(), second.path.exists()) == (False, True)
+    assert store.missing(BASE, [artifact for artifact, _ in pairs]) == ()
+    assert store.leftovers() == ()
+    assert store.layers(BASE, pairs, compiler) == before
+    assert len(compiler.runs) == 1, "its description is enough, unless it has to be sent again"
+    assert store.layers(BASE, pairs, compiler, whole=True) == before
+    assert first.path.read_bytes() == content
+
+
+def test_a_layer_that_is_made_again_and_differs_takes_the_place_of_the_old_one(
+    tmp_path: Path,
+) -> None:
+    store, pair = LayerStore(tmp_path / "store", large_bytes=0), make_wheel(tmp_path, "pkg")
+    before = store.layers(BASE, [pair], NoCompiler())
+    store.release(before.values())
+    with pytest.raises(DamagedLayersError, match="is not what it was"):
+        store.layers(BASE, [pair], HereCompiler(), whole=True)
+    now = store.layers(BASE, [pair], HereCompiler(), whole=True)
+    assert now != before
+
+
+def test_tests_of_packages_get_no_bytecode(tmp_path: Path, store: LayerStore) -> None:
+    names = ["a/tests/test_x.py", "a/tests/deep/test_y.py", "a/tests/tools.py", "a/test_z.py"]
+    layer = layer_of(store, make_wheel(tmp_path, "pkg", dict.fromkeys(names, "X = 1\n")))
+    found = {Path(name).name.partition(".")[0] for name in members(layer) if name.endswith(".pyc")}
+    assert found == {"pkg", "tools", "test_z"}
+    assert f"{SITE}/a/tests/test_x.py" in members(layer)
 
 
 def test_two_that_want_the_same_layer_make_it_once(tmp_path: Path, store: LayerStore) -> None:
