@@ -8,7 +8,7 @@ distribution with 4 degrees of freedom. Beside it: delta debugging (Zeller and H
 ddmin) with repeated tests, and Bayesian bisection over Bernoulli outcomes along one order of the
 packages, as git_bayesect does it over commits.
 
-python -m benchmarks.attribution [--runs 100] [--packages 4 8 12]
+python -m benchmarks.attribution [--runs 100] [--packages 4 8 12] [--peers]
 """
 
 import argparse
@@ -22,15 +22,15 @@ import numpy as np
 
 from stackgen.measure.attribution import (
     POSTERIOR,
-    WORTHWHILE_BITS,
+    Answer,
     Attribution,
     Build,
-    Cause,
     Hybrid,
     Kind,
     Timings,
 )
 
+KINDS = ("single", "together", "equal", "unequal", "opposite", "three", "none")
 MOST_BLOCKS = 150
 BUILD_COST = 3.0
 OFFSET = 0.25
@@ -124,7 +124,7 @@ def world(size: int, kind: str, estimate: float, seed: int) -> World:
 
 @dataclass(frozen=True)
 class Outcome:
-    """How one search ended: "right", "wrong" or "undecided"."""
+    """How one search ended: "right", "part", "wrong" or "undecided"."""
 
     verdict: str
     blocks: int
@@ -139,37 +139,41 @@ def ours(truth: World, seed: int) -> Outcome:
         effect=truth.estimate, effect_sd=spread, noise_sd=1.0, freedom=15, build_sd=OFFSET
     )
     search = Attribution(truth.rules, evidence, build_cost=BUILD_COST, seed=seed)
-    most_bits = 0.0
     while True:
         builds = [
             Build(hybrid=hybrid, log_contrasts=tuple(seen))
             for hybrid, seen in zip(truth.hybrids, truth.blocks, strict=True)
         ]
         answer = search.answer(builds)
-        decided = answer.posterior >= POSTERIOR and truth.count >= 2
-        if decided or truth.count >= MOST_BLOCKS:
+        best = search.next_run(builds, answer)
+        if best is None or truth.count >= MOST_BLOCKS:
             break
-        proposals = search.proposals(builds)
-        most_bits = max(most_bits, *(each.bits for each in proposals))
-        assert truth.rules.is_valid(proposals[0].hybrid)
-        if proposals[0].bits < WORTHWHILE_BITS:
-            break
-        truth.run(proposals[0].hybrid, proposals[0].build)
-    bits = search.prior_entropy_bits - answer.entropy_bits
-    over = truth.count / (bits / most_bits) if bits > 0 else math.nan
-    verdict = "undecided"
-    if answer.causes:
-        verdict = "right" if _is_right(truth, answer.causes) else "wrong"
-    elif decided and truth.name == "three":
-        verdict = "right"  # none of the hypotheses fits, which is true
-    return Outcome(verdict, truth.count, len(truth.blocks), over)
+        assert truth.rules.is_valid(best.hybrid)
+        truth.run(best.hybrid, best.build)
+    bound = search.bound(answer)
+    over = truth.count / bound if bound else math.nan
+    return Outcome(_verdict(truth, search, answer), truth.count, len(truth.blocks), over)
 
 
-def _is_right(truth: World, causes: Sequence[Cause]) -> bool:
+def _verdict(truth: World, search: Attribution, answer: Answer) -> str:
+    """Return "right", "part" (true, and says that others may take part), "wrong", "undecided"."""
     kind = {"single": Kind.SINGLE, "together": Kind.TOGETHER, "none": Kind.NONE}
     wanted = kind.get(truth.name, Kind.BOTH)
-    culprits = set(truth.culprits)
-    return any(each.kind is wanted and set(each.packages) == culprits for each in causes)
+    culprits = {
+        first for first, names in search.together.items() if set(names) & set(truth.culprits)
+    }
+    if len(culprits) == 1 and wanted is not Kind.NONE:
+        wanted = Kind.SINGLE  # both always change together
+    if answer.none_fits:
+        return "right" if truth.name == "three" else "undecided"
+    if answer.causes:
+        right = any(
+            each.kind is wanted and set(each.packages) == culprits for each in answer.causes
+        )
+        return "right" if right else "wrong"
+    if answer.responsible:
+        return "part" if set(answer.responsible) <= culprits else "wrong"
+    return "undecided"
 
 
 def delta_debugging(truth: World, repeats: int) -> Outcome:
@@ -236,7 +240,9 @@ def bernoulli_bisection(truth: World) -> Outcome:
 def report(name: str, outcomes: Sequence[Outcome]) -> str:
     """Return a line about many searches."""
     counts = Counter(each.verdict for each in outcomes)
-    shares = {each: counts[each] / len(outcomes) for each in ("right", "wrong", "undecided")}
+    shares = {
+        each: counts[each] / len(outcomes) for each in ("right", "part", "wrong", "undecided")
+    }
     blocks = [each.blocks for each in outcomes]
     builds = [each.builds for each in outcomes]
     bounds = [each.over_bound for each in outcomes if not math.isnan(each.over_bound)]
@@ -252,13 +258,13 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=100)
     parser.add_argument("--packages", type=int, nargs="+", default=[4, 8, 12])
     parser.add_argument("--effects", type=float, nargs="+", default=[1.5, 3.0])
+    parser.add_argument("--kinds", nargs="+", default=KINDS, choices=KINDS)
     parser.add_argument("--peers", action="store_true")
     given = parser.parse_args()
-    kinds = ("single", "together", "equal", "unequal", "opposite", "three", "none")
     for size in given.packages:
         for effect in given.effects:
             print(f"{size} packages, estimate {effect} deviations of a block", flush=True)
-            for kind in kinds:
+            for kind in given.kinds:
                 seeds = range(given.runs)
                 found = [ours(world(size, kind, effect, seed), seed) for seed in seeds]
                 print(report(kind, found), flush=True)

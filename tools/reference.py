@@ -211,6 +211,7 @@ def _error_classes() -> Iterator[type[errors.StackgenError]]:
 REPORTS = {
     "explore": ("explore:explore",),
     "compare": ("compare:compare",),
+    "bisect": ("bisect:bisect",),
     "nightly": ("nightly:nightly",),
     "noise": ("noise:noise",),
     "advise": ("advise:advise",),

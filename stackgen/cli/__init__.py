@@ -37,6 +37,16 @@ ENTRIES = {
             'stackgen compare 3f2a91c0 requirements.txt --pi-command "python train.py"',
         ),
     ),
+    "bisect": Entry(
+        target="stackgen.cli.measure:bisect",
+        summary="Find which package makes a stack slower, or fail.",
+        heading=_MEASURE,
+        examples=(
+            'stackgen bisect "numpy==1.26.4 scipy==1.12.0" "numpy==2.3.5 scipy==1.16.3" --pi sort',
+            "stackgen bisect old/uv.lock uv.lock --releases",
+            'stackgen bisect old.txt new.txt --pi-command "python train.py"',
+        ),
+    ),
     "nightly": Entry(
         target="stackgen.cli.measure:nightly",
         summary="Measure what was newly released.",

@@ -1,4 +1,4 @@
-"""Commands that measure: explore, compare, noise, nightly."""
+"""Commands that measure: explore, compare, bisect, noise, nightly."""
 
 import os
 import sys
@@ -158,6 +158,77 @@ def compare(
         found = run(a, b, request, paths, os.environ, progress)
     typer.echo(as_json(found) if json else compare_text(found))
     raise typer.Exit(found.run.exit_code)
+
+
+def bisect(
+    good: Annotated[
+        str,
+        typer.Argument(
+            metavar="GOOD",
+            help='The stack that is fast, or runs: a lock file, versions ("numpy==1.26.4 '
+            "scipy==1.12.0\"), or the beginning of a stack's id.",
+            show_default=False,
+        ),
+    ],
+    bad: Annotated[
+        str,
+        typer.Argument(
+            metavar="BAD", help="The stack that is slower, or fails.", show_default=False
+        ),
+    ],
+    indicators: IndicatorOptions,
+    program: ProgramOptions,
+    budget: BudgetOptions = BudgetOptions(budget_s=1800.0),
+    comparison: ComparisonOptions = ComparisonOptions(),
+    target: TargetOptions = TargetOptions(),
+    sources: SourceOptions = SourceOptions(),
+    processors: ProcessorOptions = ProcessorOptions(),
+    index: IndexOptions = IndexOptions(),
+    releases: Annotated[
+        bool, typer.Option("--releases", help="Find the first bad release of the culprit, too.")
+    ] = False,
+    kb: KnowledgeBase = None,
+    dry_run: DryRun = False,
+    json: AsJson = False,
+) -> None:
+    """Find which package makes one of two stacks slower, or fail.
+
+    Stacks that take some packages from GOOD and some from BAD are measured until one package, or a
+    pair, is responsible with a posterior of .95. The same command resumes an earlier run. Exit code
+    3 means that there is no answer yet.
+    """
+    refuse_redirected_requirement()
+    from stackgen.campaign.program import read_program
+    from stackgen.campaign.request import CampaignRequest
+    from stackgen.campaign.user_input import read_measurement, read_stacks, read_user_input
+    from stackgen.commands.bisect import bisect as run
+    from stackgen.model.reports.bisect import BisectPlan
+    from stackgen.report import as_json, open_progress
+    from stackgen.report.bisect import bisect_plan_text, bisect_text
+    from stackgen.storage.paths import find_paths
+
+    paths = find_paths(os.environ, kb=kb)
+    given = read_user_input(RequirementOptions(), sources, index, os.environ)
+    call = read_program(
+        program, budget_s=budget.budget_s, paths=paths, environ=os.environ, dry_run=dry_run
+    )
+    request = CampaignRequest(
+        kind="bisect",
+        stacks=read_stacks(given),
+        measurement=read_measurement(indicators, comparison, call),
+        processors=processors,
+        budget=budget,
+        target=target,
+        index=given.index,
+        dry_run=dry_run,
+    )
+    with open_progress(sys.stderr) as progress:
+        found = run(good, bad, request, paths, os.environ, progress, releases=releases)
+    if isinstance(found, BisectPlan):
+        typer.echo(as_json(found) if json else bisect_plan_text(found))
+        return
+    typer.echo(as_json(found) if json else bisect_text(found))
+    raise typer.Exit(found.exit_code)
 
 
 def noise(

@@ -152,7 +152,7 @@ class Resolver:
             ResolutionError: a side cannot be installed here.
             UsageError: a lock is for another Python, or a package has no such version.
         """
-        operands = (self._operand(a), self._operand(b))
+        operands = (self.operand(a), self.operand(b))
         locks = (operands[0].candidate.lock, operands[1].candidate.lock)
         wanted = [name for each in (a, b) if each.versions for name in each.versions.names]
         varied = differing(*locks, first=wanted)
@@ -167,7 +167,13 @@ class Resolver:
         ]
         return Pair(operands=(both[0], both[1]), varied=tuple(varied))
 
-    def _operand(self, given: Named) -> Operand:
+    def operand(self, given: Named) -> Operand:
+        """Return a stack as it is installed.
+
+        Raises:
+            ResolutionError: it cannot be installed here.
+            UsageError: a lock is for another Python, or a package has no such version.
+        """
         if given.versions is not None:
             return self._completed(given.versions)
         if given.stack is not None:

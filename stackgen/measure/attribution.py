@@ -1,12 +1,12 @@
 """Which of the packages that changed made a stack slower, or made it fail: a search over hybrids.
 
 Between a good and a bad stack some packages changed. A hybrid takes the new version of some of
-them; only some hybrids are valid. Hypotheses name who is responsible: one package, two that act
-only together, two whose effects add up (in any shares, also of opposite signs), many small ones,
-or none at all. Each has a marginal likelihood in closed form, with the size of the effect and the
-shares integrated over, and a grid over the noise and over the offset that each build has. What is
-measured next is the hybrid whose block is expected to say most about the hypotheses for its cost
-(Lindley 1956, On a measure of the information provided by an experiment; MacKay 1992,
+them; only some hybrids are valid. Hypotheses name the cause: one package, two that act only
+together, two whose effects add up (in any shares, also of opposite signs), many small ones, or none
+at all. Each has a marginal likelihood in closed form (Bayesian linear regression), with the size of
+the effect and its shares integrated over, and a grid over the noise and over the offset that each
+build has. What is measured next is the hybrid that is expected to say most about the hypotheses for
+its cost (Lindley 1956, On a measure of the information provided by an experiment; MacKay 1992,
 Information-based objective functions for active data selection).
 
 Everything here is pure: a `HybridSpace` proposes, the caller measures, `Attribution` answers.
@@ -33,19 +33,21 @@ POSTERIOR = 0.95
 """An answer is given from this posterior on."""
 MISFIT_LEVEL = 0.01
 """An answer that leaves data this unlikely is withdrawn: none of the hypotheses holds."""
-_PRIOR = {"none": 0.02, "many": 0.03, "single": 0.50, "together": 0.15, "both": 0.30}
+_PRIOR = {"none": 0.05, "many": 0.05, "single": 0.50, "together": 0.15, "both": 0.25}
 """Of each kind, spread evenly over its hypotheses."""
-_SHARES = (-2.0, -1.0, -0.5, -0.25, 0.25, 0.4, 0.5, 0.6, 0.75, 1.25, 1.5, 2.0, 3.0)
-"""What the first of two packages that add up may have of the whole effect: equal, unequal and
-opposite shares. A package with less than an eighth of it counts as none."""
+_SHARES = ((0.5, 0.15), (1.6, 0.25), (-0.6, 0.25))
+"""What the first of two packages that add up has of the whole effect: normal with this mean and
+standard deviation. Shares near 0 and 1 are left to `SINGLE`."""
 _SMALLEST_PART = 0.25
 """An effect below this part of the one that was confirmed counts as none."""
-WORTHWHILE_BITS = 0.002
-"""Where no block is expected to say more, the search ends without an answer."""
+MOST_FURTHER, MOST_FURTHER_KNOWN = 150, 50
+"""Where more blocks than this would be needed at the present rate of information, the search ends;
+the second where a package is known to be involved, and only its partners are open."""
 _PROPOSALS = 16
 _SUSPECTS = 8
-_LABELS = 30
-_GRID = 49
+_LABELS = 80
+_GRID = 33
+_BATCHES = (1, 3)
 _TINY = 1e-12
 
 
@@ -66,6 +68,7 @@ class Cause:
     kind: `TOGETHER` means that the new versions of both are needed. `BOTH` means that each has an
         effect of its own (of a failure: that each suffices). `MANY` stands for effects of more
         packages than two, `NONE` for no effect; both name no package.
+    packages: of those that always change together, the first one (`Attribution.together`).
     """
 
     kind: Kind
@@ -85,7 +88,7 @@ class HybridSpace(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Build:
-    """What was seen of one build of a hybrid.
+    """What was observed of one build of a hybrid.
 
     log_contrasts: per block, log of its time over that of the good stack: above 0 it was slower;
         at least one, where times are judged.
@@ -103,20 +106,24 @@ class Answer:
     """What is known of the causes.
 
     causes: the hypotheses that the answer names, one, or several that no valid hybrid tells apart;
-        empty where it is undecided, or where none of the hypotheses fits.
+        empty where that is undecided, or where none of the hypotheses fits.
     posterior: of them together. ranking: the likeliest hypotheses, with their posteriors.
+    involved: of each package the probability that it takes part in the cause, the likeliest first.
     misfit: probability of data as unlikely as these, if the answer holds; 1 where nothing is left
         to judge it by.
     effect: log of the time of the bad stack over the good one by the likeliest hypothesis, with
         its standard deviation; 0 and 0 for failures.
+    parts: the same of each package of the likeliest hypothesis, where their effects add up.
     entropy_bits: of the hypotheses, now.
     """
 
     causes: tuple[Cause, ...]
     posterior: float
     ranking: tuple[tuple[Cause, float], ...]
+    involved: tuple[tuple[str, float], ...]
     misfit: float
     effect: tuple[float, float]
+    parts: tuple[tuple[str, float, float], ...]
     entropy_bits: float
 
     @property
@@ -124,22 +131,41 @@ class Answer:
         """Return whether the likeliest hypothesis agrees with what was measured."""
         return self.misfit >= MISFIT_LEVEL
 
+    @property
+    def responsible(self) -> tuple[str, ...]:
+        """Return the packages that certainly take part in the cause, alone or with others."""
+        if not self.fits:
+            return ()
+        return tuple(name for name, probability in self.involved if probability >= POSTERIOR)
+
+    @property
+    def none_fits(self) -> bool:
+        """Return whether the effect is real and none of the hypotheses explains it."""
+        cause, probability = self.ranking[0]
+        return not self.fits or (cause.kind is Kind.MANY and probability >= POSTERIOR)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Proposal:
     """A hybrid to measure next.
 
-    build: the place of the build to run among those so far; None: it must be built, perhaps anew.
+    build: the place of its build among those so far; None: it must be built.
     bits: what one block of it is expected to say about the hypotheses.
+    bits_per_cost: of the best number of blocks in a row, for their cost in blocks.
     """
 
     hybrid: Hybrid
     build: int | None
     bits: float
+    bits_per_cost: float
 
 
 class Evidence(Protocol):
     """How observations bear on hypotheses; implemented by `Timings` and `Failures`."""
+
+    @property
+    def confirming(self) -> int:
+        """Return how many observations of the bad stack it takes before a cause is named."""
 
     def fit(self, causes: Sequence[Cause], builds: Sequence[Build]) -> "Fit":
         """Return what builds say of each hypothesis."""
@@ -155,27 +181,37 @@ class Fit(Protocol):
     def log_likelihoods(self) -> Array:
         """Return the log marginal likelihood of each hypothesis, shape (hypotheses,)."""
 
-    def outcomes(self, hybrid: Hybrid, build: int | None, places: Sequence[int]) -> Array:
-        """Return the probability of each outcome of one block of a hybrid.
+    def outcomes(
+        self, hybrid: Hybrid, build: int | None, places: Sequence[int], blocks: int
+    ) -> Array:
+        """Return the probability of each outcome of some blocks of a hybrid.
 
         Args:
             hybrid: any one.
             build: the place of the one that would run, None for a new one.
-            places: of the hypotheses that are looked at.
+            places: of the hypotheses in question.
+            blocks: how many, taken together.
 
         Returns:
             Shape (len(places), outcomes); rows sum to 1.
         """
 
     def misfit(self, place: int) -> float:
-        """Return the probability of data at least as unlikely under a hypothesis, 1 if untold."""
+        """Return the probability of data at least as unlikely under a hypothesis, 1 if unknown."""
 
-    def effect(self, place: int) -> tuple[float, float]:
-        """Return the log effect of the bad stack under a hypothesis, and its deviation."""
+    def effects(self, place: int) -> tuple[tuple[float, float], ...]:
+        """Return the log effect of the bad stack under a hypothesis with its standard deviation.
+
+        Where the effects of two packages add up, those of both follow.
+        """
 
 
 class Attribution:
-    """The search for a cause, between calls that measure; immutable but for what it remembers.
+    """The search for a cause, between calls that measure.
+
+    together: by their first, the packages that no valid hybrid separates.
+    causes: the hypotheses.
+    most_bits: the largest expected information of one block of any hybrid that was considered.
 
     Args:
         space: which hybrids are valid.
@@ -198,11 +234,14 @@ class Attribution:
         self._space, self._evidence, self._build_cost = space, evidence, build_cost
         self._dice = random.Random(seed)  # noqa: S311 (no secret)
         self._known: dict[tuple[Hybrid, Hybrid], Hybrid | None] = {}
-        self.causes, self._log_prior = _hypotheses(space.packages, frozenset(kinds))
+        self.together = self._always_together()
+        self.causes, self._log_prior = _hypotheses(tuple(self.together), frozenset(kinds))
+        self.most_bits = 0.0
+        self._fitted: tuple[Sequence[Build], Fit, Array] | None = None
 
     @property
     def prior_entropy_bits(self) -> float:
-        """Return what is not known before anything is measured."""
+        """Return the entropy before anything is measured."""
         return _entropy(np.exp(self._log_prior))
 
     def answer(self, builds: Sequence[Build]) -> Answer:
@@ -215,14 +254,50 @@ class Attribution:
         misfit = fit.misfit(best)
         names = self.causes[best].kind is not Kind.MANY
         decided = mass >= POSTERIOR and misfit >= MISFIT_LEVEL and names
+        decided = decided and not self._lacking(builds)
+        blame = self._blame(posterior)
+        total, *parts = fit.effects(best)
+        packages = self.causes[best].packages
         return Answer(
             causes=tuple(self.causes[each] for each in group) if decided else (),
             posterior=mass,
             ranking=tuple((self.causes[int(i)], float(posterior[i])) for i in order[:5]),
+            involved=tuple(sorted(blame.items(), key=lambda item: -item[1])),
             misfit=misfit,
-            effect=fit.effect(best),
+            effect=total,
+            parts=tuple((name, *part) for name, part in zip(packages, parts, strict=False)),
             entropy_bits=_entropy(posterior),
         )
+
+    def next_run(self, builds: Sequence[Build], answer: Answer) -> Proposal | None:
+        """Return what to measure next; None where that is decided, or not worth its cost."""
+        if answer.causes:
+            return None
+        if not self.most_bits:
+            self.most_bits = max((each.bits for each in self.proposals(())), default=0.0)
+        found = self.proposals(builds)
+        self.most_bits = max(self.most_bits, *(each.bits for each in found))
+        lacking = self._lacking(builds)
+        if answer.posterior >= POSTERIOR and lacking:
+            return next(each for each in found if each.hybrid == frozenset(self._space.packages))
+        best = found[0]
+        most = MOST_FURTHER_KNOWN if answer.responsible else MOST_FURTHER
+        return best if best.bits_per_cost * most >= answer.entropy_bits else None
+
+    def _lacking(self, builds: Sequence[Build]) -> int:
+        """Return how many observations of the bad stack are to come before a cause is named."""
+        everything = frozenset(self._space.packages)
+        seen = sum(
+            len(each.log_contrasts) + each.failures + each.successes
+            for each in builds
+            if each.hybrid == everything
+        )
+        return max(0, self._evidence.confirming - seen)
+
+    def bound(self, answer: Answer) -> float:
+        """Return how many blocks what is known now takes at least, by those considered so far."""
+        gained = self.prior_entropy_bits - answer.entropy_bits
+        return max(0.0, gained) / self.most_bits if self.most_bits else 0.0
 
     def proposals(self, builds: Sequence[Build]) -> tuple[Proposal, ...]:
         """Return what could be measured next, best information per cost first."""
@@ -230,57 +305,85 @@ class Attribution:
         order = np.argsort(-posterior)[:_LABELS]
         weights = posterior[order] / posterior[order].sum()
         places = [int(each) for each in order]
-        hybrids = {each for each in self._candidates(posterior) if each}
-        runs: list[tuple[Hybrid, int | None]] = [(each, None) for each in hybrids]
-        runs += [(each.hybrid, place) for place, each in enumerate(builds)]
-        found = [
-            Proposal(
-                hybrid=hybrid,
-                build=build,
-                bits=_information(weights, fit.outcomes(hybrid, build, places)),
-            )
-            for hybrid, build in runs
-        ]
-        found.sort(key=lambda each: (-each.bits / self._cost(each), sorted(each.hybrid)))
+        built = {each.hybrid: place for place, each in enumerate(builds)}
+        hybrids = dict.fromkeys([*self._candidates(posterior), *built])
+        found = []
+        for hybrid in filter(None, hybrids):
+            build = built.get(hybrid)
+            fixed = self._build_cost * (build is None)
+            bits = {
+                count: _information(weights, fit.outcomes(hybrid, build, places, count))
+                for count in _BATCHES
+            }
+            rate = max(each / (fixed + count) for count, each in bits.items())
+            found.append(Proposal(hybrid=hybrid, build=build, bits=bits[1], bits_per_cost=rate))
+        found.sort(key=lambda each: (-each.bits_per_cost, sorted(each.hybrid)))
         return tuple(found)
 
-    def _cost(self, proposal: Proposal) -> float:
-        return 1 + self._build_cost * (proposal.build is None)
-
     def _posterior(self, builds: Sequence[Build]) -> tuple[Fit, Array]:
-        fit = self._evidence.fit(self.causes, builds)
-        weighed = self._log_prior + fit.log_likelihoods
-        posterior: Array = np.exp(weighed - weighed.max())
-        return fit, posterior / posterior.sum()
+        if self._fitted is None or self._fitted[0] != builds:
+            fit = self._evidence.fit(self.causes, builds)
+            weighed = self._log_prior + fit.log_likelihoods
+            posterior: Array = np.exp(weighed - weighed.max())
+            self._fitted = list(builds), fit, posterior / posterior.sum()
+        return self._fitted[1:]
 
-    def _candidates(self, posterior: Array) -> Iterator[Hybrid]:
-        """Yield valid hybrids that split the suspicion in about two, and the bad stack."""
-        packages = self._space.packages
-        yield frozenset(packages)
-        blame = dict.fromkeys(packages, 0.0)
+    def _blame(self, posterior: Array) -> dict[str, float]:
+        blame = dict.fromkeys(self.together, 0.0)
         for cause, probability in zip(self.causes, posterior, strict=True):
             for each in cause.packages:
                 blame[each] += float(probability)
-        suspects = sorted(packages, key=lambda each: -blame[each])[:_SUSPECTS]
+        return blame
+
+    def _candidates(self, posterior: Array) -> Iterator[Hybrid]:
+        """Yield valid hybrids: the bad stack, each suspect alone or absent, and random halves."""
+        blame = self._blame(posterior)
+        suspects = sorted(blame, key=lambda each: -blame[each])[:_SUSPECTS]
+        everything = frozenset(self._space.packages)
+        yield everything
+        wanted: list[tuple[Hybrid, Hybrid]] = []
+        for each in suspects[:4]:
+            alone, others = frozenset([each]), frozenset(suspects) - {each}
+            wanted += [(alone, others), (everything - {each}, alone), (others, alone)]
         for _ in range(_PROPOSALS):
-            include, exclude = set[str](), set[str]()
-            for each in self._dice.sample(suspects, len(suspects)):
-                wanted, other = include, exclude
-                if self._dice.random() < 0.5:
-                    wanted, other = exclude, include
-                wanted.add(each)
-                if self._find(frozenset(include), frozenset(exclude)) is None:
-                    wanted.remove(each)
-                    other.add(each)
-            found = self._find(frozenset(include), frozenset(exclude))
+            wanted.append(self._split(suspects))
+        for include, exclude in wanted:
+            found = self._find(include, exclude)
             if found is not None:
                 yield found
+
+    def _split(self, suspects: Sequence[str]) -> tuple[Hybrid, Hybrid]:
+        """Return a random division of suspects that a valid hybrid satisfies, if there is one."""
+        include, exclude = set[str](), set[str]()
+        for each in self._dice.sample(suspects, len(suspects)):
+            wanted, other = include, exclude
+            if self._dice.random() < 0.5:
+                wanted, other = exclude, include
+            wanted.add(each)
+            if self._find(frozenset(include), frozenset(exclude)) is None:
+                wanted.remove(each)
+                other.add(each)
+        return frozenset(include), frozenset(exclude)
 
     def _find(self, include: Hybrid, exclude: Hybrid) -> Hybrid | None:
         key = include, exclude
         if key not in self._known:
             self._known[key] = self._space.find(include, exclude)
         return self._known[key]
+
+    def _always_together(self) -> dict[str, tuple[str, ...]]:
+        """Return the packages by the first of those that no valid hybrid separates from it."""
+        found: dict[str, tuple[str, ...]] = {}
+        for each in self._space.packages:
+            new = frozenset([each])
+            for first in found:
+                other = frozenset([first])
+                if self._find(new, other) is None and self._find(other, new) is None:
+                    found[first] += (each,)
+                    break
+            else:
+                found[each] = (each,)
+        return found
 
     def _indistinguishable(self, order: Sequence[int], posterior: Array) -> list[int]:
         """Return the likeliest hypothesis, and those that no valid hybrid tells from it."""
@@ -290,7 +393,7 @@ class Attribution:
         return [first, *(each for each in rest if not self._separable(first, each))]
 
     def _separable(self, one: int, other: int) -> bool:
-        """Return whether a valid hybrid exists for which two hypotheses foretell other things."""
+        """Return whether a valid hybrid exists for which two hypotheses predict other things."""
         a, b = self.causes[one], self.causes[other]
         if Kind.MANY in (a.kind, b.kind) or Kind.NONE in (a.kind, b.kind):
             return True
@@ -345,6 +448,7 @@ class Timings:
     noise_sd: of the log contrast of one block, by the same campaign; freedom: its degrees of
         freedom.
     build_sd: scale of the offset that each build of a stack has.
+    confirming: blocks of the bad stack without which no cause is named.
     """
 
     effect: float
@@ -352,6 +456,7 @@ class Timings:
     noise_sd: float
     freedom: int
     build_sd: float
+    confirming: int = 3
 
     def fit(self, causes: Sequence[Cause], builds: Sequence[Build]) -> "Fit":
         """Return what builds say of each hypothesis."""
@@ -369,9 +474,10 @@ class Timings:
 class _TimingsFit:
     """Marginal likelihoods of hypotheses about times, in closed form for each pair of scales.
 
-    A hypothesis is one column, or one for each way in which two packages may share the effect: the
-    part of the effect that each hybrid has. The size of the effect has the prior of `Timings`; the
-    rest is normal: an offset of each build and of the good stack's, and the noise of the blocks.
+    A hypothesis is one column, or one for each component of `_SHARES`. The effect of a hybrid is
+    ``whole * part + difference * contrast``: the part of the whole effect that it has with equal
+    shares, and half the difference of the two packages' effects; both coefficients are normal.
+    The rest is normal, too: an offset of each build and of the good stack's, and noise of blocks.
     """
 
     def __init__(self, prior: Timings, causes: Sequence[Cause], builds: Sequence[Build]) -> None:
@@ -400,29 +506,32 @@ class _TimingsFit:
         self._solution = self._solve(self._noise, self._build)
 
     def _set_columns(self) -> None:
-        """Set the columns: their hypothesis, its packages, and the share of the first one."""
+        """Set the columns: their hypothesis, packages, and the prior of both coefficients."""
         index = {name: place for place, name in enumerate(self._packages)}
         columns = [
             (place, share, each)
             for place, each in enumerate(self._causes)
-            for share in (_SHARES if each.kind is Kind.BOTH else (math.nan,))
+            for share in (_SHARES if each.kind is Kind.BOTH else ((0.5, 0.0),))
         ]
+        effect = abs(self._prior.effect)
         self._cause_of = np.array([place for place, _, _ in columns])
         self._counts = np.bincount(self._cause_of, minlength=len(self._causes))
-        self._share = np.array([share for _, share, _ in columns])
         self._first = np.array([index[c.packages[0]] if c.packages else 0 for _, _, c in columns])
         self._last = np.array([index[c.packages[-1]] if c.packages else 0 for _, _, c in columns])
+        self._both = np.array([each.kind is Kind.BOTH for _, _, each in columns])
         self._silent = np.array([not each.packages for _, _, each in columns])
         self._many = np.array([each.kind is Kind.MANY for _, _, each in columns])
+        shares = np.array([share for _, share, _ in columns])
+        self._difference_mean = (shares[:, 0] - 0.5) * self._prior.effect
+        self._difference_var = np.maximum((shares[:, 1] * effect) ** 2, _TINY)
 
-    def _parts(self, hybrids: Sequence[Hybrid]) -> Array:
-        """Return which part of the effect each hybrid has, shape (hybrids, columns)."""
+    def _parts(self, hybrids: Sequence[Hybrid]) -> tuple[Array, Array]:
+        """Return what multiplies the two coefficients, each of shape (hybrids, columns)."""
         present = self._present(hybrids)
         first, last = present[:, self._first], present[:, self._last]
-        shared = self._share * first + (1 - self._share) * last
-        parts: Array = np.where(np.isnan(self._share), first * last, shared)
-        parts[:, self._silent] = 0.0
-        return parts
+        part = np.where(self._both, (first + last) / 2, first * last)
+        part[:, self._silent] = 0.0
+        return part, np.where(self._both, first - last, 0.0)
 
     def _present(self, hybrids: Sequence[Hybrid]) -> Array:
         rows = [[float(name in hybrid) for name in self._packages] for hybrid in hybrids]
@@ -445,31 +554,45 @@ class _TimingsFit:
         return found
 
     def _solve(self, noise: float, build: float) -> "_Solution":
-        prior_mean, prior_precision = self._prior.effect, 1 / self._prior.effect_sd**2
+        """Return the two coefficients of each column, and how well it explains the builds."""
+        prior_precision = 1 / self._prior.effect_sd**2
         covariance = self._covariance(noise, build)
         precision = np.asarray(np.linalg.inv(covariance), dtype=np.float64)
-        weighed = precision @ self._design
-        information = (self._design * weighed).sum(axis=0) + prior_precision
-        right = self._y @ weighed + prior_mean * prior_precision
-        mean = right / information
-        fit = float(self._y @ precision @ self._y) + prior_mean**2 * prior_precision
-        peak = right * mean - np.log(information / prior_precision)
-        logs: Array = 0.5 * (peak - fit - float(np.linalg.slogdet(covariance)[1]))
+        part, contrast = self._design
+        # Relative to what the prior means predict, coefficients have mean 0.
+        left = self._y[:, None] - part * self._prior.effect - contrast * self._difference_mean
+        weighed = precision @ left
+        a = ((precision @ part) * part).sum(axis=0) + prior_precision
+        b = ((precision @ part) * contrast).sum(axis=0)
+        c = ((precision @ contrast) * contrast).sum(axis=0) + 1 / self._difference_var
+        right_a, right_c = (part * weighed).sum(axis=0), (contrast * weighed).sum(axis=0)
+        determinant = a * c - b * b
+        variances = np.array([c, -b, a]) / determinant
+        whole = variances[0] * right_a + variances[1] * right_c
+        difference = variances[1] * right_a + variances[2] * right_c
+        logs = -0.5 * ((left * weighed).sum(axis=0) - whole * right_a - difference * right_c)
+        logs -= 0.5 * np.log(determinant / prior_precision * self._difference_var)
+        logs -= 0.5 * float(np.linalg.slogdet(covariance)[1])
+        mean = self._prior.effect + whole
         # The prior of an effect ends where it is as good as none.
-        smallest = prior_mean * _SMALLEST_PART
-        sign = math.copysign(1.0, prior_mean)
-        within = log_ndtr(sign * (mean - smallest) * np.sqrt(information))
-        before = log_ndtr(sign * (prior_mean - smallest) * math.sqrt(prior_precision))
+        smallest = self._prior.effect * _SMALLEST_PART
+        sign = math.copysign(1.0, self._prior.effect)
+        within = log_ndtr(sign * (mean - smallest) / np.sqrt(variances[0]))
+        before = log_ndtr(sign * (self._prior.effect - smallest) / self._prior.effect_sd)
         logs = logs + np.where(self._silent, 0.0, within - before)
         if self._many.any():
             centre, kernel = self._many_effects(self._builds)
-            left = self._y - centre
-            determinant = float(np.linalg.slogdet(covariance + kernel)[1])
+            rest, whole_covariance = self._y - centre, covariance + kernel
             logs[self._many] = -0.5 * (
-                determinant + float(left @ np.linalg.solve(covariance + kernel, left))
+                float(np.linalg.slogdet(whole_covariance)[1])
+                + float(rest @ np.linalg.solve(whole_covariance, rest))
             )
         return _Solution(
-            log_likelihoods=logs, mean=mean, variance=1 / information, precision=precision
+            log_likelihoods=logs,
+            whole=mean,
+            difference=self._difference_mean + difference,
+            variances=variances,
+            precision=precision,
         )
 
     def _many_effects(self, hybrids: Sequence[Hybrid]) -> tuple[Array, Array]:
@@ -481,64 +604,80 @@ class _TimingsFit:
         centre: Array = self._prior.effect * present.mean(axis=1)
         return centre, self._prior.effect**2 * (shared + same / 9)
 
-    def outcomes(self, hybrid: Hybrid, build: int | None, places: Sequence[int]) -> Array:
-        """Return the probability of each outcome of one block of a hybrid."""
-        means, variances = self._predict(hybrid, build)
+    def outcomes(
+        self, hybrid: Hybrid, build: int | None, places: Sequence[int], blocks: int
+    ) -> Array:
+        """Return the probability of each outcome of some blocks of a hybrid."""
+        means, variances = self._predict(hybrid, build, blocks)
         deviation = np.sqrt(variances)
-        looked_at = np.isin(self._cause_of, places)
+        order = np.full(len(self._causes), -1)
+        order[list(places)] = np.arange(len(places))
         # What is this unlikely moves no mixture.
-        enough = self._column_weights > 1e-4 * self._column_weights[looked_at].max()
         best = np.zeros(len(self._causes))
         np.maximum.at(best, self._cause_of, self._column_weights)
-        enough |= self._column_weights == best[self._cause_of]
-        columns = np.flatnonzero(looked_at & enough)
+        enough = self._column_weights > 1e-3 * best[self._cause_of]
+        columns = np.flatnonzero((order[self._cause_of] >= 0) & enough)
         low = float((means - 4 * deviation)[columns].min())
         high = float((means + 4 * deviation)[columns].max())
         points = np.linspace(low, high, _GRID)
         scaled = (points - means[columns, None]) / deviation[columns, None]
-        density = np.exp(-0.5 * scaled**2) / deviation[columns, None]
-        density *= self._column_weights[columns, None]
-        order = {place: row for row, place in enumerate(places)}
+        weights = (self._column_weights / np.maximum(best[self._cause_of], _TINY**2))[columns]
+        density = np.exp(-0.5 * scaled**2) * (weights / deviation[columns])[:, None]
         found = np.full((len(places), _GRID), _TINY**2)
-        np.add.at(found, [order[int(each)] for each in self._cause_of[columns]], density)
+        np.add.at(found, order[self._cause_of[columns]], density)
         normal: Array = found / found.sum(axis=1, keepdims=True)
         return normal
 
-    def _predict(self, hybrid: Hybrid, build: int | None) -> tuple[Array, Array]:
-        """Return mean and variance of a block's contrast for each column."""
+    def _predict(self, hybrid: Hybrid, build: int | None, blocks: int) -> tuple[Array, Array]:
+        """Return mean and variance of the mean contrast of some blocks for each column."""
         solved, offset = self._solution, self._build**2
         # What its build and the good stack's share with what was measured.
         common = offset * np.array([1.0 + (each == build) for each in range(len(self._builds))])
         carried = solved.precision @ common
-        slope = self._parts([hybrid])[0] - carried @ self._design
-        means = slope * solved.mean + carried @ self._y
-        noise = self._noise**2 + 2 * offset - float(common @ carried)
-        variances = slope**2 * solved.variance + noise
+        part, contrast = self._parts([hybrid])
+        slope = part[0] - carried @ self._design[0]
+        other = contrast[0] - carried @ self._design[1]
+        means = slope * solved.whole + other * solved.difference + carried @ self._y
+        noise = self._noise**2 / blocks + 2 * offset - float(common @ carried)
+        a, b, c = solved.variances
+        variances = slope**2 * a + 2 * slope * other * b + other**2 * c + noise
         if self._many.any():
             centre, kernel = self._many_effects([*self._builds, hybrid])
             cross = kernel[:-1, -1] + common
             whole = self._covariance(self._noise, self._build) + kernel[:-1, :-1]
             weights = np.linalg.solve(whole, cross)
             means[self._many] = centre[-1] + weights @ (self._y - centre[:-1])
-            variances[self._many] = kernel[-1, -1] + 2 * offset + self._noise**2 - cross @ weights
+            variances[self._many] = (
+                kernel[-1, -1] + 2 * offset + self._noise**2 / blocks - cross @ weights
+            )
         return means, np.maximum(variances, _TINY)
 
     def misfit(self, place: int) -> float:
         """Return the probability of residuals at least as large under a hypothesis."""
         column = self._best_column(place)
-        freedom = len(self._y) - int(self._design[:, column].any())
+        part, contrast = (each[:, column] for each in self._design)
+        freedom = len(self._y) - int(part.any()) - int(contrast.any())
         if self._causes[place].kind is Kind.MANY or freedom < 1:
             return 1.0
-        residual = self._y - self._solution.mean[column] * self._design[:, column]
-        return float(chi2.sf(residual @ self._solution.precision @ residual, freedom))
+        solved = self._solution
+        residual = self._y - solved.whole[column] * part - solved.difference[column] * contrast
+        return float(chi2.sf(residual @ solved.precision @ residual, freedom))
 
-    def effect(self, place: int) -> tuple[float, float]:
-        """Return the log effect of the bad stack under a hypothesis, and its deviation."""
+    def effects(self, place: int) -> tuple[tuple[float, float], ...]:
+        """Return the log effect of the bad stack under a hypothesis, and of its two packages."""
         column = self._best_column(place)
         if self._silent[column]:
-            return 0.0, 0.0
-        variance = float(self._solution.variance[column])
-        return float(self._solution.mean[column]), math.sqrt(variance)
+            return ((0.0, 0.0),)
+        whole, difference = self._solution.whole[column], self._solution.difference[column]
+        a, b, c = self._solution.variances[:, column]
+        total = float(whole), math.sqrt(a)
+        if not self._both[column]:
+            return (total,)
+        return (
+            total,
+            (float(whole / 2 + difference), math.sqrt(max(0.0, a / 4 + b + c))),
+            (float(whole / 2 - difference), math.sqrt(max(0.0, a / 4 - b + c))),
+        )
 
     def _best_column(self, place: int) -> int:
         columns = np.flatnonzero(self._cause_of == place)
@@ -547,14 +686,17 @@ class _TimingsFit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Solution:
-    """Effects in each column for one pair of scales; all of shape (columns,).
+    """Coefficients in each column for one pair of scales; all of shape (columns,).
 
+    variances: of the whole effect, covariance of both, variance of the difference; shape
+        (3, columns).
     precision: of the mean contrasts of builds, shape (builds, builds).
     """
 
     log_likelihoods: Array
-    mean: Array
-    variance: Array
+    whole: Array
+    difference: Array
+    variances: Array
     precision: Array
 
 
@@ -563,10 +705,12 @@ class Failures:
     """Runs that fail or succeed: one probability with the cause at work, one without.
 
     with_cause, without_cause: their beta priors, as failures and successes seen before.
+    confirming: runs of the bad stack without which no cause is named.
     """
 
     with_cause: tuple[float, float] = (2.0, 0.5)
     without_cause: tuple[float, float] = (0.2, 8.0)
+    confirming: int = 1
 
     def fit(self, causes: Sequence[Cause], builds: Sequence[Build]) -> "Fit":
         """Return what builds say of each hypothesis."""
@@ -597,7 +741,13 @@ class _FailuresFit:
                 logs[place] = own.sum()
         self.log_likelihoods: Array = logs
 
-    def outcomes(self, hybrid: Hybrid, build: int | None, places: Sequence[int]) -> Array:  # noqa: ARG002
+    def outcomes(
+        self,
+        hybrid: Hybrid,
+        build: int | None,  # noqa: ARG002
+        places: Sequence[int],
+        blocks: int,  # noqa: ARG002
+    ) -> Array:
         """Return the probabilities of failure and success of one run."""
         found = np.empty((len(places), 2))
         for row, place in enumerate(places):
@@ -613,9 +763,9 @@ class _FailuresFit:
         """Return 1: a probability fits any outcomes; `Kind.MANY` stands for what does not fit."""
         return 1.0
 
-    def effect(self, place: int) -> tuple[float, float]:  # noqa: ARG002
+    def effects(self, place: int) -> tuple[tuple[float, float], ...]:  # noqa: ARG002
         """Return no effect: failures have none."""
-        return 0.0, 0.0
+        return ((0.0, 0.0),)
 
 
 def _fails(cause: Cause, hybrid: Hybrid) -> float:
