@@ -17,7 +17,6 @@ from stackgen.measure.attribution import Hybrid
 from stackgen.model.inspections import Role
 from stackgen.model.packages import Lock
 from stackgen.model.progress import NullProgress
-from stackgen.model.reports import Estimate, ExplorePlan, MeasurementSetup
 from stackgen.model.reports.bisect import (
     BisectAnswer,
     BisectReport,
@@ -25,6 +24,7 @@ from stackgen.model.reports.bisect import (
     FirstBad,
     Hypothesis,
 )
+from stackgen.model.reports.campaigns import Estimate, ExplorePlan, MeasurementSetup
 from stackgen.report.bisect import bisect_text
 from stackgen.resolve import Policy
 from tests.laboratory import INDICATOR, Laboratory
