@@ -4,14 +4,16 @@ import random
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
-from stackgen.knowledge.advice import Admits, Exists, advise
+from stackgen.knowledge.advice import Advisor, Exists
+from stackgen.knowledge.allowed import Admits
 from stackgen.knowledge.judgement import Knowledge
 from stackgen.measure import count_failures
 from stackgen.measure.contrasts import campaign_contrasts
-from stackgen.model.evidence import Advice, Answer, Change, Verdict
+from stackgen.model.evidence import Advice, Answer, Change, ChangePolicy, Verdict
 from stackgen.model.identity import CampaignId
 from stackgen.model.inspections import (
     IndicatorCall,
@@ -153,7 +155,7 @@ def advice_for(
     calls: Sequence[IndicatorCall] = (),
     origins: Sequence[str] = (),
     exists: Exists = everything,
-    allow_downgrade: bool = False,
+    **policy: Any,
 ) -> Advice:
     known = known_from(
         inspections,
@@ -164,15 +166,14 @@ def advice_for(
         trusted=trusted,
         origins=origins,
     )
-    return advise(
-        known,
-        lockfile=lockfile,
+    return Advisor(
+        known=known,
         trusted=trusted,
         admits=admits,
         inspections=inspections,
         exists=exists,
-        allow_downgrade=allow_downgrade,
-    )
+        policy=ChangePolicy(**policy),
+    ).advise(lockfile)
 
 
 def unknown(advice: Advice, why: str = "") -> None:

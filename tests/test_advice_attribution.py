@@ -6,7 +6,7 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stackgen.knowledge.advice import advise
+from stackgen.knowledge.advice import Advisor
 from stackgen.model.evidence import Advice
 from stackgen.model.identity import CampaignId
 from stackgen.model.inspections import Inspection, LoadedDistribution, Observation, Role
@@ -89,14 +89,13 @@ def measured(times: dict[Stack, float], *, numpy: bool = False) -> list[Inspecti
 def advice_for(
     stacks: list[Stack], inspections: list[Inspection], lockfile: LockFile = LOCK
 ) -> Advice:
-    return advise(
-        known_from(inspections, stacks=stacks, calls=[TENSORFLOW, NUMPY]),
-        lockfile=lockfile,
+    return Advisor(
+        known=known_from(inspections, stacks=stacks, calls=[TENSORFLOW, NUMPY]),
         inspections=inspections,
         trusted=frozenset(CAMPAIGNS),
         admits=anything,
         exists=everything,
-    )
+    ).advise(lockfile)
 
 
 MINE = stack(numpy="1.23.5", tensorflow="2.12.0")

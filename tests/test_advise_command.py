@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 
 from stackgen.campaign.options import IndexOptions
-from stackgen.commands.advise import advise
+from stackgen.commands.advise import AdviseRequest, advise
 from stackgen.model.evidence import Answer
 from stackgen.model.progress import NullProgress
-from stackgen.report.listings import advice_text
+from stackgen.report.advice import advice_text
 from stackgen.storage.paths import find_paths
 
 
@@ -27,7 +27,10 @@ def test_a_lock_in_which_nothing_varies_is_not_sent_to_explore(
     lock.write_text(pins)
     paths = find_paths({"HOME": str(tmp_path)}, kb=tmp_path / "kb.db")
     report = advise(
-        lock, IndexOptions(no_index=True), paths, {"PIP_CONFIG_FILE": os.devnull}, NullProgress()
+        AdviseRequest(path=lock, index=IndexOptions(no_index=True)),
+        paths,
+        {"PIP_CONFIG_FILE": os.devnull},
+        NullProgress(),
     )
     assert (report.advice.answer, report.exit_code) == (Answer.UNKNOWN, 3)
     assert report.explore_command.startswith(command)

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from stackgen.campaign.options import IndexOptions
+from stackgen.campaign.options import IndexOptions, WriteOptions
 from stackgen.campaign.targets import find_target
-from stackgen.commands.advise_write import Applied, ApplyRequest, apply_advice
+from stackgen.commands.advise_write import Applied, apply_advice
 from stackgen.commands.lock_changes import completed, lock_changes, refuse_excluded
 from stackgen.errors import EvidenceError, ResolutionError, UsageError
 from stackgen.index import PackageIndex, load_config
@@ -137,7 +137,7 @@ def test_lines_that_pin_nothing_are_resolved_first_and_that_is_noted(
 
 
 def applied(
-    path: Path, request: ApplyRequest, paths: Paths, address: str, *, recommends: bool = True
+    path: Path, request: WriteOptions, paths: Paths, address: str, *, recommends: bool = True
 ) -> Applied:
     text = path.read_text() if path.is_file() else PINS
     advice = replace(
@@ -173,9 +173,9 @@ def test_write_changes_the_file_and_dry_run_only_shows_it(
     path = tmp_path / "requirements.txt"
     path.write_bytes(PINS.replace("\n", "\r\n").encode())
     path.chmod(0o640)
-    shown = applied(path, ApplyRequest(dry_run=True, write=True), paths, address)
+    shown = applied(path, WriteOptions(dry_run=True, write=True), paths, address)
     assert path.read_bytes() == PINS.replace("\n", "\r\n").encode()
-    done = applied(path, ApplyRequest(write=True), paths, address)
+    done = applied(path, WriteOptions(write=True), paths, address)
     assert path.read_bytes() == CHANGED.replace("\n", "\r\n").encode()
     assert shown.diff == done.diff
     assert "-frame==2.12\n" in done.diff
@@ -188,18 +188,18 @@ def test_a_lock_that_only_its_tool_may_write_gets_the_command(
     tmp_path: Path, paths: Paths, address: str
 ) -> None:
     path = tmp_path / "pixi.lock"
-    done = applied(path, ApplyRequest(write=True), paths, address)
+    done = applied(path, WriteOptions(write=True), paths, address)
     assert done.diff == ""
     (note,) = done.notes
     assert "pixi add --pypi frame==2.15 fresh==1.1 numpy==1.26.4 tz==1.0" in note
     with pytest.raises(UsageError, match="cannot run pixi"):
-        applied(path, ApplyRequest(write=True, run=True), paths, address)
+        applied(path, WriteOptions(write=True, run=True), paths, address)
 
 
 def test_constraints_are_useful_by_themselves(tmp_path: Path, paths: Paths, address: str) -> None:
     path, file = tmp_path / "requirements.txt", tmp_path / "constraints.txt"
     path.write_text(PINS)
-    applied(path, ApplyRequest(constraints=file), paths, address)
+    applied(path, WriteOptions(constraints=file), paths, address)
     assert path.read_text() == PINS
     lines = file.read_text().splitlines()
     assert lines[0] == "# Recommended by stackgen for requirements.txt"
@@ -218,4 +218,4 @@ def test_nothing_recommended_changes_nothing(tmp_path: Path, paths: Paths, addre
     path = tmp_path / "requirements.txt"
     path.write_text(PINS)
     with pytest.raises(EvidenceError, match="is not changed"):
-        applied(path, ApplyRequest(write=True), paths, address, recommends=False)
+        applied(path, WriteOptions(write=True), paths, address, recommends=False)

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from stackgen.campaign.indicators import CONTROL
-from stackgen.campaign.options import IndexOptions
-from stackgen.commands.advise import advise
+from stackgen.campaign.options import AdviceOptions, IndexOptions
+from stackgen.commands.advise import AdviseRequest, advise
 from stackgen.executors.machine import this_machine
 from stackgen.knowledge.database import open_database
 from stackgen.model.evidence import Answer
@@ -24,7 +24,7 @@ from stackgen.model.inspections import (
 from stackgen.model.progress import NullProgress
 from stackgen.model.reports.locks import AdviceReport
 from stackgen.model.stacks import Machine, Stack
-from stackgen.report.listings import advice_text
+from stackgen.report.advice import advice_text
 from stackgen.storage.paths import Paths
 from tests.knowledge import samples
 from tests.local_index import Published, publish
@@ -82,8 +82,11 @@ def advised(paths: Paths) -> AdviceReport:
     folder = paths.knowledge.parent
     index = publish(folder, {"numpy": {"1.26.4": Published(), "2.0.0": Published()}})
     return advise(
-        folder / "requirements.txt",
-        IndexOptions(index_url=index),
+        AdviseRequest(
+            path=folder / "requirements.txt",
+            index=IndexOptions(index_url=index),
+            options=AdviceOptions(allow_major=True),
+        ),
         paths,
         {"PIP_CONFIG_FILE": os.devnull},
         NullProgress(),
@@ -116,5 +119,7 @@ def test_what_another_machine_measured_is_shown_and_not_recommended(paths: Paths
     assert report.exit_code == 11
     text = advice_text(report)
     assert "Measured elsewhere" in text
-    assert f"measured: {samples.STARTED[:10]} on Some CPU" in text
-    assert "stackgen explore --from" in text
+    assert "measured on Some CPU" in text
+    assert samples.STARTED[:10] in text
+    assert report.measure_command.endswith("--measure 15m --allow-major")
+    assert report.measure_command in text

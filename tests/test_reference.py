@@ -16,7 +16,17 @@ from stackgen.knowledge.database import open_database
 from stackgen.model.evidence import Difference
 from stackgen.report import as_json
 from tests.base_reports import BASE_REPORTS
-from tests.test_render import ADVICE, CHECKS, GROUPS, NIGHT, PLAN, PRICED, SEARCHED, deviating
+from tests.test_render import (
+    ADVICE,
+    CHECKS,
+    GROUPS,
+    NIGHT,
+    PLAN,
+    PRICED,
+    SEARCHED,
+    UNKNOWN,
+    deviating,
+)
 from tests.verifications import VERIFICATIONS
 from tools import reference, site
 
@@ -28,6 +38,8 @@ PRINTED = [
     ("compare", deviating(Difference.NUMBERS)),
     ("nightly", NIGHT),
     ("advise", ADVICE),
+    ("advise", UNKNOWN),
+    ("advise", PLAN),
     ("doctor", CHECKS),
     ("kb failures", GROUPS),
     *(("images bases", each) for each in BASE_REPORTS.values()),

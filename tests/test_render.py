@@ -22,6 +22,7 @@ from stackgen.model.evidence import (
     Proposal,
     Provenance,
     Ranked,
+    Scope,
 )
 from stackgen.model.inspections import Outcome
 from stackgen.model.packages import LockFile
@@ -45,7 +46,6 @@ from stackgen.model.reports.campaigns import (
 from stackgen.model.reports.local import Check
 from stackgen.model.reports.locks import AdviceReport
 from stackgen.report import (
-    advice_text,
     as_json,
     bases_text,
     checks_text,
@@ -55,6 +55,7 @@ from stackgen.report import (
     report_text,
     verification_text,
 )
+from stackgen.report.advice import advice_markdown, advice_text
 from stackgen.report.terminal import Patient, Plain
 from tests.base_reports import BASE_REPORTS
 from tests.samples import MACHINE, call, environment
@@ -239,6 +240,8 @@ ADVICE = AdviceReport(
                 last="2026-01-02T01:00:00+00:00",
             ),
         ),
+        scope=Scope.OPERATIONS,
+        families=("linear algebra",),
     ),
     indicators=((MATMUL.id, "numpy/matmul size=512"),),
     knowledge_base="stackgen.db",
@@ -481,6 +484,7 @@ TEXTS = {
     "report-figure-undecided": report_text(of_figure(UNDECIDED)),
     "report-controls-failed": report_text(report(FASTER, failed=True)),
     "advice": advice_text(ADVICE),
+    "advice-markdown": advice_markdown(ADVICE),
     "advice-nothing-faster": advice_text(NOTHING),
     "advice-nothing-considered": advice_text(REFUSED),
     "advice-not-admitted": advice_text(NOT_ADMITTED),

@@ -177,7 +177,8 @@ OTHER_CODES = {
     " verdict (verify); vulnerabilities could not be checked as requested (provenance).",
     4: "Also: a lock does not hold (verify), or is none of the stacks (resolve --contains).",
     6: "Also: equal stacks were shown to differ (a control failed), so the ranking is unreliable.",
-    7: "Findings (nightly, provenance).",
+    7: "Findings (nightly, provenance); the update from one lock to another is slower"
+    " (advise OLD NEW).",
     9: "Also: `images fsck` found damage.",
     11: "What answers was measured on other machines alone (advise).",
     129: "Ended by SIGHUP; what was measured is stored.",
@@ -214,7 +215,7 @@ REPORTS = {
     "bisect": ("bisect:bisect",),
     "nightly": ("nightly:nightly",),
     "noise": ("noise:noise",),
-    "advise": ("advise:advise",),
+    "advise": ("advise:advise", "advise_measure:measure"),
     "kb stats": ("kb:stats",),
     "kb failures": ("kb:failures",),
     "kb query": ("kb:query",),

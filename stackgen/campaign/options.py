@@ -12,6 +12,7 @@ from typing import ClassVar
 
 from stackgen.errors import UsageError
 from stackgen.model.choices import (
+    AdviceType,
     AuditService,
     Better,
     Completion,
@@ -22,6 +23,7 @@ from stackgen.model.choices import (
     Prereleases,
     Strategy,
 )
+from stackgen.model.evidence import ChangePolicy
 from stackgen.model.goals import Goal, Limit, parse_goals, parse_limits
 from stackgen.model.options import (
     format_duration,
@@ -646,3 +648,94 @@ class LocalRunOptions:
         None, metavar="DIR", help="Keep a profiler trace of each combination."
     )
     seed: int = option(0, help="Seed of the order of measurements.")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AdviceOptions:
+    """What may be recommended for a lock.
+
+    python: only what was measured on this minor version counts; "" for any.
+    """
+
+    TITLE: ClassVar[str] = "What may be recommended"
+
+    kind: AdviceType = option(
+        AdviceType.PERFORMANCE,
+        flags=("--type",),
+        help="performance: what is faster; stable: the newest that never failed; latest: the "
+        "newest that fit, measured or not; size: the smallest. All but latest are shown not to "
+        "be slower.",
+        common=True,
+    )
+    only: tuple[str, ...] = option(
+        (), metavar="NAME", parse=parse_names, help="Change no other package."
+    )
+    keep: tuple[str, ...] = option(
+        (), metavar="NAME", parse=parse_names, help="Do not change this one."
+    )
+    allow_major: bool = option(
+        False,
+        help="Recommend new major versions, also where your own requirements do not range over "
+        "them.",
+    )
+    allow_downgrade: bool = option(False, help="Recommend older versions as well.")
+    python: str = option(
+        "", metavar="X.Y", help="Take evidence of this Python alone, and resolve for it."
+    )
+
+    @property
+    def policy(self) -> ChangePolicy:
+        """Return which changes may be recommended."""
+        return ChangePolicy(
+            kind=self.kind,
+            only=self.only,
+            keep=self.keep,
+            allow_major=self.allow_major,
+            allow_downgrade=self.allow_downgrade,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MeasureOptions:
+    """Whether ``advise`` measures what would decide its answer.
+
+    budget_s: for building and measuring; None measures nothing.
+    """
+
+    TITLE: ClassVar[str] = "Measuring what would decide"
+
+    budget_s: float | None = option(
+        None,
+        flags=("--measure",),
+        metavar="TIME",
+        help="Measure what would decide the answer, for at most so long, and answer again; "
+        "with --dry-run, print the plan. The same command goes on.",
+        parse=partial(parse_duration, option="--measure"),
+        common=True,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WriteOptions:
+    """What becomes of an advice.
+
+    write: change the lock file. dry_run: show what would change, and change nothing.
+    constraints: write the recommended versions there, with their evidence as comments.
+    run: let the lock's own tool apply the constraints, where only that may write the lock.
+    """
+
+    TITLE: ClassVar[str] = "Changing the lock"
+
+    write: bool = option(False, help="Change the lock file, and nothing else in it.", common=True)
+    dry_run: bool = option(
+        False, help="Print what --write would change, or what --measure would do."
+    )
+    constraints: Path | None = option(
+        None, metavar="FILE", help="Write the versions there, with their evidence."
+    )
+    run: bool = option(False, help="With --write: run the tool that alone may write this lock.")
+
+    @property
+    def anything(self) -> bool:
+        """Return whether anything is to be done with the lock."""
+        return self.write or self.dry_run or self.constraints is not None

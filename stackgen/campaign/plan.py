@@ -1,7 +1,7 @@
 """Plans a campaign: where it runs, which stacks take part, and by what they are measured."""
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -134,7 +134,7 @@ def open_campaign(
             store=store,
             backend=backend,
             source=selected.source,
-            plan=_plan(selected, backend, index, store, paths),
+            plan=_plan(selected, calls, backend, index, store, paths),
             control=control,
             metered=cpus,
             start=start,
@@ -144,6 +144,7 @@ def open_campaign(
 
 def _plan(
     selected: SelectedStacks,
+    calls: Iterable[IndicatorCall],
     backend: Backend,
     index: PackageIndex,
     store: WheelStore,
@@ -180,4 +181,5 @@ def _plan(
         strategy=request.search.strategy.value,
         searched=searched,
         spread=request.search.order is Order.SPREAD,
+        indicators=tuple(each.label for each in calls),
     )

@@ -33,7 +33,7 @@ class StackRequest:
     lock: a user's lock to explore around; it is the baseline.
     baseline_file: another file of a baseline; it is read once the target is known.
     baseline: a lock to compare with, where no user's lock is (the best known one, at night).
-    pair: identities of the two stacks that ``compare`` measures.
+    pair: identities of the stacks, where they are given (``compare``, ``advise``).
     vary, fixed: packages added to those that vary by default, and taken from them.
     settings: environment variables, each with the values to be tried.
     """
@@ -75,7 +75,7 @@ class MeasurementRequest:
 class CampaignRequest:
     """What one command that measures is requested to do, once all its files were read.
 
-    kind: ``explore``, ``compare``, ``noise`` or ``nightly``.
+    kind: ``explore``, ``compare``, ``noise``, ``nightly`` or ``advise``.
     lock_out: a folder that the best stack is written into, as locks.
     dry_run: plan only; nothing is built.
     """

@@ -3,91 +3,148 @@
 import os
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from stackgen.campaign.options import IndexOptions
+from stackgen.campaign.options import (
+    AdviceOptions,
+    IndexOptions,
+    IndicatorOptions,
+    MeasureOptions,
+    SourceOptions,
+    TargetOptions,
+    WriteOptions,
+)
 from stackgen.cli.commands import Entry
 from stackgen.cli.indicators import OtherFormat, write_text
 from stackgen.cli.options import ANSWER_QUICKLY_S, LOCK_FILES, AsJson, KnowledgeBase
 from stackgen.errors import DatabaseError, UsageError
+from stackgen.model.choices import AdviceFormat
 from stackgen.model.options import parse_pair
 from stackgen.storage.paths import Paths
 
+if TYPE_CHECKING:
+    from stackgen.commands.advise import AdviseRequest
+    from stackgen.model.progress import Progress
+
 
 def advise(
+    advice: AdviceOptions,
+    measuring: MeasureOptions,
+    writing: WriteOptions,
+    indicators: IndicatorOptions,
+    target: TargetOptions,
+    sources: SourceOptions,
+    index: IndexOptions,
     lock: Annotated[Path | None, typer.Argument(metavar="LOCK", help=LOCK_FILES)] = None,
+    new: Annotated[
+        Path | None,
+        typer.Argument(metavar="NEW", help="Another lock: is the update to it faster or slower?"),
+    ] = None,
     environment: Annotated[
         Path | None,
         typer.Option(metavar="PATH", help="Instead of a lock: a virtualenv, or its interpreter."),
     ] = None,
-    kb: KnowledgeBase = None,
-    json: AsJson = False,
-    write: Annotated[
-        bool, typer.Option("--write", help="Change the lock file, and nothing else in it.")
-    ] = False,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Print what --write would change.")
-    ] = False,
-    constraints: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="Write the versions there, with their evidence."),
-    ] = None,
-    run_tool: Annotated[
+    explain: Annotated[
         bool,
-        typer.Option("--run", help="With --write: run the tool that alone may write this lock."),
+        typer.Option("--explain", help="Print what it rests on, down to samples and wheel hashes."),
     ] = False,
-    allow_downgrade: Annotated[
-        bool, typer.Option("--allow-downgrade", help="Recommend older versions as well.")
-    ] = False,
-    index: IndexOptions = IndexOptions(),
+    kb: KnowledgeBase = None,
+    form: Annotated[
+        AdviceFormat, typer.Option("--format", help="markdown is for a pull request.")
+    ] = AdviceFormat.TEXT,
+    json: AsJson = False,
 ) -> None:
-    """Recommend versions for a lock file.
+    """Recommend versions for a lock file, or judge an update of one.
 
-    The answer comes from all campaigns that were measured; nothing is run. The package index says
-    whether the rest of the lock admits what is recommended. Exit code 3 means that nothing is
-    recommended, and 11 that it was measured on other machines alone.
+    The answer comes from all campaigns that were measured; nothing is run without --measure. The
+    package index says whether the rest of the lock admits what is recommended. Exit code 3 means
+    that nothing is recommended or known, 7 that the update to NEW is slower, and 11 that it was
+    measured on other machines alone.
     """
-    from stackgen.commands.advise import advise as run
-    from stackgen.commands.advise_write import ApplyRequest, apply_advice
-    from stackgen.report import advice_text, as_json, open_progress
+    from stackgen.commands.advise import AdviseRequest
+    from stackgen.report import open_progress
     from stackgen.storage.paths import find_paths
 
-    if (lock is None) == (environment is None):
-        raise UsageError(
-            "a lock file or an environment is needed, and not both",
-            why="the advice is for one of them",
-            fix="run: stackgen advise LOCK, or: stackgen advise --environment PATH",
-        )
-    path = lock or environment or Path()
-    request = ApplyRequest(write=write, dry_run=dry_run, constraints=constraints, run=run_tool)
+    if (lock is None) == (environment is None) or (new is not None and writing.anything):
+        raise _unclear_advice(lock, new)
+    request = AdviseRequest(
+        path=lock or environment or Path(),
+        new=new,
+        environment=environment is not None,
+        options=advice,
+        sources=sources,
+        index=index,
+        measure=measuring,
+        indicators=indicators,
+        target=target,
+        explain=explain,
+    )
+    form = AdviceFormat.JSON if json else form
     with open_progress(sys.stderr, delay_s=ANSWER_QUICKLY_S) as progress:
-        paths = find_paths(os.environ, kb=kb, reading=True)
-        report = run(
-            path,
-            index,
-            paths,
-            os.environ,
-            progress,
-            environment=environment is not None,
-            allow_downgrade=allow_downgrade,
+        paths = find_paths(os.environ, kb=kb, reading=measuring.budget_s is None)
+        _advise(request, writing, form, paths, progress)
+
+
+def _unclear_advice(lock: Path | None, new: Path | None) -> UsageError:
+    if lock is not None and new is not None:
+        return UsageError(
+            "the comparison of two locks writes nothing",
+            why="both of them are given, and none is recommended",
+            fix="run: stackgen advise LOCK --write",
         )
-        typer.echo(as_json(report) if json else advice_text(report))
-        if report.advice.lock is not None and request.anything:
-            applied = apply_advice(
-                report,
-                path,
-                request,
-                index_options=index,
-                paths=paths,
-                environ=os.environ,
-                progress=progress,
-            )
-            typer.echo(applied.diff, nl=False, err=json)
-            for note in applied.notes:
-                progress.note(note)
-    if report.advice.lock is None:
+    return UsageError(
+        "a lock file or an environment is needed, and not both",
+        why="the advice is for one of them",
+        fix="run: stackgen advise LOCK, or: stackgen advise --environment PATH",
+    )
+
+
+def _advise(
+    request: "AdviseRequest",
+    writing: WriteOptions,
+    form: AdviceFormat,
+    paths: Paths,
+    progress: "Progress",
+) -> None:
+    """Answer, print the answer, and apply it to the lock."""
+    from stackgen.commands.advise import advise
+    from stackgen.commands.advise_write import apply_advice
+    from stackgen.model.reports.campaigns import ExplorePlan
+    from stackgen.report import as_json, plan_text
+    from stackgen.report.advice import advice_markdown, advice_text
+
+    if request.measure.budget_s is None:
+        report = advise(request, paths, os.environ, progress)
+    else:
+        from stackgen.commands.advise_measure import measure
+
+        found = measure(request, paths, os.environ, progress, dry_run=writing.dry_run)
+        if isinstance(found, ExplorePlan):
+            typer.echo(as_json(found) if form is AdviceFormat.JSON else plan_text(found))
+            return
+        report = found
+    written = {
+        AdviceFormat.TEXT: advice_text,
+        AdviceFormat.JSON: as_json,
+        AdviceFormat.MARKDOWN: advice_markdown,
+    }
+    typer.echo(written[form](report))
+    if report.advice.lock is not None and writing.anything:
+        applied = apply_advice(
+            report,
+            request.path,
+            writing,
+            index_options=request.index,
+            paths=paths,
+            environ=os.environ,
+            progress=progress,
+        )
+        typer.echo(applied.diff, nl=False, err=form is not AdviceFormat.TEXT)
+        for note in applied.notes:
+            progress.note(note)
+    if report.exit_code:
         raise typer.Exit(report.exit_code)
 
 

@@ -1,123 +1,409 @@
-"""Advise: a lock file in, the fastest known versions out, from evidence alone."""
+"""Advise: a lock file in, the best known versions out, from evidence alone."""
 
+import json
 import platform
 import re
 import shlex
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
+from packaging.version import Version
 
-from stackgen.campaign.candidates import may_vary, pin, read_lock_file
+from stackgen.campaign.candidates import may_vary, pin, read_lock_file, select
 from stackgen.campaign.installed import read_environment
-from stackgen.campaign.options import IndexOptions
+from stackgen.campaign.options import (
+    AdviceOptions,
+    IndexOptions,
+    IndicatorOptions,
+    MeasureOptions,
+    SourceOptions,
+    TargetOptions,
+)
+from stackgen.campaign.prepare import stack_size
+from stackgen.campaign.request import CampaignRequest, StackRequest
 from stackgen.campaign.targets import find_target
 from stackgen.campaign.user_input import index_config
+from stackgen.commands.advise_explain import explain
 from stackgen.commands.lock_changes import completed
-from stackgen.errors import IndexUnavailableError, ResolutionError, UsageError
+from stackgen.errors import BuildError, IndexUnavailableError, ResolutionError, UsageError
 from stackgen.executors.machine import this_machine
+from stackgen.images.metadata_builds import SandboxMetadataBuilder
 from stackgen.images.targets import stated_target
 from stackgen.index import PackageIndex
 from stackgen.index.closure import resolve
-from stackgen.knowledge.advice import advise as recommend
+from stackgen.index.config import uv_variables
+from stackgen.knowledge.advice import Advisor
 from stackgen.knowledge.database import Database, open_database
 from stackgen.knowledge.derived import controls_hold
+from stackgen.knowledge.equivalence import VARIED
 from stackgen.knowledge.judgement import Knowledge
 from stackgen.knowledge.seed import load_seeds
 from stackgen.locks import in_target
-from stackgen.model.choices import Prereleases
-from stackgen.model.evidence import Advice, Answer, Change
-from stackgen.model.identity import CampaignId, InspectionId
+from stackgen.measure import ALPHA, MARGIN
+from stackgen.measure.goals import compare_goals
+from stackgen.model.choices import AdviceType, Granularity, Prereleases
+from stackgen.model.evidence import Advice, Answer, CampaignIdentity, Change, ChangePolicy, Scope
+from stackgen.model.goals import Goal, Goals
+from stackgen.model.identity import CampaignId, InspectionId, StackId, content_id
 from stackgen.model.inspections import IndicatorCall, Inspection, Role
-from stackgen.model.packages import LockedPackage, LockFile, Target
+from stackgen.model.packages import Lock, LockedPackage, LockFile, Target
 from stackgen.model.progress import Progress
-from stackgen.model.reports.campaigns import NOISE
-from stackgen.model.reports.locks import AdviceReport
-from stackgen.model.stacks import BaseFacts
+from stackgen.model.reports.campaigns import (
+    NOISE,
+    GoalReport,
+    RunSummary,
+    StackQuantities,
+    StackSize,
+)
+from stackgen.model.reports.locks import AdviceReport, AdvisedStack
+from stackgen.model.stacks import BaseFacts, Stack
 from stackgen.resolve import Policy, Requirements, parse_requirement
 from stackgen.storage.paths import Paths
+from stackgen.storage.wheels import WheelStore
+
+ADVISE = "advise"
+"""The kind of the campaigns that decide an advice (``stackgen.commands.advise_measure``)."""
+_EVERY_GOAL = Goals(wanted=tuple((goal, 1.0) for goal in Goal))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AdviseRequest:
+    """What is to be advised on, once the command line was read.
+
+    path: of the lock file, or of an environment whose installed packages are the lock.
+    new: another lock that is compared with it; None where versions are to be recommended.
+    sources: of which packages metadata may be built.
+    explain: down to raw samples.
+    """
+
+    path: Path
+    new: Path | None = None
+    environment: bool = False
+    options: AdviceOptions = AdviceOptions()
+    sources: SourceOptions = SourceOptions()
+    index: IndexOptions = IndexOptions()
+    measure: MeasureOptions = MeasureOptions()
+    indicators: IndicatorOptions = IndicatorOptions()
+    target: TargetOptions = TargetOptions()
+    explain: bool = False
+
+    def __post_init__(self) -> None:
+        latest = self.options.kind is AdviceType.LATEST
+        if self.environment and (latest or self.measure.budget_s is not None):
+            raise UsageError(
+                "an environment can be advised on from what is known alone",
+                why=f"{'--type latest resolves' if latest else '--measure installs'} a lock file",
+                fix="write one first: PYTHON -m pip freeze > requirements.txt",
+            )
 
 
 def advise(
-    path: Path,
-    index_options: IndexOptions,
-    paths: Paths,
-    environ: Mapping[str, str],
-    progress: Progress,
-    *,
-    environment: bool = False,
-    allow_downgrade: bool = False,
+    request: AdviseRequest, paths: Paths, environ: Mapping[str, str], progress: Progress
 ) -> AdviceReport:
     """Return the advice for a lock file.
 
     Args:
-        path: of the lock file.
-        index_options: where the rest of the lock is looked up.
+        request: what is to be advised on.
         paths: where the knowledge base is.
         environ: for the configuration of the indexes.
-        progress: is told what goes on.
-        environment: the path is that of an environment, whose installed packages are the lock.
-        allow_downgrade: recommend older versions as well.
+        progress: shows what is done.
 
     Raises:
         UsageError: it is no lock file that we read.
     """
-    lockfile = read_environment(path) if environment else read_lock_file(path, partial=True)
-    command = _explore_command(lockfile, path)
+    with open_sources(request, paths, environ, progress) as sources:
+        for note in sources.lockfile.notes:
+            progress.note(f"{request.path}: {note}.")
+        return sources.report(answer(sources))
+
+
+def answer(sources: "Sources", *, most_next: int = 1) -> Advice:
+    """Return the answer that a request wants.
+
+    Args:
+        sources: what it is made of.
+        most_next: how many comparisons that would decide it are named at most.
+    """
+    request, advisor = sources.request, sources.advisor(most_next=most_next)
+    if request.new is not None:
+        return advisor.update(sources.lockfile, read_lock_file(request.new, partial=True))
+    if request.options.kind is AdviceType.LATEST:
+        return sources.latest(advisor)
+    return advisor.advise(sources.lockfile)
+
+
+@contextmanager
+def open_sources(
+    request: AdviseRequest, paths: Paths, environ: Mapping[str, str], progress: Progress
+) -> Iterator["Sources"]:
+    """Open the knowledge base and the index, and read the lock.
+
+    Raises:
+        UsageError: it is no lock file that we read.
+    """
+    lockfile = (
+        read_environment(request.path)
+        if request.environment
+        else read_lock_file(request.path, partial=True)
+    )
+    config = index_config(request.index, environ)
+    python = request.options.python
+    allowed = frozenset(str(canonicalize_name(each)) for each in request.sources.allow_build)
+    target = None
+    if allowed or lockfile.unpinned or request.options.kind is AdviceType.LATEST:
+        target = find_target(base="", python=python, platform="", paths=paths, progress=progress)
+    builder = None
+    if allowed and target is not None:
+        builder = SandboxMetadataBuilder(
+            target=target,
+            allowed=allowed,
+            environ=uv_variables(config),
+            scratch=paths.cache,
+            progress=progress,
+        )
     with (
         open_database(paths.knowledge, reading=True) as database,
-        PackageIndex(index_config(index_options, environ), paths.cache) as index,
+        PackageIndex(config, paths.cache, builder=builder) as index,
     ):
         if added := load_seeds(database, paths.seeds):
             progress.note(
                 f"{added:,} inspections that come with stackgen were loaded; they were measured on "
                 "another machine (stackgen kb origins)."
             )
-        if lockfile.unpinned:
-            target = find_target(base="", python="", platform="", paths=paths, progress=progress)
+        if lockfile.unpinned and target is not None:
             lockfile = completed(lockfile, target, index=index, progress=progress)
-        for note in lockfile.notes:
-            progress.note(f"{path}: {note}.")
-        calls = database.calls()
-        inspections = database.inspections()
-        trusted = trusted_campaigns(database, inspections, calls)
-        known = Knowledge(
+        yield Sources(
+            request=request,
+            lockfile=lockfile,
+            target=target,
+            database=database,
+            index=index,
+            paths=paths,
+            progress=progress,
+        )
+
+
+@dataclass(kw_only=True)
+class Sources:
+    """What an answer is made of: the lock, the knowledge base, and the package index.
+
+    target: what is resolved for, where that was needed.
+    """
+
+    request: AdviseRequest
+    lockfile: LockFile
+    target: Target | None
+    database: Database
+    index: PackageIndex
+    paths: Paths
+    progress: Progress
+
+    def __post_init__(self) -> None:
+        database = self.database
+        self.calls = database.calls()
+        self.inspections = database.inspections()
+        self.store = WheelStore(self.paths.cache, notify=self.progress.note)
+        self.trusted = trusted_campaigns(database, self.inspections, self.calls)
+        self.known = Knowledge(
             stacks=database.stacks(),
-            inspections=inspections,
-            calls=calls,
+            inspections=self.inspections,
+            calls=self.calls,
             contrasts=database.contrasts(),
             machine=this_machine(),
             machines=database.machines(),
-            trusted=trusted,
+            trusted=self.trusted,
         )
-        admission = Admission(index=index, progress=progress)
-        advice = recommend(
-            known,
-            lockfile=lockfile,
-            trusted=trusted,
+
+    def advisor(self, *, most_next: int = 1) -> Advisor:
+        """Return what answers from all that is known."""
+        admission = Admission(index=self.index, progress=self.progress)
+        return Advisor(
+            known=self.known,
+            trusted=self.trusted,
+            inspections=self.inspections,
             admits=admission.refusal,
             exists=admission.exists,
-            inspections=inspections,
-            allow_downgrade=allow_downgrade,
+            size_of=lambda stack: self._size(stack).installed_bytes,
+            policy=self.request.options.policy,
+            python=self.request.options.python,
+            # Each campaign that was run for this answer is another look at it.
+            alpha=ALPHA / max(1, sum(each.id in self.trusted for each in self.own_campaigns())),
+            most_next=most_next,
         )
-        origins = database.origins()
-    if advice.answer is Answer.UNKNOWN and not command:
-        advice = replace(advice, caveats=(*advice.caveats, _nothing_varies(path)))
-    behind = _behind(advice, inspections)
-    return AdviceReport(
-        lockfile=lockfile,
-        advice=advice,
-        indicators=tuple((call.id, call.label) for call in calls),
-        knowledge_base=str(paths.knowledge),
-        explore_command=command,
-        inspections=len(behind),
-        merged=tuple(
-            Counter(origin for each in behind for origin in origins.get(each, ())).items()
-        ),
-    )
+
+    def own_campaigns(self) -> list[CampaignIdentity]:
+        """Return the campaigns that were run to decide the answer for this lock, latest first."""
+        every = [each for each in self.database.campaigns() if each.kind == ADVISE]
+        if not every or self.request.environment:
+            return []
+        own = content_id("file", self.request.path.read_text("utf-8"))
+        machine = this_machine().id
+        return [
+            each
+            for each in reversed(every)
+            if each.machine_id == machine and json.loads(each.request).get("lock") == own
+        ]
+
+    def measures(self, advice: Advice) -> bool:
+        """Return whether a campaign could decide an answer."""
+        open_answers = (Answer.UNKNOWN, Answer.UNDECIDED, Answer.ELSEWHERE)
+        if self.request.environment or advice.scope is Scope.PROGRAM or advice.lock is not None:
+            return False
+        if self.request.new is not None:
+            return advice.answer in open_answers
+        only = self.request.options.only
+        varies = bool(only or _explore_command(self.lockfile, self.request.path))
+        return bool(advice.next) or (advice.answer is Answer.UNKNOWN and varies)
+
+    def latest(self, advisor: Advisor) -> Advice:
+        """Return the newest versions that the rest of the lock admits, and what is known of them.
+
+        Raises:
+            ResolutionError: nothing fits the rest of the lock.
+        """
+        lock = self._newest(advisor)
+        packages = tuple(
+            LockedPackage(name=name, version=version) for name, version in lock.versions.items()
+        )
+        newest = LockFile(path=self.lockfile.path, format="pylock", packages=packages)
+        found = advisor.update(self.lockfile, newest)
+        locked = {canonicalize_name(each.name) for each in self.lockfile.packages}
+        return replace(
+            found,
+            # What the lock holds for other platforms and groups stays.
+            changes=tuple(c for c in found.changes if c.recommended or c.name not in locked),
+            lock=lock if any(c.recommended and c.current for c in found.changes) else None,
+        )
+
+    def _newest(self, advisor: Advisor) -> Lock:
+        assert self.target is not None  # noqa: S101 # it was found for this type
+        wanted = free_requirements(self.lockfile, advisor.policy, self.target)
+        stacks = StackRequest(
+            requirements=Requirements(
+                requirements=tuple(map(parse_requirement, wanted)),
+                policy=Policy(allow_build=frozenset(self.request.sources.allow_build)),
+            ),
+            lock=self.request.path,
+            fixed=advisor.policy.keep,
+            granularity=Granularity.PATCH,
+        )
+        asked = CampaignRequest(kind=ADVISE, stacks=stacks)
+        selection = select(self.index, asked, self.target, self.progress)
+        found = next(filter(None, map(selection.complete, selection.choices)), None)
+        return found or Lock(artifacts=())
+
+    def report(self, advice: Advice, runs: Sequence[RunSummary] = ()) -> AdviceReport:
+        """Return an advice with all that is known of its stacks."""
+        request = self.request
+        command = _explore_command(self.lockfile, request.path)
+        if advice.answer is Answer.UNKNOWN and not command:
+            advice = replace(advice, caveats=(*advice.caveats, _nothing_varies(request.path)))
+        advice = replace(advice, caveats=(*advice.caveats, *self._yanked(advice)))
+        behind = _behind(advice, self.inspections)
+        origins = self.database.origins()
+        merged = Counter(origin for each in behind for origin in origins.get(each, ()))
+        stacks, conflicting = self._stacks(advice)
+        return AdviceReport(
+            lockfile=self.lockfile,
+            advice=advice,
+            kind=request.options.kind,
+            new=str(request.new or ""),
+            stacks=stacks,
+            conflicting=conflicting,
+            indicators=tuple((call.id, call.label) for call in self.calls),
+            knowledge_base=str(self.paths.knowledge),
+            explore_command=command,
+            measure_command=_measure_command(request) if self.measures(advice) else "",
+            inspections=len(behind),
+            merged=tuple(merged.items()),
+            runs=tuple(runs),
+            explanation=explain(self.database, self.known, advice) if request.explain else (),
+        )
+
+    def _yanked(self, advice: Advice) -> Iterator[str]:
+        """Yield a caveat on each recommended release that its index has yanked."""
+        changed = {c.name: c.recommended for c in advice.changes if c.recommended is not None}
+        if advice.lock is None or not changed:
+            return
+        try:
+            offered = self.index.candidates_many(changed)
+        except IndexUnavailableError as error:
+            yield f"whether a release was yanked is not known: {error.what}"
+            return
+        for name, version in changed.items():
+            files = [each for each in offered[name] or () if each.version == version]
+            if files and all(each.yanked is not None for each in files):
+                why = next((each.yanked for each in files if each.yanked), "")
+                yield f"{name} {version} was yanked{f': {why}' if why else ''}"
+
+    def _stacks(self, advice: Advice) -> tuple[tuple[AdvisedStack, ...], bool]:
+        """Return the lock's own stack and the others, and whether goals favour different ones."""
+        if advice.current is None:
+            return (), False
+        ids = [advice.current, *(each.stack_id for each in advice.alternatives)]
+        goals = self._needs(advice, ids)
+        own = AdvisedStack(stack_id=ids[0], changes=(), needs=self._of(goals, ids[0]))
+        others = [
+            AdvisedStack(
+                stack_id=each.stack_id,
+                changes=each.changes,
+                needs=self._of(goals, each.stack_id),
+                ratio=each.ratio,
+                low=each.low,
+                high=each.high,
+                is_faster=each.is_faster,
+            )
+            for each in advice.alternatives
+        ]
+        return (own, *others), bool(others) and _is_worse(others[0].needs, own.needs)
+
+    def _needs(self, advice: Advice, ids: Sequence[StackId]) -> GoalReport:
+        """Return what stacks need besides time, by the campaign that held most of them."""
+        campaigns = {campaign for each in advice.provenance for campaign in each.campaigns}
+        held: dict[CampaignId, list[Inspection]] = {}
+        for each in self.inspections:
+            if each.campaign_id in campaigns and each.block:
+                held.setdefault(each.campaign_id, []).append(each)
+
+        def among(campaign: CampaignId) -> set[StackId]:
+            return {each.stack_id for each in held[campaign]} & {*ids}
+
+        fitting = [each for each in held if ids[0] in among(each)]
+        if not fitting:
+            return GoalReport()
+        found = max(fitting, key=lambda each: (len(among(each)), len(held[each]), each))
+        used = {each.indicator_id for each in held[found]}
+        own = [each for each in ids if each in among(found)]
+        return compare_goals(
+            held[found],
+            stacks=own,
+            baseline=ids[0],
+            calls=[call for call in self.known.calls.values() if call.id in used],
+            goals=_EVERY_GOAL,
+            sizes={each: self._size(self.known.stacks[each]) for each in own},
+        )
+
+    def _of(self, goals: GoalReport, stack: StackId) -> StackQuantities:
+        return replace(goals.of(stack), size=self._size(self.known.stacks[stack]))
+
+    def _size(self, stack: Stack) -> StackSize:
+        try:
+            return stack_size(stack.lock, self.store)
+        except BuildError:  # what others measured may come from an index without hashes
+            return StackSize()
+
+
+def _is_worse(needs: StackQuantities, than: StackQuantities) -> bool:
+    """Return whether a stack is shown to need more than another one of anything but time."""
+    if any(e is not None and e.high < 1 for e in (needs.import_effect, needs.memory_effect)):
+        return True
+    size, other = needs.size.installed_bytes, than.size.installed_bytes
+    return size is not None and other is not None and size > (1 + MARGIN) * other
 
 
 def _behind(advice: Advice, inspections: Iterable[Inspection]) -> Collection[InspectionId]:
@@ -246,10 +532,48 @@ def _target(facts: BaseFacts) -> Target:
     )
 
 
+def free_requirements(lockfile: LockFile, policy: ChangePolicy, target: Target) -> tuple[str, ...]:
+    """Return the ranges of the packages of a lock that may change, as a policy admits them.
+
+    Raises:
+        UsageError: nothing may change.
+    """
+    locked = {str(canonicalize_name(e.name)): e.version for e in in_target(lockfile, target)}
+    ranges = {
+        name: [str(e) for e in _readable(lockfile) if canonicalize_name(e.name) == name]
+        for name in policy.only or [each for each in VARIED if each in locked]
+        if name in locked and name not in policy.keep
+    }
+    if not ranges:
+        raise UsageError(
+            f"nothing in {lockfile.path} may change",
+            why="--only and --keep leave none of its packages",
+            fix="name a package that it holds with --only, and not with --keep",
+        )
+    found = []
+    for name, own in ranges.items():
+        version = Version(locked[name])
+        limits = [] if policy.allow_downgrade else [f">={version}"]
+        if not policy.allow_major and not any(">" in line or "~" in line for line in own):
+            limits.append(f"<{version.major + 1}")
+        found += [f"{name}{','.join(limits)}", *own]
+    return tuple(found)
+
+
 def _explore_command(lockfile: LockFile, path: Path) -> str:
     """Return the command that measures around a lock, "" where nothing in it would vary."""
     locked = {each.name for each in lockfile.packages if each.group == "default"}
     return f"stackgen explore --from {shlex.quote(str(path))}" if any(may_vary(locked)) else ""
+
+
+def _measure_command(request: AdviseRequest) -> str:
+    paths = [request.path, *([request.new] if request.new else [])]
+    options = [f"--only {each}" for each in request.options.only]
+    options += [f"--keep {each}" for each in request.options.keep]
+    options += ["--allow-major"] * request.options.allow_major
+    options += ["--allow-downgrade"] * request.options.allow_downgrade
+    named = [shlex.quote(str(each)) for each in paths]
+    return " ".join(["stackgen advise", *named, "--measure 15m", *options])
 
 
 def _nothing_varies(path: Path) -> str:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from packaging.utils import canonicalize_name
 
-from stackgen.campaign.options import IndexOptions
+from stackgen.campaign.options import IndexOptions, WriteOptions
 from stackgen.campaign.targets import find_target
 from stackgen.campaign.user_input import index_config
 from stackgen.commands.lock_changes import lock_changes, refuse_excluded
@@ -21,26 +21,6 @@ from stackgen.model.progress import Progress
 from stackgen.model.reports.locks import AdviceReport
 from stackgen.storage.files import atomic_write
 from stackgen.storage.paths import Paths
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ApplyRequest:
-    """What becomes of an advice.
-
-    write: change the lock file. dry_run: show what would change, and change nothing.
-    constraints: write the recommended versions there, with their evidence as comments.
-    run: let the lock's own tool apply the constraints, where only that may write the lock.
-    """
-
-    write: bool = False
-    dry_run: bool = False
-    constraints: Path | None = None
-    run: bool = False
-
-    @property
-    def anything(self) -> bool:
-        """Return whether anything is to be done."""
-        return self.write or self.dry_run or self.constraints is not None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,7 +38,7 @@ class Applied:
 def apply_advice(
     report: AdviceReport,
     path: Path,
-    request: ApplyRequest,
+    request: WriteOptions,
     *,
     index_options: IndexOptions,
     paths: Paths,
@@ -165,7 +145,7 @@ def constraints_of(report: AdviceReport, changes: Sequence[LockChange]) -> str:
     return write_constraints(changes, evidence=evidence, head=head)
 
 
-def _by_tool(command: tuple[str, ...], path: Path, request: ApplyRequest) -> str:
+def _by_tool(command: tuple[str, ...], path: Path, request: WriteOptions) -> str:
     line = shlex.join(command)
     if not request.run or request.dry_run:
         return f"Only its own tool may change {path}: {line}"

@@ -1,6 +1,6 @@
 """Explore: requirements in, a measured ranking out."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from stackgen.campaign.backend import Backend
@@ -8,7 +8,13 @@ from stackgen.campaign.campaign import Campaign
 from stackgen.campaign.candidates import pinned, read_pins, select
 from stackgen.campaign.host import cpu_list, shared_cores
 from stackgen.campaign.options import NEWEST_STACKS
-from stackgen.campaign.plan import SelectedStacks, SelectStacks, open_campaign
+from stackgen.campaign.plan import (
+    Calls,
+    SelectedStacks,
+    SelectStacks,
+    calls_of,
+    open_campaign,
+)
 from stackgen.campaign.prepare import refuse_without_disk_space
 from stackgen.campaign.request import CampaignRequest
 from stackgen.campaign.spread import with_defaults
@@ -51,6 +57,7 @@ def explore(
     progress: Progress,
     *,
     select_stacks: SelectStacks = _select,
+    calls_of: Callable[[SelectedStacks], Calls] = calls_of,
 ) -> ExplorePlan | ExploreReport:
     """Measure stacks against each other, or only plan it (``dry_run``).
 
@@ -60,6 +67,7 @@ def explore(
         environ: the user's variables.
         progress: shows what is done.
         select_stacks: selects the stacks, once their base is known.
+        calls_of: returns the indicators that they are measured by.
 
     Raises:
         StackgenError: one of its kinds for whatever stops it; what was measured is kept.
@@ -68,7 +76,9 @@ def explore(
     request = _without_search(with_defaults(request), progress)
     if request.lock_out is not None:
         check_folder(request.lock_out, make=not request.dry_run)
-    with open_campaign(select_stacks, request, paths, environ, progress) as campaign:
+    with open_campaign(
+        select_stacks, request, paths, environ, progress, calls_of=calls_of
+    ) as campaign:
         if request.dry_run:
             return campaign.plan
         _refuse_one_stack(campaign.plan)

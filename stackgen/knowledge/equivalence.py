@@ -27,6 +27,8 @@ FRAMEWORKS = {
     "paddlepaddle": frozenset({"paddlepaddle", "paddlepaddle-gpu"}),
 }
 """The distributions of each framework; any other component of an indicator has its own name."""
+VARIED = tuple(sorted({"numpy", *(name for own in FRAMEWORKS.values() for name in own)}))
+"""The packages that vary by themselves."""
 _ALWAYS = frozenset(name for own in FRAMEWORKS.values() for name in own)
 
 Versions = Mapping[str, str]

@@ -113,11 +113,12 @@ class Cycle:
 class NextBlock:
     """Two stacks to be measured in one more campaign at the place that is asked about.
 
-    gain: by how much the variance of the comparison falls. cost: as the caller counts it.
+    variance: of the comparison now. gain: by how much it falls. cost: as the caller counts it.
     """
 
     one: str
     other: str
+    variance: float
     gain: float
     cost: float
 
@@ -498,13 +499,14 @@ class Comparisons:
         spreads = self._fit.grid.campaigns**2
         usual = spreads <= _median(spreads, weights) * 4 + _NOTHING
         weights = weights * usual / float(weights @ usual)
+        variance = float(weights @ (self._fit.covariances @ asked @ asked))
         choices = []
         for (one, other), cost in sorted(costs.items()):
             (of,) = self._coefficients(one, [other])
             reach = self._fit.covariances @ of
             added = reach @ of + spreads + error**2
             gain = float(weights @ ((reach @ asked) ** 2 / added))
-            choices.append(NextBlock(one=one, other=other, gain=gain, cost=cost))
+            choices.append(NextBlock(one=one, other=other, variance=variance, gain=gain, cost=cost))
         return max(choices, key=lambda each: each.gain / each.cost)
 
     def _coefficients(self, current: str, others: Sequence[str]) -> Array:

@@ -1,5 +1,7 @@
 """What the evidence graphs say of versions: cases in which they were measured, and candidates."""
 
+import math
+import statistics
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -12,7 +14,7 @@ from stackgen.knowledge.equivalence import (
     frameworks,
 )
 from stackgen.knowledge.evidence import CONTROL_COMPONENT, Results
-from stackgen.knowledge.graph import EvidenceGraph, Place
+from stackgen.knowledge.graph import EvidenceGraph, NextBlock, Place
 from stackgen.knowledge.recommendation import FEWEST_MACHINES, Assessment, assess
 from stackgen.measure.contrasts import CampaignContrasts
 from stackgen.measure.posterior import Array
@@ -22,6 +24,8 @@ from stackgen.model.inspections import IndicatorCall, Inspection
 from stackgen.model.stacks import PROGRAM, BaseFacts, Machine, Stack
 
 _SMALL = 40  # stacks of a component
+_Members = dict[tuple[tuple[IndicatorId, str], ...], list[StackId]]
+"""Measured stacks by what they are: the keys of their nodes, by indicator."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -198,30 +202,29 @@ class Knowledge:
         standing = [stack for own in self.standing(case).values() for stack in own]
         return self.stacks[min(standing, key=lambda stack: (-standing.count(stack), stack))]
 
-    def judge(self, case: Case, *, margin: float, alpha: float) -> Judgement:
+    def judge(
+        self,
+        case: Case,
+        *,
+        margin: float,
+        alpha: float,
+        explained: int = 3,
+        update: Versions | None = None,
+    ) -> Judgement:
         """Compare all stacks with the same frameworks, Python and variables with those of a case.
 
         Measured stacks that are equivalent on all indicators are one candidate.
+
+        Args:
+            case: the versions that others are compared with.
+            margin: relative difference that is of no importance.
+            alpha: the share of knowledge bases of equal stacks that may hold any wrong "faster".
+            explained: of how many candidates that are not faster the basis is given.
+            update: compare these versions alone, whatever framework they have.
         """
         standing = self.standing(case)
-        own = frameworks(case.versions)
-        reached = {i: frozenset(self.graphs[i].component(key)) for i, key in case.current.items()}
-        members: dict[tuple[tuple[IndicatorId, str], ...], list[StackId]] = {}
-        failing = otherwise = 0
-        for stack in self._comparable(case.setting):
-            versions = self.nodes.versions(stack)
-            keys = {
-                indicator: key
-                for indicator in case.current
-                if (key := self.nodes.find(indicator, versions, case.setting))
-                and key in reached[indicator]
-            }
-            if frameworks(versions) != own or not (keys.items() - case.current.items()):
-                continue
-            if stack in self._failing:
-                failing += 1
-                continue
-            members.setdefault(tuple(sorted(keys.items())), []).append(stack)
+        members, failing = self._members(case) if update is None else self._of(case, update)
+        otherwise = 0
         candidates: dict[str, Mapping[IndicatorId, str]] = {}
         stacks: dict[str, tuple[StackId, ...]] = {}
         for what, equal in sorted(members.items()):
@@ -239,10 +242,83 @@ class Knowledge:
             repeated=self._repeated,
             margin=margin,
             alpha=alpha,
+            explained=explained,
         )
         return Judgement(
             assessments=assessments, stacks=stacks, failing=failing, otherwise=otherwise
         )
+
+    def _members(self, case: Case) -> tuple[_Members, int]:
+        """Return the stacks that can be compared with a case, and how many failed in blocks."""
+        own = frameworks(case.versions)
+        reached = {i: frozenset(self.graphs[i].component(key)) for i, key in case.current.items()}
+        members: _Members = {}
+        failing = 0
+        for stack in self._comparable(case.setting):
+            versions = self.nodes.versions(stack)
+            keys = {
+                indicator: key
+                for indicator in case.current
+                if (key := self.nodes.find(indicator, versions, case.setting))
+                and key in reached[indicator]
+            }
+            if frameworks(versions) != own or not (keys.items() - case.current.items()):
+                continue
+            if stack in self._failing:
+                failing += 1
+                continue
+            members.setdefault(tuple(sorted(keys.items())), []).append(stack)
+        return members, failing
+
+    def _of(self, case: Case, update: Versions) -> tuple[_Members, int]:
+        """Return the stacks that stand for versions that a lock is updated to, as one candidate."""
+        found = self.nodes.find_all(update, case.setting)
+        keys = {
+            indicator: found[indicator]
+            for indicator, key in case.current.items()
+            if found.get(indicator, key) != key
+            and found[indicator] in self.graphs[indicator].component(key)
+        }
+        standing = {stack for i, key in keys.items() for stack in self.nodes.stacks[i][key]}
+        working = sorted(standing - self._failing)
+        members = {tuple(sorted(keys.items())): working} if working else {}
+        return members, len(standing) - len(working)
+
+    def decides(self, case: Case, update: Versions) -> bool:
+        """Return whether versions differ from those of a case in anything that decides a timing."""
+        found = self.nodes.find_all(update, case.setting)
+        return any(found.get(indicator) != key for indicator, key in case.current.items())
+
+    def next_comparison(
+        self, case: Case, candidate: StackId, others: Collection[StackId]
+    ) -> NextBlock | None:
+        """Return which pair lowers the variance of a candidate beside a case most; None if none.
+
+        It is of the indicator that says least of them.
+
+        Args:
+            case: with the versions of the lock.
+            candidate: that may be faster.
+            others: further stacks that could be measured.
+        """
+        place = Place(machine_id=case.machine.id, base=base_name(case.facts))
+        found: list[NextBlock] = []
+        for indicator, current in sorted(case.current.items()):
+            nodes, graph = self.nodes.nodes(indicator), self.graphs[indicator]
+            keys = {nodes[each].key for each in (candidate, *others) if each in nodes} - {current}
+            if candidate not in nodes or nodes[candidate].key not in graph.component(current):
+                continue
+            best = nodes[candidate].key
+            fit = graph.fit(current, place, of=keys)
+            known = set(fit.stacks)
+            if best == current or best not in known:
+                continue
+            pairs = {(current, key) for key in keys & known}
+            pairs |= {(key, best) for key in keys & known if key != best}
+            errors = [math.sqrt(row.covariance[0][0]) for row in self._rows[indicator]]
+            costs = dict.fromkeys(pairs, 1.0)
+            found.append(fit.next_block(current, best, costs, error=statistics.median(errors)))
+        return max(found, key=lambda each: each.variance, default=None)
 
     def _comparable(self, setting: Setting) -> list[StackId]:
         found = self._by_setting.get(setting, [])

@@ -117,3 +117,26 @@ class Listing(str, Enum):
     STRATIFIED = "sampled, spread over the varied versions"
     UNIFORM = "sampled uniformly"
     COVER = "covering all pairs of varied versions"
+
+
+class AdviceType(str, Enum):
+    """What ``advise`` recommends of what was measured; each but LATEST is shown not to be slower.
+
+    PERFORMANCE: what is shown to be faster, the fastest first.
+    STABLE: the newest versions that never failed, and compute what the lock computes.
+    LATEST: the newest versions that the rest of the lock admits, measured or not.
+    SIZE: the smallest installed size.
+    """
+
+    PERFORMANCE = "performance"
+    STABLE = "stable"
+    LATEST = "latest"
+    SIZE = "size"
+
+
+class AdviceFormat(str, Enum):
+    """How an advice is printed."""
+
+    TEXT = "text"
+    JSON = "json"
+    MARKDOWN = "markdown"

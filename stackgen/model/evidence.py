@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from enum import Enum
 
+from stackgen.model.choices import AdviceType
 from stackgen.model.identity import CampaignId, IndicatorId, MachineId, StackId, content_id
 from stackgen.model.packages import Lock
 
@@ -169,6 +170,8 @@ class Provenance:
         were compared with (``recommended``), as they were measured.
     machine: the name of its CPU. python: of the base, in full.
     first, last: when the first and the last of its campaigns began, ISO 8601 in UTC.
+    machines: how many carry it. family: of the operation.
+    shares: of each campaign in the variance.
     is_figure: whether a program's own figure was compared in place of a time.
     campaigns: that carry it, the one with the largest share first.
     origins: that measured them; "" is this installation.
@@ -187,17 +190,57 @@ class Provenance:
     campaigns: tuple[CampaignId, ...] = ()
     origins: tuple[str, ...] = ()
     path: tuple[str, ...] = ()
+    machines: int = 1
+    family: str = ""
+    shares: tuple[float, ...] = ()
 
 
 class Answer(str, Enum):
-    """What an advice comes to; only the first recommends anything."""
+    """What an advice comes to; only the first two recommend anything.
+
+    NOT_SLOWER: what another type than ``performance`` recommends. SLOWER, UNDECIDED: of an update
+    from one lock to another.
+    """
 
     FASTER = "faster"
+    NOT_SLOWER = "not slower"
     NO_DIFFERENCE = "no measurable difference"
     ELSEWHERE = "measured elsewhere"
     OLDER = "faster, but older"
+    MAJOR = "faster, but a major update"
     REFUSED = "measured, but refused"
+    SLOWER = "slower"
+    UNDECIDED = "not decided"
     UNKNOWN = "unknown"
+
+
+class Scope(str, Enum):
+    """What an advice speaks of: whether it rests on enough families of operations."""
+
+    OVERALL = "overall"
+    OPERATIONS = "these operations only"
+    PROGRAM = "your program"
+    NOTHING = "nothing"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChangePolicy:
+    """Which changes of a lock may be recommended.
+
+    only: no other packages change; empty admits all. keep: these do not.
+    allow_major: beyond the major version where the user's own requirements do not say so.
+    allow_downgrade: to an older version of anything with compiled code.
+    """
+
+    kind: AdviceType = AdviceType.PERFORMANCE
+    only: tuple[str, ...] = ()
+    keep: tuple[str, ...] = ()
+    allow_major: bool = False
+    allow_downgrade: bool = False
+
+
+CAREFUL = ChangePolicy()
+"""Neither older versions nor new major ones."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -220,6 +263,7 @@ class Proposal:
 
     changes: of the lock. ratio: above 1 where they are faster, with its 95 % interval.
     command: that measures them beside the lock.
+    pins: (name, version) pairs of all that varies, changed or not.
     """
 
     changes: tuple[Change, ...]
@@ -228,6 +272,40 @@ class Proposal:
     low: float
     high: float
     command: str
+    pins: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Alternative:
+    """A measured stack beside the lock, over all indicators that compare them.
+
+    ratio: geometric mean of its speeds; above 1 it is faster. low, high: hold with those of all
+        others. is_faster: whether it is shown to be.
+    """
+
+    stack_id: StackId
+    changes: tuple[Change, ...]
+    ratio: float
+    low: float
+    high: float
+    is_faster: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NextComparison:
+    """Versions that a campaign beside the lock should measure next: it may decide the answer.
+
+    pins: (name, version) pairs of what changes, and of the framework and NumPy.
+    why: in words.
+    error, expected_error: standard errors of the log ratio now, and after such a campaign; None
+        where nothing is known yet.
+    """
+
+    changes: tuple[Change, ...]
+    pins: tuple[tuple[str, str], ...]
+    why: str
+    error: float | None = None
+    expected_error: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -246,6 +324,11 @@ class Advice:
     pins: (name, version) pairs of the lock's framework and NumPy.
     nearest: to a lock that nothing is known of, the nearest measured stacks, nearest first.
     proposals: what is worth measuring, most promising first; none of it is recommended.
+    scope: what the answer speaks of. families: of the operations that it rests on.
+    overall: of all indicators together, where there are several.
+    current: the measured stack that stands for the lock; None where none does.
+    alternatives: what was measured beside it, first what the answer is about, then the runner-up.
+    next: what would decide the answer, the most informative first.
     """
 
     answer: Answer
@@ -261,3 +344,9 @@ class Advice:
     pins: tuple[tuple[str, str], ...] = ()
     nearest: tuple[Nearest, ...] = ()
     proposals: tuple[Proposal, ...] = ()
+    scope: Scope = Scope.NOTHING
+    families: tuple[str, ...] = ()
+    overall: Effect | None = None
+    current: StackId | None = None
+    alternatives: tuple[Alternative, ...] = ()
+    next: tuple[NextComparison, ...] = ()

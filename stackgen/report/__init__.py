@@ -12,7 +12,6 @@ from stackgen.report.images import (
 )
 from stackgen.report.indicators import local_text
 from stackgen.report.listings import (
-    advice_text,
     bases_text,
     failures_text,
     indicator_text,
@@ -25,7 +24,6 @@ from stackgen.report.tables import as_json, checks_text, columns
 from stackgen.report.terminal import open_progress
 
 __all__ = [
-    "advice_text",
     "as_json",
     "bases_text",
     "built_text",

@@ -29,6 +29,7 @@ def plan_text(plan: ExplorePlan) -> str:
         f"{_would(plan)}, {'spread widely' if plan.spread else 'newest first'} (complete stacks of "
         "each choice):",
         *columns([(label, format_count(count)) for label, count in plan.chosen]),
+        *([f"By: {', '.join(plan.indicators)}"] if plan.indicators else []),
         "",
         f"To download{', if all are built' if plan.searched else ''}: "
         f"{found.download_bytes / 1e9:.2f} GB in {found.wheels} wheels. On disk: about "

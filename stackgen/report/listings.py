@@ -1,27 +1,15 @@
 """Lists for the smaller commands."""
 
-import math
 import shlex
 from collections.abc import Iterator, Sequence
 from itertools import groupby
 
 from stackgen.knowledge import FailureGroup, Trait
-from stackgen.model.evidence import (
-    Advice,
-    Answer,
-    Change,
-    Effect,
-    Nearest,
-    Origin,
-    Proposal,
-    Provenance,
-    Verdict,
-)
 from stackgen.model.inspections import Indicator, Outcome, Parameter
 from stackgen.model.reports.campaigns import NightlyReport
-from stackgen.model.reports.locks import AdviceReport, Validation, Validity, Verification
+from stackgen.model.reports.locks import Validation, Validity, Verification
 from stackgen.model.stacks import BaseContent, BaseEntry, BasesReport, Readiness
-from stackgen.report.explore import interval, report_text, verdict
+from stackgen.report.explore import report_text
 from stackgen.report.tables import columns
 
 
@@ -128,118 +116,6 @@ def _trait(trait: Trait) -> str:
     if trait.kind == "setting":
         return f"{trait.name}={trait.value}"
     return trait.value if trait.name == "Python" else f"{trait.name} {trait.value}"
-
-
-# An advice in plain English
-
-LISTED = ("tensorflow", "tensorflow-cpu", "torch", "numpy")
-"""Packages whose locked versions head an advice."""
-
-
-def advice_text(report: AdviceReport) -> str:
-    """Return current and recommended versions, what was measured of them, and caveats."""
-    advice = report.advice
-    lines = [f"{report.lockfile.path}"]
-    locked = {each.name: each.version for each in report.lockfile.packages}
-    current = [f"{name} {locked[name]}" for name in LISTED if name in locked]
-    lines += [f"Current: {', '.join(current)}"] if current else []
-    lines += _answer(advice)
-    if advice.lock is not None:
-        rows = [("package", "current", "recommended")]
-        rows += [(c.name, c.current or "-", c.recommended or "-") for c in advice.changes]
-        lines += [*columns(rows), ""]
-    for near in advice.nearest:
-        lines += _nearest(near)
-    if len(advice.effects) > 1:
-        lines += _overview(advice)
-    for effect, provenance in zip(advice.effects, advice.provenance, strict=True):
-        lines += _measured(effect, provenance, recommended=advice.lock is not None)
-    for proposal in advice.proposals:
-        lines += _proposal(proposal)
-    lines += [f"Note: {caveat}" for caveat in advice.caveats]
-    lines += [f"Evidence: {report.knowledge_base}"]
-    lines += [
-        f"Merged from {_origin(origin)}: {count} of {report.inspections} inspections"
-        for origin, count in report.merged
-    ]
-    if advice.lock is None and report.explore_command:
-        what = "more" if advice.answer in (Answer.NO_DIFFERENCE, Answer.REFUSED) else "it here"
-        lines += [f"To measure {what}: {report.explore_command}"]
-    return "\n".join(lines)
-
-
-def _overview(advice: Advice) -> list[str]:
-    """Return a table of the effects by indicator, and their geometric mean."""
-    rows = [("indicator", "speed", "interval", "blocks", "verdict")]
-    for effect, provenance in zip(advice.effects, advice.provenance, strict=True):
-        speed, blocks = f"{effect.ratio:.2f}", str(effect.blocks)
-        rows.append((provenance.indicator, speed, interval(effect), blocks, effect.verdict.value))
-    mean = math.exp(math.fsum(math.log(e.ratio) for e in advice.effects) / len(advice.effects))
-    rows.append(("overall (geometric mean)", f"{mean:.2f}", "", "", ""))
-    return [*columns(rows), ""]
-
-
-def _answer(advice: Advice) -> list[str]:
-    """Return the answer in a sentence; none where the versions that follow are the answer."""
-    if advice.answer is Answer.UNKNOWN:
-        return [f"Unknown: {advice.why}."]
-    if advice.answer is Answer.ELSEWHERE:
-        return ["Measured elsewhere: nothing is recommended without a run on this machine."]
-    if advice.answer is Answer.OLDER:
-        return [f"Measured to be faster, but older: {advice.refused}"]
-    if advice.refused:
-        return [f"Measured to be faster, but not recommended: {advice.refused}"]
-    if advice.answer is Answer.REFUSED:
-        return ["Nothing that was measured beside this lock can be recommended (see the notes)."]
-    if advice.answer is Answer.NO_DIFFERENCE:
-        return ["No measurable difference: nothing is shown to be faster than this lock."]
-    return []
-
-
-def _proposal(proposal: Proposal) -> list[str]:
-    """Return what is worth measuring, and how; a prediction recommends nothing."""
-    expected = f"{proposal.ratio:.2f} times as fast ({proposal.low:.3f} to {proposal.high:.3f})"
-    return [
-        f"Worth measuring, never measured: {_versions(proposal.changes)}",
-        f"  expected on {proposal.indicator}: {expected}",
-        f"  to measure it: {proposal.command}",
-    ]
-
-
-def _nearest(near: Nearest) -> list[str]:
-    """Return a measured stack near to a lock, and the fastest that was compared with it."""
-    lines = [f"Nearest measured: {', '.join(f'{name} {v}' for name, v in near.versions)}"]
-    for effect, provenance in zip(near.effects, near.provenance, strict=True):
-        lines += [f"  {line}" for line in _measured(effect, provenance, recommended=False)]
-    return lines
-
-
-def _origin(origin: Origin) -> str:
-    return f"{origin.label or 'this file'} (origin {origin.id[:12]}, {origin.first_seen[:10]})"
-
-
-def _measured(effect: Effect, provenance: Provenance, *, recommended: bool) -> list[str]:
-    """Return an effect with its estimate and interval, and what it rests on."""
-    ratio = f"{effect.ratio:.2f} times as {'good' if provenance.is_figure else 'fast'}"
-    text = f"{ratio} {interval(effect)}, {effect.blocks} blocks"
-    if recommended and effect.verdict is Verdict.FASTER and not provenance.is_figure:
-        first = f"Expected speed-up on {provenance.indicator}: {text}"
-    else:
-        words = verdict(effect, figure=provenance.is_figure)
-        first = f"On {provenance.indicator}: {words}: {text}"
-    days = dict.fromkeys((provenance.first[:10], provenance.last[:10]))
-    return [
-        first,
-        f"  compared: {_versions(provenance.compared)}",
-        *(f"  by way of: {each}" for each in provenance.path[1:-1]),
-        f"  measured: {' to '.join(days)} on {provenance.machine}, Python {provenance.python}",
-    ]
-
-
-def _versions(compared: tuple[Change, ...]) -> str:
-    shown = [f"{c.name} {c.current or '-'} -> {c.recommended or '-'}" for c in compared]
-    more = f" and {len(shown) - _MOST_SHOWN} more" if len(shown) > _MOST_SHOWN else ""
-    return f"{', '.join(shown[:_MOST_SHOWN])}{more}"
 
 
 # Validation of a lock

@@ -151,6 +151,7 @@ class ExplorePlan:
     searched: whether a search builds them one after the other, when it chooses them, and perhaps
         never; otherwise all of them are built before the first block.
     spread: whether they are spread over releases and settings, and not the newest ones.
+    indicators: what they are measured by.
     """
 
     requirements: tuple[str, ...]
@@ -165,6 +166,7 @@ class ExplorePlan:
     strategy: str
     searched: bool
     spread: bool = False
+    indicators: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

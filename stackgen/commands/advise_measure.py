@@ -1,0 +1,430 @@
+"""Measures what would decide an advice: the lock beside what may be faster, in a campaign.
+
+The choice rests on what is known; the campaign's blocks are fresh evidence, and are put together
+with the rest. A campaign that was begun goes on with its own stacks until each comparison is
+decided; only then is another one chosen, with the next seed where the stacks are the same.
+"""
+
+import json
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from stackgen.campaign.backend import Backend
+from stackgen.campaign.candidates import Candidate, Selection, pinned, read_pins, select
+from stackgen.campaign.indicators import indicator_calls, known_indicators
+from stackgen.campaign.options import BudgetOptions, SearchOptions
+from stackgen.campaign.plan import Calls, SelectedStacks
+from stackgen.campaign.request import CampaignRequest, StackRequest
+from stackgen.campaign.user_input import read_measurement
+from stackgen.commands.advise import (
+    ADVISE,
+    AdviseRequest,
+    Sources,
+    answer,
+    free_requirements,
+    open_sources,
+)
+from stackgen.commands.explore import explore
+from stackgen.errors import EvidenceError, ResolutionError, UsageError
+from stackgen.index import PackageIndex
+from stackgen.indicators import bind
+from stackgen.indicators.families import DEFAULTS, FEWEST_FAMILIES, families_of, family_of
+from stackgen.knowledge.equivalence import VARIED
+from stackgen.knowledge.evidence import CONTROL_COMPONENT
+from stackgen.measure import INTERIM_ANALYSES, decided, fewest_blocks, rank
+from stackgen.model.choices import Granularity, Prereleases, Strategy
+from stackgen.model.evidence import Advice, CampaignIdentity, Scope
+from stackgen.model.identity import content_id
+from stackgen.model.inspections import IndicatorCall, Inspection, Role
+from stackgen.model.packages import Lock
+from stackgen.model.progress import Progress
+from stackgen.model.reports.campaigns import ExplorePlan, ExploreReport, RunSummary
+from stackgen.model.reports.locks import AdviceReport
+from stackgen.resolve import Policy, Requirements, parse_requirements
+from stackgen.storage.paths import Paths
+
+_CANDIDATES = 2
+_LEAST_S = 5.0  # with less of the budget left, no further campaign begins
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Earlier:
+    """A campaign of an earlier call for the same lock.
+
+    locks: of its stacks, by their identities as the request spells them.
+    has_compared: whether it has blocks. finished: whether more of them would decide nothing.
+    """
+
+    identity: CampaignIdentity
+    locks: Mapping[str, Lock]
+    has_compared: bool
+    finished: bool
+
+    @property
+    def request(self) -> Mapping[str, object]:
+        """Return the request that it was planned from."""
+        found: Mapping[str, object] = json.loads(self.identity.request)
+        return found
+
+    @property
+    def sides(self) -> list[str]:
+        """Return the identities of its stacks, the lock's first."""
+        found = self.request.get("sides", [])
+        return [str(each) for each in found] if isinstance(found, list) else []
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """What is measured next.
+
+    pins: of each candidate; none where nothing is known, and the newest versions are measured.
+    known: indicators that are in the evidence already.
+    """
+
+    pins: tuple[tuple[tuple[str, str], ...], ...]
+    known: tuple[IndicatorCall, ...]
+    earlier: tuple[Earlier, ...]
+
+
+def measure(
+    request: AdviseRequest,
+    paths: Paths,
+    environ: Mapping[str, str],
+    progress: Progress,
+    *,
+    dry_run: bool,
+) -> AdviceReport | ExplorePlan:
+    """Measure what would decide the answer within the budget, and answer again.
+
+    Args:
+        request: what is to be advised on.
+        paths: where the user's data and caches are.
+        environ: the user's variables.
+        progress: shows what is done.
+        dry_run: return the plan alone.
+
+    Raises:
+        EvidenceError: nothing that can be measured would decide the answer.
+        StackgenError: one of its kinds for whatever stops it; what was measured is kept.
+    """
+    budget_s = request.measure.budget_s or 0.0
+    ends = time.monotonic() + budget_s
+    runs: list[RunSummary] = []
+    while True:
+        with open_sources(request, paths, environ, progress) as sources:
+            advice = answer(sources, most_next=_CANDIDATES)
+            step = _next_step(sources, advice)
+            left_s = ends - time.monotonic()
+            if step is None and not runs:
+                _explain_nothing(request, advice, progress)
+            if step is None or left_s < _LEAST_S or (runs and _is_over(runs[-1])):
+                return sources.report(advice, runs)
+        asked = _request(request, left_s, dry_run=dry_run)
+        campaign = _Chosen(request=request, step=step)
+        found = explore(
+            asked,
+            paths,
+            environ,
+            progress,
+            select_stacks=campaign.select,
+            calls_of=campaign.calls,
+        )
+        if isinstance(found, ExplorePlan):
+            return found
+        _note_run(found, progress)
+        runs.append(found.run)
+
+
+def _is_over(run: RunSummary) -> bool:
+    """Return whether a run ended so that the next one would end alike."""
+    return run.interrupted or run.new_inspections == 0
+
+
+def _note_run(found: ExploreReport, progress: Progress) -> None:
+    for each in found.failed:
+        progress.note(f"{each.label} takes no part: {each.outcome.value}: {each.reason}")
+    for control in found.health.controls:
+        if control.failed:
+            progress.note(
+                f"A control failed ({control.name}): the machine was not quiet enough, and nothing "
+                "of this campaign counts."
+            )
+    progress.note(f"Measured {found.run.new_inspections} inspections: {found.run.stopped}.")
+
+
+def _explain_nothing(request: AdviseRequest, advice: Advice, progress: Progress) -> None:
+    """Say that nothing is measured, where the answer stands without that."""
+    if advice.scope is Scope.PROGRAM:
+        raise EvidenceError(
+            "what was measured of your own program decides here, and --measure cannot run it",
+            why="the command, its folder and its data are not part of the knowledge base",
+            fix=f"repeat its campaign: stackgen explore --from {request.path} --pi-command "
+            '"COMMAND" --seed N',
+        )
+    progress.note("Nothing to measure: no campaign that may be run would decide more.")
+
+
+def _next_step(sources: Sources, advice: Advice) -> Step | None:
+    """Return what is measured next, None where the answer needs nothing more."""
+    request = sources.request
+    if advice.scope is Scope.PROGRAM:
+        return None
+    earlier = tuple(_earlier(sources))
+    is_open = any(each.has_compared and not each.finished for each in earlier)
+    pins = tuple(each.pins for each in advice.next)
+    if request.new is not None:
+        pins = ()
+    if not (sources.measures(advice) or is_open):
+        return None
+    indicators = [each.indicator_id for each in advice.provenance]
+    indicators += [each.indicator_id for near in advice.nearest for each in near.provenance]
+    known = tuple(sources.known.calls[each] for each in dict.fromkeys(indicators))
+    return Step(pins=pins, known=known, earlier=earlier)
+
+
+def _earlier(sources: Sources) -> Iterator[Earlier]:
+    """Yield the campaigns of earlier calls for this lock on this machine, the latest first."""
+    for campaign in sources.own_campaigns():
+        inspections = sources.database.inspections(campaign=campaign.id)
+        stacks = {each.stack_id for each in inspections}
+        found = (sources.known.stacks[each] for each in stacks)
+        compared = [each for each in inspections if each.block and each.role is not Role.SEARCH]
+        yield Earlier(
+            identity=campaign,
+            locks={side(each.lock, each.settings): each.lock for each in found},
+            has_compared=bool(compared),
+            finished=_is_finished(compared, sources.calls),
+        )
+
+
+def _is_finished(inspections: Sequence[Inspection], calls: Sequence[IndicatorCall]) -> bool:
+    """Return whether each comparison of a campaign is decided, or has all blocks it may have."""
+    baseline = next((each.stack_id for each in inspections if each.role is Role.BASELINE), None)
+    used = {each.indicator_id for each in inspections}
+    own = [c for c in calls if c.id in used and c.indicator.component != CONTROL_COMPONENT]
+    if baseline is None or not own:
+        return False
+    labels = {each.stack_id: "" for each in inspections}
+    rows = rank(inspections, labels=labels, baseline=baseline, calls=own)
+    return decided(rows, own) or fewest_blocks(rows, own) >= INTERIM_ANALYSES[-1]
+
+
+def _request(request: AdviseRequest, budget_s: float, *, dry_run: bool) -> CampaignRequest:
+    names = frozenset(request.sources.allow_build)
+    requirements = Requirements(policy=Policy(prereleases=Prereleases.ALLOW, allow_build=names))
+    return CampaignRequest(
+        kind=ADVISE,
+        stacks=StackRequest(
+            requirements=requirements, lock=request.path, granularity=Granularity.PATCH
+        ),
+        measurement=read_measurement(request.indicators),
+        budget=BudgetOptions(budget_s=budget_s),
+        search=SearchOptions(strategy=Strategy.NEWEST),
+        target=request.target,
+        index=request.index,
+        dry_run=dry_run,
+    )
+
+
+def side(lock: Lock, settings: Sequence[tuple[str, str]]) -> str:
+    """Return what a request calls a stack, whatever base it is installed on."""
+    return content_id("side", [lock.id, list(settings)])
+
+
+@dataclass(slots=True, kw_only=True)
+class Stacks:
+    """The lock and its candidates; those that come from a search space may be completed otherwise.
+
+    found: each candidate with the selection that it comes from.
+    """
+
+    found: tuple[tuple[Candidate, Selection | None], ...]
+    varied: tuple[str, ...]
+
+    def candidates(self) -> Iterator[Candidate]:
+        """Yield the lock, and then each candidate."""
+        return (each for each, _ in self.found)
+
+    def may_search(self, candidate: Candidate) -> bool:
+        """Return whether one that does not run may be completed otherwise."""
+        selection = self._selection(candidate)
+        return selection is not None and selection.may_search(candidate)
+
+    def search(self, candidate: Candidate, works: Callable[[Candidate], bool]) -> Candidate | None:
+        """Return the newest completion of a candidate that works; None where there is none."""
+        selection = self._selection(candidate)
+        return None if selection is None else selection.search(candidate, works)
+
+    def _selection(self, candidate: Candidate) -> Selection | None:
+        return next((of for each, of in self.found if each.label == candidate.label), None)
+
+
+@dataclass(slots=True, kw_only=True)
+class _Chosen:
+    """Chooses stacks and indicators of a campaign, once its base is known."""
+
+    request: AdviseRequest
+    step: Step
+
+    def select(
+        self, index: PackageIndex, request: CampaignRequest, backend: Backend, progress: Progress
+    ) -> SelectedStacks:
+        """Return the stacks: of a campaign that goes on its own, otherwise what would decide."""
+        calls, _ = self._calls(request, self._packages(request))
+        request = request.with_indicators(*sorted(each.label for each in calls))
+        question = _question(request, backend)
+        alike = [each for each in self.step.earlier if _without_sides(each.request) == question]
+        for each in alike:
+            if each.has_compared and not each.finished and {*each.sides} <= each.locks.keys():
+                progress.note("Going on with the campaign that an earlier call began.")
+                locks = [each.locks[one] for one in each.sides]
+                return self._selected(
+                    request.with_budget(seed=each.identity.seed), _as_they_are(locks)
+                )
+        stacks = self._new(index, request, backend, progress)
+        sides = {side(each.lock, each.settings) for each in stacks.candidates()}
+        seed = sum(each.finished and {*each.sides} == sides for each in alike)
+        return self._selected(request.with_budget(seed=seed), stacks)
+
+    def _selected(self, request: CampaignRequest, stacks: Stacks) -> SelectedStacks:
+        every = list(stacks.candidates())
+        sides = tuple(side(each.lock, each.settings) for each in every)
+        search = SearchOptions(strategy=Strategy.NEWEST, stacks=max(2, len(every)))
+        return SelectedStacks(
+            request=replace(request.with_stacks(pair=sides), search=search),
+            source=stacks,
+            packages=frozenset.intersection(*(frozenset(e.lock.versions) for e in every)),
+            count=len(every),
+            choices=len(every),
+            requirements=tuple(filter(None, (str(self.request.path), str(self.request.new or "")))),
+        )
+
+    def _new(
+        self, index: PackageIndex, request: CampaignRequest, backend: Backend, progress: Progress
+    ) -> Stacks:
+        """Return the lock and what would decide.
+
+        Raises:
+            ResolutionError: none of it can be installed here.
+        """
+        target = backend.base.target
+        if self.request.new is not None:
+            policy = request.stacks.requirements.policy
+            paths = (self.request.path, self.request.new)
+            return _as_they_are([pinned(index, read_pins(each), target, policy) for each in paths])
+        found: dict[str, tuple[Candidate, Selection | None]] = {}
+        problems: list[ResolutionError] = []
+        lockfile = read_pins(self.request.path)
+        for pins in self.step.pins or ((),):
+            lines: Sequence[str] = [f"{name}=={version}" for name, version in pins]
+            if not pins:
+                lines = free_requirements(lockfile, self.request.options.policy, target)
+            wanted = parse_requirements(*lines)
+            policy = request.stacks.requirements.policy
+            asked = request.with_stacks(
+                requirements=replace(wanted, policy=policy),
+                granularity=Granularity.PATCH if pins else Granularity.MINOR,
+            )
+            try:
+                selection = select(index, asked, target, progress)
+            except ResolutionError as error:
+                problems.append(error)
+                continue
+            most = 2 if pins else 1 + _CANDIDATES
+            for place, each in enumerate(selection.candidates()):
+                if place == most:
+                    break
+                found.setdefault(side(each.lock, each.settings), (each, selection))
+        if len(found) < 2:
+            raise problems[0] if problems else _nothing_else(self.request)
+        varied = dict.fromkeys(name for _, of in found.values() if of for name in of.varied)
+        return Stacks(found=tuple(found.values()), varied=tuple(varied))
+
+    def calls(self, selected: SelectedStacks) -> Calls:
+        """Return what is measured: what is known already, and enough families."""
+        return self._calls(
+            replace(selected.request, measurement=read_measurement(self.request.indicators)),
+            selected.packages,
+        )
+
+    def _packages(self, request: CampaignRequest) -> frozenset[str]:
+        assert request.stacks.lock is not None  # noqa: S101 # it is what is advised on
+        return frozenset(each.name for each in read_pins(request.stacks.lock).packages)
+
+    def _calls(self, request: CampaignRequest, packages: frozenset[str]) -> Calls:
+        varied = tuple(name for name in VARIED if name in packages and name != "numpy")
+        if request.measurement.indicators:
+            return indicator_calls(request, varied, packages)
+        known = _runnable(self.step.known)
+        names = [each.indicator.name for each in known]
+        component = next(
+            (each for each in ("tensorflow", "torch") if _has(each, packages)), "numpy"
+        )
+        for name in DEFAULTS[component]:
+            if len(families_of(names)) < FEWEST_FAMILIES and family_of(name) not in families_of(
+                names
+            ):
+                names.append(name)
+        calls, control = indicator_calls(request.with_indicators(*names), varied, packages)
+        own = {each.indicator.name: each for each in known}
+        return tuple(_like(each, own.get(each.indicator.name)) for each in calls), control
+
+
+def _has(component: str, packages: frozenset[str]) -> bool:
+    return any(name.startswith(component) or name == f"intel-{component}" for name in packages)
+
+
+def _runnable(known: Sequence[IndicatorCall]) -> list[IndicatorCall]:
+    """Return the indicators of the evidence that are the same ones still."""
+    shipped = {each.name: each for each in known_indicators()}
+    found: dict[str, IndicatorCall] = {}
+    for each in known:
+        own = shipped.get(each.indicator.name)
+        if own is not None and bind(own, dict(each.arguments)).id == each.id:
+            found.setdefault(own.name, bind(own, dict(each.arguments)))
+    return list(found.values())
+
+
+def _like(call: IndicatorCall, known: IndicatorCall | None) -> IndicatorCall:
+    """Return a call with the arguments that the evidence has, on as many threads as here."""
+    if known is None:
+        return call
+    threads = dict(call.arguments).get("threads")
+    same = dict(known.arguments).get("threads") == threads
+    return known if same else call
+
+
+def _question(request: CampaignRequest, backend: Backend) -> dict[str, object]:
+    """Return what a campaign is about, apart from its stacks."""
+    base = backend.base
+    return _without_sides(json.loads(request.identity(base.kind.value, base.facts, where="")))
+
+
+def _without_sides(request: Mapping[str, object]) -> dict[str, object]:
+    return {k: v for k, v in request.items() if k not in ("sides", "where")}
+
+
+def _as_they_are(locks: Sequence[Lock]) -> Stacks:
+    """Return stacks whose packages are all given."""
+    files = [{(each.name, each.sha256) for each in lock.artifacts} for lock in locks]
+    shared = set.intersection(*files)
+    differing = sorted({name for each in files for name, _ in each - shared})
+    varied = [name for name in VARIED if name in differing] or differing[:3]
+    found = []
+    for place, lock in enumerate(locks):
+        text = ", ".join(f"{n} {lock.versions[n]}" for n in varied if n in lock.versions)
+        label = f"your lock: {text}" if place == 0 else text or f"stack {place}"
+        found.append(Candidate(lock=lock, label=label, completion="lock", settings=(), choice=None))
+    return Stacks(found=tuple((each, None) for each in found), varied=tuple(varied))
+
+
+def _nothing_else(request: AdviseRequest) -> UsageError:
+    return UsageError(
+        f"there is nothing to measure beside {request.path}",
+        why="the rest of it, or your options, admit no other versions of what varies",
+        fix="allow more: --allow-major, --allow-downgrade, or --only NAME",
+    )
+
+
+__all__ = ["measure"]

@@ -1,0 +1,477 @@
+"""From the candidates of a case to an answer: what is recommended, or why nothing is."""
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+from packaging.utils import canonicalize_name
+from packaging.version import InvalidVersion, Version
+
+from stackgen.indicators.families import FEWEST_FAMILIES, families_of, family_of
+from stackgen.knowledge.allowed import Allowed, Refusal, listed
+from stackgen.knowledge.equivalence import VARIED, decisive_of_program, is_pure
+from stackgen.knowledge.graph import Basis
+from stackgen.knowledge.judgement import Case, Judgement, Knowledge
+from stackgen.knowledge.recommendation import (
+    Assessment,
+    Compared,
+    Standing,
+    measured_elsewhere,
+)
+from stackgen.locks import admits_python
+from stackgen.measure import verdict
+from stackgen.model.choices import AdviceType
+from stackgen.model.evidence import (
+    Advice,
+    Alternative,
+    Answer,
+    Change,
+    Effect,
+    NextComparison,
+    Provenance,
+    Scope,
+    Verdict,
+)
+from stackgen.model.identity import IndicatorId, StackId
+from stackgen.model.packages import LockFile
+from stackgen.model.stacks import PROGRAM, Machine, Stack
+
+SizeOf = Callable[[Stack], int | None]
+"""Returns the installed size of a stack in bytes; None where it is not known."""
+_ALTERNATIVES = 4
+_NEXT_TRIED = 6  # candidates that the resolver is consulted about
+
+
+@dataclass(frozen=True)
+class CaseAnswer:
+    """Words the answer of one case."""
+
+    known: Knowledge
+    case: Case
+    judgement: Judgement
+    allowed: Allowed
+    margin: float
+    size_of: SizeOf = lambda _: None
+
+    @property
+    def _lockfile(self) -> LockFile:
+        return self.allowed.lockfile
+
+    def advice(self, *, most_next: int = 1) -> Advice:
+        """Return the answer: the best candidate that may be taken, or why there is none.
+
+        Args:
+            most_next: how many comparisons that would decide it are named at most.
+        """
+        best: Assessment | None = None
+        refusals: list[Refusal] = []
+        for each in self._wanted():
+            found = self._refusal(each)
+            if found is None:
+                best = each
+                break
+            refusals.append(found)
+        shown = best or next(iter(self.judgement.assessments), None)
+        elsewhere = shown is not None and self._is_elsewhere(shown)
+        answer = self._answer(best, shown, refusals, elsewhere=elsewhere)
+        recommended = best if answer in (Answer.FASTER, Answer.NOT_SLOWER) else None
+        caveats = list(self._caveats(shown, recommended))
+        if refusals and best is not None:
+            caveats.append(
+                f"something {'faster' if self._by_speed else 'else'} was measured, but is not "
+                f"recommended: {refusals[0].why}"
+            )
+        first = next((each for each in refusals if each.answer is answer), None)
+        return replace(
+            self.described(shown),
+            answer=answer,
+            lock=self._stack(recommended).lock if recommended else None,
+            changes=self.changes(recommended) if recommended else (),
+            caveats=tuple(caveats),
+            refused=(first or refusals[0]).why if refusals and best is None else "",
+            sole_origins=recommended.sole_origins if recommended else (),
+            next=() if recommended else self.next_comparisons(most_next),
+        )
+
+    def update(self, changes: Sequence[Change]) -> Advice:
+        """Return whether the only candidate, another lock, is faster or slower.
+
+        Args:
+            changes: from one lock to the other.
+        """
+        shown = next(iter(self.judgement.assessments), None)
+        if shown is None:
+            answer = Answer.REFUSED
+        elif self._is_elsewhere(shown):
+            answer = Answer.ELSEWHERE
+        elif shown.standing is Standing.FASTER:
+            answer = Answer.FASTER
+        elif shown.standing is Standing.SLOWER:
+            answer = Answer.SLOWER
+        else:
+            same = all(
+                verdict(each.lowest, each.highest, self.margin) is Verdict.EQUIVALENT
+                for each in shown.compared
+            )
+            answer = Answer.NO_DIFFERENCE if same else Answer.UNDECIDED
+        return replace(
+            self.described(shown),
+            answer=answer,
+            changes=tuple(changes),
+            caveats=tuple(self._caveats(shown, None)),
+        )
+
+    def described(self, shown: Assessment | None) -> Advice:
+        """Return what is known of a candidate, without an answer yet."""
+        effects, provenance = self.effects(shown) if shown else ((), ())
+        names = {self.known.calls[e.indicator_id].indicator.name for e in effects}
+        families = families_of(names)
+        scope = Scope.OVERALL if len(families) >= FEWEST_FAMILIES else Scope.OPERATIONS
+        elsewhere = shown is not None and self._is_elsewhere(shown)
+        return Advice(
+            answer=Answer.UNKNOWN,
+            lock=None,
+            changes=(),
+            effects=effects,
+            caveats=(),
+            same_machine=self.case.machine.id == self.known.machine.id and not elsewhere,
+            provenance=provenance,
+            scope=Scope.PROGRAM if self._of_program else scope if effects else Scope.NOTHING,
+            families=families,
+            overall=self._overall(shown) if shown and len(effects) > 1 else None,
+            current=self.known.representative(self.case).id,
+            alternatives=tuple(self._alternatives(shown)) if shown else (),
+        )
+
+    def next_comparisons(self, most: int) -> tuple[NextComparison, ...]:
+        """Return what would decide the answer: what may be faster, and which may be recommended."""
+        ranked = self.judgement.assessments
+        undecided = [each for each in ranked if self._may_be_faster(each)]
+        found: list[NextComparison] = []
+        for each in undecided[:_NEXT_TRIED]:
+            if len(found) == most:
+                break
+            if self._refusal(each) is not None:
+                continue
+            found.append(self._next(each, [StackId(other.name) for other in undecided[:3]]))
+        return tuple(found)
+
+    def _next(self, each: Assessment, others: Sequence[StackId]) -> NextComparison:
+        changes = self.changes(each)
+        block = self.known.next_comparison(self.case, StackId(each.name), others)
+        own = self.known.representative(self.case).lock.versions
+        pins = {name: own[name] for name in VARIED if name in own}
+        pins |= {c.name: c.recommended for c in changes if c.recommended is not None}
+        versions = self._stack(each).lock.versions
+        highest = max(each.compared, key=lambda of: of.highest)
+        return NextComparison(
+            changes=changes,
+            pins=tuple(sorted((name, versions.get(name, pin)) for name, pin in pins.items())),
+            why=f"{highest.ratio:.2f} times as fast ({highest.lowest:.3g} to {highest.highest:.3g})"
+            f" on {self.known.calls[highest.indicator_id].label}: not decided",
+            error=math.sqrt(block.variance) if block else None,
+            expected_error=math.sqrt(max(0.0, block.variance - block.gain)) if block else None,
+        )
+
+    def _may_be_faster(self, each: Assessment) -> bool:
+        if each.standing is Standing.SLOWER:
+            return False
+        if each.standing is Standing.FASTER:
+            return self._is_elsewhere(each)
+        return max(of.highest for of in each.compared) > 1 + self.margin
+
+    @property
+    def _by_speed(self) -> bool:
+        return self.allowed.policy.kind is AdviceType.PERFORMANCE
+
+    def _wanted(self) -> list[Assessment]:
+        """Return what the type of advice may recommend, best first."""
+        ranked = self.judgement.assessments
+        if self._by_speed:
+            return [each for each in ranked if each.standing is Standing.FASTER]
+        least = 1 / (1 + self.margin)
+        safe = [
+            each
+            for each in ranked
+            if each.standing in (Standing.FASTER, Standing.NOT_SHOWN)
+            and all(of.lowest >= least for of in each.compared)
+        ]
+        if self.allowed.policy.kind is AdviceType.SIZE:
+            own = self.size_of(self.known.representative(self.case))
+            sized = [(size, each) for each in safe if (size := self.size_of(self._stack(each)))]
+            smaller = [each for each in sized if own is not None and each[0] < own]
+            return [each for _, each in sorted(smaller, key=lambda pair: pair[0])]
+        current = self._age(self.known.representative(self.case))
+        newer = [(self._age(self._stack(each)), each) for each in safe]
+        found = [pair for pair in newer if pair[0] > current]
+        return [each for _, each in sorted(found, key=lambda pair: pair[0], reverse=True)]
+
+    def _age(self, stack: Stack) -> list[Version]:
+        """Return the versions of the framework, then of NumPy: later ones are newer."""
+        versions = self.known.nodes.versions(stack.id)
+        names = [*(name for name in VARIED if name != "numpy"), "numpy"]
+        found = []
+        for name in names:
+            try:
+                found.append(Version(versions.get(name, "0")))
+            except InvalidVersion:
+                found.append(Version("0"))
+        return found
+
+    def _answer(
+        self,
+        best: Assessment | None,
+        shown: Assessment | None,
+        refusals: Sequence[Refusal],
+        *,
+        elsewhere: bool,
+    ) -> Answer:
+        if elsewhere:
+            return Answer.ELSEWHERE
+        if best is not None:
+            faster = best.standing is Standing.FASTER
+            return Answer.FASTER if faster else Answer.NOT_SLOWER
+        if not refusals:
+            return Answer.REFUSED if shown is None else Answer.NO_DIFFERENCE
+        answers = [each.answer for each in refusals]
+        return next((a for a in (Answer.OLDER, Answer.MAJOR) if a in answers), Answer.REFUSED)
+
+    def _refusal(self, candidate: Assessment) -> Refusal | None:
+        stack = self._stack(candidate)
+        compiled = {each.name for each in stack.lock.artifacts if not is_pure(each)} | {*VARIED}
+        return self.allowed.refusal(self.changes(candidate), stack.lock.versions, compiled)
+
+    def _is_elsewhere(self, shown: Assessment) -> bool:
+        if self.case.machine.id != self.known.machine.id or shown.elsewhere:
+            return True
+        bases = [each.basis for each in shown.compared if each.basis is not None]
+        return bool(bases) and all(
+            measured_elsewhere(each, self.known.machine.id) for each in bases
+        )
+
+    def _stack(self, candidate: Assessment) -> Stack:
+        """Return the measured stack of a candidate that changes the lock least."""
+        equal = (self.known.stacks[each] for each in self.judgement.stacks[candidate.name])
+        return min(equal, key=lambda stack: (len(self._changes_to(stack)), stack.id))
+
+    def changes(self, candidate: Assessment) -> tuple[Change, ...]:
+        """Return what a candidate changes of the lock."""
+        return self._changes_to(self._stack(candidate))
+
+    def _changes_to(self, stack: Stack) -> tuple[Change, ...]:
+        """Return what differs between what was measured for the lock and another stack.
+
+        Where a user's lock differs from both in the same way (pure-Python packages that do not
+        matter to the timing), nothing needs to change.
+        """
+        current = self.known.representative(self.case).lock.versions
+        wanted = stack.lock.versions
+        locked = self._locked
+        return tuple(
+            Change(name=name, current=locked.get(name), recommended=wanted.get(name))
+            for name in sorted(current.keys() | wanted.keys())
+            if current.get(name) != wanted.get(name) and locked.get(name) != wanted.get(name)
+        )
+
+    @cached_property
+    def _locked(self) -> Mapping[str, str]:
+        return {canonicalize_name(each.name): each.version for each in self._lockfile.packages}
+
+    @property
+    def _of_program(self) -> bool:
+        calls = (self.known.calls[each] for each in self.case.current)
+        return any(each.indicator.component == PROGRAM for each in calls)
+
+    # What is known of a candidate
+
+    def effects(self, of: Assessment) -> tuple[tuple[Effect, ...], tuple[Provenance, ...]]:
+        """Return a candidate's effects, and what each of them rests on."""
+        standing = self.known.standing(self.case)
+        compared = [(each, each.basis) for each in of.compared if each.basis is not None]
+        effects = [
+            _effect(each, basis, StackId(of.name), standing[each.indicator_id][0], self.margin)
+            for each, basis in compared
+        ]
+        found = [
+            self._provenance(effect, basis)
+            for effect, (_, basis) in zip(effects, compared, strict=True)
+        ]
+        return tuple(effects), tuple(found)
+
+    def _provenance(self, of: Effect, basis: Basis) -> Provenance:
+        call = self.known.calls[of.indicator_id]
+        before, after = (self.known.stacks[each].lock.versions for each in (of.b, of.a))
+        path = [basis.steps[0].one, *(step.other for step in basis.steps)]
+        cpus = dict.fromkeys(_cpu(self.known.machines[machine]) for machine, _ in basis.machines)
+        return Provenance(
+            indicator_id=call.id,
+            indicator=call.label,
+            compared=tuple(
+                Change(name=name, current=before.get(name), recommended=after.get(name))
+                for name in sorted(before.keys() | after.keys())
+                if before.get(name) != after.get(name)
+            ),
+            machine=", ".join(cpus),
+            python=self.case.python,
+            first=basis.first,
+            last=basis.last,
+            is_figure=bool(dict(call.arguments).get("figure")),
+            campaigns=tuple(campaign for campaign, _ in basis.shares),
+            origins=basis.origins,
+            path=() if basis.is_direct else tuple(path),
+            machines=len(basis.machines),
+            family=family_of(call.indicator.name),
+            shares=tuple(share for _, share in basis.shares),
+        )
+
+    def _overall(self, of: Assessment) -> Effect:
+        """Return the geometric mean over all indicators.
+
+        Its interval is that of the means of all bounds: they hold together, so it holds, too.
+        """
+        low = _mean([each.lowest for each in of.compared])
+        high = _mean([each.highest for each in of.compared])
+        blocks = (each.basis.blocks for each in of.compared if each.basis is not None)
+        ratio = _mean([each.ratio for each in of.compared])
+        return Effect(
+            a=StackId(of.name),
+            b=self.known.representative(self.case).id,
+            indicator_id=IndicatorId(""),
+            ratio=ratio,
+            low=low,
+            high=high,
+            blocks=sum(blocks),
+            verdict=verdict(low, high, self.margin),
+            smallest_detectable=max(1 + self.margin, ratio / low if low > 0 else math.inf),
+        )
+
+    def _alternatives(self, shown: Assessment) -> Iterator[Alternative]:
+        """Yield what the answer is about, and then the others that are not slower, best first."""
+        ranked = self.judgement.assessments
+        others = [e for e in ranked if e is not shown and e.standing is not Standing.SLOWER]
+        for each in (shown, *others[: _ALTERNATIVES - 1]):
+            whole = self._overall(each)
+            yield Alternative(
+                stack_id=self._stack(each).id,
+                changes=self.changes(each),
+                ratio=whole.ratio,
+                low=whole.low,
+                high=whole.high,
+                is_faster=each.standing is Standing.FASTER,
+            )
+
+    # What the user has to know besides
+
+    def _caveats(self, shown: Assessment | None, recommended: Assessment | None) -> Iterator[str]:
+        if shown is not None:
+            yield from self._doubts(shown, recommended)
+        if not admits_python(self._lockfile, self.case.python):
+            wanted = self._lockfile.requires_python
+            yield f"measured on Python {self.case.python}; the lock asks for {wanted}"
+        if self.case.variables:
+            settings = " ".join(f"{name}={value}" for name, value in self.case.variables)
+            yield f"measured with {settings} set; without it, the answer may be another"
+        yield from self._other_pure_packages()
+        yield "known vulnerabilities were not checked"
+        if self.judgement.failing:
+            failing = self.judgement.failing
+            yield f"{failing} measured stacks failed at times and are not considered"
+        if self.judgement.otherwise:
+            yield (
+                "not considered, because they compute something else than this lock's versions: "
+                f"{self.judgement.otherwise} of the measured stacks"
+            )
+        if recommended is not None:
+            yield from _unmeasured(self._lockfile, self._stack(recommended))
+
+    def _doubts(self, shown: Assessment, recommended: Assessment | None) -> Iterator[str]:
+        bases = [each.basis for each in shown.compared if each.basis is not None]
+        own = self.known.machine.id
+        if bases and not any(own in dict(each.machines) for each in bases):
+            cpus = dict.fromkeys(
+                _cpu(self.known.machines[m]) for each in bases for m, _ in each.machines
+            )
+            yield f"measured on another machine ({', '.join(cpus)}), not on this one"
+        if any(not each.is_direct for each in bases):
+            yield "no campaign held both of them: the comparison leads through others"
+        if recommended is not None:
+            for origin in recommended.sole_origins:
+                if origin:
+                    yield f"it rests on origin {origin} alone"
+        elif shown.standing is Standing.FEW_ORIGINS:
+            yield "few of many origins alone measured it to be faster"
+        elif shown.standing is Standing.NOT_SHOWN and any(
+            each.ratio > 1 + self.margin and len(each.basis.shares) == 1
+            for each in shown.compared
+            if each.basis is not None
+        ):
+            yield (
+                "one campaign alone does not show it: how much campaigns differ is known once "
+                "another one has repeated it (--measure, or --seed of explore)"
+            )
+
+    def _other_pure_packages(self) -> Iterator[str]:
+        """Yield a caveat on packages without compiled code that were measured in other versions."""
+        locked = self._locked
+        for indicator, standing in self.known.standing(self.case).items():
+            call = self.known.calls[indicator]
+            if call.indicator.component != PROGRAM:
+                continue
+            measured = self.known.nodes.nodes(indicator)
+            stack = self.known.stacks[standing[0]]
+            decisive = decisive_of_program([self.known.stacks[each] for each in measured])[stack]
+            other = [
+                f"{name} {version} (the lock has {locked.get(name, 'none')})"
+                for name, version in sorted(stack.lock.versions.items())
+                if name not in decisive and locked.get(name) != version
+            ]
+            if other:
+                yield f"{call.label} was measured with {listed(other)}"
+
+
+def _effect(of: Compared, basis: Basis, a: StackId, b: StackId, margin: float) -> Effect:
+    """Return a comparison as an effect; its interval holds although it was chosen among many.
+
+    Whether it is slower is judged by its own interval: there, caution lies on the other side.
+    """
+    slower = of.high < 1
+    low, high = (of.low, of.high) if slower else (of.lowest, of.highest)
+    return Effect(
+        a=a,
+        b=b,
+        indicator_id=of.indicator_id,
+        ratio=of.ratio,
+        low=low,
+        high=high,
+        blocks=basis.blocks,
+        verdict=verdict(low, high, margin),
+        smallest_detectable=max(1 + margin, of.ratio / low if low > 0 else math.inf),
+    )
+
+
+def _mean(ratios: Sequence[float]) -> float:
+    """Return the geometric mean; 0 where one of them is 0."""
+    if min(ratios) <= 0:
+        return 0.0
+    return math.exp(math.fsum(map(math.log, ratios)) / len(ratios))
+
+
+def _unmeasured(lockfile: LockFile, stack: Stack) -> Iterator[str]:
+    """Yield a caveat on packages of the lock that were not measured with the recommended ones."""
+    own = {canonicalize_name(each.name) for each in lockfile.packages if each.group == "default"}
+    missing = sorted(own - stack.lock.versions.keys())
+    if missing:
+        yield (
+            f"not part of what was measured: {listed(missing)}; "
+            "the versions locked of them admit the recommended ones"
+        )
+    if lockfile.skipped:
+        yield f"no index tells what these require: {listed(lockfile.skipped)}"
+
+
+def _cpu(machine: Machine) -> str:
+    return dict(machine.identity).get("cpu_name", "unknown")
+
+
+__all__ = ["CaseAnswer", "SizeOf"]

@@ -1,0 +1,325 @@
+"""An advice: as text, as Markdown for a pull request, and down to its raw samples."""
+
+from collections.abc import Iterator, Sequence
+
+from stackgen.model.choices import AdviceType
+from stackgen.model.evidence import (
+    Advice,
+    Answer,
+    Change,
+    Effect,
+    Nearest,
+    NextComparison,
+    Origin,
+    Proposal,
+    Provenance,
+    Scope,
+    Verdict,
+)
+from stackgen.model.reports.locks import AdviceReport, AdvisedStack, EffectEvidence
+from stackgen.report.explore import interval, verdict
+from stackgen.report.goals import megabytes, seconds_text, within
+from stackgen.report.tables import columns, duration
+
+LISTED = ("tensorflow", "tensorflow-cpu", "torch", "numpy")
+"""Packages whose locked versions head an advice."""
+_MOST_SHOWN = 6
+
+Table = list[tuple[str, ...]]
+
+
+def advice_text(report: AdviceReport) -> str:
+    """Return the answer, what was measured, what else is known, and caveats."""
+    advice = report.advice
+    lines = [f"{report.lockfile.path}{f' -> {report.new}' if report.new else ''}"]
+    locked = {each.name: each.version for each in report.lockfile.packages}
+    current = [f"{name} {locked[name]}" for name in LISTED if name in locked]
+    lines += [f"Current: {', '.join(current)}"] if current else []
+    lines += _answer(report)
+    if advice.changes:
+        lines += [*columns(_changes(advice.changes, report)), ""]
+    for near in advice.nearest:
+        lines += _nearest(near)
+    if advice.effects:
+        lines += [*columns(_measured(advice)), *_particulars(advice), ""]
+    if len(report.stacks) > 1:
+        lines += [*columns(_stacks(report)), *_stack_notes(report), ""]
+    for proposal in advice.proposals:
+        lines += _proposal(proposal)
+    for following in advice.next[:1]:
+        lines += _next(following)
+    lines += _explanation(report.explanation)
+    lines += [f"Note: {caveat}" for caveat in advice.caveats]
+    lines += [f"Evidence: {report.knowledge_base}"]
+    lines += [
+        f"Merged from {_origin(origin)}: {count} of {report.inspections} inspections"
+        for origin, count in report.merged
+    ]
+    lines += _commands(report)
+    return "\n".join(lines)
+
+
+def advice_markdown(report: AdviceReport) -> str:
+    """Return an advice for a pull request: answer, tables, and notes folded away."""
+    advice = report.advice
+    name = report.lockfile.path.rpartition("/")[2]
+    sentence = " ".join(_answer(report))
+    lines = [f"### stackgen: `{name}`", "", sentence, ""]
+    if advice.changes:
+        lines += [*_markdown_table(_changes(advice.changes, report)), ""]
+    if advice.effects:
+        lines += [*_markdown_table(_measured(advice)), ""]
+    if len(report.stacks) > 1:
+        lines += [*_markdown_table(_stacks(report)), ""]
+    notes = [*_particulars(advice), *_stack_notes(report)]
+    for proposal in advice.proposals:
+        notes += _proposal(proposal)
+    notes += [f"Note: {caveat}" for caveat in advice.caveats]
+    notes += _commands(report)
+    folded = [f"- {note.strip()}" for note in notes]
+    lines += ["<details><summary>What it rests on</summary>", "", *folded, "", "</details>"]
+    return "\n".join(lines)
+
+
+def _answer(report: AdviceReport) -> list[str]:
+    """Return the answer in a sentence, with what it speaks of."""
+    advice = report.advice
+    if report.new:
+        return [_update(report)]
+    if report.kind is AdviceType.LATEST and advice.answer is not Answer.ELSEWHERE:
+        return [_latest(advice)]
+    if advice.answer is Answer.UNKNOWN:
+        return [f"Unknown: {advice.why}."]
+    if advice.answer is Answer.ELSEWHERE:
+        return ["Measured elsewhere: nothing is recommended without a run on this machine."]
+    if advice.answer in (Answer.OLDER, Answer.MAJOR, Answer.REFUSED):
+        if not advice.refused:
+            return [
+                "Nothing that was measured beside this lock can be recommended (see the notes)."
+            ]
+        but = {Answer.OLDER: "but older", Answer.MAJOR: "but a major update"}
+        return [
+            f"Measured to be faster, {but.get(advice.answer, 'but not recommended')}: "
+            f"{advice.refused}"
+        ]
+    if advice.answer is Answer.NO_DIFFERENCE:
+        if report.kind is not AdviceType.PERFORMANCE:
+            what = "newer" if report.kind is AdviceType.STABLE else "smaller"
+            return [f"Nothing that is {what} than this lock is shown not to be slower."]
+        return ["No measurable difference: nothing is shown to be faster than this lock."]
+    return [_recommended(report)]
+
+
+def _recommended(report: AdviceReport) -> str:
+    """Return what is recommended, and on how much the recommendation rests."""
+    advice = report.advice
+    faster = advice.answer is Answer.FASTER
+    kinds = {
+        AdviceType.STABLE: "the newest that is shown not to be slower, and never failed",
+        AdviceType.SIZE: "the smallest that is shown not to be slower",
+    }
+    what = kinds.get(report.kind, "faster")
+    if faster and report.kind is not AdviceType.PERFORMANCE:
+        what += "; it is faster, too"
+    if advice.scope is Scope.OVERALL:
+        return f"Recommended: {what}, on {len(advice.families)} families of operations."
+    if advice.scope is Scope.PROGRAM:
+        return f"Recommended for your program: {what}."
+    operations = ", ".join(advice.families) or "start-up"
+    return f"Recommended on these operations only ({operations}): {what}."
+
+
+def _latest(advice: Advice) -> str:
+    if advice.lock is None:
+        return "Nothing newer fits the rest of this lock."
+    if advice.answer is Answer.UNKNOWN:
+        return f"The newest versions that fit; their speed is unknown: {advice.why}."
+    return f"The newest versions that fit. Beside this lock: {_speed(advice)}"
+
+
+def _update(report: AdviceReport) -> str:
+    advice = report.advice
+    if advice.answer is Answer.UNKNOWN:
+        return f"Unknown: {advice.why}."
+    return f"The update: {_speed(advice)}"
+
+
+def _speed(advice: Advice) -> str:
+    words = {
+        Answer.FASTER: "faster",
+        Answer.SLOWER: "slower",
+        Answer.NO_DIFFERENCE: "no measurable difference",
+        Answer.UNDECIDED: "not decided",
+        Answer.ELSEWHERE: "measured elsewhere",
+        Answer.REFUSED: "it failed at times, or computes something else (see the notes)",
+    }
+    families = f" ({', '.join(advice.families)})" if advice.families else ""
+    only = f", on these operations only{families}" * (advice.scope is Scope.OPERATIONS)
+    return f"{words.get(advice.answer, advice.answer.value)}{only}."
+
+
+def _changes(changes: Sequence[Change], report: AdviceReport) -> Table:
+    rows: Table = [("package", "current", "new" if report.new else "recommended")]
+    return rows + [(c.name, c.current or "-", c.recommended or "-") for c in changes]
+
+
+def _measured(advice: Advice) -> Table:
+    """Return a row per indicator, and one of all together."""
+    rows: Table = [("indicator", "speed", "interval", "verdict", "blocks", "machines", "measured")]
+    for effect, found in zip(advice.effects, advice.provenance, strict=True):
+        rows.append((found.indicator, *_effect_cells(effect, found)))
+    if advice.overall is not None:
+        of = advice.overall
+        rows.append(
+            ("overall (geometric mean)", f"{of.ratio:.2f}", interval(of), _verdict(of), "", "", "")
+        )
+    return rows
+
+
+def _effect_cells(effect: Effect, found: Provenance) -> tuple[str, ...]:
+    days = dict.fromkeys((found.first[:10], found.last[:10]))
+    return (
+        f"{effect.ratio:.2f}",
+        interval(effect),
+        _verdict(effect, figure=found.is_figure),
+        str(effect.blocks),
+        str(found.machines),
+        " to ".join(days),
+    )
+
+
+def _verdict(effect: Effect, *, figure: bool = False) -> str:
+    return verdict(effect, figure=figure).partition(" (")[0]
+
+
+def _particulars(advice: Advice) -> Iterator[str]:
+    """Yield on what it was measured, and how the comparison leads from one to the other."""
+    yield "  speed above 1 = faster; all intervals hold together"
+    for place in dict.fromkeys((e.machine, e.python) for e in advice.provenance):
+        yield f"  measured on {place[0]}, Python {place[1]}"
+    compared = dict.fromkeys(each.compared for each in advice.provenance)
+    if [*compared] != [advice.changes]:
+        yield from (f"  compared {_versions(each)}" for each in compared)
+    for each in advice.provenance:
+        for step in each.path[1:-1]:
+            yield f"  {each.indicator}: by way of {step}"
+
+
+def _stacks(report: AdviceReport) -> Table:
+    """Return a row for the lock's own stack, what the answer is about, and the runner-up."""
+    heads = ("", "stack", "speed", "import", "ratio", "peak memory", "ratio", "installed")
+    rows = [_stack_cells(report, place, each) for place, each in enumerate(report.stacks)]
+    shown = [at for at in range(len(heads)) if at == 1 or any(row[at] for row in rows)]
+    return [tuple(row[at] for at in shown) for row in (heads, *rows)]
+
+
+def _stack_cells(report: AdviceReport, place: int, each: AdvisedStack) -> tuple[str, ...]:
+    needs = each.needs
+    first = "new lock" if report.new else "recommended" if report.advice.lock else "best"
+    names = ["your lock", first, "runner-up"]
+    name = names[place] if place < len(names) else "other"
+    speed = "1.00"
+    if each.ratio is not None and each.low is not None and each.high is not None:
+        speed = f"{each.ratio:.2f} ({each.low:.3f} to {each.high:.3f})"
+    return (
+        "*" if report.conflicting and needs.on_front else "",
+        f"{name}{f': {_versions(each.changes)}' if each.changes else ''}",
+        speed,
+        seconds_text(needs.import_s),
+        within(needs.import_effect),
+        megabytes(needs.peak_bytes),
+        within(needs.memory_effect),
+        megabytes(needs.size.installed_bytes),
+    )
+
+
+def _stack_notes(report: AdviceReport) -> Iterator[str]:
+    if len(report.stacks) > 1 and report.conflicting:
+        yield "  * = on the Pareto front: no other one is better in speed, import, memory and size"
+
+
+def _proposal(proposal: Proposal) -> list[str]:
+    """Return what is worth measuring, and how; a prediction recommends nothing."""
+    expected = f"{proposal.ratio:.2f} times as fast ({proposal.low:.3f} to {proposal.high:.3f})"
+    return [
+        f"Worth measuring, never measured: {_versions(proposal.changes)}",
+        f"  expected on {proposal.indicator}: {expected}",
+        f"  to measure it: {proposal.command}",
+    ]
+
+
+def _next(following: NextComparison) -> Iterator[str]:
+    yield f"Not decided: {_versions(following.changes)}: {following.why}"
+    if following.error is not None and following.expected_error is not None:
+        yield (
+            f"  standard error now {100 * following.error:.2g} %, after one more campaign about "
+            f"{100 * following.expected_error:.2g} %"
+        )
+
+
+def _nearest(near: Nearest) -> list[str]:
+    """Return a measured stack near to a lock, and the fastest that was compared with it."""
+    lines = [f"Nearest measured: {', '.join(f'{name} {v}' for name, v in near.versions)}"]
+    undecided = [each for each in near.effects if each.verdict is Verdict.INCONCLUSIVE]
+    for effect, found in zip(near.effects, near.provenance, strict=True):
+        if effect in undecided:
+            continue
+        words = _verdict(effect, figure=found.is_figure)
+        lines.append(
+            f"  {_versions(found.compared)}: {words} on {found.indicator}: {effect.ratio:.2f} "
+            f"{interval(effect)}, {effect.blocks} blocks, {found.last[:10]}, {found.machine}"
+        )
+    if undecided:
+        compared = _versions(near.provenance[0].compared)
+        lines.append(f"  {compared}: not decided on {len(undecided)} of {len(near.effects)}")
+    return lines
+
+
+def _commands(report: AdviceReport) -> Iterator[str]:
+    if report.measure_command:
+        yield f"To measure what would decide it: {report.measure_command}"
+    elif report.advice.lock is None and report.explore_command and not report.new:
+        yield f"To measure more: {report.explore_command}"
+
+
+def _explanation(found: Sequence[EffectEvidence]) -> Iterator[str]:
+    """Yield what each effect rests on: campaigns, machines, blocks, samples and wheels."""
+    for each in found:
+        effect = each.effect
+        yield f"Because of {each.indicator}: {effect.ratio:.3f} {interval(effect)}"
+        for campaign in each.campaigns:
+            machine = dict(campaign.machine).get("cpu_name", "unknown")
+            yield (
+                f"  campaign {campaign.campaign_id[:12]} ({campaign.kind}, seed {campaign.seed}, "
+                f"stackgen {campaign.stackgen_version}): {100 * campaign.share:.0f} %, "
+                f"{campaign.stacks} stacks on {machine}"
+            )
+            yield from (f"    on {base}" for base in campaign.bases)
+            for block in campaign.blocks:
+                current, candidate = (
+                    ", ".join(f"{duration(min(s))} of {len(s)}" for s in own)
+                    for own in (block.current_s, block.candidate_s)
+                )
+                yield (
+                    f"    block {block.block}, {block.started_at}: fastest sample {current} -> "
+                    f"{candidate}"
+                )
+        for side, name, digest in each.wheels:
+            yield f"  {'lock' if side == 'current' else 'other'}: {name} sha256:{digest}"
+
+
+def _origin(origin: Origin) -> str:
+    return f"{origin.label or 'this file'} (origin {origin.id[:12]}, {origin.first_seen[:10]})"
+
+
+def _versions(compared: Sequence[Change]) -> str:
+    shown = [f"{c.name} {c.current or '-'} -> {c.recommended or '-'}" for c in compared]
+    more = f" and {len(shown) - _MOST_SHOWN} more" if len(shown) > _MOST_SHOWN else ""
+    return f"{', '.join(shown[:_MOST_SHOWN])}{more}"
+
+
+def _markdown_table(rows: Table) -> Iterator[str]:
+    for place, row in enumerate(rows):
+        yield f"| {' | '.join(cell.replace('|', '/') for cell in row)} |"
+        if place == 0:
+            yield f"|{'---|' * len(row)}"
