@@ -6,11 +6,8 @@ from stackgen.knowledge.database import Database
 from stackgen.knowledge.judgement import Knowledge
 from stackgen.model.evidence import Advice, CampaignIdentity, Effect, Provenance
 from stackgen.model.identity import StackId
-from stackgen.model.inspections import Inspection, Role
+from stackgen.model.inspections import IMAGE, Inspection, Role
 from stackgen.model.reports.locks import BlockEvidence, CampaignEvidence, EffectEvidence
-
-IMAGE = "image"
-"""The circumstance that names the image that a process ran in."""
 
 
 def explain(database: Database, known: Knowledge, advice: Advice) -> tuple[EffectEvidence, ...]:
@@ -114,4 +111,4 @@ def _wheels(known: Knowledge, effect: Effect) -> Iterator[tuple[str, str, str]]:
                 yield side, each.filename, each.sha256
 
 
-__all__ = ["IMAGE", "explain"]
+__all__ = ["explain"]

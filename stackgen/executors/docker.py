@@ -19,7 +19,7 @@ from docker.types import DeviceRequest, LogConfig, Mount
 
 from stackgen.executors import ExecutorUnavailableError
 from stackgen.interrupts import uninterrupted
-from stackgen.model.inspections import Inspection, InspectionPlan, Limits, Outcome
+from stackgen.model.inspections import IMAGE, Inspection, InspectionPlan, Limits, Outcome
 from stackgen.model.stacks import Machine
 from stackgen.sandbox import process
 from stackgen.sandbox.containers import (
@@ -405,7 +405,7 @@ class DockerExecutor:
             return self._not_run(plan, Outcome.BUILD_FAILED, str(error), started_at, start)
         except ENGINE_FAULTS as error:
             raise _EngineLostError(engine_message(error)) from error
-        return interpret(
+        found = interpret(
             plan,
             self.machine.id,
             ended,
@@ -416,6 +416,11 @@ class DockerExecutor:
                 *((reason,) if reason else ()),
             ),
         )
+        seen = found.observation
+        if seen is None:
+            return found
+        known = sorted({**dict(seen.circumstances), IMAGE: spec.image}.items())
+        return replace(found, observation=replace(seen, circumstances=tuple(known)))
 
     def _run_script(
         self, plan: InspectionPlan, spec: ContainerSpec, running: RunningContainer, script: str

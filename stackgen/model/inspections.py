@@ -220,6 +220,10 @@ class LoadedDistribution:
     compiled: bool
 
 
+IMAGE = "image"
+"""The circumstance that names the image which a process ran in."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Observation:
     """What an inspection yields.
