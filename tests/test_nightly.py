@@ -1,145 +1,344 @@
-"""What a night calls a finding."""
+"""What nights find, of planted releases: states and decisions are real, campaigns are drawn."""
 
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
 
-from stackgen.campaign.request import CampaignRequest, StackRequest
-from stackgen.commands.nightly import Night, _differences
-from stackgen.errors import EvidenceError
-from stackgen.model.evidence import Control, Difference
-from stackgen.model.identity import IndicatorId
-from stackgen.model.progress import NullProgress
-from stackgen.model.reports.campaigns import ExploreReport, MeasurementHealth
-from stackgen.resolve import Requirements, parse_requirements
-from tests.test_render import FASTER, deviating, of_indicator, report
+import pytest
 
-FAILED = Control(name="same stack twice", blocks=10, p_value=0.0, failed=True)
+from stackgen.errors import EngineError, EvidenceError, IndexUnavailableError
+from stackgen.model.findings import FindingKind, FindingStatus, NightOutcome, NightReport
+from stackgen.nightly.decide import Failure, Measured, Quantity, Series, Step
+from stackgen.nightly.night import CONFIRM, FIRST, PERSIST
+from tests.nights import MEASURE, FakeSite, Nights, Planted, nights
 
-
-def unreliable(found: ExploreReport) -> ExploreReport:
-    """Return the same report with a control that failed."""
-    return replace(found, health=MeasurementHealth(controls=(FAILED,)))
+NEEDS = ("b",)
+GONE = IndexUnavailableError("the index is gone", why="no network", fix="")
 
 
-def test_a_release_that_is_faster_is_a_difference_unless_controls_failed() -> None:
-    found = report(FASTER)
-    ((_, _, kind),) = _differences(found)
-    assert kind == "faster"
-    assert _differences(unreliable(found)) == {}
+def kinds(report: NightReport) -> list[tuple[str, str, str, str]]:
+    return [(e.package, e.version, e.kind.value, e.measure) for e in report.findings]
 
 
-def test_a_release_that_computes_something_else_is_one_however_fast_or_noisy() -> None:
-    found = deviating(Difference.NUMBERS)
-    (((_, _, kind), text),) = _differences(found).items()
-    assert kind == "numerically different"
-    reported = (
-        "numpy 1.26.4 computes something else than numpy 2.4.0 on numpy/matmul size=512: numer"
-    )
-    assert text.startswith(reported)
-    assert _differences(unreliable(found)) == _differences(found)
+@pytest.mark.parametrize(
+    ("planted", "kind", "measure"),
+    [
+        (Planted(time=1.05), "slower", MEASURE),
+        (Planted(time=0.9), "faster", MEASURE),
+        (Planted(breaks=Step.IMPORT), "broken", "import"),
+        (Planted(breaks=Step.CRASH), "broken", "crash"),
+        (Planted(wrong=True), "numerically different", MEASURE),
+        (Planted(megabytes=14), "larger", "disk"),
+        (Planted(memory=1.3), "larger", "import memory"),
+        (Planted(time=1.004), None, ""),
+        (Planted(memory=0.7), None, ""),
+        (Planted(megabytes=7), None, ""),
+    ],
+)
+def test_a_release_is_found_on_its_night_and_quiet_ones_are_not(
+    tmp_path: Path, planted: Planted, kind: str | None, measure: str
+) -> None:
+    week = nights(tmp_path)
+    assert week.run().outcome is NightOutcome.NOTHING_NEW
+    week.site.releases["b"]["2.0"] = planted
+    report = week.run()
+    assert kinds(report) == ([] if kind is None else [("b", "2.0", kind, measure)])
+    assert report.outcome is (NightOutcome.ALL_WELL if kind is None else NightOutcome.FINDINGS)
+    assert report.exit_code == (0 if kind is None else 7)
+    stages = [(stage.seed, stage.replica) for _, stage in week.site.campaigns]
+    assert stages == [(FIRST.seed, 0), (CONFIRM.seed, 1)][: 1 + (kind is not None)]
+    after = week.run()
+    assert not after.findings
+    assert [e.persists for e in after.open_findings] == [True] * (kind is not None)
+    assert week.run().outcome is NightOutcome.NOTHING_NEW
 
 
-def test_a_baseline_that_is_not_repeatable_is_no_finding_about_a_release() -> None:
-    found = _differences(deviating(Difference.NOT_REPEATABLE, at=1))
-    assert [kind for _, _, kind in found] == ["faster"]
+def test_two_releases_of_one_night_are_told_apart(tmp_path: Path) -> None:
+    week = nights(tmp_path)
+    week.site.releases["a"]["2.0"] = Planted(needs=NEEDS)
+    week.site.releases["b"]["2.0"] = Planted(time=1.05)
+    assert kinds(week.run()) == [("b", "2.0", "slower", MEASURE)]
+    changed = [[name for name, _, _ in pair.changes] for pair, _ in week.site.campaigns]
+    assert changed == [["a"], ["b"], ["b"]]
 
 
-def on(found: ExploreReport, indicator: str) -> ExploreReport:
-    """Return the same report, of another indicator."""
-    other = IndicatorId(indicator)
-    rows = tuple(
-        replace(row, effects=tuple(replace(each, indicator_id=other) for each in row.effects))
-        for row in found.ranking
-    )
-    return of_indicator(replace(found, ranking=rows), indicator_id=other, label=indicator)
+def test_a_release_that_needs_another_one_is_measured_beside_it(tmp_path: Path) -> None:
+    week = nights(tmp_path, b={"1.0": Planted(), "1.1": Planted()})
+    week.site.releases["a"]["2.0"] = Planted(needs=("b>=2",), time=1.05)
+    week.site.releases["b"]["2.0"] = Planted()
+    report = week.run()
+    assert kinds(report) == [("a", "2.0", "slower", MEASURE)]
+    assert [name for name, _, _ in report.findings[0].changes] == ["a"]  # both with b 2.0
 
 
-def test_what_one_indicator_shows_is_not_confirmed_by_another() -> None:
-    first, second = (_differences(on(report(FASTER), each)) for each in ("sort", "fft"))
-    assert not first.keys() & second.keys()
-    assert [" on sort: 1." in text for text in first.values()] == [True]
+def test_a_later_release_that_is_as_fast_as_the_good_one_is_reported_as_fixed(
+    tmp_path: Path,
+) -> None:
+    week = nights(tmp_path)
+    week.site.releases["b"]["2.0"] = Planted(time=1.10)
+    week.run()
+    week.site.releases["b"]["3.0"] = Planted()
+    report = week.run()
+    assert kinds(report) == [("b", "3.0", "fixed again", MEASURE)]
+    assert [e.finding.kind for e in report.open_findings] == [FindingKind.FIXED]
+    (closed,) = [e for e in week.store.findings() if e.status is FindingStatus.CLOSED]
+    assert closed.note == "fixed in 3.0"
 
 
-@dataclass
-class Measured:
-    """Explores by taking time, and answers with one report after the other."""
-
-    answers: list[ExploreReport | EvidenceError]
-    takes_s: float = 0.0
-    now: float = 0.0
-    budgets: list[float] = field(default_factory=list)
-
-    def clock(self) -> float:
-        return self.now
-
-    def explore(self, request: CampaignRequest) -> ExploreReport:
-        self.budgets.append(request.budget.budget_s)
-        self.now += self.takes_s or request.budget.budget_s
-        answer = self.answers.pop(0)
-        if isinstance(answer, EvidenceError):
-            raise answer
-        return answer
+def test_a_broken_release_is_left_out_and_its_successor_is_fixed(tmp_path: Path) -> None:
+    week = nights(tmp_path)
+    week.site.releases["b"]["2.0"] = Planted(breaks=Step.IMPORT)
+    week.run()
+    week.site.releases["b"]["2.1"] = Planted()
+    report = week.run()
+    assert kinds(report) == [("b", "2.1", "fixed again", "import")]
+    assert report.examined[-1].previous == "1.0"
 
 
-def night(measured: Measured, releases: int) -> tuple[Night, list[str]]:
-    """Return a night of 60 seconds that is over, and the versions that are decided."""
-    decided: list[str] = []
-    found = Night(
-        request=CampaignRequest(kind="nightly", stacks=StackRequest(requirements=Requirements())),
-        ends=60.0,
-        clock=measured.clock,
-        explore=measured.explore,
-        question=lambda name, version: StackRequest(
-            requirements=parse_requirements(f"{name}=={version}")
-        ),
-        decided=lambda name, versions: decided.extend(versions),  # noqa: ARG005
-        progress=NullProgress(),
-    )
-    found.run([("numpy", f"2.{n}") for n in range(releases)])
-    return found, decided
+def test_what_is_withdrawn_while_it_is_measured_is_no_finding(tmp_path: Path) -> None:
+    week = nights(tmp_path)
+    week.site.releases["b"]["2.0"] = Planted(time=1.05)
+    week.site.during = [("b", "2.0", Planted(time=1.05, yanked=True))]
+    report = week.run()
+    assert (kinds(report), report.outcome) == ([], NightOutcome.UNDECIDED)
+    assert "withdrawn" in report.undecided[0]
+    assert week.run().events == ("b 2.0: yanked",)
+    week.site.releases["b"]["2.0"] = Planted(time=1.05)
+    report = week.run()
+    assert report.events == ("b 2.0: no longer yanked",)
+    assert kinds(report) == [("b", "2.0", "slower", MEASURE)]
 
 
-SAME = report([0.0] * 9 + [0.001])
-UNDECIDED = replace(SAME, ranking=report(FASTER[:3]).ranking, run=replace(SAME.run, exit_code=3))
+def test_a_yanked_release_closes_its_findings_and_leaves_the_stack(tmp_path: Path) -> None:
+    week = nights(tmp_path)
+    week.site.releases["b"]["2.0"] = Planted(time=1.05)
+    week.run()
+    week.site.releases["b"]["2.0"] = Planted(time=1.05, yanked=True)
+    report = week.run()
+    assert report.open_findings == ()
+    state = week.store.load(week.watch.key("virtualenv"))
+    assert state is not None
+    assert state.newest["b"] == "1.0"
 
 
-def test_the_releases_of_a_night_share_its_budget() -> None:
-    measured = Measured([SAME] * 3)
-    _, decided = night(measured, 3)
-    assert measured.budgets == [20.0, 20.0, 20.0]
-    assert decided == ["2.0", "2.1", "2.2"]
-    quick = Measured([SAME] * 3, takes_s=6.0)
-    night(quick, 3)
-    assert quick.budgets == [20.0, 27.0, 48.0]  # what one leaves is for the others
+def test_a_half_updated_index_is_stated_and_measured_once_it_is_whole(tmp_path: Path) -> None:
+    week = nights(tmp_path)
+    week.site.releases["b"]["2.0"] = Planted(time=1.05, fits=False)
+    report = week.run()
+    assert (report.events, kinds(report)) == (("b 2.0: no wheel for this platform yet",), [])
+    assert week.run().outcome is NightOutcome.NOTHING_NEW
+    week.site.releases["b"]["2.0"] = Planted(time=1.05)
+    assert kinds(week.run()) == [("b", "2.0", "slower", MEASURE)]
 
 
-def test_what_the_budget_does_not_allow_is_reported_and_stays_new() -> None:
-    found, decided = night(Measured([SAME], takes_s=61.0), 3)
-    assert found.postponed == ["numpy 2.1", "numpy 2.2"]
-    assert decided == ["2.0"]
-    assert found.exit_code == 3
+def test_a_release_whose_dependency_is_late_is_broken_only_on_the_second_night(
+    tmp_path: Path,
+) -> None:
+    week = nights(tmp_path)
+    week.site.releases["a"]["2.0"] = Planted(needs=("c",))
+    assert "cannot be resolved yet" in week.run().undecided[0]
+    assert kinds(week.run()) == [("a", "2.0", "broken", "resolve")]
 
 
-def test_a_night_without_an_answer_says_what_is_missing_and_the_release_stays_new() -> None:
-    nothing = EvidenceError("there is only one stack", why="no other fits", fix="")
-    found, decided = night(
-        Measured([UNDECIDED, nothing, unreliable(SAME)]),
-        3,
-    )
-    assert decided == []
-    assert found.exit_code == 3
-    assert [each.partition(";")[0] for each in found.undecided] == [
-        "numpy 2.0: 3 blocks, the first interim analysis is after 6",
-        "numpy 2.1: there is only one stack: no other fits",
-        "numpy 2.2: the controls failed, the machine was not quiet enough",
-    ]
+def test_a_package_that_disappears_changes_nothing(tmp_path: Path) -> None:
+    week = nights(tmp_path)
+    gone = week.site.releases.pop("b")
+    report = week.run()
+    assert "no index has this package" in report.events[0]
+    assert report.outcome is NightOutcome.NOTHING_NEW
+    week.site.releases["b"] = gone
+    assert week.run().events == ()
 
 
-def test_a_difference_that_is_not_confirmed_for_lack_of_budget_stays_new() -> None:
-    found, decided = night(Measured([report(FASTER)], takes_s=61.0), 1)
-    assert (found.findings, decided, found.exit_code) == ([], [], 3)
-    assert found.undecided == ["numpy 2.0: a difference is not confirmed yet: the budget is spent"]
-    found, decided = night(Measured([report(FASTER), UNDECIDED], takes_s=5.0), 1)
-    assert decided == []
-    assert "not confirmed yet: 3 blocks" in found.undecided[0]
-    found, decided = night(Measured([report(FASTER)] * 2, takes_s=5.0), 1)
-    assert (len(found.findings), decided, found.exit_code) == (1, ["2.0"], 7)
+@pytest.mark.parametrize(
+    ("trouble", "missing"),
+    [
+        (GONE, "the index is gone"),
+        (Measured(complete=False, missing="3 blocks"), "3 blocks"),
+        (Measured(controls_failed=True), "the controls failed"),
+        (Measured(failures=(Failure(is_new=True, step=None, reason="disk"),)), "tried again: disk"),
+        (Measured(failures=(Failure(is_new=False, step=Step.CRASH, reason="x"),)), "does not run"),
+    ],
+)
+@pytest.mark.parametrize("first", [True, False])
+def test_what_is_not_decided_goes_on_the_next_night(
+    tmp_path: Path, trouble: Measured, missing: str, first: bool
+) -> None:
+    week = nights(tmp_path, b={"0.9": Planted(), "1.0": Planted()})
+    week.site.releases["b"]["2.0"] = Planted(time=1.05)
+    week.site.troubles = [trouble] if first else [None, trouble]
+    report = week.run()
+    assert (kinds(report), report.exit_code) == ([], EvidenceError.exit_code)
+    assert missing in report.undecided[0]
+    assert kinds(week.run()) == [("b", "2.0", "slower", MEASURE)]
+
+
+def test_a_night_without_an_engine_could_not_run_and_its_successor_makes_up_for_it(
+    tmp_path: Path,
+) -> None:
+    week = nights(tmp_path)
+    week.site.releases["b"]["2.0"] = Planted(time=1.05)
+    week.site.troubles = [EngineError("the engine went away", why="killed", fix="")]
+    report = week.run()
+    assert (report.outcome, report.exit_code) == (NightOutcome.COULD_NOT_RUN, EngineError.exit_code)
+    assert kinds(week.run()) == [("b", "2.0", "slower", MEASURE)]
+
+
+def test_the_pair_of_a_release_stays_the_same_over_nights(tmp_path: Path) -> None:
+    week = nights(tmp_path)
+    week.site.releases["b"]["2.0"] = Planted(time=1.05)
+    week.site.troubles = [Measured(complete=False, missing="3 blocks")]
+    week.run()
+    week.site.releases["a"]["2.0"] = Planted(needs=NEEDS)
+    week.run()
+    pairs = [pair for pair, stage in week.site.campaigns if pair.new["b"] == "2.0"][:2]
+    assert pairs[0] == pairs[1]  # so that its campaign goes on where it was
+
+
+def test_releases_share_the_budget_and_what_it_does_not_allow_stays_new(tmp_path: Path) -> None:
+    week = nights(tmp_path)
+    week.watch = replace(week.watch, budget_s=60.0)
+    week.site.takes_s = 61.0
+    week.site.releases["b"] |= {"1.1": Planted(), "1.2": Planted(), "1.3": Planted()}
+    report = week.run()
+    assert week.site.budgets[0] == 20.0
+    assert [e.version for e in report.examined] == ["1.1", "1.2", "1.3"]
+    week.site.takes_s, week.site.budgets = 1e9, []
+    week.site.releases["b"] |= {"1.4": Planted(time=1.05), "1.5": Planted()}
+    report = week.run()
+    assert report.undecided == ("b 1.5: a difference is not confirmed yet",)
+    assert week.site.budgets[0] == 30.0
+
+
+def test_waiting_for_other_measurements_costs_no_budget(tmp_path: Path) -> None:
+    week = nights(tmp_path)
+    week.watch = replace(week.watch, budget_s=20.0)
+    week.site.releases["b"]["2.0"] = Planted(time=1.05)
+    drawn = FakeSite.measure
+
+    def waiting(*args: object) -> Measured:
+        week.site.now += 500.0
+        return replace(drawn(week.site, *args), waited_s=500.0)  # type: ignore[arg-type]
+
+    week.site.measure = waiting  # type: ignore[method-assign,assignment]
+    assert kinds(week.run()) == [("b", "2.0", "slower", MEASURE)]
+
+
+def test_two_nights_of_a_watch_never_overlap(tmp_path: Path) -> None:
+    week = nights(tmp_path)
+    with week.store.night(week.watch.key("virtualenv")):
+        report = week.run()
+    assert report.outcome is NightOutcome.COULD_NOT_RUN
+    assert "another night" in report.error
+    assert week.run().outcome is NightOutcome.NOTHING_NEW
+
+
+def test_a_killed_night_is_made_up_for(tmp_path: Path) -> None:
+    week = nights(tmp_path)
+    week.site.releases["b"] |= {"1.1": Planted(), "1.2": Planted(time=1.05)}
+    drawn = week.site.measure
+
+    def killed(*args: object) -> Measured:
+        if len(week.site.campaigns) == 1:
+            raise KeyboardInterrupt
+        return drawn(*args)  # type: ignore[arg-type]
+
+    week.site.measure = killed  # type: ignore[method-assign,assignment]
+    with pytest.raises(KeyboardInterrupt):
+        week.run()
+    week.site.measure = drawn  # type: ignore[method-assign]
+    assert kinds(week.run()) == [("b", "1.2", "slower", MEASURE)]
+    assert [p.new["b"] for p, s in week.site.campaigns if s == FIRST] == ["1.1", "1.2"]
+
+
+@pytest.mark.parametrize("days", [-400, 400])
+def test_a_clock_that_jumps_repeats_nothing(tmp_path: Path, days: int) -> None:
+    week = nights(tmp_path)
+    week.site.releases["b"]["2.0"] = Planted()
+    week.run()
+    week.day += days
+    assert week.run().outcome is NightOutcome.NOTHING_NEW
+
+
+def test_the_first_night_may_measure_the_last_releases(tmp_path: Path) -> None:
+    releases = {"1.0": Planted(), "2.0": Planted(time=1.05), "3.0": Planted(time=1.05)}
+    usual = {"a": {"1.0": Planted(needs=NEEDS)}, "b": releases}
+    week = Nights(folder=tmp_path, site=FakeSite(releases=usual))
+    week.watch = replace(week.watch, requirements=("b",), vary=())
+    report = week.run(releases=2)
+    assert kinds(report) == [("b", "2.0", "slower", MEASURE)]
+    assert [(e.previous, e.version) for e in report.examined] == [("1.0", "2.0"), ("2.0", "3.0")]
+
+
+def test_what_the_next_night_does_not_show_is_closed(tmp_path: Path) -> None:
+    week = nights(tmp_path)
+    week.site.releases["b"]["2.0"] = Planted(time=1.05)
+    week.run()
+    week.site.releases["b"]["2.0"] = Planted()
+    report = week.run()
+    assert week.site.campaigns[-1][1] == PERSIST
+    assert report.open_findings == ()
+    assert week.store.findings()[0].note == "the next night did not show it"
+
+
+STEPS: dict[str, Callable[[Nights], object]] = {
+    "acknowledged for good": lambda w: w.store.acknowledge(
+        w.store.findings()[0], days=None, note="known"
+    ),
+    "acknowledged for a week": lambda w: w.store.acknowledge(
+        w.store.findings()[0], days=7, note=""
+    ),
+    "left open": lambda _: None,
+}
+
+
+@pytest.mark.parametrize(
+    ("step", "days", "status"),
+    [
+        ("acknowledged for good", 100, FindingStatus.ACKNOWLEDGED),
+        ("acknowledged for a week", 3, FindingStatus.ACKNOWLEDGED),
+        ("acknowledged for a week", 9, FindingStatus.OPEN),
+        ("left open", 9, FindingStatus.OPEN),
+        ("left open", 40, FindingStatus.EXPIRED),
+    ],
+)
+def test_a_finding_is_acknowledged_and_expires(
+    tmp_path: Path, step: str, days: int, status: FindingStatus
+) -> None:
+    week = nights(tmp_path)
+    week.site.releases["b"]["2.0"] = Planted(time=1.05)
+    week.run()
+    week.run()
+    STEPS[step](week)
+    week.day += days
+    week.run()
+    assert week.store.findings()[0].status is status
+    week.store.reopen(week.store.findings()[0])
+    assert week.store.findings()[0].status is FindingStatus.OPEN
+    assert week.store.now - timedelta(days=1) < week.store.now
+
+
+def test_a_confirmed_difference_that_one_indicator_raised_is_not_confirmed_by_another(
+    tmp_path: Path,
+) -> None:
+    def shows(measure: str) -> Measured:
+        slow = tuple(-0.1 + 0.001 * (n % 3) for n in range(26))
+        other = tuple(0.001 * (n % 3 - 1) for n in range(26))
+        both = [MEASURE, "other"]
+        return Measured(
+            series=tuple(
+                Series(
+                    quantity=Quantity.TIME,
+                    measure=each,
+                    contrasts=slow if each == measure else other,
+                )
+                for each in both
+            ),
+            blocks=26,
+        )
+
+    week = nights(tmp_path)
+    week.site.releases["b"]["2.0"] = Planted()
+    week.site.troubles = [shows(MEASURE), shows("other")]
+    assert kinds(week.run()) == []

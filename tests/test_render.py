@@ -24,6 +24,15 @@ from stackgen.model.evidence import (
     Ranked,
     Scope,
 )
+from stackgen.model.findings import (
+    ExaminedRelease,
+    Finding,
+    FindingKind,
+    FindingState,
+    NightlyReport,
+    NightOutcome,
+    NightReport,
+)
 from stackgen.model.inspections import Outcome
 from stackgen.model.packages import LockFile
 from stackgen.model.reports.campaigns import (
@@ -38,7 +47,6 @@ from stackgen.model.reports.campaigns import (
     MeasuredIndicator,
     MeasurementHealth,
     MeasurementSetup,
-    NightlyReport,
     PredictedSpeed,
     RunSummary,
     SearchReport,
@@ -50,12 +58,12 @@ from stackgen.report import (
     bases_text,
     checks_text,
     failures_text,
-    nightly_text,
     plan_text,
     report_text,
     verification_text,
 )
 from stackgen.report.advice import advice_markdown, advice_text
+from stackgen.report.nightly import finding_text, nightly_markdown, nightly_text
 from stackgen.report.terminal import Patient, Plain
 from tests.base_reports import BASE_REPORTS
 from tests.samples import MACHINE, call, environment
@@ -419,8 +427,48 @@ GROUPS = (
         shared=(Trait(kind="package", name="numpy", value="2.4.0"),),
     ),
 )
-NIGHT = NightlyReport(
-    new=(("numpy", ("2.4.0",)), ("torch", ())), explored=(), findings=(), noted=("jax",)
+NIGHT = NightReport(
+    watch="training",
+    base="docker bookworm-py311",
+    outcome=NightOutcome.FINDINGS,
+    started_at="2026-01-02T01:30:00+00:00",
+    events=("numpy 2.4.0: released", "torch 2.9.1: yanked"),
+    examined=(
+        ExaminedRelease(
+            package="numpy",
+            version="2.4.0",
+            previous="2.3.5",
+            result="slower (numpy/matmul size=512)",
+            blocks=32,
+            seconds=212.0,
+        ),
+    ),
+    findings=(
+        Finding(
+            watch="training",
+            base="docker bookworm-py311",
+            package="numpy",
+            version="2.4.0",
+            previous="2.3.5",
+            kind=FindingKind.SLOWER,
+            measure="numpy/matmul size=512",
+            found_at="2026-01-02T01:30:00+00:00",
+            ratio=0.951,
+            low=0.942,
+            high=0.960,
+            changes=(("numpy", "2.3.5", "2.4.0"),),
+            command='stackgen compare "numpy==2.3.5" "numpy==2.4.0"',
+        ),
+    ),
+    exit_code=7,
+)
+NIGHTLY = NightlyReport(summary=NIGHT.summary, nights=(NIGHT,), exit_code=7)
+UNDECIDED_NIGHT = replace(
+    NIGHT,
+    outcome=NightOutcome.UNDECIDED,
+    findings=(),
+    examined=(),
+    undecided=("numpy 2.4.0: 3 blocks; stopped: the budget is spent",),
 )
 
 SEARCH = SearchReport(
@@ -494,15 +542,11 @@ TEXTS = {
     "advice-unknown": advice_text(UNKNOWN),
     "doctor": checks_text(CHECKS),
     "failures": failures_text(GROUPS),
-    "nightly": nightly_text(NIGHT),
+    "finding": finding_text(FindingState(finding=NIGHT.findings[0])),
+    "nightly": nightly_text(NIGHTLY),
+    "nightly-markdown": nightly_markdown(NIGHTLY),
     "nightly-undecided": nightly_text(
-        replace(
-            NIGHT,
-            new=(("numpy", ("2.4.0", "2.4.1")),),
-            noted=(),
-            undecided=("numpy 2.4.0: 3 blocks, the first interim analysis is after 6",),
-            postponed=("numpy 2.4.1",),
-        )
+        NightlyReport(summary=UNDECIDED_NIGHT.summary, nights=(UNDECIDED_NIGHT,), exit_code=3)
     ),
     **{name: bases_text(each) for name, each in BASE_REPORTS.items()},
     **{f"verify-{name}": verification_text(each) for name, each in VERIFICATIONS.items()},

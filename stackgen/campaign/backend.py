@@ -140,6 +140,7 @@ def open_backend(
     *,
     make: bool = True,
     admits: Admits = any_python,
+    replica: int = 0,
 ) -> Iterator[Backend]:
     """Open the requested backend; ``auto`` takes images wherever they can be had.
 
@@ -150,6 +151,8 @@ def open_backend(
         progress: shows what is done.
         make: whether a base may be made now; without it, a plan is made for our interpreter.
         admits: where no base is named, one whose Python this admits is taken, if there is one.
+        replica: number of an independent repetition, whose virtualenvs lie in a folder of their
+            own; a container is a new one each time, and its layers are those of other replicas.
 
     Raises:
         EngineError: docker is requested, and no engine answers or no base can be made.
@@ -160,7 +163,7 @@ def open_backend(
         choice = ExecutorChoice.VIRTUALENV
     if choice is ExecutorChoice.VIRTUALENV:
         interpreter = _interpreter(base, admits, progress)
-        yield from _until_done(_virtualenvs(interpreter, machine, paths))
+        yield from _until_done(_virtualenvs(interpreter, machine, paths, replica))
         return
     try:
         engine = connect()
@@ -169,13 +172,13 @@ def open_backend(
             raise
         progress.note(f"Using virtualenvs: no container engine answers ({_first_line(error.why)}).")
         interpreter = _interpreter(base, admits, progress)
-        yield from _until_done(_virtualenvs(interpreter, machine, paths))
+        yield from _until_done(_virtualenvs(interpreter, machine, paths, replica))
         return
     try:
         wanted = base or _fitting_base(engine, paths, admits, progress)
         found = _with_engine(engine, choice, wanted, machine, paths, progress, make=make)
         if found is None:
-            found = _virtualenvs(_interpreter("", admits, progress), machine, paths)
+            found = _virtualenvs(_interpreter("", admits, progress), machine, paths, replica)
         yield from _until_done(found)
     finally:
         engine.close()
@@ -262,9 +265,15 @@ def _containers(
     return Backend(base=base, machine=machine, build=build, executor=executor, sdists=sdists)
 
 
-def _virtualenvs(interpreter: str, machine: Machine, paths: Paths) -> Backend:
+def replica_folder(paths: Paths, replica: int) -> Path:
+    """Return where the virtualenvs of an independent repetition lie."""
+    return paths.cache / "replicas" / f"{replica}{'-' * replica}"
+
+
+def _virtualenvs(interpreter: str, machine: Machine, paths: Paths, replica: int) -> Backend:
     base = probe(interpreter)
-    builder = VirtualenvBuilder(root=paths.cache / "virtualenvs")
+    root = replica_folder(paths, replica) if replica else paths.cache / "virtualenvs"
+    builder = VirtualenvBuilder(root=root)
 
     def build(
         stack: Stack,

@@ -32,9 +32,9 @@ from stackgen.errors import EvidenceError, MeasurementError, StackgenError
 from stackgen.images.sdists import BuiltWheels
 from stackgen.index import PackageIndex
 from stackgen.knowledge.database import Database
-from stackgen.measure import ALPHA, Design, candidates_of, controls, exclude_disturbed, rank
+from stackgen.measure import Design, candidates_of, controls, exclude_disturbed, rank
 from stackgen.measure.cost import baseline_times, costs, gives_figure, scaled
-from stackgen.measure.goals import compare_goals, shares
+from stackgen.measure.goals import compare_goals
 from stackgen.measure.ranking import conclusion
 from stackgen.measure.results import peak_memory
 from stackgen.model.evidence import CampaignIdentity, Control, Ranked
@@ -205,7 +205,12 @@ class Campaign:
             ),
             budget=budget,
             progress=progress,
-            limits=limits(processors.threads, processors.gpus, among=processors.measure_cpus),
+            limits=limits(
+                processors.threads,
+                processors.gpus,
+                among=processors.measure_cpus,
+                padding=request.padding,
+            ),
             own_limits=self.metered.limits,
         )
 
@@ -357,6 +362,8 @@ class Campaign:
             weights=self.weights,
             goals=self.request.measurement.goals,
             sizes={e.stack_id: stack_size(e.lock, self.store) for e in self.candidates.ready},
+            alpha=self.request.alpha,
+            tolerance=self.request.measurement.tolerance,
         ).run()
 
     def _too_late(self) -> str:
@@ -400,6 +407,8 @@ class Campaign:
                 blocks=record.blocks,
                 new_inspections=record.added,
                 seconds=time.monotonic() - self.start,
+                campaign_id=record.campaign.id,
+                waited_s=self.session.budget.host.waited_s,
                 compared_blocks=compared_blocks,
                 block_s=block_s,
                 untried=max(0, self.plan.choices - len(in_blocks) - len(failures)),
@@ -513,7 +522,8 @@ class Campaign:
             calls=calls,
             margin=self.request.measurement.margin,
             weights=self.weights,
-            total_alpha=ALPHA * shares(self.request.measurement.goals).speed,
+            total_alpha=self.request.alpha,
+            tolerance=self.request.measurement.tolerance,
         )
         for call in calls:
             if call.id in self.metered.per_hour and gives_figure(seen, call.id):

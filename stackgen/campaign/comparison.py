@@ -54,6 +54,8 @@ class Comparison:
     weights: of the indicators, where the user gave any; 1 where none is given.
     goals: what decides besides speed, where the user gave any.
     sizes: of the stacks.
+    alpha: false alarms allowed over all comparisons of speed.
+    tolerance: by which two builds of one stack may differ.
     """
 
     session: Session
@@ -61,6 +63,8 @@ class Comparison:
     labels: Mapping[StackId, str]
     margin: float
     weights: Mapping[IndicatorId, float]
+    alpha: float = ALPHA * shares(SPEED_ALONE).speed
+    tolerance: float = 0.0
     goals: Goals = SPEED_ALONE
     sizes: Mapping[StackId, StackSize] = field(default_factory=dict)
     _reported: int = 0
@@ -124,7 +128,8 @@ class Comparison:
             calls=self.design.calls,
             margin=self.margin,
             weights=self.weights,
-            total_alpha=ALPHA * shares(self.goals).speed,
+            total_alpha=self.alpha,
+            tolerance=self.tolerance,
         )
 
     def _goals_decided(self, stacks: Sequence[StackId]) -> bool:

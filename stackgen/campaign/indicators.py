@@ -141,13 +141,14 @@ def component_of(varied: tuple[str, ...], packages: frozenset[str]) -> str:
     return "numpy" if "numpy" in packages else "python"
 
 
-def limits(threads: int, gpus: str = "", *, among: Sequence[int] = ()) -> Limits:
+def limits(threads: int, gpus: str = "", *, among: Sequence[int] = (), padding: int = 0) -> Limits:
     """Return what every inspection may use: by default all cores but one, the last ones, no GPU.
 
     Args:
         threads: how many; 0 takes all CPUs but one, or all that are given.
         gpus: which it sees.
         among: CPUs that were set aside for it; the last ones of them are taken.
+        padding: bytes that are added to its environment block.
 
     Of the memory, what the system and stackgen need is left, lest the kernel ends those instead.
 
@@ -161,6 +162,7 @@ def limits(threads: int, gpus: str = "", *, among: Sequence[int] = ()) -> Limits
         cpus=tuple(cpus[-count:]) if _can_be_bound() else (),
         memory_bytes=memory - memory // _LEFT_TO_OTHERS,
         gpus=gpus,
+        padding=padding,
     )
 
 

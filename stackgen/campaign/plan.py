@@ -100,6 +100,7 @@ def open_campaign(
             progress,
             make=not request.dry_run,
             admits=partial(admits_python, lockfile) if lockfile else any_python,
+            replica=request.replica,
         ) as backend,
         limited_to(request.processors.build_cpus),
         PackageIndex(
@@ -123,6 +124,7 @@ def open_campaign(
             request.processors.threads,
             request.processors.gpus,
             among=request.processors.measure_cpus,
+            padding=request.padding,
         )
         cpus = metered(request, calls, allowed, usable)
         store = WheelStore(paths.cache, notify=progress.note)

@@ -15,6 +15,8 @@ from stackgen.campaign.options import (
     SearchOptions,
     TargetOptions,
 )
+from stackgen.measure import ALPHA
+from stackgen.measure.goals import shares
 from stackgen.model.choices import Completion, Granularity, Strategy
 from stackgen.model.goals import SPEED_ALONE, Goals
 from stackgen.model.identity import content_id
@@ -22,6 +24,8 @@ from stackgen.model.inspections import IndicatorCall
 from stackgen.model.packages import Lock
 from stackgen.model.stacks import BaseFacts
 from stackgen.resolve import Requirements
+
+_PADDING = 1031  # bytes, a prime number: no replica has the alignment of another one
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,6 +65,8 @@ class MeasurementRequest:
     weights: of indicators, by their names; 1 where none is given.
     margin: a relative difference that does not matter.
     goals: what decides which stack is the best, and limits.
+    alpha: false alarms allowed over all comparisons of speed; None takes the share of speed.
+    tolerance: by which two builds of one stack may differ: only more is faster or slower.
     """
 
     indicators: tuple[str, ...] = ()
@@ -69,6 +75,8 @@ class MeasurementRequest:
     weights: tuple[tuple[str, float], ...] = ()
     margin: float = DEFAULT_MARGIN
     goals: Goals = SPEED_ALONE
+    alpha: float | None = None
+    tolerance: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,6 +86,8 @@ class CampaignRequest:
     kind: ``explore``, ``compare``, ``noise``, ``nightly`` or ``advise``.
     lock_out: a folder that the best stack is written into, as locks.
     dry_run: plan only; nothing is built.
+    replica: 0, or the number of an independent repetition: its environments are built anew, in
+        another folder, and its processes have an environment block of another size.
     """
 
     kind: str
@@ -92,6 +102,18 @@ class CampaignRequest:
     index: IndexOptions = IndexOptions()
     lock_out: Path | None = None
     dry_run: bool = False
+    replica: int = 0
+
+    @property
+    def alpha(self) -> float:
+        """Return how many false alarms are allowed over all comparisons of speed."""
+        given = self.measurement.alpha
+        return ALPHA * shares(self.measurement.goals).speed if given is None else given
+
+    @property
+    def padding(self) -> int:
+        """Return how many bytes are added to the environment block of each process."""
+        return _PADDING * self.replica
 
     def with_stacks(self, **changes: Any) -> "CampaignRequest":
         """Return the same request about other stacks."""
@@ -145,6 +167,8 @@ class CampaignRequest:
             content["cpus"] = list(self.scaling.cpus)
         if self.processors.measure_cpus:
             content["measure_cpus"] = list(self.processors.measure_cpus)
+        if self.replica:
+            content["replica"] = self.replica
         if self.search.strategy is not Strategy.NEWEST:
             content["strategy"] = self.search.strategy.value
         return json.dumps(content, sort_keys=True, separators=(",", ":"))

@@ -48,10 +48,20 @@ ENTRIES = {
         ),
     ),
     "nightly": Entry(
-        target="stackgen.cli.measure:nightly",
+        target="stackgen.cli.nightly:nightly",
         summary="Measure what was newly released.",
         heading=_MEASURE,
-        examples=("stackgen nightly tensorflow torch",),
+        examples=(
+            "stackgen nightly tensorflow torch",
+            "stackgen nightly --check",
+            "stackgen nightly --watch training --releases 3",
+        ),
+    ),
+    "findings": Entry(
+        target="stackgen.cli.nightly:FINDINGS_GROUP",
+        summary="List what nights have found, and acknowledge it.",
+        heading=_KNOW,
+        group=True,
     ),
     "noise": Entry(
         target="stackgen.cli.measure:noise",
@@ -130,6 +140,12 @@ ENTRIES = {
         summary="Show what is recorded of this machine.",
         heading=_INSTALLATION,
         examples=("stackgen machine --json",),
+    ),
+    "init": Entry(
+        target="stackgen.cli.nightly:init",
+        summary="Write a watch for nightly into stackgen.toml.",
+        heading=_INSTALLATION,
+        examples=("stackgen init", "stackgen init --yes"),
     ),
     "config": Entry(
         target="stackgen.cli.system:config",

@@ -13,6 +13,8 @@ from stackgen.errors import UsageError
 from stackgen.model import toml
 
 FILES = ("stackgen.toml", "pyproject.toml")
+WATCH = "watch"
+"""The table of what ``nightly`` watches; it holds no options (``stackgen.nightly.watch``)."""
 NOT_CONFIGURABLE = frozenset({"env", "help", "version"})
 """``env`` takes secrets, which belong in no file; the others print something else."""
 
@@ -70,7 +72,9 @@ class Config:
     def has_others(self, options: Iterable[CommandOption]) -> bool:
         """Return whether a key at the top, or a table, is for no option of these."""
         keys = {each.key for each in options}
-        return any(isinstance(v, dict) or key not in keys for key, v in self.values.items())
+        return any(
+            isinstance(v, dict) or key not in keys for key, v in self.values.items() if key != WATCH
+        )
 
     def refuse_unknown(self, known: Iterable[str], commands: Iterable[str]) -> None:
         """Refuse a key at the top that no command has as an option.
@@ -78,7 +82,7 @@ class Config:
         Raises:
             UsageError: there is such a key.
         """
-        fine = {*known, *commands}
+        fine = {*known, *commands, WATCH}
         for key, value in self.values.items():
             if key not in fine:
                 table = "table" if isinstance(value, dict) else "option"

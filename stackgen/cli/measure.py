@@ -1,4 +1,4 @@
-"""Commands that measure: explore, compare, bisect, noise, nightly."""
+"""Commands that measure: explore, compare, bisect, noise."""
 
 import os
 import sys
@@ -273,39 +273,4 @@ def noise(
     with open_progress(sys.stderr) as progress:
         found = run(request, find_paths(os.environ, kb=kb), os.environ, progress)
     typer.echo(as_json(found) if json else noise_text(found))
-    raise typer.Exit(found.exit_code)
-
-
-def nightly(
-    names: Annotated[list[str], typer.Argument(metavar="NAME...", help="Packages to watch.")],
-    indicators: IndicatorOptions,
-    budget: BudgetOptions,
-    target: TargetOptions,
-    kb: KnowledgeBase = None,
-    json: AsJson = False,
-) -> None:
-    """Measure what was newly released.
-
-    Each new release is compared with the best known stack; a difference is a finding once a
-    second, independent measurement shows it, too. What is new is recorded by package, base and
-    indicators. The releases share the budget. Exit code 7 means findings, 3 that some release is
-    not decided; it stays new.
-    """
-    from stackgen.campaign.request import CampaignRequest, StackRequest
-    from stackgen.campaign.user_input import read_measurement
-    from stackgen.commands.nightly import nightly as run
-    from stackgen.report import as_json, nightly_text, open_progress
-    from stackgen.resolve import Requirements
-    from stackgen.storage.paths import find_paths
-
-    request = CampaignRequest(
-        kind="nightly",
-        stacks=StackRequest(requirements=Requirements()),
-        measurement=read_measurement(indicators),
-        budget=budget,
-        target=target,
-    )
-    with open_progress(sys.stderr) as progress:
-        found = run(tuple(names), request, find_paths(os.environ, kb=kb), os.environ, progress)
-    typer.echo(as_json(found) if json else nightly_text(found))
     raise typer.Exit(found.exit_code)

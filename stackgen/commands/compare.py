@@ -282,9 +282,29 @@ def compare(
         EvidenceError: both are the same stack.
         StackgenError: one of its kinds for whatever stops it; what was measured is kept.
     """
+    request = replace(request, kind=COMPARE)
+    found = measure_pair(a, b, request, paths, environ, progress)
+    if not found.run.interrupted and len(found.stacks) < 2:
+        raise _not_two(found, request, paths, progress)
+    return found
+
+
+def measure_pair(
+    a: str,
+    b: str,
+    request: CampaignRequest,
+    paths: Paths,
+    environ: Mapping[str, str],
+    progress: Progress,
+) -> ExploreReport:
+    """Measure two stacks as ``compare`` does; what does not run is reported as failed.
+
+    Raises:
+        EvidenceError: both are the same stack.
+        StackgenError: one of its kinds for whatever stops it, or where neither runs.
+    """
     operands = (named(a, paths), named(b, paths))
-    search = SearchOptions(strategy=Strategy.NEWEST, stacks=2)
-    request = replace(request, kind=COMPARE, search=search)
+    request = replace(request, search=SearchOptions(strategy=Strategy.NEWEST, stacks=2))
 
     def select_pair(
         index: PackageIndex, request: CampaignRequest, backend: Backend, progress: Progress
@@ -294,8 +314,6 @@ def compare(
 
     found = explore(request, paths, environ, progress, select_stacks=select_pair)
     assert isinstance(found, ExploreReport)  # noqa: S101 # it is never a dry run
-    if not found.run.interrupted and len(found.stacks) < 2:
-        raise _not_two(found, request, paths, progress)
     return found
 
 

@@ -1,380 +1,323 @@
-"""Nightly: what was released since last time, measured against the best known stack."""
+"""Nightly: what was released since last time, measured, confirmed and reported."""
 
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime, timezone
-from typing import TypeAlias
 
 from packaging.utils import canonicalize_name
 
-from stackgen.campaign.backend import open_backend
-from stackgen.campaign.indicators import CONTROL
-from stackgen.campaign.options import SearchOptions
+from stackgen.campaign.options import (
+    BudgetOptions,
+    ComparisonOptions,
+    IndicatorOptions,
+    ProgramOptions,
+    TargetOptions,
+)
+from stackgen.campaign.program import read_program
 from stackgen.campaign.request import CampaignRequest, StackRequest
-from stackgen.commands.advise import trusted_campaigns
-from stackgen.commands.explore import explore
-from stackgen.errors import (
-    BuildError,
-    EngineError,
-    EvidenceError,
-    MeasurementError,
-    ResolutionError,
-    UsageError,
+from stackgen.campaign.user_input import read_measurement
+from stackgen.commands.compare import measure_pair
+from stackgen.errors import StackgenError, UsageError
+from stackgen.knowledge.database import open_database
+from stackgen.measure import INTERIM_ANALYSES
+from stackgen.model.findings import (
+    NightlyPlan,
+    NightlyReport,
+    NightOutcome,
+    NightPlan,
+    NightReport,
 )
-from stackgen.executors.machine import this_machine
-from stackgen.index import PackageIndex, load_config
-from stackgen.knowledge.database import Database, open_database
-from stackgen.measure import INTERIM_ANALYSES, rank
-from stackgen.model.choices import Strategy
-from stackgen.model.evidence import Verdict
-from stackgen.model.identity import IndicatorId, StackId
-from stackgen.model.inspections import Inspection, Role
-from stackgen.model.packages import Lock
+from stackgen.model.options import parse_parameters
 from stackgen.model.progress import Progress
-from stackgen.model.reports.campaigns import ExploreReport, NightlyReport
-from stackgen.model.stacks import BaseFacts
-from stackgen.resolve import (
-    Granularity,
-    parse_requirement,
-    parse_requirements,
-    parsed_version,
-)
-from stackgen.storage.paths import Paths
-from stackgen.storage.state import State, state_path
-
-FINDINGS = 7
-"""The exit code of a night that found something."""
-
-_SEEDS = 2
-"""Seeds that a release takes: of its campaign, and of the one that confirms it."""
+from stackgen.model.reports.campaigns import ExploreReport
+from stackgen.nightly.metrics import export_metrics
+from stackgen.nightly.night import Attribute, Night
+from stackgen.nightly.releases import EventKind, changes, without_last
+from stackgen.nightly.site import LiveSite, open_site
+from stackgen.nightly.store import NightStore
+from stackgen.nightly.watch import Watch
+from stackgen.notify.send import check_address, notify
+from stackgen.resolve import Requirements, parse_requirement
+from stackgen.storage.paths import Paths, find_paths
+from stackgen.storage.state import state_path
 
 
-def nightly(
-    names: Sequence[str],
-    request: CampaignRequest,
-    paths: Paths,
-    environ: Mapping[str, str],
-    progress: Progress,
-) -> NightlyReport:
-    """Measure the releases that were not measured on this base by these indicators.
-
-    The first night of a package, base and indicators only notes what there is. A release counts
-    as seen once it was decided, so a night that was cut short is made up for. A difference is a
-    finding only when a second, independent campaign shows it, too. The budget is that of the
-    whole night, in seconds; its releases share it.
+def watch_of(
+    name: str, indicators: IndicatorOptions, budget: BudgetOptions, target: TargetOptions
+) -> Watch:
+    """Return the watch of a package that has no table in the configuration.
 
     Raises:
-        UsageError: a name is none of a package.
-    """
-    ends = time.monotonic() + request.budget.budget_s
-    packages = tuple(dict.fromkeys(_package(name) for name in names))
-    request = replace(request, search=SearchOptions(strategy=Strategy.NEWEST, stacks=2))
-    target = request.target
-    with open_backend(target.executor, target.base, paths, progress) as backend:
-        on = backend.base
-    indicators = request.measurement.indicators
-    with open_database(paths.knowledge) as database:
-        knowledge_base = database.base_id
-    state = _State(
-        paths=paths,
-        knowledge_base=knowledge_base,
-        base=f"{on.kind.value} {on.name}",
-        indicators=indicators,
-    )
-    new = {name: state.unseen(name, environ) for name in packages}
-
-    def measure(request: CampaignRequest) -> ExploreReport:
-        report = explore(request, paths, environ, progress)
-        assert isinstance(report, ExploreReport)  # noqa: S101 # only a dry run gives a plan
-        return report
-
-    night = Night(
-        request=request,
-        ends=ends,
-        clock=time.monotonic,
-        explore=measure,
-        question=lambda name, version: _question(name, version, on.facts, state),
-        decided=state.add,
-        progress=progress,
-    )
-    night.run([(name, version) for name, found in new.items() for version in found or ()])
-    return NightlyReport(
-        new=tuple((name, versions) for name, versions in new.items() if versions is not None),
-        explored=tuple(night.explored),
-        findings=tuple(night.findings),
-        cannot_run=tuple(night.cannot_run),
-        noted=tuple(name for name, versions in new.items() if versions is None),
-        undecided=tuple(night.undecided),
-        postponed=tuple(night.postponed),
-        exit_code=night.exit_code,
-    )
-
-
-def _package(name: str) -> str:
-    """Return the normalised name of a package.
-
-    Raises:
-        UsageError: it is none, or more than a name.
+        UsageError: it is no name of a package, or more than one.
     """
     requirement = parse_requirement(name)
     if str(requirement) != requirement.name:
         raise UsageError(
             f"cannot watch {name!r}",
             why="all new releases of a package are watched: a name alone is expected",
-            fix=f"write it as in: stackgen nightly {requirement.name}",
+            fix=f"write it as in: stackgen nightly {requirement.name}; a [watch.NAME] table of "
+            "stackgen.toml takes requirements",
         )
-    return str(canonicalize_name(requirement.name))
+    package = str(canonicalize_name(requirement.name))
+    return Watch(
+        name=package,
+        requirements=(package,),
+        bases=(target.base,),
+        executor=target.executor,
+        indicators=indicators.indicators,
+        parameters=tuple(f"{key}={value}" for key, value in indicators.parameters),
+        budget_s=budget.budget_s,
+    )
 
 
-@dataclass(slots=True, kw_only=True)
-class Night:
-    """What one night has done so far.
+def nightly(
+    watches: Sequence[Watch],
+    environ: Mapping[str, str],
+    progress: Progress,
+    *,
+    kb: Paths,
+    releases: int = 0,
+    shared_s: float | None = None,
+    attribute: Attribute = lambda _: None,
+) -> NightlyReport:
+    """Measure what was released since the last night of each watch, and notify.
 
-    ends: when its budget is spent, by ``clock``, in seconds.
-    explore, question, decided: measure, say what to measure of a release, and record that it was.
-    undecided: releases without an answer, and what is missing. postponed: those for which the
-        budget was spent. Both stay new.
-    stopped: exit code of what ended the night: it was interrupted, or the engine went away.
+    A first night notes what there is. A release counts as handled once it was decided; a night
+    that was cut short is made up for by the next one, without repeating finished work. A
+    difference is a finding when a second campaign in new environments shows it, too.
+
+    Args:
+        watches: what is watched.
+        environ: the user's variables.
+        progress: shows what is done.
+        kb: paths of watches that name no knowledge base.
+        releases: how many releases of each package a first night measures.
+        shared_s: the budget of all watches together; None: each has its own.
+        attribute: names the culprit of a finding with several changed packages.
+
+    Raises:
+        UsageError: a watch cannot be used.
     """
-
-    request: CampaignRequest
-    ends: float
-    clock: Callable[[], float]
-    explore: Callable[[CampaignRequest], ExploreReport]
-    question: Callable[[str, str], StackRequest]
-    decided: Callable[[str, Sequence[str]], None]
-    progress: Progress
-    explored: list[ExploreReport] = field(default_factory=list)
-    findings: list[str] = field(default_factory=list)
-    cannot_run: list[str] = field(default_factory=list)
-    undecided: list[str] = field(default_factory=list)
-    postponed: list[str] = field(default_factory=list)
-    stopped: int | None = None
-
-    @property
-    def exit_code(self) -> int:
-        """Return what tells a script how the night ended."""
-        if self.stopped is not None:
-            return self.stopped
-        if self.findings:
-            return FINDINGS
-        return EvidenceError.exit_code if self.undecided or self.postponed else 0
-
-    def run(self, releases: Sequence[tuple[str, str]]) -> None:
-        """Measure releases one after the other; those that are left share what is left."""
-        for place, (name, version) in enumerate(releases):
-            if self.stopped is not None:
-                return
-            if self._share(1) <= 0:
-                self.postponed.append(f"{name} {version}")
-            else:
-                self._examine(name, version, among=len(releases) - place)
-
-    def _examine(self, name: str, version: str, *, among: int) -> None:
-        """Explore one release, and once more what differs; it is seen when that is decided."""
-        self.progress.note(f"New: {name} {version}")
-        try:
-            missing = self._explored(self.question(name, version), among=among)
-        except EngineError:
-            raise
-        except EvidenceError as error:
-            missing = f"{error.what}: {error.why}"
-        except (ResolutionError, BuildError, MeasurementError) as error:
-            self.cannot_run.append(f"{name} {version}: {error.what}: {error.why}")
-            missing = ""
-        if self.stopped is not None:
-            return
-        if missing:
-            self.undecided.append(f"{name} {version}: {missing}")
-        else:
-            self.decided(name, (version,))
-
-    def _explored(self, stacks: StackRequest, *, among: int) -> str:
-        """Return what is missing for an answer; "" where there is one."""
-        request = replace(self.request, stacks=stacks)
-        first = self._measured(request.with_budget(budget_s=self._share(among)))
-        if self.stopped is not None:
-            return ""
-        self.explored.append(first)
-        missing = _missing(first)
-        found = _differences(first)
-        if not found:
-            return missing
-        if self._share(among) <= 0:
-            return "a difference is not confirmed yet: the budget is spent"
-        self.progress.note("A difference: measuring it a second time, independently.")
-        again = request.with_budget(seed=request.budget.seed + 1, budget_s=self._share(among))
-        second = self._measured(again)
-        if self.stopped is not None:
-            return ""
-        self.findings += [text for key, text in found.items() if key in _differences(second)]
-        unconfirmed = _missing(second)
-        return missing or (unconfirmed and f"a difference is not confirmed yet: {unconfirmed}")
-
-    def _measured(self, request: CampaignRequest) -> ExploreReport:
-        report = self.explore(request)
-        if report.run.interrupted or report.run.exit_code == EngineError.exit_code:
-            self.stopped = report.run.exit_code
-        return report
-
-    def _share(self, among: int) -> float:
-        return (self.ends - self.clock()) / among
+    ends = time.monotonic() + (shared_s or 0.0)
+    nights: list[NightReport] = []
+    for place, watch in enumerate(watches):
+        left_s = (ends - time.monotonic()) / (len(watches) - place)
+        own = watch if shared_s is None else replace(watch, budget_s=max(1.0, left_s))
+        paths = find_paths(environ, kb=watch.kb) if watch.kb else kb
+        found = _nights(own, paths, environ, progress, releases=releases, attribute=attribute)
+        nights += found
+        _publish(own, _store(paths), found, environ, progress)
+    return _report(nights)
 
 
-def _missing(report: ExploreReport) -> str:
-    """Return what is missing for an answer about a release; "" where it has one, or fails."""
-    effects = [each for row in report.ranking for each in row.effects]
-    if report.failed and not effects:
-        return ""
-    if any(control.failed for control in report.health.controls):
-        return (
-            "the controls failed, the machine was not quiet enough; begin anew with "
-            f"--seed {report.plan.seed + _SEEDS}"
-        )
-    if report.run.exit_code != EvidenceError.exit_code:
-        return ""
-    blocks = max((each.blocks for each in effects), default=0)
-    counted = "1 block" if blocks == 1 else f"{blocks} blocks"
-    if blocks < INTERIM_ANALYSES[0]:
-        first = INTERIM_ANALYSES[0]
-        return (
-            f"{counted}, the first interim analysis is after {first}; stopped: {report.run.stopped}"
-        )
-    return f"{counted} without any spread, an answer takes more; stopped: {report.run.stopped}"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _State:
-    """Which releases were decided, by package, base and indicators.
-
-    knowledge_base: its identity.
-    base: how stacks are made, and the name of what they are installed on.
-    indicators: as the user names them; none means the default ones.
-    """
-
-    paths: Paths
-    knowledge_base: str
-    base: str
-    indicators: tuple[str, ...]
-
-    def decided(self, name: str) -> frozenset[str]:
-        """Return the releases of a package that were decided, or were there on the first night."""
-        return self._decided(self._key(name))
-
-    def add(self, name: str, versions: Sequence[str]) -> None:
-        """Record that releases were decided."""
-        releases = [(self._key(name), version, _now()) for version in versions]
-        with State(state_path(self.paths.knowledge)) as state:
-            state.add_decided_releases(self.knowledge_base, releases)
-
-    def _decided(self, watch: str) -> frozenset[str]:
-        with State(state_path(self.paths.knowledge)) as state:
-            return state.decided_releases(self.knowledge_base, watch)
-
-    def unseen(self, name: str, environ: Mapping[str, str]) -> tuple[str, ...] | None:
-        """Return the final releases with wheels that are not decided, oldest first.
-
-        None on the first night, when everything is recorded as decided. Earlier versions of
-        stackgen recorded packages alone: that is where a night begins that has no state.
-        """
-        with PackageIndex(load_config(environ=environ), self.paths.cache) as index:
-            files = index.candidates(name)
-        versions = {each.version for each in files if each.is_wheel and each.yanked is None}
-        final = [each for each in versions if not parsed_version(each).is_prerelease]
-        decided = self.decided(name)
-        if not decided:
-            decided = self._decided(name)
-            self.add(name, sorted(decided) or final)
-        return tuple(sorted(set(final) - decided, key=parsed_version)) if decided else None
-
-    def _key(self, name: str) -> str:
-        indicators = ", ".join(sorted(set(self.indicators))) or "default indicators"
-        return f"{name} | {self.base} | {indicators}"
-
-
-def _question(name: str, version: str, facts: BaseFacts, state: _State) -> StackRequest:
-    """Return what to explore: a release beside the best known stack, or beside its predecessor."""
-    best = _best_known(name, version, facts, state.paths)
-    if best is not None:
-        return StackRequest(requirements=parse_requirements(f"{name}=={version}"), baseline=best)
-    older = [each for each in state.decided(name) if parsed_version(each) < parsed_version(version)]
-    if not older:
-        return StackRequest(requirements=parse_requirements(f"{name}=={version}"))
-    previous = max(older, key=parsed_version)
-    both = parse_requirements(f"{name}>={previous},<={version}")
-    fixed = () if name == "numpy" else ("numpy",)
-    return StackRequest(requirements=both, granularity=Granularity.PATCH, fixed=fixed)
-
-
-def _best_known(name: str, version: str, facts: BaseFacts, paths: Paths) -> Lock | None:
-    """Return the fastest stack of a package that this machine has measured on a base, or None.
-
-    It is the leader of the latest campaign on this machine whose controls hold; a baseline stays
-    the best unless another stack is shown to be faster.
-    """
+def _store(paths: Paths) -> NightStore:
     with open_database(paths.knowledge) as database:
-        machine = this_machine().id
-        calls = database.calls()
-        inspections = database.inspections(machine=machine)
-        trusted = trusted_campaigns(database, inspections, calls)
-        known = [each for each in database.campaigns() if each.kind != "compare"]
-        for campaign in reversed(known):
-            own = [each for each in inspections if each.campaign_id == campaign.id]
-            leader = _leader(database, own) if campaign.id in trusted else None
-            if leader is not None:
-                stack = database.stack(leader)
-                if stack.facts == facts and stack.lock.versions.get(name, version) != version:
-                    return stack.lock
-    return None
+        identity = database.base_id
+    return NightStore(
+        path=state_path(paths.knowledge),
+        knowledge_base=identity,
+        now=datetime.now(timezone.utc),
+    )
 
 
-def _leader(database: Database, inspections: Sequence[Inspection]) -> StackId | None:
-    used = {each.indicator_id for each in inspections if each.block > 0}
-    calls = [c for c in database.calls() if c.id in used and c.indicator.name != CONTROL]
-    baseline = next((e.stack_id for e in inspections if e.role is Role.BASELINE), None)
-    if baseline is None or not calls:
-        return None
-    compared = [each for each in inspections if each.block > 0 and each.role is not Role.SEARCH]
-    labels = {each.stack_id: each.stack_id for each in compared}
-    for row in rank(inspections, labels=dict(labels), baseline=baseline, calls=calls):
-        if row.is_baseline or (row.best and row.is_faster):
-            return row.stack_id
-    return baseline
+def _nights(
+    watch: Watch,
+    paths: Paths,
+    environ: Mapping[str, str],
+    progress: Progress,
+    *,
+    releases: int,
+    attribute: Attribute,
+) -> list[NightReport]:
+    """Return the nights of a watch, one for each base; these share its budget."""
+    ends, found = time.monotonic() + watch.budget_s, []
+    store = _store(paths)
+    for place, base in enumerate(watch.bases):
+        began = time.monotonic()
+        try:
+            site = _site(watch, base, paths, environ, progress)
+        except UsageError:
+            raise
+        except StackgenError as error:
+            found.append(_not_run(watch, base, store, error))
+            continue
+        night = Night(
+            watch=watch,
+            base=site.label,
+            site=site,
+            store=store,
+            clock=time.monotonic,
+            ends=began + (ends - began) / (len(watch.bases) - place),
+            progress=progress,
+            releases=releases,
+            attribute=attribute,
+        )
+        found.append(night.run())
+        site.remove_replicas()
+        if night.interrupted:
+            break
+    return found
 
 
-_Finding: TypeAlias = tuple[StackId, IndicatorId, str]
-"""A stack, the indicator that tells it apart, and how."""
+def _site(
+    watch: Watch, base: str, paths: Paths, environ: Mapping[str, str], progress: Progress
+) -> LiveSite:
+    program = read_program(
+        ProgramOptions(command=watch.command or None),
+        budget_s=watch.budget_s,
+        paths=paths,
+        environ=environ,
+    )
+    indicators = IndicatorOptions(
+        indicators=watch.indicators, parameters=parse_parameters(watch.parameters)
+    )
+    request = CampaignRequest(
+        kind="nightly",
+        stacks=StackRequest(requirements=Requirements()),
+        measurement=read_measurement(indicators, ComparisonOptions(margin=watch.margin), program),
+        target=TargetOptions(executor=watch.executor),
+    )
+
+    def run_pair(old: str, new: str, request: CampaignRequest) -> ExploreReport:
+        return measure_pair(old, new, request, paths, environ, progress)
+
+    return open_site(watch, base, request, paths, environ, progress, run_pair)
 
 
-def _differences(report: ExploreReport) -> dict[_Finding, str]:
-    """Return what is told apart; what computes something else does so however noisy it is."""
-    baseline = next((row.label for row in report.ranking if row.is_baseline), "")
-    names = report.labels
-    otherwise: dict[_Finding, str] = {
-        (row.stack_id, each.indicator_id, each.kind.value): f"{row.label} computes something else "
-        f"than {baseline} on {names[each.indicator_id]}: "
-        f"{each.kind.value} ({each.difference:.2g} apart, {each.tolerance:.2g} is allowed)"
-        for row in report.ranking
-        if not row.is_baseline
-        for each in row.deviations
+def _not_run(watch: Watch, base: str, store: NightStore, error: StackgenError) -> NightReport:
+    return NightReport(
+        watch=watch.name,
+        base=base,
+        outcome=NightOutcome.COULD_NOT_RUN,
+        started_at=store.moment,
+        error=f"{error.what}: {error.why}",
+        budget_s=watch.budget_s,
+        exit_code=error.exit_code,
+    )
+
+
+def _report(nights: Sequence[NightReport]) -> NightlyReport:
+    """Return all nights with the exit code of the one that matters most."""
+    ranks = {
+        NightOutcome.FINDINGS: 0,
+        NightOutcome.COULD_NOT_RUN: 1,
+        NightOutcome.UNDECIDED: 2,
+        NightOutcome.ALL_WELL: 3,
+        NightOutcome.NOTHING_NEW: 4,
     }
-    if any(control.failed for control in report.health.controls):
-        return otherwise
-    return otherwise | {
-        (
-            row.stack_id,
-            effect.indicator_id,
-            effect.verdict.value,
-        ): f"{row.label} is {effect.verdict.value} than {baseline} on "
-        f"{names[effect.indicator_id]}: "
-        f"{effect.ratio:.3f} times as fast ({effect.low:.3f} to {effect.high:.3f})"
-        for row in report.ranking
-        if row.counts
-        for effect in row.effects
-        if effect.verdict in (Verdict.FASTER, Verdict.SLOWER)
-    }
+    ordered = sorted(nights, key=lambda each: ranks[each.outcome])
+    summary = "; ".join(each.summary for each in ordered) or "nothing is watched"
+    code = ordered[0].exit_code if ordered else 0
+    return NightlyReport(summary=summary, nights=tuple(nights), exit_code=code)
 
 
-def _now() -> str:
-    return datetime.now(timezone.utc).isoformat(timespec="seconds")
+def _publish(
+    watch: Watch,
+    store: NightStore,
+    nights: Sequence[NightReport],
+    environ: Mapping[str, str],
+    progress: Progress,
+) -> None:
+    """Notify of open findings that a target does not know, and export metrics.
+
+    What cannot be delivered is reported, and tried again by the next night.
+    """
+    for finding in (each.finding for night in nights for each in night.open_findings):
+        for target in watch.notify:
+            if store.notified(finding, target):
+                continue
+            try:
+                notify(target, finding, environ)
+            except StackgenError as error:
+                progress.note(f"error: {error}")
+            else:
+                store.add_notification(finding, target)
+    for target in watch.metrics:
+        try:
+            export_metrics(target, watch.name, nights)
+        except StackgenError as error:
+            progress.note(f"error: {error}")
+
+
+def check(
+    watches: Sequence[Watch],
+    environ: Mapping[str, str],
+    progress: Progress,
+    *,
+    kb: Paths,
+    releases: int = 0,
+) -> NightlyPlan:
+    """Return what the next nights would do; nothing is measured, recorded or sent.
+
+    Raises:
+        StackgenError: a watch cannot be used: its index, its base, or its requirements.
+    """
+    plans = []
+    for watch in watches:
+        paths = find_paths(environ, kb=watch.kb) if watch.kb else kb
+        problems = []
+        for target in watch.notify:
+            try:
+                check_address(target, environ)
+            except UsageError as error:
+                problems.append(f"{error.what}: {error.why}")
+        for base in watch.bases:
+            site = _site(watch, base, paths, environ, progress)
+            plans.append(_plan(watch, site, _store(paths), releases, tuple(problems)))
+    code = UsageError.exit_code if any(each.problems for each in plans) else 0
+    return NightlyPlan(plans=tuple(plans), exit_code=code)
+
+
+def _plan(
+    watch: Watch, site: LiveSite, store: NightStore, releases: int, problems: tuple[str, ...]
+) -> NightPlan:
+    pages = site.pages(watch.specifiers)
+    state = store.load(watch.key(site.label))
+    known = state.pages if state else {}
+    new = [f"{each.package} {each.version}" for each in state.pending] if state else []
+    for name, page in pages.items():
+        if page is None:
+            problems = (*problems, f"no index has {name}")
+            continue
+        before = known.get(name) or without_last(page, releases)
+        new += [
+            f"{name} {each.version}"
+            for each in changes(name, before, page)
+            if each.kind in (EventKind.RELEASED, EventKind.UNYANKED)
+        ]
+    stack = state.newest if state else site.resolve(watch.requirements, [])
+    indicators = max(1, len(watch.indicators) + bool(watch.command))
+    return NightPlan(
+        watch=watch.name,
+        base=site.label,
+        packages=tuple((n, len(p.releases) if p else 0) for n, p in pages.items()),
+        stack=tuple(sorted(stack.items())),
+        new=tuple(dict.fromkeys(new)),
+        budget_s=watch.budget_s,
+        most_inspections=2 * INTERIM_ANALYSES[-1] * (3 * indicators + 2),
+        download_bytes=site.download_bytes(stack),
+        problems=problems,
+    )
+
+
+def selected(watches: Sequence[Watch], names: Sequence[str]) -> tuple[Watch, ...]:
+    """Return the watches of these names, or all of them.
+
+    Raises:
+        UsageError: there is no such watch, or none at all.
+    """
+    known = {each.name: each for each in watches}
+    if unknown := [name for name in names if name not in known]:
+        raise UsageError(
+            f"there is no watch {unknown[0]}",
+            why=f"stackgen.toml has {', '.join(known) or 'none'}",
+            fix="add a [watch.NAME] table, or run: stackgen init",
+        )
+    if not known:
+        raise UsageError(
+            "nothing is watched",
+            why="no package was named, and stackgen.toml has no [watch.NAME] table",
+            fix="run: stackgen init; or name packages as in: stackgen nightly tensorflow",
+        )
+    return tuple(known[name] for name in names) if names else tuple(watches)

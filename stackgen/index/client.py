@@ -64,7 +64,9 @@ class Listings:
         clock: Callable[[], float],
         offline: bool,
         limits: TransferLimits,
+        fresh_s: float = FRESH_S,
     ) -> None:
+        self._fresh_s = fresh_s
         self._limits = limits
         self._transport = transport
         self._cache = cache
@@ -98,7 +100,7 @@ class Listings:
         young = {
             name: page
             for name, page in cached.items()
-            if self._offline or 0 <= now - page.fetched < FRESH_S
+            if self._offline or 0 <= now - page.fetched < self._fresh_s
         }
         found = {}
         for name, entry in young.items():
@@ -523,6 +525,7 @@ class PackageIndex(AbstractContextManager["PackageIndex"]):
         clock: seconds since 1970.
         sleep: waits between tries.
         builder: builds the metadata of source distributions that declare none.
+        fresh_s: a cached page that is older is asked for again.
 
     Raises:
         StorageError: the cache folder cannot be used.
@@ -536,6 +539,7 @@ class PackageIndex(AbstractContextManager["PackageIndex"]):
         clock: Callable[[], float] = time.time,
         sleep: Callable[[float], None] = time.sleep,
         builder: MetadataBuilder | None = None,
+        fresh_s: float = FRESH_S,
     ) -> None:
         self._config = config
         self._cache = IndexCache(cache / "index.db")
@@ -551,6 +555,7 @@ class PackageIndex(AbstractContextManager["PackageIndex"]):
             clock=clock,
             offline=config.offline,
             limits=config.limits,
+            fresh_s=fresh_s,
         )
         self._catalogue = Catalogue(config, self._cache, listings)
         self._direct = DirectFiles(

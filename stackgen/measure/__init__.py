@@ -10,6 +10,7 @@ from stackgen.measure.effects import (
     effect,
     level_per_analysis,
     p_value,
+    sequential_p,
     verdict,
 )
 from stackgen.measure.ranking import (
@@ -51,5 +52,6 @@ __all__ = [
     "plan_block",
     "plan_search",
     "rank",
+    "sequential_p",
     "verdict",
 ]

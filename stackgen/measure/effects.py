@@ -19,6 +19,8 @@ from stackgen.model.identity import CampaignId, IndicatorId, StackId
 
 INTERIM_ANALYSES = (6, 10, 16, 26, 42, 60)
 """Numbers of blocks after which an interim analysis is made."""
+_COARSE_P = 0.05
+_FARTHEST = 35.0  # standard errors: farther out, the normal density is 0 in a float
 _NODES = 201  # of the grid that the density is carried along on; eight times as many change 1e-7
 
 
@@ -171,6 +173,36 @@ def p_value(contrasts: Sequence[float]) -> float | None:
     return float(2 * t.sf(abs(centre.mean) / centre.error, centre.freedom))
 
 
+def sequential_p(contrasts: Sequence[float], *, tolerance: float = 0.0) -> float:
+    """Return the p-value of "the ratio is within the tolerance", whenever measuring stopped.
+
+    It is the smallest alpha at which ``effect`` would tell the stacks apart: at most a share of
+    alpha of equal stacks has a p-value of alpha or less at any interim analysis. Below the first
+    analysis it is 1.
+
+    Args:
+        contrasts: log ratios per block; those after the last interim analysis do not count.
+        tolerance: relative difference up to which stacks count as the same.
+    """
+    from scipy.stats import norm, t
+
+    reached = [blocks for blocks in INTERIM_ANALYSES if blocks <= len(contrasts)]
+    if not reached:
+        return 1.0
+    contrasts = contrasts[: reached[-1]]
+    centre, limit = trimmed_centre(contrasts), math.log1p(tolerance)
+    if abs(centre.mean) <= limit:
+        return 1.0
+    if centre.error == 0:
+        sign = math.copysign(1.0, centre.mean)
+        nominal = _sign_test([sign * each - limit for each in contrasts])
+    else:
+        nominal = float(2 * t.sf((abs(centre.mean) - limit) / centre.error, centre.freedom))
+    if nominal > _COARSE_P:  # a bound will do where nothing is decided
+        return min(1.0, len(INTERIM_ANALYSES) * nominal)
+    return min(1.0, _crossed(min(float(norm.isf(nominal / 2)), _FARTHEST)))
+
+
 def _sign_test(contrasts: Sequence[float]) -> float:
     """Return the p-value of "above 0 as often as below", which no lack of spread makes certain."""
     from scipy.stats import binom
@@ -187,6 +219,7 @@ def effect(
     contrasts: Sequence[float],
     margin: float = MARGIN,
     alpha: float = ALPHA,
+    tolerance: float = 0.0,
 ) -> Effect:
     """Say how much faster A is than B.
 
@@ -198,6 +231,7 @@ def effect(
         margin: relative difference below which stacks count as equal.
         alpha: false alarms allowed over all interim analyses of this one comparison; of k
             comparisons at once, each gets a k-th.
+        tolerance: by which two builds of one stack may differ: only more is faster or slower.
 
     Returns:
         The effect of the contrasts up to the last interim analysis that they reach, so that
@@ -220,7 +254,7 @@ def effect(
         low=low,
         high=high,
         blocks=len(contrasts),
-        verdict=verdict(low, high, margin),
+        verdict=verdict(low, high, margin, tolerance),
         smallest_detectable=detectable,
     )
 
@@ -276,12 +310,12 @@ def _errors(freedom: int, level: float) -> tuple[float, float]:
     return boundary, float(needed)
 
 
-def verdict(low: float, high: float, margin: float) -> Verdict:
+def verdict(low: float, high: float, margin: float, tolerance: float = 0.0) -> Verdict:
     """Judge an interval of a ratio, in the order that MEASUREMENT.md fixes."""
     if 1 / (1 + margin) <= low and high <= 1 + margin:
         return Verdict.EQUIVALENT
-    if low > 1:
+    if low > 1 + tolerance:
         return Verdict.FASTER
-    if high < 1:
+    if high < 1 / (1 + tolerance):
         return Verdict.SLOWER
     return Verdict.INCONCLUSIVE

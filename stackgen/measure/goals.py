@@ -273,6 +273,27 @@ def _comparison(
     )
 
 
+def pair_contrasts(
+    inspections: Sequence[Inspection],
+    *,
+    stack: StackId,
+    baseline: StackId,
+    calls: Sequence[IndicatorCall],
+) -> tuple[tuple[Goal, IndicatorCall | None, tuple[float, ...]], ...]:
+    """Return log(baseline / stack) per block of each indicator, of the import, and of its memory.
+
+    Above 0 the stack needs less. The call is None of import time and memory.
+    """
+    comparison = _comparison(inspections, calls, {}, baseline, {}, MARGIN, SPEED_ALONE)
+    found = []
+    for goal, numbers in comparison.numbers.items():
+        for place, (times, _) in enumerate(numbers):
+            ratios = block_ratios(times.get(stack, {}), times.get(baseline, {}))
+            call = calls[place] if goal is Goal.SPEED else None
+            found.append((goal, call, tuple(ratios[block] for block in sorted(ratios))))
+    return tuple(found)
+
+
 def _of(series: Mapping[Series, Times], call: IndicatorCall) -> Mapping[StackId, Times]:
     return {
         stack: times

@@ -177,6 +177,7 @@ class _Comparison:
     weights: Mapping[IndicatorId, float]
     margin: float
     alpha: float
+    tolerance: float = 0.0
 
     def effects(self, a: StackId, b: StackId) -> tuple[Effect, ...]:
         """Return how much faster A is than B, of the indicators that have both."""
@@ -208,6 +209,7 @@ class _Comparison:
             contrasts=[contrasts[block] for block in sorted(contrasts)],
             margin=self.margin,
             alpha=self.alpha,
+            tolerance=self.tolerance,
         )
 
 
@@ -220,6 +222,7 @@ def rank(
     margin: float = MARGIN,
     weights: Mapping[IndicatorId, float] | None = None,
     total_alpha: float = ALPHA,
+    tolerance: float = 0.0,
 ) -> tuple[Ranked, ...]:
     """Order the stacks, fastest first, by the weighted geometric mean of their indicators' ratios.
 
@@ -242,6 +245,7 @@ def rank(
         margin: relative difference below which stacks count as equal.
         weights: of indicators, above 0; 1 where none is given.
         total_alpha: false alarms allowed over the whole ranking.
+        tolerance: by which two builds of one stack may differ: only more is faster or slower.
     """
     others = [stack for stack in labels if stack != baseline]
     each_alone = len(calls) + 1 if len(calls) > 1 else 1
@@ -253,6 +257,7 @@ def rank(
         weights=weights or {},
         margin=margin,
         alpha=total_alpha / max(1, count * each_alone),
+        tolerance=tolerance,
     )
     pairs = replace(comparison, alpha=total_alpha / max(1, count * (count + 1) // 2))
     failures = Counter(each.stack_id for each in blamed(inspections, calls))

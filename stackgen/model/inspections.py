@@ -178,6 +178,8 @@ class Limits:
     threads: given to the indicator and set in the variables of OpenMP, MKL and OpenBLAS.
     cpus: numbers of the CPUs that it may run on; empty means all.
     gpus: the GPUs that it sees: numbers or ids with commas between them, or "all"; "" means none.
+    padding: bytes of a variable without meaning: the size of the environment block moves what a
+        process has in memory, and so its speed (Mytkowicz et al. 2009).
     """
 
     threads: int
@@ -185,6 +187,7 @@ class Limits:
     timeout_s: float = 300.0
     memory_bytes: int | None = None
     gpus: str = ""
+    padding: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

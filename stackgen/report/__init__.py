@@ -16,7 +16,6 @@ from stackgen.report.listings import (
     failures_text,
     indicator_text,
     indicators_text,
-    nightly_text,
     verification_text,
 )
 from stackgen.report.resolve import count_text, resolution_text, stack_text

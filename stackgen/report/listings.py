@@ -6,36 +6,9 @@ from itertools import groupby
 
 from stackgen.knowledge import FailureGroup, Trait
 from stackgen.model.inspections import Indicator, Outcome, Parameter
-from stackgen.model.reports.campaigns import NightlyReport
 from stackgen.model.reports.locks import Validation, Validity, Verification
 from stackgen.model.stacks import BaseContent, BaseEntry, BasesReport, Readiness
-from stackgen.report.explore import report_text
 from stackgen.report.tables import columns
-
-
-def nightly_text(report: NightlyReport) -> str:
-    """Return what was new, what was measured of it, and what was found."""
-    lines: list[str] = []
-    for name, versions in report.new:
-        lines.append(f"{name}: {', '.join(versions) or 'nothing new'}")
-    note = "first night; existing releases are recorded, later ones count as new"
-    lines += [f"{name}: {note}" for name in report.noted]
-    for explored in report.explored:
-        lines += ["", report_text(explored)]
-    lines += [f"Cannot run here: {each}" for each in report.cannot_run]
-    lines += [f"Not decided: {each}" for each in report.undecided]
-    if report.postponed:
-        lines.append(f"Not measured, the budget is spent: {', '.join(report.postponed)}")
-    pending = len(report.undecided) + len(report.postponed)
-    if pending:
-        total = sum(len(versions) for _, versions in report.new)
-        lines.append(f"{pending} of {total} new releases stay new for the next night.")
-    if report.findings:
-        lines += ["", "Findings (each shown by two campaigns):"]
-    elif not pending:
-        lines += ["", "No findings."]
-    return "\n".join([*lines, *(f"  {each}" for each in report.findings)]).strip()
-
 
 _MOST_SHOWN = 6
 

@@ -110,6 +110,7 @@ WRONG_USAGE = 64  # how the harness exits when a parameter is wrong (EX_USAGE)
 # glibc adapts these thresholds while a process runs, which changes timings. Fixed at the values of
 # a long-lived process, they are the same for every stack.
 _MALLOC = {"MALLOC_MMAP_THRESHOLD_": "33554432", "MALLOC_TRIM_THRESHOLD_": "67108864"}
+PADDING = "STACKGEN_PADDING"
 THREAD_VARIABLES = (
     "OMP_NUM_THREADS",
     "OPENBLAS_NUM_THREADS",
@@ -183,6 +184,7 @@ def process_environment(
         **({"PYTHONPATH": harness_folder} if harness_folder else {}),
         **_MALLOC,
         **dict.fromkeys(THREAD_VARIABLES, threads),
+        **({PADDING: "x" * plan.limits.padding} if plan.limits.padding else {}),
         **(program_variables(program, settings) if program else {}),
         **dict(settings),
     }

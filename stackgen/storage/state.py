@@ -18,7 +18,7 @@ from stackgen.errors import StorageError
 STATE_FILE = "state.db"
 _APPLICATION_ID = 0x73746B73  # "stks" in ASCII
 _LOCK_TIMEOUT_S = 15.0
-_INSTALLATION_SINCE, _TRUST_SINCE = 2, 3  # versions of the file
+_INSTALLATION_SINCE, _TRUST_SINCE, _FINDINGS_SINCE = 2, 3, 7  # versions of the file
 
 # In order; the number of the last one is the version of the file. Never edit one that shipped.
 _MIGRATIONS = (
@@ -55,6 +55,30 @@ _MIGRATIONS = (
         knowledge_base TEXT NOT NULL,       -- its identity
         id TEXT NOT NULL,
         PRIMARY KEY (knowledge_base, id)
+    ) WITHOUT ROWID
+    """,
+    """
+    CREATE TABLE watches (
+        knowledge_base TEXT NOT NULL,       -- its identity
+        watch TEXT NOT NULL,                -- name, requirements, base and indicators
+        state TEXT NOT NULL,                -- JSON: pages, stacks, releases that are not done
+        PRIMARY KEY (knowledge_base, watch)
+    ) WITHOUT ROWID
+    """,
+    """
+    CREATE TABLE findings (
+        id TEXT PRIMARY KEY,                -- of the finding
+        knowledge_base TEXT NOT NULL,       -- whose inspections show it
+        state TEXT NOT NULL,                -- JSON: the finding, and what became of it
+        changed_at TEXT NOT NULL            -- ISO 8601, UTC
+    ) WITHOUT ROWID
+    """,
+    """
+    CREATE TABLE notifications (
+        finding TEXT NOT NULL,              -- its id
+        target TEXT NOT NULL,               -- as the configuration names it
+        sent_at TEXT NOT NULL,              -- ISO 8601, UTC
+        PRIMARY KEY (finding, target)
     ) WITHOUT ROWID
     """,
 )
@@ -194,6 +218,44 @@ class State:
     def _add(self, sql: str, *values: str) -> None:
         with self._explained(), self._transaction():
             self._connection.execute(sql, values)
+
+    def watch(self, knowledge_base: str, watch: str) -> str:
+        """Return the state of what is watched, as JSON; "" before its first night."""
+        query = "SELECT state FROM watches WHERE knowledge_base = ? AND watch = ?"
+        return self._text(query, knowledge_base, watch)
+
+    def put_watch(self, knowledge_base: str, watch: str, state: str) -> None:
+        """Replace the state of what is watched."""
+        self._add("INSERT OR REPLACE INTO watches VALUES (?, ?, ?)", knowledge_base, watch, state)
+
+    def findings(self, knowledge_base: str) -> tuple[tuple[str, str], ...]:
+        """Return the findings as JSON, each with when it changed, oldest first."""
+        if self._reading and self._pragma("user_version") < _FINDINGS_SINCE:
+            return ()
+        wanted = "SELECT state, changed_at FROM findings WHERE knowledge_base = ?"
+        with self._explained():
+            return tuple(
+                self._connection.execute(f"{wanted} ORDER BY changed_at, id", (knowledge_base,))
+            )
+
+    def put_finding(self, knowledge_base: str, finding: str, state: str, moment: str) -> None:
+        """Add a finding, or replace what became of it."""
+        row = (finding, knowledge_base, state, moment)
+        self._add("INSERT OR REPLACE INTO findings VALUES (?, ?, ?, ?)", *row)
+
+    def notified(self, finding: str, target: str) -> bool:
+        """Return whether a target knows of a finding."""
+        query = "SELECT sent_at FROM notifications WHERE finding = ? AND target = ?"
+        return bool(self._text(query, finding, target))
+
+    def add_notification(self, finding: str, target: str, moment: str) -> None:
+        """Record that a target was notified of a finding."""
+        self._add("INSERT OR IGNORE INTO notifications VALUES (?, ?, ?)", finding, target, moment)
+
+    def _text(self, query: str, *values: str) -> str:
+        with self._explained():
+            found = self._connection.execute(query, values).fetchone()
+            return "" if found is None else str(found[0])
 
     def _migrate(self) -> None:
         with self._transaction():

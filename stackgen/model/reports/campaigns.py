@@ -263,6 +263,8 @@ class RunSummary:
     block_s: what one of these took (median), in seconds; 0 before there is any.
     stopped: why measuring ended, in words.
     exit_code: of the command that prints the report.
+    campaign_id: of the campaign in the knowledge base.
+    waited_s: for other measurements and builds on this machine; it counts for no budget.
     """
 
     blocks: int
@@ -274,6 +276,8 @@ class RunSummary:
     exit_code: int
     compared_blocks: int = 0
     block_s: float = 0.0
+    campaign_id: str = ""
+    waited_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -404,28 +408,6 @@ class ExploreReport:
     def figures(self) -> frozenset[IndicatorId]:
         """Return the indicators that give a figure of their own in place of a time."""
         return frozenset(each.indicator_id for each in self.indicators if each.is_figure)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NightlyReport:
-    """What a night brought.
-
-    new: by package, the releases that the knowledge base had not seen.
-    explored: of the new releases that could be measured, each with what was found.
-    noted: packages that were never watched before; what there is of them counts as seen now.
-    cannot_run: new releases that do not resolve or run on this machine, each with the reason.
-    undecided: new releases without an answer, each with what is missing.
-    postponed: new releases for which the budget was spent. These and the undecided stay new.
-    """
-
-    new: tuple[tuple[str, tuple[str, ...]], ...]
-    explored: tuple[ExploreReport, ...]
-    findings: tuple[str, ...]
-    cannot_run: tuple[str, ...] = ()
-    noted: tuple[str, ...] = ()
-    undecided: tuple[str, ...] = ()
-    postponed: tuple[str, ...] = ()
-    exit_code: int = 0
 
 
 NOISE = "noise"

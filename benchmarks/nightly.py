@@ -1,0 +1,184 @@
+"""False alerts and power of nights, by simulation through the code that decides.
+
+    python -m benchmarks.nightly              10,000 release-nights without a difference
+    python -m benchmarks.nightly --power      nights with one slower indicator, by noise and effect
+
+Each release-night is two campaigns at most: old and new stack in randomised blocks, decided by
+``stackgen.nightly.decide`` as a real night is. The generator gives each build its own offset for
+good, each day and stack a small effect, and each process drift, a second mode (6 % slower, one in
+twenty) and a busy neighbour (bursts that slow single processes). Rules that others use judge the
+data of the first campaign.
+"""
+
+import argparse
+import math
+import random
+import statistics
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from scipy.stats import mannwhitneyu
+
+from stackgen.measure import INTERIM_ANALYSES
+from stackgen.nightly.decide import Measured, Quantity, Series, confirmed, flagged, is_settled
+
+THRESHOLD, P_VALUE = 0.05, 0.001
+
+
+@dataclass(frozen=True, kw_only=True)
+class World:
+    """How noisy simulated nights are; all are relative.
+
+    noise: standard deviation of a block's log contrast, before modes and neighbours.
+    build: of a build's offset. day: of a day's effect on one stack.
+    slow_mode: probability of a process in it. busy: probability that a block has a busy neighbour.
+    """
+
+    indicators: int = 5
+    noise: float = 0.04
+    build: float = 0.005
+    day: float = 0.002
+    slow_mode: float = 0.05
+    busy: float = 0.1
+    effect: float = 0.0
+
+
+Times = tuple[list[float], list[float]]
+"""Log times of the old and of the new stack, by block."""
+
+
+def campaign(world: World, dice: random.Random) -> Iterator[list[Times]]:
+    """Yield the times of each indicator after each interim analysis; the last has an effect."""
+    found: list[Times] = [([], []) for _ in range(world.indicators)]
+    shifts = [
+        [dice.gauss(0, world.build) + dice.gauss(0, world.day) for _ in range(2)]
+        for _ in range(world.indicators)
+    ]
+    shifts[-1][1] += math.log1p(world.effect)
+    level = 0.0
+    for until in INTERIM_ANALYSES:
+        while len(found[0][0]) < until:
+            level += dice.gauss(0, 0.01)  # drift between blocks, shared by both
+            is_busy = dice.random() < world.busy
+            for times, shift in zip(found, shifts, strict=True):
+                slope = dice.gauss(0, 0.003)
+                first = dice.random() < 0.5
+                for stack in range(2):
+                    value = level + shift[stack] + slope * (first == bool(stack))
+                    value += dice.gauss(0, world.noise / math.sqrt(2))
+                    value += 0.06 * (dice.random() < world.slow_mode)
+                    value += dice.expovariate(10) * (is_busy and dice.random() < 0.5)
+                    times[stack].append(value)
+        yield found
+
+
+def measured(found: Sequence[Times], dice: random.Random) -> Measured:
+    """Return the campaign as a night sees it, with an import that does not differ."""
+    series = [
+        Series(
+            quantity=Quantity.TIME,
+            measure=f"indicator {place}",
+            contrasts=tuple(a - b for a, b in zip(old, new, strict=True)),
+        )
+        for place, (old, new) in enumerate(found)
+    ]
+    blocks = len(found[0][0])
+    for quantity, noise in ((Quantity.IMPORT, 0.05), (Quantity.MEMORY, 0.002)):
+        drawn = tuple(dice.gauss(0, noise) for _ in range(blocks))
+        series.append(Series(quantity=quantity, measure=quantity.value, contrasts=drawn))
+    return Measured(series=tuple(series), blocks=blocks)
+
+
+def whole(world: World, dice: random.Random) -> tuple[Measured, list[Times]]:
+    """Return a campaign at the interim analysis at which a night would end it."""
+    found: list[Times] = []
+    last = Measured()
+    for found in campaign(world, dice):
+        last = measured(found, dice)
+        if is_settled(last, detect=0.05):
+            break
+    return last, found
+
+
+@dataclass
+class Counted:
+    """How many nights raised an alert, by rule, and what they took."""
+
+    nights: int = 0
+    flagged: int = 0
+    alerts: int = 0
+    right: int = 0
+    threshold: int = 0
+    mann_whitney: int = 0
+    blocks: int = 0
+
+
+def simulate(world: World, nights: int, seed: int, *, others: bool) -> Counted:
+    """Return the alerts of independent release-nights."""
+    counted = Counted()
+    for night in range(nights):
+        dice = random.Random(f"{seed} {night} {world}")
+        first, times = whole(world, dice)
+        signals = flagged(first)
+        counted.nights += 1
+        counted.blocks += first.blocks
+        counted.flagged += bool(signals)
+        if signals:
+            second, _ = whole(world, dice)
+            counted.blocks += second.blocks
+            found = confirmed(signals, second)
+            counted.alerts += bool(found)
+            last = f"indicator {world.indicators - 1}"
+            counted.right += any(each.measure == last for each in found)
+        if others:
+            counted.threshold += any(_by_threshold(*each) for each in times)
+            counted.mann_whitney += any(_by_mann_whitney(*each) for each in times)
+    return counted
+
+
+def _by_threshold(old: Sequence[float], new: Sequence[float]) -> bool:
+    ratio = statistics.fmean(map(math.exp, new)) / statistics.fmean(map(math.exp, old))
+    return abs(ratio - 1) > THRESHOLD
+
+
+def _by_mann_whitney(old: Sequence[float], new: Sequence[float]) -> bool:
+    return float(mannwhitneyu(old, new).pvalue) < P_VALUE
+
+
+def main() -> None:
+    """Print the figures of ADR 30."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
+    parser.add_argument("--nights", type=int, default=10_000)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--build", type=float, default=0.005)
+    parser.add_argument("--power", action="store_true")
+    given = parser.parse_args()
+    start = time.process_time()
+    world = World(build=given.build)
+    if given.power:
+        print("indicators  noise  effect  alert sent  blocks per night")
+        for indicators in (1, 5, 40):
+            for noise in (0.02, 0.04, 0.08):
+                for effect in (0.03, 0.05, 0.10):
+                    own = replace(world, indicators=indicators, noise=noise, effect=effect)
+                    found = simulate(own, given.nights, given.seed, others=False)
+                    share, blocks = found.right / found.nights, found.blocks / found.nights
+                    cell = f"{indicators:10}  {noise:5.0%}  {effect:6.0%}  {share:10.3f}"
+                    print(f"{cell}  {blocks:.0f}", flush=True)
+    else:
+        per_noise = given.nights // 4
+        total = Counted()
+        for noise in (0.01, 0.02, 0.04, 0.08):
+            found = simulate(replace(world, noise=noise), per_noise, given.seed, others=True)
+            print(f"noise {noise:.0%}: {found}", flush=True)
+            for name, value in vars(found).items():
+                setattr(total, name, getattr(total, name) + value)
+        print(f"all: {total}")
+    print(f"{time.process_time() - start:.0f} s of CPU time")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,222 @@
+"""Commands of nights: nightly, findings, init."""
+
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from stackgen.campaign.options import BudgetOptions, IndicatorOptions, TargetOptions
+from stackgen.cli.commands import Entry
+from stackgen.cli.options import AsJson, KnowledgeBase
+
+if TYPE_CHECKING:
+    from stackgen.model.findings import FindingState
+    from stackgen.nightly.watch import Watch
+
+
+def nightly(
+    indicators: IndicatorOptions,
+    budget: BudgetOptions,
+    target: TargetOptions,
+    names: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="NAME...",
+            help="Packages to watch [default: the [watch.NAME] tables of stackgen.toml].",
+            show_default=False,
+        ),
+    ] = None,
+    watch: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME", help="Only this table of stackgen.toml."),
+    ] = None,
+    check: Annotated[
+        bool, typer.Option("--check", help="Validate, and print what would run; measure nothing.")
+    ] = False,
+    releases: Annotated[
+        int,
+        typer.Option(
+            metavar="N",
+            min=0,
+            help="On a first night, measure the last N releases of each package.",
+            show_default=False,
+        ),
+    ] = 0,
+    kb: KnowledgeBase = None,
+    markdown: Annotated[
+        bool, typer.Option("--markdown", help="Print the result as Markdown.")
+    ] = False,
+    json: AsJson = False,
+) -> None:
+    """Measure what was newly released.
+
+    Each new release is compared with its predecessor, all else equal; a difference is a finding
+    once a second campaign in new environments shows it, too. What is new is recorded by package,
+    base and indicators. With NAME..., options say how these are measured, and the releases share
+    the budget. Exit code 7 means findings, 3 that some release is not decided (the next night goes
+    on with it), 0 that nothing is new or all is well, another one that a night could not run.
+    """
+    from stackgen.cli.config import find_config
+    from stackgen.commands.nightly import check as planned
+    from stackgen.commands.nightly import nightly as run
+    from stackgen.commands.nightly import selected, watch_of
+    from stackgen.nightly.watch import read_watches
+    from stackgen.report import as_json, open_progress
+    from stackgen.report.nightly import nightly_markdown, nightly_text, plan_text
+    from stackgen.storage.paths import find_paths
+
+    if names is not None:
+        watches = tuple(watch_of(name, indicators, budget, target) for name in dict.fromkeys(names))
+    else:
+        config = find_config(Path.cwd())
+        watches = selected(read_watches(config.values, config.path), watch or ())
+    paths = find_paths(os.environ, kb=kb)
+    with open_progress(sys.stderr) as progress:
+        if check:
+            plan = planned(watches, os.environ, progress, kb=paths, releases=releases)
+        else:
+            found = run(
+                watches,
+                os.environ,
+                progress,
+                kb=paths,
+                releases=releases,
+                shared_s=budget.budget_s if names else None,
+            )
+    if check:
+        typer.echo(as_json(plan) if json else plan_text(plan))
+        raise typer.Exit(plan.exit_code)
+    if json:
+        typer.echo(as_json(found))
+    else:
+        typer.echo(nightly_markdown(found) if markdown else nightly_text(found))
+    raise typer.Exit(found.exit_code)
+
+
+def init(
+    yes: Annotated[
+        bool, typer.Option("--yes", help="Ask nothing; take what a lock in this folder has.")
+    ] = False,
+    name: Annotated[str, typer.Option(metavar="NAME", help="Name of the watch.")] = "nightly",
+) -> None:
+    """Write a watch for nightly into the stackgen.toml of this folder."""
+    from stackgen.commands.watches import add_watch, proposed
+
+    folder = Path.cwd()
+    found = proposed(folder, name, needed=yes)
+    if not yes:
+        found = _prompted(found)
+    path = add_watch(folder, found)
+    typer.echo(f"Wrote [watch.{found.name}] into {path}.")
+    typer.echo("Next: stackgen nightly --check; then: stackgen nightly --releases 3")
+
+
+def _prompted(proposal: "Watch") -> "Watch":
+    """Return a watch as the user answers; each prompt shows the proposal."""
+    from dataclasses import replace
+
+    from stackgen.model.options import format_duration, parse_duration
+
+    def several(text: str, default: tuple[str, ...]) -> tuple[str, ...]:
+        answer = typer.prompt(text, default=", ".join(default), show_default=bool(default))
+        return tuple(filter(None, (each.strip() for each in answer.split(","))))
+
+    return replace(
+        proposal,
+        requirements=several("Requirements, as in tensorflow>=2.16", proposal.requirements),
+        vary=several("Further packages to watch, with commas between them", proposal.vary),
+        indicators=several("Indicators (stackgen pis lists them)", proposal.indicators),
+        budget_s=parse_duration(
+            typer.prompt("Budget of a night", default=format_duration(proposal.budget_s))
+        ),
+        notify=several("Notify, as in slack:env:WEBHOOK or github-summary", proposal.notify),
+    )
+
+
+FindingId = Annotated[
+    str, typer.Argument(metavar="ID", help="Beginning of its id.", show_default=False)
+]
+
+
+def findings_list(
+    every: Annotated[bool, typer.Option("--all", help="Also what is closed or expired.")] = False,
+    kb: KnowledgeBase = None,
+    json: AsJson = False,
+) -> None:
+    """List the findings that count."""
+    from stackgen.commands.findings import listed
+    from stackgen.report import as_json
+    from stackgen.report.nightly import findings_text
+    from stackgen.storage.paths import find_paths
+
+    found = listed(find_paths(os.environ, kb=kb, reading=True), every=every)
+    typer.echo(as_json(found) if json else findings_text(found))
+
+
+def findings_show(finding: FindingId, kb: KnowledgeBase = None, json: AsJson = False) -> None:
+    """Show a finding: effect, changed packages, and the command that reproduces it."""
+    from stackgen.commands.findings import shown
+    from stackgen.storage.paths import find_paths
+
+    _echo(shown(find_paths(os.environ, kb=kb, reading=True), finding), json=json)
+
+
+def findings_ack(
+    finding: FindingId,
+    days: Annotated[
+        int | None,
+        typer.Option(metavar="N", min=1, help="It is open again after N days.", show_default=False),
+    ] = None,
+    note: Annotated[str, typer.Option(metavar="TEXT", help="Why.")] = "",
+    kb: KnowledgeBase = None,
+    json: AsJson = False,
+) -> None:
+    """Acknowledge a finding: it no longer counts as open."""
+    from stackgen.commands.findings import acknowledged
+    from stackgen.storage.paths import find_paths
+
+    paths = find_paths(os.environ, kb=kb, reading=True)
+    _echo(acknowledged(paths, finding, days=days, note=note), json=json)
+
+
+def findings_reopen(finding: FindingId, kb: KnowledgeBase = None, json: AsJson = False) -> None:
+    """Let a finding count again."""
+    from stackgen.commands.findings import reopened
+    from stackgen.storage.paths import find_paths
+
+    _echo(reopened(find_paths(os.environ, kb=kb, reading=True), finding), json=json)
+
+
+def _echo(found: "FindingState", *, json: bool) -> None:
+    from stackgen.report import as_json
+    from stackgen.report.nightly import finding_text
+
+    typer.echo(as_json(found) if json else finding_text(found))
+
+
+_MODULE = "stackgen.cli.nightly"
+FINDINGS_COMMANDS = {
+    "list": Entry(
+        target=f"{_MODULE}:findings_list",
+        summary="List the findings that count.",
+        examples=("stackgen findings list --all",),
+    ),
+    "show": Entry(
+        target=f"{_MODULE}:findings_show",
+        summary="Show a finding.",
+        examples=("stackgen findings show 3f2a",),
+    ),
+    "ack": Entry(
+        target=f"{_MODULE}:findings_ack",
+        summary="Acknowledge a finding.",
+        examples=('stackgen findings ack 3f2a --days 14 --note "reported upstream"',),
+    ),
+    "reopen": Entry(
+        target=f"{_MODULE}:findings_reopen",
+        summary="Let a finding count again.",
+        examples=("stackgen findings reopen 3f2a",),
+    ),
+}
+FINDINGS_GROUP = (FINDINGS_COMMANDS, None)

@@ -1,0 +1,85 @@
+"""Init: a watch for ``nightly`` from the lock of a folder, written into ``stackgen.toml``."""
+
+from pathlib import Path
+
+from packaging.utils import canonicalize_name
+
+from stackgen.campaign.candidates import FRAMEWORKS, read_lock_file
+from stackgen.errors import StackgenError, StorageError, UsageError
+from stackgen.model import toml
+from stackgen.nightly.watch import Watch, read_watches, watch_table
+from stackgen.storage.files import atomic_write_text
+
+CONFIG = "stackgen.toml"
+_LOCKS = (
+    "Pipfile.lock", "poetry.lock", "uv.lock", "pdm.lock", "pylock.toml", "requirements.txt",
+)  # fmt: skip
+_MEASURABLE = (*FRAMEWORKS, "numpy")
+
+
+def proposed(folder: Path, name: str, *, needed: bool) -> Watch:
+    """Return a watch of what a lock in a folder has that indicators measure.
+
+    Args:
+        folder: where the lock is looked for.
+        name: of the watch.
+        needed: whether a lock has to be there.
+
+    Raises:
+        UsageError: there is no lock, or nothing in it can be measured.
+    """
+    for path in (folder / each for each in _LOCKS):
+        try:
+            packages = read_lock_file(path).packages if path.is_file() else ()
+        except StackgenError:
+            if needed:
+                raise
+            continue
+        names = {str(canonicalize_name(each.name)) for each in packages}
+        found = [each for each in _MEASURABLE if each in names]
+        if found:
+            return Watch(name=name, requirements=(found[0],), vary=tuple(found[1:]))
+    if needed:
+        raise UsageError(
+            "there is nothing to watch",
+            why=f"no lock of {folder} names {', '.join(_MEASURABLE[:-1])} or {_MEASURABLE[-1]}",
+            fix="run: stackgen init; it asks what to watch",
+        )
+    return Watch(name=name, requirements=("numpy",))
+
+
+def add_watch(folder: Path, watch: Watch) -> Path:
+    """Add a table to the configuration of a folder; return the file.
+
+    Raises:
+        UsageError: it has a watch of that name, or cannot be read.
+        StorageError: it cannot be written.
+    """
+    path, text = folder / CONFIG, ""
+    try:
+        text = path.read_text(encoding="utf-8") if path.exists() else ""
+        known = toml.loads(text)
+    except (OSError, UnicodeDecodeError, toml.TOMLDecodeError) as error:
+        raise UsageError(
+            f"cannot read {path}",
+            why=getattr(error, "strerror", None) or str(error),
+            fix="mend the file, or work in another folder",
+        ) from error
+    if any(each.name == watch.name for each in read_watches(known, path)):
+        raise UsageError(
+            f"{path} has a watch {watch.name}",
+            why="its table would come twice",
+            fix="choose another name with --name, or edit the table",
+        )
+    added = f"{text.rstrip()}\n\n" if text.strip() else ""
+    whole = added + watch_table(watch)
+    read_watches(toml.loads(whole), path)  # refuses what a prompt was given
+    try:
+        atomic_write_text(path, whole)
+    except OSError as error:
+        raise StorageError(
+            f"cannot write {path}",
+            why=error.strerror or str(error),
+            fix="make the folder writable",
+        ) from error
+    return path

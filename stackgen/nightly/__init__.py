@@ -1,0 +1,1 @@
+"""Nights: releases, campaigns, findings, attribution, notifications and metrics."""

@@ -1,0 +1,622 @@
+"""One night of one watch on one base: from what was released to findings."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Protocol
+
+from packaging.version import Version
+
+from stackgen import interrupts
+from stackgen.errors import (
+    EngineError,
+    EvidenceError,
+    IndexUnavailableError,
+    ResolutionError,
+    StackgenError,
+    StorageError,
+    UsageError,
+)
+from stackgen.model.findings import (
+    Attribution,
+    ExaminedRelease,
+    Finding,
+    FindingKind,
+    FindingState,
+    FindingStatus,
+    NightOutcome,
+    NightReport,
+)
+from stackgen.model.progress import Progress
+from stackgen.nightly.decide import Measured, Signal, confirmed, fixed, flagged, holds
+from stackgen.nightly.delta import Pair, Pins, release_pair
+from stackgen.nightly.releases import (
+    Event,
+    EventKind,
+    PackagePage,
+    changes,
+    predecessor,
+    without_last,
+)
+from stackgen.nightly.store import NightStore, PendingRelease, Recheck, WatchState
+from stackgen.nightly.watch import Watch
+
+FINDINGS = 7
+"""The exit code of a night that found something."""
+_RESOLVE_NIGHTS = 2
+"""A release that no stack can have is broken after so many nights: indexes update bit by bit."""
+_SEEDS = 10
+"""Seeds that one attempt at a pair may use, one for each stage."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stage:
+    """Which campaign of a pair: each has its own seed, and its own builds.
+
+    replica: 0 for the usual environments; others are built anew in another folder, and run with
+    another size of the environment block.
+    """
+
+    seed: int
+    replica: int = 0
+
+    @property
+    def confirming(self) -> bool:
+        """Return whether it confirms what another campaign has flagged."""
+        return self.replica > 0
+
+
+FIRST, CONFIRM, PERSIST = Stage(seed=1), Stage(seed=2, replica=1), Stage(seed=3, replica=2)
+
+
+class Site(Protocol):
+    """What a night needs from outside: indexes, and campaigns on one base."""
+
+    def pages(self, specifiers: Mapping[str, str]) -> Mapping[str, PackagePage | None]:
+        """Return the pages of packages as they are now, of the versions that specifiers admit.
+
+        None where no index has the package.
+
+        Raises:
+            IndexUnavailableError: an index cannot be reached.
+        """
+
+    def resolve(self, requirements: Sequence[str], constraints: Sequence[str]) -> Pins:
+        """Return the newest stack.
+
+        Raises:
+            ResolutionError: there is none.
+        """
+
+    def measure(self, pair: Pair, stage: Stage, budget_s: float) -> Measured:
+        """Run a campaign of two stacks, or go on with it.
+
+        Raises:
+            StackgenError: one of its kinds for whatever is in the way.
+        """
+
+    def command(self, pair: Pair) -> str:
+        """Return the command line that measures a pair."""
+
+
+Attribute = Callable[[Finding], Attribution | None]
+"""Finds the change that causes a finding; None where there is nothing to search."""
+
+
+class _NightEndedError(Exception):
+    """The engine, the disk or the user ended the night."""
+
+    def __init__(self, why: str, exit_code: int) -> None:
+        super().__init__(why)
+        self.exit_code = exit_code
+
+
+@dataclass(slots=True, kw_only=True)
+class Night:
+    """One night; its steps are methods in the order of time.
+
+    ends: when its budget is spent, by ``clock``, in seconds of a monotonic clock.
+    releases: on a first night, how many releases of each package count as new.
+    attribute: names the culprit of a finding with several changes.
+    """
+
+    watch: Watch
+    base: str
+    site: Site
+    store: NightStore
+    clock: Callable[[], float]
+    ends: float
+    progress: Progress
+    releases: int = 0
+    attribute: Attribute = lambda _: None
+    state: WatchState = field(init=False)
+    events: list[Event] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    examined: list[ExaminedRelease] = field(default_factory=list)
+    findings: list[Finding] = field(default_factory=list)
+    undecided: list[str] = field(default_factory=list)
+    _error: StackgenError | None = None
+    _ended: _NightEndedError | None = None
+
+    def run(self) -> NightReport:
+        """Detect, examine and record; what stops it is reported, and the next night goes on."""
+        began = self.clock()
+        try:
+            with self.store.night(self._key):
+                self._run()
+        except _NightEndedError as ended:
+            self._ended = ended
+        except UsageError:
+            raise
+        except StackgenError as error:
+            self._error = error
+        return self._report(self.clock() - began)
+
+    @property
+    def interrupted(self) -> bool:
+        """Return whether the user ended it."""
+        return self._ended is not None
+
+    @property
+    def _key(self) -> str:
+        return self.watch.key(self.base)
+
+    def _run(self) -> None:
+        self.store.expire(self.watch.name, self.watch.expire_days)
+        self.progress.doing("reading the index")
+        pages = self.site.pages(self.watch.specifiers)
+        known = self.store.load(self._key)
+        self.state = known or self._first_state(pages)
+        self._detect(pages)
+        self._save()
+        for each in list(self.state.recheck):
+            self._check_persistence(each)
+        waiting = sorted(
+            self.state.pending, key=lambda e: (e.uploaded, e.package, Version(e.version))
+        )
+        for place, release in enumerate(waiting):
+            self._examine(release, among=len(waiting) - place)
+        if self.state.against_best and not self.state.pending:
+            self._compare_with_best()
+        self._save()
+
+    def _save(self) -> None:
+        self.store.save(self._key, self.state)
+
+    # Detecting: what happened at the index since the last night
+
+    def _first_state(self, pages: Mapping[str, PackagePage | None]) -> WatchState:
+        """Return the state of a first night: all that is there counts as handled.
+
+        Raises:
+            ResolutionError: a package does not exist, or no stack satisfies the requirements.
+        """
+        for name, page in pages.items():
+            if page is None:
+                raise ResolutionError(
+                    f"there is no package {name}",
+                    why="no index has it",
+                    fix="correct the requirement, or name an index in your pip configuration",
+                )
+        before = {name: self._seen(name, page) for name, page in pages.items() if page}
+        excluded = [
+            f"{name}!={version}"
+            for name, page in before.items()
+            for version in (pages[name] or page).releases.keys() - page.releases.keys()
+        ]
+        newest = dict(self.site.resolve(self.watch.requirements, sorted(excluded)))
+        self.notes.append(
+            f"first night of {', '.join(before)}: existing releases are recorded, later ones count "
+            "as new"
+        )
+        return WatchState(pages=before, newest=newest, best=newest)
+
+    def _seen(self, name: str, page: PackagePage) -> PackagePage:
+        """Return a page as it is on a first night, without what counts as new."""
+        indicators = ", ".join(sorted(set(self.watch.indicators))) or "default indicators"
+        decided = self.store.decided(f"{name} | {self.base} | {indicators}", name)
+        if not decided or self.releases:
+            return without_last(page, self.releases)
+        kept = {v: files for v, files in page.releases.items() if v in decided}
+        return replace(page, releases=kept)
+
+    def _detect(self, pages: Mapping[str, PackagePage | None]) -> None:
+        """Note what happened, and queue what is to be measured."""
+        for name, now in pages.items():
+            before = self.state.pages.get(name, PackagePage(releases={}))
+            found = list(changes(name, before, now))
+            self.events += found
+            for each in found:
+                self._note(each, now)
+            if now is not None:
+                self.state.pages[name] = now
+
+    def _note(self, event: Event, page: PackagePage | None) -> None:
+        own = [
+            p
+            for p in self.state.pending
+            if (p.package, p.version) == (event.package, event.version)
+        ]
+        unusable = self.state.unusable.setdefault(event.package, [])
+        if event.kind in (EventKind.RELEASED, EventKind.UNYANKED) and page is not None:
+            if event.version in unusable:
+                unusable.remove(event.version)
+            if not own and not page.releases[event.version].yanked:
+                uploaded = page.releases[event.version].uploaded
+                self.state.pending.append(
+                    PendingRelease(package=event.package, version=event.version, uploaded=uploaded)
+                )
+        elif event.kind in (EventKind.YANKED, EventKind.GONE) and event.version:
+            for each in own:
+                self.state.pending.remove(each)
+            if event.version not in unusable:
+                unusable.append(event.version)
+            self._withdraw(event.package, event.version, event.kind.value, page)
+
+    def _withdraw(self, package: str, version: str, why: str, page: PackagePage | None) -> None:
+        """Close what was found of a release that is no longer offered, and leave its stacks."""
+        for found in self._open():
+            if (found.finding.package, found.finding.version) == (package, version):
+                self.store.close(found, f"the release was {why}")
+        rechecks = (package, version)
+        self.state.recheck = [
+            e for e in self.state.recheck if (e.finding.package, e.finding.version) != rechecks
+        ]
+        uses = version in (self.state.newest.get(package), self.state.best.get(package))
+        previous = predecessor(page, version, self.state.unusable[package]) if page else ""
+        if not uses or not previous:
+            return
+        for name in ("newest", "best"):
+            stack = getattr(self.state, name)
+            if stack.get(package) == version:
+                pair = self._pair(package, previous, previous, stack)
+                setattr(self.state, name, dict(pair.new))
+
+    def _pair(self, package: str, version: str, previous: str, reference: Pins) -> Pair:
+        return release_pair(
+            self.site.resolve,
+            self.watch.requirements,
+            reference,
+            package=package,
+            version=version,
+            previous=previous,
+        )
+
+    # Examining: one release after the other, each against its predecessor
+
+    def _examine(self, release: PendingRelease, *, among: int) -> None:
+        """Measure one release, and once more what differs; it is handled when that is decided."""
+        name = f"{release.package} {release.version}"
+        if self._left_s <= 0:
+            self.undecided.append(f"{name}: the budget is spent")
+            return
+        self.progress.note(f"New: {name}")
+        try:
+            missing = self._missing(release, among)
+        except UsageError:
+            raise
+        except (EngineError, StorageError) as error:
+            self.undecided.append(f"{name}: {error.what}: {error.why}")
+            self._save()
+            raise
+        except StackgenError as error:
+            missing = f"{error.what}: {error.why}"
+        if missing:
+            self.undecided.append(f"{name}: {missing}")
+        else:
+            self.state.pending.remove(release)
+        self._save()
+
+    def _missing(self, release: PendingRelease, among: int) -> str:
+        """Return what is missing for an answer; "" where the release is handled."""
+        if not release.new:
+            why = self._resolved(release)
+            if why is not None:
+                return why
+            self._save()
+        pair = Pair(old=release.old, new=release.new)
+        first, second, signals = self._campaigns(pair, release.attempt, among)
+        if signals and not self._is_offered(release):
+            return "it was withdrawn while it was measured"
+        recovering = {
+            each.finding.measure
+            for each in self._open()
+            if each.finding.package == release.package and each.finding.kind is FindingKind.SLOWER
+        }
+        for signal in signals:
+            if signal.kind is FindingKind.FASTER and signal.measure in recovering:
+                continue  # against the best stack it is fixed again, or still slower
+            self._record(signal, pair, package=release.package, version=release.version,
+                         previous=release.previous)  # fmt: skip
+        missing = self._blamed(release, first) or self._blamed(release, second)
+        if missing:  # what was confirmed is recorded; the rest goes on the next night
+            return missing
+        self._done(release, pair, first, signals)
+        measured = [each for each in (first, second) if each is not None]
+        self.examined.append(
+            ExaminedRelease(
+                package=release.package,
+                version=release.version,
+                previous=release.previous,
+                result=_result(first, signals),
+                blocks=sum(each.blocks for each in measured),
+                seconds=sum(each.seconds for each in measured),
+            )
+        )
+        return ""
+
+    def _resolved(self, release: PendingRelease) -> str | None:
+        """Find the pair of a release; return None, or why there is none ("": nothing to do)."""
+        package, version = release.package, release.version
+        page, unusable = self.state.pages[package], self.state.unusable.get(package, [])
+        reference = self.state.newest.get(package, "")
+        if reference and reference not in unusable and Version(reference) < Version(version):
+            release.previous = reference
+        else:
+            release.previous = predecessor(page, version, unusable)
+        if not release.previous:
+            self.notes.append(f"{package} {version}: there is no earlier release to compare with")
+            return ""
+        try:
+            pair = self._pair(package, version, release.previous, self.state.newest)
+        except ResolutionError as error:
+            return self._not_resolved(release, error)
+        release.old, release.new = dict(pair.old), dict(pair.new)
+        return None
+
+    def _not_resolved(self, release: PendingRelease, error: ResolutionError) -> str:
+        """Tell a release that others do not admit from one that cannot be installed at all."""
+        package, version = release.package, release.version
+        try:
+            self.site.resolve([f"{package}=={version}"], [])
+        except ResolutionError as alone:
+            release.nights += 1
+            if release.nights < _RESOLVE_NIGHTS:
+                return f"it cannot be resolved yet: {alone.why}"
+            signal = Signal(kind=FindingKind.BROKEN, measure="resolve", detail=alone.why)
+            pair = Pair(old=self.state.newest, new={**self.state.newest, package: version})
+            self._record(signal, pair, package=package, version=version, previous=release.previous)
+            self.state.unusable.setdefault(package, []).append(version)
+            return ""
+        self.notes.append(f"{package} {version}: other packages do not admit it ({error.why})")
+        return ""
+
+    def _campaigns(
+        self, pair: Pair, attempt: int, among: int
+    ) -> tuple[Measured, Measured | None, Sequence[Signal]]:
+        """Return what the first campaign says, the second one if any, and what both show."""
+        first = self._measured(pair, FIRST, attempt, among)
+        signals = flagged(first)
+        if not signals:
+            return first, None, ()
+        if self._left_s <= 0:
+            late = Measured(complete=False, missing="a difference is not confirmed yet")
+            return first, late, ()
+        self.progress.note("A difference: measuring it a second time, independently.")
+        second = self._measured(pair, CONFIRM, attempt, among)
+        found = confirmed(signals, second)
+        if len(found) == len(signals):
+            second = replace(second, complete=True, missing="")
+        return first, second, found
+
+    def _measured(self, pair: Pair, stage: Stage, attempt: int, among: int) -> Measured:
+        own = replace(stage, seed=_SEEDS * attempt + stage.seed)
+        found = self.site.measure(pair, own, max(1.0, self._left_s / among))
+        self.ends += found.waited_s
+        if found.interrupted:
+            raise _NightEndedError("you interrupted it", interrupts.exit_code())
+        return found
+
+    def _blamed(self, release: PendingRelease, measured: Measured | None) -> str:
+        """Return why a campaign says nothing of a release; "" where it does, or is none."""
+        if measured is None:
+            return ""
+        for failure in measured.failures:
+            if failure.step is None:
+                return f"not the release's fault, tried again: {failure.reason}"
+            if not failure.is_new:
+                self.state.unusable.setdefault(release.package, []).append(release.previous)
+                release.old, release.new = {}, {}
+                return f"{release.previous}, its predecessor, does not run: {failure.reason}"
+        if measured.controls_failed:
+            release.attempt += 1
+            return "the controls failed, the machine was not quiet enough; it begins anew"
+        if not measured.complete and not any(each.is_new for each in measured.failures):
+            return measured.missing or "it takes more blocks"
+        return ""
+
+    def _is_offered(self, release: PendingRelease) -> bool:
+        """Return whether a release is still at the index, and not yanked."""
+        specifiers = {release.package: self.watch.specifiers[release.package]}
+        page = self.site.pages(specifiers)[release.package]
+        files = page.releases.get(release.version) if page else None
+        return files is not None and bool(files.fitting) and not files.yanked
+
+    def _done(
+        self, release: PendingRelease, pair: Pair, first: Measured, signals: Sequence[Signal]
+    ) -> None:
+        """Move the newest stack on to a release that runs; leave out one that does not."""
+        package, version = release.package, release.version
+        if any(each.kind is FindingKind.BROKEN for each in signals):
+            self.state.unusable.setdefault(package, []).append(version)
+            return
+        for found in self._open():
+            broken = found.finding.kind is FindingKind.BROKEN
+            if broken and self._is_later(found.finding, package, version):
+                self._fix(found, first, package, version)
+        newest = self.state.newest.get(package)
+        if newest is not None and Version(newest) > Version(version):
+            return
+        simple = self.state.newest == self.state.best == dict(pair.old)
+        self.state.newest = dict(pair.new)
+        if simple and not any(each.kind.is_regression for each in signals):
+            self.state.best = dict(pair.new)
+        elif not simple:
+            self.state.against_best = True
+
+    # Comparing the newest stack with the best one, while a regression is open
+
+    def _compare_with_best(self) -> None:
+        pair = Pair(old=self.state.best, new=self.state.newest)
+        if not pair.changes or self._left_s <= 0:
+            self.state.against_best = bool(pair.changes)
+            return
+        self.progress.note("The newest stack against the best one")
+        first, second, signals = self._campaigns(pair, self.state.best_attempt, 1)
+        measured = [each for each in (first, second) if each is not None]
+        if any(each.controls_failed for each in measured):
+            self.state.best_attempt += 1
+        if any(not each.complete or each.controls_failed for each in measured):
+            self.undecided.append("the newest stack against the best one: it takes more blocks")
+            return
+        self.state.against_best = False
+        for found in self._open():
+            finding = found.finding
+            newest = self.state.newest.get(finding.package, "")
+            if newest and self._is_later(finding, finding.package, newest):
+                self._fix(found, first, finding.package, newest)
+        known = {(each.finding.kind, each.finding.measure) for each in self._open()}
+        for signal in signals:
+            if signal.key not in known:
+                names = ", ".join(name for name, _, new in pair.changes if new)
+                versions = ", ".join(new for _, _, new in pair.changes if new)
+                self._record(
+                    signal, pair, package=names, version=versions, previous="the best stack"
+                )
+        if not any(each.kind.is_regression for each in signals):
+            self.state.best = dict(self.state.newest)
+
+    def _is_later(self, finding: Finding, package: str, version: str) -> bool:
+        own = finding.package == package and finding.kind.is_regression
+        return own and Version(version) > Version(finding.version)
+
+    def _fix(self, found: FindingState, measured: Measured, package: str, version: str) -> None:
+        """Close a regression that a later release no longer has, and report that."""
+        bad = found.finding
+        signal = Signal(kind=bad.kind, measure=bad.measure, ratio=bad.ratio)
+        if not fixed(signal, measured):
+            return
+        pair = Pair(old=self.state.best, new=self.state.newest)
+        self._record(
+            Signal(kind=FindingKind.FIXED, measure=bad.measure, detail=f"not {bad.kind.value} any "
+                   f"more, as {bad.version} was"),
+            pair, package=package, version=version, previous=bad.version,
+        )  # fmt: skip
+        self.store.close(found, f"fixed in {version}")
+
+    # Findings: recorded once, and measured again the next night
+
+    def _open(self) -> tuple[FindingState, ...]:
+        counted = (FindingStatus.OPEN, FindingStatus.ACKNOWLEDGED)
+        return tuple(
+            each
+            for each in self.store.findings()
+            if each.status in counted
+            and (each.finding.watch, each.finding.base) == (self.watch.name, self.base)
+        )
+
+    def _record(
+        self, signal: Signal, pair: Pair, *, package: str, version: str, previous: str
+    ) -> None:
+        finding = Finding(
+            watch=self.watch.name,
+            base=self.base,
+            package=package,
+            version=version,
+            previous=previous,
+            kind=signal.kind,
+            measure=signal.measure,
+            found_at=self.store.moment,
+            ratio=signal.ratio,
+            low=signal.low,
+            high=signal.high,
+            detail=signal.detail,
+            changes=pair.changes,
+            command=self.site.command(pair),
+        )
+        if len(pair.changes) > 1 and signal.kind is not FindingKind.FIXED:
+            finding = replace(finding, attribution=self.attribute(finding))
+        if not self.store.add(finding):
+            return
+        self.findings.append(finding)
+        if signal.kind is not FindingKind.FIXED and signal.measure != "resolve":
+            self.state.recheck.append(
+                Recheck(finding=finding, old=dict(pair.old), new=dict(pair.new))
+            )
+
+    def _check_persistence(self, recheck: Recheck) -> None:
+        """Measure a finding of the last night again; close it where it does not show."""
+        finding = recheck.finding
+        found = next((e for e in self._open() if e.finding.id == finding.id), None)
+        if found is None or self._left_s <= 0:
+            if found is None:
+                self.state.recheck.remove(recheck)
+            return
+        self.progress.note(f"Measuring again: {finding.title}")
+        signal = Signal(kind=finding.kind, measure=finding.measure)
+        pair = Pair(old=recheck.old, new=recheck.new)
+        try:
+            shows = holds(signal, self._measured(pair, PERSIST, 0, among=2))
+        except (EngineError, StorageError, UsageError):
+            raise
+        except (IndexUnavailableError, StackgenError) as error:
+            self.undecided.append(f"{finding.title}: not measured again: {error.what}")
+            return
+        if shows is None:
+            self.undecided.append(f"{finding.title}: whether it persists takes more blocks")
+            return
+        self.state.recheck.remove(recheck)
+        if shows:
+            self.store.put(replace(found, persists=True))
+            self.notes.append(f"persists: {finding.title}")
+        else:
+            self.store.close(replace(found, persists=False), "the next night did not show it")
+            self.notes.append(f"not shown again, closed: {finding.title}")
+        self._save()
+
+    @property
+    def _left_s(self) -> float:
+        return self.ends - self.clock()
+
+    # Reporting
+
+    def _report(self, seconds: float) -> NightReport:
+        error, code = "", 0
+        if self._error is not None:
+            error, code = f"{self._error.what}: {self._error.why}", self._error.exit_code
+        elif self._ended is not None:
+            error, code = str(self._ended), self._ended.exit_code
+        if self.findings:
+            outcome, code = NightOutcome.FINDINGS, FINDINGS
+        elif error:
+            outcome = NightOutcome.COULD_NOT_RUN
+        elif self.undecided:
+            outcome, code = NightOutcome.UNDECIDED, EvidenceError.exit_code
+        else:
+            outcome = NightOutcome.ALL_WELL if self.examined else NightOutcome.NOTHING_NEW
+        return NightReport(
+            watch=self.watch.name,
+            base=self.base,
+            outcome=outcome,
+            started_at=self.store.moment,
+            events=(*(each.text for each in self.events), *self.notes),
+            examined=tuple(self.examined),
+            findings=tuple(self.findings),
+            undecided=tuple(self.undecided),
+            open_findings=tuple(e for e in self._open() if e.status is FindingStatus.OPEN),
+            error=error,
+            seconds=seconds,
+            budget_s=self.watch.budget_s,
+            exit_code=code,
+        )
+
+
+def _result(first: Measured, signals: Sequence[Signal]) -> str:
+    """Return what was found of a release, in words."""
+    from stackgen.nightly.decide import smallest_detectable
+
+    if signals:
+        return ", ".join(f"{each.kind.value} ({each.measure})" for each in signals)
+    least = smallest_detectable(first)
+    if least == float("inf"):
+        return "no difference"
+    return f"no difference; one of {100 * (least - 1):.1f} % would have shown"

@@ -1,0 +1,249 @@
+"""Where a night runs: the configured indexes, and campaigns on one base of this machine."""
+
+import shlex
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from stackgen.campaign.backend import open_backend, replica_folder
+from stackgen.campaign.candidates import select
+from stackgen.campaign.request import CampaignRequest
+from stackgen.campaign.user_input import index_config
+from stackgen.errors import ResolutionError
+from stackgen.images.virtualenv_store import VirtualenvStore
+from stackgen.index import PackageIndex
+from stackgen.index.client import FRESH_S
+from stackgen.knowledge.database import open_database
+from stackgen.measure.goals import pair_contrasts
+from stackgen.model.goals import Goal
+from stackgen.model.inspections import Outcome
+from stackgen.model.packages import Lock, Target
+from stackgen.model.progress import Progress
+from stackgen.model.reports.campaigns import ExploreReport
+from stackgen.nightly.decide import (
+    TOLERANCE,
+    Failure,
+    Measured,
+    Quantity,
+    Series,
+    Step,
+    campaign_alpha,
+    is_settled,
+)
+from stackgen.nightly.delta import Pair, Pins, stack_text
+from stackgen.nightly.night import Stage
+from stackgen.nightly.releases import PackagePage, package_page
+from stackgen.nightly.watch import Watch
+from stackgen.resolve import parse_requirement, parse_requirements
+from stackgen.storage.paths import Paths
+from stackgen.storage.wheels import WheelStore
+
+RunPair = Callable[[str, str, CampaignRequest], ExploreReport]
+"""Measures two stacks, named as on the command line."""
+
+_QUANTITIES = {
+    Goal.SPEED: Quantity.TIME,
+    Goal.IMPORT: Quantity.IMPORT,
+    Goal.MEMORY: Quantity.MEMORY,
+}
+_STEPS = {
+    Outcome.BUILD_FAILED: Step.BUILD,
+    Outcome.IMPORT_FAILED: Step.IMPORT,
+    Outcome.CRASHED: Step.CRASH,
+    Outcome.TIMEOUT: Step.CRASH,
+    Outcome.INVALID_OUTPUT: Step.CRASH,
+    Outcome.UNSUPPORTED: Step.CRASH,
+}
+"""What a failure says of a package; other outcomes are those of a machine or a network."""
+REPLICAS = (1, 2)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LiveSite:
+    """One base of this machine.
+
+    request: of every campaign; stacks, budget and seed are those of the pair.
+    base: what the user calls it; "" for the default one. label: what it is. target: decides which
+        files fit it.
+    """
+
+    watch: Watch
+    request: CampaignRequest
+    base: str
+    label: str
+    target: Target
+    paths: Paths
+    environ: Mapping[str, str]
+    progress: Progress
+    run_pair: RunPair
+
+    def pages(self, specifiers: Mapping[str, str]) -> Mapping[str, PackagePage | None]:
+        """Return the pages of packages; each is asked for now, conditionally (HTTP 304)."""
+        with self._index(fresh_s=0.0) as index:
+            found = index.candidates_many(specifiers)
+            facts = index.statuses
+            return {
+                name: None
+                if files is None
+                else package_page(
+                    files,
+                    self.target,
+                    specifier=specifiers[name],
+                    status=facts[name].status if name in facts else "",
+                )
+                for name, files in found.items()
+            }
+
+    def resolve(self, requirements: Sequence[str], constraints: Sequence[str]) -> Pins:
+        """Return the newest stack of requirements."""
+        with self._index() as index:
+            return dict(self._lock(index, requirements, constraints).versions)
+
+    def download_bytes(self, pins: Pins) -> int:
+        """Return how much of a stack is not downloaded yet; unknown sizes count as 0."""
+        store = WheelStore(self.paths.cache)
+        with self._index() as index:
+            lock = self._lock(index, [f"{name}=={version}" for name, version in pins.items()], [])
+            missing = [each for each in lock.artifacts if store.path(each) is None]
+            return sum(size or 0 for size in index.sizes(missing).values())
+
+    def _lock(
+        self, index: PackageIndex, requirements: Sequence[str], constraints: Sequence[str]
+    ) -> Lock:
+        wanted = replace(
+            parse_requirements(*requirements),
+            constraints=tuple(map(parse_requirement, constraints)),
+        )
+        request = self.request.with_stacks(requirements=wanted)
+        found = next(select(index, request, self.target, self.progress).candidates(), None)
+        if found is None:
+            raise ResolutionError(
+                f"no stack has {', '.join(requirements)}",
+                why="what it needs cannot be had together",
+                fix=f"ask why: stackgen resolve {' '.join(map(shlex.quote, requirements))}",
+            )
+        return found.lock
+
+    def measure(self, pair: Pair, stage: Stage, budget_s: float) -> Measured:
+        """Run a campaign of two stacks, or go on with it."""
+        indicators = max(1, len(self.watch.indicators) + bool(self.watch.command))
+        request = replace(
+            self.request.with_budget(seed=stage.seed, budget_s=budget_s),
+            measurement=replace(
+                self.request.measurement,
+                alpha=campaign_alpha(indicators, confirming=stage.confirming),
+                tolerance=TOLERANCE[Quantity.TIME],
+            ),
+            target=replace(self.request.target, rebuild=stage.confirming),
+            replica=stage.replica,
+        )
+        report = self.run_pair(stack_text(pair.old), stack_text(pair.new), request)
+        return measured_of(report, self.paths, detect=self.watch.detect)
+
+    def command(self, pair: Pair) -> str:
+        """Return the command line that measures a pair."""
+        words = ["stackgen", "compare", stack_text(pair.old), stack_text(pair.new)]
+        for indicator in self.watch.indicators:
+            words += ["--pi", indicator]
+        if self.watch.command:
+            words += ["--pi-command", self.watch.command]
+        if self.base:
+            words += ["--base", self.base]
+        return shlex.join(words)
+
+    def remove_replicas(self) -> None:
+        """Remove the virtualenvs that confirmed: the next ones are to be built anew."""
+        for replica in REPLICAS:
+            store = VirtualenvStore(replica_folder(self.paths, replica))
+            if store.root.exists():
+                for item in sorted(store.items(), key=lambda each: each.kind.value != "virtualenv"):
+                    store.drop(item)
+
+    def _index(self, *, fresh_s: float = FRESH_S) -> PackageIndex:
+        config = index_config(self.request.index, self.environ)
+        return PackageIndex(config, self.paths.cache, fresh_s=fresh_s)
+
+
+def open_site(
+    watch: Watch,
+    base: str,
+    request: CampaignRequest,
+    paths: Paths,
+    environ: Mapping[str, str],
+    progress: Progress,
+    run_pair: RunPair,
+) -> LiveSite:
+    """Return the site of a base, which is made where it is needed.
+
+    Raises:
+        StackgenError: the base or its engine cannot be had.
+    """
+    request = replace(request, target=replace(request.target, base=base))
+    with open_backend(request.target.executor, base, paths, progress) as backend:
+        target, label = backend.base.target, f"{backend.base.kind.value} {backend.base.name}"
+    return LiveSite(
+        watch=watch,
+        request=request,
+        base=base,
+        label=label,
+        target=target,
+        paths=paths,
+        environ=environ,
+        progress=progress,
+        run_pair=run_pair,
+    )
+
+
+def measured_of(report: ExploreReport, paths: Paths, *, detect: float) -> Measured:
+    """Return what a campaign of two stacks, A and B, says of B."""
+    failures = tuple(
+        Failure(
+            is_new=each.label.startswith("B"), step=_STEPS.get(each.outcome), reason=each.reason
+        )
+        for each in report.failed
+    )
+    stacks = {each.label[:1]: each.stack_id for each in report.stacks}
+    health = any(each.failed for each in report.health.controls)
+    nothing = Measured(
+        failures=failures,
+        complete=bool(failures),
+        missing=f"it was not measured; stopped: {report.run.stopped}",
+        interrupted=report.run.interrupted,
+        controls_failed=health,
+        seconds=report.run.seconds,
+        waited_s=report.run.waited_s,
+    )
+    if not {"A", "B"} <= stacks.keys():
+        return nothing
+    with open_database(paths.knowledge, reading=True) as database:
+        own = next(e.id for e in database.campaigns() if e.id == report.run.campaign_id)
+        inspections = database.inspections(campaign=own)
+        calls = {call.id: call for call in database.calls()}
+    wanted = [calls[each.indicator_id] for each in report.indicators[:-1]]
+    contrasts = pair_contrasts(inspections, stack=stacks["B"], baseline=stacks["A"], calls=wanted)
+    measured = replace(
+        nothing,
+        series=tuple(
+            Series(
+                quantity=_QUANTITIES[goal],
+                measure=_QUANTITIES[goal].value if call is None else report.labels[call.id],
+                contrasts=values,
+            )
+            for goal, call, values in contrasts
+        ),
+        different=tuple(
+            (report.labels[each.indicator_id], f"{each.kind.value}, {each.difference:.2g} apart")
+            for row in report.ranking
+            if row.stack_id == stacks["B"]
+            for each in row.deviations
+        ),
+        blocks=max((len(values) for goal, _, values in contrasts if goal is Goal.SPEED), default=0),
+    )
+    sizes = {row.stack_id: row.size.installed_bytes for row in report.goals.stacks}
+    settled = is_settled(measured, detect=detect)
+    return replace(
+        measured,
+        old_bytes=sizes.get(stacks["A"]),
+        new_bytes=sizes.get(stacks["B"]),
+        complete=bool(failures) or settled,
+        missing="" if settled else f"{measured.blocks} blocks; stopped: {report.run.stopped}",
+    )

@@ -1,0 +1,222 @@
+"""What a night remembers: what is watched, and findings with what became of them (state.db)."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+from typing import TypeVar
+
+import msgspec
+
+from stackgen.errors import EvidenceError, StorageError, UsageError
+from stackgen.model.findings import Finding, FindingState, FindingStatus
+from stackgen.nightly.releases import PackagePage
+from stackgen.storage.leases import Leases
+from stackgen.storage.state import State
+
+_T = TypeVar("_T")
+
+
+@dataclass(slots=True, kw_only=True)
+class PendingRelease:
+    """A release that is not fully handled.
+
+    old, new: the pair that is measured; empty until it is resolved. It stays the same over nights,
+    so that campaigns go on where they were.
+    attempt: how often it began anew, since controls failed. nights: how often it could not be
+    resolved.
+    """
+
+    package: str
+    version: str
+    uploaded: str = ""
+    previous: str = ""
+    old: dict[str, str] = field(default_factory=dict)
+    new: dict[str, str] = field(default_factory=dict)
+    attempt: int = 0
+    nights: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recheck:
+    """A finding of the last night that the next one measures again."""
+
+    finding: Finding
+    old: dict[str, str]
+    new: dict[str, str]
+
+
+@dataclass(slots=True, kw_only=True)
+class WatchState:
+    """What is known of a watch on one base after its last night.
+
+    newest: the stack with all handled releases that run. best: the one that is not shown to be
+    worse; the same where no regression is open. against_best: whether they are to be compared, and
+    how often that began anew.
+    unusable: by package, releases that are broken or yanked.
+    """
+
+    pages: dict[str, PackagePage]
+    newest: dict[str, str]
+    best: dict[str, str]
+    pending: list[PendingRelease] = field(default_factory=list)
+    unusable: dict[str, list[str]] = field(default_factory=dict)
+    recheck: list[Recheck] = field(default_factory=list)
+    against_best: bool = False
+    best_attempt: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NightStore:
+    """The part of state.db that belongs to nights of one knowledge base.
+
+    path: of state.db. now: the clock; the times of findings are UTC.
+    """
+
+    path: Path
+    knowledge_base: str
+    now: datetime
+
+    @property
+    def moment(self) -> str:
+        """Return the time as it is stored."""
+        return self.now.astimezone(timezone.utc).isoformat(timespec="seconds")
+
+    @contextmanager
+    def night(self, watch: str) -> Iterator[None]:
+        """Exclude other nights of a watch, also those of other processes.
+
+        Raises:
+            EvidenceError: another night of it is under way.
+            StorageError: the folder cannot be written.
+        """
+        leases = Leases(self.path.parent / "nights")
+        try:
+            context = leases.locks()
+            locks = context.__enter__()
+        except OSError as error:
+            raise StorageError(
+                f"cannot lock {self.path.parent}", why=str(error), fix="make the folder writable"
+            ) from error
+        try:
+            if not locks.try_acquire(watch):
+                raise EvidenceError(
+                    "another night of this watch is under way",
+                    why="two nights would measure the same releases twice",
+                    fix="wait until it ends, or end it; its work is not lost",
+                )
+            yield
+        finally:
+            context.__exit__(None, None, None)
+
+    def load(self, watch: str) -> WatchState | None:
+        """Return the state of a watch, None before its first night."""
+        with State(self.path) as state:
+            text = state.watch(self.knowledge_base, watch)
+        return self._decoded(text, WatchState) if text else None
+
+    def save(self, watch: str, content: WatchState) -> None:
+        """Store the state of a watch in one transaction."""
+        with State(self.path) as state:
+            state.put_watch(self.knowledge_base, watch, msgspec.json.encode(content).decode())
+
+    def decided(self, watch: str, package: str) -> frozenset[str]:
+        """Return the releases that versions of stackgen without watches had decided."""
+        with State(self.path) as state:
+            found = state.decided_releases(self.knowledge_base, watch)
+            return found or state.decided_releases(self.knowledge_base, package)
+
+    def findings(self) -> tuple[FindingState, ...]:
+        """Return all findings, the ones that changed last at the end."""
+        if not self.path.exists():
+            return ()
+        with State(self.path, reading=True) as state:
+            rows = state.findings(self.knowledge_base)
+        return tuple(self._decoded(text, FindingState) for text, _ in rows)
+
+    def add(self, finding: Finding) -> bool:
+        """Record a finding; return False where it is known, whatever became of it."""
+        if any(each.finding.id == finding.id for each in self.findings()):
+            return False
+        self.put(FindingState(finding=finding))
+        return True
+
+    def put(self, found: FindingState) -> None:
+        """Replace what became of a finding."""
+        text = msgspec.json.encode(found).decode()
+        with State(self.path) as state:
+            state.put_finding(self.knowledge_base, found.finding.id, text, self.moment)
+
+    def find(self, beginning: str) -> FindingState:
+        """Return the finding whose id begins so.
+
+        Raises:
+            UsageError: there is none, or there are several.
+        """
+        found = [each for each in self.findings() if each.finding.id.startswith(beginning)]
+        if len(found) != 1 or not beginning:
+            several = ", ".join(each.finding.id for each in found)
+            raise UsageError(
+                f"there is no finding {beginning}" if not found else f"{beginning} is not unique",
+                why=f"these begin so: {several}" if found else "no finding has an id like this",
+                fix="see: stackgen findings list --all",
+            )
+        return found[0]
+
+    def acknowledge(self, found: FindingState, *, days: int | None, note: str) -> FindingState:
+        """Record that someone knows of a finding; it is open again after so many days."""
+        until = ""
+        if days is not None:
+            until = (self.now + timedelta(days=days)).astimezone(timezone.utc).isoformat()
+        changed = replace(found, status=FindingStatus.ACKNOWLEDGED, until=until, note=note)
+        self.put(changed)
+        return changed
+
+    def reopen(self, found: FindingState) -> FindingState:
+        """Let a finding count again, from now on."""
+        finding = replace(found.finding, found_at=self.moment)
+        changed = replace(
+            found, finding=finding, status=FindingStatus.OPEN, until="", note="reopened"
+        )
+        self.put(changed)
+        return changed
+
+    def close(self, found: FindingState, note: str) -> None:
+        """Record that a finding no longer counts, and why."""
+        self.put(replace(found, status=FindingStatus.CLOSED, note=note))
+
+    def expire(self, watch: str, days: int) -> None:
+        """Expire what was open for long, and reopen what was acknowledged until now."""
+        for each in self.findings():
+            if each.finding.watch != watch:
+                continue
+            age = self.now - datetime.fromisoformat(each.finding.found_at)
+            if each.status is FindingStatus.OPEN and age > timedelta(days=days):
+                self.put(replace(each, status=FindingStatus.EXPIRED))
+            elif (
+                each.status is FindingStatus.ACKNOWLEDGED
+                and each.until
+                and datetime.fromisoformat(each.until) <= self.now
+            ):
+                self.reopen(each)
+
+    def notified(self, finding: Finding, target: str) -> bool:
+        """Return whether a target knows of a finding."""
+        with State(self.path) as state:
+            return state.notified(finding.id, target)
+
+    def add_notification(self, finding: Finding, target: str) -> None:
+        """Record that a target knows of a finding."""
+        with State(self.path) as state:
+            state.add_notification(finding.id, target, self.moment)
+
+    def _decoded(self, text: str, kind: type[_T]) -> _T:
+        try:
+            return msgspec.json.decode(text, type=kind)
+        except msgspec.DecodeError as error:
+            raise StorageError(
+                f"{self.path} is damaged",
+                why=f"a row of nights cannot be read: {error}",
+                fix="move the file away; the next night is a first one",
+            ) from error

@@ -1,0 +1,1 @@
+"""Sends messages about findings: webhooks, and files for a forge."""
