@@ -2,6 +2,7 @@
 
 import os
 import sys
+from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -177,6 +178,9 @@ def kb_query(
         list[str] | None,
         typer.Argument(metavar="NAME=VALUE...", help="Its parameters."),
     ] = None,
+    arg: Annotated[
+        list[str] | None, typer.Option(metavar="NAME=VALUE", help="A parameter of it, as well.")
+    ] = None,
     kb: KnowledgeBase = None,
     json: AsJson = False,
 ) -> None:
@@ -188,7 +192,7 @@ def kb_query(
     if not name:
         typer.echo("\n".join(columns(query_names(), indent="")))
         return
-    parameters = dict(parse_pair(each, "the parameter") for each in values or ())
+    parameters = dict(parse_pair(each, "the parameter") for each in (*(values or ()), *(arg or ())))
     found = query(find_paths(os.environ, kb=kb, reading=True), name, parameters)
     rows = [
         found.columns,
@@ -214,22 +218,99 @@ def kb_check(
         typer.Option("--repair", help="Remove them, after a copy was written beside it."),
     ] = False,
     kb: KnowledgeBase = None,
+    json: AsJson = False,
 ) -> None:
     """List the rows that are not valid: ids, values, references, positions in blocks."""
     from stackgen.commands.kb import check
     from stackgen.commands.kb import repair as run_repair
+    from stackgen.report import as_json
     from stackgen.storage.paths import find_paths
 
     paths = find_paths(os.environ, kb=kb, reading=True)
     found = check(paths)
-    if not found:
+    if repair and found.invalid:
+        removed, backup = run_repair(paths)
+        typer.echo(
+            "\n".join([*(f"removed {each}" for each in removed), f"the file before: {backup}"]),
+            err=json,
+        )
+        found = check(paths)
+        if not json:
+            return
+    if json:
+        typer.echo(as_json(found))
+    elif found.invalid:
+        count = len(found.invalid)
+        what = "row is" if count == 1 else "rows are"
+        typer.echo("\n".join([*found.invalid, f"{count:,} {what} not valid"]))
+    else:
         typer.echo("every row is valid")
-        return
-    if not repair:
-        typer.echo("\n".join([*found, f"{len(found)} rows are not valid"]))
+    if found.invalid:
         raise typer.Exit(DatabaseError.exit_code)
-    removed, backup = run_repair(paths)
-    typer.echo("\n".join([*(f"removed {each}" for each in removed), f"the file before: {backup}"]))
+
+
+def kb_show(
+    begins: Annotated[str, typer.Argument(metavar="ID", help="Beginning of its id.")],
+    kb: KnowledgeBase = None,
+    json: AsJson = False,
+) -> None:
+    """Show a stack, a campaign or a machine."""
+    from stackgen.commands.kb_views import show
+    from stackgen.report import as_json, view_text
+    from stackgen.storage.paths import find_paths
+
+    found = show(find_paths(os.environ, kb=kb, reading=True), begins)
+    typer.echo(as_json(found) if json else view_text(found))
+
+
+def kb_why(
+    pin: Annotated[str, typer.Argument(metavar="PACKAGE==VERSION", help="A version.")],
+    kb: KnowledgeBase = None,
+    json: AsJson = False,
+) -> None:
+    """Show what a version does: effects with intervals, failures it explains, conflicts.
+
+    Each effect compares the two measured stacks with the fewest other differences, which are named.
+    """
+    from stackgen.commands.kb_views import why
+    from stackgen.report import as_json, view_text
+    from stackgen.storage.paths import find_paths
+
+    found = why(find_paths(os.environ, kb=kb, reading=True), pin)
+    typer.echo(as_json(found) if json else view_text(found))
+
+
+class GraphFormat(str, Enum):
+    """What others read, or a picture."""
+
+    GRAPHML = "graphml"
+    JSON = "json"
+    DOT = "dot"
+    SVG = "svg"
+
+
+def kb_graph(
+    form: Annotated[
+        GraphFormat, typer.Option("--format", help="svg is a picture.")
+    ] = GraphFormat.SVG,
+    pi: Annotated[
+        str, typer.Option("--pi", metavar="NAME", help="Of this indicator alone [default: all].")
+    ] = "",
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write it there.")
+    ] = None,
+    kb: KnowledgeBase = None,
+) -> None:
+    """Write the evidence graph: stacks, and the campaigns that compared them."""
+    from stackgen.commands.kb_views import graph
+    from stackgen.report.evidence import graph_text
+    from stackgen.storage.paths import find_paths
+
+    text = graph_text(graph(find_paths(os.environ, kb=kb, reading=True), pi), form.value)
+    if output is None:
+        typer.echo(text)
+    else:
+        write_text(output, text)
 
 
 def kb_recover(
@@ -386,7 +467,22 @@ KB_COMMANDS = {
     "query": Entry(
         target=f"{_MODULE}:kb_query",
         summary="Run one of the named queries.",
-        examples=("stackgen kb query", "stackgen kb query seen name=tensorflow"),
+        examples=("stackgen kb query", "stackgen kb query versions --arg name=tensorflow"),
+    ),
+    "show": Entry(
+        target=f"{_MODULE}:kb_show",
+        summary="Show a stack, a campaign or a machine.",
+        examples=("stackgen kb show 3f2a",),
+    ),
+    "why": Entry(
+        target=f"{_MODULE}:kb_why",
+        summary="Show what a version does: effects, failures, conflicts.",
+        examples=('stackgen kb why "numpy==2.0.2"',),
+    ),
+    "graph": Entry(
+        target=f"{_MODULE}:kb_graph",
+        summary="Write the evidence graph, or draw it.",
+        examples=("stackgen kb graph --format svg --output graph.svg",),
     ),
     "merge": Entry(
         target=f"{_MODULE}:kb_merge",

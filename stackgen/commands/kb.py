@@ -2,6 +2,7 @@
 
 import shlex
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import TypeVar
@@ -67,10 +68,19 @@ def merge(paths: Paths, other: Path) -> int:
         return database.merge(other)
 
 
-def check(paths: Paths) -> tuple[str, ...]:
-    """Return the rows of the knowledge base that are not valid, in words."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckReport:
+    """The rows of a knowledge base that are not valid, in words."""
+
+    knowledge_base: str
+    invalid: tuple[str, ...]
+
+
+def check(paths: Paths) -> CheckReport:
+    """Check every row of the knowledge base."""
     with open_database(paths.knowledge, reading=True) as database:
-        return tuple(map(str, database.check()))
+        found = tuple(map(str, database.check()))
+    return CheckReport(knowledge_base=str(paths.knowledge), invalid=found)
 
 
 def repair(paths: Paths) -> tuple[tuple[str, ...], Path]:

@@ -354,5 +354,5 @@ def is_public_circumstance(name: str, value: str) -> bool:
 def _refuse_other_id(row: _Cells, computed: str) -> None:
     if not _ID.fullmatch(computed):  # stated, since it could not be computed
         raise ValueError(f"its id is not one: {rows.shown(computed)}")
-    if row["id"] != computed:
+    if rows.cell(row, "id") != computed:
         raise ValueError(f"its id is not that of its content, which is {computed}")

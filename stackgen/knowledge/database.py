@@ -45,6 +45,7 @@ _T = TypeVar("_T")
 _FILTERS = {
     "campaign": "i.campaign_key = (SELECT key FROM campaigns WHERE id = :campaign)",
     "machine": "i.machine_key = (SELECT key FROM machines WHERE id = :machine)",
+    "stack": "i.stack_key = (SELECT key FROM stacks WHERE id = :stack)",
     "indicator": "i.indicator_key = (SELECT key FROM indicators WHERE id = :indicator)",
     "outcome": "i.outcome = :outcome",
 }
@@ -343,6 +344,7 @@ class Database:
         *,
         campaign: CampaignId | None = None,
         machine: MachineId | None = None,
+        stack: StackId | None = None,
         indicator: IndicatorId | None = None,
         outcome: Outcome | None = None,
     ) -> tuple[Inspection, ...]:
@@ -350,6 +352,7 @@ class Database:
         wanted = {
             "campaign": campaign,
             "machine": machine,
+            "stack": stack,
             "indicator": indicator,
             "outcome": OUTCOME_CODES[outcome] if outcome else None,
         }

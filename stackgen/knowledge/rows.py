@@ -185,7 +185,7 @@ def campaign_of(row: Cells) -> CampaignIdentity:
         seed = int(text(row, "seed"))
     except ValueError:
         raise ValueError(f"seed: no whole number: {shown(cell(row, 'seed'))}") from None
-    stated = text(row, "id") if row["request"] == "" else ""
+    stated = text(row, "id") if cell(row, "request") == "" else ""
     return _of_row(CampaignIdentity, row, seed=seed, stated_id=stated)
 
 

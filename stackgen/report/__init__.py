@@ -19,7 +19,7 @@ from stackgen.report.listings import (
     verification_text,
 )
 from stackgen.report.resolve import count_text, resolution_text, stack_text
-from stackgen.report.tables import as_json, checks_text, columns
+from stackgen.report.tables import as_json, checks_text, columns, view_text
 from stackgen.report.terminal import open_progress
 
 __all__ = [
@@ -46,4 +46,5 @@ __all__ = [
     "resolution_text",
     "stack_text",
     "verification_text",
+    "view_text",
 ]

@@ -8,6 +8,7 @@ from dataclasses import dataclass, fields, is_dataclass
 from enum import Enum
 
 from stackgen.model.reports.local import Check
+from stackgen.model.reports.views import View
 from stackgen.model.stacks import Machine
 
 
@@ -21,6 +22,19 @@ def columns(rows: Sequence[Sequence[str]], *, indent: str = "  ") -> list[str]:
         + "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
         for row in rows
     ]
+
+
+def view_text(view: View) -> str:
+    """Return what the knowledge base says of one thing."""
+    lines = [f"{view.kind} {view.id}", *columns(view.facts)]
+    for table in view.tables:
+        cells = [["" if cell is None else str(cell) for cell in row] for row in table.rows]
+        lines += [
+            "",
+            f"{table.title}:",
+            *(columns([table.columns, *cells]) if cells else ["  none"]),
+        ]
+    return "\n".join(lines)
 
 
 def checks_text(checks: Sequence[Check]) -> str:

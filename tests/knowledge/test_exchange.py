@@ -21,6 +21,9 @@ from stackgen.model.evidence import CampaignIdentity
 from stackgen.model.inspections import Outcome
 from tests.knowledge import samples, strategies
 
+_IDENTIFIED = (
+    *("locks", "stacks", "machines", "indicators", "campaigns", "load_sets", "inspections"),
+)
 AROUND = (("cpu_mhz", "2445.4"), ("env HOME", "/home/someone"), ("steal_s", "0.01"))
 
 
@@ -167,6 +170,8 @@ def with_changed(found: list[str], table: str, **changes: object) -> str:
         ("inspections", {"origins": []}, "origins: a list of ids"),
         ("inspections", {"origins": ["x"]}, "origins: an id has 32"),
         ("inspections", {"origins": ["0" * 32] * 5000}, "origins: a list of ids"),
+        *((table, {"id": ...}, "there is no column id") for table in _IDENTIFIED),
+        ("campaigns", {"request": ...}, "there is no column request"),
         ("machines", {"identity": [["cpu", "faster"]]}, "its id is not that of its content"),
         ("machines", {"identity": [["cpu", 5]]}, "identity: Expected `str`"),
         ("stacks", {"lock_id": "none"}, "lock_id: there is no such row in locks"),

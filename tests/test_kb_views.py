@@ -1,0 +1,144 @@
+"""``kb show``, ``kb why``, ``kb graph`` and ``kb check``: what they print of a known campaign."""
+
+import io
+import json
+import sqlite3
+from pathlib import Path
+from xml.etree import ElementTree as ET
+
+import networkx as nx
+import pytest
+
+from stackgen.knowledge.database import open_database
+from stackgen.model.inspections import Outcome
+from tests.in_process import run_command
+from tests.knowledge import samples
+from tests.test_merged_advice import BLOCKS, HERE, NEW, measured
+
+
+@pytest.fixture(scope="module")
+def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a knowledge base with two campaigns in which NumPy 2.0 takes half the time."""
+    path = tmp_path_factory.mktemp("views") / "kb.db"
+    for seed in (1, 2):
+        measured(path, seed)
+    return path
+
+
+def run(base: Path, *words: str, code: int = 0) -> str:
+    environ = {
+        "HOME": str(base.parent),
+        "STACKGEN_KB": str(base),
+        "STACKGEN_CACHE": str(base.parent / "cache"),
+    }
+    done = run_command("kb", *words, folder=base.parent, environ=environ)
+    assert done.returncode == code, done.stderr
+    return done.stdout + done.stderr * bool(code)
+
+
+def test_a_stack_is_shown_with_its_packages_and_campaigns(base: Path) -> None:
+    shown = json.loads(run(base, "show", NEW.id[:10], "--json"))
+    assert (shown["kind"], shown["id"]) == ("stack", NEW.id)
+    packages, inspections = shown["tables"]
+    assert [row[:2] for row in packages["rows"]] == [["numpy", "2.0.0"]]
+    assert {row[3] for row in inspections["rows"]} == {BLOCKS}
+
+
+def test_a_campaign_is_shown_with_its_effects(base: Path) -> None:
+    with open_database(base) as database:
+        campaign = next(each for each in database.campaigns() if each.seed == 1)
+    shown = json.loads(run(base, "show", campaign.id, "--json"))
+    rows = shown["tables"][0]["rows"]
+    (found,) = (row for row in rows if row[0].startswith("numpy/matmul"))
+    assert found[1:3] == ["numpy 1.26.4", "numpy 2.0.0"]
+    speed, low, high = found[3:6]
+    assert low < 2 < high
+    assert speed == pytest.approx(2, rel=0.02)
+
+
+def test_a_machine_is_shown_with_its_campaigns(base: Path) -> None:
+    text = run(base, "show", HERE.id[:12])
+    assert text.startswith(f"machine {HERE.id}")
+    assert text.count("explore") == 2
+
+
+@pytest.mark.parametrize("begins", ["zz", ""])
+def test_an_id_that_names_none_or_several_is_refused(base: Path, begins: str) -> None:
+    assert "ids begin with" in run(base, "show", begins, code=2)
+
+
+def test_why_compares_a_version_with_others(base: Path) -> None:
+    shown = json.loads(run(base, "why", "NumPy==2.0.0", "--json"))
+    ((indicator, other, speed, low, high, blocks, also),) = shown["tables"][0]["rows"]
+    assert (indicator.split()[0], other, also) == ("numpy/matmul", "1.26.4", "")
+    assert low < speed < high
+    assert speed == pytest.approx(2, rel=0.05)
+    assert blocks == 2 * 10  # up to the last interim analysis of each campaign
+
+
+def test_why_names_failures_and_conflicts(tmp_path: Path) -> None:
+    path = tmp_path / "kb.db"
+    stacks = [samples.stack(numpy=n, scipy=s) for n in ("1.0", "2.0") for s in ("1.0", "2.0")]
+    with open_database(path) as database:
+        samples.prepare(database, *stacks)
+        for number, each in enumerate(stacks):
+            failing = each.lock.versions == {"numpy": "2.0", "scipy": "1.0"}
+            outcome = Outcome.CRASHED if failing else Outcome.OK
+            database.add_inspection(samples.inspection(number + 1, of=each, outcome=outcome))
+    text = run(path, "why", "numpy==2.0")
+    assert "scipy    1.0      crashed" in text
+
+
+@pytest.mark.parametrize(
+    ("pin", "what"),
+    [("numpy>=2", "cannot read"), ("numpy", "cannot read"), ("numpy==9.9", "no stack has")],
+)
+def test_why_needs_a_known_version(base: Path, pin: str, what: str) -> None:
+    assert what in run(base, "why", pin, code=2)
+
+
+def test_the_graph_is_written_for_other_tools(base: Path) -> None:
+    text = run(base, "graph", "--format", "graphml")
+    graph = nx.read_graphml(io.BytesIO(text.encode()), force_multigraph=True)
+    assert sorted(nx.get_node_attributes(graph, "label").values()) == [
+        "numpy 1.26.4",
+        "numpy 2.0.0",
+    ]
+    assert {data["blocks"] for _, _, data in graph.edges(data=True)} == {10}
+    assert graph.number_of_edges() == 2
+    node_link = json.loads(run(base, "graph", "--format", "json"))
+    assert len(node_link["nodes"]) == 2
+    assert run(base, "graph", "--format", "dot").count(" -- ") == 2
+
+
+def test_the_picture_names_stacks_and_speeds(base: Path) -> None:
+    picture = ET.fromstring(run(base, "graph", "--pi", "numpy/matmul"))  # noqa: S314 # ours
+    texts = [each.text or "" for each in picture.iter("{http://www.w3.org/2000/svg}text")]
+    assert {"numpy 1.26.4", "numpy 2.0.0"} <= set(texts)
+    titles = [each.text for each in picture.iter("{http://www.w3.org/2000/svg}title")]
+    assert titles == ["2 campaigns, 20 blocks"]
+
+
+def test_a_graph_without_campaigns_says_why(base: Path) -> None:
+    assert "no campaign compared anything" in run(base, "graph", "--pi", "torch", code=3)
+
+
+def test_check_counts_invalid_rows_and_has_json(tmp_path: Path) -> None:
+    path = tmp_path / "kb.db"
+    with open_database(path) as database:
+        samples.prepare(database)
+        for number in (1, 2):
+            database.add_inspection(samples.inspection(number))
+    assert json.loads(run(path, "check", "--json")) == {"knowledge_base": str(path), "invalid": []}
+    with sqlite3.connect(path) as raw:
+        raw.execute("UPDATE inspection_rows SET loops = 9 WHERE block = 1")
+    assert "\n1 row is not valid" in run(path, "check", code=10)
+    assert len(json.loads(run(path, "check", "--json", code=10))["invalid"]) == 1
+    repaired = json.loads(run(path, "check", "--repair", "--json"))
+    assert repaired["invalid"] == []
+
+
+def test_a_query_takes_arguments_as_options(base: Path) -> None:
+    assert run(base, "query", "versions", "--arg", "name=numpy") == run(
+        base, "query", "versions", "name=numpy"
+    )
