@@ -146,6 +146,13 @@ def test_each_interim_analysis_reports_the_leader_with_its_interval_once(
         r"\(\d\.\d\d to \d\.\d\d\); \d of 2 not decided\.",
         first,
     )
+    (estimates,) = [note for note in seen.notes if note.startswith("First estimates")]
+    assert re.fullmatch(
+        r"First estimates, after 3 blocks and not tested: 2 \d\.\d\d; 3 1\.00 \(baseline\); "
+        r"1 0\.\d\d\. First interim analysis after 6 blocks, in about \d+ (s|min \d+ s)\.",
+        estimates,
+    ), estimates
+    assert seen.notes.index(estimates) < seen.notes.index(first)
     blocks = [int(note.split()[1]) for note in later]
     assert blocks == sorted(set(blocks) & set(INTERIM_ANALYSES[1:]))
     assert "2 leads" in bench.session.record.standing

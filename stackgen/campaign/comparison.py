@@ -33,6 +33,8 @@ from stackgen.model.stacks import Program
 from stackgen.storage.paths import Paths
 
 ALL_FAILED = "every other stack failed while it was measured"
+FIRST_ESTIMATES = 3
+"""After so many blocks users see where it goes; nothing is tested, and nothing ends by it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,9 +117,15 @@ class Comparison:
                 self.session.progress.note(f"After {blocks} blocks: {standing(rows[0])}; {state}.")
         elif following is not None:
             wait = minutes_text((following - blocks) * block_s)
-            self.session.record.standing = (
-                f"first ranking after {following} blocks, in about {wait}"
-            )
+            test = f"first interim analysis after {following} blocks, in about {wait}"
+            estimates = "; ".join(map(_estimate, rows)) if blocks >= FIRST_ESTIMATES else ""
+            if estimates and not self._reported:
+                self._reported = blocks
+                self.session.progress.note(
+                    f"First estimates, after {blocks} blocks and not tested: {estimates}. "
+                    f"{test.capitalize()}."
+                )
+            self.session.record.standing = f"{_estimate(rows[0])} leads; {test}" if rows else test
 
     def ranking(self) -> tuple[Ranked, ...]:
         """Return the ranking that the evidence allows now."""
@@ -209,6 +217,14 @@ def is_open(row: Ranked) -> bool:
     """Return whether the comparison of a stack with the baseline is not decided."""
     effects = row.effects if row.overall is None else (row.overall,)
     return any(each.verdict is Verdict.INCONCLUSIVE for each in effects)
+
+
+def _estimate(row: Ranked) -> str:
+    """Return a stack with its speed so far, without an interval."""
+    if row.is_baseline:
+        return f"{row.label} 1.00 (baseline)"
+    effect = row.overall or (row.effects[0] if len(row.effects) == 1 else None)
+    return row.label if effect is None else f"{row.label} {effect.ratio:.2f}"
 
 
 def standing(leader: Ranked) -> str:

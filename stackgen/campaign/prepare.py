@@ -1,6 +1,8 @@
 """Builds candidates and tries them; every failure is recorded."""
 
+import threading
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 from itertools import count
@@ -16,6 +18,7 @@ from stackgen.errors import (
     BuildError,
     EngineError,
     IndexUnavailableError,
+    StackgenError,
     StorageError,
 )
 from stackgen.images.layer_store import LayerStore
@@ -96,6 +99,10 @@ ALIKE = 3
 """After so many failures for the same reason, and nothing that works, no further one is tried."""
 
 
+class _DownloadsEndedError(Exception):
+    """Downloads ahead of their need are to end."""
+
+
 class _SearchEndedError(Exception):
     """A search for working versions met something that says nothing about versions."""
 
@@ -136,6 +143,8 @@ class Builder:
 
     def _wheels(self, stack: Stack, label: str) -> tuple[Stack, dict[str, Path]]:
         downloaded: dict[str, int] = {}
+        if self.store.missing(stack.lock.artifacts):
+            self.progress.doing(f"downloading for {label}")
 
         def report(artifact: Artifact, count: int) -> None:
             downloaded[artifact.sha256] = count
@@ -381,15 +390,45 @@ class Candidates:
             EngineError: the engine went away, and there are not two to compare.
         """
         try:
-            for place in count():
-                done = place >= len(self.members) or len(self.ready) >= self.wanted
-                if done or enough(len(self.ready)) or (self.hopeless and not self.ready):
-                    return
-                self._prepared(place)
+            with self._downloading_ahead():
+                for place in count():
+                    done = place >= len(self.members) or len(self.ready) >= self.wanted
+                    if done or enough(len(self.ready)) or (self.hopeless and not self.ready):
+                        return
+                    self._prepared(place)
         except (StorageError, EngineError) as error:
             if len(self.ready) < 2:
                 raise
             self.progress.note(f"No further stacks: {error.what} ({error.why})")
+
+    @contextmanager
+    def _downloading_ahead(self) -> Iterator[None]:
+        """Download the wheels of all members, in order, while the first ones are built and tried.
+
+        Downloads end with the context, before anything is measured. What fails is met again, and
+        reported, by the stack that needs it.
+        """
+        stop = threading.Event()
+
+        def check(_: Artifact, __: int) -> None:
+            if stop.is_set():
+                raise _DownloadsEndedError
+
+        def download(locks: Sequence[Lock]) -> None:
+            with suppress(StackgenError, OSError, _DownloadsEndedError):
+                for lock in locks:
+                    if stop.is_set():
+                        return
+                    self.store.fetch(lock.artifacts, downloader=self.index, progress=check)
+
+        locks = [each.lock for each in self.members]
+        thread = threading.Thread(target=download, args=(locks,), name="downloads ahead")
+        thread.start()
+        try:
+            yield
+        finally:
+            stop.set()
+            thread.join()
 
     def prepare_first(self, failed: Container[StackId] = ()) -> int | None:
         """Prepare them in order until one runs; return its place: the baseline of all others.
