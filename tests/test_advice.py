@@ -10,6 +10,7 @@ import pytest
 
 from stackgen.knowledge.advice import Advisor, Exists
 from stackgen.knowledge.allowed import Admits
+from stackgen.knowledge.answers import AddedRisk
 from stackgen.knowledge.judgement import Knowledge
 from stackgen.measure import count_failures
 from stackgen.measure.contrasts import campaign_contrasts
@@ -155,6 +156,7 @@ def advice_for(
     calls: Sequence[IndicatorCall] = (),
     origins: Sequence[str] = (),
     exists: Exists = everything,
+    added_risk: AddedRisk = lambda _: None,
     **policy: Any,
 ) -> Advice:
     known = known_from(
@@ -172,6 +174,7 @@ def advice_for(
         admits=admits,
         inspections=inspections,
         exists=exists,
+        added_risk=added_risk,
         policy=ChangePolicy(**policy),
     ).advise(lockfile)
 

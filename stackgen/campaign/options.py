@@ -663,8 +663,8 @@ class AdviceOptions:
         AdviceType.PERFORMANCE,
         flags=("--type",),
         help="performance: what is faster; stable: the newest that never failed; latest: the "
-        "newest that fit, measured or not; size: the smallest. All but latest are shown not to "
-        "be slower.",
+        "newest that fit, measured or not; size: the smallest; security: the fewest known "
+        "vulnerabilities. All but latest are shown not to be slower.",
         common=True,
     )
     only: tuple[str, ...] = option(
@@ -678,7 +678,12 @@ class AdviceOptions:
         help="Recommend new major versions, also where your own requirements do not range over "
         "them.",
     )
-    allow_downgrade: bool = option(False, help="Recommend older versions as well.")
+    allow_downgrade: bool = option(
+        False, help="Recommend older versions as well, where --osv or --audit could check them."
+    )
+    allow_vulnerable: bool = option(
+        False, help="Recommend releases with known vulnerabilities as well."
+    )
     python: str = option(
         "", metavar="X.Y", help="Take evidence of this Python alone, and resolve for it."
     )
@@ -692,6 +697,7 @@ class AdviceOptions:
             keep=self.keep,
             allow_major=self.allow_major,
             allow_downgrade=self.allow_downgrade,
+            allow_vulnerable=self.allow_vulnerable,
         )
 
 

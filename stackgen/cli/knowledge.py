@@ -15,6 +15,7 @@ from stackgen.campaign.options import (
     MeasureOptions,
     SourceOptions,
     TargetOptions,
+    VulnerabilityOptions,
     WriteOptions,
 )
 from stackgen.cli.commands import Entry
@@ -37,6 +38,7 @@ def advise(
     indicators: IndicatorOptions,
     target: TargetOptions,
     sources: SourceOptions,
+    vulnerabilities: VulnerabilityOptions,
     index: IndexOptions,
     lock: Annotated[Path | None, typer.Argument(metavar="LOCK", help=LOCK_FILES)] = None,
     new: Annotated[
@@ -77,6 +79,7 @@ def advise(
         options=advice,
         sources=sources,
         index=index,
+        vulnerabilities=vulnerabilities,
         measure=measuring,
         indicators=indicators,
         target=target,

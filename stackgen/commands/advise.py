@@ -23,12 +23,14 @@ from stackgen.campaign.options import (
     MeasureOptions,
     SourceOptions,
     TargetOptions,
+    VulnerabilityOptions,
 )
 from stackgen.campaign.prepare import stack_size
 from stackgen.campaign.request import CampaignRequest, StackRequest
 from stackgen.campaign.targets import find_target
 from stackgen.campaign.user_input import index_config
 from stackgen.commands.advise_explain import explain
+from stackgen.commands.advise_security import Security
 from stackgen.commands.lock_changes import completed
 from stackgen.errors import BuildError, IndexUnavailableError, ResolutionError, UsageError
 from stackgen.executors.machine import this_machine
@@ -68,6 +70,7 @@ from stackgen.storage.wheels import WheelStore
 
 ADVISE = "advise"
 """The kind of the campaigns that decide an advice (``stackgen.commands.advise_measure``)."""
+_MOST_EXCLUDED = 30  # releases, before --type latest ends without an answer
 _EVERY_GOAL = Goals(wanted=tuple((goal, 1.0) for goal in Goal))
 
 
@@ -87,12 +90,19 @@ class AdviseRequest:
     options: AdviceOptions = AdviceOptions()
     sources: SourceOptions = SourceOptions()
     index: IndexOptions = IndexOptions()
+    vulnerabilities: VulnerabilityOptions = VulnerabilityOptions()
     measure: MeasureOptions = MeasureOptions()
     indicators: IndicatorOptions = IndicatorOptions()
     target: TargetOptions = TargetOptions()
     explain: bool = False
 
     def __post_init__(self) -> None:
+        if self.options.kind is AdviceType.SECURITY and not self.vulnerabilities.requested:
+            raise UsageError(
+                "--type security has nothing to search for vulnerabilities",
+                why="neither --osv nor --audit was given",
+                fix="run: stackgen advise LOCK --type security --osv DIR",
+            )
         latest = self.options.kind is AdviceType.LATEST
         if self.environment and (latest or self.measure.budget_s is not None):
             raise UsageError(
@@ -184,6 +194,7 @@ def open_sources(
             database=database,
             index=index,
             paths=paths,
+            environ=environ,
             progress=progress,
         )
 
@@ -201,6 +212,7 @@ class Sources:
     database: Database
     index: PackageIndex
     paths: Paths
+    environ: Mapping[str, str]
     progress: Progress
 
     def __post_init__(self) -> None:
@@ -218,10 +230,20 @@ class Sources:
             machines=database.machines(),
             trusted=self.trusted,
         )
+        measured = {name for x in self.known.stacks.values() for name in x.lock.versions}
+        locked = {str(canonicalize_name(each.name)) for each in self.lockfile.packages}
+        self.security = Security(
+            options=self.request.vulnerabilities,
+            environ=self.environ,
+            index=self.index,
+            lockfile=self.lockfile,
+            names=frozenset(measured | locked),
+            allow_vulnerable=self.request.options.allow_vulnerable,
+        )
 
     def advisor(self, *, most_next: int = 1) -> Advisor:
         """Return what answers from all that is known."""
-        admission = Admission(index=self.index, progress=self.progress)
+        admission = Admission(index=self.index, progress=self.progress, security=self.security)
         return Advisor(
             known=self.known,
             trusted=self.trusted,
@@ -229,6 +251,7 @@ class Sources:
             admits=admission.refusal,
             exists=admission.exists,
             size_of=lambda stack: self._size(stack).installed_bytes,
+            added_risk=self.security.added,
             policy=self.request.options.policy,
             python=self.request.options.python,
             # Each campaign that was run for this answer is another look at it.
@@ -266,7 +289,17 @@ class Sources:
         Raises:
             ResolutionError: nothing fits the rest of the lock.
         """
-        lock = self._newest(advisor)
+        excluded: list[str] = []
+        lock = self._newest(advisor, excluded)
+        while bad := self.security.excluded(lock):
+            excluded += bad
+            if len(excluded) > _MOST_EXCLUDED:
+                raise ResolutionError(
+                    f"{self.request.path} has no newer versions without known vulnerabilities",
+                    why=f"the newest {len(excluded)} have some",
+                    fix="name what may change with --only, or add --allow-vulnerable",
+                )
+            lock = self._newest(advisor, excluded)
         packages = tuple(
             LockedPackage(name=name, version=version) for name, version in lock.versions.items()
         )
@@ -280,12 +313,12 @@ class Sources:
             lock=lock if any(c.recommended and c.current for c in found.changes) else None,
         )
 
-    def _newest(self, advisor: Advisor) -> Lock:
+    def _newest(self, advisor: Advisor, excluded: Sequence[str]) -> Lock:
         assert self.target is not None  # noqa: S101 # it was found for this type
         wanted = free_requirements(self.lockfile, advisor.policy, self.target)
         stacks = StackRequest(
             requirements=Requirements(
-                requirements=tuple(map(parse_requirement, wanted)),
+                requirements=tuple(map(parse_requirement, (*wanted, *excluded))),
                 policy=Policy(allow_build=frozenset(self.request.sources.allow_build)),
             ),
             lock=self.request.path,
@@ -303,7 +336,8 @@ class Sources:
         command = _explore_command(self.lockfile, request.path)
         if advice.answer is Answer.UNKNOWN and not command:
             advice = replace(advice, caveats=(*advice.caveats, _nothing_varies(request.path)))
-        advice = replace(advice, caveats=(*advice.caveats, *self._yanked(advice)))
+        risks = (*self._yanked(advice), *self.security.caveats(advice))
+        advice = replace(advice, caveats=(*advice.caveats, *risks))
         behind = _behind(advice, self.inspections)
         origins = self.database.origins()
         merged = Counter(origin for each in behind for origin in origins.get(each, ()))
@@ -426,6 +460,7 @@ class Admission:
 
     index: PackageIndex
     progress: Progress
+    security: Security | None = None
     _unavailable: str = field(default="", init=False)
 
     def refusal(
@@ -438,7 +473,8 @@ class Admission:
         if self._unavailable:
             return self._unavailable
         try:
-            return self._refusal(lockfile, changes, _target(facts))
+            found = self._refusal(lockfile, changes, _target(facts))
+            return found or (self.security.refusal(changes) if self.security else None)
         except IndexUnavailableError as error:
             self._unavailable = (
                 f"whether the rest of the lock admits it is not known: {error.what} ({error.why})"

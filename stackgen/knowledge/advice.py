@@ -9,7 +9,7 @@ from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
 
 from stackgen.knowledge.allowed import Admits, Allowed
-from stackgen.knowledge.answers import CaseAnswer, SizeOf
+from stackgen.knowledge.answers import AddedRisk, CaseAnswer, SizeOf
 from stackgen.knowledge.equivalence import VARIED, LockedOn, Versions, frameworks
 from stackgen.knowledge.evidence import why_unknown
 from stackgen.knowledge.judgement import Case, Knowledge
@@ -47,6 +47,7 @@ class Advisor:
     inspections: all that are known: they tell why nothing answers.
     admits: says whether the rest of a lock admits changes. exists: whether versions can be
         installed together. size_of: the installed size of a stack.
+    added_risk: how many known vulnerabilities changes add.
     policy: which changes may be recommended. python: only what was measured on this minor version
         counts; "" for any.
     margin: relative difference that is of no importance.
@@ -60,6 +61,7 @@ class Advisor:
     admits: Admits
     exists: Exists
     size_of: SizeOf = lambda _: None
+    added_risk: AddedRisk = lambda _: None
     policy: ChangePolicy = CAREFUL
     python: str = ""
     margin: float = MARGIN
@@ -91,6 +93,7 @@ class Advisor:
                     self._allowed(lockfile, case.facts),
                     self.margin,
                     self.size_of,
+                    self.added_risk,
                 )
                 near = self.known.representative(case)
                 return replace(

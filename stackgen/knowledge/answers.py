@@ -39,6 +39,8 @@ from stackgen.model.stacks import PROGRAM, Machine, Stack
 
 SizeOf = Callable[[Stack], int | None]
 """Returns the installed size of a stack in bytes; None where it is not known."""
+AddedRisk = Callable[[Sequence[Change]], int | None]
+"""Returns how many known vulnerabilities changes add; None where that was not checked."""
 _ALTERNATIVES = 4
 _NEXT_TRIED = 6  # candidates that the resolver is consulted about
 
@@ -53,6 +55,7 @@ class CaseAnswer:
     allowed: Allowed
     margin: float
     size_of: SizeOf = lambda _: None
+    added_risk: AddedRisk = lambda _: None
 
     @property
     def _lockfile(self) -> LockFile:
@@ -202,6 +205,10 @@ class CaseAnswer:
             sized = [(size, each) for each in safe if (size := self.size_of(self._stack(each)))]
             smaller = [each for each in sized if own is not None and each[0] < own]
             return [each for _, each in sorted(smaller, key=lambda pair: pair[0])]
+        if self.allowed.policy.kind is AdviceType.SECURITY:
+            risks = [(self.added_risk(self.changes(each)), each) for each in safe]
+            fewer = [(risk, each) for risk, each in risks if risk is not None and risk < 0]
+            return [each for _, each in sorted(fewer, key=lambda pair: pair[0])]
         current = self._age(self.known.representative(self.case))
         newer = [(self._age(self._stack(each)), each) for each in safe]
         found = [pair for pair in newer if pair[0] > current]
@@ -373,7 +380,6 @@ class CaseAnswer:
             settings = " ".join(f"{name}={value}" for name, value in self.case.variables)
             yield f"measured with {settings} set; without it, the answer may be another"
         yield from self._other_pure_packages()
-        yield "known vulnerabilities were not checked"
         if self.judgement.failing:
             failing = self.judgement.failing
             yield f"{failing} measured stacks failed at times and are not considered"

@@ -126,12 +126,14 @@ class AdviceType(str, Enum):
     STABLE: the newest versions that never failed, and compute what the lock computes.
     LATEST: the newest versions that the rest of the lock admits, measured or not.
     SIZE: the smallest installed size.
+    SECURITY: the fewest known vulnerabilities.
     """
 
     PERFORMANCE = "performance"
     STABLE = "stable"
     LATEST = "latest"
     SIZE = "size"
+    SECURITY = "security"
 
 
 class AdviceFormat(str, Enum):

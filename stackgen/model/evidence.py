@@ -230,6 +230,7 @@ class ChangePolicy:
     only: no other packages change; empty admits all. keep: these do not.
     allow_major: beyond the major version where the user's own requirements do not say so.
     allow_downgrade: to an older version of anything with compiled code.
+    allow_vulnerable: to a release with a known vulnerability.
     """
 
     kind: AdviceType = AdviceType.PERFORMANCE
@@ -237,6 +238,7 @@ class ChangePolicy:
     keep: tuple[str, ...] = ()
     allow_major: bool = False
     allow_downgrade: bool = False
+    allow_vulnerable: bool = False
 
 
 CAREFUL = ChangePolicy()

@@ -312,6 +312,7 @@ def run_pip_audit(
             found |= _audited(_pip_audit(part, service, osv_url, environ), part)
         except (OSError, ValueError, LookupError, TypeError, subprocess.SubprocessError) as error:
             why = _ADDRESS.sub("...", str(error))[:_SHOWN]
+            why = "its service cannot be reached" if "ConnectionError" in why else why
             return KnownVulnerabilities(source=source, not_checked=f"{source} failed: {why}")
     unknown = len(set(pins) - found.keys())
     return KnownVulnerabilities(

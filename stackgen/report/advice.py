@@ -104,10 +104,17 @@ def _answer(report: AdviceReport) -> list[str]:
         ]
     if advice.answer is Answer.NO_DIFFERENCE:
         if report.kind is not AdviceType.PERFORMANCE:
-            what = "newer" if report.kind is AdviceType.STABLE else "smaller"
-            return [f"Nothing that is {what} than this lock is shown not to be slower."]
+            what = _BETTER[report.kind]
+            return [f"Nothing that {what} than this lock is shown not to be slower."]
         return ["No measurable difference: nothing is shown to be faster than this lock."]
     return [_recommended(report)]
+
+
+_BETTER = {
+    AdviceType.STABLE: "is newer",
+    AdviceType.SIZE: "is smaller",
+    AdviceType.SECURITY: "has fewer known vulnerabilities",
+}
 
 
 def _recommended(report: AdviceReport) -> str:
@@ -117,6 +124,7 @@ def _recommended(report: AdviceReport) -> str:
     kinds = {
         AdviceType.STABLE: "the newest that is shown not to be slower, and never failed",
         AdviceType.SIZE: "the smallest that is shown not to be slower",
+        AdviceType.SECURITY: "the fewest known vulnerabilities, and shown not to be slower",
     }
     what = kinds.get(report.kind, "faster")
     if faster and report.kind is not AdviceType.PERFORMANCE:
