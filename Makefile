@@ -16,8 +16,10 @@ BUDGET ?= 10m
 REQUIREMENT ?= tensorflow-cpu
 # Fast tests share all CPUs, eight at most.
 PARALLEL ?= -n logical --maxprocesses 8 --dist worksteal
-# Tests of the container engine run beside the others; each of both runs its tests one by one,
-# because they share an engine's containers, or take turns to measure. TESTS=... names files.
+# Journeys run in two processes, whose measurements do not wait for each other (tests/conftest.py);
+# fixtures are of a file. Beside them run the tests of the container engine, one by one, because
+# they share its containers. TESTS=... names files.
+JOURNEYS ?= -n 2 --dist loadfile
 SHORT = not slow and not gpu
 engine_log = .venv/engine-tests.log
 # Examples of each property test: quick or thorough (tests/conftest.py).
@@ -41,7 +43,7 @@ explore: $(ready)
 
 test: check
 	$(pytest) -m "docker and $(SHORT)" $(TESTS) >$(engine_log) 2>&1 & engine=$$!; \
-	$(pytest) -m "(network or journey) and not docker and $(SHORT)" $(TESTS); code=$$?; \
+	$(pytest) $(JOURNEYS) -m "(network or journey) and not docker and $(SHORT)" $(TESTS); code=$$?; \
 	wait $$engine || code=1; cat $(engine_log); exit $$code
 
 check: $(ready)
