@@ -2,7 +2,9 @@
 
 import importlib
 import signal
+import subprocess
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -38,6 +40,19 @@ def _own_locks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("STACKGEN_TEST_LOCKS", str(folder))
         yield
+
+
+@pytest.fixture
+def small_disk(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Path]:
+    """Return a folder on a disk of its own, of one megabyte or the module's ``DISK_SIZE``."""
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    size = f"size={getattr(request.module, 'DISK_SIZE', '1m')}"
+    mount = ["mount", "-t", "tmpfs", "-o", size, "tmpfs", str(disk)]
+    if subprocess.run(mount, capture_output=True, check=False).returncode:
+        pytest.skip("a small disk cannot be mounted here (that needs root)")
+    yield disk
+    subprocess.run(["umount", "--lazy", str(disk)], check=True)  # what is open is until it goes
 
 
 @pytest.fixture

@@ -34,6 +34,7 @@ from tests.store_parts import until
 from tests.tiny_index import CUT, TinyIndex, serving
 
 pytestmark = pytest.mark.journey
+DISK_SIZE = "2m"
 
 GOOD = WORK.format(size=20_000)
 QUICK = WORK.format(size=10_000)
@@ -354,17 +355,6 @@ def test_an_environment_that_is_removed_in_between_is_built_again(
     assert "an environment went away" in err
     assert set(downloads(index).values()) == {1}
     assert_clean(laboratory)
-
-
-@pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[Path]:
-    disk = tmp_path / "disk"
-    disk.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", str(disk)]
-    if subprocess.run(mount, capture_output=True, check=False).returncode:
-        pytest.skip("a small disk cannot be mounted here (that needs root)")
-    yield disk
-    subprocess.run(["umount", "--lazy", str(disk)], check=True)
 
 
 def test_a_disk_that_fills_up_while_measuring_ends_it_with_9_and_the_next_run_goes_on(

@@ -212,17 +212,21 @@ def test_help_tells_what_an_indicator_takes(laboratory: Laboratory) -> None:
     assert laboratory.run("pis", "mine.py").stdout in reported
 
 
-@pytest.mark.usefixtures("signals_as_usual")
-def test_ctrl_c_keeps_what_was_measured(laboratory: Laboratory) -> None:
-    command = laboratory.command("pi", "run", "mine.py", "--way", "slow,fine", "--samples", "3")
-    process = subprocess.Popen(
-        [*command, "--seed", "1"],
+def started(laboratory: Laboratory, *arguments: str) -> "subprocess.Popen[str]":
+    """Start a measurement of the own indicator in a process of its own."""
+    return subprocess.Popen(
+        laboratory.command("pi", "run", "mine.py", "--samples", "3", *arguments),
         env=laboratory.environ,
         cwd=laboratory.root,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
     )
+
+
+@pytest.mark.usefixtures("signals_as_usual")
+def test_ctrl_c_keeps_what_was_measured(laboratory: Laboratory) -> None:
+    process = started(laboratory, "--way", "slow,fine", "--seed", "1")
     assert process.stderr is not None
     while "(1/2)" not in (line := process.stderr.readline()):
         assert line
@@ -241,16 +245,8 @@ def test_ctrl_c_keeps_what_was_measured(laboratory: Laboratory) -> None:
 def test_it_waits_for_its_turn_to_measure(laboratory: Laboratory) -> None:
     cache = Path(laboratory.environ["STACKGEN_CACHE"])
     cache.mkdir()
-    command = laboratory.command("pi", "run", "mine.py", "--samples", "3")
     with Host(cache=cache).measuring(NullProgress()):
-        process = subprocess.Popen(
-            command,
-            env=laboratory.environ,
-            cwd=laboratory.root,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
+        process = started(laboratory)
         assert process.stderr is not None
         while not (line := process.stderr.readline()).startswith("waiting"):
             assert line

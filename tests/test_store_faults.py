@@ -301,18 +301,6 @@ def test_two_processes_on_one_store_do_the_work_once_and_both_succeed(
     assert (checked(stores).layers, checked(stores).faults) == (2, ())
 
 
-@pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """Return a folder on a disk of one megabyte."""
-    disk = tmp_path / "disk"
-    disk.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(disk)]
-    if subprocess.run(mount, capture_output=True, check=False).returncode:
-        pytest.skip("a small disk cannot be mounted here (that needs root)")
-    yield disk
-    subprocess.run(["umount", "--lazy", str(disk)], check=True)  # a store is open until it goes
-
-
 def enlarge(disk: Path) -> None:
     subprocess.run(["mount", "-o", "remount,size=16m", str(disk)], check=True)
 

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import time
 import zipfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -27,6 +27,8 @@ BASE = probe(sys.executable)
 LIST = (
     "import importlib.metadata as m; print(sorted((d.name, d.version) for d in m.distributions()))"
 )
+
+DISK_SIZE = "12m"
 
 
 def wheel(
@@ -331,18 +333,6 @@ def test_two_processes_build_one_virtualenv_once(bench: Bench, tmp_path: Path) -
     assert [builder.returncode for builder in builders] == [0, 0, 0]
     assert len(set(reported)) == 1  # the inode of its marker: nobody made it a second time
     assert len(list(bench.root.glob("bytecode/*/*"))) == 1
-
-
-@pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """Return a folder on a disk of twelve megabytes."""
-    disk = tmp_path / "disk"
-    disk.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", "size=12m", "tmpfs", str(disk)]
-    if subprocess.run(mount, capture_output=True, check=False).returncode:
-        pytest.skip("a small disk cannot be mounted here (that needs root)")
-    yield disk
-    subprocess.run(["umount", "--lazy", str(disk)], check=True)
 
 
 @pytest.mark.parametrize("megabytes", [7, 20])

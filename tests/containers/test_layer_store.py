@@ -332,17 +332,6 @@ def test_pruning_drops_the_least_recently_used(tmp_path: Path, store: LayerStore
     assert not first.path.exists()
 
 
-@pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[Path]:
-    disk = tmp_path / "disk"
-    disk.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(disk)]
-    if subprocess.run(mount, capture_output=True, check=False).returncode:
-        pytest.skip("cannot mount a small disk (needs root)")
-    yield disk
-    subprocess.run(["umount", str(disk)], check=True)
-
-
 def test_a_disk_without_space_is_refused_before_anything_is_unpacked(
     tmp_path: Path, small_disk: Path
 ) -> None:

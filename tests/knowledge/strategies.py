@@ -1,9 +1,11 @@
 """Hypothesis strategies: any value that the knowledge base may be given."""
 
+from dataclasses import dataclass
 from datetime import datetime, timezone
 
 from hypothesis import strategies as st
 
+from stackgen.knowledge.database import Database
 from stackgen.model.evidence import CampaignIdentity
 from stackgen.model.identity import CampaignId, MachineId
 from stackgen.model.inspections import (
@@ -18,6 +20,7 @@ from stackgen.model.inspections import (
 )
 from stackgen.model.packages import Artifact, Lock
 from stackgen.model.stacks import BaseFacts, Machine, Stack
+from tests.knowledge import samples
 
 names = st.from_regex(r"[a-z][a-z0-9]{0,6}(-[a-z0-9]{1,4})?", fullmatch=True)
 texts = st.text(max_size=12)
@@ -118,6 +121,33 @@ def inspections(
         log=draw(st.text(max_size=40)),
         unenforced=draw(st.lists(texts, max_size=2).map(tuple)),
     )
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """An inspection with all that it refers to."""
+
+    stack: Stack
+    call: IndicatorCall
+    machine: Machine
+    campaign: CampaignIdentity
+    inspection: Inspection
+
+    def add_to(self, database: Database) -> None:
+        database.add_machine(self.machine)
+        database.add_indicator(self.call)
+        database.add_stack(self.stack)
+        database.add_campaign(self.campaign, samples.STARTED)
+        database.add_inspection(self.inspection)
+
+
+@st.composite
+def recorded(draw: st.DrawFn) -> Recorded:
+    """Draw any row that a campaign may record."""
+    stack, call, machine = draw(stacks), draw(calls), draw(machines)
+    campaign = campaign_on(machine)
+    seen = draw(inspections(stack, machine, call, campaign))
+    return Recorded(stack, call, machine, campaign, seen)
 
 
 def campaign_on(machine: Machine) -> CampaignIdentity:

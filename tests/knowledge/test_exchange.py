@@ -105,19 +105,10 @@ def test_a_merge_gives_the_same_as_an_import(tmp_path: Path) -> None:
         assert list(one.export()) == list(two.export())
 
 
-@settings(deadline=None, max_examples=25)
-@given(st.data())
-def test_any_row_that_was_recorded_survives_export_and_import(data: st.DataObject) -> None:
-    stack, call = data.draw(strategies.stacks), data.draw(strategies.calls)
-    machine = data.draw(strategies.machines)
-    campaign = strategies.campaign_on(machine)
-    seen = data.draw(strategies.inspections(stack, machine, call, campaign))
+@given(strategies.recorded())
+def test_any_row_that_was_recorded_survives_export_and_import(row: strategies.Recorded) -> None:
     with fresh() as theirs, fresh() as mine:
-        theirs.add_machine(machine)
-        theirs.add_indicator(call)
-        theirs.add_stack(stack)
-        theirs.add_campaign(campaign, samples.STARTED)
-        theirs.add_inspection(seen)
+        row.add_to(theirs)
         text = "".join(theirs.export())
         assert add(mine, text) == 1
         assert mine.inspections() == theirs.inspections()

@@ -44,22 +44,14 @@ def test_a_merge_is_a_union_in_either_direction(
         assert stored(database) == merged == {samples.inspection(n) for n in mine | yours}
 
 
-@given(st.data())
-def test_any_row_that_was_recorded_can_be_merged(data: st.DataObject) -> None:
-    stack, call = data.draw(strategies.stacks), data.draw(strategies.calls)
-    machine = data.draw(strategies.machines)
-    campaign = strategies.campaign_on(machine)
-    seen = data.draw(strategies.inspections(stack, machine, call, campaign))
+@given(strategies.recorded())
+def test_any_row_that_was_recorded_can_be_merged(row: strategies.Recorded) -> None:
     with (
         tempfile.TemporaryDirectory() as folder,
         open_database(Path(folder) / "theirs.db") as theirs,
         open_database(Path(folder) / "mine.db") as mine,
     ):
-        theirs.add_machine(machine)
-        theirs.add_indicator(call)
-        theirs.add_stack(stack)
-        theirs.add_campaign(campaign, samples.STARTED)
-        theirs.add_inspection(seen)
+        row.add_to(theirs)
         assert theirs.check() == ()
         assert mine.merge(theirs.path) == 1
         assert mine.inspections() == theirs.inspections()
