@@ -118,7 +118,7 @@ def test_neither_umask_nor_language_nor_time_zone_nor_place_nor_cpus_matter(
 
 def test_the_user_does_not_matter(open_folder: Path) -> None:
     if os.geteuid():
-        pytest.skip("only root can become somebody else")
+        pytest.skip("only root can become another user")
     python = next(filter(open_to_all, (sys.executable, "/usr/bin/python3")), None)
     if python is None:
         pytest.skip("other users may run no Python here that can import stackgen")
