@@ -218,12 +218,16 @@ def releases_between(
         constraints=(parse_requirement(f"{name}>={_public(low)},<={_public(high)}"),),
         policy=replace(
             policy,
-            prereleases=Prereleases.ALLOW if early else Prereleases.EXPLICIT,
+            prereleases=Prereleases.ALLOW,
             hashes=tuple(hashes),
         ),
     )
     space = resolve(index, requirements, target, progress=progress)
-    steps = [each for each in space.universe.releases[name] if each.version not in ends]
+    steps = [
+        each
+        for each in space.universe.releases[name]
+        if each.version not in ends and (early or not parsed_version(each.version).is_prerelease)
+    ]
     steps.sort(key=lambda each: parsed_version(each.version), reverse=low != ends[0])
     preferred = _labels_of(space, found.good)
     locks: dict[str, Lock | None] = {

@@ -86,7 +86,6 @@ def bisect(
     progress: Progress,
     *,
     releases: bool = False,
-    prior: Timings | None = None,
 ) -> BisectPlan | BisectReport:
     """Find which of the packages that changed between two stacks is responsible.
 
@@ -98,8 +97,6 @@ def bisect(
         environ: the user's variables.
         progress: shows what is done.
         releases: look for the first bad release of the culprit, too.
-        prior: of the effect, by another campaign that confirmed it; by default the two stacks are
-            compared first.
 
     Raises:
         StackgenError: one of its kinds for whatever stops it; what was measured is kept.
@@ -138,7 +135,6 @@ def bisect(
                 campaign=campaign,
                 between=found,
                 settings=next(campaign.source.candidates()).settings,
-                given=prior,
             ).run(releases=releases)
 
 
@@ -243,13 +239,11 @@ class _Bisection:
     """One bisection; its phases are methods in the order of time.
 
     between: the hybrids. settings: of all of them.
-    given: a prior of the effect, where another campaign confirmed it.
     """
 
     campaign: Campaign
     between: Hybrids
     settings: Settings
-    given: Timings | None
     _design: Design = field(init=False)
     _bad: Environment | None = None
     _symptom: _Symptom | None = None
@@ -310,7 +304,7 @@ class _Bisection:
             self._symptom = _Symptom.of(bad)
             self.campaign.progress.note(f"BAD fails: {self._symptom.reason}")
             return Failures()
-        return self.given or self._compared()
+        return self._compared()
 
     def _prepared(self, lock: Lock, label: str) -> Candidate:
         """Return a stack that was built and tried, now or before."""

@@ -43,9 +43,9 @@ _SMALLEST_PART = 0.25
 MOST_FURTHER, MOST_FURTHER_KNOWN = 150, 50
 """Where more blocks than this would be needed at the present rate of information, the search ends;
 the second where a package is known to be involved, and only its partners are open."""
-_PROPOSALS = 16
+_PROPOSALS = 10
 _SUSPECTS = 8
-_LABELS = 80
+_LABELS = 60
 _GRID = 33
 _BATCHES = (1, 3)
 _TINY = 1e-12
@@ -182,18 +182,18 @@ class Fit(Protocol):
         """Return the log marginal likelihood of each hypothesis, shape (hypotheses,)."""
 
     def outcomes(
-        self, hybrid: Hybrid, build: int | None, places: Sequence[int], blocks: int
-    ) -> Array:
-        """Return the probability of each outcome of some blocks of a hybrid.
+        self, hybrid: Hybrid, build: int | None, places: Sequence[int], counts: Sequence[int]
+    ) -> Sequence[Array]:
+        """Return the probability of each outcome of so many blocks of a hybrid, taken together.
 
         Args:
             hybrid: any one.
             build: the place of the one that would run, None for a new one.
             places: of the hypotheses in question.
-            blocks: how many, taken together.
+            counts: numbers of blocks.
 
         Returns:
-            Shape (len(places), outcomes); rows sum to 1.
+            For each count, shape (len(places), outcomes); rows sum to 1.
         """
 
     def misfit(self, place: int) -> float:
@@ -311,12 +311,11 @@ class Attribution:
         for hybrid in filter(None, hybrids):
             build = built.get(hybrid)
             fixed = self._build_cost * (build is None)
-            bits = {
-                count: _information(weights, fit.outcomes(hybrid, build, places, count))
-                for count in _BATCHES
-            }
-            rate = max(each / (fixed + count) for count, each in bits.items())
-            found.append(Proposal(hybrid=hybrid, build=build, bits=bits[1], bits_per_cost=rate))
+            outcomes = fit.outcomes(hybrid, build, places, _BATCHES)
+            bits = [_information(weights, each) for each in outcomes]
+            costs = (fixed + count for count in _BATCHES)
+            rate = max(each / cost for each, cost in zip(bits, costs, strict=True))
+            found.append(Proposal(hybrid=hybrid, build=build, bits=bits[0], bits_per_cost=rate))
         found.sort(key=lambda each: (-each.bits_per_cost, sorted(each.hybrid)))
         return tuple(found)
 
@@ -489,6 +488,8 @@ class _TimingsFit:
         self._packages = sorted({name for cause in causes for name in cause.packages})
         self._set_columns()
         self._design = self._parts(self._builds)
+        self._shown = self._present(self._builds)
+        self._many_prior = self._many_effects()
         logs, scales = [], []
         for noise, build, weight in self._scales():
             logs.append(weight + self._solve(noise, build).log_likelihoods)
@@ -580,24 +581,26 @@ class _TimingsFit:
         within = log_ndtr(sign * (mean - smallest) / np.sqrt(variances[0]))
         before = log_ndtr(sign * (self._prior.effect - smallest) / self._prior.effect_sd)
         logs = logs + np.where(self._silent, 0.0, within - before)
-        if self._many.any():
-            centre, kernel = self._many_effects(self._builds)
-            rest, whole_covariance = self._y - centre, covariance + kernel
-            logs[self._many] = -0.5 * (
-                float(np.linalg.slogdet(whole_covariance)[1])
-                + float(rest @ np.linalg.solve(whole_covariance, rest))
-            )
+        centre, kernel = self._many_prior
+        rest, many_precision = (
+            self._y - centre,
+            np.asarray(np.linalg.inv(covariance + kernel), dtype=np.float64),
+        )
+        logs[self._many] = -0.5 * float(
+            np.linalg.slogdet(covariance + kernel)[1] + rest @ many_precision @ rest
+        )
         return _Solution(
             log_likelihoods=logs,
             whole=mean,
             difference=self._difference_mean + difference,
             variances=variances,
             precision=precision,
+            many_precision=many_precision,
         )
 
-    def _many_effects(self, hybrids: Sequence[Hybrid]) -> tuple[Array, Array]:
-        """Return mean and covariance of hybrids where many packages have effects."""
-        present = self._present(hybrids)
+    def _many_effects(self) -> tuple[Array, Array]:
+        """Return mean and covariance of the builds where many packages have effects."""
+        hybrids, present = self._builds, self._shown
         same = np.array([[float(one == other) for other in hybrids] for one in hybrids])
         same = same.reshape(len(hybrids), len(hybrids))
         shared = present @ present.T / max(1, len(self._packages))
@@ -605,11 +608,10 @@ class _TimingsFit:
         return centre, self._prior.effect**2 * (shared + same / 9)
 
     def outcomes(
-        self, hybrid: Hybrid, build: int | None, places: Sequence[int], blocks: int
-    ) -> Array:
-        """Return the probability of each outcome of some blocks of a hybrid."""
-        means, variances = self._predict(hybrid, build, blocks)
-        deviation = np.sqrt(variances)
+        self, hybrid: Hybrid, build: int | None, places: Sequence[int], counts: Sequence[int]
+    ) -> Sequence[Array]:
+        """Return the probability of each outcome of so many blocks of a hybrid."""
+        means, certain = self._predict(hybrid, build)
         order = np.full(len(self._causes), -1)
         order[list(places)] = np.arange(len(places))
         # What is this unlikely moves no mixture.
@@ -617,19 +619,21 @@ class _TimingsFit:
         np.maximum.at(best, self._cause_of, self._column_weights)
         enough = self._column_weights > 1e-3 * best[self._cause_of]
         columns = np.flatnonzero((order[self._cause_of] >= 0) & enough)
-        low = float((means - 4 * deviation)[columns].min())
-        high = float((means + 4 * deviation)[columns].max())
-        points = np.linspace(low, high, _GRID)
-        scaled = (points - means[columns, None]) / deviation[columns, None]
-        weights = (self._column_weights / np.maximum(best[self._cause_of], _TINY**2))[columns]
-        density = np.exp(-0.5 * scaled**2) * (weights / deviation[columns])[:, None]
-        found = np.full((len(places), _GRID), _TINY**2)
-        np.add.at(found, order[self._cause_of[columns]], density)
-        normal: Array = found / found.sum(axis=1, keepdims=True)
-        return normal
+        rows, means = order[self._cause_of[columns]], means[columns, None]
+        weights = (self._column_weights / np.maximum(best[self._cause_of], _TINY**2))[columns, None]
+        found = []
+        for blocks in counts:
+            variances = np.maximum(certain[columns, None] + self._noise**2 / blocks, _TINY)
+            deviation = np.sqrt(variances)
+            low, high = (means - 4 * deviation).min(), (means + 4 * deviation).max()
+            scaled = (np.linspace(low, high, _GRID) - means) / deviation
+            density = np.full((len(places), _GRID), _TINY**2)
+            np.add.at(density, rows, np.exp(-0.5 * scaled**2) * (weights / deviation))
+            found.append(density / density.sum(axis=1, keepdims=True))
+        return found
 
-    def _predict(self, hybrid: Hybrid, build: int | None, blocks: int) -> tuple[Array, Array]:
-        """Return mean and variance of the mean contrast of some blocks for each column."""
+    def _predict(self, hybrid: Hybrid, build: int | None) -> tuple[Array, Array]:
+        """Return mean and variance of a contrast without the noise of blocks, for each column."""
         solved, offset = self._solution, self._build**2
         # What its build and the good stack's share with what was measured.
         common = offset * np.array([1.0 + (each == build) for each in range(len(self._builds))])
@@ -638,19 +642,20 @@ class _TimingsFit:
         slope = part[0] - carried @ self._design[0]
         other = contrast[0] - carried @ self._design[1]
         means = slope * solved.whole + other * solved.difference + carried @ self._y
-        noise = self._noise**2 / blocks + 2 * offset - float(common @ carried)
         a, b, c = solved.variances
-        variances = slope**2 * a + 2 * slope * other * b + other**2 * c + noise
+        variances = slope**2 * a + 2 * slope * other * b + other**2 * c
+        variances += 2 * offset - float(common @ carried)
         if self._many.any():
-            centre, kernel = self._many_effects([*self._builds, hybrid])
-            cross = kernel[:-1, -1] + common
-            whole = self._covariance(self._noise, self._build) + kernel[:-1, :-1]
-            weights = np.linalg.solve(whole, cross)
-            means[self._many] = centre[-1] + weights @ (self._y - centre[:-1])
-            variances[self._many] = (
-                kernel[-1, -1] + 2 * offset + self._noise**2 / blocks - cross @ weights
-            )
-        return means, np.maximum(variances, _TINY)
+            effect = self._prior.effect
+            present = self._present([hybrid])[0]
+            same = np.array([each == hybrid for each in self._builds], dtype=float)
+            cross = effect**2 * (self._shown @ present / len(present) + same / 9) + common
+            weights = solved.many_precision @ cross
+            centre = effect * present.mean()
+            own = effect**2 * (present.mean() + 1 / 9) + 2 * offset
+            means[self._many] = centre + weights @ (self._y - self._many_prior[0])
+            variances[self._many] = own - cross @ weights
+        return means, variances
 
     def misfit(self, place: int) -> float:
         """Return the probability of residuals at least as large under a hypothesis."""
@@ -690,7 +695,8 @@ class _Solution:
 
     variances: of the whole effect, covariance of both, variance of the difference; shape
         (3, columns).
-    precision: of the mean contrasts of builds, shape (builds, builds).
+    precision: of the mean contrasts of builds, shape (builds, builds); many_precision: the same
+        where many packages have effects.
     """
 
     log_likelihoods: Array
@@ -698,6 +704,7 @@ class _Solution:
     difference: Array
     variances: Array
     precision: Array
+    many_precision: Array
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -746,9 +753,9 @@ class _FailuresFit:
         hybrid: Hybrid,
         build: int | None,  # noqa: ARG002
         places: Sequence[int],
-        blocks: int,  # noqa: ARG002
-    ) -> Array:
-        """Return the probabilities of failure and success of one run."""
+        counts: Sequence[int],
+    ) -> Sequence[Array]:
+        """Return the probabilities of failure and success of one run, whatever the counts."""
         found = np.empty((len(places), 2))
         for row, place in enumerate(places):
             cause = self._causes[place]
@@ -757,7 +764,7 @@ class _FailuresFit:
             else:
                 seen = (self._with if _fails(cause, hybrid) else self._without)[place]
             found[row] = seen / seen.sum()
-        return found
+        return [found] * len(counts)
 
     def misfit(self, place: int) -> float:  # noqa: ARG002
         """Return 1: a probability fits any outcomes; `Kind.MANY` stands for what does not fit."""
