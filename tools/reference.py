@@ -220,6 +220,7 @@ REPORTS = {
     "findings reopen": ("findings:reopened",),
     "noise": ("noise:noise",),
     "advise": ("advise:advise", "advise_measure:measure"),
+    "history": ("history:history",),
     "kb stats": ("kb:stats",),
     "kb failures": ("kb:failures",),
     "kb query": ("kb:query",),

@@ -79,6 +79,15 @@ ENTRIES = {
             "stackgen advise --environment .venv --constraints faster.txt",
         ),
     ),
+    "history": Entry(
+        target="stackgen.cli.knowledge:history",
+        summary="Show the times of a package's releases, or of its nights.",
+        heading=_KNOW,
+        examples=(
+            "stackgen history tensorflow --pi matmul",
+            "stackgen history numpy --pi sort --by night --svg numpy.svg",
+        ),
+    ),
     "kb": Entry(
         target="stackgen.cli.knowledge:KB_GROUP",
         summary="Look into the knowledge base.",

@@ -1,4 +1,4 @@
-"""Commands that read what is known: advise, and those of the knowledge base."""
+"""Commands that read what is known: advise, history, and those of the knowledge base."""
 
 import os
 import sys
@@ -24,11 +24,43 @@ from stackgen.cli.options import ANSWER_QUICKLY_S, LOCK_FILES, AsJson, Knowledge
 from stackgen.errors import DatabaseError, UsageError
 from stackgen.model.choices import AdviceFormat
 from stackgen.model.options import parse_pair
+from stackgen.model.reports.history import HistoryAxis
 from stackgen.storage.paths import Paths
 
 if TYPE_CHECKING:
     from stackgen.commands.advise import AdviseRequest
     from stackgen.model.progress import Progress
+
+
+def history(
+    package: Annotated[str, typer.Argument(metavar="PACKAGE", help="As in tensorflow.")],
+    pi: Annotated[
+        str,
+        typer.Option(metavar="NAME", help="Indicator [default: the one with most blocks]."),
+    ] = "",
+    by: Annotated[
+        HistoryAxis, typer.Option(help="Against releases, or against days (the newest release).")
+    ] = HistoryAxis.RELEASE,
+    svg: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write the plot there, as SVG, too.")
+    ] = None,
+    kb: KnowledgeBase = None,
+    json: AsJson = False,
+) -> None:
+    """Show how long an indicator took, release by release or night by night.
+
+    Times come from the comparisons in the knowledge base; nothing is run. Change points are
+    secondary evidence: no block compares times of different campaigns (stackgen compare does).
+    """
+    from stackgen.commands.history import history as run
+    from stackgen.report import as_json
+    from stackgen.report.history import history_svg, history_text
+    from stackgen.storage.paths import find_paths
+
+    found = run(package, pi, by, find_paths(os.environ, kb=kb, reading=True))
+    if svg is not None:
+        write_text(svg, history_svg(found))
+    typer.echo(as_json(found) if json else history_text(found))
 
 
 def advise(

@@ -1,0 +1,141 @@
+"""History: what the knowledge base has of a package, as times against releases or nights."""
+
+from collections import Counter
+from collections.abc import Sequence
+
+from packaging.utils import canonicalize_name
+
+from stackgen.errors import EvidenceError, UsageError
+from stackgen.knowledge.database import Database, open_database
+from stackgen.measure import exclude_disturbed
+from stackgen.measure.history import change_points, history_points
+from stackgen.model.identity import CampaignId, IndicatorId, MachineId, StackId
+from stackgen.model.inspections import IndicatorCall, Inspection, Role
+from stackgen.model.reports.history import HistoryAxis, HistoryReport
+from stackgen.model.stacks import Stack
+from stackgen.resolve import parsed_version
+from stackgen.storage.paths import Paths
+
+_LISTED = 5
+
+
+def history(package: str, indicator: str, axis: HistoryAxis, paths: Paths) -> HistoryReport:
+    """Return the times of an indicator against releases of a package, or against days.
+
+    One machine, base and indicator are shown, those with most blocks; by night, the newest release
+    of each day.
+
+    Args:
+        package: that all stacks contain.
+        indicator: its name, or the end of it; "" for the one with most blocks.
+        axis: what times are shown against.
+        paths: where the knowledge base is.
+
+    Raises:
+        EvidenceError: nothing of it was measured.
+        UsageError: the name means several indicators.
+    """
+    name = str(canonicalize_name(package))
+    with open_database(paths.knowledge, reading=True) as database:
+        stacks = {each.id: each for each in database.stacks() if name in each.lock.versions}
+        calls = _calls(database, indicator)
+        seen = [
+            each
+            for each in database.inspections()
+            if each.stack_id in stacks and each.indicator_id in calls and each.observation
+        ]
+        fresh = [each for each in seen if each.block > 0 and each.role is not Role.SEARCH]
+        if not fresh:
+            raise EvidenceError(
+                f"nothing was measured of {name}" + f" by {indicator}" * bool(indicator),
+                why="the knowledge base has no comparison of a stack with it",
+                fix=f"measure it: stackgen explore {name} --pi {indicator or 'NAME'}",
+            )
+        groups = Counter((e.machine_id, e.indicator_id, _where(stacks[e.stack_id])) for e in fresh)
+        (machine, call, where), _ = groups.most_common(1)[0]
+        machines = {each.id: dict(each.identity) for each in database.machines()}
+        chosen = [
+            each
+            for each in seen
+            if (each.machine_id, each.indicator_id, _where(stacks[each.stack_id]))
+            == (machine, call, where)
+        ]
+    labels, order = _labels(chosen, stacks, name, axis)
+    points = history_points(
+        chosen, labels=labels, order=order, excluded=exclude_disturbed(seen).excluded
+    )
+    return HistoryReport(
+        package=name,
+        indicator=calls[call].label,
+        axis=axis,
+        machine=machines[machine].get("cpu_name", machine[:12]),
+        where=where,
+        points=points,
+        changes=change_points(points),
+        left_out=_left_out(groups, calls, machine),
+        knowledge_base=str(paths.knowledge),
+    )
+
+
+def _calls(database: Database, name: str) -> dict[IndicatorId, IndicatorCall]:
+    """Return the calls of an indicator, one or several by its parameters; all for ""."""
+    found = {
+        each.id: each
+        for each in database.calls()
+        if not name or name in (each.indicator.name, each.indicator.name.rpartition("/")[2])
+    }
+    names = sorted({each.indicator.name for each in found.values()})
+    if name and len(names) > 1:
+        raise UsageError(
+            f"{name} means several indicators",
+            why=f"{', '.join(names)} were measured",
+            fix=f"name one of them: --pi {names[0]}",
+        )
+    control = "python/pure"
+    return {key: each for key, each in found.items() if name or each.indicator.name != control}
+
+
+def _where(stack: Stack) -> str:
+    facts = stack.facts
+    settings = "".join(f", {name}={value}" for name, value in stack.settings)
+    return f"Python {facts.python} ({facts.distribution}){settings}"
+
+
+def _labels(
+    inspections: Sequence[Inspection],
+    stacks: dict[StackId, Stack],
+    name: str,
+    axis: HistoryAxis,
+) -> tuple[dict[tuple[StackId, CampaignId], str], list[str]]:
+    """Return what each stack of each campaign counts for, and the order of these labels."""
+    versions = {each: stack.lock.versions[name] for each, stack in stacks.items()}
+    pairs = {(each.stack_id, each.campaign_id) for each in inspections}
+    if axis is HistoryAxis.RELEASE:
+        found = {pair: versions[pair[0]] for pair in pairs}
+        return found, sorted(set(found.values()), key=parsed_version)
+    days: dict[CampaignId, str] = {}
+    for each in inspections:
+        days[each.campaign_id] = min(days.get(each.campaign_id, "~"), each.started_at[:10])
+    newest: dict[str, str] = {}
+    for stack, campaign in pairs:
+        day, version = days[campaign], versions[stack]
+        if day not in newest or parsed_version(version) > parsed_version(newest[day]):
+            newest[day] = version
+    found = {
+        (stack, campaign): f"{days[campaign]} {versions[stack]}"
+        for stack, campaign in pairs
+        if versions[stack] == newest[days[campaign]]
+    }
+    return found, sorted(set(found.values()))
+
+
+def _left_out(
+    groups: Counter[tuple[MachineId, IndicatorId, str]],
+    calls: dict[IndicatorId, IndicatorCall],
+    machine: MachineId,
+) -> tuple[str, ...]:
+    rest = groups.most_common()[1:]
+    return tuple(
+        f"{calls[call].label} on {where}{'' if other == machine else ', another machine'}"
+        for (other, call, where), _ in rest[:_LISTED]
+    )
