@@ -142,3 +142,15 @@ def test_a_query_takes_arguments_as_options(base: Path) -> None:
     assert run(base, "query", "versions", "--arg", "name=numpy") == run(
         base, "query", "versions", "name=numpy"
     )
+
+
+def test_datasette_gets_every_query_under_a_name_of_its_own(base: Path) -> None:
+    (own,) = json.loads(run(base, "query", "--datasette"))["databases"].items()
+    assert own[0] == base.stem
+    with sqlite3.connect(base) as raw:
+        tables = {row[0] for row in raw.execute("SELECT name FROM sqlite_master")}
+        for name, query in own[1]["queries"].items():
+            assert name not in tables
+            given = {"name": "numpy", "indicator": "numpy/matmul", "stack": NEW.id[:8]}
+            assert raw.execute(query["sql"], given).description
+    assert own[1]["tables"].keys() <= tables

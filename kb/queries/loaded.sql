@@ -1,8 +1,8 @@
 -- Which distributions with compiled code does each indicator load? No parameters.
-SELECT indicators.name AS indicator, loaded.name, loaded.version, count(*) AS inspections
-FROM inspection_loaded AS loaded
-JOIN inspections ON inspections.id = loaded.inspection_id
-JOIN indicators ON indicators.id = inspections.indicator_id
-WHERE loaded.compiled
-GROUP BY indicators.name, loaded.name, loaded.version
-ORDER BY indicators.name, loaded.name, loaded.version;
+SELECT indicators.name AS indicator, d.name, d.version, count(*) AS inspections
+FROM inspection_rows AS i JOIN load_set_rows AS m ON m.load_set_key = i.load_set_key
+JOIN distributions AS d ON d.key = m.distribution_key
+JOIN indicators ON indicators.key = i.indicator_key
+WHERE m.compiled
+GROUP BY indicators.name, d.name, d.version
+ORDER BY indicators.name, d.name, d.version;

@@ -1,5 +1,5 @@
 -- How did inspections end, per indicator? No parameters.
-SELECT indicators.name AS indicator, inspections.outcome, count(*) AS inspections
-FROM inspections JOIN indicators ON indicators.id = inspections.indicator_id
-GROUP BY indicators.name, inspections.outcome
-ORDER BY indicators.name, inspections DESC, inspections.outcome;
+SELECT indicators.name AS indicator, i.outcome, count(*) AS inspections
+FROM inspection_rows AS i JOIN indicators ON indicators.key = i.indicator_key
+GROUP BY indicators.name, i.outcome
+ORDER BY indicators.name, inspections DESC, i.outcome;

@@ -1,8 +1,8 @@
 -- Which versions of a package were tried, and how often did that end well? Parameter name: the package.
-SELECT pins.version, count(DISTINCT stacks.id) AS stacks, count(inspections.id) AS inspections,
-       coalesce(sum(inspections.outcome = 'ok'), 0) AS ok
-FROM lock_artifacts AS pins
-JOIN stacks ON stacks.lock_id = pins.lock_id
-LEFT JOIN inspections ON inspections.stack_id = stacks.id
-WHERE pins.name = :name
-GROUP BY pins.version ORDER BY pins.version;
+SELECT a.version, count(DISTINCT stacks.key) AS stacks, count(i.key) AS inspections,
+       coalesce(sum(i.outcome = 'ok'), 0) AS ok
+FROM artifacts AS a JOIN lock_pins ON lock_pins.artifact_key = a.key
+JOIN locks ON locks.key = lock_pins.lock_key JOIN stacks ON stacks.lock_id = locks.id
+LEFT JOIN inspection_rows AS i ON i.stack_key = stacks.key
+WHERE a.name = :name
+GROUP BY a.version ORDER BY a.version;

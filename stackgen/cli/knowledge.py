@@ -216,14 +216,25 @@ def kb_query(
     arg: Annotated[
         list[str] | None, typer.Option(metavar="NAME=VALUE", help="A parameter of it, as well.")
     ] = None,
+    datasette: Annotated[
+        bool,
+        typer.Option("--datasette", help="Print all of them as the metadata of Datasette."),
+    ] = False,
     kb: KnowledgeBase = None,
     json: AsJson = False,
 ) -> None:
-    """Run one of the named queries."""
-    from stackgen.commands.kb import query, query_names
+    """Run one of the named queries.
+
+    Datasette shows the file with all of them: stackgen kb query --datasette > metadata.json;
+    datasette stackgen.db --metadata metadata.json
+    """
+    from stackgen.commands.kb import datasette_metadata, query, query_names
     from stackgen.report import as_json, columns
     from stackgen.storage.paths import find_paths
 
+    if datasette:
+        typer.echo(as_json(datasette_metadata(find_paths(os.environ, kb=kb, reading=True))))
+        return
     if not name:
         typer.echo("\n".join(columns(query_names(), indent="")))
         return

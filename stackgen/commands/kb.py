@@ -62,6 +62,28 @@ def query(paths: Paths, name: str, parameters: Mapping[str, str]) -> QueryResult
         return database.run_named(name, parameters)
 
 
+_INTERNAL = (
+    *("row_origin_keys", "load_set_rows", "lock_pins", "texts", "distributions", "id_scheme"),
+    *("derived_campaigns", "derived_contrasts", "identity", "migrations", "inspection_rows"),
+)
+
+
+def datasette_metadata(paths: Paths) -> Mapping[str, object]:
+    """Return the metadata with which Datasette shows a knowledge base and its named queries."""
+    queries = {  # a name of its own: a table may have that of the query
+        f"query-{each.name}": {"title": each.name, "sql": each.sql, "description": each.purpose}
+        for each in named_queries()
+    }
+    tables = {name: {"hidden": True} for name in _INTERNAL}
+    own = {"queries": queries, "tables": tables}
+    about = "Measured speed of stacks of packages; stacks may be compared within blocks alone."
+    return {
+        "title": "Knowledge base of stackgen",
+        "description": about,
+        "databases": {paths.knowledge.stem: own},
+    }
+
+
 def merge(paths: Paths, other: Path) -> int:
     """Add another knowledge base to the user's own; return how many inspections were new."""
     with open_database(paths.knowledge) as database:
