@@ -106,7 +106,7 @@ def _check_indexes(stated: StatedSources, pages: Pages, policy: Policy, result: 
     for index in stated.indexes:
         shown = f"{index.name} ({index.url})" if index.name else index.url
         users = sum(each.index == index.url for each in stated.packages)
-        whose = f", for {users} packages" if users else ""
+        whose = f", for {users} package{'s' * (users > 1)}" if users else ""
         if "${" in index.url:
             result.unchecked.append(f"index {shown}: its address holds a variable")
         elif index.verified and normal_address(index.url) not in policy.allowed:
@@ -333,7 +333,7 @@ class _Release:
             self._add(
                 FindingCode.OTHER_INDEX,
                 Severity.ERROR if self.package.index else Severity.WARNING,
-                f"{_counted(labels)} is only on {place.name}, and not on {own}",
+                f"only {place.name} has {_counted(labels)}, and {own} has not",
                 "name the index of the package in the lock's tool, and lock again",
                 labels,
             )
@@ -511,13 +511,13 @@ def check_attestations(
     """
     for each in releases:
         pin = pin_of(each.package)
-        before = f", as {each.before_version} had" if each.before else ""
+        before = f", as {each.before_version} has" if each.before else ""
         if each.without:
             result.add(
                 FindingCode.ATTESTATION_MISSING,
                 Severity.ERROR if each.package.identities else Severity.WARNING,
                 pin,
-                f"{_shown(each.without)} has no attestation"
+                f"no attestation of {_shown(each.without)}"
                 + (", as other files of the release have" if each.here else before),
                 "compare the release with the project's repository before you install it",
                 each.without,

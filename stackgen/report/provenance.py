@@ -44,7 +44,8 @@ def _unchecked(report: ProvenanceReport) -> Iterator[str]:
 
 def _end(report: ProvenanceReport) -> str:
     severe = sum(each.severity is Severity.ERROR for each in report.findings)
-    counts = f"{severe} errors, {len(report.findings) - severe} warnings"
+    mild = len(report.findings) - severe
+    counts = f"{severe} error{'s' * (severe != 1)}, {mild} warning{'s' * (mild != 1)}"
     ignored = f", {report.ignored} ignored" if report.ignored else ""
     return f"{counts}{ignored}. {_vulnerabilities(report)}"
 
@@ -52,7 +53,7 @@ def _end(report: ProvenanceReport) -> str:
 def _vulnerabilities(report: ProvenanceReport) -> str:
     check = report.vulnerabilities
     if not check.checked:
-        return f"Known vulnerabilities: not checked ({check.not_checked})."
+        return f"Known vulnerabilities: not checked: {check.not_checked}."
     found = len({i.ids[0] for i in report.findings if i.ids})
     rest = f"; not checked: {check.not_checked}" if check.not_checked else ""
     return (
