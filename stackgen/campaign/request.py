@@ -15,8 +15,6 @@ from stackgen.campaign.options import (
     SearchOptions,
     TargetOptions,
 )
-from stackgen.measure import ALPHA
-from stackgen.measure.goals import shares
 from stackgen.model.choices import Completion, Granularity, Strategy
 from stackgen.model.goals import SPEED_ALONE, Goals
 from stackgen.model.identity import content_id
@@ -107,6 +105,9 @@ class CampaignRequest:
     @property
     def alpha(self) -> float:
         """Return how many false alarms are allowed over all comparisons of speed."""
+        from stackgen.measure import ALPHA
+        from stackgen.measure.goals import shares
+
         given = self.measurement.alpha
         return ALPHA * shares(self.measurement.goals).speed if given is None else given
 

@@ -29,7 +29,6 @@ from stackgen.campaign.user_input import (
     read_user_input,
 )
 from stackgen.errors import ResolutionError, UsageError
-from stackgen.images.metadata_builds import SandboxMetadataBuilder
 from stackgen.index import PackageIndex, closure
 from stackgen.index.config import uv_variables
 from stackgen.locks import in_target
@@ -299,13 +298,17 @@ def resolve(
     _refuse_python(given.requires_python, target)
     config = index_config(given.index, environ)
     requirements = beside_compared(given.requirements, config)
-    builder = SandboxMetadataBuilder(
-        target=target,
-        allowed=requirements.policy.allow_build,
-        environ=uv_variables(config),
-        scratch=paths.cache,
-        progress=progress,
-    )
+    builder = None
+    if requirements.policy.allow_build:
+        from stackgen.images.metadata_builds import SandboxMetadataBuilder
+
+        builder = SandboxMetadataBuilder(
+            target=target,
+            allowed=requirements.policy.allow_build,
+            environ=uv_variables(config),
+            scratch=paths.cache,
+            progress=progress,
+        )
     with PackageIndex(config, paths.cache, builder=builder) as index:
         work = Inquiry(index=index, request=requirements, target=target, progress=progress)
         listing = request.listing
