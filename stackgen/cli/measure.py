@@ -160,22 +160,24 @@ def compare(
     raise typer.Exit(found.run.exit_code)
 
 
+Good = Annotated[
+    str,
+    typer.Argument(
+        metavar="GOOD",
+        help='The stack that is fast, or runs: a lock file, versions ("numpy==1.26.4 '
+        "scipy==1.12.0\"), or the beginning of a stack's id.",
+        show_default=False,
+    ),
+]
+Bad = Annotated[
+    str,
+    typer.Argument(metavar="BAD", help="The stack that is slower, or fails.", show_default=False),
+]
+
+
 def bisect(
-    good: Annotated[
-        str,
-        typer.Argument(
-            metavar="GOOD",
-            help='The stack that is fast, or runs: a lock file, versions ("numpy==1.26.4 '
-            "scipy==1.12.0\"), or the beginning of a stack's id.",
-            show_default=False,
-        ),
-    ],
-    bad: Annotated[
-        str,
-        typer.Argument(
-            metavar="BAD", help="The stack that is slower, or fails.", show_default=False
-        ),
-    ],
+    good: Good,
+    bad: Bad,
     indicators: IndicatorOptions,
     program: ProgramOptions,
     budget: BudgetOptions = BudgetOptions(budget_s=1800.0),
