@@ -20,6 +20,7 @@ from stackgen.storage.leases import is_running, process_identity
 _UNIX = "unix://"
 _LOCAL = "unix:///var/run/docker.sock"
 _PING_TIMEOUT_S = 5
+_INFO_TIMEOUT_S = 60  # one that answered is there, however busy its machine is
 _NEVER = "0001-"  # the zero of the engine's clock, for what it did not note
 _HELPER = "stackgen.helper"
 _TIMEOUT_S = 900  # loading gigabytes may be silent for minutes
@@ -229,7 +230,7 @@ def connect() -> Engine:
         api = docker.APIClient(version="1.40", timeout=_PING_TIMEOUT_S, **settings)
         version = str(api.version(api_version=False)["ApiVersion"])
         api.close()
-        api = docker.APIClient(version=version, timeout=_PING_TIMEOUT_S, **settings)
+        api = docker.APIClient(version=version, timeout=_INFO_TIMEOUT_S, **settings)
         engine = Engine(api)
     except (*ENGINE_FAULTS, OSError, ValueError) as error:
         _close(api)
