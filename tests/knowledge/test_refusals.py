@@ -7,6 +7,7 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -29,6 +30,13 @@ def base(path: Path, *inspections: Inspection) -> Path:
     return path
 
 
+@cache
+def made(*blocks: int) -> bytes:
+    """Return a knowledge base, without the installation that it belongs to."""
+    with tempfile.TemporaryDirectory() as folder:
+        return base(Path(folder) / "kb.db", *map(samples.inspection, blocks)).read_bytes()
+
+
 def damage(path: Path, *statements: str) -> Path:
     with closing(sqlite3.connect(path, isolation_level=None)) as raw:
         raw.execute("PRAGMA writable_schema = ON")
@@ -44,8 +52,10 @@ def content(path: Path) -> list[str]:
 
 def refusal(tmp_path: Path, *statements: str) -> DatabaseError:
     """Return the error of merging a damaged base, after a look that nothing was changed."""
-    theirs = damage(base(tmp_path / "theirs.db", FIRST, samples.inspection(2)), *statements)
-    mine = base(tmp_path / "mine.db", samples.inspection(7))
+    theirs, mine = tmp_path / "theirs.db", tmp_path / "mine.db"
+    theirs.write_bytes(made(1, 2))
+    mine.write_bytes(made(7))
+    damage(theirs, *statements)
     before, sent = content(mine), theirs.read_bytes()
     with open_database(mine) as database, pytest.raises(DatabaseError) as caught:
         database.merge(theirs)
