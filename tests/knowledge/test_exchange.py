@@ -4,9 +4,10 @@ import io
 import json
 import sqlite3
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -118,11 +119,14 @@ def test_any_row_that_was_recorded_survives_export_and_import(row: strategies.Re
 # -- hostile input --------------------------------------------------------------------------------
 
 
-def lines(tmp_path: Path) -> list[str]:
-    return exported(base(tmp_path / "theirs" / "kb.db", 1)).splitlines(keepends=True)
+@cache
+def lines() -> tuple[str, ...]:
+    """Return the export of another installation."""
+    with tempfile.TemporaryDirectory() as folder:
+        return tuple(exported(base(Path(folder) / "kb.db", 1)).splitlines(keepends=True))
 
 
-def with_changed(found: list[str], table: str, **changes: object) -> str:
+def with_changed(found: Iterable[str], table: str, **changes: object) -> str:
     """Return the lines with other values in the first row of a table; ``...`` removes one."""
     changed = []
     for line in found:
@@ -182,7 +186,7 @@ def with_changed(found: list[str], table: str, **changes: object) -> str:
 def test_a_row_that_is_not_valid_refuses_the_whole_file(
     tmp_path: Path, table: str, changes: dict[str, object], why: str
 ) -> None:
-    text = with_changed(lines(tmp_path), table, **changes)
+    text = with_changed(lines(), table, **changes)
     with open_database(base(tmp_path / "mine.db", 7)) as database:
         before = list(database.export())
         with pytest.raises(DatabaseError) as caught:
@@ -209,10 +213,8 @@ def test_a_row_that_is_not_valid_refuses_the_whole_file(
         (lambda found: [*found[:-1], '{"table":"sqlite_master"}\n', found[-1]], "no table"),
     ],
 )
-def test_a_file_that_is_no_whole_export_is_refused(
-    tmp_path: Path, change: object, why: str
-) -> None:
-    text = "".join(change(lines(tmp_path)))  # type: ignore[operator]
+def test_a_file_that_is_no_whole_export_is_refused(change: object, why: str) -> None:
+    text = "".join(change(list(lines())))  # type: ignore[operator]
     with fresh() as database, pytest.raises(DatabaseError) as caught:
         add(database, text)
     assert why in str(caught.value)
