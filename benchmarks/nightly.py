@@ -2,6 +2,7 @@
 
     python -m benchmarks.nightly              10,000 release-nights without a difference
     python -m benchmarks.nightly --power      nights with one slower indicator, by noise and effect
+    ... --plain                               noise is all there is beside builds and days
 
 Each release-night is two campaigns at most: old and new stack in randomised blocks, decided by
 ``stackgen.nightly.decide`` as a real night is. The generator gives each build its own offset for
@@ -155,9 +156,12 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--build", type=float, default=0.005)
     parser.add_argument("--power", action="store_true")
+    parser.add_argument("--plain", action="store_true", help="no second mode, no neighbour")
     given = parser.parse_args()
     start = time.process_time()
     world = World(build=given.build)
+    if given.plain:
+        world = replace(world, slow_mode=0.0, busy=0.0)
     if given.power:
         print("indicators  noise  effect  alert sent  blocks per night")
         for indicators in (1, 5, 40):

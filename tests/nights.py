@@ -21,7 +21,7 @@ from stackgen.nightly.decide import (
     is_settled,
 )
 from stackgen.nightly.delta import Pair, Pins
-from stackgen.nightly.night import Night, Stage
+from stackgen.nightly.night import Attribute, Night, Stage, no_attribution
 from stackgen.nightly.releases import PackagePage, ReleaseFiles
 from stackgen.nightly.store import NightStore
 from stackgen.nightly.watch import Watch
@@ -178,6 +178,7 @@ class Nights:
     site: FakeSite
     watch: Watch = WATCH
     day: int = 0
+    attribute: Attribute = no_attribution
 
     @property
     def store(self) -> NightStore:
@@ -195,6 +196,7 @@ class Nights:
             ends=self.site.now + self.watch.budget_s,
             progress=NullProgress(),
             releases=releases,
+            attribute=self.attribute,
         ).run()
 
 

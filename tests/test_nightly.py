@@ -8,8 +8,16 @@ from pathlib import Path
 import pytest
 
 from stackgen.errors import EngineError, EvidenceError, IndexUnavailableError
-from stackgen.model.findings import FindingKind, FindingStatus, NightOutcome, NightReport
+from stackgen.model.findings import (
+    Attribution,
+    Finding,
+    FindingKind,
+    FindingStatus,
+    NightOutcome,
+    NightReport,
+)
 from stackgen.nightly.decide import Failure, Measured, Quantity, Series, Step
+from stackgen.nightly.delta import Pair
 from stackgen.nightly.night import CONFIRM, FIRST, PERSIST
 from tests.nights import MEASURE, FakeSite, Nights, Planted, nights
 
@@ -70,6 +78,33 @@ def test_a_release_that_needs_another_one_is_measured_beside_it(tmp_path: Path) 
     report = week.run()
     assert kinds(report) == [("a", "2.0", "slower", MEASURE)]
     assert [name for name, _, _ in report.findings[0].changes] == ["a"]  # both with b 2.0
+
+
+def test_the_cause_is_looked_for_once_and_only_where_several_packages_changed(
+    tmp_path: Path,
+) -> None:
+    week = nights(tmp_path, b={"1.0": Planted(), "1.1": Planted()})
+    week.site.releases["a"] = {"1.0": Planted(needs=("b<2",))}
+    requested: list[tuple[str, float]] = []
+
+    def attribute(finding: Finding, pair: Pair, budget_s: float) -> Attribution:
+        requested.append((finding.title, budget_s))
+        assert [name for name, _, _ in pair.changes] == ["a", "b"]
+        return Attribution(culprits=(("b", 0.97),), answer="b is responsible")
+
+    week.attribute = attribute
+    week.site.releases["b"]["2.0"] = Planted(time=1.1)
+    assert "other packages do not admit it" in " ".join(week.run().events)
+    assert requested == []
+    week.site.releases["a"]["2.0"] = Planted(needs=("b>=2",))
+    (finding,) = week.run().findings
+    assert finding.attribution is not None
+    assert finding.attribution.answer == "b is responsible"
+    ((_, budget_s),) = requested
+    assert 0 < budget_s < week.watch.budget_s
+    week.run()
+    assert len(requested) == 1
+    assert week.store.findings()[0].finding.attribution == finding.attribution
 
 
 def test_a_later_release_that_is_as_fast_as_the_good_one_is_reported_as_fixed(

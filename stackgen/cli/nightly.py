@@ -2,6 +2,7 @@
 
 import os
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -12,7 +13,7 @@ from stackgen.cli.commands import Entry
 from stackgen.cli.options import AsJson, KnowledgeBase
 
 if TYPE_CHECKING:
-    from stackgen.model.findings import FindingState
+    from stackgen.model.findings import FindingState, NightlyPlan, NightlyReport
     from stackgen.nightly.watch import Watch
 
 
@@ -53,46 +54,38 @@ def nightly(
     """Measure what was newly released.
 
     Each new release is compared with its predecessor, all else equal; a difference is a finding
-    once a second campaign in new environments shows it, too. What is new is recorded by package,
-    base and indicators. With NAME..., options say how these are measured, and the releases share
-    the budget. Exit code 7 means findings, 3 that some release is not decided (the next night goes
-    on with it), 0 that nothing is new or all is well, another one that a night could not run.
+    once a second campaign in new environments shows it. With NAME..., the options say how to
+    measure. Exit code 7 means findings, 3 not decided yet, 0 nothing new or all well; others: a
+    night could not run.
     """
-    from stackgen.cli.config import find_config
     from stackgen.commands.nightly import check as planned
     from stackgen.commands.nightly import nightly as run
-    from stackgen.commands.nightly import selected, watch_of
-    from stackgen.nightly.watch import read_watches
+    from stackgen.commands.nightly import watch_of
     from stackgen.report import as_json, open_progress
-    from stackgen.report.nightly import nightly_markdown, nightly_text, plan_text
+    from stackgen.report.nightly import nights_text
     from stackgen.storage.paths import find_paths
 
+    found: NightlyPlan | NightlyReport
     if names is not None:
         watches = tuple(watch_of(name, indicators, budget, target) for name in dict.fromkeys(names))
     else:
-        config = find_config(Path.cwd())
-        watches = selected(read_watches(config.values, config.path), watch or ())
+        watches = _configured(watch or ())
     paths = find_paths(os.environ, kb=kb)
     with open_progress(sys.stderr) as progress:
-        if check:
-            plan = planned(watches, os.environ, progress, kb=paths, releases=releases)
-        else:
-            found = run(
-                watches,
-                os.environ,
-                progress,
-                kb=paths,
-                releases=releases,
-                shared_s=budget.budget_s if names else None,
-            )
-    if check:
-        typer.echo(as_json(plan) if json else plan_text(plan))
-        raise typer.Exit(plan.exit_code)
-    if json:
-        typer.echo(as_json(found))
-    else:
-        typer.echo(nightly_markdown(found) if markdown else nightly_text(found))
+        common = (watches, os.environ, progress, paths, releases)
+        found = planned(*common) if check else run(*common, budget.budget_s if names else None)
+    typer.echo(as_json(found) if json else nights_text(found, markdown=markdown))
     raise typer.Exit(found.exit_code)
+
+
+def _configured(names: Sequence[str]) -> "tuple[Watch, ...]":
+    """Return the watches of the configuration file, or those of these names."""
+    from stackgen.cli.config import find_config
+    from stackgen.commands.nightly import selected
+    from stackgen.nightly.watch import read_watches
+
+    config = find_config(Path.cwd())
+    return selected(read_watches(config.values, config.path), names)
 
 
 def init(

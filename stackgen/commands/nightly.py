@@ -17,11 +17,15 @@ from stackgen.campaign.options import (
 from stackgen.campaign.program import read_program
 from stackgen.campaign.request import CampaignRequest, StackRequest
 from stackgen.campaign.user_input import read_measurement
+from stackgen.commands.bisect import bisect
 from stackgen.commands.compare import measure_pair
 from stackgen.errors import StackgenError, UsageError
 from stackgen.knowledge.database import open_database
 from stackgen.measure import INTERIM_ANALYSES
 from stackgen.model.findings import (
+    Attribution,
+    Finding,
+    FindingKind,
     NightlyPlan,
     NightlyReport,
     NightOutcome,
@@ -30,7 +34,9 @@ from stackgen.model.findings import (
 )
 from stackgen.model.options import parse_parameters
 from stackgen.model.progress import Progress
+from stackgen.model.reports.bisect import BisectReport
 from stackgen.model.reports.campaigns import ExploreReport
+from stackgen.nightly.delta import Pair, stack_text
 from stackgen.nightly.metrics import export_metrics
 from stackgen.nightly.night import Attribute, Night
 from stackgen.nightly.releases import EventKind, changes, without_last
@@ -38,6 +44,7 @@ from stackgen.nightly.site import LiveSite, open_site
 from stackgen.nightly.store import NightStore
 from stackgen.nightly.watch import Watch
 from stackgen.notify.send import check_address, notify
+from stackgen.report.bisect import bisect_text
 from stackgen.resolve import Requirements, parse_requirement
 from stackgen.storage.paths import Paths, find_paths
 from stackgen.storage.state import state_path
@@ -75,11 +82,9 @@ def nightly(
     watches: Sequence[Watch],
     environ: Mapping[str, str],
     progress: Progress,
-    *,
     kb: Paths,
     releases: int = 0,
     shared_s: float | None = None,
-    attribute: Attribute = lambda _: None,
 ) -> NightlyReport:
     """Measure what was released since the last night of each watch, and notify.
 
@@ -94,7 +99,6 @@ def nightly(
         kb: paths of watches that name no knowledge base.
         releases: how many releases of each package a first night measures.
         shared_s: the budget of all watches together; None: each has its own.
-        attribute: names the culprit of a finding with several changed packages.
 
     Raises:
         UsageError: a watch cannot be used.
@@ -105,7 +109,7 @@ def nightly(
         left_s = (ends - time.monotonic()) / (len(watches) - place)
         own = watch if shared_s is None else replace(watch, budget_s=max(1.0, left_s))
         paths = find_paths(environ, kb=watch.kb) if watch.kb else kb
-        found = _nights(own, paths, environ, progress, releases=releases, attribute=attribute)
+        found = _nights(own, paths, environ, progress, releases=releases)
         nights += found
         _publish(own, _store(paths), found, environ, progress)
     return _report(nights)
@@ -128,7 +132,6 @@ def _nights(
     progress: Progress,
     *,
     releases: int,
-    attribute: Attribute,
 ) -> list[NightReport]:
     """Return the nights of a watch, one for each base; these share its budget."""
     ends, found = time.monotonic() + watch.budget_s, []
@@ -151,7 +154,7 @@ def _nights(
             ends=began + (ends - began) / (len(watch.bases) - place),
             progress=progress,
             releases=releases,
-            attribute=attribute,
+            attribute=_attribution(site),
         )
         found.append(night.run())
         site.remove_replicas()
@@ -183,6 +186,26 @@ def _site(
         return measure_pair(old, new, request, paths, environ, progress)
 
     return open_site(watch, base, request, paths, environ, progress, run_pair)
+
+
+def _attribution(site: LiveSite) -> Attribute:
+    """Return what names the culprit among the packages of a pair: a bisection of its own."""
+
+    def attribute(finding: Finding, pair: Pair, budget_s: float) -> Attribution | None:
+        if finding.kind not in (FindingKind.SLOWER, FindingKind.BROKEN):
+            return None
+        request = site.request.with_budget(budget_s=budget_s)
+        stacks = stack_text(pair.old), stack_text(pair.new)
+        try:
+            found = bisect(*stacks, request, site.paths, site.environ, site.progress)
+        except StackgenError as error:
+            return Attribution(culprits=(), answer=f"not decided: {error.what}: {error.why}")
+        if not isinstance(found, BisectReport):
+            return None
+        culprits = tuple((", ".join(e.packages) or e.kind, e.posterior) for e in found.ranking)
+        return Attribution(culprits=culprits, answer=bisect_text(found).splitlines()[0])
+
+    return attribute
 
 
 def _not_run(watch: Watch, base: str, store: NightStore, error: StackgenError) -> NightReport:
@@ -244,7 +267,6 @@ def check(
     watches: Sequence[Watch],
     environ: Mapping[str, str],
     progress: Progress,
-    *,
     kb: Paths,
     releases: int = 0,
 ) -> NightlyPlan:

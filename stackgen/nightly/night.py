@@ -98,8 +98,13 @@ class Site(Protocol):
         """Return the command line that measures a pair."""
 
 
-Attribute = Callable[[Finding], Attribution | None]
-"""Finds the change that causes a finding; None where there is nothing to search."""
+Attribute = Callable[[Finding, Pair, float], Attribution | None]
+"""Finds the change that causes a finding within so many seconds; None where nothing can."""
+
+
+def no_attribution(_: Finding, __: Pair, ___: float) -> Attribution | None:
+    """Leave the cause of each finding open."""
+    return None
 
 
 class _NightEndedError(Exception):
@@ -127,7 +132,7 @@ class Night:
     ends: float
     progress: Progress
     releases: int = 0
-    attribute: Attribute = lambda _: None
+    attribute: Attribute = no_attribution
     state: WatchState = field(init=False)
     events: list[Event] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
@@ -533,10 +538,13 @@ class Night:
             changes=pair.changes,
             command=self.site.command(pair),
         )
-        if len(pair.changes) > 1 and signal.kind is not FindingKind.FIXED:
-            finding = replace(finding, attribution=self.attribute(finding))
         if not self.store.add(finding):
             return
+        if len(pair.changes) > 1 and self._left_s > 0:
+            self.progress.note(f"Finding the cause: {finding.title}")
+            cause = self.attribute(finding, pair, self._left_s / 2)
+            finding = replace(finding, attribution=cause)
+            self.store.put(FindingState(finding=finding))
         self.findings.append(finding)
         if signal.kind is not FindingKind.FIXED and signal.measure != "resolve":
             self.state.recheck.append(

@@ -13,6 +13,13 @@ from stackgen.model.findings import (
 from stackgen.report.tables import columns
 
 
+def nights_text(found: NightlyPlan | NightlyReport, *, markdown: bool = False) -> str:
+    """Return what nights would do, or what they brought."""
+    if isinstance(found, NightlyPlan):
+        return plan_text(found)
+    return nightly_markdown(found) if markdown else nightly_text(found)
+
+
 def nightly_text(report: NightlyReport) -> str:
     """Return what the nights brought; the first line is the summary."""
     return "\n".join([report.summary, *(line for each in report.nights for line in _night(each))])

@@ -1,0 +1,151 @@
+"""Nights end to end: an index on loopback with planted releases, real builds, real measurements."""
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.laboratory import Laboratory
+from tests.tiny_index import TinyIndex, make_wheel, serving, sha256
+
+INDICATOR = """
+import harness
+
+INDICATOR = {
+    "summary": "work", "component": "speedy", "unit": "", "one_shot": False, "timeout_s": 60,
+    "parameters": {},
+}
+
+def setup(parameters):
+    speedy = harness.load("speedy")
+    return harness.Operation(speedy.work, checksum=lambda: float(speedy.VALUE))
+
+if __name__ == "__main__":
+    harness.main(INDICATOR, setup)
+"""
+CONFIG = """
+[watch.speedy]
+requirements = ["speedy"]
+vary = ["helper"]
+executor = "virtualenv"
+pi = ["work.py"]
+budget = "{budget}"
+metrics = ["file:."]
+"""
+LOOPS = 40_000
+
+
+@dataclass(frozen=True, kw_only=True)
+class Release:
+    """A wheel as it is planted. work: relative to the first release; it is computed, not slept."""
+
+    work: float = 1.0
+    value: float = 1.0
+    head: str = ""
+    padding: int = 0
+    tag: str = "py3-none-any"
+    yanked: bool = False
+
+    def source(self, name: str) -> bytes:
+        if name == "helper":
+            lines = [f"EXTRA = {round(LOOPS * (self.work - 1))}"]
+        else:
+            lines = [
+                "import helper",
+                f"VALUE = {self.value}",
+                "def work():",
+                f"    return sum(i * i for i in range({round(LOOPS * self.work)} + helper.EXTRA))",
+            ]
+        return "\n".join([self.head, *lines, ""]).encode()
+
+
+def plant(index: TinyIndex, name: str, releases: dict[str, Release]) -> None:
+    """Replace the page of a package."""
+    lines = ["<!DOCTYPE html>"]
+    for version, each in releases.items():
+        filename = f"{name}-{version}-{each.tag}.whl"
+        members = {
+            f"{name}.py": each.source(name),
+            f"{name}_data.bin": bytes(each.padding),
+            f"{name}-{version}.dist-info/WHEEL": f"Wheel-Version: 1.0\nTag: {each.tag}\n".encode(),
+        }
+        requires = ("helper",) if name == "speedy" else ()
+        content = make_wheel(name, version, requires=requires, members=members)
+        index.files[f"/files/{filename}"] = content
+        yanked = ' data-yanked="broken"' if each.yanked else ""
+        link = f"../../files/{filename}#sha256={sha256(content)}"
+        lines.append(f'<a href="{link}"{yanked}>{filename}</a>')
+    page = f"/simple/{name}/"
+    index.files[page] = "\n".join(lines).encode()
+    index.types[page] = "text/html"
+    index.headers[page] = {"ETag": f'"{sha256(index.files[page])[:16]}"'}
+
+
+@dataclass
+class World:
+    """An index, a laboratory that uses it, and what is released by now."""
+
+    index: TinyIndex
+    laboratory: Laboratory
+    speedy: dict[str, Release]
+    helper: dict[str, Release]
+
+    def night(self, *options: str) -> Any:
+        plant(self.index, "speedy", self.speedy)
+        plant(self.index, "helper", self.helper)
+        done = self.laboratory.run("nightly", "--json", *options)
+        assert "Traceback" not in done.stderr, done.stderr
+        assert done.returncode in (0, 3, 7), done.stderr
+        (night,) = json.loads(done.stdout)["nights"]
+        return night
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Iterator[World]:
+    (tmp_path / "work.py").write_text(INDICATOR)
+    (tmp_path / "stackgen.toml").write_text(CONFIG.format(budget="90s"))
+    with serving() as index:
+        yield World(
+            index=index,
+            laboratory=Laboratory(root=tmp_path, index=index.simple),
+            speedy={"1.0": Release()},
+            helper={"1.0": Release()},
+        )
+
+
+def found(night: Any) -> set[tuple[str, str, str]]:
+    return {(e["package"], e["version"], e["kind"]) for e in night["findings"]}
+
+
+@pytest.mark.journey
+def test_nights_find_what_was_planted(world: World) -> None:
+    first = world.night()
+    assert first["outcome"] == "nothing new"
+    world.index.requested.clear()
+    assert world.night()["outcome"] == "nothing new"
+    assert world.index.paths("/files/") == []  # one page of each watched package, no more
+    assert sorted(world.index.paths("/simple/")) == ["/simple/helper/", "/simple/speedy/"]
+
+    world.speedy["1.1"] = Release(work=1.4)
+    world.helper["1.1"] = Release(tag="py3-none-win_amd64")
+    night = world.night()
+    assert "helper 1.1: no wheel for this platform yet" in night["events"]
+    assert found(night) == {("speedy", "1.1", "slower")}, (
+        night["undecided"],
+        night["error"],
+        night["events"],
+    )
+    (finding,) = night["findings"]
+    assert 1 / 1.6 < finding["ratio"] < 1 / 1.2
+    listed = world.laboratory.run("findings", "list")
+    assert "speedy 1.1 is slower than 1.0" in listed.stdout
+    assert (world.laboratory.root / "stackgen-speedy.prom").exists()
+
+    world.speedy["1.2"] = Release(work=1.4, head="import no_such_module")
+    night = world.night()
+    assert found(night) == {("speedy", "1.2", "broken")}
+    persists = [each for each in night["events"] if each.startswith("persists: speedy 1.1")]
+    assert persists or night["undecided"], night["events"]
