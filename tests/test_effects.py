@@ -19,6 +19,7 @@ from stackgen.measure import (
     effect,
     level_per_analysis,
     p_value,
+    sequential_p,
     verdict,
 )
 from stackgen.measure.effects import trimmed_centre
@@ -250,3 +251,33 @@ def test_the_smallest_detectable_effect_is_found_nearly_always() -> None:
         contrasts = [noise.gauss(planted, 0.05) for _ in range(26)]
         found += judged(contrasts).verdict is Verdict.FASTER
     assert found / trials > 0.9
+
+
+@pytest.mark.parametrize("tolerance", [0.0, 0.01])
+@pytest.mark.parametrize("blocks", [5, 6, 12, 26, 60])
+def test_a_sequential_p_value_is_the_smallest_alpha_that_tells_stacks_apart(
+    blocks: int, tolerance: float
+) -> None:
+    dice = random.Random(blocks)
+    for shift in (0.0, 0.02, -0.04):
+        contrasts = [shift + dice.gauss(0, 0.02) for _ in range(blocks)]
+        p = sequential_p(contrasts, tolerance=tolerance)
+        for alpha in (0.04, 0.01, 0.001):
+            found = effect(
+                a=A,
+                b=B,
+                indicator_id=IndicatorId("i"),
+                contrasts=contrasts,
+                margin=1e-9,
+                alpha=alpha,
+                tolerance=tolerance,
+            )
+            assert (found.verdict is not Verdict.INCONCLUSIVE) == (p <= alpha), (p, alpha)
+
+
+def test_a_sequential_p_value_of_contrasts_without_spread_is_counted() -> None:
+    assert sequential_p([0.0] * 26) == 1.0
+    assert sequential_p([0.05] * 5) == 1.0
+    assert 0.1 < sequential_p([0.05] * 6) < 0.25  # six of six on one side
+    assert sequential_p([0.05] * 60, tolerance=0.01) < 1e-9
+    assert sequential_p([0.005] * 60, tolerance=0.01) == 1.0

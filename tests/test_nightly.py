@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from stackgen.campaign.backend import replica_folder
 from stackgen.errors import EngineError, EvidenceError, IndexUnavailableError
 from stackgen.model.findings import (
     Attribution,
@@ -19,7 +20,10 @@ from stackgen.model.findings import (
 from stackgen.nightly.decide import Failure, Measured, Quantity, Series, Step
 from stackgen.nightly.delta import Pair
 from stackgen.nightly.night import CONFIRM, FIRST, PERSIST
+from stackgen.storage.paths import Paths
+from tests.campaign_requests import campaign_request
 from tests.nights import MEASURE, FakeSite, Nights, Planted, nights
+from tests.samples import FACTS
 
 NEEDS = ("b",)
 GONE = IndexUnavailableError("the index is gone", why="no network", fix="")
@@ -377,3 +381,12 @@ def test_a_confirmed_difference_that_one_indicator_raised_is_not_confirmed_by_an
     week.site.releases["b"]["2.0"] = Planted()
     week.site.troubles = [shows(MEASURE), shows("other")]
     assert kinds(week.run()) == []
+
+
+def test_a_repetition_is_a_campaign_of_its_own_in_a_folder_of_its_own(tmp_path: Path) -> None:
+    paths = Paths(cache=tmp_path, knowledge=tmp_path / "kb.db")
+    requests = [campaign_request(replica=number) for number in range(3)]
+    identities = {each.identity("virtualenv", FACTS, where="") for each in requests}
+    folders = {replica_folder(paths, each.replica) for each in requests}
+    assert [len(identities), len(folders), len({e.padding for e in requests})] == [3, 3, 3]
+    assert len({len(str(each)) for each in folders}) == 3  # addresses of files move, too

@@ -91,6 +91,13 @@ def test_threads_of_the_call_win_over_the_limit_and_settings_over_both() -> None
     assert environment["X"] == "y"
 
 
+def test_a_repetition_has_an_environment_block_of_another_size() -> None:
+    usual = process_environment(plan())
+    padded = replace(plan(), limits=replace(plan().limits, padding=1031))
+    added = process_environment(padded).items() - usual.items()
+    assert [len(value) for _, value in added] == [1031]
+
+
 @pytest.mark.parametrize("exit_code", [-11, 139])
 def test_a_signal_is_named_however_it_is_reported(exit_code: int) -> None:
     assert outcome_of(exit_code) == (Outcome.CRASHED, "killed by SIGSEGV")
