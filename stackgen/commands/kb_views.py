@@ -310,8 +310,9 @@ def _knowledge(
 def graph(paths: Paths, indicator: str) -> "nx.MultiGraph[str]":
     """Return the evidence graph: stacks, and an edge for each campaign and candidate.
 
-    Nodes and edges have plain attributes. ``speed`` of a node is relative to the first node of its
-    component, from all campaigns together; of an edge, that of its target beside its source.
+    Nodes and edges have plain attributes. ``speed`` of a node is relative to the baseline of most
+    campaigns of its component, from all of them together; of an edge, that of its target beside
+    its source.
 
     Args:
         paths: which knowledge base.
@@ -343,8 +344,12 @@ def _add_indicator(
 ) -> None:
     own, label = known.graphs[indicator], known.calls[indicator].label
     names = _labels([key for each in own.components for key in each])
+    nodes = known.nodes.nodes(indicator)
+    baselines = [each.baseline for each in contrasts if each.indicator_id == indicator]
+    held = Counter(nodes[each].key for each in baselines if each in nodes)
     for component in own.components:
-        hub = component[0]
+        # What most campaigns compared with: the reference of the others.
+        hub = max(component, key=lambda key: (held[key], key))
         fitted = own.fit(hub, None)
         others = [key for key in fitted.stacks if key != hub]
         mixture = fitted.log_ratios(hub, others)
@@ -363,7 +368,6 @@ def _add_indicator(
                 low=_ratio(least),
                 high=_ratio(most),
             )
-    nodes = known.nodes.nodes(indicator)
     for row in contrasts:
         if row.indicator_id != indicator:
             continue

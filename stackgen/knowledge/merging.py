@@ -169,13 +169,35 @@ class Union:
         if key is not None:
             self._compare(table, key, row)
         elif table == "inspections":
-            _refuse_taken_place(self.connection, row)
+            self._refuse_taken_place(row)
             self.inspections += 1
-        self._writer.add(table, row, origins)
+        self._writer.add_found(table, row, origins, key)
         if key is None and table == "locks":
             self._lock = str(row["id"])
         if key is None and table == "load_sets":
             self._load_set = str(row["id"])
+
+    def _refuse_taken_place(self, row: Row) -> None:
+        if place_of(row) is None:
+            return
+        key = self._writer.key
+        where = (
+            key("campaigns", row["campaign_id"]),
+            row["block"],
+            key("stacks", row["stack_id"]),
+            key("indicators", row["indicator_id"]),
+            row["role"] == "twin",
+        )
+        taken = self.connection.execute(
+            "SELECT lower(hex(id)) FROM inspection_rows WHERE campaign_key = ? AND block = ? "
+            "AND stack_key = ? AND indicator_key = ? AND (role = 'twin') = ?",
+            where,
+        ).fetchone()
+        if taken is not None:
+            raise ValueError(
+                f"block {row['block']!r} of its campaign has another run of its indicator on its "
+                f"stack: {taken[0]}"
+            )
 
     def _compare(self, table: str, key: int, row: Row) -> None:
         """Refuse what contradicts a known row; choose between circumstances that differ."""
@@ -245,27 +267,6 @@ def _state(path: Path) -> tuple[int, int]:
 def _read(source: sqlite3.Connection, path: Path) -> Iterator[ValidRow | InvalidRow]:
     with explained(path):
         yield from Reader(source).read()
-
-
-def _refuse_taken_place(connection: sqlite3.Connection, row: Row) -> None:
-    if place_of(row) is None:
-        return
-    taken = connection.execute(
-        "SELECT lower(hex(i.id)) FROM inspection_rows AS i "
-        "WHERE campaign_key = (SELECT key FROM campaigns WHERE id = :campaign_id) "
-        "AND block = :block AND stack_key = (SELECT key FROM stacks WHERE id = :stack_id) "
-        "AND indicator_key = (SELECT key FROM indicators WHERE id = :indicator_id) "
-        "AND (role = 'twin') = (:role = 'twin')",
-        {name: row[name] for name in _PLACE},
-    ).fetchone()
-    if taken is not None:
-        raise ValueError(
-            f"block {row['block']!r} of its campaign has another run of its indicator on its "
-            f"stack: {taken[0]}"
-        )
-
-
-_PLACE = ("campaign_id", "block", "stack_id", "indicator_id", "role")
 
 
 def _refused(theirs: Path, what: str, refused: list[str], fix: str) -> DatabaseError:

@@ -50,7 +50,12 @@ class Writer:
             row: as ``stackgen.knowledge.rows`` spells it.
             origins: keys of ``origins``.
         """
-        key = self.find(table, row)
+        return self.add_found(table, row, origins, self.find(table, row))
+
+    def add_found(
+        self, table: str, row: Row, origins: Sequence[int], key: int | None
+    ) -> int | None:
+        """Add a row of which ``find`` was called already; ``key`` is what it returned."""
         new = key is None
         if key is None:
             cells = self._inspection(row) if table == "inspections" else row
@@ -74,13 +79,13 @@ class Writer:
             same = "SELECT key FROM artifacts WHERE (name, version, sha256) = (?, ?, ?)"
             found = self.connection.execute(same, values)
         else:
-            return self._key(table, row["id"])
+            return self.key(table, row["id"])
         known = found.fetchone()
         return known and int(known[0])
 
     def pin(self, lock_id: str, artifact: Row) -> None:
         """Add an artifact, which is there, to a lock, which is there."""
-        pair = self._key("locks", lock_id), self.find("artifacts", artifact)
+        pair = self.key("locks", lock_id), self.find("artifacts", artifact)
         self.connection.execute("INSERT OR IGNORE INTO lock_pins VALUES (?, ?)", pair)
 
     def load(self, member: Row) -> None:
@@ -96,7 +101,7 @@ class Writer:
             same = "SELECT key FROM distributions WHERE (name, version) = (?, ?)"
             known = int(self.connection.execute(same, (name, version)).fetchone()[0])
             self._keys["distributions", release] = known
-        owner = self._key("load_sets", member["load_set_id"])
+        owner = self.key("load_sets", member["load_set_id"])
         self.connection.execute(
             "INSERT OR IGNORE INTO load_set_rows VALUES (?, ?, ?, ?)",
             (owner, member["position"], known, member["compiled"]),
@@ -125,7 +130,7 @@ class Writer:
             "id": bytes.fromhex(str(row["id"])),
             "samples": row["values_s"],
             **{name: row[name] for name in _PLAIN},
-            **{name: self._key(*_reference(row, name)) for name in _REFERENCES},
+            **{name: self.key(*_reference(row, name)) for name in _REFERENCES},
             **{name: self._text(row[column]) for name, column in _TEXTS.items()},
         }
         for name in _REFERENCES:
@@ -139,7 +144,8 @@ class Writer:
             self._outdated.add(campaign)
         return cells
 
-    def _key(self, table: str, identity: Cell) -> int | None:
+    def key(self, table: str, identity: Cell) -> int | None:
+        """Return the key of the row with an id, or None."""
         if identity is None:
             return None
         known = self._keys.get((table, identity))

@@ -89,7 +89,7 @@ def _panel(part: "nx.MultiGraph[str]", top: int) -> Iterator[str]:
     span = math.log(max(each["high"] for each in data.values())) - low or 1.0
 
     def across(speed: float) -> float:
-        return _TEXT + _ARCS + (_PLOT - 150) * (math.log(speed) - low) / span
+        return _TEXT + _ARCS + (_PLOT - 185) * (math.log(speed) - low) / span
 
     bottom = place[order[-1]] + _ROW
     yield (
