@@ -31,6 +31,7 @@ _MEMBERS = {"locks": "lock_artifacts", "load_sets": "load_set_members"}
 _LISTS = ("system_packages", "settings", "identity", "circumstances", "parameters", "arguments")
 _JSON = (*_LISTS, "unenforced")
 _NESTED = (*_JSON, "values_s", "artifacts", "members")
+_CONTAINERS = (list, dict)
 _INTERNAL = ("environment", "measured", "best_s", "values_s")
 
 
@@ -254,12 +255,13 @@ def _cells(table: str, document: Mapping[str, object]) -> dict[str, object]:
     """Return a line as cells: what is a JSON text in the file of a knowledge base becomes one."""
     cells: dict[str, object] = dict.fromkeys(_OPTIONAL.get(table, ()))
     for name, value in document.items():
-        if isinstance(value, bool) or (isinstance(value, list | dict) and name not in _NESTED):
+        kind = type(value)
+        if kind is bool or (kind in _CONTAINERS and name not in _NESTED):
             raise ValueError(f"{name}: text or a number was expected: {rows.shown(value)}")
-        if isinstance(value, int) and not -(1 << 63) <= value < 1 << 63:
+        if kind is int and not -(1 << 63) <= value < 1 << 63:  # type: ignore[operator]
             raise ValueError(f"{name}: a number of more than 64 bits")
         # Lists stay as they are, so that nothing is encoded only to be decoded again.
-        cells[name] = json.dumps(value) if name in _JSON and not isinstance(value, list) else value
+        cells[name] = json.dumps(value) if name in _JSON and kind is not list else value
     if table == "inspections":
         if not isinstance(document.get("values_s"), list | None):
             raise ValueError("values_s: a list was expected")

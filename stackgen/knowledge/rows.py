@@ -209,7 +209,7 @@ def inspection_row(inspection: Inspection, known_id: str = "") -> Row:
         "started_at": inspection.started_at,
         "duration_s": inspection.duration_s,
         "log": inspection.log,
-        "unenforced": json.dumps(inspection.unenforced),
+        "unenforced": json.dumps(inspection.unenforced) if inspection.unenforced else "[]",
         "redacted": int(bool(inspection.stated_id)),
     }
     seen = inspection.observation
