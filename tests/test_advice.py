@@ -14,7 +14,8 @@ from stackgen.knowledge.answers import AddedRisk
 from stackgen.knowledge.judgement import Knowledge
 from stackgen.measure import count_failures
 from stackgen.measure.contrasts import campaign_contrasts
-from stackgen.model.evidence import Advice, Answer, Change, ChangePolicy, Verdict
+from stackgen.model.choices import AdviceType
+from stackgen.model.evidence import Advice, Answer, Change, ChangePolicy, Scope, Verdict
 from stackgen.model.identity import CampaignId
 from stackgen.model.inspections import (
     IndicatorCall,
@@ -605,3 +606,94 @@ def test_an_effect_tells_what_was_compared_where_and_when() -> None:
     ]
     assert (reported.first[:10], reported.last[:10]) == ("2026-01-01", "2026-01-03")
     assert (reported.machine, reported.python) == ("Xeon", "3.11.2")
+
+
+MAJOR = stack(tensorflow="2.12.0", numpy="2.0.2", requests="2.0")
+BOTH = ("numpy", "tensorflow")
+
+
+@pytest.mark.parametrize(
+    ("policy", "answer"),
+    [
+        ({}, Answer.FASTER),
+        ({"only": BOTH}, Answer.FASTER),
+        ({"only": ("numpy",)}, Answer.REFUSED),
+        ({"keep": ("tensorflow",)}, Answer.REFUSED),
+        ({"kind": AdviceType.STABLE}, Answer.FASTER),
+    ],
+)
+def test_the_users_options_limit_what_is_recommended(
+    policy: dict[str, Any], answer: Answer
+) -> None:
+    found = advice_for(blocks({OWN: 1.0, FAST: 0.8}), **policy)
+    assert found.answer is answer
+    assert (found.lock is None) == (answer is Answer.REFUSED)
+
+
+@pytest.mark.parametrize(
+    ("requirements", "policy", "answer"),
+    [
+        ((), {}, Answer.MAJOR),
+        (("numpy",), {}, Answer.MAJOR),
+        (("numpy>=1.20",), {}, Answer.FASTER),
+        ((), {"allow_major": True}, Answer.FASTER),
+    ],
+)
+def test_a_new_major_version_is_recommended_where_the_user_ranges_over_it(
+    requirements: tuple[str, ...], policy: dict[str, Any], answer: Answer
+) -> None:
+    lock = replace(LOCK, requirements=requirements)
+    found = advice_for(blocks({OWN: 1.0, MAJOR: 0.8}), lock, stacks=(OWN, MAJOR), **policy)
+    assert found.answer is answer
+
+
+def test_a_recommendation_as_a_whole_takes_three_families() -> None:
+    for names, scope in (
+        (("matmul",), Scope.OPERATIONS),
+        (("matmul", "batched_matmul", "conv2d"), Scope.OPERATIONS),
+        (("matmul", "conv2d", "mlp", "import"), Scope.OVERALL),
+        (("matmul", "conv2d", "import"), Scope.OPERATIONS),
+    ):
+        calls = [call(f"tensorflow/{name}") for name in names]
+        seen = [each for what in calls for each in blocks({OWN: 1.0, FAST: 0.8}, what=what)]
+        found = advice_for(seen, calls=calls)
+        assert (found.answer, found.scope) == (Answer.FASTER, scope)
+        if found.overall is not None:
+            lows = [each.low for each in found.effects]
+            assert min(lows) <= found.overall.low <= max(lows) < found.overall.ratio
+
+
+def test_what_is_not_decided_is_named_with_what_a_campaign_would_bring() -> None:
+    found = advice_for(blocks({OWN: 1.0, FAST: 0.97, SAME: 1.3}, campaigns=CAMPAIGNS[:1]))
+    assert found.answer is Answer.NO_DIFFERENCE
+    (following,) = found.next
+    assert dict(following.pins) == {"numpy": "1.26.4", "tensorflow": "2.15.0"}
+    assert following.error is not None
+    assert following.expected_error is not None
+    assert 0 < following.expected_error < following.error
+    assert advice_for(blocks({OWN: 1.0, FAST: 0.8})).next == ()
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "answer"),
+    [
+        (OWN, FAST, Answer.FASTER),
+        (FAST, OWN, Answer.SLOWER),
+        (OWN, OWN, Answer.NO_DIFFERENCE),
+        (SAME, MAJOR, Answer.UNKNOWN),
+    ],
+)
+def test_an_update_is_judged(old: Environment, new: Environment, answer: Answer) -> None:
+    seen = blocks({OWN: 1.0, FAST: 0.8, SAME: 1.0})
+    known = known_from(seen, stacks=[OWN.stack, FAST.stack, SAME.stack], calls=[CALL])
+    advisor = Advisor(
+        known=known,
+        trusted=frozenset(CAMPAIGNS),
+        inspections=seen,
+        admits=anything,
+        exists=everything,
+    )
+    locks = [locked(**each.stack.lock.versions) for each in (old, new)]
+    found = advisor.update(*locks)
+    assert found.answer is answer
+    assert found.lock is None

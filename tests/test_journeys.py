@@ -54,6 +54,35 @@ def test_a_lock_is_unknown_then_explored_then_advised(laboratory: Laboratory) ->
     assert "No measurable difference" in best.stdout
 
 
+def test_advise_measures_what_would_decide_its_answer(laboratory: Laboratory) -> None:
+    (laboratory.root / "requirements.txt").write_text("speedy==1.0\n")
+    own = ("advise", "requirements.txt", "--only", "speedy", "--pi", "work.py")
+    measure = (*own, "--executor", "virtualenv", "--measure", "90s")
+    plan = laboratory.run(*measure, "--dry-run")
+    assert plan.returncode == 0, plan.stderr
+    assert all(each in plan.stdout for each in ("your lock: speedy 1.0", "speedy 2.0", "By: "))
+    with open_database(laboratory.kb) as database:
+        assert database.campaigns() == ()
+
+    measured = laboratory.run(*measure, "--json")
+    report = json.loads(measured.stdout)
+    assert report["runs"], measured.stderr
+    with open_database(laboratory.kb) as database:
+        campaigns = database.campaigns()
+        assert {each.kind for each in campaigns} == {"advise"}
+        assert len(campaigns) == len(report["runs"])
+    if "A control failed" in measured.stderr:
+        pytest.skip("the machine is too noisy now: a control failed")
+    assert report["advice"]["scope"] == "these operations only"
+    if measured.returncode == 0:
+        assert [c["recommended"] for c in report["advice"]["changes"]] == ["2.0"]
+        again = laboratory.run(*measure)
+        assert "Nothing to measure" in again.stderr
+        assert "Recommended on these operations only" in again.stdout
+    else:
+        assert report["advice"]["answer"] in ("no measurable difference", "unknown")
+
+
 WATCHED = "speedy | virtualenv cpython-{python} | work.py"
 
 

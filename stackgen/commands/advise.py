@@ -5,9 +5,10 @@ import platform
 import re
 import shlex
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 
 from packaging.requirements import InvalidRequirement, Requirement
@@ -47,6 +48,7 @@ from stackgen.knowledge.judgement import Knowledge
 from stackgen.knowledge.seed import load_seeds
 from stackgen.locks import in_target
 from stackgen.measure import ALPHA, MARGIN
+from stackgen.measure.contrasts import CampaignContrasts
 from stackgen.measure.goals import compare_goals
 from stackgen.model.choices import AdviceType, Granularity, Prereleases
 from stackgen.model.evidence import Advice, Answer, CampaignIdentity, Change, ChangePolicy, Scope
@@ -220,12 +222,13 @@ class Sources:
         self.calls = database.calls()
         self.inspections = database.inspections()
         self.store = WheelStore(self.paths.cache, notify=self.progress.note)
-        self.trusted = trusted_campaigns(database, self.inspections, self.calls)
+        contrasts = database.contrasts()
+        self.trusted = trusted_campaigns(database, self.inspections, self.calls, contrasts)
         self.known = Knowledge(
             stacks=database.stacks(),
             inspections=self.inspections,
             calls=self.calls,
-            contrasts=database.contrasts(),
+            contrasts=contrasts,
             machine=this_machine(),
             machines=database.machines(),
             trusted=self.trusted,
@@ -590,7 +593,8 @@ def free_requirements(lockfile: LockFile, policy: ChangePolicy, target: Target) 
     for name, own in ranges.items():
         version = Version(locked[name])
         limits = [] if policy.allow_downgrade else [f">={version}"]
-        if not policy.allow_major and not any(">" in line or "~" in line for line in own):
+        guarded = not policy.allow_major and (own or name in VARIED)
+        if guarded and not any(">" in line or "~" in line for line in own):
             limits.append(f"<{version.major + 1}")
         found += [f"{name}{','.join(limits)}", *own]
     return tuple(found)
@@ -623,16 +627,46 @@ def trusted_campaigns(
     database: Database,
     inspections: tuple[Inspection, ...],
     calls: tuple[IndicatorCall, ...],
-) -> frozenset[CampaignId]:
+    contrasts: Iterable[CampaignContrasts] = (),
+) -> Container[CampaignId]:
     """Return the campaigns whose controls were judged and hold; no others feed advice.
 
     Nor do those that measured one stack against itself: it is not known to be better than others.
+
+    Args:
+        database: with the campaigns.
+        inspections: all of them.
+        calls: all indicators.
+        contrasts: of campaigns that are known to be trusted.
     """
-    by_campaign: dict[CampaignId, list[Inspection]] = {}
-    for each in inspections:
-        by_campaign.setdefault(each.campaign_id, []).append(each)
-    return frozenset(
-        campaign.id
-        for campaign in database.campaigns()
-        if campaign.kind != NOISE and controls_hold(by_campaign.get(campaign.id, []), calls)
+    return _Trusted(
+        frozenset(each.id for each in database.campaigns() if each.kind != NOISE),
+        inspections,
+        calls,
+        dict.fromkeys((each.campaign_id for each in contrasts), True),
     )
+
+
+@dataclass
+class _Trusted(Container[CampaignId]):
+    """Judges the controls of a campaign when they are asked for: few are, and it takes long."""
+
+    campaigns: frozenset[CampaignId]
+    inspections: Sequence[Inspection]
+    calls: tuple[IndicatorCall, ...]
+    known: dict[CampaignId, bool]
+
+    def __contains__(self, campaign: object) -> bool:
+        if campaign not in self.campaigns:
+            return False
+        found = CampaignId(str(campaign))
+        if found not in self.known:
+            self.known[found] = controls_hold(self._by_campaign.get(found, []), self.calls)
+        return self.known[found]
+
+    @cached_property
+    def _by_campaign(self) -> Mapping[CampaignId, list[Inspection]]:
+        found: dict[CampaignId, list[Inspection]] = {}
+        for each in self.inspections:
+            found.setdefault(each.campaign_id, []).append(each)
+        return found

@@ -2,7 +2,7 @@
 
 import math
 import shlex
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from packaging.utils import canonicalize_name
@@ -35,6 +35,7 @@ from stackgen.model.stacks import BaseFacts, Stack
 Exists = Callable[[Sequence[tuple[str, str]], BaseFacts], bool]
 """Returns whether (name, version) pairs can be installed together on a base."""
 _NEAREST = _PROPOSED = 3
+_NEAR = 40  # nodes around a measured stack that is near to an unknown lock
 _MOST_TRIED = 8  # proposals that the resolver is asked about
 _ALL = 10_000  # candidates whose basis is given
 
@@ -56,7 +57,7 @@ class Advisor:
     """
 
     known: Knowledge
-    trusted: Collection[CampaignId]
+    trusted: Container[CampaignId]
     inspections: Sequence[Inspection]
     admits: Admits
     exists: Exists
@@ -213,7 +214,7 @@ class Advisor:
         """Return what is known of a measured stack, and the fastest that was compared with it."""
         cases = self.known.cases({stack.facts: self.known.nodes.versions(stack.id)})
         for case in sorted(cases, key=lambda each: self.known.order(each, is_own_python=True)):
-            judgement = self.known.judge(case, margin=self.margin, alpha=self.alpha)
+            judgement = self.known.judge(case, margin=self.margin, alpha=self.alpha, most=_NEAR)
             if judgement.assessments:
                 allowed = self._allowed(lockfile, case.facts)
                 best = judgement.assessments[0]

@@ -1,6 +1,6 @@
 """What disqualifies a measured stack, and why nothing that was measured answers for a lock."""
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from stackgen.knowledge.equivalence import Equivalence, LockedOn, Setting, frameworks
@@ -74,7 +74,7 @@ def why_unknown(
     stacks: Mapping[StackId, Stack],
     inspections: Iterable[Inspection],
     nodes: Equivalence,
-    trusted: Collection[CampaignId],
+    trusted: Container[CampaignId],
 ) -> str:
     """Return why nothing that was measured answers for a lock: the first reason that holds."""
     indicators = set(nodes.indicators)
@@ -83,7 +83,7 @@ def why_unknown(
         for each in inspections
         if each.block > 0 and each.indicator_id in indicators and each.stack_id in stacks
     ]
-    measured = {stacks[each.stack_id] for each in seen}
+    measured = {stacks[each] for each in {one.stack_id for one in seen}}
     comparable = {
         stack.id
         for stack in measured
@@ -110,7 +110,7 @@ def _why_no_block_counts(
     stacks: Mapping[StackId, Stack],
     current: Collection[tuple[IndicatorId, StackId]],
     comparable: Collection[StackId],
-    trusted: Collection[CampaignId],
+    trusted: Container[CampaignId],
 ) -> str:
     """Return why no block compares what stands for a lock with anything else."""
     blocks: dict[tuple[MachineId, CampaignId, IndicatorId, int], list[Inspection]] = {}

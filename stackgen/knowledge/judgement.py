@@ -2,7 +2,7 @@
 
 import math
 import statistics
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -14,13 +14,13 @@ from stackgen.knowledge.equivalence import (
     frameworks,
 )
 from stackgen.knowledge.evidence import CONTROL_COMPONENT, Results
-from stackgen.knowledge.graph import EvidenceGraph, NextBlock, Place
+from stackgen.knowledge.graph import MOST_NODES, EvidenceGraph, NextBlock, Place
 from stackgen.knowledge.recommendation import FEWEST_MACHINES, Assessment, assess
 from stackgen.measure.contrasts import CampaignContrasts
 from stackgen.measure.posterior import Array
 from stackgen.measure.retry_policy import blamed
 from stackgen.model.identity import CampaignId, IndicatorId, MachineId, StackId
-from stackgen.model.inspections import IndicatorCall, Inspection
+from stackgen.model.inspections import IndicatorCall, Inspection, Outcome
 from stackgen.model.stacks import PROGRAM, BaseFacts, Machine, Stack
 
 _SMALL = 40  # stacks of a component
@@ -81,7 +81,7 @@ class Knowledge:
         contrasts: Iterable[CampaignContrasts],
         machine: Machine,
         machines: Iterable[Machine],
-        trusted: Collection[CampaignId],
+        trusted: Container[CampaignId],
     ) -> None:
         """Build a graph per indicator.
 
@@ -108,7 +108,9 @@ class Knowledge:
             for indicator, own in sorted(self._rows.items())
         }
         known = [each for each in inspections if each.indicator_id in self.calls]
-        counting = [each for each in known if each.block > 0 and each.campaign_id in trusted]
+        failing = {e.campaign_id for e in known if e.block > 0 and e.outcome is not Outcome.OK}
+        failing = {each for each in failing if each in trusted}
+        counting = [each for each in known if each.block > 0 and each.campaign_id in failing]
         self._failing = {each.stack_id for each in blamed(counting, tuple(self.calls.values()))}
         self._results = Results.of(known)
 
@@ -210,6 +212,7 @@ class Knowledge:
         alpha: float,
         explained: int = 3,
         update: Versions | None = None,
+        most: int = MOST_NODES,
     ) -> Judgement:
         """Compare all stacks with the same frameworks, Python and variables with those of a case.
 
@@ -221,6 +224,7 @@ class Knowledge:
             alpha: the share of knowledge bases of equal stacks that may hold any wrong "faster".
             explained: of how many candidates that are not faster the basis is given.
             update: compare these versions alone, whatever framework they have.
+            most: nodes of a graph that take part (``EvidenceGraph.fit``).
         """
         standing = self.standing(case)
         members, failing = self._members(case) if update is None else self._of(case, update)
@@ -243,6 +247,7 @@ class Knowledge:
             margin=margin,
             alpha=alpha,
             explained=explained,
+            most=most,
         )
         return Judgement(
             assessments=assessments, stacks=stacks, failing=failing, otherwise=otherwise

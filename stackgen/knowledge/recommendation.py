@@ -17,7 +17,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 
-from stackgen.knowledge.graph import Basis, Comparisons, EvidenceGraph, Place
+from stackgen.knowledge.graph import MOST_NODES, Basis, Comparisons, EvidenceGraph, Place
 from stackgen.measure import ALPHA, MARGIN
 from stackgen.measure.meta_analysis import Mixture, learned_prior, simultaneous
 from stackgen.measure.posterior import Array
@@ -91,6 +91,7 @@ def assess(
     margin: float = MARGIN,
     alpha: float = ALPHA,
     explained: int = 3,
+    most: int = MOST_NODES,
 ) -> tuple[Assessment, ...]:
     """Compare candidates with the user's stack: what is shown to be faster first, then by score.
 
@@ -104,6 +105,7 @@ def assess(
         margin: relative difference that is of no importance.
         alpha: the share of knowledge bases of equal stacks that may hold any wrong "faster".
         explained: of how many candidates that are not faster the basis is given, best first.
+        most: nodes of a graph that take part.
 
     Returns:
         Those candidates that can be compared on any indicator.
@@ -114,7 +116,7 @@ def assess(
         if indicator in graphs and keys & set(graphs[indicator].component(key)):
             others = {i: each for i, each in (repeated or {}).items() if i != indicator}
             prior = learned_prior([others[i] for i in sorted(others)])
-            known = graphs[indicator].fit(key, place, of=keys, prior=prior)
+            known = graphs[indicator].fit(key, place, of=keys, prior=prior, most=most)
             if len(known.stacks) > 1:
                 pairs.append(_Question(known, indicator, key, place))
     if not pairs:
