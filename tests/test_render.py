@@ -246,6 +246,7 @@ ADVICE = AdviceReport(
                 python="3.11.2",
                 first="2026-01-01T22:00:00+00:00",
                 last="2026-01-02T01:00:00+00:00",
+                family="linear algebra",
             ),
         ),
         scope=Scope.OPERATIONS,

@@ -133,6 +133,7 @@ def measure(
         if isinstance(found, ExplorePlan):
             return found
         _note_run(found, progress)
+        ends += found.run.waited_s
         runs.append(found.run)
 
 
@@ -194,18 +195,24 @@ def _earlier(sources: Sources) -> Iterator[Earlier]:
             identity=campaign,
             locks={side(each.lock, each.settings): each.lock for each in found},
             has_compared=bool(compared),
-            finished=_is_finished(compared, sources.calls),
+            finished=_is_finished(inspections, sources.calls),
         )
 
 
 def _is_finished(inspections: Sequence[Inspection], calls: Sequence[IndicatorCall]) -> bool:
-    """Return whether each comparison of a campaign is decided, or has all blocks it may have."""
-    baseline = next((each.stack_id for each in inspections if each.role is Role.BASELINE), None)
-    used = {each.indicator_id for each in inspections}
+    """Return whether each comparison of a campaign is decided, or has all blocks it may have.
+
+    Args:
+        inspections: of the campaign, calibrations included: they tell what disturbed a block.
+        calls: all indicators.
+    """
+    compared = [each for each in inspections if each.block and each.role is not Role.SEARCH]
+    baseline = next((each.stack_id for each in compared if each.role is Role.BASELINE), None)
+    used = {each.indicator_id for each in compared}
     own = [c for c in calls if c.id in used and c.indicator.component != CONTROL_COMPONENT]
     if baseline is None or not own:
         return False
-    labels = {each.stack_id: "" for each in inspections}
+    labels = {each.stack_id: "" for each in compared}
     rows = rank(inspections, labels=labels, baseline=baseline, calls=own)
     return decided(rows, own) or fewest_blocks(rows, own) >= INTERIM_ANALYSES[-1]
 

@@ -128,9 +128,14 @@ class CaseAnswer:
     def described(self, shown: Assessment | None) -> Advice:
         """Return what is known of a candidate, without an answer yet."""
         effects, provenance = self.effects(shown) if shown else ((), ())
-        names = {self.known.calls[e.indicator_id].indicator.name for e in effects}
-        families = families_of(names)
-        scope = Scope.OVERALL if len(families) >= FEWEST_FAMILIES else Scope.OPERATIONS
+        families = families_of(found.indicator.partition(" ")[0] for found in provenance)
+        overall = self._overall(shown) if shown and len(effects) > 1 else None
+        whole = (
+            len(families) >= FEWEST_FAMILIES
+            and overall is not None
+            and overall.verdict is not Verdict.INCONCLUSIVE
+        )
+        scope = Scope.OVERALL if whole else Scope.OPERATIONS
         elsewhere = shown is not None and self._is_elsewhere(shown)
         return Advice(
             answer=Answer.UNKNOWN,
@@ -142,7 +147,7 @@ class CaseAnswer:
             provenance=provenance,
             scope=Scope.PROGRAM if self._of_program else scope if effects else Scope.NOTHING,
             families=families,
-            overall=self._overall(shown) if shown and len(effects) > 1 else None,
+            overall=overall,
             current=self.known.representative(self.case).id,
             alternatives=tuple(self._alternatives(shown)) if shown else (),
         )

@@ -215,7 +215,10 @@ class Answer(str, Enum):
 
 
 class Scope(str, Enum):
-    """What an advice speaks of: whether it rests on enough families of operations."""
+    """What an advice speaks of.
+
+    OVERALL: it rests on enough families of operations, and all of them together are decided.
+    """
 
     OVERALL = "overall"
     OPERATIONS = "these operations only"

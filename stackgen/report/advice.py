@@ -133,8 +133,18 @@ def _recommended(report: AdviceReport) -> str:
         return f"Recommended: {what}, on {len(advice.families)} families of operations."
     if advice.scope is Scope.PROGRAM:
         return f"Recommended for your program: {what}."
-    operations = ", ".join(advice.families) or "start-up"
-    return f"Recommended on these operations only ({operations}): {what}."
+    return f"Recommended on these operations only ({_operations(advice)}): {what}."
+
+
+def _operations(advice: Advice) -> str:
+    """Return the families of operations that an answer rests on: of "faster", those that are."""
+    faster = advice.answer is Answer.FASTER
+    found = [
+        each.family
+        for effect, each in zip(advice.effects, advice.provenance, strict=True)
+        if not faster or effect.verdict is Verdict.FASTER
+    ]
+    return ", ".join(dict.fromkeys(filter(None, found))) or "start-up"
 
 
 def _latest(advice: Advice) -> str:
@@ -161,8 +171,9 @@ def _speed(advice: Advice) -> str:
         Answer.ELSEWHERE: "measured elsewhere",
         Answer.REFUSED: "it failed at times, or computes something else (see the notes)",
     }
-    families = f" ({', '.join(advice.families)})" if advice.families else ""
-    only = f", on these operations only{families}" * (advice.scope is Scope.OPERATIONS)
+    only = ""
+    if advice.scope is Scope.OPERATIONS and advice.effects:
+        only = f", on these operations only ({_operations(advice)})"
     return f"{words.get(advice.answer, advice.answer.value)}{only}."
 
 
