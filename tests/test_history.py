@@ -85,6 +85,7 @@ def test_the_knowledge_base_gives_releases_and_nights(
     with open_database(paths.knowledge) as database:
         database.add_machine(machine)
         database.add_indicator(CALL)
+        database.add_indicator(call("torch/sort"))  # another one of that name, of another package
         for each in (OLD, NEW):
             database.add_stack(each.stack)
         ids = {}
@@ -101,7 +102,7 @@ def test_the_knowledge_base_gives_releases_and_nights(
     assert [each.label for each in found.points] == expected
     assert (found.indicator, found.machine) == (CALL.label, "a CPU")
     with pytest.raises(EvidenceError, match="nothing was measured"):
-        history("scipy", "sort", axis, paths)
+        history("scipy", "numpy/sort", axis, paths)
 
 
 def point(label: str, time_s: float, *, factor: float = 1.02) -> HistoryPoint:

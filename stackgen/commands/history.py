@@ -38,17 +38,24 @@ def history(package: str, indicator: str, axis: HistoryAxis, paths: Paths) -> Hi
     name = str(canonicalize_name(package))
     with open_database(paths.knowledge, reading=True) as database:
         stacks = {each.id: each for each in database.stacks() if name in each.lock.versions}
-        calls = _calls(database, indicator)
+        calls = _calls(database, indicator, name)
         seen = [
             each
             for each in database.inspections()
             if each.stack_id in stacks and each.indicator_id in calls and each.observation
         ]
-        fresh = [each for each in seen if each.block > 0 and each.role is not Role.SEARCH]
+        excluded = exclude_disturbed(seen).excluded
+        fresh = [
+            each
+            for each in seen
+            if each.block > 0
+            and each.role is not Role.SEARCH
+            and (each.campaign_id, each.block) not in excluded
+        ]
         if not fresh:
             raise EvidenceError(
                 f"nothing was measured of {name}" + f" by {indicator}" * bool(indicator),
-                why="the knowledge base has no comparison of a stack with it",
+                why="the knowledge base has no undisturbed comparison of a stack with it",
                 fix=f"measure it: stackgen explore {name} --pi {indicator or 'NAME'}",
             )
         groups = Counter((e.machine_id, e.indicator_id, _where(stacks[e.stack_id])) for e in fresh)
@@ -61,9 +68,7 @@ def history(package: str, indicator: str, axis: HistoryAxis, paths: Paths) -> Hi
             == (machine, call, where)
         ]
     labels, order = _labels(chosen, stacks, name, axis)
-    points = history_points(
-        chosen, labels=labels, order=order, excluded=exclude_disturbed(seen).excluded
-    )
+    points = history_points(chosen, labels=labels, order=order, excluded=excluded)
     return HistoryReport(
         package=name,
         indicator=calls[call].label,
@@ -77,14 +82,21 @@ def history(package: str, indicator: str, axis: HistoryAxis, paths: Paths) -> Hi
     )
 
 
-def _calls(database: Database, name: str) -> dict[IndicatorId, IndicatorCall]:
-    """Return the calls of an indicator, one or several by its parameters; all for ""."""
+def _calls(database: Database, name: str, package: str) -> dict[IndicatorId, IndicatorCall]:
+    """Return the calls of an indicator, one or several by its parameters; all for "".
+
+    A bare name that several have means that of the package.
+    """
     found = {
         each.id: each
         for each in database.calls()
         if not name or name in (each.indicator.name, each.indicator.name.rpartition("/")[2])
     }
     names = sorted({each.indicator.name for each in found.values()})
+    own = [each for each in names if each.partition("/")[0] in package.split("-")]
+    if name and len(own) == 1:
+        names = own
+        found = {key: each for key, each in found.items() if each.indicator.name == own[0]}
     if name and len(names) > 1:
         raise UsageError(
             f"{name} means several indicators",
