@@ -50,8 +50,11 @@ _FILTERS = {
     "outcome": "i.outcome = :outcome",
 }
 _LOADED = """
-SELECT * FROM load_set_members ORDER BY load_set_id, position
+SELECT load_sets.id AS load_set_id, position, d.name, d.version, compiled FROM load_set_rows
+JOIN load_sets ON load_sets.key = load_set_key JOIN distributions AS d ON d.key = distribution_key
+{which} ORDER BY load_sets.id, position
 """
+_USED = "WHERE load_sets.key IN (SELECT load_set_key FROM inspection_rows AS i {where})"
 _ORIGINS = """
 SELECT lower(hex(i.id)) AS id, origins.id AS origin, label, first_seen FROM row_origin_keys AS r
 JOIN inspection_rows AS i ON i.key = r.row_key JOIN origins ON origins.key = r.origin_key
@@ -359,7 +362,7 @@ class Database:
         filters = [text for name, text in _FILTERS.items() if wanted[name] is not None]
         where = f"WHERE {' AND '.join(filters)} " if filters else ""
         with self._one_state():
-            loaded = self._load_sets()
+            loaded = self._load_sets(_USED.format(where=where) if where else "", wanted)
             found = self._rows(f"{rows.INSPECTIONS} {where}ORDER BY i.started_at, i.id", wanted)
         return self._read(
             "inspections",
@@ -530,9 +533,9 @@ class Database:
             locks.setdefault(row["lock_id"], []).append(artifact)
         return locks
 
-    def _load_sets(self) -> dict[str, list[LoadedDistribution]]:
+    def _load_sets(self, which: str, wanted: rows.Row) -> dict[str, list[LoadedDistribution]]:
         sets: dict[str, list[LoadedDistribution]] = {}
-        found = self._rows(_LOADED)
+        found = self._rows(_LOADED.format(which=which), wanted)
         members = self._read("load_set_members", rows.loaded_of, found)
         for row, member in zip(found, members, strict=True):
             sets.setdefault(row["load_set_id"], []).append(member)
