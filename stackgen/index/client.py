@@ -19,7 +19,7 @@ from packaging.utils import canonicalize_name
 from stackgen.errors import IndexUnavailableError, ResolutionError, UsageError
 from stackgen.index import pages
 from stackgen.index.cache import CachedPage, Download, IndexCache
-from stackgen.index.config import IndexConfig, IndexLocation, TransferLimits, location
+from stackgen.index.config import IndexConfig, IndexLocation, location
 from stackgen.index.metadata import MetadataBuilder, MetadataReader, artifact_key
 from stackgen.index.pages import (
     Page,
@@ -33,7 +33,7 @@ from stackgen.index.pages import (
     source_of,
     with_local_hash,
 )
-from stackgen.index.replies import Pool, Progress, Reply, ReplyTooLargeError, as_done
+from stackgen.index.replies import IndexAccess, Pool, Progress, Reply, ReplyTooLargeError, as_done
 from stackgen.model.files import DIRECT, Files
 from stackgen.model.packages import Artifact, Metadata
 from stackgen.storage.files import stream_sha256
@@ -50,29 +50,10 @@ _ANY_DOCUMENT = {"Accept": "application/*"}
 
 
 class Listings:
-    """Reads pages; a page named "" is a location's own, for links to files of any project.
+    """Reads pages; a page named "" is a location's own, for links to files of any project."""
 
-    transport: opens the connections, the first time that something must be asked.
-    """
-
-    def __init__(
-        self,
-        *,
-        transport: Callable[[], "Transport"],
-        cache: IndexCache,
-        pool: Pool,
-        clock: Callable[[], float],
-        offline: bool,
-        limits: TransferLimits,
-        fresh_s: float = FRESH_S,
-    ) -> None:
-        self._fresh_s = fresh_s
-        self._limits = limits
-        self._transport = transport
-        self._cache = cache
-        self._pool = pool
-        self._clock = clock
-        self._offline = offline
+    def __init__(self, access: IndexAccess) -> None:
+        self._access = access
 
     def read(
         self,
@@ -95,12 +76,12 @@ class Listings:
             for page in found.values():
                 on_each(page is not None)
             return found
-        cached = self._cache.pages(location.url, names)
-        now = self._clock()
+        cached = self._access.cache.pages(location.url, names)
+        now = self._access.clock()
         young = {
             name: page
             for name, page in cached.items()
-            if self._offline or 0 <= now - page.fetched < self._fresh_s
+            if self._access.config.offline or 0 <= now - page.fetched < self._access.fresh_s
         }
         found = {}
         for name, entry in young.items():
@@ -108,11 +89,11 @@ class Listings:
                 found[name] = _decoded(entry, location)
                 on_each(found[name] is not None)
         old = [name for name in names if name not in found]
-        if self._offline and old:
+        if self._access.config.offline and old:
             raise _not_cached(location, old)
         fetch = partial(self._revalidate, location, cached)
-        for name, (entry, page) in as_done(self._pool, fetch, old):
-            self._cache.keep_pages(location.url, {name: entry})
+        for name, (entry, page) in as_done(self._access.pool, fetch, old):
+            self._access.cache.keep_pages(location.url, {name: entry})
             found[name] = page
             on_each(page is not None)
         return found
@@ -136,25 +117,27 @@ class Listings:
         elif before and before.modified:
             headers["If-Modified-Since"] = before.modified
         try:
-            reply = self._transport().get(url, headers, most_bytes=self._limits.page_bytes)
+            reply = self._access.transport().get(
+                url, headers, most_bytes=self._access.config.limits.page_bytes
+            )
         except ReplyTooLargeError as error:
             raise IndexUnavailableError(
                 f"the page of {name or 'links'} at {location.name} is not read",
                 why=str(error),
                 fix="check the index URL; no package index has pages of that size",
             ) from error
-        self._transport().check(reply)
+        self._access.transport().check(reply)
         if before and reply.status == _UNCHANGED:
-            return replace(before, fetched=self._clock()), page
+            return replace(before, fetched=self._access.clock()), page
         if reply.status not in (_OK, *_ABSENT):
             raise _nonsense(location, name, f"it said {reply.status}")
         source = _digest(reply)
         if before and before.content and source_of(before.content) == source:
             # Not every server says that nothing has changed; to read a page again takes longer.
-            return replace(before, fetched=self._clock()), page
+            return replace(before, fetched=self._access.clock()), page
         page = _parsed(reply, name, location) if reply.status == _OK else None
         entry = CachedPage(
-            fetched=self._clock(),
+            fetched=self._access.clock(),
             etag=reply.headers.get("ETag", ""),
             modified=reply.headers.get("Last-Modified", ""),
             content=None if page is None else encode(page, source=source),
@@ -174,7 +157,7 @@ class Listings:
             ) from error
         if page is None:
             return None
-        files = Files.of([with_local_hash(each, self._cache) for each in page.files])
+        files = Files.of([with_local_hash(each, self._access.cache) for each in page.files])
         return replace(page, files=files)
 
 
@@ -239,12 +222,11 @@ class Catalogue:
     notes: what went wrong without stopping anything, in words.
     """
 
-    def __init__(self, config: IndexConfig, cache: IndexCache, listings: Listings) -> None:
+    def __init__(self, access: IndexAccess) -> None:
         self.skipped: dict[str, int] = {}
         self.notes: list[str] = []
-        self._config = config
-        self._cache = cache
-        self._listings = listings
+        self._access = access
+        self._listings = Listings(access)
         self._pages: dict[str, list[Page]] = {}
         self._links: dict[str, list[Artifact]] | None = None
         self._of_links: dict[str, str] = {}
@@ -257,7 +239,7 @@ class Catalogue:
             IndexUnavailableError: an index cannot be asked.
         """
         pages = self._first_pages(names, report)
-        for place in self._config.compared:
+        for place in self._access.config.compared:
             of_place = self._listings.read(place, names)
             for name, page in of_place.items():
                 if page is not None:
@@ -323,7 +305,9 @@ class Catalogue:
         An index that is compared with the others is not one of them, wherever it stands.
         """
         found: dict[str, list[Page]] = {}
-        places = [each for each in self._config.indexes if each not in self._config.compared]
+        places = [
+            each for each in self._access.config.indexes if each not in self._access.config.compared
+        ]
         for place in places:
             left = [name for name in names if name not in found]
             if left:
@@ -339,7 +323,7 @@ class Catalogue:
         """Return what the find-links locations hold, by package; read once."""
         if self._links is None:
             self._links = {}
-            for place in self._config.find_links:
+            for place in self._access.config.find_links:
                 self._add_links(place, self._links)
         return self._links
 
@@ -364,7 +348,7 @@ class Catalogue:
         parts = [page.files for page in pages]
         if links:
             known = {(each.filename, each.sha256) for part in parts for each in part}
-            hashed = [with_local_hash(each, self._cache) for each in links]
+            hashed = [with_local_hash(each, self._access.cache) for each in links]
             fresh = {(each.filename, each.sha256): each for each in hashed}
             parts.append(Files.of([each for key, each in fresh.items() if key not in known]))
         return Files.joined(parts)
@@ -383,18 +367,8 @@ _SHA256 = re.compile(r"[0-9a-f]{64}")
 class DirectFiles:
     """The file at an address. Its hash is read off the address, or computed once."""
 
-    def __init__(
-        self,
-        *,
-        transport: Callable[[], "Transport"],
-        cache: IndexCache,
-        clock: Callable[[], float],
-        offline: bool,
-    ) -> None:
-        self._transport = transport
-        self._cache = cache
-        self._clock = clock
-        self._offline = offline
+    def __init__(self, access: IndexAccess) -> None:
+        self._access = access
 
     def artifact(self, requirement: Requirement) -> Artifact:
         """Return the wheel or sdist that a requirement names.
@@ -406,7 +380,7 @@ class DirectFiles:
         url = requirement.url or ""
         place = _place(requirement.name, url)
         if place.credentials is not None:
-            self._transport().know(place)
+            self._access.transport().know(place)
         filename = unquote(urlsplit(place.url).path.rpartition("/")[2])
         name, version = _release(canonicalize_name(requirement.name), filename)
         stated = _stated_hash(requirement.name, url)
@@ -423,7 +397,7 @@ class DirectFiles:
         return bare if stated else self._hashed(bare)
 
     def _local(self, stated: Artifact) -> Artifact:
-        found = with_local_hash(replace(stated, sha256=""), self._cache)
+        found = with_local_hash(replace(stated, sha256=""), self._access.cache)
         if not found.sha256:
             raise UsageError(
                 f"there is no file {pages.path_of(stated.url)}",
@@ -440,39 +414,39 @@ class DirectFiles:
 
     def _hashed(self, artifact: Artifact) -> Artifact:
         """Return the artifact with its hash, read in full unless the server says it is the same."""
-        now = self._clock()
-        known = self._cache.download(artifact.url)
-        if known is None and self._offline:
+        now = self._access.clock()
+        known = self._access.cache.download(artifact.url)
+        if known is None and self._access.config.offline:
             raise IndexUnavailableError(
                 f"offline, and {artifact.filename} was not looked at before",
                 why="its address states no hash, so it must be read once",
                 fix="run the same command once without --offline, or add #sha256= to the address",
             )
-        if known is None or not (self._offline or 0 <= now - known.fetched < FRESH_S):
+        if known is None or not (self._access.config.offline or 0 <= now - known.fetched < FRESH_S):
             known = self._confirmed(artifact.url, known) or self._read(artifact.url)
-            self._cache.keep_download(artifact.url, known)
+            self._access.cache.keep_download(artifact.url, known)
         return replace(artifact, sha256=known.sha256, size=known.size)
 
     def _confirmed(self, url: str, known: Download | None) -> Download | None:
         mark = self._mark(url) if known and known.mark else ""
         same = known is not None and mark == known.mark != ""
-        return replace(known, fetched=self._clock()) if known and same else None
+        return replace(known, fetched=self._access.clock()) if known and same else None
 
     def _read(self, url: str) -> Download:
         from tempfile import TemporaryFile
 
         mark = self._mark(url)
         with TemporaryFile() as file:
-            self._transport().download(url, file)
+            self._access.transport().download(url, file)
             size = file.seek(0, 2)
             file.seek(0)
             digest = stream_sha256(file)
-        return Download(fetched=self._clock(), mark=mark, size=size, sha256=digest)
+        return Download(fetched=self._access.clock(), mark=mark, size=size, sha256=digest)
 
     def _mark(self, url: str) -> str:
         """Return a validator of this content (ETag or date, with length); "" for none."""
-        reply = self._transport().head(url)
-        self._transport().check(reply)
+        reply = self._access.transport().head(url)
+        self._access.transport().check(reply)
         validator = reply.headers.get("ETag") or reply.headers.get("Last-Modified", "")
         length = reply.headers.get("Content-Length", "")
         return f"{validator} {length}" if validator and reply.status == _OK else ""
@@ -548,27 +522,17 @@ class PackageIndex(AbstractContextManager["PackageIndex"]):
         self._opening = Lock()
         self._pool = Pool()
         self._known: dict[str, Files | None] = {}
-        listings = Listings(
-            transport=self._transport,
+        access = IndexAccess(
+            config=config,
             cache=self._cache,
             pool=self._pool,
             clock=clock,
-            offline=config.offline,
-            limits=config.limits,
             fresh_s=fresh_s,
-        )
-        self._catalogue = Catalogue(config, self._cache, listings)
-        self._direct = DirectFiles(
-            transport=self._transport, cache=self._cache, clock=clock, offline=config.offline
-        )
-        self._metadata = MetadataReader(
             transport=self._transport,
-            cache=self._cache,
-            pool=self._pool,
-            announced=self._catalogue.announced,
-            offline=config.offline,
-            builder=builder,
         )
+        self._catalogue = Catalogue(access)
+        self._direct = DirectFiles(access)
+        self._metadata = MetadataReader(access, self._catalogue.announced, builder)
 
     def __exit__(
         self,

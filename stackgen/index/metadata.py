@@ -17,16 +17,13 @@ from packaging.utils import canonicalize_name
 
 from stackgen.errors import IndexUnavailableError
 from stackgen.index import pages
-from stackgen.index.cache import IndexCache
 from stackgen.index.pages import NO_METADATA, SOME_METADATA
-from stackgen.index.replies import Pool, Progress, Reply, ReplyTooLargeError, as_done
+from stackgen.index.replies import IndexAccess, Progress, Reply, ReplyTooLargeError, as_done
 from stackgen.model.packages import Artifact, BuildSystem, Metadata
 from stackgen.storage.files import file_sha256, stream_sha256
 
 if TYPE_CHECKING:
     from email.message import Message
-
-    from stackgen.index.transport import Transport
 
 
 _ENTRY = re.compile(rb"PK\x01\x02(.{42})[^/\x00]{1,200}\.dist-info/METADATA", re.DOTALL)
@@ -413,29 +410,21 @@ class MetadataBuilder(Protocol):
 class MetadataReader:
     """Reads metadata.
 
-    transport: opens the connections, the first time that something must be asked.
     announced: returns what a page states of the metadata file beside a wheel ("": nothing).
     defects: why an artifact has no usable metadata, by its key.
     """
 
     def __init__(
         self,
-        *,
-        transport: Callable[[], "Transport"],
-        cache: IndexCache,
-        pool: Pool,
+        access: IndexAccess,
         announced: Callable[[Artifact], str],
-        offline: bool,
-        builder: MetadataBuilder | None = None,
+        builder: MetadataBuilder | None,
     ) -> None:
         self.defects: dict[str, str] = {}
         self._builder = builder
         self._building = Lock()
-        self._transport = transport
-        self._cache = cache
-        self._pool = pool
+        self._access = access
         self._announced = announced
-        self._offline = offline
         self._known: dict[str, Metadata] = {}
         # By host and project ("" for all projects): how many metadata files in a row were missing,
         # how many are being asked for, how many wheels were read in part, and whether there ever
@@ -456,14 +445,14 @@ class MetadataReader:
         """
         wanted = {artifact_key(artifact): artifact for artifact in artifacts}
         unknown = [key for key in wanted if key not in self._known and key not in self.defects]
-        self._known |= self._cache.metadata(unknown)
+        self._known |= self._access.cache.metadata(unknown)
         missing = [wanted[key] for key in unknown if key not in self._known]
-        silent = self._cache.silent([x.sha256 for x in missing if not x.is_wheel])
+        silent = self._access.cache.silent([x.sha256 for x in missing if not x.is_wheel])
         silent = self._with_builds(missing, silent)
         self.defects |= silent
         missing = [each for each in missing if artifact_key(each) not in self._known]
         missing = [each for each in missing if artifact_key(each) not in self.defects]
-        if self._offline:
+        if self._access.config.offline:
             _require_local(missing)
         self._fetch(missing, len(wanted), progress)
         return {key: self._known[key] for key in wanted if key in self._known}
@@ -472,7 +461,7 @@ class MetadataReader:
         batch: dict[str, Metadata] = {}
         done = total - len(missing)
         try:
-            for artifact, result in as_done(self._pool, self._read_or_explain, missing):
+            for artifact, result in as_done(self._access.pool, self._read_or_explain, missing):
                 key = artifact_key(artifact)
                 done += 1
                 if isinstance(result, str):
@@ -483,19 +472,19 @@ class MetadataReader:
                     built = not artifact.is_wheel and bool(self._build_key(artifact))
                     batch |= {key: result} if artifact.sha256 and not built else {}
                 if len(batch) >= _BATCH:
-                    self._cache.keep_metadata(batch)
+                    self._access.cache.keep_metadata(batch)
                     batch = {}
                 if progress:
                     progress(done, total)
         finally:
-            self._cache.keep_metadata(batch)
+            self._access.cache.keep_metadata(batch)
 
     def _read_or_explain(self, artifact: Artifact) -> Metadata | str:
         """Return the metadata, or why there are none. Runs in a thread of the pool."""
         try:
             return self._read(artifact)
         except SilentSdistError as error:
-            self._cache.keep_silent({artifact.sha256: str(error)} if artifact.sha256 else {})
+            self._access.cache.keep_silent({artifact.sha256: str(error)} if artifact.sha256 else {})
             return self._built(artifact) if self._build_key(artifact) else str(error)
         except (UnusableMetadataError, OSError) as error:
             return f"unreadable metadata: {error}"
@@ -509,8 +498,8 @@ class MetadataReader:
         """Take what was built before; return what stays without metadata, and why."""
         keys = {x.sha256: self._build_key(x) for x in missing if x.sha256 in silent}
         keys = {sha256: key for sha256, key in keys.items() if key}
-        built = self._cache.metadata(list(keys.values()))
-        failed = self._cache.silent(list(keys.values()))
+        built = self._access.cache.metadata(list(keys.values()))
+        failed = self._access.cache.silent(list(keys.values()))
         self._known |= {sha256: built[key] for sha256, key in keys.items() if key in built}
         reasons = {sha256: failed[key] for sha256, key in keys.items() if key in failed}
         return {sha256: why for sha256, why in silent.items() if sha256 not in keys} | reasons
@@ -531,9 +520,9 @@ class MetadataReader:
                 found = self._builder.build(artifact, file)
             except UnusableMetadataError as error:
                 reason = f"its metadata cannot be built: {error}"
-                self._cache.keep_silent({key: reason})
+                self._access.cache.keep_silent({key: reason})
                 return reason
-        self._cache.keep_metadata({key: found})
+        self._access.cache.keep_metadata({key: found})
         return found
 
     def _fetch_whole(self, artifact: Artifact, target: IO[bytes]) -> None:
@@ -541,7 +530,7 @@ class MetadataReader:
         if path is not None:
             target.write(path.read_bytes())
         else:
-            self._transport().download(artifact.url, target)
+            self._access.transport().download(artifact.url, target)
 
     def _read(self, artifact: Artifact) -> Metadata:
         path = pages.path_of(artifact.url)
@@ -562,7 +551,7 @@ class MetadataReader:
         project = (host, artifact.name)
         self._asking[project] += 1
         try:
-            reply = self._transport().get(_beside(artifact.url), most_bytes=LARGEST)
+            reply = self._access.transport().get(_beside(artifact.url), most_bytes=LARGEST)
         except ReplyTooLargeError as error:
             raise UnusableMetadataError(
                 f"the metadata file beside it is not read: {error}"
@@ -602,8 +591,8 @@ class MetadataReader:
     def _from_ranges(self, artifact: Artifact) -> Metadata | None:
         self._parts[urlsplit(artifact.url).netloc, artifact.name] += 1
         length = self._tails.get(artifact.name, _TAIL)
-        tail = self._transport().get_range(artifact.url, f"-{length}")
-        self._transport().check(tail)
+        tail = self._access.transport().get_range(artifact.url, f"-{length}")
+        self._access.transport().check(tail)
         if tail.status not in (_OK, _PARTIAL, 416, 501):
             raise UnusableMetadataError(f"the server said {tail.status} for it")
         size = _whole_size(tail)
@@ -611,7 +600,7 @@ class MetadataReader:
             return None
 
         def fetch(start: int, end: int) -> bytes:
-            return self._transport().get_range(artifact.url, f"{start}-{end - 1}").body
+            return self._access.transport().get_range(artifact.url, f"{start}-{end - 1}").body
 
         remote = RangeFile(size=size, tail=tail.body, fetch=fetch)
         try:
@@ -631,7 +620,7 @@ class MetadataReader:
         from tempfile import TemporaryFile
 
         with TemporaryFile() as file:
-            self._transport().download(artifact.url, file)
+            self._access.transport().download(artifact.url, file)
             file.seek(0)
             if artifact.sha256 and stream_sha256(file) != artifact.sha256:
                 raise UnusableMetadataError("its content does not have the hash that is stated")

@@ -8,7 +8,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import CancelledError, ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 from threading import Event
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
+
+from stackgen.index.cache import IndexCache
+from stackgen.index.config import IndexConfig
+
+if TYPE_CHECKING:
+    from stackgen.index.transport import Transport
 
 
 class ReplyTooLargeError(Exception):
@@ -60,6 +66,23 @@ class Pool(ThreadPoolExecutor):
         """
         if self._given_up.is_set():
             raise CancelledError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IndexAccess:
+    """What reading an index takes.
+
+    clock: seconds since 1970.
+    transport: opens the connections, the first time that a request is sent.
+    fresh_s: for so many seconds a cached page is used without a request.
+    """
+
+    config: IndexConfig
+    cache: IndexCache
+    pool: Pool
+    clock: Callable[[], float]
+    transport: Callable[[], "Transport"]
+    fresh_s: float
 
 
 def as_done(pool: Pool, work: Callable[[_I], _T], items: Iterable[_I]) -> Iterator[tuple[_I, _T]]:
