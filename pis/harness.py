@@ -772,21 +772,21 @@ def mapped_libraries():
 def blas():
     """Return the BLAS libraries of this process, each with its version and the kernels it chose.
 
-    Called last: asking may import threadpoolctl, which then counts as loaded.
+    Called last: this may import threadpoolctl, which then counts as loaded.
     """
     found = mapped_blas()
     try:
         import threadpoolctl
 
         found += threadpoolctl.threadpool_info()  # it knows further libraries
-    except Exception:  # not there, too old, or at odds with a library
+    except (ImportError, AttributeError, OSError, RuntimeError):  # absent, too old, or it fails
         pass
     keys = ("internal_api", "version", "architecture", "threading_layer")
     words = set()
     for row in found:
         if row.get("user_api", "blas") == "blas":
-            told = keys[:3] if row["internal_api"] == "mkl" else keys
-            parts = [str(row[key]) for key in told if row.get(key)]
+            known = keys[:3] if row["internal_api"] == "mkl" else keys
+            parts = [str(row[key]) for key in known if row.get(key)]
             words.add(" ".join(parts) + ", threads: {}".format(row.get("num_threads")))
     return {"blas": "; ".join(sorted(words))} if words else {}
 

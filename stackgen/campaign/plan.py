@@ -1,7 +1,7 @@
 """Plans a campaign: where it runs, which stacks take part, and by what they are measured."""
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -11,15 +11,20 @@ from stackgen.campaign.backend import Backend, any_python, open_backend
 from stackgen.campaign.campaign import Campaign
 from stackgen.campaign.candidates import CandidateSource, read_lock_file
 from stackgen.campaign.host import limited_to, refuse_cpus
-from stackgen.campaign.indicators import indicator_calls, limits, metered, usable_cpus, weights_of
+from stackgen.campaign.indicators import (
+    Metered,
+    indicator_calls,
+    limits,
+    metered,
+    usable_cpus,
+    weights_of,
+)
 from stackgen.campaign.prepare import estimate
 from stackgen.campaign.request import CampaignRequest
 from stackgen.campaign.sdist_wheels import refuse_unbuildable
 from stackgen.campaign.targets import refuse_any_python, refuse_python
-from stackgen.campaign.user_input import beside_compared, index_config
-from stackgen.images.metadata_builds import SandboxMetadataBuilder
+from stackgen.campaign.user_input import beside_compared, index_config, open_index
 from stackgen.index import PackageIndex
-from stackgen.index.config import uv_variables
 from stackgen.locks import admits_python
 from stackgen.measure.bandit import BLOCK
 from stackgen.model.choices import Order
@@ -88,7 +93,8 @@ def open_campaign(
     usable = usable_cpus()
     refuse_cpus(request, usable)
     config = index_config(request.index, environ)
-    request = request.with_stacks(requirements=beside_compared(request.stacks.requirements, config))
+    requirements = beside_compared(request.stacks.requirements, config)
+    request = request.with_stacks(requirements=requirements)
     lockfile = read_lock_file(request.stacks.lock) if request.stacks.lock else None
     if lockfile is not None and not request.target.base:
         refuse_any_python(lockfile)
@@ -103,33 +109,16 @@ def open_campaign(
             replica=request.replica,
         ) as backend,
         limited_to(request.processors.build_cpus),
-        PackageIndex(
-            config,
-            paths.cache,
-            builder=SandboxMetadataBuilder(
-                target=backend.base.target,
-                allowed=request.stacks.requirements.policy.allow_build,
-                environ=uv_variables(config),
-                scratch=paths.cache,
-                progress=progress,
-            ),
-        ) as index,
+        open_index(config, requirements.policy, backend.base.target, paths, progress) as index,
     ):
         if lockfile is not None:
             refuse_python(lockfile, backend.base.target.python, backend.base.name)
         selected = select_stacks(index, request, backend, progress)
-        request = selected.request
         calls, control = calls_of(selected)
-        allowed = limits(
-            request.processors.threads,
-            request.processors.gpus,
-            among=request.processors.measure_cpus,
-            padding=request.padding,
-        )
-        cpus = metered(request, calls, allowed, usable)
+        cpus = _metered(selected.request, calls, usable)
         store = WheelStore(paths.cache, notify=progress.note)
         yield Campaign(
-            request=request,
+            request=selected.request,
             paths=paths,
             progress=progress,
             index=index,
@@ -140,8 +129,22 @@ def open_campaign(
             control=control,
             metered=cpus,
             start=start,
-            weights=weights_of(request.measurement.weights, cpus.calls),
+            weights=weights_of(selected.request.measurement.weights, cpus.calls),
         )
+
+
+def _metered(
+    request: CampaignRequest, calls: Sequence[IndicatorCall], usable: Sequence[int]
+) -> Metered:
+    """Return what is measured with its limits and prices."""
+    processors = request.processors
+    allowed = limits(
+        processors.threads,
+        processors.gpus,
+        among=processors.measure_cpus,
+        padding=request.padding,
+    )
+    return metered(request, calls, allowed, usable)
 
 
 def _plan(

@@ -140,10 +140,10 @@ _SYSTEM_ROOTS = tuple(map(Path, ("/", "/home", "/mnt", "/opt", "/root", "/srv", 
 
 def read_program(
     options: ProgramOptions,
-    *,
     budget_s: float,
     paths: Paths,
     environ: Mapping[str, str],
+    *,
     dry_run: bool = False,
 ) -> IndicatorCall | None:
     """Return the command that these options name; None where they name none.

@@ -19,7 +19,8 @@ from stackgen.campaign.options import (
 )
 from stackgen.campaign.request import MeasurementRequest, StackRequest
 from stackgen.errors import UsageError
-from stackgen.index import IndexConfig, load_config
+from stackgen.index import IndexConfig, PackageIndex, load_config
+from stackgen.index.config import uv_variables
 from stackgen.locks import (
     constraints_in,
     decode_text,
@@ -31,8 +32,10 @@ from stackgen.locks.fields import MalformedError
 from stackgen.model.choices import Prereleases
 from stackgen.model.goals import read_goals
 from stackgen.model.inspections import IndicatorCall
-from stackgen.model.packages import RequirementsFile
+from stackgen.model.packages import RequirementsFile, Target
+from stackgen.model.progress import Progress
 from stackgen.resolve import Policy, Requirements, moment, parse_requirement, parse_requirements
+from stackgen.storage.paths import Paths
 
 _FILES = ("pyproject.toml", "Pipfile", "Pipfile.lock", "environment.yml", "setup.py", "setup.cfg")
 
@@ -200,6 +203,24 @@ def index_config(given: IndexOptions, environ: Mapping[str, str]) -> IndexConfig
         no_index=given.no_index,
         offline=given.offline,
     )
+
+
+def open_index(
+    config: IndexConfig, policy: Policy, target: Target, paths: Paths, progress: Progress
+) -> PackageIndex:
+    """Open the indexes; metadata is built of the sources that the policy allows to be built."""
+    builder = None
+    if policy.allow_build:
+        from stackgen.images.metadata_builds import SandboxMetadataBuilder  # slow to load
+
+        builder = SandboxMetadataBuilder(
+            target=target,
+            allowed=policy.allow_build,
+            environ=uv_variables(config),
+            scratch=paths.cache,
+            progress=progress,
+        )
+    return PackageIndex(config, paths.cache, builder=builder)
 
 
 def beside_compared(request: Requirements, config: IndexConfig) -> Requirements:

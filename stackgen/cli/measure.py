@@ -69,13 +69,10 @@ def explore(
     from stackgen.report import as_json, open_progress, plan_text, report_text
     from stackgen.storage.paths import find_paths
 
-    if not baseline.around:
-        refuse_no_requirement(requirements, command="explore")
+    refuse_no_requirement(requirements, baseline.around, command="explore")
     paths = find_paths(os.environ, kb=kb)
     given = read_user_input(requirements, sources, index, os.environ, around=baseline.around)
-    call = read_program(
-        program, budget_s=budget.budget_s, paths=paths, environ=os.environ, dry_run=dry_run
-    )
+    call = read_program(program, budget.budget_s, paths, os.environ, dry_run=dry_run)
     request = CampaignRequest(
         kind="explore",
         stacks=read_stacks(given, variation=variation, baseline=baseline),
@@ -143,7 +140,7 @@ def compare(
 
     paths = find_paths(os.environ, kb=kb)
     given = read_user_input(RequirementOptions(), sources, index, os.environ)
-    call = read_program(program, budget_s=budget.budget_s, paths=paths, environ=os.environ)
+    call = read_program(program, budget.budget_s, paths, os.environ)
     request = CampaignRequest(
         kind="compare",
         stacks=read_stacks(given),

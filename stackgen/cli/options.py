@@ -52,13 +52,15 @@ def refuse_redirected_requirement() -> None:
         )
 
 
-def refuse_no_requirement(given: "RequirementOptions", *, command: str) -> None:
+def refuse_no_requirement(
+    given: "RequirementOptions", around: Path | None = None, *, command: str
+) -> None:
     """Stop where a command has no requirements to work on.
 
     Raises:
-        UsageError: neither a requirement nor a file was given.
+        UsageError: neither a requirement nor a file was given, nor what is explored around.
     """
-    if not (given.requirements or given.files):
+    if not (given.requirements or given.files or around):
         raise UsageError(
             f"there is nothing to {command}",
             why="neither a requirement nor a file was given",

@@ -26,11 +26,11 @@ from stackgen.campaign.user_input import (
     UserInput,
     beside_compared,
     index_config,
+    open_index,
     read_user_input,
 )
 from stackgen.errors import ResolutionError, UsageError
 from stackgen.index import PackageIndex, closure
-from stackgen.index.config import uv_variables
 from stackgen.locks import in_target
 from stackgen.model.choices import Listing
 from stackgen.model.packages import Exclusion, Lock, Target
@@ -119,7 +119,8 @@ def explained(work: Inquiry, query: str) -> Resolution:
     others = tuple(each for each in known if each not in used)
     early: tuple[str, ...] = ()
     if space.universe.prefers_final:
-        early = tuple(each for each in others if _is_prerelease(each))
+        versions = {each: parsed_version(each.partition("@")[0]) for each in others}
+        early = tuple(each for each in others if versions[each].is_prerelease)
         others = tuple(each for each in others if each not in early)
     found = Explained(
         query=query,
@@ -134,10 +135,6 @@ def explained(work: Inquiry, query: str) -> Resolution:
         exact=space.exact,
     )
     return replace(work.report(space), explained=found)
-
-
-def _is_prerelease(label: str) -> bool:
-    return parsed_version(label.partition("@")[0]).is_prerelease
 
 
 def _admitted(work: Inquiry, space: Space, requirement: Requirement, query: str) -> Resolution:
@@ -298,18 +295,7 @@ def resolve(
     _refuse_python(given.requires_python, target)
     config = index_config(given.index, environ)
     requirements = beside_compared(given.requirements, config)
-    builder = None
-    if requirements.policy.allow_build:
-        from stackgen.images.metadata_builds import SandboxMetadataBuilder
-
-        builder = SandboxMetadataBuilder(
-            target=target,
-            allowed=requirements.policy.allow_build,
-            environ=uv_variables(config),
-            scratch=paths.cache,
-            progress=progress,
-        )
-    with PackageIndex(config, paths.cache, builder=builder) as index:
+    with open_index(config, requirements.policy, target, paths, progress) as index:
         work = Inquiry(index=index, request=requirements, target=target, progress=progress)
         listing = request.listing
         if listing.contains is not None:

@@ -226,16 +226,10 @@ def rank(
 ) -> tuple[Ranked, ...]:
     """Order the stacks, fastest first, by the weighted geometric mean of their indicators' ratios.
 
-    A ranking of k stacks on m indicators is k - 1 comparisons on each indicator and, where there
-    are several, k - 1 on all of them together. Each is made at ``total_alpha`` divided by their
-    number: the chance that any stack is wrongly called faster stays at that (Bonferroni).
     ``best`` marks every stack that the fastest is not shown to beat. A stack that failed in a
     block, or lacks an indicator, is neither: what is left of its runs is what survived. Nor is one
     that computes something else than the baseline. Such stacks come last, with their effects.
     Blocks that something disturbed, and what a search ran, take no part.
-
-    The k are all stacks that the campaign has compared, ranked now or not; of the stars each of the
-    k (k - 1) / 2 pairs could have been the reported one.
 
     Args:
         inspections: of the campaign, calibrations included.
@@ -248,18 +242,16 @@ def rank(
         tolerance: by which two builds of one stack may differ: only more is faster or slower.
     """
     others = [stack for stack in labels if stack != baseline]
-    each_alone = len(calls) + 1 if len(calls) > 1 else 1
     series = all_times(inspections, exclude_disturbed(inspections).excluded)
-    count = len({stack for _, stack, _ in series} - {baseline})
-    comparison = _Comparison(
+    whole = _Comparison(
         series=series,
         calls=calls,
         weights=weights or {},
         margin=margin,
-        alpha=total_alpha / max(1, count * each_alone),
+        alpha=total_alpha,
         tolerance=tolerance,
     )
-    pairs = replace(comparison, alpha=total_alpha / max(1, count * (count + 1) // 2))
+    comparison, pairs = _shared_alpha(whole, baseline)
     failures = Counter(each.stack_id for each in blamed(inspections, calls))
     rows = {stack: comparison.effects(stack, baseline) for stack in others}
     overall = {
@@ -287,6 +279,24 @@ def rank(
             overall=overall.get(stack),
         )
         for stack in order
+    )
+
+
+def _shared_alpha(whole: _Comparison, baseline: StackId) -> tuple[_Comparison, _Comparison]:
+    """Return what compares stacks with the baseline, and what compares them with each other.
+
+    A ranking of k stacks on m indicators is k - 1 comparisons on each indicator and, where there
+    are several, k - 1 on all of them together. Each is made at the total alpha divided by their
+    number: the chance that any stack is wrongly called faster stays at that (Bonferroni).
+
+    The k are all stacks that the campaign has compared, ranked now or not; of the stars each of the
+    k (k - 1) / 2 pairs could have been the reported one.
+    """
+    count = len({stack for _, stack, _ in whole.series} - {baseline})
+    each_alone = len(whole.calls) + 1 if len(whole.calls) > 1 else 1
+    return (
+        replace(whole, alpha=whole.alpha / max(1, count * each_alone)),
+        replace(whole, alpha=whole.alpha / max(1, count * (count + 1) // 2)),
     )
 
 

@@ -7,7 +7,7 @@ from stackgen.measure.ranking import Answer, conclusion
 from stackgen.model.evidence import Effect, Ranked, Verdict
 from stackgen.model.reports.campaigns import ChosenStack, ExploreReport
 from stackgen.report.explore import particulars, place_line, ranking_lines, too_early, unreliable
-from stackgen.report.tables import percent
+from stackgen.report.tables import counted, percent
 
 _MOST_SHOWN = 8
 
@@ -51,7 +51,7 @@ def _of_effects(report: ExploreReport, b: Ranked) -> Iterator[str]:
 
 
 def _sentence(effect: Effect, margin: float, *, figure: bool) -> str:
-    blocks = f"{effect.blocks} block{'' if effect.blocks == 1 else 's'}"
+    blocks = counted(effect.blocks, "block")
     if effect.low <= 0:
         return too_early(effect.blocks)
     basis = f"({effect.low:.3f} to {effect.high:.3f}; {blocks})"

@@ -11,10 +11,9 @@ from stackgen.model.reports.campaigns import (
     Cost,
     CpuScaling,
     ExploreReport,
-    PredictedSpeed,
     SearchReport,
 )
-from stackgen.report.tables import columns, percent, scale, span
+from stackgen.report.tables import columns, counted, percent, scale, section, span
 
 # How the stacks that were compared had been chosen, in plain English
 
@@ -31,8 +30,8 @@ def search_text(report: ExploreReport) -> list[str]:
         return []
     margin = percent(search.margin)
     lines = [
-        f"Searched ({search.strategy}): {_count(search.blocks, 'block')}, "
-        f"{_count(search.inspections, 'inspection')}, {span(search.machine_s)} of machine time;",
+        f"Searched ({search.strategy}): {counted(search.blocks, 'block')}, "
+        f"{counted(search.inspections, 'inspection')}, {span(search.machine_s)} of machine time;",
         f"the comparison above took {search.comparison_inspections:,} more, "
         f"{span(search.comparison_s)}.",
         *_found(report, search),
@@ -71,15 +70,13 @@ def _search_table(search: SearchReport) -> list[str]:
         bar = bars.bar(each.low, each.ratio, each.high) if bars else ""
         mark = "~" if each.within >= _MAY_BE else ""
         interval = f"({each.low:.3f} to {each.high:.3f})"
-        rows.append((mark, each.label, f"{each.ratio:.3f}", interval, bar, _blocks_measured(each)))
+        basis = f"in {counted(each.measured, 'block')}" if each.measured else ""
+        basis = basis or "predicted, not measured"
+        rows.append((mark, each.label, f"{each.ratio:.3f}", interval, bar, basis))
     lines = columns(rows)
     if len(search.predictions) > _ROWS:
         lines.append(f"  and {len(search.predictions) - _ROWS} more, all estimated to be slower")
     return lines
-
-
-def _blocks_measured(each: PredictedSpeed) -> str:
-    return f"in {_count(each.measured, 'block')}" if each.measured else "predicted, not measured"
 
 
 def _calibration(search: SearchReport) -> list[str]:
@@ -87,10 +84,6 @@ def _calibration(search: SearchReport) -> list[str]:
     if not total:
         return []
     return [f"  {inside} of {total} measured times lay within their 90 % prediction intervals"]
-
-
-def _count(number: int, what: str) -> str:
-    return f"{number:,} {what}" if number == 1 else f"{number:,} {what}s"
 
 
 # Stacks that compute something else than the baseline, in plain English
@@ -114,7 +107,7 @@ def results_text(ranking: Sequence[Ranked], names: Mapping[IndicatorId, str]) ->
                   for row, each in others]  # fmt: skip
         if _agree(ranking, others):
             lines.append("  All of them agree with each other: the baseline may be wrong.")
-    return [*lines, ""] if lines else []
+    return section(lines)
 
 
 def checked_files(report: ExploreReport) -> list[str]:
@@ -130,7 +123,7 @@ def checked_files(report: ExploreReport) -> list[str]:
                 f"{file} is the same in every stack that was compared, "
                 "but for rounding of its numbers."
             )
-    return [*lines, ""] if lines else []
+    return section(lines)
 
 
 def _baseline(row: Ranked, found: Deviation, names: Mapping[IndicatorId, str]) -> str:
@@ -184,7 +177,7 @@ def disturbed_text(report: ExploreReport) -> list[str]:
     lines = []
     if reasons := report.health.excluded:
         verb = "was" if len(reasons) == 1 else "were"
-        lines.append(f"{_count(len(reasons), 'block')} {verb} excluded: {_such_as(reasons)}.")
+        lines.append(f"{counted(len(reasons), 'block')} {verb} excluded: {_such_as(reasons)}.")
     if reasons := report.health.tolerated:
         verb = "counts" if len(reasons) == 1 else "count"
         lines.append(
@@ -192,7 +185,7 @@ def disturbed_text(report: ExploreReport) -> list[str]:
             f"{len(reasons)} of them {verb} nevertheless: "
             f"{_such_as(reasons)}."
         )
-    return [*lines, ""] if lines else []
+    return section(lines)
 
 
 def _such_as(reasons: tuple[str, ...]) -> str:
@@ -218,7 +211,7 @@ def memory_text(report: ExploreReport) -> list[str]:
         if len(peaks) > 1 and peaks[-1][0] > _REPORTED_FROM * peaks[0][0]:
             lines += [f"Peak memory of {name}:"]
             lines += columns([("", label, f"{peak / 1e6:,.0f} MB") for peak, label in peaks])
-    return [*lines, ""] if lines else []
+    return section(lines)
 
 
 # What work costs, and what more CPUs bring for their price, as tables
@@ -267,7 +260,8 @@ def _scaled(report: ExploreReport, labels: Mapping[StackId, str]) -> list[str]:
         lines += [f"{indicator} on several numbers of CPUs:", *_cost_table(rows, labels)]
     baseline = next((row.label for row in report.ranking if row.is_baseline), "the baseline")
     fewest = min(each.cpus for each in report.cost.by_cpus)
-    notes = [f"  {baseline} on {_cpus(fewest)} is 1, less is better; all intervals of a table hold"]
+    one = f"{baseline} on {counted(fewest, 'CPU')} is 1"
+    notes = [f"  {one}, less is better; all intervals of a table hold"]
     if any(each.cost is not None for each in report.cost.by_cpus):
         prices = "those above" if report.cost.by_stack else "in proportion to the number of CPUs"
         notes += [f"  with 95 % confidence; cost is time by price, prices are {prices}"]
@@ -289,10 +283,6 @@ def _cost_table(scaled: Sequence[CpuScaling], labels: Mapping[StackId, str]) -> 
         label = labels.get(each.stack_id, each.stack_id)
         rows.append(("", label, str(each.cpus), time, within, cost))
     return columns(rows)
-
-
-def _cpus(count: int) -> str:
-    return "1 CPU" if count == 1 else f"{count} CPUs"
 
 
 def _time(seconds: float) -> str:

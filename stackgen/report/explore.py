@@ -16,7 +16,7 @@ from stackgen.report.details import (
     search_text,
 )
 from stackgen.report.goals import goal_answer, headline, quantities_text
-from stackgen.report.tables import columns, duration, percent, scale, span
+from stackgen.report.tables import columns, counted, duration, percent, scale, section, span
 from stackgen.resolve.explain import format_count
 
 
@@ -118,7 +118,7 @@ def _basis(report: ExploreReport, indicator: IndicatorId) -> str:
     times = {each.indicator_id: each.baseline_s for each in report.indicators}
     seconds = times.get(indicator)
     suffix = "" if seconds is None else f", {duration(seconds)} on the baseline"
-    return _blocks(_compared(report, indicator)) + suffix
+    return counted(_compared(report, indicator), "block") + suffix
 
 
 def _compared(report: ExploreReport, indicator: str) -> int:
@@ -139,7 +139,7 @@ def _together(report: ExploreReport, names: Mapping[IndicatorId, str]) -> list[s
     weighed = "; ".join(
         f"{names.get(each, each)} {weight:g}" for each, weight in by_indicator.items()
     )
-    basis = _blocks(max(each.blocks for each in overall))
+    basis = counted(max(each.blocks for each in overall), "block")
     figure = any(each in report.figures for each in measured)
     return [
         f"All together ({'equal weights' if equal else 'weights: ' + weighed}): {basis}",
@@ -265,13 +265,10 @@ def unreliable(report: ExploreReport, what: str) -> list[str]:
 
 def too_early(blocks: int) -> str:
     """Return that so many blocks allow no answer, and why."""
+    so_far = f"Not decided yet: {counted(blocks, 'block')}"
     if blocks < INTERIM_ANALYSES[0]:
-        first = INTERIM_ANALYSES[0]
-        return f"Not decided yet: {_blocks(blocks)}; the first interim analysis is after {first}."
-    return (
-        f"Not decided yet: {_blocks(blocks)}, all with identical values; "
-        "without any spread a verdict takes more blocks."
-    )
+        return f"{so_far}; the first interim analysis is after {INTERIM_ANALYSES[0]}."
+    return f"{so_far}, all with identical values; without any spread a verdict takes more blocks."
 
 
 def _fastest(report: ExploreReport, row: Ranked, baseline: str) -> list[str]:
@@ -280,7 +277,7 @@ def _fastest(report: ExploreReport, row: Ranked, baseline: str) -> list[str]:
     several = f" on {on}" if len(row.effects) > 1 else ""
     if row.overall is not None:
         several = ", all indicators taken together"
-    found = f"{interval(effect)[1:-1]}; {_blocks(effect.blocks)}"
+    found = f"{interval(effect)[1:-1]}; {counted(effect.blocks, 'block')}"
     about = {each.indicator_id for each in (row.effects if row.overall else [effect])}
     if about & report.figures:
         how = f"Best{_of(report)}: {row.label}, its figure is {effect.ratio:.2f} times as good as"
@@ -327,7 +324,7 @@ def _left_out(report: ExploreReport) -> list[str]:
             f"{'choice' if untried == 1 else 'choices'} (--stacks sets how many take part, "
             "--budget how long)."
         )
-    return [*lines, ""] if lines else []
+    return section(lines)
 
 
 def _controls(found: Sequence[Control]) -> list[str]:
@@ -339,10 +336,6 @@ def _controls(found: Sequence[Control]) -> list[str]:
 
 def _control(control: Control) -> str:
     if control.p_value is None:
-        return f"{_blocks(control.blocks)}, too few to judge"
+        return f"{counted(control.blocks, 'block')}, too few to judge"
     word = "FAILED" if control.failed else "passed"
-    return f"{word}, p = {control.p_value:.3f}, {_blocks(control.blocks)}"
-
-
-def _blocks(count: int) -> str:
-    return f"{count} block" if count == 1 else f"{count} blocks"
+    return f"{word}, p = {control.p_value:.3f}, {counted(control.blocks, 'block')}"

@@ -8,7 +8,7 @@ from stackgen.measure.ranking import Answer, Conclusion, conclusion
 from stackgen.model.evidence import Effect, Ranked, Verdict
 from stackgen.model.goals import Goal, Limit, Quantity
 from stackgen.model.reports.campaigns import ExploreReport, StackQuantities
-from stackgen.report.tables import columns, span
+from stackgen.report.tables import columns, counted, span
 
 MOST_EFFECTS = 3
 """So many effects on speed are told in sentences; the table has all of them."""
@@ -44,7 +44,11 @@ def quantities_text(report: ExploreReport) -> list[str]:
     """Return what each stack needs besides time, one row each; nothing where none is known."""
     labels = {row.stack_id: row.label for row in report.ranking}
     rows = [each for each in report.goals.stacks if each.stack_id in labels]
-    cells = [(_mark(report, each), labels[each.stack_id], *_cells(report, each)) for each in rows]
+    front = report.goals.goals.has_front
+    cells = [
+        ("*" * (front and each.on_front), labels[each.stack_id], *_cells(report, each))
+        for each in rows
+    ]
     memory = "peak memory" if report.goals.memory_of == "run" else "import memory"
     heads = ("", "", "import time", "ratio", memory, "ratio", "download", "installed", "exceeds")
     shown = [at for at in range(len(heads)) if at < 2 or any(row[at] for row in cells)]
@@ -53,14 +57,10 @@ def quantities_text(report: ExploreReport) -> list[str]:
     table = [tuple(row[at] for at in shown) for row in (heads, *cells)]
     lines = ["Import, memory and size:", *columns(table)]
     notes = ["ratio above 1 = less than the baseline needs"] if "ratio" in table[0] else []
-    notes += ["* = on the Pareto front"] if report.goals.goals.has_front else []
+    notes += ["* = on the Pareto front"] if front else []
     if any(each.size.installed_bytes for each in rows):
         notes.append("installed = files of the wheels, unpacked")
     return [*lines, *(f"  {note}" for note in notes), ""]
-
-
-def _mark(report: ExploreReport, row: StackQuantities) -> str:
-    return "*" if report.goals.goals.has_front and row.on_front else ""
 
 
 def _memory(report: ExploreReport, row: StackQuantities) -> float | None:
@@ -234,7 +234,7 @@ def _missing(report: ExploreReport, baseline: Ranked) -> list[str]:
 def _more_blocks(report: ExploreReport, count: int) -> str:
     """Return so many blocks with the time that they take, and how to have them run."""
     takes = f", about {span(count * report.run.block_s)}" if report.run.block_s else ""
-    blocks = f"{count} more block{'s' * (count > 1)}"
+    blocks = counted(count, "more block")
     return f"{blocks}{takes}: the same command goes on from here."
 
 

@@ -16,7 +16,7 @@ from stackgen.model.reports.images import (
     StoreItem,
     StorePruned,
 )
-from stackgen.report.tables import columns
+from stackgen.report.tables import columns, counted
 
 _NOTABLE = (
     *("tensorflow", "tensorflow-cpu", "intel-tensorflow", "torch", "jax", "numpy"),
@@ -66,7 +66,7 @@ def image_text(found: ImageDetails) -> str:
     ]
     lines = [*columns(rows, indent=""), "", "Labels:", *columns(_short(found.labels))]
     if found.lock:
-        lines += ["", f"Lock ({_counted(len(found.lock), 'package')}):"]
+        lines += ["", f"Lock ({counted(len(found.lock), 'package')}):"]
         lines += [f"  {p.name}=={p.version} --hash=sha256:{p.sha256}" for p in found.lock]
     else:
         lines += ["", "An older stackgen made it, which did not note the lock."]
@@ -78,7 +78,7 @@ def built_text(built: ImageBuilt) -> str:
     image = built.image
     name = built.tag or _name(image)
     lines = [
-        f"{name}: {_counted(built.packages, 'package')} on {image.base or 'its base'}",
+        f"{name}: {counted(built.packages, 'package')} on {image.base or 'its base'}",
         f"  image  {image.image_id}",
         f"  tags   {', '.join(image.tags)}",
     ]
@@ -98,7 +98,7 @@ def exported_text(exported: Exported) -> str:
     if exported.image_id:
         read = f"To read it: skopeo inspect {shlex.quote(f'oci:{exported.folder}')}"
         return f"Wrote the image {exported.image_id[7:19]} to {exported.folder} ({size}).\n{read}"
-    count = _counted(exported.packages, "package")
+    count = counted(exported.packages, "package")
     return (
         f"Wrote a Dockerfile for {count} to {exported.folder} ({size}).\n"
         f"To build it: docker build -t NAME {shlex.quote(exported.folder)}"
@@ -122,10 +122,10 @@ def pruned_text(pruned: Pruned) -> str:
         if pruned.no_engine:
             lines.append(f"Images were not looked at: no engine answers ({pruned.no_engine}).")
     if pruned.store is None or pruned.images:
-        lines.append(f"{_verb(pruned.dry_run)} {_counted(len(pruned.images), 'image')}.")
+        lines.append(f"{_verb(pruned.dry_run)} {counted(len(pruned.images), 'image')}.")
         lines += _image_rows(pruned.images)
     if pruned.images_in_use:
-        used = _counted(len(pruned.images_in_use), "image")
+        used = counted(len(pruned.images_in_use), "image")
         lines += [f"{used} stayed: in use, or with a name of your own."]
         lines += _image_rows(pruned.images_in_use)
     return "\n".join(lines)
@@ -133,11 +133,11 @@ def pruned_text(pruned: Pruned) -> str:
 
 def check_text(found: StoreCheck) -> str:
     """Return what is whole, what is not, and what to do about it."""
-    whole = f"{_counted(found.wheels, 'wheel')} and {_counted(found.layers, 'layer')}"
-    more = f"; {_counted(found.virtualenvs, 'virtualenv')}" if found.virtualenvs else ""
+    whole = f"{counted(found.wheels, 'wheel')} and {counted(found.layers, 'layer')}"
+    more = f"; {counted(found.virtualenvs, 'virtualenv')}" if found.virtualenvs else ""
     lines = [f"Whole: {whole} ({size_text(found.size)}){more}."]
     if found.unfinished:
-        count = _counted(len(found.unfinished), "unfinished download")
+        count = counted(len(found.unfinished), "unfinished download")
         lines.append(f"{count} ({_total(found.unfinished)}): the next run goes on there.")
     for each in found.faults:
         lines.append(f"{'removed, ' * each.removed}{each.kind.value}: {each.name}: {each.why}")
@@ -158,7 +158,7 @@ def size_text(size: int) -> str:
 
 def _store_lines(store: StorePruned, *, dry_run: bool) -> list[str]:
     counts = [
-        _counted(len(found), kind.value)
+        counted(len(found), kind.value)
         for kind in ItemKind
         if (found := [item for item in store.dropped if item.kind is kind])
     ]
@@ -176,10 +176,6 @@ def _store_lines(store: StorePruned, *, dry_run: bool) -> list[str]:
 
 def _verb(dry_run: bool) -> str:
     return "Would remove" if dry_run else "Removed"
-
-
-def _counted(number: int, what: str) -> str:
-    return f"{number} {what}" + ("" if number == 1 else "s")
 
 
 def _total(items: Sequence[StoreItem]) -> str:
@@ -216,7 +212,7 @@ def _layer_rows(layers: Sequence[ImageLayer]) -> list[tuple[str, ...]]:
     rows: list[tuple[str, ...]] = []
     for number, each in enumerate(layers, 1):
         what = "base" if each.of_base else ", ".join(each.wheels) or "virtualenv"
-        others = f"shared with {_counted(each.others, 'image')}" if each.others else "its own"
+        others = f"shared with {counted(each.others, 'image')}" if each.others else "its own"
         rows.append((str(number), each.diff_id[7:19], _size_or(each.size), others, what))
     return rows
 

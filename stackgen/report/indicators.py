@@ -148,7 +148,10 @@ def _facts(report: LocalReport) -> list[str]:
     lines = []
     for each in with_facts:
         assert each.figures is not None  # noqa: S101 # for the type checker
-        facts = ", ".join(f"{name} {_grouped(value)}" for name, value in each.figures.facts)
+        facts = ", ".join(
+            f"{name} {int(value):,}" if value.isdigit() else f"{name} {value}"
+            for name, value in each.figures.facts
+        )
         varied = _varied(report, each)
         where = " ".join(
             f"{name}={value}" for name, value in zip(report.varied, varied, strict=True)
@@ -158,10 +161,6 @@ def _facts(report: LocalReport) -> list[str]:
     if len(distinct) == 1:
         return [*distinct, ""]
     return [*(f"{where}: {facts}" for where, facts in lines), ""] if lines else []
-
-
-def _grouped(value: str) -> str:
-    return f"{int(value):,}" if value.isdigit() else value
 
 
 def _failures(report: LocalReport) -> list[str]:

@@ -8,7 +8,7 @@ from stackgen.knowledge import FailureGroup, Trait
 from stackgen.model.inspections import Indicator, Outcome, Parameter
 from stackgen.model.reports.locks import Validation, Validity, Verification
 from stackgen.model.stacks import BaseContent, BaseEntry, BasesReport, Readiness
-from stackgen.report.tables import columns
+from stackgen.report.tables import columns, counted
 
 _MOST_SHOWN = 6
 
@@ -26,22 +26,14 @@ def failures_text(groups: Sequence[FailureGroup], *, kb_option: str = "") -> str
     lines: list[str] = []
     for group in groups:
         where = f" on machine {group.machine_id[:12]}" if len(machines) > 1 else ""
-        lines.append(f"{_counted(group)}{where}: {group.outcome.value}: {group.reason}")
+        runs = f"{counted(len(group.stacks), 'stack')}, {counted(group.runs, 'run')}"
+        lines.append(f"{runs}{where}: {group.outcome.value}: {group.reason}")
         lines += [f"  {each}" for each in _reasons(group)]
         log = [each for each in group.log.splitlines() if each.strip() != group.reason]
         lines += ["  the end of the latest log:"] * bool(log) + [f"    {each}" for each in log]
         query = f"stackgen kb query pins stack={group.stacks[0][:12]}{kb_option}"
         lines += [f"  all of its versions: {query}", ""]
     return "\n".join(lines).rstrip()
-
-
-def _counted(group: FailureGroup) -> str:
-    stacks = _number(len(group.stacks), "stack")
-    return f"{stacks}, {_number(group.runs, 'run')}"
-
-
-def _number(count: int, name: str) -> str:
-    return f"{count} {name}" if count == 1 else f"{count} {name}s"
 
 
 def _reasons(group: FailureGroup) -> list[str]:
@@ -53,7 +45,7 @@ def _reasons(group: FailureGroup) -> list[str]:
     if not group.running:
         none = "no stack ran this here" if did == "ran" else "no stack is known to compute it right"
         return [f"{none}, so nothing can be ruled out: {whose} {_some(group)}"]
-    others = f"none of the {_number(group.running, 'stack')} that {did}"
+    others = f"none of the {counted(group.running, 'stack')} that {did}"
     lines = [f"{whose}, and {others} has: {_some(group)}"] if group.shared else []
     if group.pairs:
         shown = [f"{_trait(a)} with {_trait(b)}" for a, b in group.pairs[:_MOST_SHOWN]]
@@ -67,7 +59,7 @@ def _reasons(group: FailureGroup) -> list[str]:
     if len(packages) == 1 and len(group.shared) == 1:
         only = packages[0]
         lines.append(f'to leave it out: stackgen explore ... "{only.name}!={only.value}"')
-    others = f"the {_number(group.running, 'stack')} that {did} here"
+    others = f"the {counted(group.running, 'stack')} that {did} here"
     return lines or [f"nothing distinguishes them from {others}"]
 
 
@@ -97,7 +89,7 @@ def _trait(trait: Trait) -> str:
 def verification_text(found: Verification) -> str:
     """Return one line per validator, and its reasons below."""
     width = max(len(each.validator) for each in found.validations)
-    lines = [f"{found.path} on {found.place}: {_package_count(len(found.pins))}"]
+    lines = [f"{found.path} on {found.place}: {counted(len(found.pins), 'package')}"]
     for each in found.validations:
         lines += _validation_lines(each, width)
     lines += [f"Left out: {each}" for each in found.skipped]
@@ -119,10 +111,6 @@ def _validation_lines(each: Validation, width: int) -> Iterator[str]:
         yield f"{indent}superfluous: {', '.join(each.superfluous)}"
     if known:
         yield from (f"{indent}{line}" for line in each.reasons)
-
-
-def _package_count(packages: int) -> str:
-    return f"{packages} package" if packages == 1 else f"{packages} packages"
 
 
 # The bases that can be named, and what each of them is

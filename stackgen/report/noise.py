@@ -5,7 +5,7 @@ import math
 from stackgen.measure import INTERIM_ANALYSES, MARGIN
 from stackgen.measure.noise import CONTROLS, RUNS
 from stackgen.model.reports.campaigns import Disturbance, IndicatorNoise, NoiseReport
-from stackgen.report.tables import span
+from stackgen.report.tables import counted, span
 
 QUIET = 0.02
 """Shares of the time below this are not worth a word."""
@@ -42,7 +42,7 @@ def noise_text(report: NoiseReport) -> str:
 def _indicator(row: IndicatorNoise) -> list[str]:
     lines = [row.label]
     if row.blocks and row.run_s is not None:
-        blocks = f"{row.blocks} block{'s' * (row.blocks > 1)} with two equal runs"
+        blocks = f"{counted(row.blocks, 'block')} with two equal runs"
         excluded = f" ({row.left_out} more excluded)" if row.left_out else ""
         lines.append(f"  {blocks}{excluded}, {row.run_s:.2g} s a run")
     if row.nothing:

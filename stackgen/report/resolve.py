@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 
 from stackgen.model.packages import Lock
 from stackgen.model.reports.locks import Explained, Membership, PackageVersions, Resolution
-from stackgen.report.tables import columns
+from stackgen.report.tables import columns, counted
 from stackgen.resolve.explain import format_stack_count
 
 _MOST_VERSIONS = 6
@@ -97,12 +97,11 @@ def _stacks(found: Resolution) -> Iterator[str]:
     varied = _and(found.varied) or "your requirements"
     yield ""
     patches = f" ({found.patches:,} with all patches)" if found.patches > found.choices else ""
-    choices = "choice" if found.choices == 1 else "choices"
-    yield f"{found.choices:,} {choices} of {varied}{patches}; {found.listed}:"
+    yield f"{counted(found.choices, 'choice')} of {varied}{patches}; {found.listed}:"
     rows = [
         (
             ", ".join(_version(each.lock, *pair) for pair in each.varied) or "the only one",
-            _packages_in_words(len(each.lock.artifacts)),
+            counted(len(each.lock.artifacts), "package"),
             format_stack_count(each.completions) if each.completions else "",
         )
         for each in found.stacks
@@ -114,10 +113,6 @@ def _version(lock: Lock, name: str, version: str) -> str:
     """Return a package with its version, and whether it would have to be built."""
     sources = {each.name for each in lock.artifacts if not each.is_wheel}
     return f"{name} {version} ({_SOURCE})" if name in sources else f"{name} {version}"
-
-
-def _packages_in_words(count: int) -> str:
-    return f"{count} package{'' if count == 1 else 's'}"
 
 
 def _and(names: Sequence[str]) -> str:

@@ -49,6 +49,16 @@ def checks_text(checks: Sequence[Check]) -> str:
     return "\n".join(lines)
 
 
+def counted(number: int, noun: str) -> str:
+    """Return a number with its noun: ``1 block``, ``1,200 blocks``."""
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+
+
+def section(lines: Sequence[str]) -> list[str]:
+    """Return lines with a blank one behind them; nothing where there are none."""
+    return [*lines, ""] if lines else []
+
+
 def span(seconds: float) -> str:
     """Return a duration with its units."""
     whole = max(0, round(seconds))
