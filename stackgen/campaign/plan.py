@@ -29,6 +29,7 @@ from stackgen.locks import admits_python
 from stackgen.measure.bandit import BLOCK
 from stackgen.model.choices import Order
 from stackgen.model.inspections import IndicatorCall
+from stackgen.model.packages import LockFile
 from stackgen.model.progress import Progress
 from stackgen.model.reports.campaigns import ExplorePlan, MeasurementSetup
 from stackgen.storage.paths import Paths
@@ -90,14 +91,11 @@ def open_campaign(
         StackgenError: one of its kinds for whatever is in the way.
     """
     start = time.monotonic()
-    usable = usable_cpus()
-    refuse_cpus(request, usable)
+    refuse_cpus(request, usable_cpus())
     config = index_config(request.index, environ)
     requirements = beside_compared(request.stacks.requirements, config)
     request = request.with_stacks(requirements=requirements)
-    lockfile = read_lock_file(request.stacks.lock) if request.stacks.lock else None
-    if lockfile is not None and not request.target.base:
-        refuse_any_python(lockfile)
+    lockfile = _lockfile(request)
     with (
         open_backend(
             request.target.executor,
@@ -115,7 +113,7 @@ def open_campaign(
             refuse_python(lockfile, backend.base.target.python, backend.base.name)
         selected = select_stacks(index, request, backend, progress)
         calls, control = calls_of(selected)
-        cpus = _metered(selected.request, calls, usable)
+        cpus = _metered(selected.request, calls)
         store = WheelStore(paths.cache, notify=progress.note)
         yield Campaign(
             request=selected.request,
@@ -133,8 +131,18 @@ def open_campaign(
         )
 
 
+def _lockfile(request: CampaignRequest) -> LockFile | None:
+    """Return the lock to explore around; it is refused where no Python of this machine fits it."""
+    if request.stacks.lock is None:
+        return None
+    lockfile = read_lock_file(request.stacks.lock)
+    if not request.target.base:
+        refuse_any_python(lockfile)
+    return lockfile
+
+
 def _metered(
-    request: CampaignRequest, calls: Sequence[IndicatorCall], usable: Sequence[int]
+    request: CampaignRequest, calls: Sequence[IndicatorCall]
 ) -> Metered:
     """Return what is measured with its limits and prices."""
     processors = request.processors
@@ -144,7 +152,7 @@ def _metered(
         among=processors.measure_cpus,
         padding=request.padding,
     )
-    return metered(request, calls, allowed, usable)
+    return metered(request, calls, allowed, usable_cpus())
 
 
 def _plan(

@@ -38,6 +38,7 @@ class StackRequest:
     pair: identities of the stacks, where they are given (``compare``, ``advise``).
     vary, fixed: packages added to those that vary by default, and taken from them.
     settings: environment variables, each with the values to be tried.
+    left_out: what of the user's files no index can provide, in words.
     """
 
     requirements: Requirements
@@ -51,6 +52,7 @@ class StackRequest:
     settings: tuple[tuple[str, tuple[str, ...]], ...] = ()
     granularity: Granularity = Granularity.MINOR
     completion: Completion = Completion.NEWEST_WORKING
+    left_out: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

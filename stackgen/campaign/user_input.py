@@ -77,6 +77,7 @@ def read_stacks(
         settings=baseline.settings,
         granularity=variation.granularity,
         completion=variation.completion,
+        left_out=given.left_out,
     )
 
 

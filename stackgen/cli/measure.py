@@ -65,7 +65,7 @@ def explore(
     from stackgen.campaign.request import CampaignRequest
     from stackgen.campaign.user_input import read_measurement, read_stacks, read_user_input
     from stackgen.commands.explore import explore as run
-    from stackgen.model.reports.campaigns import ExplorePlan
+    from stackgen.model.reports.campaigns import ExploreReport
     from stackgen.report import as_json, open_progress, plan_text, report_text
     from stackgen.storage.paths import find_paths
 
@@ -88,14 +88,11 @@ def explore(
         dry_run=dry_run,
     )
     with open_progress(sys.stderr) as progress:
-        for note in given.left_out:
-            progress.note(f"left out: {note}")
         found = run(request, paths, os.environ, progress)
-    if isinstance(found, ExplorePlan):
-        typer.echo(as_json(found) if json else plan_text(found))
-        return
-    typer.echo(as_json(found) if json else report_text(found))
-    raise typer.Exit(found.run.exit_code)
+    if isinstance(found, ExploreReport):
+        typer.echo(as_json(found) if json else report_text(found))
+        raise typer.Exit(found.run.exit_code)
+    typer.echo(as_json(found) if json else plan_text(found))
 
 
 def compare(

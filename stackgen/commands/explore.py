@@ -73,6 +73,8 @@ def explore(
         StackgenError: one of its kinds for whatever stops it; what was measured is kept.
     """
     _refuse_two_baselines(request)
+    for each in request.stacks.left_out:
+        progress.note(f"left out: {each}")
     request = _without_search(with_defaults(request), progress)
     if request.lock_out is not None:
         check_folder(request.lock_out, make=not request.dry_run)
