@@ -78,7 +78,7 @@ class StorageError(StackgenError):
 
 
 class DamagedLayersError(StorageError):
-    """Cached layers were not as written; they are removed, and made anew when asked for."""
+    """Cached layers were not as written; they are removed, and made anew when they are needed."""
 
 
 class DatabaseError(StackgenError):

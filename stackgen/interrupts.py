@@ -76,7 +76,7 @@ def uninterrupted() -> Iterator[None]:
 def refuse_second() -> None:
     """Raise KeyboardInterrupt again where a second signal came with the first, or soon after it.
 
-    Whoever catches the first one, to report results so far, calls this before anything else.
+    The code that catches the first one, to report results so far, calls this before anything else.
     """
     if len(_state.received) > 1:
         raise KeyboardInterrupt

@@ -68,7 +68,7 @@ def test_what_does_not_run_is_reported_and_nothing_is_invented(laboratory: Labor
     [
         (("--budget", "601s"), "give --budget 10m or less"),
         (("--budget", "soon"), "cannot read the budget"),
-        (("--pi", "numpy/matmul"), "ask for it as well"),
+        (("--pi", "numpy/matmul"), "require it as well"),
         (("--pi", "matmull"), "no indicator is called"),
         ((), "there is no indicator for these packages"),
     ],

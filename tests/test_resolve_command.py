@@ -236,7 +236,7 @@ def test_a_python_that_the_project_refuses_is_refused(
     )
     done = laboratory.run("resolve", "-r", str(project), "--count")
     assert done.returncode == 4
-    assert "the project asks for Python >=3.99" in done.stderr
+    assert "the project requires Python >=3.99" in done.stderr
 
 
 def test_what_excludes_itself_and_what_has_no_wheel_are_distinguished(

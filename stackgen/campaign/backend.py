@@ -147,7 +147,7 @@ def open_backend(
     Args:
         choice: where stacks shall run.
         base: name of a base, an image, an interpreter, or "".
-        paths: where things are kept.
+        paths: where the user's data and caches are.
         progress: shows what is done.
         make: whether a base may be made now; without it, a plan is made for our interpreter.
         admits: where no base is named, one whose Python this admits is taken, if there is one.

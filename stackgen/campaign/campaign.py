@@ -117,7 +117,7 @@ class Campaign:
                     break
         except KeyboardInterrupt:
             interrupts.refuse_second()
-            self.progress.note("Interrupted; everything measured so far is kept.")
+            self.progress.note("Interrupted; everything measured so far is stored.")
         if ended.error is not None:
             self.progress.note(f"error: {ended.error}")
         report = self._conclude(ended)

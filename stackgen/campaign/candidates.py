@@ -222,7 +222,7 @@ class Selection:
     def _candidate(
         self, lock: Lock, completion: str, settings: Settings, choice: Slice | None
     ) -> Candidate:
-        # A choice also tells apart what two indexes have of the same version.
+        # A choice also distinguishes what two indexes have of the same version.
         versions = dict(choice.versions) if choice else lock.versions
         sources = {each.name for each in lock.artifacts if not each.is_wheel}
         parts = [
@@ -367,7 +367,7 @@ def _selection(
     if not varied:
         raise UsageError(
             "nothing is left to vary",
-            why="every requirement is held by --fix, comes from the project's own file, or does "
+            why="every requirement is fixed by --fix, comes from the project's own file, or does "
             "not apply to this Python",
             fix="take away a --fix, or name a package that may vary: stackgen explore NAME ...",
         )

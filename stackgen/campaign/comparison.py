@@ -283,7 +283,7 @@ def block_costs(inspections: Sequence[Inspection]) -> tuple[int, float]:
 
 
 def _one_run_s(call: IndicatorCall, inspections: Sequence[Inspection]) -> float:
-    """Return the longest run but one: one alone may have been held up."""
+    """Return the longest run but one: one alone may have been delayed."""
     own = [e for e in inspections if e.indicator_id == call.id and e.outcome is Outcome.OK]
     runs = sorted(each.duration_s for each in own if each.block)
     if runs:
@@ -342,7 +342,7 @@ def nothing_runs(
     """Explain that no stack works, by what most of them ended with, running a program or not."""
     what = "none of the stacks that were tried runs"
     if not failures:
-        fix = "give more time with --budget; what was built and downloaded is kept"
+        fix = "give more time with --budget; what was built and downloaded stays"
         return BuildError(what, why="the budget was spent before one was ready", fix=fix)
     outcomes = Counter(each.outcome for each in failures)
     common = outcomes.most_common(1)[0][0]

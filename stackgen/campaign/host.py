@@ -280,7 +280,7 @@ def _refuse_threads(request: CampaignRequest, cpus: Sequence[int], *, given: str
     fix = f"give --threads {most} or fewer"
     raise UsageError(
         f"{threads} threads cannot be measured on {cpu_list(cpus)}",
-        why=f"{who}, and threads that wait for each other's CPU tell nothing about versions",
+        why=f"{who}, and threads that wait for each other's CPU show nothing about versions",
         fix=f"{fix}, or more {given}" if given else fix,
     )
 

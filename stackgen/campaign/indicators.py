@@ -73,7 +73,7 @@ def indicator_calls(
             raise UsageError(
                 f"{indicator.name} cannot run in these stacks",
                 why=f"none of them contains {indicator.component}",
-                fix=f'ask for it as well: stackgen explore ... "{indicator.component}"',
+                fix=f'require it as well: stackgen explore ... "{indicator.component}"',
             )
         calls.append(bind(indicator, _given(indicator, request, threads)))
     found = find(known, CONTROL)

@@ -499,7 +499,7 @@ def estimate(
     store: WheelStore,
     paths: Paths,
 ) -> Estimate:
-    """Return what building these locks will move and take; asks the index for unknown sizes.
+    """Return what building these locks will move and take; requests unknown sizes from the index.
 
     Args:
         locks: of all stacks, in the order in which they are built.
@@ -507,7 +507,7 @@ def estimate(
         first: how many of them are built before the first block.
         index: says how large wheels are.
         store: holds those that are here.
-        paths: where things are kept.
+        paths: where the user's data and caches are.
     """
     missing = store.missing(_artifacts(locks))
     sizes = index.sizes(missing)

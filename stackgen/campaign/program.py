@@ -1,4 +1,4 @@
-"""A command of the user's as something to be measured: what is run, and what tells it from others.
+"""A command of the user's as something to be measured: what is run, and what identifies it.
 
 A script that was changed is another indicator: what was measured before is never mixed with what is
 measured after. The same command on the same files goes on with its campaign.
@@ -40,7 +40,7 @@ _DIGITS = 16
 
 
 def manifest(project: Path, besides: Collection[Path] = ()) -> dict[str, str]:
-    """Return what tells each file of a project from another one, by its path in there.
+    """Return what identifies the content of each file of a project, by its path in there.
 
     Of small files that is all they hold, of large ones size and time.
 
@@ -107,7 +107,7 @@ def _belongs(path: Path) -> bool:
 
 
 def _content(path: Path) -> str:
-    """Return what tells a file from another one, with its right to be executed."""
+    """Return what identifies the content of a file, with its right to be executed."""
     if path.is_symlink():
         return f"link {os.readlink(path)}"  # noqa: PTH115
     if not path.is_file():
@@ -198,7 +198,7 @@ def program_call(
     Args:
         options: name a command and a time limit.
         environ: the user's variables.
-        key: returns the secret that values of variables are digested with; it is asked only where
+        key: returns the secret that values of variables are digested with; it is called only where
             there are any.
         besides: what is no part of a project, wherever it lies; see ``own_files``.
 
@@ -264,7 +264,7 @@ class Watching:
         """Yield what the executor yields.
 
         Raises:
-            MeasurementError: somebody has changed the project meanwhile.
+            MeasurementError: the project was changed meanwhile.
         """
         for plan in plans:
             if plan.call.program is not None:
@@ -319,7 +319,7 @@ def stored_key(path: Path, *, dry_run: bool) -> bytes:
 
 
 def key_path(knowledge: Path) -> Path:
-    """Return where the key of a knowledge base is kept."""
+    """Return where the key of a knowledge base is stored."""
     return knowledge.with_name(f"{knowledge.name}.key")
 
 

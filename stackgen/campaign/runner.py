@@ -224,7 +224,7 @@ class LocalBlockRunner:
         if new:
             self._unenforced.update(new)
             self.progress.note(
-                f"Packages run here without: {', '.join(new)} (stackgen doctor tells what helps)."
+                f"Packages run here without: {', '.join(new)} (stackgen doctor shows what helps)."
             )
         if not inspection.block:  # a trial, whose caller reports it
             return
@@ -254,7 +254,7 @@ def _lost(environment: Environment, inspection: Inspection) -> EngineError:
         "the container engine went away" if docker else "an environment went away",
         why=last_line(inspection.log),
         fix=("start it and " if docker else "")
-        + "run the same command again; everything measured is kept",
+        + "run the same command again; everything measured is stored",
     )
 
 

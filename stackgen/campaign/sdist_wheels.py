@@ -124,7 +124,7 @@ class SdistWheels:
         requires: tuple[str, ...],
         within: tuple[str, ...],
     ) -> tuple[BuildRecord, str]:
-        """Return what became of a build, now or before, and the key that it is kept under."""
+        """Return what became of a build, now or before, and the key that it is stored under."""
         builder = self.sdists
         assert builder is not None  # noqa: S101 # refused before
         lock = self._requirements(sdist, (*system.requires, *requires))
@@ -229,7 +229,7 @@ def refuse_unbuildable(artifacts: Iterable[Artifact], sdists: SdistBuilder | Non
         raise UsageError(
             f"{sdist.name} {sdist.version} has no wheel here and would have to be built",
             why="building runs the package's own code, and that is done in containers alone",
-            fix="give --executor docker (stackgen doctor tells what it needs), or take away "
+            fix="give --executor docker (stackgen doctor shows what it needs), or take away "
             f"--allow-build {sdist.name}",
         )
 

@@ -23,7 +23,7 @@ def find_target(
     otherwise the same platform as this one.
 
     Raises:
-        UsageError: there is no such base, or nobody can state such a target.
+        UsageError: there is no such base, or such a target cannot be stated.
     """
     if base and (python or platform):
         raise UsageError(

@@ -153,7 +153,7 @@ def read_user_input(
 
 
 def _is_lock(path: Path) -> bool:
-    """Return whether a file says all versions; what may not is read as what a project asks for.
+    """Return whether a file says all versions; what may not is read as what a project requires.
 
     Raises:
         UsageError: it cannot be read, or is a lock that is broken.
@@ -190,7 +190,7 @@ def _names(requirements: Iterable[Requirement], *, without: Iterable[str]) -> tu
 
 
 def index_config(given: IndexOptions, environ: Mapping[str, str]) -> IndexConfig:
-    """Return which indexes are asked: options first, then the user's configuration.
+    """Return which indexes are used: options first, then the user's configuration.
 
     Raises:
         UsageError: an address or a configuration file cannot be understood.

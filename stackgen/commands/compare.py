@@ -146,7 +146,7 @@ class Resolver:
     progress: Progress
 
     def pair(self, a: Named, b: Named) -> Pair:
-        """Return both sides with names that tell them apart.
+        """Return both stacks with names that distinguish them.
 
         Raises:
             ResolutionError: a side cannot be installed here.
@@ -157,11 +157,11 @@ class Resolver:
         wanted = [name for each in (a, b) if each.versions for name in each.versions.names]
         varied = differing(*locks, first=wanted)
         likely = dict.fromkeys((*wanted, *FRAMEWORKS, "numpy"))
-        told = [name for name in likely if name in varied] or varied
+        shown = [name for name in likely if name in varied] or varied
         both = [
             replace(
                 operand,
-                candidate=replace(operand.candidate, label=_label(letter, name, operand, told)),
+                candidate=replace(operand.candidate, label=_label(letter, name, operand, shown)),
             )
             for letter, name, operand in zip("AB", (a, b), operands, strict=True)
         ]
@@ -197,7 +197,7 @@ class Resolver:
             raise ResolutionError(
                 f"no stack has {', '.join(versions.texts)}",
                 why="what these versions need cannot be had together",
-                fix=f"ask why: stackgen resolve {' '.join(versions.texts)}",
+                fix=f"to see why: stackgen resolve {' '.join(versions.texts)}",
             )
         return Operand(candidate=candidate, selection=selection)
 
@@ -220,9 +220,9 @@ def differing(a: Lock, b: Lock, *, first: list[str]) -> list[str]:
     return sorted(found, key=lambda name: first.index(name) if name in first else len(first))
 
 
-def _label(letter: str, given: Named, operand: Operand, told: list[str]) -> str:
+def _label(letter: str, given: Named, operand: Operand, shown: list[str]) -> str:
     versions = operand.candidate.lock.versions
-    own = [name for name in told if name in versions]
+    own = [name for name in shown if name in versions]
     if not own:  # all that differs is on the other side
         likely = given.versions.names if given.versions else (*FRAMEWORKS, "numpy", *versions)
         own = [name for name in likely if name in versions][:1]
@@ -273,14 +273,14 @@ def compare(
     Args:
         a: what the other is compared with: a lock file, the beginning of a stack's id, or versions.
         b: what is compared with it.
-        request: as of an exploration; what is asked for comes from the sides.
-        paths: where things are kept.
+        request: as of an exploration; the requirements come from A and B.
+        paths: where the user's data and caches are.
         environ: the user's variables.
-        progress: who is told.
+        progress: shows what is done.
 
     Raises:
         EvidenceError: both are the same stack.
-        StackgenError: one of its kinds for whatever stops it; what was measured is kept.
+        StackgenError: one of its kinds for whatever stops it; what was measured is stored.
     """
     request = replace(request, kind=COMPARE)
     found = measure_pair(a, b, request, paths, environ, progress)
@@ -343,7 +343,7 @@ def _same(holding: str) -> EvidenceError:
     return EvidenceError(
         "both are the same stack",
         why=f"each holds {holding}",
-        fix="name another version on one side; how much one stack differs from itself is told by: "
+        fix="name another version on one side; to see how much one stack differs from itself: "
         "stackgen noise",
     )
 
@@ -365,7 +365,7 @@ def _not_two(
         return BuildError(
             f"{' and '.join(lacking)} was not ready in time",
             why="twice the budget was spent before",
-            fix="give more time with --budget; what was built and downloaded is kept",
+            fix="give more time with --budget; what was built and downloaded stays",
         )
     pins = found.stacks[0].lock.artifacts if found.stacks else ()
     return _same(", ".join(f"{each.name} {each.version}" for each in pins))
@@ -374,5 +374,5 @@ def _not_two(
 def _note_log(failed: FailedStack, progress: Progress) -> None:
     lines = failed.log.rstrip().splitlines()[-_LOG_LINES:]
     if lines:
-        told = "\n".join(f"  {line}" for line in lines)
-        progress.note(f"{failed.label}, the end of the log:\n{told}")
+        shown = "\n".join(f"  {line}" for line in lines)
+        progress.note(f"{failed.label}, the end of the log:\n{shown}")

@@ -34,7 +34,7 @@ from stackgen.storage.paths import Paths
 def _select(
     index: PackageIndex, request: CampaignRequest, backend: Backend, progress: Progress
 ) -> SelectedStacks:
-    """Return the stacks that satisfy what was asked for."""
+    """Return the stacks that satisfy the requirements."""
     target = backend.base.target
     if request.stacks.baseline_file is not None:
         lock = pinned(index, read_pins(request.stacks.baseline_file), target, _any_release(request))
@@ -70,7 +70,7 @@ def explore(
         calls_of: returns the indicators that they are measured by.
 
     Raises:
-        StackgenError: one of its kinds for whatever stops it; what was measured is kept.
+        StackgenError: one of its kinds for whatever stops it; what was measured is stored.
     """
     _refuse_two_baselines(request)
     for each in request.stacks.left_out:
@@ -110,7 +110,7 @@ def _without_search(request: CampaignRequest, progress: Progress) -> CampaignReq
 
 
 def _any_release(request: CampaignRequest) -> Policy:
-    """Return what files of a given lock will do: what it names counts, whatever is asked for."""
+    """Return what files of a given lock will do: whatever else is required."""
     return Policy(
         prereleases=Prereleases.ALLOW, allow_build=request.stacks.requirements.policy.allow_build
     )
@@ -133,7 +133,7 @@ def _note_gpus(campaign: Campaign) -> None:
         campaign.progress.note(
             f"Stacks are measured without this machine's {name}: --gpus all shows it."
         )
-    # An engine refuses what it cannot pass on; in a virtualenv nobody would notice.
+    # An engine refuses what it cannot pass on; in a virtualenv it would go unnoticed.
     if (
         campaign.request.processors.gpus
         and not name
@@ -162,6 +162,5 @@ def _refuse_one_stack(plan: ExplorePlan) -> None:
         raise EvidenceError(
             "there is only one stack, and nothing to compare it with",
             why=f"{' and '.join(plan.varied)} can be chosen in one way only",
-            fix="ask for a wider range, vary another package with --vary, or give "
-            "--granularity patch",
+            fix="give a wider range, vary another package with --vary, or give --granularity patch",
         )

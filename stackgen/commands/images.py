@@ -190,7 +190,7 @@ def _engine() -> Iterator[Engine]:
 def lacking(lock: Lock, target: Target, wheels: Mapping[str, Path]) -> tuple[str, ...]:
     """Return a line for each requirement that the lock does not satisfy, sorted.
 
-    Requirements of extras do not count: a lock does not say which extras were asked for.
+    Requirements of extras do not count: a lock does not say which extras are required.
 
     Args:
         lock: what is installed, nothing else.
@@ -349,9 +349,9 @@ def export_layout(
         what: path of a lock, or what ``find_image`` knows.
         folder: to be written.
         request: for a lock.
-        paths: where things are kept.
+        paths: where the user's data and caches are.
         environ: the user's variables.
-        progress: who is told.
+        progress: shows what is done.
 
     Raises:
         UsageError: there is no such lock or image, or the folder holds something.
@@ -494,7 +494,7 @@ def _sources(bench: _Bench, images: ImageBuilder) -> SdistWheels:
         index=bench.index,
         store=bench.store,
         built=BuiltWheels(bench.paths.cache / "built"),
-        # What building requires is no part of the lock: no prerelease was asked for.
+        # What building requires is no part of the lock: no prerelease is required.
         policy=replace(bench.policy, prereleases=Prereleases.IF_NECESSARY),
         progress=bench.progress,
         turn=partial(Host(cache=bench.paths.cache).building, bench.progress),
@@ -516,7 +516,7 @@ def _of(listed: EngineImages, image_id: str) -> EngineImage:
             return image
     raise EngineError(
         "the image vanished from the engine",
-        why="somebody removed it while it was being looked at",
+        why="it was removed while it was read",
         fix="run the same command again",
     )
 
@@ -569,8 +569,8 @@ def prune(
         paths: where the store is.
         keep_bytes: how much stays of wheels, layers, virtualenvs, what these share, and our images
             in the engine (where one answers), all in one order; None leaves them alone.
-        keep_images: how many of the latest used images stay, whoever made them, beside those in
-            use and those that somebody gave a name; None leaves the rest alone.
+        keep_images: how many of the latest used images stay, beside those in use and those that
+            a user has named; None leaves the rest alone.
         dry_run: say what would go, and remove nothing.
 
     Raises:

@@ -1,4 +1,4 @@
-"""Measure an indicator here and now, in an interpreter as it is; nothing is kept but the answer."""
+"""Measure an indicator here and now, in an interpreter as it is; only the report remains."""
 
 import itertools
 import math
@@ -56,7 +56,7 @@ def measure_locally(
     Ctrl-C ends it with what was measured so far.
 
     Raises:
-        UsageError: there is no such indicator, parameter or interpreter, or too much was asked for.
+        UsageError: there is no such indicator, parameter or interpreter, or too many combinations.
         BuildError: the interpreter does not run.
         StorageError: the scratch folder cannot be written.
     """
@@ -190,7 +190,7 @@ class _Session:
 
         What failed once is not run again: it would fail again.
         """
-        shuffle = random.Random(self.options.seed)  # noqa: S311 # nobody's secret
+        shuffle = random.Random(self.options.seed)  # noqa: S311 # no secret
         for block in range(self.options.repeats):
             order = list(calls)
             shuffle.shuffle(order)

@@ -34,7 +34,7 @@ from stackgen.model.reports.campaigns import NOISE, IndicatorNoise, NoiseReport
 from stackgen.storage.paths import Paths
 
 MOST_S = 600.0
-"""The longest budget: what ten minutes do not tell of a machine, more of them hardly do."""
+"""The longest budget: what ten minutes do not show of a machine, more of them hardly do."""
 MOST_BLOCKS = INTERIM_ANALYSES[-1]
 DEFAULTS = {
     "numpy": ("numpy/matmul", "numpy/sort", "numpy/ufunc"),
@@ -49,13 +49,13 @@ def noise(
     """Measure one stack, the newest that works, against itself.
 
     Args:
-        request: as of an exploration; of the stacks that satisfy what is asked, one is measured.
-        paths: where things are kept.
+        request: as of an exploration; of the stacks that satisfy the requirements, one is measured.
+        paths: where the user's data and caches are.
         environ: the user's variables.
-        progress: who is told.
+        progress: shows what is done.
 
     Raises:
-        StackgenError: one of its kinds for whatever stops it; what was measured is kept.
+        StackgenError: one of its kinds for whatever stops it; what was measured is stored.
     """
     _refuse_long(request.budget.budget_s)
     request = replace(request, kind=NOISE, search=SearchOptions(stacks=1))
@@ -157,7 +157,7 @@ def measure_pairs(session: Session, design: Design) -> Stopped:
         if error := _stopped_again_and_again(session, design):
             return Stopped(why=error.what, error=error)
         if _fewest_pairs(session, design) >= MOST_BLOCKS:
-            why = f"{MOST_BLOCKS} blocks tell enough (with another --seed they are measured anew)"
+            why = f"{MOST_BLOCKS} blocks show enough (with another --seed they are measured anew)"
             return Stopped(why=why)
         # One block is always run: with none, all that was built would show nothing.
         if session.left_s <= longest and any(each.block for each in seen):
@@ -286,7 +286,7 @@ def _row(
 
 
 def _exit_code(ended: Stopped, rows: Sequence[IndicatorNoise]) -> int:
-    """Return the exit code that tells a script how far to trust the report."""
+    """Return the exit code: how far a script may trust the report."""
     if ended.interrupted:
         return interrupts.exit_code()
     if ended.error is not None:

@@ -1,4 +1,4 @@
-"""Resolve: what is asked for in, the space and some of its stacks out; nothing is installed."""
+"""Resolve: requirements in, the space and some of its stacks out; nothing is installed."""
 
 import shlex
 from collections.abc import Container, Iterator, Mapping, Sequence
@@ -79,14 +79,14 @@ class Inquiry:
         return closure.resolve(self.index, requirements, self.target, progress=self.progress)
 
     def report(self, space: Space) -> Resolution:
-        """Return what is told of every space.
+        """Return what is reported of every space.
 
         Raises:
-            UsageError: nothing is asked for.
+            UsageError: nothing is required.
         """
         if not space.packages:
             raise UsageError(
-                "nothing is asked for",
+                "nothing is required",
                 why="the markers of all requirements exclude this Python and platform, or no line "
                 "names a package",
                 fix="check the files, or name another target with --python and --platform",
@@ -102,7 +102,7 @@ class Inquiry:
 
 
 def explained(work: Inquiry, query: str) -> Resolution:
-    """Tell of a package which versions are part of stacks, or of a requirement how many hold it."""
+    """Report which versions of a package are in stacks, or how many stacks a requirement leaves."""
     requirement = parse_requirement(query)
     name = canonicalize_name(requirement.name)
     space = work.space()
@@ -113,8 +113,8 @@ def explained(work: Inquiry, query: str) -> Resolution:
     if not known and name not in space.universe.excluded:
         raise ResolutionError(
             f"{name} is part of no stack",
-            why="nothing that was asked for requires it, however indirectly",
-            fix=f"ask for it, too: stackgen resolve {shlex.join((*work.request.texts, name))}",
+            why="no requirement leads to it, however indirectly",
+            fix=f"require it, too: stackgen resolve {shlex.join((*work.request.texts, name))}",
         )
     others = tuple(each for each in known if each not in used)
     early: tuple[str, ...] = ()
@@ -143,11 +143,11 @@ def _admitted(work: Inquiry, space: Space, requirement: Requirement, query: str)
     admitted = [v for v in space.versions(name) if wanted.contains(v.partition("@")[0], True)]
     plain = admitted and not requirement.extras
     part = space.within({name: admitted}, present=(name,)) if plain else None
-    if part is None or not part.count:  # whoever asks too much is told what is in the way
+    if part is None or not part.count:  # an empty space explains what is in the way
         request = replace(work.request, requirements=(*work.request.requirements, requirement))
         part = work.space(request)
         admitted = list(part.versions(name))
-        query = f"{query}, asked for as well"
+        query = f"{query}, required as well"
     found = Explained(query=query, count=part.count, versions=tuple(admitted), exact=part.exact)
     newest = part.newest()
     notes = yanked_notes([newest] if newest else [])
@@ -156,7 +156,7 @@ def _admitted(work: Inquiry, space: Space, requirement: Requirement, query: str)
 
 
 def membership(work: Inquiry, path: Path) -> Resolution:
-    """Tell whether a lock holds one of the stacks: those that its versions leave."""
+    """Report whether a lock holds one of the stacks: those that its versions leave."""
     locked = {each.name: each.version for each in in_target(read_lock_file(path), work.target)}
     pinned = replace(work.request, locked=tuple(sorted(locked.items())))
     try:
@@ -223,7 +223,7 @@ def _no_space(work: Inquiry, found: Membership) -> Resolution:
 
 
 def _unreadable_notes(space: Space) -> Iterator[str]:
-    """Yield how many releases were left out because nobody knows what they require."""
+    """Yield how many releases were left out because their metadata is not readable."""
     found = [
         f"{each.name} {each.version}: {each.reason}"
         for excluded in space.universe.excluded.values()
@@ -276,12 +276,12 @@ class ResolveRequest:
 def resolve(
     request: ResolveRequest, paths: Paths, environ: Mapping[str, str], progress: Progress
 ) -> Resolution:
-    """Resolve, and answer what was asked of the space.
+    """Resolve, and report what was requested of the space.
 
     Raises:
-        ResolutionError: no stack satisfies what is asked for.
+        ResolutionError: no stack satisfies the requirements.
         UsageError: a file or an option cannot be understood.
-        IndexUnavailableError: an index cannot be asked.
+        IndexUnavailableError: an index cannot be read.
     """
     target = find_target(
         base=request.target.base,
@@ -329,7 +329,7 @@ def _listed(work: Inquiry, request: ResolveRequest) -> Resolution:
 
 
 def _packages(space: Space, request: Requirements) -> Iterator[PackageVersions]:
-    """Yield the versions of each package; of those that were asked for, also what is left out."""
+    """Yield the versions of each package; of those that are required, also what is left out."""
     given = [*request.requirements, *(each for role in request.alternatives for each in role)]
     for name in space.packages:
         limits = [each.specifier for each in given if canonicalize_name(each.name) == name]
@@ -374,7 +374,7 @@ def _rows(
 
 
 def _varied(space: Space, request: Requirements, named: Sequence[str]) -> tuple[str, ...]:
-    """Return what varies: what --vary names, else what was asked for, and NumPy where it is part.
+    """Return what varies: what --vary names, else what is required, and NumPy where it is part.
 
     Raises:
         UsageError: a package to be varied is part of no stack.
@@ -401,11 +401,11 @@ def _index_notes(index: PackageIndex, found: Resolution) -> Iterator[str]:
 
 
 def _refuse_incomplete(given: UserInput, request: ResolveRequest) -> None:
-    """Refuse to write a lock that lacks what the user asked for."""
+    """Refuse to write a lock that lacks what the user requires."""
     if given.left_out and request.as_file:
         raise UsageError(
             "the lock would be incomplete",
-            why=f"no index can be asked for this: {'; '.join(given.left_out)}",
+            why=f"no index has this: {'; '.join(given.left_out)}",
             fix="take these lines out of the file, and install what they name by itself",
         )
 
@@ -413,7 +413,7 @@ def _refuse_incomplete(given: UserInput, request: ResolveRequest) -> None:
 def _refuse_python(requires: str, target: Target) -> None:
     if requires and not SpecifierSet(requires).contains(target.python, prereleases=True):
         raise ResolutionError(
-            f"the project asks for Python {requires}",
+            f"the project requires Python {requires}",
             why=f"this resolves for Python {target.python}",
             fix="name a Python that it admits, as in: --python 3.12",
         )
@@ -422,6 +422,6 @@ def _refuse_python(requires: str, target: Target) -> None:
 def _nothing_contemporary() -> ResolutionError:
     return ResolutionError(
         "no stack is made of contemporaries",
-        why="the index tells no upload times, or the versions of that time do not fit together",
+        why="the index states no upload times, or the versions of that time do not fit together",
         fix="take the newest ones: --completion newest",
     )

@@ -75,7 +75,7 @@ def verify(
         base: a base's name, an image, an interpreter or its version; "" means our own.
         paths: with the cache for the validators.
         environ: the user's variables.
-        progress: is notified.
+        progress: shows what is done.
 
     Raises:
         UsageError: it is no lock, or there is no such base.

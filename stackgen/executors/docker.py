@@ -141,7 +141,7 @@ class Containers:
         Raises:
             _EngineLostError: the engine failed.
             _UnusableImageError: the image has no interpreter that starts.
-            ExecutorUnavailableError: the engine cannot pass on the GPUs that were asked for.
+            ExecutorUnavailableError: the engine cannot pass on the GPUs that were requested.
         """
         running = self._running.pop(spec, None)
         if running is not None and script in self.scripts and script not in running.scripts:
@@ -364,7 +364,7 @@ class DockerExecutor:
         self._containers = Containers(self.api)
 
     def close(self) -> None:
-        """Remove the containers that are kept; the next inspection would make others."""
+        """Remove the containers that are in reserve; the next inspection would make others."""
         self._containers.close()
 
     def inspect(self, plans: Iterable[InspectionPlan]) -> Iterator[Inspection]:
@@ -372,7 +372,7 @@ class DockerExecutor:
 
         Raises:
             ExecutorUnavailableError: the indicators cannot be read by any unprivileged user, or
-                the engine cannot pass on the GPUs that a plan asks for.
+                the engine cannot pass on the GPUs that a plan requests.
         """
         if not self._tidied:
             self._containers.remove_leftovers()

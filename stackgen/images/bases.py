@@ -337,7 +337,7 @@ def root_archive(
         suite: such as ``bookworm``.
         packages: to be added, Python among them unless ``finish`` brings one.
         archive: is replaced atomically.
-        progress: is notified.
+        progress: shows what is done.
         finish: is called with the root before it is packed.
 
     Raises:

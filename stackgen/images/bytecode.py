@@ -53,7 +53,7 @@ def compile_batch(batch: "list[tuple[str, str]]") -> int:
 
 
 def wait_for(gate: str) -> None:
-    """Wait until whoever lays out the trees lets go of a file, in which it says that all is there.
+    """Wait until the process that lays out the trees unlocks a file, which says that all is there.
 
     It holds the file's lock meanwhile, so that it may also be killed: then nothing is compiled.
     """
@@ -85,7 +85,7 @@ def main(folder: str, jobs: int, gate: str = "", pipe: str = "") -> None:
     """Compile all trees, ``jobs`` batches at a time; end with an error unless all were done.
 
     With a ``gate``, this waits until the trees are there; with the number of a ``pipe``, it ends
-    with whoever has the other end (Linux).
+    with the process that has the other end (Linux).
     """
     if gate:
         wait_for(gate)

@@ -313,7 +313,7 @@ def index_options(*, urls: Sequence[str], pages: Sequence[str], default: bool) -
     Args:
         urls: of these indexes, without credentials.
         pages: of links to files, without credentials.
-        default: whether the default index is asked, too.
+        default: whether the default index is used, too.
     """
     named = [("--extra-index-url" if default or at else "--index-url", url)
              for at, url in enumerate(urls)]  # fmt: skip

@@ -1,6 +1,6 @@
-"""Tell what an interpreter and the system around it are, as one line of JSON.
+"""Describe an interpreter and the system around it, as one line of JSON.
 
-The text of this file runs inside the interpreter that is asked (``python -c``, or standard input),
+The text of this file runs inside the interpreter itself (``python -c``, or standard input),
 on a host or in a container: standard library alone, Python 3.6 and newer, and no import of ours.
 """
 
@@ -85,7 +85,7 @@ def system_packages() -> "list[list[str]]":
 def macos_version() -> str:
     """Return the version of macOS, or "" elsewhere."""
     version = platform.mac_ver()[0]
-    if version == "10.16":  # what older interpreters are told in place of 11 and newer
+    if version == "10.16":  # what older interpreters get in place of 11 and newer
         os.environ["SYSTEM_VERSION_COMPAT"] = "0"
         code = "import platform; print(platform.mac_ver()[0])"
         version = run([sys.executable, "-IS", "-c", code]).strip() or version
@@ -93,7 +93,7 @@ def macos_version() -> str:
 
 
 def probe() -> "dict[str, object]":
-    """Return everything that stackgen asks of an interpreter."""
+    """Return everything that stackgen records of an interpreter."""
     return {
         "stackgen_probe": 1,
         "version": platform.python_version(),

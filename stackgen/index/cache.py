@@ -36,7 +36,7 @@ class CachedPage:
     """A page as it was last seen.
 
     fetched: when, in seconds since 1970.
-    etag, modified: what the server wants to hear when asked again; "" where it said nothing.
+    etag, modified: validators for the next request; "" where the server sent none.
     content: the encoded page, or None where the index does not have that package.
     """
 

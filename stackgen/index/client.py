@@ -66,7 +66,7 @@ class Listings:
         on_each: called for each name with whether an index has it.
 
         Raises:
-            IndexUnavailableError: it cannot be asked, or answers with nonsense; or it is offline
+            IndexUnavailableError: it cannot be read, or its reply is no page; or it is offline
                 and the cache lacks a page.
         """
         found: dict[str, Page | None]
@@ -162,7 +162,7 @@ class Listings:
 
 
 def _digest(reply: Reply) -> str:
-    """Return what tells this answer from others: its content, and where links in it lead from."""
+    """Return what identifies this reply: its content, and where links in it lead from."""
     return hashlib.sha256(f"{reply.status} {reply.url}\n".encode() + reply.body).hexdigest()
 
 
@@ -200,7 +200,7 @@ def _parsed(reply: Reply, name: str, location: IndexLocation) -> Page | None:
 def _nonsense(location: IndexLocation, name: str, why: str) -> IndexUnavailableError:
     return IndexUnavailableError(
         f"{location.name} does not answer as a package index",
-        why=f"asked for {name or 'its links'}: {why}",
+        why=f"the request was for {name or 'its links'}: {why}",
         fix="check the index URL: it usually ends in /simple",
     )
 
@@ -236,7 +236,7 @@ class Catalogue:
         """Return the files of packages by normalised name; None where no index has them.
 
         Raises:
-            IndexUnavailableError: an index cannot be asked.
+            IndexUnavailableError: an index cannot be read.
         """
         pages = self._first_pages(names, report)
         for place in self._access.config.compared:
@@ -286,7 +286,7 @@ class Catalogue:
     def announced(self, artifact: Artifact) -> str:
         """Return what a page said of the metadata file beside an artifact; "" for nothing.
 
-        Threads of the pool ask this; most runs never do, so it is not sorted out before.
+        Threads of the pool call this; most runs never do, so it is not computed before.
         """
         if artifact.name not in self._words:
             self._words[artifact.name] = {
@@ -560,7 +560,7 @@ class PackageIndex(AbstractContextManager["PackageIndex"]):
 
     @property
     def defects(self) -> Mapping[str, str]:
-        """Return why an artifact has no usable metadata, by `artifact_key`, as far as asked."""
+        """Return why artifacts that were read have no usable metadata, by `artifact_key`."""
         return MappingProxyType(self._metadata.defects)
 
     @property
@@ -573,7 +573,7 @@ class PackageIndex(AbstractContextManager["PackageIndex"]):
 
         Raises:
             ResolutionError: no index has it.
-            IndexUnavailableError: an index cannot be asked.
+            IndexUnavailableError: an index cannot be read.
         """
         found = self.candidates_many([name])[canonicalize_name(name)]
         if found is None:
@@ -591,7 +591,7 @@ class PackageIndex(AbstractContextManager["PackageIndex"]):
         """Return the candidates of several packages by normalised name; None where unknown.
 
         Raises:
-            IndexUnavailableError: an index cannot be asked.
+            IndexUnavailableError: an index cannot be read.
         """
         wanted = sorted({canonicalize_name(name) for name in names})
         missing = [name for name in wanted if name not in self._known]
@@ -651,7 +651,7 @@ class PackageIndex(AbstractContextManager["PackageIndex"]):
 
         Raises:
             ResolutionError: it does not say so.
-            IndexUnavailableError: its index cannot be asked.
+            IndexUnavailableError: its index cannot be read.
         """
         found = self._metadata.read([artifact], None).get(artifact_key(artifact))
         if found is None:
@@ -668,7 +668,7 @@ class PackageIndex(AbstractContextManager["PackageIndex"]):
         """Return what artifacts require, by `artifact_key`; `defects` explains absent ones.
 
         Raises:
-            IndexUnavailableError: an index cannot be asked.
+            IndexUnavailableError: an index cannot be read.
         """
         return self._metadata.read(artifacts, progress)
 
@@ -676,7 +676,7 @@ class PackageIndex(AbstractContextManager["PackageIndex"]):
         """Return the size in bytes; None where no server states it.
 
         Raises:
-            IndexUnavailableError: its index cannot be asked.
+            IndexUnavailableError: its index cannot be read.
         """
         return self.sizes([artifact])[artifact_key(artifact)]
 
@@ -686,7 +686,7 @@ class PackageIndex(AbstractContextManager["PackageIndex"]):
         """Return sizes in bytes by `artifact_key`; None where no server states it.
 
         Raises:
-            IndexUnavailableError: an index cannot be asked.
+            IndexUnavailableError: an index cannot be read.
         """
         wanted = {artifact_key(artifact): artifact for artifact in artifacts}
         sizes = {key: artifact.size for key, artifact in wanted.items()}
@@ -730,7 +730,7 @@ class PackageIndex(AbstractContextManager["PackageIndex"]):
             return self._opened
 
     def _fetch_size(self, artifact: Artifact) -> int | None:
-        """Look or ask how large a file is. Runs in a thread of the pool."""
+        """Return the size of a file, read from disk or requested. Runs in a thread of the pool."""
         path = pages.path_of(artifact.url)
         if path is not None:
             return path.stat().st_size if path.is_file() else None

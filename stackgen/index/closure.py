@@ -60,7 +60,7 @@ def read_universe(
 
     Raises:
         ResolutionError: the user requires a package that no index has.
-        IndexUnavailableError: an index cannot be asked.
+        IndexUnavailableError: an index cannot be read.
     """
     parts = [
         (
@@ -212,7 +212,7 @@ def resolve(
     Raises:
         ResolutionError: it would be empty; the error names a smallest conflict, and what would
             help.
-        IndexUnavailableError: an index cannot be asked.
+        IndexUnavailableError: an index cannot be read.
     """
     watcher = progress or NullProgress()
     space = _space(index, request, target, watcher)
@@ -266,7 +266,7 @@ def _joined(errors: Sequence[ResolutionError]) -> tuple[str, str, str]:
 def _unexplained(request: Requirements) -> ResolutionError:
     return ResolutionError(
         f"no stack satisfies {' with '.join(request.texts)}",
-        why="what they depend on leaves none; the cache lacks what would tell more",
+        why="what they depend on leaves none; the cache lacks what would show more",
         fix="run the same command once without --offline",
     )
 

@@ -1,4 +1,4 @@
-"""Which indexes to ask, in which order: command line, environment, pip's and uv's own files."""
+"""Which indexes are used, in which order: command line, environment, pip's and uv's own files."""
 
 import ast
 import os
@@ -384,7 +384,7 @@ def address_with_credentials(place: IndexLocation) -> str:
 def uv_variables(config: IndexConfig) -> dict[str, str]:
     """Return the environment that lets uv look where we look, in our order.
 
-    uv asks its default index last, so the last of ours is given as that.
+    uv takes its default index last, so the last of ours is given as that.
     """
     addresses = [address_with_credentials(each) for each in config.indexes]
     found = {

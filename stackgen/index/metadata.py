@@ -381,8 +381,8 @@ def _version(text: str) -> tuple[int, ...]:
 _OK, _PARTIAL = 200, 206
 _TAIL, _LONGEST_TAIL = 1 << 16, 1 << 18
 _BATCH = 64
-# So many wheels in a row without a metadata file beside them, and no more are asked for. Where a
-# project has never had one, those that are being asked for count, too. After many wheels that were
+# So many wheels in a row without a metadata file beside them, and no more are requested. Where a
+# project has never had one, those under way count, too. After many wheels that were
 # read in part it may be worth another try: an index may have metadata files of later releases only.
 _ENOUGH_OF_NEW, _ENOUGH_OF_KNOWN, _ENOUGH_OF_HOST = 2, 4, 32
 _WORTH_ANOTHER = 24
@@ -427,7 +427,7 @@ class MetadataReader:
         self._announced = announced
         self._known: dict[str, Metadata] = {}
         # By host and project ("" for all projects): how many metadata files in a row were missing,
-        # how many are being asked for, how many wheels were read in part, and whether there ever
+        # how many are under way, how many wheels were read in part, and whether there ever
         # was a metadata file.
         self._missing: Counter[tuple[str, str]] = Counter()
         self._asking: Counter[tuple[str, str]] = Counter()
@@ -440,7 +440,7 @@ class MetadataReader:
         """Return the metadata of each artifact by its key; defective ones are left out.
 
         Raises:
-            IndexUnavailableError: an index cannot be asked, or it is offline and the cache lacks
+            IndexUnavailableError: an index cannot be read, or it is offline and the cache lacks
                 an entry.
         """
         wanted = {artifact_key(artifact): artifact for artifact in artifacts}
@@ -609,10 +609,10 @@ class MetadataReader:
                 return parse_metadata(found[0], name=artifact.name)
             return read_wheel(io.BufferedReader(remote), name=artifact.name)
         except UnusableMetadataError:
-            return None  # Either the ranges were wrong or the wheel is: all of it will tell.
+            return None  # Either the ranges were wrong or the wheel is: all of it will show that.
 
     def _learn(self, name: str, needed: int) -> None:
-        """Ask for as many last bytes of the project's other wheels as would have been enough."""
+        """Request as many last bytes of the project's other wheels as would have been enough."""
         if _TAIL < needed <= _LONGEST_TAIL:
             self._tails[name] = min(needed + _TAIL // 4, _LONGEST_TAIL)
 

@@ -448,13 +448,13 @@ _LEVEL = 1  # Deflate: the fastest takes most of it.
 _SIZE = 4
 _WASTE = 4  # Rows of one width may take so many times the space of their texts.
 _NARROW = 1 << 16
-# Begins an address that does not end in the file's name; any other is kept without that name.
+# Begins an address that does not end in the file's name; any other is stored without that name.
 _WHOLE = "\0"
 _STORED = tuple(name for name in COLUMNS if name not in ("index", "url"))
 
 
 class _Column(Sequence[str]):
-    """A column that unpacks a row when it is asked for."""
+    """A column that unpacks a row when it is read."""
 
     __slots__ = ("_count",)
 

@@ -42,9 +42,9 @@ _FAULTS = 3
 
 
 class Multiplexer:
-    """Asks over HTTP/2, and answers only where nothing went wrong.
+    """Sends requests over HTTP/2, and returns replies only where nothing went wrong.
 
-    What it leaves unanswered the ordinary connections ask again, and they explain what is wrong.
+    What it leaves open is requested again over ordinary connections, which explain what is wrong.
     The first request to a host goes alone; where the host turns out not to speak HTTP/2, or fails
     three times, none follows. Threads wait for the answers of one event loop.
 
@@ -83,9 +83,9 @@ class Multiplexer:
         most_bytes: float = math.inf,
         deadline: float = math.inf,
     ) -> Reply | None:
-        """Return the answer; None where the ordinary connections must ask.
+        """Return the reply; None where ordinary connections must send the request.
 
-        The body is empty where a part was asked for and the server would send all of it.
+        The body is empty where a part was requested and the server would send all of it.
 
         most_bytes: of the body, uncompressed. deadline: by time.monotonic, when it must be there.
         """
@@ -184,7 +184,7 @@ class Multiplexer:
             )
 
     def _count_fault(self, host: str, *, is_fault: bool) -> None:
-        """Give a host up after some faults: one that is overwhelmed is asked less at once then."""
+        """Give a host up after some faults: overloaded ones get fewer requests at once then."""
         self._faults[host] += is_fault
         if self._faults[host] >= _FAULTS:
             self._speaks[host] = False
@@ -209,7 +209,7 @@ class PacedAdapter(HTTPAdapter):
         super().__init__(pool_connections=16, pool_maxsize=CONNECTIONS, pool_block=True)
 
     def end_at(self, deadline: float) -> None:
-        """Set when responses that this thread asks for from now on end (time.monotonic)."""
+        """Set when responses to this thread's requests end from now on (time.monotonic)."""
         self._of_thread.deadline = deadline
 
     # These two are as untyped as what they override.
@@ -379,7 +379,7 @@ class Transport:
 
         Raises:
             IndexUnavailableError: no answer can be had.
-            ReplyTooLargeError: it sends more than was asked for.
+            ReplyTooLargeError: it sends more than was requested.
         """
         headers = {"Range": f"bytes={span}", "Accept-Encoding": "identity"}
         deadline, length = self._deadline(), _length(span)
@@ -410,7 +410,7 @@ class Transport:
             self._pause(url, problem, tries)
 
     def check(self, reply: Reply) -> None:
-        """Explain an answer that says who may ask, not what is there.
+        """Explain a reply that refuses access.
 
         Raises:
             IndexUnavailableError: the server wants credentials, or others.
@@ -451,14 +451,14 @@ class Transport:
         )
 
     def _deadline(self) -> float:
-        """Return when a response that is asked for now must have come (time.monotonic)."""
+        """Return when the response to a request of now must have come (time.monotonic)."""
         return time.monotonic() + max(self._config.limits.response_s, self._config.read_timeout_s)
 
     @contextmanager
     def _request(
         self, method: str, url: str, headers: Mapping[str, str], deadline: float = math.inf
     ) -> Iterator[requests.Response]:
-        """Ask once; the body is read by the caller, and its faults are sorted here too."""
+        """Send a request once; the caller reads the body, whose faults are sorted by this, too."""
         self._adapter.end_at(deadline)
         try:
             with self._begin(method, url, headers) as response:

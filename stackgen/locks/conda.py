@@ -194,7 +194,7 @@ def _url(entry: Table) -> str:
 
 
 def name_and_version(url: str) -> tuple[str, str]:
-    """Return name and version that the name of an archive tells; "" where it tells none."""
+    """Return name and version that the name of an archive states; "" where it states none."""
     file = url.rpartition("/")[2].partition("#")[0]
     if archive := _ARCHIVE.fullmatch(file):
         return archive["name"], archive["version"]

@@ -28,7 +28,7 @@ USER_INFO = re.compile(r"//[^/@\s]+@")
 
 @dataclass(frozen=True, slots=True)
 class Skipped:
-    """What no index can be asked for, in words; its name or its place comes first."""
+    """What no index can provide, in words; its name or its place comes first."""
 
     words: str
 

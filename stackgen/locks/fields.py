@@ -202,7 +202,7 @@ def with_marker(line: str, marker: str) -> str:
 
 
 def names_of(lines: Iterable[str]) -> frozenset[str]:
-    """Return the normalised names that PEP 508 lines ask for."""
+    """Return the normalised names that PEP 508 lines require."""
     return frozenset(canonicalize_name(Requirement(line).name) for line in lines)
 
 
@@ -254,7 +254,7 @@ def _way(marker: str) -> Way:
 
 
 def _adds(known: set[Way], way: Way) -> bool:
-    """Add a way unless one that asks for less is known; return whether it was added."""
+    """Add a way unless one with fewer conditions is known; return whether it was added."""
     if any(other <= way for other in known):
         return False
     if len(known) >= _MOST_WAYS:

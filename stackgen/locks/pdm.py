@@ -2,7 +2,7 @@
 
 Since lock_version 4.4.1 the file states group and marker of each package where its strategy is
 ``inherit_metadata``. Elsewhere they follow from walking the dependencies from what pyproject.toml
-asks for or, without it, from what nothing needs. Each set of extras of a package is an entry of its
+requires or, without it, from what nothing needs. Each set of extras of a package is an entry of its
 own. Before lock_version 4.4 the files stand in ``metadata.files`` under "name version", and before
 PDM 1.0 there is no lock_version, and groups are called sections.
 """
@@ -93,11 +93,11 @@ def _walk(entries: Sequence[Table], requirements: Sequence[str]) -> Mapping[_Nod
     for entry in entries:
         for node in _nodes(entry):
             edges[node] = [edge for wanted in _dependencies(entry) for edge in _edges(wanted)]
-    asked = [edge for line in requirements for edge in _edges(Requirement(line))]
-    if not asked:
+    roots = [edge for line in requirements for edge in _edges(Requirement(line))]
+    if not roots:
         needed = {target for targets in edges.values() for target, _ in targets}
-        asked = [(node, "") for node in edges if node not in needed]
-    known = [edge for edge in asked if edge[0] in edges]
+        roots = [(node, "") for node in edges if node not in needed]
+    known = [edge for edge in roots if edge[0] in edges]
     return reach(known, lambda node: [each for each in edges[node] if each[0] in edges])
 
 

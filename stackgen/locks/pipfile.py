@@ -113,7 +113,7 @@ def marker(name: str, entry: Table) -> str:
 
 
 def _requirements(companion: str) -> Iterator[str]:
-    """Yield what the Pipfile asks for as PEP 508 lines; what is in no index is left out."""
+    """Yield what the Pipfile requires as PEP 508 lines; what is in no index is left out."""
     for name, entry in entries(fields.parse_toml(companion), "packages"):
         if not elsewhere(entry):
             yield line(name, entry)

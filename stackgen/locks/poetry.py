@@ -1,7 +1,7 @@
 """poetry.lock of Poetry 1 and 2, with the pyproject.toml beside it.
 
 Poetry 2 writes the groups and markers of each package. Poetry 1 does not: there they follow from
-walking the graph from what pyproject.toml asks for (or, without it, from what nothing needs). Where
+walking the graph from what pyproject.toml requires (or, without it, from what nothing needs). Where
 it holds several versions of a package, Poetry 1 installs one that all dependents admit whose
 markers hold, and whose own python-versions does: so each version has a marker under which
 something that admits it requires it, and one under which something requires it that does not.
@@ -45,7 +45,7 @@ class _Edge:
     extra: str = ""
 
 
-# What an optional dependency says of the extra it belongs to: once that is asked for, it is true.
+# What an optional dependency says of the extra it belongs to: once that is required, it is true.
 _EXTRA_TERM = re.compile(r"""extra\s*==\s*("[^"]*"|'[^']*')""")
 _ALWAYS = 'python_version >= "0"'
 
@@ -158,7 +158,7 @@ class _Graph:
                 yield target, edge.marker
 
     def unneeded(self) -> Iterator[_Edge]:
-        """Yield what nothing else needs: without pyproject.toml, that is what was asked for."""
+        """Yield what nothing else needs: without pyproject.toml, that is what the user requires."""
         entries = [entry for each in self._known.values() for entry in each]
         needed = {edge.name for entry in entries for edge in self._edges((*_key(entry), ""))}
         for name in sorted(self._known.keys() - needed):

@@ -32,7 +32,7 @@ def stated_requirements(project: Table) -> tuple[tuple[str, ...], tuple[str, ...
     unclear: list[str] = []
     for name, details in poetry_entries(poetry.get("dependencies"), but=stated):
         if details.get("optional") is True or elsewhere(details):
-            continue  # not asked for by default, or not to be had from an index
+            continue  # not required by default, or not on an index
         if line := poetry_line(name, details):
             lines.append(line)
         else:
@@ -59,7 +59,7 @@ def poetry_entries(section: object, *, but: Container[str] = ()) -> Iterator[tup
 
 def unsayable(name: str) -> str:
     """Return in words that a requirement of Poetry's has no PEP 508 form."""
-    return f"{name}: PEP 508 cannot say what pyproject.toml asks of it"
+    return f"{name}: PEP 508 cannot say what pyproject.toml requires of it"
 
 
 def specifier(constraint: str) -> str | None:
@@ -144,7 +144,7 @@ class PoetryTables:
     extras: Mapping[str, frozenset[str]]
 
     def requirements(self, *, but: Container[str], folder: str) -> Iterator[str | Skipped]:
-        """Yield what is asked for by default; ``but`` holds names that PEP 621 states."""
+        """Yield what is required by default; ``but`` holds names that PEP 621 states."""
         for name, details in poetry_entries(self.main, but=but):
             if details.get("optional") is not True:
                 yield _found(name, details, folder)
@@ -229,7 +229,7 @@ def read_file(
     """Read what a project needs, with some of its extras and groups.
 
     Where Poetry's or uv's tables say that a package comes from a repository or a folder, no index
-    is asked for it; an index that they tie it to is not followed. Both are reported as skipped.
+    is used for it; an index that they tie it to is not followed. Both are reported as skipped.
 
     Args:
         text: what the file holds.
@@ -279,7 +279,7 @@ class _Project:
     def requirements(
         self, extras: Iterable[str], groups: Iterable[str], folder: str
     ) -> Iterator[str | Skipped]:
-        """Yield what is asked for by default, then by each extra, then by each group."""
+        """Yield what is required by default, then by each extra, then by each group."""
         everything = (
             *self.dependencies,
             *(line for found in self.extras.values() for line in found),
@@ -343,7 +343,7 @@ def _check_stated(content: Table, path: str, *, extras: bool, groups: bool) -> N
     standard = "project" in content or (groups and "dependency-groups" in content)
     if not standard and "poetry" not in tool:
         raise UsageError(
-            f"{path} asks for nothing",
+            f"{path} requires nothing",
             why="it has no [project] table (PEP 621) and none of Poetry's",
             fix="run: uv add PACKAGE; or give the requirements themselves",
         )

@@ -121,7 +121,7 @@ def read_lock(
     Args:
         text: what the file holds.
         path: as the user gave it, for messages; the format follows from the content.
-        companion: what the file beside it holds that says what was asked for: the Pipfile of a
+        companion: what the file beside it holds that holds the requirements: the Pipfile of a
             Pipfile.lock, the pyproject.toml of a poetry.lock, the requirements.in of a
             requirements.txt. Other formats need none.
         partial: accept what does not say all that is installed: a requirements.txt of which some
@@ -251,7 +251,7 @@ _GROUP = re.compile(r"""["']([^"']+)["']\s+in\s+dependency_groups""")
 
 
 def read_pylock(text: str, *, path: str, companion: str | None) -> LockFile:  # noqa: ARG001 one signature
-    """Read a pylock.toml; the format does not say what was asked for.
+    """Read a pylock.toml; the format does not hold the requirements.
 
     Raises:
         MalformedError: it is not one.

@@ -33,7 +33,7 @@ def read_requirements_file(
     environ: Mapping[str, str],
     folder: str = "",
 ) -> RequirementsFile:
-    """Read what a requirements file, a pyproject.toml or a Pipfile asks for.
+    """Read what a requirements file, a pyproject.toml or a Pipfile requires.
 
     The name decides the format, else the content.
 
@@ -81,7 +81,7 @@ def constraints_in(
     """Return the PEP 508 lines of a constraints file; arguments as of `read_requirements_file`.
 
     Raises:
-        UsageError: it is none, or it asks for packages by ``-r``.
+        UsageError: it is none, or it requires packages by ``-r``.
     """
     context = FileContext(read=read, environ=environ, folder=_working_folder(path, folder))
     try:
@@ -90,7 +90,7 @@ def constraints_in(
     except MalformedError as error:
         raise _unreadable(path, str(error)) from error
     if found.requirements:
-        raise _unreadable(path, f"as a file of constraints it asks for {found.requirements[0]!r}")
+        raise _unreadable(path, f"as a file of constraints it requires {found.requirements[0]!r}")
     return found.constraints
 
 
@@ -143,7 +143,7 @@ def _format(text: str, path: str) -> str:
 
 def _a_lock(path: str) -> UsageError:
     return UsageError(
-        f"{path} is a lock: it holds what was chosen, not what is asked for",
+        f"{path} is a lock: it holds what was chosen, not what is required",
         why=f"requirements are read from {ACCEPTED}",
         fix=f"run: stackgen verify {path}; or explore around it with --from {path}",
     )

@@ -401,7 +401,7 @@ def _of_line(line: Line, file: _File, context: FileContext) -> Iterator[_Entry]:
     for words in options.unfollowed:
         yield Skipped(where + words)
     for place in options.requirements:
-        # In pip, what a constraints file includes by -r is asked for.
+        # In pip, what a constraints file includes by -r is required.
         yield from _included(place, replace(file, limits=False), context)
     for place in options.constraints:
         yield from _included(place, replace(file, limits=True), context)
@@ -428,7 +428,7 @@ def _is_path(text: str) -> bool:
 
 def _limiting(line: str) -> str:
     if Requirement(line).extras:
-        raise MalformedError(f"a constraint cannot ask for extras: {line!r}")
+        raise MalformedError(f"a constraint cannot have extras: {line!r}")
     return line
 
 

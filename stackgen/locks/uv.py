@@ -14,7 +14,7 @@ _ELSEWHERE = {"git", "url", "path", "directory", "editable", "virtual"}
 
 
 def read(text: str, *, path: str, companion: str | None) -> LockFile:  # noqa: ARG001 one signature
-    """Read an uv.lock; it holds what was asked for by itself.
+    """Read an uv.lock; it holds the requirements itself.
 
     Raises:
         MalformedError: it is not one.
@@ -116,7 +116,7 @@ def _requirements(root: Table) -> Iterator[str]:
         name = fields.text(wanted.get("name"), "a requirement's name")
         marker = fields.text(wanted.get("marker"), f"the marker of {name}")
         if "extra ==" in marker or not _ELSEWHERE.isdisjoint(wanted):
-            continue  # asked for by an extra of the project, or not to be had from an index
+            continue  # required by an extra of the project, or not on an index
         line = fields.requirement(
             name,
             specifier=fields.text(wanted.get("specifier"), f"the specifier of {name}"),

@@ -95,7 +95,7 @@ class Chooser(Protocol):
 def chooser(strategy: str, arms: Sequence[Arm], *, seed: int, margin: float = MARGIN) -> Chooser:
     """Return the way to choose blocks that has this name.
 
-    Ask again whenever what arms cost has changed: their model is kept.
+    Call it again whenever the cost of arms has changed: their model is cached.
 
     Args:
         strategy: one of STRATEGIES.

@@ -12,7 +12,7 @@ from stackgen.model.stacks import Environment
 _Slot: TypeAlias = tuple[Role, Environment]
 
 SAMPLES = 30
-"""Samples kept per inspection; the minimum depends on their number, so it never changes."""
+"""Samples stored per inspection; the minimum depends on their number, so it never changes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -108,7 +108,7 @@ def campaign_contrasts(
 
     Args:
         inspections: of one campaign or of several with the same origins, calibrations included
-            (they tell how long samples are, which decides what disturbs a block).
+            (they show how long samples are, which decides what disturbs a block).
         origins: of all these inspections.
         failed: stacks that failed in blocks (``count_failures``): what is left of their runs is
             what survived, so they give no contrast.

@@ -65,7 +65,7 @@ def exclude_disturbed(inspections: Iterable[Inspection]) -> DisturbedBlocks:
 
     Args:
         inspections: everything that the campaigns recorded, in the order of time; calibrations
-            tell how long samples are. What is left out of them was never disturbed.
+            show how long samples are. What is left out of them was never disturbed.
     """
     seen = list(inspections)
     calibrated = _calibrated(seen)
@@ -160,7 +160,7 @@ def _length(observation: Observation) -> float:
 def _is_short(circumstances: Circumstances, sample_s: float | None) -> bool:
     """Return whether some samples are whole however busy the CPU is.
 
-    Where several threads wait for each other, each sample waits for the one that was held up.
+    Where several threads wait for each other, each sample waits for the one that was delayed.
     """
     return sample_s is not None and sample_s <= SHORT_S and _threads(circumstances) == 1
 

@@ -144,7 +144,7 @@ def smallest_shown(contrasts: Sequence[float], *, blocks: int, seed: int) -> flo
         blocks: that the comparison takes; one of INTERIM_ANALYSES.
         seed: of the comparisons that are drawn.
 
-    Both runs of a pair are alike, so each contrast is drawn with either sign. What few blocks tell
+    Both runs of a pair are alike, so each contrast is drawn with either sign. What few blocks show
     may be calmer than the machine is: the result is raised by two parts in their number, which
     brings the power to what is promised (docs/adr/0023).
     """

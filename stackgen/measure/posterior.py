@@ -236,7 +236,7 @@ class Model:
         """
         key = tuple(measured)
         if key not in self._last:
-            # A race asks about now, and about one block before.
+            # A search predicts for now, and for one block before.
             newest = list(self._last.items())[-(_CACHED - 1) :]
             self._last = {**dict(newest), key: self._predict(key)}
         return self._last[key]

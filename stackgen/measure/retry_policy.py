@@ -1,6 +1,6 @@
 """The retry policy: which failures are tried again, and which exclude a stack from a campaign.
 
-The cause of a failure decides, as far as what was recorded tells it (outcome and log, so that
+The cause of a failure decides, as far as what was recorded shows it (outcome and log, so that
 inspections of earlier versions are judged alike):
 
 - INFRASTRUCTURE (an index, the engine, files of an environment): no failure of the stack. The same

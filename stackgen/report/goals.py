@@ -11,9 +11,9 @@ from stackgen.model.reports.campaigns import ExploreReport, StackQuantities
 from stackgen.report.tables import columns, counted, span
 
 MOST_EFFECTS = 3
-"""So many effects on speed are told in sentences; the table has all of them."""
+"""So many effects on speed have sentences; the table has all of them."""
 MUCH_SMALLER, HARDLY_SLOWER = 0.75, 0.05
-"""A stack of at most this share of the baseline's size is told of where it is hardly slower."""
+"""A stack of at most this share of the baseline's size has a sentence where it is hardly slower."""
 
 
 def megabytes(count: float | None) -> str:
@@ -174,7 +174,7 @@ def _largest(
 
 
 def _ordered(effect: Effect, label: str, baseline: str) -> tuple[str, str]:
-    """Return what is better, then what is worse, each by what tells them apart."""
+    """Return what is better, then what is worse, each by what distinguishes them."""
     own, other = short_label(label, baseline), short_label(baseline, label)
     return (own, other) if effect.ratio >= 1 else (other, own)
 

@@ -355,7 +355,7 @@ class Closure:
     def give_metadata(
         self, metadata: Mapping[Artifact, Metadata], defects: Mapping[Artifact, str] | None = None
     ) -> None:
-        """Take the metadata of artifacts that were asked for, or why there are none."""
+        """Take the metadata of artifacts that were requested, or why there are none."""
         for artifact, found in metadata.items():
             needed = found.requires_python
             if why := defect(found):

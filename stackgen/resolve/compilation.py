@@ -39,7 +39,7 @@ class Compiled:
     """A diagram, and how much of the space it holds.
 
     version_limit: 0 where it holds all; otherwise so many of the newest versions of each
-        package, and further ones as far as each version of what the user asked for needs them.
+        package, and further ones as far as each version of what the user requires needs them.
     """
 
     diagram: Diagram

@@ -235,7 +235,7 @@ def admitted_releases(
     Args:
         specifier: of the dependency.
         releases: of one package, newest first.
-        versions: the same, where many specifiers are asked of them.
+        versions: the same, where many specifiers are applied to them.
     """
     if specifier.startswith("@"):
         urls = [plain_url(release.artifact.url) for release in releases]

@@ -195,7 +195,7 @@ def _digest(shown: str, wheel: zipfile.ZipFile, member: zipfile.ZipInfo, algorit
     """Return the digest of a member; empty where no algorithm is stated for it.
 
     Unpacking tools write all that a member holds, whatever size it declares: zipfile would stop
-    there, so one byte more is asked for.
+    there, so one byte more is requested.
     """
     digest = hashlib.new(algorithm or "sha256")
     longer = copy.copy(member)

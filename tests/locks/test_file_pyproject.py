@@ -219,7 +219,7 @@ def test_poetrys_own_table_is_read() -> None:
     assert found.skipped == (
         "mine: comes from a file, not from an index",
         "fork: comes from a repository, not from an index",
-        "odd: PEP 508 cannot say what pyproject.toml asks of it",
+        "odd: PEP 508 cannot say what pyproject.toml requires of it",
     )
 
 

@@ -223,7 +223,7 @@ def test_a_constraints_file_gives_its_lines() -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("numpy[x]<2\n", "a constraint cannot ask for extras"),
+        ("numpy[x]<2\n", "a constraint cannot have extras"),
         ("-r more.txt\n", "it asks for 'scipy'"),
         ("", "it is empty"),
         ("<html>", "HTML"),

@@ -36,7 +36,7 @@ def test_alternatives_have_no_equal_and_are_reported_in_words() -> None:
     project = {"tool": {"poetry": {"dependencies": {"numpy": "^1.26 || ^2.1", "python": "^3.11"}}}}
     lines, unclear = stated_requirements(project)
     assert lines == ()
-    assert unclear == ("numpy: PEP 508 cannot say what pyproject.toml asks of it",)
+    assert unclear == ("numpy: PEP 508 cannot say what pyproject.toml requires of it",)
 
 
 def test_tables_carry_extras_markers_and_pythons() -> None:
