@@ -64,7 +64,7 @@ from stackgen.report import (
 )
 from stackgen.report.advice import advice_markdown, advice_text
 from stackgen.report.nightly import finding_text, nightly_markdown, nightly_text
-from stackgen.report.terminal import Patient, Plain
+from stackgen.report.terminal import Plain
 from tests.base_reports import BASE_REPORTS
 from tests.samples import MACHINE, call, environment
 from tests.verifications import VERIFICATIONS
@@ -648,7 +648,7 @@ def test_a_log_tells_each_activity_once_and_then_now_and_then() -> None:
 
 def test_what_is_over_soon_is_not_reported_and_notes_are_reported_at_once() -> None:
     now, stream = [0.0], io.StringIO()
-    reported = Patient(stream, lambda: Plain(stream), delay_s=1.0, clock=lambda: now[0])
+    reported = Plain(stream, lambda: now[0], delay_s=1.0)
     reported.doing("reading", done=1, total=9)
     reported.note("careful")
     assert stream.getvalue() == "careful\n"

@@ -13,92 +13,75 @@ QUIET_S = 10.0
 
 
 class Plain:
-    """Lines for a log: each new activity once, then only now and then."""
+    """Lines for a log: each new activity once, then only now and then.
 
-    def __init__(self, stream: TextIO, clock: Callable[[], float] = time.monotonic) -> None:
+    delay_s: nothing is printed of what is over sooner; notes are printed at once.
+    """
+
+    def __init__(
+        self, stream: TextIO, clock: Callable[[], float] = time.monotonic, *, delay_s: float = 0.0
+    ) -> None:
         self._stream = stream
         self._clock = clock
+        self._begin = clock() + delay_s
         self._last = ""
         self._printed = float("-inf")
 
     def doing(self, text: str, *, done: int = 0, total: int = 0) -> None:
-        """Say what is going on, unless it was said a moment ago."""
+        """Print the current activity, unless it was printed a moment ago."""
         activity = text.split(":", maxsplit=1)[0].split(",", maxsplit=1)[0]
         now = self._clock()
+        if now < self._begin:
+            return
         if activity != self._last or now - self._printed > QUIET_S:
             self._last, self._printed = activity, now
             print(_counted(text, done, total), file=self._stream, flush=True)
 
     def note(self, text: str) -> None:
-        """Say it."""
+        """Print a line."""
         print(text, file=self._stream, flush=True)
 
 
-class Live:
-    """One line that changes, with notes above it."""
+class Live(Plain):
+    """One line that changes, with notes above it; it is opened for the first activity.
 
-    def __init__(self, status: "Status") -> None:
-        self._status = status
+    opened: closes the line in the end.
+    """
+
+    def __init__(self, stream: TextIO, opened: ExitStack, *, delay_s: float = 0.0) -> None:
+        super().__init__(stream, delay_s=delay_s)
+        self._opened = opened
+        self._status: Status | None = None
 
     def doing(self, text: str, *, done: int = 0, total: int = 0) -> None:
-        """Show it in the live line."""
+        """Show the current activity in the live line."""
+        if self._clock() < self._begin:
+            return
+        from rich.console import Console
         from rich.markup import escape
 
+        if self._status is None:
+            console = Console(file=self._stream)
+            self._status = self._opened.enter_context(console.status("starting"))
         self._status.update(escape(_counted(text, done, total)))
 
     def note(self, text: str) -> None:
-        """Print it above the live line."""
-        self._status.console.print(text, markup=False, highlight=False)
-
-
-class Patient:
-    """Prints nothing of what is over soon; notes are printed at once.
-
-    It stands before a progress that is slow to open, and opens it when the time has come.
-    """
-
-    def __init__(
-        self,
-        stream: TextIO,
-        open_it: Callable[[], Plain | Live],
-        *,
-        delay_s: float,
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
-        self._stream = stream
-        self._open_it = open_it
-        self._clock = clock
-        self._end = clock() + delay_s
-        self._opened: Plain | Live | None = None
-
-    def doing(self, text: str, *, done: int = 0, total: int = 0) -> None:
-        """Say what is going on, once it has gone on for long."""
-        if self._opened is None and self._clock() >= self._end:
-            self._opened = self._open_it()
-        if self._opened is not None:
-            self._opened.doing(text, done=done, total=total)
-
-    def note(self, text: str) -> None:
-        """Say it."""
-        if self._opened is not None:
-            self._opened.note(text)
+        """Print a line above the live one."""
+        if self._status is None:
+            super().note(text)
         else:
-            print(text, file=self._stream, flush=True)
+            self._status.console.print(text, markup=False, highlight=False)
 
 
 @contextmanager
-def open_progress(stream: TextIO, *, delay_s: float = 0.0) -> Iterator[Plain | Live | Patient]:
-    """Open the progress that suits a stream; with patience, only what takes so long is printed."""
+def open_progress(stream: TextIO, *, delay_s: float = 0.0) -> Iterator[Plain]:
+    """Open the progress that suits a stream; what takes less than ``delay_s`` is not printed."""
     with ExitStack() as opened:
-
-        def open_it() -> Plain | Live:
-            if not stream.isatty():
-                return Plain(stream)
-            from rich.console import Console
-
-            return Live(opened.enter_context(Console(file=stream).status("starting")))
-
-        yield Patient(stream, open_it, delay_s=delay_s) if delay_s else open_it()
+        yield (
+            Live(stream, opened, delay_s=delay_s)
+            if stream.isatty()
+            else Plain(stream, delay_s=delay_s)
+        )
 
 
 def _counted(text: str, done: int, total: int) -> str:

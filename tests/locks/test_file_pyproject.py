@@ -156,7 +156,7 @@ def test_a_broken_group_harms_only_those_who_choose_it(group: str, message: str)
 def test_groups_need_no_project() -> None:
     text = "[dependency-groups]\ntest = ['pytest']\n"
     assert read(text, groups=("test",)).requirements == ("pytest",)
-    with pytest.raises(UsageError, match="asks for nothing"):
+    with pytest.raises(UsageError, match="requires nothing"):
         read(text)
 
 

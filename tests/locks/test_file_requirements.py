@@ -224,7 +224,7 @@ def test_a_constraints_file_gives_its_lines() -> None:
     ("text", "message"),
     [
         ("numpy[x]<2\n", "a constraint cannot have extras"),
-        ("-r more.txt\n", "it asks for 'scipy'"),
+        ("-r more.txt\n", "it requires 'scipy'"),
         ("", "it is empty"),
         ("<html>", "HTML"),
     ],
