@@ -14,10 +14,11 @@ from packaging.utils import canonicalize_name
 from stackgen.campaign.request import CampaignRequest
 from stackgen.campaign.spread import Pick, Settings, defaults_of, spread, within_download
 from stackgen.campaign.targets import refuse_python
+from stackgen.campaign.user_input import read_user_file
 from stackgen.errors import ResolutionError, UsageError
 from stackgen.index import PackageIndex, artifact_key
 from stackgen.index.closure import read_universe, resolve
-from stackgen.locks import decode_text, in_target, read_lock
+from stackgen.locks import in_target, read_lock
 from stackgen.model.choices import Order, Prereleases
 from stackgen.model.identity import LockId, StackId
 from stackgen.model.packages import BUILT_HERE, Artifact, Lock, LockedPackage, LockFile, Target
@@ -327,15 +328,8 @@ def read_text(path: Path) -> str:
     Raises:
         UsageError: it cannot be read.
     """
-    try:
-        return decode_text(path.read_bytes())
-    except (OSError, ValueError) as error:
-        raise UsageError(
-            f"cannot read {path}",
-            why=getattr(error, "strerror", None) or str(error),
-            fix="give the path of a Pipfile.lock, poetry.lock, uv.lock, pylock.toml or "
-            "requirements.txt",
-        ) from error
+    fix = "give the path of a Pipfile.lock, poetry.lock, uv.lock, pylock.toml or requirements.txt"
+    return read_user_file(path, fix=fix)
 
 
 _COMPANIONS = {
@@ -348,16 +342,8 @@ _COMPANIONS = {
 def _beside(path: Path) -> str | None:
     """Return what the file holds from which a lock was made; pip-tools' has the lock's own name."""
     other = path.with_name(_COMPANIONS.get(path.name, f"{path.stem}.in"))
-    if not other.is_file():
-        return None
-    try:
-        return decode_text(other.read_bytes())
-    except (OSError, ValueError) as error:
-        raise UsageError(
-            f"cannot read {other}",
-            why=getattr(error, "strerror", None) or str(error),
-            fix=f"correct it, or move it away: it is read because it lies beside {path.name}",
-        ) from error
+    fix = f"correct it, or move it away: it is read because it lies beside {path.name}"
+    return read_user_file(other, fix=fix) if other.is_file() else None
 
 
 def _selection(

@@ -173,7 +173,7 @@ class SdistWheels:
         target = self.base.target
         try:
             wanted = [parse_requirement(line) for line in lines]
-            wanted = [w for w in wanted if not w.marker or w.marker.evaluate(_markers(target))]
+            wanted = [w for w in wanted if not w.marker or w.marker.evaluate(dict(target.markers))]
             if not wanted:
                 return Lock(artifacts=())
             request = Requirements(
@@ -284,21 +284,17 @@ def _differences(announced: Metadata, stated: Metadata, target: Target) -> str:
 
 def _applying(metadata: Metadata, target: Target) -> set[str]:
     """Return the requirements that count on a target, those of extras with the extra's name."""
-    found = set()
+    found, environment = set(), dict(target.markers)
     for requirement in map(parse_requirement, metadata.requires_dist):
         marker, requirement.marker = requirement.marker, None
         requirement.name = canonicalize_name(requirement.name)
-        if marker is None or marker.evaluate({**_markers(target), "extra": ""}):
+        if marker is None or marker.evaluate({**environment, "extra": ""}):
             found.add(str(requirement))
             continue
         for extra in set(_EXTRA.findall(str(marker))):
-            if marker.evaluate({**_markers(target), "extra": extra}):
+            if marker.evaluate({**environment, "extra": extra}):
                 found.add(f"{requirement} for the extra {canonicalize_name(extra)}")
     return found
-
-
-def _markers(target: Target) -> dict[str, str]:
-    return dict(target.markers)
 
 
 def _lines(path: Path) -> list[str]:

@@ -311,11 +311,18 @@ def _line(text: str) -> str:
 
 
 def _text(path: str) -> str:
+    fix = "give the path of a requirements file, a pyproject.toml or a Pipfile"
+    return read_user_file(Path(path), fix=fix)
+
+
+def read_user_file(path: Path, *, fix: str) -> str:
+    """Return the text of a user's file.
+
+    Raises:
+        UsageError: it cannot be read; ``fix`` says what helps.
+    """
     try:
-        return decode_text(Path(path).read_bytes())
+        return decode_text(path.read_bytes())
     except (OSError, ValueError) as error:
-        raise UsageError(
-            f"cannot read {path}",
-            why=getattr(error, "strerror", None) or str(error),
-            fix="give the path of a requirements file, a pyproject.toml or a Pipfile",
-        ) from error
+        why = getattr(error, "strerror", None) or str(error)
+        raise UsageError(f"cannot read {path}", why=why, fix=fix) from error

@@ -86,7 +86,9 @@ def run(
     from stackgen.storage.paths import find_paths
 
     _refuse_nonsense(name, json=json, form=form, output=output)
-    parameters = parse_parameters([*_spelled_out(param), *context.args])
+    # --param also names what is an option of this command.
+    named = ["--{}={}".format(*parse_pair(each, "--param")) for each in param]
+    parameters = parse_parameters([*named, *context.args])
     if form:
         refuse_unfit(form.value, parameters)
     request = LocalRunRequest(indicator=name, parameters=parameters, options=options)
@@ -135,11 +137,6 @@ def parse_parameters(words: list[str]) -> tuple[tuple[str, tuple[str, ...]], ...
             )
         found.setdefault(name.removeprefix("--").replace("-", "_"), []).extend(values)
     return tuple((name, tuple(values)) for name, values in found.items())
-
-
-def _spelled_out(pairs: list[str]) -> list[str]:
-    """Return ``--param size=64`` as ``--size=64``; it also names what is an option of ours."""
-    return ["--{}={}".format(*parse_pair(each, "--param")) for each in pairs]
 
 
 def _refuse_nonsense(

@@ -131,7 +131,8 @@ class Listings:
             return replace(before, fetched=self._access.clock()), page
         if reply.status not in (_OK, *_ABSENT):
             raise _nonsense(location, name, f"it said {reply.status}")
-        source = _digest(reply)
+        # What identifies a reply: its content, and where links in it lead from.
+        source = hashlib.sha256(f"{reply.status} {reply.url}\n".encode() + reply.body).hexdigest()
         if before and before.content and source_of(before.content) == source:
             # Not every server says that nothing has changed; to read a page again takes longer.
             return replace(before, fetched=self._access.clock()), page
@@ -159,11 +160,6 @@ class Listings:
             return None
         files = Files.of([with_local_hash(each, self._access.cache) for each in page.files])
         return replace(page, files=files)
-
-
-def _digest(reply: Reply) -> str:
-    """Return what identifies this reply: its content, and where links in it lead from."""
-    return hashlib.sha256(f"{reply.status} {reply.url}\n".encode() + reply.body).hexdigest()
 
 
 class _UnreadableError(Exception):

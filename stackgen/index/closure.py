@@ -5,6 +5,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Executor, Future, ThreadPoolExecutor, wait
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from itertools import islice
 from typing import TypeVar
 
@@ -45,7 +46,6 @@ def read_universe(
     target: Target,
     *,
     progress: Progress,
-    pruned: bool = True,
     all_prereleases: bool = False,
 ) -> Universe:
     """Bring everything that the closure of a request needs.
@@ -55,28 +55,16 @@ def read_universe(
         request: what stacks must satisfy.
         target: where they are installed.
         progress: called with the state of the work.
-        pruned: leave out what can be part of no stack; an explanation needs that, too.
         all_prereleases: look also at those that no requirement needs.
 
     Raises:
         ResolutionError: the user requires a package that no index has.
         IndexUnavailableError: an index cannot be read.
     """
-    parts = [
-        (
-            each,
-            read_combination(
-                index,
-                each,
-                target,
-                progress=progress,
-                pruned=pruned,
-                all_prereleases=all_prereleases,
-            ),
-        )
-        for each in request.combinations()
-    ]
-    return merge_closures(request, parts)
+    read = partial(
+        read_combination, index, target=target, progress=progress, all_prereleases=all_prereleases
+    )
+    return merge_closures(request, [(each, read(each)) for each in request.combinations()])
 
 
 def read_combination(
@@ -88,7 +76,10 @@ def read_combination(
     pruned: bool = True,
     all_prereleases: bool = False,
 ) -> Universe:
-    """Bring everything that the closure of a request needs, its roles filled in one way."""
+    """Bring everything that the closure of a request needs, its roles filled in one way.
+
+    pruned: leave out what can be part of no stack; an explanation needs that, too.
+    """
     wanted, direct = _located(index, how.request)
     closure = Closure(
         wanted, target, barred=how.barred, pruned=pruned, all_prereleases=all_prereleases

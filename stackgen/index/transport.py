@@ -498,7 +498,7 @@ class Transport:
                 f"its certificate is not trusted: {_reason(error)}",
                 fix="set SSL_CERT_FILE to the bundle of your network's authority",
             )
-        if _is_unknown_host(error):
+        if any(isinstance(e, (NameResolutionError, socket.gaierror)) for e in _causes(error)):
             return self._unreachable(
                 url,
                 f"no address is known for the host {urlsplit(url).hostname}",
@@ -604,10 +604,6 @@ def _causes(error: BaseException) -> Iterator[BaseException]:
             seen.add(id(each))
             yield each
             waiting += [*each.args, each.__cause__, each.__context__, getattr(each, "reason", None)]
-
-
-def _is_unknown_host(error: BaseException) -> bool:
-    return any(isinstance(x, (NameResolutionError, socket.gaierror)) for x in _causes(error))
 
 
 def _reason(error: requests.RequestException) -> str:

@@ -3,7 +3,7 @@
 import ast
 import hashlib
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
@@ -398,13 +398,9 @@ def find(indicators: Iterable[Indicator], wanted: str, component: str | None = N
     ends = {name: name.rpartition("/")[2] for name in known}
     near = get_close_matches(wanted, sorted({*ends, *ends.values()}), n=3)
     if alike := names or [name for name in known if name in near or ends[name] in near]:
-        why = f"there are {_listed(alike)}"
+        why = f"there are {', '.join(sorted(alike))}"
         fix = "give one of these names; stackgen pis says what each one measures"
     else:
         why, fix = f"there are {len(known)} others", "see what there is: stackgen pis"
     what = "several indicators are" if names else "no indicator is"
     raise UsageError(f"{what} called {wanted!r}", why=why, fix=fix)
-
-
-def _listed(names: Sequence[str]) -> str:
-    return ", ".join(sorted(names))

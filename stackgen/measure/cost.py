@@ -49,7 +49,7 @@ def costs(
     for call_id, base_s in baseline_times(inspections, calls):
         if call_id not in per_hour:
             continue
-        items = _whole(_circumstance(_of_baseline(inspections, call_id)[-1], _ITEMS))
+        items = _whole(dict(_of_baseline(inspections, call_id)[-1].circumstances).get(_ITEMS, ""))
         own = [
             _cost(row.stack_id, call_id, base_s / ratio, items, per_hour[call_id])
             for row in ranking
@@ -176,10 +176,6 @@ def _scaled(
         blocks=found.blocks,
         cost=at.price / fewest.price / found.ratio if is_time else None,
     )
-
-
-def _circumstance(observation: Observation, name: str) -> str:
-    return dict(observation.circumstances).get(name, "")
 
 
 def _whole(text: str) -> int | None:

@@ -257,7 +257,7 @@ def _comparison(
     peaks = all_times(inspections, (), _circumstance(IMPORT_PEAK))
     program = bool(calls) and calls[0].program is not None
     if program:
-        peaks = all_times(inspections, (), _peak)
+        peaks = all_times(inspections, (), lambda seen: seen.peak_memory_bytes or None)
     return _Comparison(
         numbers={
             Goal.SPEED: [(_of(times, call), weights.get(call.id, 1.0)) for call in calls],
@@ -320,10 +320,6 @@ def _circumstance(name: str) -> Callable[[Observation], float | None]:
         return number if 0 < number < math.inf else None
 
     return read
-
-
-def _peak(observation: Observation) -> float | None:
-    return observation.peak_memory_bytes or None
 
 
 def _medians(

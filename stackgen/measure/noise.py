@@ -21,7 +21,7 @@ from stackgen.measure.effects import (
     effect,
     p_value,
 )
-from stackgen.measure.ranking import CONTROL_ALPHA, Times, block_times
+from stackgen.measure.ranking import CONTROL_ALPHA, block_times
 from stackgen.model.identity import IndicatorId, StackId
 from stackgen.model.inspections import IndicatorCall, Inspection, Outcome, Role
 from stackgen.model.reports.campaigns import DetectableEffect, Disturbance, IndicatorNoise
@@ -63,6 +63,8 @@ def indicator_noise(
     one = block_times(inspections, indicator=call.id, stack=stack)
     two = block_times(inspections, indicator=call.id, stack=stack, twin=True)
     contrasts = block_contrasts(a_s=one, b_s=two) if one.keys() & two.keys() else ()
+    # The mean log time of each pair, in block order.
+    levels = [(math.log(one[k]) + math.log(two[k])) / 2 for k in sorted(one.keys() & two.keys())]
     run = {e.block for e in own if e.block > 0 and e.role in (Role.BASELINE, Role.TWIN)}
     p = p_value(contrasts)
     differs = are_different(p, indicators=indicators)
@@ -76,7 +78,7 @@ def indicator_noise(
         left_out=len(run) - len(contrasts),
         spread=math.expm1(robust_spread(contrasts)) if contrasts else None,
         deviation=math.expm1(plain_spread(contrasts)) if contrasts else None,
-        drift=autocorrelation(_levels(one, two)),
+        drift=autocorrelation(levels),
         carry_over=autocorrelation(contrasts),
         p_value=p,
         differs=differs,
@@ -199,11 +201,6 @@ def _ranks(values: Sequence[float]) -> list[float]:
     """Return the place of each value among all, of equal ones their mean place."""
     ordered = sorted(values)
     return [(bisect_left(ordered, v) + bisect_right(ordered, v)) / 2 for v in values]
-
-
-def _levels(one: Times, two: Times) -> list[float]:
-    """Return the mean log time of each pair, in block order."""
-    return [(math.log(one[k]) + math.log(two[k])) / 2 for k in sorted(one.keys() & two.keys())]
 
 
 def disturbance(inspections: Iterable[Inspection], *, cpus: int) -> Disturbance:

@@ -214,8 +214,10 @@ class Model:
     """
 
     def __init__(self, stacks: Sequence[Versions]) -> None:
-        versions = _indicators([{each} for each in _column(stacks)], stacks)
-        pairs = _indicators([set(each) for each in _column_of_pairs(stacks)], stacks)
+        singles = sorted({each for versions in stacks for each in versions})
+        both = sorted({pair for each in stacks for pair in combinations(sorted(each), 2)})
+        versions = _indicators([{each} for each in singles], stacks)
+        pairs = _indicators([set(each) for each in both], stacks)
         self._versions, self._pairs = versions @ versions.T, pairs @ pairs.T
         self._last: dict[tuple[Measured, ...], Prediction] = {}
 
@@ -344,16 +346,6 @@ def _forward(root: Array, values: Array) -> Array:
     return found
 
 
-def _column(stacks: Sequence[Versions]) -> list[tuple[str, str]]:
-    return sorted({each for versions in stacks for each in versions})
-
-
-def _column_of_pairs(
-    stacks: Sequence[Versions],
-) -> list[tuple[tuple[str, str], tuple[str, str]]]:
-    return sorted({pair for versions in stacks for pair in combinations(sorted(versions), 2)})
-
-
 def _indicators(wanted: Sequence[set[tuple[str, str]]], stacks: Sequence[Versions]) -> Array:
     """Return 1 where a stack has all of the wanted versions, shape (stacks, wanted)."""
     sets = [set(versions) for versions in stacks]
@@ -421,6 +413,3 @@ def _inside(prediction: Prediction, block: Sequence[Measured]) -> int:
     deviations = np.sqrt(np.diag(centring @ spread @ centring))
     reach = float(t.ppf((1 + LEVEL) / 2, prediction.freedom))
     return int(np.sum(np.abs(logs - expected) <= reach * deviations))
-
-
-__all__ = ["Array", "Component", "Measured", "Model", "Prediction", "Versions"]

@@ -58,14 +58,10 @@ def block_times(
     return all_times(own, left_out).get((indicator, stack, twin), {})
 
 
-def _fastest(observation: Observation) -> float | None:
-    return observation.best_s
-
-
 def all_times(
     inspections: Iterable[Inspection],
     excluded: Collection[BlockKey],
-    value: Callable[[Observation], float | None] = _fastest,
+    value: Callable[[Observation], float | None] = lambda seen: seen.best_s,
 ) -> Mapping[Series, Times]:
     """Return a number per block of each stack on each indicator, twins apart, as ``block_times``.
 

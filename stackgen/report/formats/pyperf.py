@@ -53,11 +53,8 @@ def _common(report: LocalReport) -> dict[str, object]:
 def _benchmark(report: LocalReport, result: LocalResult) -> dict[str, object]:
     name = fields.label(report, result.arguments)
     runs = [_run(each, each.observation) for each in result.inspections if each.observation]
-    return {"metadata": {"name": name, "loops": _loops(result)}, "runs": runs}
-
-
-def _loops(result: LocalResult) -> int:
-    return result.observations[0].loops
+    loops = result.observations[0].loops
+    return {"metadata": {"name": name, "loops": loops}, "runs": runs}
 
 
 def _run(inspection: Inspection, seen: Observation) -> dict[str, object]:
