@@ -10,6 +10,7 @@ from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
 
 from stackgen.errors import UsageError
+from stackgen.locks.direct import FILE, REPOSITORY
 from stackgen.model.packages import LockedPackage, LockFile
 
 _SEEDS = frozenset({"pip", "setuptools", "wheel"})
@@ -100,8 +101,8 @@ def _origin(found: Distribution) -> str:
     except json.JSONDecodeError:
         return "comes from a place that its metadata do not state"
     if isinstance(content, dict) and "vcs_info" in content:
-        return "comes from a repository, not from an index"
-    return "comes from a file, not from an index"
+        return REPOSITORY
+    return FILE
 
 
 def _python(folders: Iterable[Path]) -> str:

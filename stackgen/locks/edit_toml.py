@@ -86,7 +86,7 @@ def _place(found: Sequence[Block], entries: Sequence[Table], name: str, text: st
 
 
 def _name(entry: Table) -> str:
-    return canonicalize_name(fields.text(entry.get("name"), "a package's name"))
+    return canonicalize_name(fields.name_of(entry))
 
 
 def _extra(wanted: Requirement) -> str:
@@ -108,6 +108,17 @@ def _wheels(change: LockChange) -> list[Artifact]:
 def _sdist(change: LockChange) -> Artifact | None:
     found = [each for each in change.artifacts if not each.is_wheel]
     return min(found, key=lambda each: each.filename.endswith(".zip"), default=None)
+
+
+def _files_of(entry: Table) -> list[Table]:
+    """Return wheels and sdist of an entry of uv.lock or pylock.toml."""
+    found = [*fields.tables(entry.get("wheels"), "wheels")]
+    return [*found, *([fields.table(entry["sdist"], "sdist")] if "sdist" in entry else [])]
+
+
+def _keys(files: Iterable[Table]) -> frozenset[str]:
+    """Return what a lock states of files: its style."""
+    return frozenset(key for each in files for key in each)
 
 
 def _hash(artifact: Artifact) -> str:
@@ -169,12 +180,11 @@ def _uv_changed(block: str, entry: Table, change: LockChange, document: _Documen
 
 
 def _uv_style(entry: Table) -> frozenset[str]:
-    files = [*fields.tables(entry.get("wheels"), "wheels")]
-    files += [fields.table(entry["sdist"], "sdist")] if "sdist" in entry else []
+    files = _files_of(entry)
     source = fields.table(entry.get("source"), "source")
     if "registry" not in source or not files or any("url" not in each for each in files):
         raise MalformedError(f"{_name(entry)} is not of an index that serves files by URL")
-    return frozenset(key for each in files for key in each)
+    return _keys(files)
 
 
 def _uv_files(block: str, change: LockChange, style: Collection[str]) -> str:
@@ -243,17 +253,11 @@ def _uv_edge(wanted: Requirement, document: _Document) -> str:
 
 
 def _uv_new(change: LockChange, document: _Document) -> str:
-    model = next(
-        (
-            each
-            for each in document.entries
-            if "registry" in fields.table(each.get("source"), "source")
-        ),
-        None,
-    )
+    sources = [(each, fields.table(each.get("source"), "source")) for each in document.entries]
+    model, source = next((pair for pair in sources if "registry" in pair[1]), (None, {}))
     if model is None:
         raise MalformedError("none of its packages is of an index")
-    registry = fields.text(fields.table(model["source"], "source").get("registry"), "registry")
+    registry = fields.text(source["registry"], "registry")
     block = f"[[package]]\nname = {quoted(change.name)}\nversion = {quoted(change.version)}\n"
     block += f"source = {{ registry = {quoted(registry)} }}\n"
     block = _uv_dependencies(block, {}, change, document)
@@ -493,13 +497,8 @@ def edit_pylock(text: str, changes: Sequence[LockChange]) -> str:
     return _edit(text, changes, array="packages", changed=_pylock_changed, new=_pylock_new)
 
 
-def _pylock_files_of(entry: Table) -> list[Table]:
-    found = [*fields.tables(entry.get("wheels"), "wheels")]
-    return [*found, *([fields.table(entry["sdist"], "sdist")] if "sdist" in entry else [])]
-
-
 def _pylock_changed(block: str, entry: Table, change: LockChange, document: _Document) -> str:
-    files = _pylock_files_of(entry)
+    files = _files_of(entry)
     if not files:
         raise MalformedError(f"{change.name} has no files of an index in it")
     block = with_key(block, "version", quoted(change.version), after=("name",))
@@ -526,7 +525,7 @@ def _without_tables(block: str) -> str:
 
 def _selected(change: LockChange, document: _Document) -> tuple[list[Artifact], Artifact | None]:
     """Return the wheels and the sdist that a lock takes."""
-    single = all(len(_pylock_files_of(each)) <= 1 for each in document.entries)
+    single = all(len(_files_of(each)) <= 1 for each in document.entries)
     chosen = change.chosen
     if single and chosen is not None:
         return ([chosen], None) if chosen.is_wheel else ([], chosen)
@@ -540,7 +539,7 @@ def _pylock_inline(
     document: _Document,
     after: tuple[str, ...],
 ) -> str:
-    style = frozenset(key for each in files for key in each)
+    style = _keys(files)
     wheels, sdist = _selected(change, document)
     block = with_key(block, "sdist", _pylock_file(sdist, style) if sdist else None, after=after)
     listed = [_pylock_file(each, style) for each in wheels]
@@ -564,7 +563,7 @@ def _pylock_file(artifact: Artifact, style: Collection[str]) -> str:
 
 
 def _pylock_tables(files: Sequence[Table], change: LockChange, document: _Document) -> str:
-    style = frozenset(key for each in files for key in each)
+    style = _keys(files)
     wheels, sdist = _selected(change, document)
     tables = [("[[packages.wheels]]", each) for each in wheels]
     tables += [("[packages.sdist]", sdist)] if sdist else []
@@ -587,4 +586,4 @@ def _pylock_new(change: LockChange, document: _Document) -> str:
         parts.append(f"index = {quoted(fields.text(model['index'], 'index'))}")
     block = "\n".join(parts) + "\n"
     after = ("index", "marker", "version")
-    return _pylock_inline(block, _pylock_files_of(model), change, document, after) + "\n"
+    return _pylock_inline(block, _files_of(model), change, document, after) + "\n"

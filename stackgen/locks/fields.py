@@ -91,6 +91,17 @@ def text(value: object, where: str) -> str:
     return value
 
 
+def name_of(entry: Table) -> str:
+    """Return the name of a package, as its entry spells it."""
+    return text(entry.get("name"), "a package's name")
+
+
+def hashes_of(files: object, name: str) -> tuple[str, ...]:
+    """Return the hashes of a package's files, each of which is a table."""
+    found = tables(files, f"the files of {name}")
+    return tuple(text(each.get("hash"), f"a hash of {name}") for each in found)
+
+
 def package(
     *,
     name: str,

@@ -15,7 +15,7 @@ from packaging.utils import canonicalize_name
 
 from stackgen.locks import fields
 from stackgen.locks.direct import elsewhere
-from stackgen.locks.fields import Table, reach
+from stackgen.locks.fields import Table, name_of, reach
 from stackgen.locks.pyproject import specifier, stated_requirements
 from stackgen.model.packages import LockedPackage, LockFile
 
@@ -56,7 +56,7 @@ def _notes(metadata: Table, entries: Sequence[Table]) -> Iterator[str]:
 
 
 def _skipped(entries: Iterable[Table]) -> Iterator[str]:
-    yield from dict.fromkeys(f"{_name(e)}: {elsewhere(e)}" for e in entries if elsewhere(e))
+    yield from dict.fromkeys(f"{name_of(e)}: {elsewhere(e)}" for e in entries if elsewhere(e))
 
 
 def _states_groups(entries: Sequence[Table]) -> bool:
@@ -84,7 +84,7 @@ def _places(
 
 
 def _group(entry: Table) -> str:
-    groups = fields.texts(entry.get("groups", entry.get("sections")), f"groups of {_name(entry)}")
+    groups = fields.texts(entry.get("groups", entry.get("sections")), f"groups of {name_of(entry)}")
     return "default" if not groups or "default" in groups else min(groups)
 
 
@@ -110,7 +110,7 @@ def _dependencies(entry: Table) -> Iterator[Requirement]:
     """Yield what a package requires: PEP 508 lines, or a table of specifiers in the oldest ones."""
     found = entry.get("dependencies")
     if not isinstance(found, dict):
-        for line in fields.texts(found, f"the dependencies of {_name(entry)}"):
+        for line in fields.texts(found, f"the dependencies of {name_of(entry)}"):
             yield Requirement(fields.checked_requirement(line))
         return
     for name, wanted in found.items():
@@ -122,28 +122,25 @@ def _dependencies(entry: Table) -> Iterator[Requirement]:
 
 
 def _nodes(entry: Table) -> Iterator[_Node]:
-    name = canonicalize_name(_name(entry))
+    name = canonicalize_name(name_of(entry))
     yield from ((name, extra) for extra in _extras(entry) or ("",))
 
 
 def _extras(entry: Table) -> tuple[str, ...]:
-    return fields.texts(entry.get("extras"), f"the extras of {_name(entry)}")
+    return fields.texts(entry.get("extras"), f"the extras of {name_of(entry)}")
 
 
 def _package(
     entry: Table, places: Mapping[_Node, _Place], old_files: Table, requirements: Sequence[str]
 ) -> LockedPackage:
-    name = _name(entry)
+    name = name_of(entry)
     version = fields.text(entry.get("version"), f"the version of {name}")
     files = entry.get("files") or old_files.get(f"{name} {version}")
     group, marker = places[next(_nodes(entry))]
     return fields.package(
         name=name,
         version=version,
-        hashes=[
-            fields.text(file.get("hash"), f"a hash of {name}")
-            for file in fields.tables(files, f"the files of {name}")
-        ],
+        hashes=fields.hashes_of(files, name),
         marker=marker,
         extras=_extras(entry),
         direct=group == "default" and canonicalize_name(name) in fields.names_of(requirements),
@@ -178,7 +175,3 @@ def _python(metadata: Table, project: Table) -> str:
         return specifier(stated.pop()) or ""
     own = fields.table(project.get("project"), "project").get("requires-python")
     return specifier(fields.text(own, "requires-python")) or ""
-
-
-def _name(entry: Table) -> str:
-    return fields.text(entry.get("name"), "a package's name")

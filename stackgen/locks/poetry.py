@@ -17,7 +17,8 @@ from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion
 
 from stackgen.locks import fields
-from stackgen.locks.fields import Table, reach
+from stackgen.locks.direct import FILE, REPOSITORY
+from stackgen.locks.fields import Table, name_of, reach
 from stackgen.locks.pyproject import poetry_marker, specifier, stated_requirements
 from stackgen.model.packages import LockedPackage, LockFile
 
@@ -68,7 +69,7 @@ def read(text: str, *, path: str, companion: str | None) -> LockFile:
         requirements=requirements,
         requires_python=_python(metadata),
         skipped=tuple(
-            f"{_name(entry)}: {_elsewhere(entry)}" for entry in entries if _elsewhere(entry)
+            f"{name_of(entry)}: {_elsewhere(entry)}" for entry in entries if _elsewhere(entry)
         )
         + unclear,
     )
@@ -87,16 +88,13 @@ def _packages(
     for entry in entries:
         if _elsewhere(entry):
             continue
-        name = _name(entry)
+        name = name_of(entry)
         place = _stated(entry) if knows_groups else walked[_key(entry)]
         files = entry.get("files") or old_files.get(name)
         found = fields.package(
             name=name,
             version=fields.text(entry.get("version"), f"the version of {name}"),
-            hashes=[
-                fields.text(file.get("hash"), f"a hash of {name}")
-                for file in fields.tables(files, f"the files of {name}")
-            ],
+            hashes=fields.hashes_of(files, name),
             marker=place.marker,
             direct=place.group == "default" and canonicalize_name(name) in direct,
             group=place.group,
@@ -111,7 +109,7 @@ def _stated(entry: Table) -> _Place:
     markers = entry.get("markers")
     if isinstance(markers, dict):
         markers = markers.get(own)
-    marker = fields.text(markers, f"the markers of {_name(entry)}")
+    marker = fields.text(markers, f"the markers of {name_of(entry)}")
     return _Place(group="default" if own == "main" else own, marker=marker)
 
 
@@ -253,7 +251,7 @@ def _placed(
 
 def _dependencies(entry: Table) -> Iterator[tuple[str, Table]]:
     """Yield (name, what is wanted of it) for each dependency, however it is spelled."""
-    found = fields.table(entry.get("dependencies"), f"the dependencies of {_name(entry)}")
+    found = fields.table(entry.get("dependencies"), f"the dependencies of {name_of(entry)}")
     for name, wanted in found.items():
         for each in wanted if isinstance(wanted, list) else [wanted]:
             details = {"version": each} if isinstance(each, str) else fields.table(each, name)
@@ -261,12 +259,12 @@ def _dependencies(entry: Table) -> Iterator[tuple[str, Table]]:
 
 
 def _key(entry: Table) -> _Key:
-    name = _name(entry)
+    name = name_of(entry)
     return canonicalize_name(name), fields.text(entry.get("version"), f"the version of {name}")
 
 
 def _names_in_extra(entry: Table, extra: str) -> frozenset[str]:
-    extras = fields.table(entry.get("extras"), f"the extras of {_name(entry)}")
+    extras = fields.table(entry.get("extras"), f"the extras of {name_of(entry)}")
     lines = [
         line
         for name, found in extras.items()
@@ -279,12 +277,8 @@ def _names_in_extra(entry: Table, extra: str) -> frozenset[str]:
 def _elsewhere(entry: Table) -> str:
     kind = fields.text(fields.table(entry.get("source"), "a source").get("type"), "a source's type")
     if kind == "git":
-        return "comes from a repository, not from an index"
-    return "comes from a file, not from an index" if kind in _FILES else ""
-
-
-def _name(entry: Table) -> str:
-    return fields.text(entry.get("name"), "a package's name")
+        return REPOSITORY
+    return FILE if kind in _FILES else ""
 
 
 def _python(metadata: Table) -> str:

@@ -15,6 +15,7 @@ from packaging.utils import canonicalize_name
 
 from stackgen.errors import UsageError
 from stackgen.locks import conda, fields, pdm, pipfile, poetry, requirements, uv
+from stackgen.locks.direct import FILE, REPOSITORY
 from stackgen.locks.fields import MalformedError, Table
 from stackgen.model.packages import LockedPackage, LockFile, Target
 
@@ -197,9 +198,8 @@ _Recogniser = Callable[[Table], bool]
 
 
 def _is_poetry(content: Table) -> bool:
-    return "lock-version" in fields.table(
-        content.get("metadata"), "metadata"
-    ) or "content-hash" in (fields.table(content.get("metadata"), "metadata"))
+    metadata = fields.table(content.get("metadata"), "metadata")
+    return "lock-version" in metadata or "content-hash" in metadata
 
 
 def _is_uv(content: Table) -> bool:
@@ -332,8 +332,7 @@ def groups_in(marker: str) -> frozenset[str]:
 def _skipped(lock: Pylock) -> Iterator[str]:
     for package in lock.packages:
         if package.is_direct:
-            kind = "a repository" if package.vcs else "a file"
-            yield f"{package.name}: comes from {kind}, not from an index"
+            yield f"{package.name}: {REPOSITORY if package.vcs else FILE}"
         elif package.version is None:
             yield f"{package.name}: the lock states no version"
 

@@ -5,7 +5,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from packaging.utils import canonicalize_name
 
 from stackgen.locks import fields
-from stackgen.locks.fields import MalformedError, Table, reach
+from stackgen.locks.direct import FILE, REPOSITORY
+from stackgen.locks.fields import MalformedError, Table, name_of, reach
 from stackgen.model.packages import LockedPackage, LockFile
 
 # A package (name, version) as such, or with one of its extras.
@@ -129,8 +130,7 @@ def _skipped(entries: Iterable[Table], roots: Iterable[Table]) -> Iterator[str]:
     own = [_key(root) for root in roots]
     for entry in entries:
         if "registry" not in _source(entry) and _key(entry) not in own:
-            kind = "a repository" if "git" in _source(entry) else "a file"
-            yield f"{_key(entry)[0]}: comes from {kind}, not from an index"
+            yield f"{_key(entry)[0]}: {REPOSITORY if 'git' in _source(entry) else FILE}"
 
 
 def _is_root(entry: Table) -> bool:
@@ -144,5 +144,5 @@ def _source(entry: Table) -> Table:
 
 
 def _key(entry: Table) -> tuple[str, str]:
-    name = fields.text(entry.get("name"), "a package's name")
+    name = name_of(entry)
     return name, fields.text(entry.get("version"), f"the version of {name}")

@@ -1,13 +1,12 @@
 """What a user wants of a stack besides speed: goals, and limits of quantities."""
 
 import math
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
 
 from stackgen.errors import UsageError
-from stackgen.model.options import parse_duration, parse_size
+from stackgen.model.options import parse_duration, parse_number, parse_size
 
 
 class Goal(str, Enum):
@@ -73,7 +72,6 @@ class Goals:
 SPEED_ALONE = Goals()
 
 _GOALS = ", ".join(each.value for each in Goal)
-_WEIGHT = re.compile(r"\d+(?:\.\d*)?|\.\d+", re.ASCII)
 
 
 def parse_goals(given: Sequence[str]) -> tuple[tuple[Goal, float | None], ...]:
@@ -85,7 +83,7 @@ def parse_goals(given: Sequence[str]) -> tuple[tuple[Goal, float | None], ...]:
     found: dict[Goal, float | None] = {}
     for text in given:
         name, separator, number = (part.strip() for part in text.partition("="))
-        weight = float(number) if _WEIGHT.fullmatch(number) else 0.0
+        weight = parse_number(number)
         if name not in {each.value for each in Goal} or Goal(name) in found:
             raise UsageError(
                 f"cannot read the goal {text!r}",

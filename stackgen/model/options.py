@@ -158,6 +158,11 @@ def parse_parameters(given: Sequence[str]) -> tuple[tuple[str, str], ...]:
     return tuple(parse_pair(each, "--param") for each in given)
 
 
+def parse_number(text: str) -> float:
+    """Return a decimal number without sign and exponent; 0 where it is none."""
+    return float(text) if re.fullmatch(r"\d+(?:\.\d*)?|\.\d+", text, re.ASCII) else 0.0
+
+
 def parse_weights(given: Sequence[str]) -> tuple[tuple[str, float], ...]:
     """Return the names of indicators, each with its weight: ``matmul=2``.
 
@@ -166,8 +171,7 @@ def parse_weights(given: Sequence[str]) -> tuple[tuple[str, float], ...]:
     """
     found: dict[str, float] = {}
     for name, text in (parse_pair(each, "--weight") for each in given):
-        match = re.fullmatch(r"\d+(?:\.\d*)?|\.\d+", text.strip(), re.ASCII)
-        weight = float(match[0]) if match else 0.0
+        weight = parse_number(text.strip())
         if not 0 < weight < math.inf:
             raise UsageError(
                 f"cannot give {name} the weight {text!r}",
