@@ -32,6 +32,7 @@ from stackgen.model.inspections import IndicatorCall
 from stackgen.model.packages import LockFile
 from stackgen.model.progress import Progress
 from stackgen.model.reports.campaigns import ExplorePlan, MeasurementSetup
+from stackgen.model.stacks import Base
 from stackgen.storage.paths import Paths
 from stackgen.storage.wheels import WheelStore
 
@@ -92,10 +93,10 @@ def open_campaign(
     """
     start = time.monotonic()
     refuse_cpus(request, usable_cpus())
+    lockfile = _lockfile(request)
     config = index_config(request.index, environ)
     requirements = beside_compared(request.stacks.requirements, config)
     request = request.with_stacks(requirements=requirements)
-    lockfile = _lockfile(request)
     with (
         open_backend(
             request.target.executor,
@@ -109,14 +110,13 @@ def open_campaign(
         limited_to(request.processors.build_cpus),
         open_index(config, requirements.policy, backend.base.target, paths, progress) as index,
     ):
-        if lockfile is not None:
-            refuse_python(lockfile, backend.base.target.python, backend.base.name)
+        _refuse_other_python(lockfile, backend.base)
         selected = select_stacks(index, request, backend, progress)
-        calls, control = calls_of(selected)
-        cpus = _metered(selected.request, calls)
+        request, (calls, control) = selected.request, calls_of(selected)
+        cpus = _metered(request, calls)
         store = WheelStore(paths.cache, notify=progress.note)
         yield Campaign(
-            request=selected.request,
+            request=request,
             paths=paths,
             progress=progress,
             index=index,
@@ -127,7 +127,7 @@ def open_campaign(
             control=control,
             metered=cpus,
             start=start,
-            weights=weights_of(selected.request.measurement.weights, cpus.calls),
+            weights=weights_of(request.measurement.weights, cpus.calls),
         )
 
 
@@ -141,9 +141,12 @@ def _lockfile(request: CampaignRequest) -> LockFile | None:
     return lockfile
 
 
-def _metered(
-    request: CampaignRequest, calls: Sequence[IndicatorCall]
-) -> Metered:
+def _refuse_other_python(lockfile: LockFile | None, base: Base) -> None:
+    if lockfile is not None:
+        refuse_python(lockfile, base.target.python, base.name)
+
+
+def _metered(request: CampaignRequest, calls: Sequence[IndicatorCall]) -> Metered:
     """Return what is measured with its limits and prices."""
     processors = request.processors
     allowed = limits(

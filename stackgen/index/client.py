@@ -252,7 +252,7 @@ class Catalogue:
         Raises:
             IndexUnavailableError: an index cannot be asked.
         """
-        places = dict.fromkeys((*self._config.indexes, *self._config.compared))
+        places = dict.fromkeys((*self._access.config.indexes, *self._access.config.compared))
         found = {
             place: {
                 name: page
@@ -261,11 +261,11 @@ class Catalogue:
             }
             for place in places
         }
-        links = self._find_links() if names and self._config.find_links else {}
+        links = self._find_links() if names and self._access.config.find_links else {}
         if links:
-            found[self._config.find_links[0]] = {
+            found[self._access.config.find_links[0]] = {
                 name: Page(
-                    files=Files.of([with_local_hash(x, self._cache) for x in links[name]]),
+                    files=Files.of([with_local_hash(x, self._access.cache) for x in links[name]]),
                     announced=[""] * len(links[name]),
                     listed=len(links[name]),
                 )
@@ -495,7 +495,7 @@ class PackageIndex(AbstractContextManager["PackageIndex"]):
         clock: seconds since 1970.
         sleep: waits between tries.
         builder: builds the metadata of source distributions that declare none.
-        fresh_s: a cached page that is older is asked for again.
+        fresh_s: a cached page that is older is requested again.
 
     Raises:
         StorageError: the cache folder cannot be used.

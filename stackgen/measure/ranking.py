@@ -237,7 +237,6 @@ def rank(
         total_alpha: false alarms allowed over the whole ranking.
         tolerance: by which two builds of one stack may differ: only more is faster or slower.
     """
-    others = [stack for stack in labels if stack != baseline]
     series = all_times(inspections, exclude_disturbed(inspections).excluded)
     whole = _Comparison(
         series=series,
@@ -249,32 +248,38 @@ def rank(
     )
     comparison, pairs = _shared_alpha(whole, baseline)
     failures = Counter(each.stack_id for each in blamed(inspections, calls))
-    rows = {stack: comparison.effects(stack, baseline) for stack in others}
-    overall = {
-        stack: comparison.together(stack, baseline) if len(calls) > 1 else None for stack in others
-    }
     wrong = deviations(inspections, baseline=baseline, stacks=labels, calls=calls)
-    scores = {baseline: 0.0} | {
-        stack: _score(rows[stack], overall[stack], comparison.weights)
-        for stack in others
-        if len(rows[stack]) == len(calls) and not failures[stack] and stack not in wrong
-    }
-    leader = max(scores, key=lambda stack: scores[stack])
-    order = sorted(scores, key=lambda stack: (-scores[stack], labels[stack]))
-    order += sorted(labels.keys() - scores.keys(), key=lambda stack: labels[stack])
-    return tuple(
-        Ranked(
+    rows = []
+    for stack, label in labels.items():
+        own = stack == baseline
+        row = Ranked(
             stack_id=stack,
-            label=labels[stack],
-            effects=rows.get(stack, ()),
-            is_baseline=stack == baseline,
-            best=stack in scores
-            and (stack == leader or not _beats(pairs, leader, stack, baseline)),
+            label=label,
+            effects=() if own else comparison.effects(stack, baseline),
+            is_baseline=own,
             failures=failures[stack],
             deviations=wrong.get(stack, ()),
-            overall=overall.get(stack),
+            overall=None if own or len(calls) < 2 else comparison.together(stack, baseline),
         )
-        for stack in order
+        rows.append(row)
+    return _ordered(rows, pairs, baseline)
+
+
+def _ordered(rows: Sequence[Ranked], pairs: _Comparison, baseline: StackId) -> tuple[Ranked, ...]:
+    """Return rows, the fastest first, and mark those that the fastest is not shown to beat."""
+    scores = {baseline: 0.0} | {
+        row.stack_id: _score(row.effects, row.overall, pairs.weights)
+        for row in rows
+        if not row.is_baseline and row.counts and len(row.effects) == len(pairs.calls)
+    }
+    leader = max(scores, key=lambda stack: scores[stack])
+    beaten = {each for each in scores if each != leader and _beats(pairs, leader, each, baseline)}
+    ordered = sorted(
+        rows,
+        key=lambda row: (row.stack_id not in scores, -scores.get(row.stack_id, 0.0), row.label),
+    )
+    return tuple(
+        replace(row, best=row.stack_id in scores and row.stack_id not in beaten) for row in ordered
     )
 
 
