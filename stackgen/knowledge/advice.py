@@ -162,6 +162,8 @@ class Advisor:
             nodes=known.nodes,
             trusted=self.trusted,
         )
+        if self.python:
+            why = f"nothing that was measured on Python {self.python} compares these versions"
         near = self._nearest_stacks(lockfile, locked)
         first = next(iter(near.values()), None)
         nearest = [
