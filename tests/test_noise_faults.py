@@ -82,7 +82,7 @@ def pairs(measuring: Session, what: str) -> int:
 def test_sixty_blocks_are_enough(database: Database, tmp_path: Path) -> None:
     measuring = session(database, tmp_path, fine)
     ended = measure_pairs(measuring, design(measuring))
-    assert "60 blocks tell enough" in ended.why
+    assert "60 blocks show enough" in ended.why
     assert {pairs(measuring, each) for each in ("numpy/matmul", "python/pure")} == {
         INTERIM_ANALYSES[-1]
     }
