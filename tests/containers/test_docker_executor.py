@@ -18,6 +18,7 @@ from stackgen.executors.docker import CAMPAIGN_LABEL, DockerExecutor, gpu_reques
 from stackgen.images.engine import Engine
 from stackgen.model.identity import CampaignId
 from stackgen.model.inspections import (
+    IMAGE,
     Indicator,
     IndicatorCall,
     Inspection,
@@ -84,8 +85,11 @@ def inspect(engine: Engine, plan: InspectionPlan) -> Inspection:
 
 
 def reported(seen: Inspection) -> dict[str, str]:
+    """Return what the indicator reported: every circumstance but the image, which is recorded."""
     assert seen.observation is not None, seen.log
-    return dict(seen.observation.circumstances)
+    found = dict(seen.observation.circumstances)
+    assert found.pop(IMAGE).startswith("sha256:")
+    return found
 
 
 def containers(engine: Engine) -> list[str]:
