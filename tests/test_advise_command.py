@@ -1,5 +1,6 @@
 """What advise proposes to measure where it knows nothing."""
 
+import gzip
 import os
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from stackgen.model.evidence import Answer
 from stackgen.model.progress import NullProgress
 from stackgen.report.advice import advice_text
 from stackgen.storage.paths import find_paths
+from tests.test_measuring_faults import Noting
 
 
 @pytest.mark.parametrize(
@@ -37,3 +39,23 @@ def test_a_lock_in_which_nothing_varies_is_not_sent_to_explore(
     assert bool(report.explore_command) == bool(command)
     assert note in " ".join(report.advice.caveats)
     assert report.advice.why in advice_text(report)
+
+
+@pytest.mark.parametrize("content", [b"no gzip", gzip.compress(b"no JSON")], ids=["file", "lines"])
+def test_a_damaged_file_that_comes_with_stackgen_is_reported_and_left_out(
+    tmp_path: Path, content: bytes
+) -> None:
+    (tmp_path / "seeds").mkdir()
+    (tmp_path / "seeds" / "theirs.jsonl.gz").write_bytes(content)
+    lock = tmp_path / "requirements.txt"
+    lock.write_text("numpy==1.26.4\n")
+    environ = {"HOME": str(tmp_path), "STACKGEN_SEED": str(tmp_path / "seeds")}
+    progress = Noting()
+    report = advise(
+        AdviseRequest(path=lock, index=IndexOptions(no_index=True)),
+        find_paths(environ, kb=tmp_path / "kb.db"),
+        {"PIP_CONFIG_FILE": os.devnull},
+        progress,
+    )
+    assert report.advice.answer is Answer.UNKNOWN
+    assert any("not loaded" in each for each in progress.notes)

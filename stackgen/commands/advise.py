@@ -33,7 +33,13 @@ from stackgen.campaign.user_input import index_config
 from stackgen.commands.advise_explain import explain
 from stackgen.commands.advise_security import Security
 from stackgen.commands.lock_changes import completed
-from stackgen.errors import BuildError, IndexUnavailableError, ResolutionError, UsageError
+from stackgen.errors import (
+    BuildError,
+    DatabaseError,
+    IndexUnavailableError,
+    ResolutionError,
+    UsageError,
+)
 from stackgen.executors.machine import this_machine
 from stackgen.images.metadata_builds import SandboxMetadataBuilder
 from stackgen.images.targets import stated_target
@@ -182,11 +188,7 @@ def open_sources(
         open_database(paths.knowledge, reading=True) as database,
         PackageIndex(config, paths.cache, builder=builder) as index,
     ):
-        if added := load_seeds(database, paths.seeds):
-            progress.note(
-                f"{added:,} inspections that come with stackgen were loaded; they were measured on "
-                "another machine (stackgen kb origins)."
-            )
+        _load_seeds(database, paths, progress)
         if lockfile.unpinned and target is not None:
             lockfile = completed(lockfile, target, index=index, progress=progress)
         yield Sources(
@@ -198,6 +200,23 @@ def open_sources(
             paths=paths,
             environ=environ,
             progress=progress,
+        )
+
+
+def _load_seeds(database: Database, paths: Paths, progress: Progress) -> None:
+    """Load what comes with stackgen; where that is impossible, the user's own evidence suffices."""
+    try:
+        added = load_seeds(database, paths.seeds)
+    except DatabaseError as error:
+        progress.note(
+            f"The observations that come with stackgen were not loaded: {error.what}: {error.why}. "
+            "STACKGEN_SEED= (empty) leaves them out."
+        )
+        return
+    if added:
+        progress.note(
+            f"{added:,} inspections that come with stackgen were loaded; they were measured "
+            "elsewhere (stackgen kb origins)."
         )
 
 

@@ -8,10 +8,12 @@ removed does not come back with a later seed.
 import gzip
 import hashlib
 import io
+import zlib
 from pathlib import Path
 
 import msgspec
 
+from stackgen.errors import DatabaseError
 from stackgen.knowledge.database import Database
 from stackgen.storage.state import State, state_path
 
@@ -29,7 +31,7 @@ def load_seeds(database: Database, folder: Path | None) -> int:
     A knowledge base that is only read is left as it is.
 
     Raises:
-        DatabaseError: a line is not valid or contradicts a known row.
+        DatabaseError: a file is damaged, or a line is not valid or contradicts a known row.
     """
     if folder is None or database.read_only:
         return 0
@@ -37,13 +39,20 @@ def load_seeds(database: Database, folder: Path | None) -> int:
     added = 0
     with State(state_path(database.path)) as state:
         for sha256 in sorted(files.keys() - state.loaded_seeds(database.base_id)):
-            content = gzip.decompress(files[sha256].read_bytes())
-            if not _origins(content) & state.removed_origins(database.base_id):
+            content, origins = _read(files[sha256])
+            if not origins & state.removed_origins(database.base_id):
                 added += database.import_lines(io.BytesIO(content), files[sha256])
             state.add_loaded_seed(database.base_id, sha256)
     return added
 
 
-def _origins(content: bytes) -> frozenset[str]:
-    lines = content.splitlines()
-    return frozenset(origin for line in lines for origin in _DECODER.decode(line).origins)
+def _read(path: Path) -> tuple[bytes, frozenset[str]]:
+    """Return the lines of an export, and the installations that measured them."""
+    try:
+        content = gzip.decompress(path.read_bytes())
+        lines = [_DECODER.decode(each) for each in content.splitlines()]
+    except (EOFError, OSError, zlib.error, msgspec.MsgspecError) as error:
+        raise DatabaseError(
+            f"cannot read {path}", why=str(error), fix="install stackgen again, or remove the file"
+        ) from error
+    return content, frozenset(origin for each in lines for origin in each.origins)
