@@ -23,7 +23,7 @@ from stackgen.model.packages import Lock
 from stackgen.model.stacks import BaseFacts
 from stackgen.resolve import Requirements
 
-_PADDING = 1031  # bytes, a prime number: no replica has the alignment of another one
+PADDING_BYTES = 1031  # bytes, a prime number: no replica has the alignment of another one
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,7 +116,7 @@ class CampaignRequest:
     @property
     def padding(self) -> int:
         """Return how many bytes are added to the environment block of each process."""
-        return _PADDING * self.replica
+        return PADDING_BYTES * self.replica
 
     def with_stacks(self, **changes: Any) -> "CampaignRequest":
         """Return the same request about other stacks."""

@@ -99,6 +99,12 @@ class VirtualenvStore:
                 users.discard(item.path)
         return gone
 
+    def clear(self) -> None:
+        """Remove all virtualenvs, then what they were made of; what is in use stays."""
+        if self.root.exists():
+            for item in sorted(self.items(), key=lambda each: each.kind is not ItemKind.VIRTUALENV):
+                self.drop(item)
+
     def remove(self, kind: ItemKind, path: Path, *, dry_run: bool = False) -> bool:
         """Remove an item without a lease, even if it is linked; return whether it is removed.
 

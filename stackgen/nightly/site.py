@@ -153,10 +153,7 @@ class LiveSite:
     def remove_replicas(self) -> None:
         """Remove the virtualenvs that confirmed: the next ones are to be built anew."""
         for replica in REPLICAS:
-            store = VirtualenvStore(replica_folder(self.paths, replica))
-            if store.root.exists():
-                for item in sorted(store.items(), key=lambda each: each.kind.value != "virtualenv"):
-                    store.drop(item)
+            VirtualenvStore(replica_folder(self.paths, replica)).clear()
 
     def _index(self, *, fresh_s: float = FRESH_S) -> PackageIndex:
         config = index_config(self.request.index, self.environ)
