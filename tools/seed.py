@@ -11,7 +11,6 @@ import gzip
 import hashlib
 import math
 import os
-import signal
 import subprocess
 import sys
 import time
@@ -176,7 +175,7 @@ def measure(step: Step, base: str, number: int, budget_s: float, database: Path)
                     if each.campaign_id in own and each.indicator_id in names
                 ]
             if max(half_widths(rows), default=math.inf) <= HALF_WIDTH * math.sqrt(LEAST_CAMPAIGNS):
-                process.send_signal(signal.SIGINT)  # another campaign adds more than more blocks
+                process.terminate()  # as Ctrl-C does; another campaign adds more than more blocks
     return process.wait()
 
 
