@@ -27,7 +27,7 @@ def test_a_lock_in_which_nothing_varies_is_not_sent_to_explore(
 ) -> None:
     lock = tmp_path / "requirements.txt"
     lock.write_text(pins)
-    paths = find_paths({"HOME": str(tmp_path)}, kb=tmp_path / "kb.db")
+    paths = find_paths({"HOME": str(tmp_path), "STACKGEN_SEED": ""}, kb=tmp_path / "kb.db")
     report = advise(
         AdviseRequest(path=lock, index=IndexOptions(no_index=True)),
         paths,
