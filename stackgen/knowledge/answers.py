@@ -275,14 +275,14 @@ class CaseAnswer:
         """Return what differs between what was measured for the lock and another stack.
 
         Where a user's lock differs from both in the same way (pure-Python packages that do not
-        matter to the timing), nothing needs to change.
+        matter to the timing), nothing needs to change. Frameworks and NumPy come first.
         """
         current = self.known.representative(self.case).lock.versions
         wanted = stack.lock.versions
         locked = self._locked
         return tuple(
             Change(name=name, current=locked.get(name), recommended=wanted.get(name))
-            for name in sorted(current.keys() | wanted.keys())
+            for name in sorted(current.keys() | wanted.keys(), key=lambda x: (x not in VARIED, x))
             if current.get(name) != wanted.get(name) and locked.get(name) != wanted.get(name)
         )
 
