@@ -131,6 +131,7 @@ def known_from(
     machines: Sequence[Machine] = (),
     trusted: frozenset[CampaignId] = frozenset(CAMPAIGNS),
     origins: Sequence[str] = (),
+    trusted_origins: Sequence[str] = (),
 ) -> Knowledge:
     """Return what a knowledge base with these inspections knows."""
     counting = [each for each in inspections if each.campaign_id in trusted]
@@ -143,6 +144,7 @@ def known_from(
         machine=machine,
         machines=machines,
         trusted=trusted,
+        trusted_origins=trusted_origins,
     )
 
 
@@ -156,6 +158,7 @@ def advice_for(
     stacks: Sequence[Environment] = (),
     calls: Sequence[IndicatorCall] = (),
     origins: Sequence[str] = (),
+    trusted_origins: Sequence[str] = (),
     exists: Exists = everything,
     added_risk: AddedRisk = lambda _: None,
     **policy: Any,
@@ -168,6 +171,7 @@ def advice_for(
         machines=[LOCAL, LIKE, OTHER],
         trusted=trusted,
         origins=origins,
+        trusted_origins=trusted_origins,
     )
     return Advisor(
         known=known,
@@ -380,10 +384,17 @@ def test_an_older_version_is_recommended_only_where_that_is_allowed() -> None:
     assert (allowed.answer, allowed.lock) == (Answer.FASTER, OWN.stack.lock)
 
 
-def test_a_recommendation_that_one_origin_carries_names_it() -> None:
-    found = advice_for(blocks({OWN: 1.0, FAST: 0.8}), origins=["theirs"])
+def test_a_recommendation_that_one_trusted_origin_carries_names_it() -> None:
+    seen = blocks({OWN: 1.0, FAST: 0.8})
+    found = advice_for(seen, origins=["theirs"], trusted_origins=["theirs"])
     assert (found.answer, found.sole_origins) == (Answer.FASTER, ("theirs",))
     assert any("origin theirs alone" in each for each in found.caveats)
+
+
+def test_what_one_origin_that_is_not_trusted_carries_alone_is_not_recommended() -> None:
+    found = advice_for(blocks({OWN: 1.0, FAST: 0.8}), origins=["theirs"], trusted_origins=["other"])
+    assert (found.answer, found.lock) == (Answer.ELSEWHERE, None)
+    assert any("--trust theirs" in each for each in found.caveats)
 
 
 def test_of_thirty_equal_stacks_none_is_recommended() -> None:

@@ -254,8 +254,16 @@ class CaseAnswer:
         compiled = {each.name for each in stack.lock.artifacts if not is_pure(each)} | {*VARIED}
         return self.allowed.refusal(self.changes(candidate), stack.lock.versions, compiled)
 
+    def _untrusted(self, shown: Assessment) -> Iterator[str]:
+        """Yield the origins that carry it alone, and that the user does not trust."""
+        for origin in shown.sole_origins:
+            if origin and origin not in self.known.trusted_origins:
+                yield origin
+
     def _is_elsewhere(self, shown: Assessment) -> bool:
         if self.case.machine.id != self.known.machine.id or shown.elsewhere:
+            return True
+        if any(self._untrusted(shown)):
             return True
         bases = [each.basis for each in shown.compared if each.basis is not None]
         return bool(bases) and all(
@@ -406,6 +414,11 @@ class CaseAnswer:
             yield f"measured on another machine ({', '.join(cpus)}), not on this one"
         if any(not each.is_direct for each in bases):
             yield "no campaign held both of them: the comparison leads through others"
+        for origin in self._untrusted(shown):
+            yield (
+                f"origin {origin} alone measured it, which you do not trust: measure it here, or "
+                f"trust that origin (stackgen kb origins --trust {origin[:12]})"
+            )
         if recommended is not None:
             for origin in recommended.sole_origins:
                 if origin:

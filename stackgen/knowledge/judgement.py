@@ -82,6 +82,7 @@ class Knowledge:
         machine: Machine,
         machines: Iterable[Machine],
         trusted: Container[CampaignId],
+        trusted_origins: Container[str] = (),
     ) -> None:
         """Build a graph per indicator.
 
@@ -93,7 +94,10 @@ class Knowledge:
             machine: the user's own.
             machines: all that are known.
             trusted: campaigns whose controls hold.
+            trusted_origins: those other than this installation that may carry a recommendation
+                alone.
         """
+        self.trusted_origins = trusted_origins
         self.stacks = {each.id: each for each in stacks}
         self.calls = {c.id: c for c in calls if c.indicator.component != CONTROL_COMPONENT}
         self.machine = machine
