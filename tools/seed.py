@@ -20,7 +20,6 @@ from pathlib import Path
 
 from scipy import stats
 
-from stackgen.commands.advise import trusted_campaigns
 from stackgen.executors.machine import this_machine
 from stackgen.knowledge.database import Database, open_database
 from stackgen.knowledge.public import Redaction
@@ -115,12 +114,10 @@ class Progress:
     """How far a step is on this machine.
 
     campaigns: numbers of those that compared anything. half_width: the largest that counts.
-    failed: numbers of those whose controls failed: others take their place.
     """
 
     campaigns: tuple[int, ...]
     half_width: float
-    failed: frozenset[int] = frozenset()
 
     @property
     def is_done(self) -> bool:
@@ -140,14 +137,10 @@ def progress_of(database: Database, step: Step, base: str) -> Progress:
         if each.seed in numbers and each.machine_id == machine
     }
     precise = {c.id for c in database.calls() if c.indicator.name in step.precise}
-    rows = database.contrasts()
-    trusted = trusted_campaigns(database, database.inspections(), database.calls(), rows)
-    own = [each for each in rows if each.campaign_id in campaigns]
-    found = [each for each in own if each.campaign_id in trusted]
-    failed = {campaigns[x.campaign_id] for x in own if x.campaign_id not in trusted}
+    found = [each for each in database.contrasts() if each.campaign_id in campaigns]
     compared = {campaigns[each.campaign_id] for each in found if each.indicator_id in precise}
     widths = half_widths([each for each in found if each.indicator_id in precise])
-    return Progress(tuple(sorted(compared)), max(widths, default=math.inf), frozenset(failed))
+    return Progress(tuple(sorted(compared)), max(widths, default=math.inf))
 
 
 def half_widths(rows: Sequence[CampaignContrasts]) -> Iterator[float]:
@@ -195,8 +188,7 @@ def run(database: Path, steps: Sequence[Step], bases: Sequence[str], seconds: fl
             for step in steps:
                 with open_database(database) as found:
                     progress = progress_of(found, step, base)
-                begun = {*progress.campaigns, *progress.failed}
-                if progress.is_done or number in begun or step in left_out:
+                if progress.is_done or number in progress.campaigns or step in left_out:
                     continue
                 left_s = end - time.monotonic()
                 if left_s < 60:
