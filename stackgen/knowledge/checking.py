@@ -41,7 +41,13 @@ _MEMBERS_OF = {
     "load_sets": ("load_set_rows", "load_set_key"),
 }
 _ID = re.compile(r"[0-9a-f]{64}")
-_MEASURED_NAME, _NUMBERS = re.compile(r"[a-z_]{1,40}"), re.compile(r"[0-9. ]{1,400}")
+# All that tells whether a block was disturbed is a measured number, threads and GPU masks included.
+_MEASURED_NAME = re.compile(
+    r"[a-z_]{1,40}|env [A-Z]{1,30}_(NUM_|MAXIMUM_)?THREADS|gpu [a-z_.]{1,40} (before|after)"
+)
+_NUMBER = r"(0x[0-9a-fA-F]{1,16}|[0-9.]+(e[+-]?[0-9]{1,3})?)"
+_NUMBERS = re.compile(rf"{_NUMBER}( +{_NUMBER})*")
+_LONGEST_NUMBERS = 400
 _PINNED = """
 SELECT pins.lock_key, pins.artifact_key, a.name, a.version, a.sha256 FROM lock_pins AS pins
 LEFT JOIN artifacts AS a ON a.key = pins.artifact_key WHERE pins.lock_key = ? ORDER BY a.name
@@ -348,7 +354,8 @@ def _refuse_unredacted(inspection: Inspection) -> None:
 
 def is_public_circumstance(name: str, value: str) -> bool:
     """Return whether a circumstance is nothing but measured numbers."""
-    return bool(_MEASURED_NAME.fullmatch(name) and _NUMBERS.fullmatch(value))
+    fits = _MEASURED_NAME.fullmatch(name) and _NUMBERS.fullmatch(value)
+    return bool(fits) and len(value) <= _LONGEST_NUMBERS
 
 
 def _refuse_other_id(row: _Cells, computed: str) -> None:

@@ -25,7 +25,14 @@ from tests.knowledge import samples, strategies
 _IDENTIFIED = (
     *("locks", "stacks", "machines", "indicators", "campaigns", "load_sets", "inspections"),
 )
-AROUND = (("cpu_mhz", "2445.4"), ("env HOME", "/home/someone"), ("steal_s", "0.01"))
+MEASURED = (  # what tells a disturbed block, in each form that a number takes
+    ("cpu_mhz", "2445.4"),
+    ("env OMP_NUM_THREADS", "1"),
+    ("gpu clocks_throttle_reasons.active before", "0x0000000000000040"),
+    ("pressure_cpu_s", "1.4e-05"),
+    ("steal_s", "0.01"),
+)
+AROUND = tuple(sorted((*MEASURED, ("env HOME", "/home/someone"), ("env USER_TOKEN", "123"))))
 
 
 def base(path: Path, *numbers: int) -> Path:
@@ -452,7 +459,7 @@ def test_a_public_export_holds_what_was_measured(tmp_path: Path) -> None:
         assert set(found) == {each.id for each in theirs.inspections()}
         seen = found[theirs.inspections()[0].id].observation
         assert seen is not None
-        assert dict(seen.circumstances) == {"cpu_mhz": "2445.4", "steal_s": "0.01"}
+        assert seen.circumstances == MEASURED
         assert database.campaigns()[0].id == samples.CAMPAIGN.id
         assert add(database, exported(path)) == 0  # the rest comes with the full export
         assert list(database.export()) == list(theirs.export())
