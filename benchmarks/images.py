@@ -294,7 +294,7 @@ def inside(bench: Bench, lock: Lock, pairs: int) -> dict[str, float]:
     paths = {"stackgen": (ours, "/opt/stack/bin/python"), "pip": (naive, "/opt/peer/bin/python")}
     commands: dict[str, list[str]] = {
         "import tensorflow": ["-c", IMPORTED],
-        "matmul": ["/pis/tensorflow/matmul.py", "--size", "1024", "--threads", "1"],
+        "matmul": ["/pis/tensorflow/operations.py", "matmul", "--size", "1024", "--threads", "1"],
     }
     found = {}
     for what, command in commands.items():
