@@ -13,12 +13,11 @@ from stackgen.campaign.spread import (
     spread,
     with_defaults,
     within_download,
+    without_larger,
 )
 from stackgen.model.choices import Order, Strategy
-from stackgen.model.packages import Artifact, Lock
 from stackgen.resolve import Slice, newest_first, parse_requirements
 from tests.campaign_requests import campaign_request, changed
-from tests.spaces import artifact
 
 SETTINGS = ((("ONEDNN", "0"),),)
 RELEASES = ("2.21.0", "2.20.0", "2.19.1", "2.18.1", "2.17.1")
@@ -68,27 +67,32 @@ def test_a_spread_is_over_the_newest_releases_alone() -> None:
     ]
 
 
-def locked(each: Slice) -> Lock | None:
+def wheels(each: Slice) -> Mapping[str, int] | None:
     release, numpy = (version for _, version in each.versions)
     if release == "2.18.1":
         return None
-    return Lock(artifacts=(artifact("numpy", numpy), artifact("tensorflow", release)))
+    return {f"tensorflow {release}": 250 if release < "2.21" else 900, f"numpy {numpy}": 20}
 
 
-def sizes(artifacts: Sequence[Artifact]) -> Mapping[str, int]:
-    return {each.sha256: 250 if each.name == "tensorflow" else 20 for each in artifacts}
+def taken(most: int | None, *, wanted: int = 9, releases: int | None = None) -> list[str]:
+    choices = without_larger(CHOICES, wheels, most, releases=releases)
+    picks = spread(choices, SETTINGS, releases=releases)
+    return words(within_download(picks, wheels, most, wanted=wanted))
 
 
 def test_what_is_over_the_budget_is_left_out_and_what_is_shared_counts_once() -> None:
-    picks = spread(CHOICES, SETTINGS, releases=None)
-    taken = words(within_download(picks, locked, sizes, 560, wanted=9))
-    assert taken == ["2.21.0 2.4.6", "2.17.1 2.4.6", "2.21.0 2.4.6 0", "2.21.0 1.26.4"]
-    assert len(within_download(picks, locked, sizes, None, wanted=9)) == len(picks) - 1
-    assert len(within_download(picks, locked, sizes, None, wanted=2)) == 4
-    assert words(within_download(picks, locked, sizes, 1, wanted=9)) == [
-        "2.21.0 2.4.6",
-        "2.21.0 2.4.6 0",
-    ]
+    assert taken(1190) == ["2.21.0 2.4.6", "2.17.1 2.4.6", "2.21.0 2.4.6 0", "2.21.0 1.26.4"]
+    assert len(taken(None)) == len(spread(CHOICES, SETTINGS, releases=None)) - 1
+    assert len(taken(None, wanted=2)) == 4
+
+
+def test_the_newest_release_that_is_within_the_budget_is_the_baseline() -> None:
+    assert taken(300) == ["2.20.0 2.4.6", "2.20.0 2.4.6 0", "2.20.0 1.26.4"]
+
+
+def test_where_every_release_is_too_large_what_is_added_to_the_newest_counts() -> None:
+    assert taken(200, releases=3) == ["2.21.0 2.4.6", "2.21.0 2.4.6 0", "2.21.0 1.26.4"]
+    assert taken(1) == ["2.21.0 2.4.6", "2.21.0 2.4.6 0"]
 
 
 def test_a_framework_alone_gets_the_default_choice() -> None:

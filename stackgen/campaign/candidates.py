@@ -3,7 +3,7 @@
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
-from functools import partial
+from functools import cache, partial
 from itertools import product
 from pathlib import Path
 from typing import Protocol
@@ -12,7 +12,15 @@ from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 
 from stackgen.campaign.request import CampaignRequest
-from stackgen.campaign.spread import Pick, Settings, defaults_of, spread, within_download
+from stackgen.campaign.spread import (
+    Pick,
+    Settings,
+    defaults_of,
+    releases_of,
+    spread,
+    within_download,
+    without_larger,
+)
 from stackgen.campaign.targets import refuse_python
 from stackgen.campaign.user_input import read_user_file
 from stackgen.errors import ResolutionError, UsageError
@@ -154,6 +162,7 @@ class Selection:
     baseline_name: what the baseline is called where it is a given lock.
     preferred: versions that a completion keeps where it can (those of the user's lock).
     picks: choices with settings that take part, in this order; none means all choices.
+    too_large: releases that take no part because their wheels exceed the download budget.
     """
 
     space: Space
@@ -165,6 +174,7 @@ class Selection:
     completion: Completion
     baseline_name: str = "your lock"
     picks: tuple[Pick, ...] = ()
+    too_large: tuple[str, ...] = ()
 
     def candidates(self) -> Iterator[Candidate]:
         """Yield every candidate, first of all to be measured; the baseline comes first.
@@ -276,20 +286,30 @@ def _spread(
         return selection
     own = defaults_of(request)
 
-    def sizes(artifacts: Sequence[Artifact]) -> Mapping[str, int]:
-        progress.doing("choosing stacks: sizes of their wheels")
-        found = index.sizes(artifacts)
-        return {each.sha256: found.get(artifact_key(each)) or 0 for each in artifacts}
+    releases = own.releases if own else None
+    most = request.search.download_bytes or (own.download_bytes if own else None)
 
-    picks = within_download(
-        spread(selection.choices, selection.settings, releases=own.releases if own else None),
-        selection.complete,
-        sizes,
-        request.search.download_bytes or (own.download_bytes if own else None),
-        wanted=request.search.wanted,
+    @cache
+    def wheels(choice: Slice) -> Mapping[str, int] | None:
+        lock = selection.complete(choice)
+        if lock is None:
+            return None
+        progress.doing("choosing stacks: sizes of their wheels")
+        found = index.sizes(lock.artifacts)
+        return {each.sha256: found.get(artifact_key(each)) or 0 for each in lock.artifacts}
+
+    choices = without_larger(selection.choices, wheels, most, releases=releases)
+    every = spread(choices, selection.settings, releases=releases)
+    picks = within_download(every, wheels, most, wanted=request.search.wanted)
+    taken = releases_of(each for each, _ in picks)
+    newest = releases_of(selection.choices)[:releases]
+    fewer = len(picks) < request.search.wanted or newest[:1] != taken[:1]
+    return replace(
+        selection,
+        picks=picks,
+        settings=tuple(dict.fromkeys(((), *selection.settings))),
+        too_large=tuple(each for each in newest if fewer and each not in taken),
     )
-    settings = tuple(dict.fromkeys(((), *selection.settings)))
-    return replace(selection, picks=picks, settings=settings)
 
 
 def _with_varied(request: CampaignRequest) -> Requirements:

@@ -49,6 +49,7 @@ class SelectedStacks:
     count: of the stacks that satisfy the requirements.
     choices: how many of them differ in what varies.
     requirements: in the words of the user.
+    too_large: releases that take no part because of the download budget.
     """
 
     request: CampaignRequest
@@ -57,6 +58,7 @@ class SelectedStacks:
     count: int
     choices: int
     requirements: tuple[str, ...]
+    too_large: tuple[str, ...] = ()
 
 
 SelectStacks = Callable[[PackageIndex, CampaignRequest, Backend, Progress], SelectedStacks]
@@ -197,5 +199,6 @@ def _plan(
         strategy=request.search.strategy.value,
         searched=searched,
         spread=request.search.order is Order.SPREAD,
+        too_large=selected.too_large,
         indicators=tuple(each.label for each in calls),
     )

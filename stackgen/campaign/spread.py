@@ -3,7 +3,8 @@
 What is likely to differ for a framework is data: ``defaults.toml``.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from importlib.resources import files
@@ -13,7 +14,6 @@ from stackgen.campaign.request import CampaignRequest
 from stackgen.model import toml
 from stackgen.model.choices import Granularity, Order, Strategy
 from stackgen.model.options import parse_size
-from stackgen.model.packages import Artifact, Lock
 from stackgen.resolve import Slice
 
 Settings = tuple[tuple[str, str], ...]
@@ -97,7 +97,8 @@ def spread(
 
     The newest release comes first, without any settings: the baseline. Then come the oldest
     release, the newest one with each of the settings and with the other major versions of the
-    second package that varies (NumPy), and then the releases that are farthest from all before.
+    second package that varies (NumPy), then the releases that are farthest from all before, and
+    last all else that varies beside the newest release.
 
     Args:
         choices: feasible versions of the varied packages, newest first.
@@ -118,8 +119,14 @@ def spread(
         *((newest[0], each) for each in settings),
         *((each, ()) for _, each in sorted(majors.items(), reverse=True)),
         *((newest[place], ()) for place in _farthest(len(newest))),
+        *((each, ()) for each in own),
     ]
     return tuple(dict.fromkeys(picks))
+
+
+def releases_of(choices: Iterable[Slice]) -> tuple[str, ...]:
+    """Return the versions of the first package that varies, each once, in the order of choices."""
+    return tuple(dict.fromkeys(_release(each) for each in choices))
 
 
 def _release(choice: Slice) -> str:
@@ -142,10 +149,36 @@ def _farthest(count: int) -> Iterator[int]:
         yield place
 
 
+def without_larger(
+    choices: Sequence[Slice],
+    wheels: Callable[[Slice], Mapping[str, int] | None],
+    most_bytes: int | None,
+    *,
+    releases: int | None,
+) -> tuple[Slice, ...]:
+    """Return choices without the newest releases that are too large by themselves.
+
+    On PyPI, PyTorch brings 3 GB of CUDA; an index with wheels for CPUs may end at an older release,
+    and that is then the newest that can be compared with others. Where none of the newest releases
+    is small enough, nothing is left out.
+
+    Args:
+        choices: feasible versions of the varied packages, newest first.
+        wheels: returns bytes of a choice's wheels by digest; None where it has no lock.
+        most_bytes: None is no limit.
+        releases: of the first package that varies, the newest so many are weighed; None weighs all.
+    """
+    newest = releases_of(choices)[:releases]
+    for number, release in enumerate(newest):
+        found = wheels(next(each for each in choices if _release(each) == release))
+        if found is not None and (most_bytes is None or sum(found.values()) <= most_bytes):
+            return tuple(each for each in choices if _release(each) not in newest[:number])
+    return tuple(choices)
+
+
 def within_download(
     picks: Sequence[Pick],
-    complete: Callable[[Slice], Lock | None],
-    sizes: Callable[[Sequence[Artifact]], Mapping[str, int]],
+    wheels: Callable[[Slice], Mapping[str, int] | None],
     most_bytes: int | None,
     *,
     wanted: int,
@@ -153,29 +186,31 @@ def within_download(
     """Return those of the picks, in order, whose wheels together are no larger than that.
 
     Wheels that are on disk already count as well, so that the same command means the same stacks
-    when it is called again. The first is always taken, and so are twice as many as are wanted at
-    most: further ones take the place of what does not run.
+    when it is called again. The first is always taken; where it is too large by itself, what the
+    others add to it counts. Twice as many as are wanted are taken at most: further ones take the
+    place of what does not run.
 
     Args:
         picks: in the order of their importance.
-        complete: returns the lock of a choice.
-        sizes: returns bytes by digest; what is not known counts as nothing.
+        wheels: returns bytes of a choice's wheels by digest; None where it has no lock.
         most_bytes: None is no limit.
         wanted: how many stacks shall take part.
     """
     taken: list[Pick] = []
     counted: dict[str, int] = {}
+    limit = math.inf if most_bytes is None else most_bytes
     for choice, settings in picks:
         if len(taken) >= 2 * wanted:
             break
-        lock = complete(choice)
-        if lock is None:
+        found = wheels(choice)
+        if found is None:
             continue
-        new = [each for each in lock.artifacts if each.sha256 not in counted]
-        added = {**dict.fromkeys((each.sha256 for each in new), 0), **sizes(new)} if new else {}
-        more, before = sum(added.values()), sum(counted.values())
-        if taken and more and most_bytes is not None and before + more > most_bytes:
+        together = {**found, **counted}
+        size = sum(together.values())
+        if not taken and size > limit:
+            limit += size
+        if size > limit and len(together) > len(counted):
             continue
-        counted |= added
+        counted = together
         taken.append((choice, settings))
     return tuple(taken)

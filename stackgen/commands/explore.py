@@ -47,6 +47,7 @@ def _select(
         count=selection.space.count,
         choices=len(selection.choices) * len(selection.settings),
         requirements=request.stacks.requirements.texts,
+        too_large=selection.too_large,
     )
 
 

@@ -30,6 +30,7 @@ def plan_text(plan: ExplorePlan) -> str:
         "each choice):",
         *columns([(label, format_count(count)) for label, count in plan.chosen]),
         *([f"By: {', '.join(plan.indicators)}"] if plan.indicators else []),
+        *too_large(plan),
         "",
         f"To download{', if all are built' if plan.searched else ''}: "
         f"{found.download_bytes / 1e9:.2f} GB in {found.wheels} wheels. On disk: about "
@@ -38,6 +39,14 @@ def plan_text(plan: ExplorePlan) -> str:
         "Nothing was built.",
     ]
     return "\n".join(lines)
+
+
+def too_large(plan: ExplorePlan) -> list[str]:
+    """Return which releases take no part because of the download budget."""
+    if not plan.too_large:
+        return []
+    releases = f"{plan.varied[0]} {', '.join(plan.too_large)}"
+    return [f"Left out because of the download budget (--download-budget): {releases}"]
 
 
 def _would(plan: ExplorePlan) -> str:
@@ -81,7 +90,7 @@ def particulars(report: ExploreReport) -> list[str]:
     if len(report.indicators) > 2:  # of one and the control, the table above has the peak
         lines += memory_text(report)
     lines += _changes(report)
-    lines += _left_out(report)
+    lines += [*_left_out(report), *too_large(report.plan)]
     lines += _controls(report.health.controls)
     lines += disturbed_text(report)
     lines += [

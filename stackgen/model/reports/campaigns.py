@@ -151,6 +151,7 @@ class ExplorePlan:
     searched: whether a search builds them one after the other, when it chooses them, and perhaps
         never; otherwise all of them are built before the first block.
     spread: whether they are spread over releases and settings, and not the newest ones.
+    too_large: releases of the first varied package that the download budget leaves out.
     indicators: what they are measured by.
     """
 
@@ -166,6 +167,7 @@ class ExplorePlan:
     strategy: str
     searched: bool
     spread: bool = False
+    too_large: tuple[str, ...] = ()
     indicators: tuple[str, ...] = ()
 
 
