@@ -1,11 +1,17 @@
-"""Import, size, derived rows and merge of a synthetic knowledge base: ``knowledge_base.py [N]``.
+"""Import, merge, size and advice of a synthetic knowledge base.
 
-It streams N inspections (20,000 by default; 10,000 stacks for a million) as an export, imports
-them, loads the contrasts once they are cached, and merges two halves. It needs about 4 kB of disk
-for each inspection.
+python -m benchmarks.knowledge_base [N] [--folder DIR]
+
+It writes N inspections (20,000 by default; 10,000 stacks for a million) as two exports, imports
+each into a knowledge base, merges the two, derives what ``stackgen advise`` rests on, and runs that
+command for a lock that is known and for one that is not. It needs about 4 kB of disk for each
+inspection. With a folder each step that was done is left out, so that it can be stopped and go on;
+a million takes about 15 minutes of CPU time.
 """
 
+import argparse
 import json
+import os
 import random
 import resource
 import shutil
@@ -14,13 +20,15 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 from stackgen.knowledge import rows
 from stackgen.knowledge.database import open_database
 from stackgen.knowledge.exchange import FORMAT, FORMAT_VERSION
 from stackgen.model.evidence import CampaignIdentity
-from stackgen.model.identity import ID_SCHEME, canonical_json
+from stackgen.model.identity import ID_SCHEME, canonical_json, content_id
 from stackgen.model.inspections import (
     Indicator,
     IndicatorCall,
@@ -47,7 +55,7 @@ def stack(number: int) -> Stack:
             name=name,
             version=version,
             filename=f"{name}-{version}-cp311-cp311-manylinux_2_28_x86_64.whl",
-            sha256=f"{hash((name, version)) & (1 << 63) - 1:064x}",
+            sha256=content_id("wheel", [name, version]),
             url="",
             index="",
         )
@@ -170,55 +178,120 @@ def decoded(row: rows.Row) -> dict[str, object]:
 
 def main() -> None:
     """Print each figure beside its limit."""
-    count = int(sys.argv[1]) if len(sys.argv) > 1 else 20_000
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("count", nargs="?", type=int, default=20_000)
+    parser.add_argument("--folder", type=Path, help="that is left in place, to go on")
+    options = parser.parse_args()
+    if options.folder is not None:
+        options.folder.mkdir(parents=True, exist_ok=True)
+        run(options.count, options.folder)
+    else:
+        with tempfile.TemporaryDirectory(prefix="stackgen-kb-") as folder:
+            run(options.count, Path(folder))
+
+
+def run(count: int, folder: Path) -> None:
+    """Do each step that was not done in a folder."""
     campaigns = max(2, count // PER_CAMPAIGN)
     stacks = [stack(number) for number in range(max(20, count // 100))]
-    folder = Path(tempfile.mkdtemp(prefix="stackgen-kb-"))
-    try:
-        halves = []
-        for half in (0, 1):
-            numbers = range(half * campaigns // 2, (half + 1) * campaigns // 2)
-            export, path = folder / f"{half}.jsonl", folder / str(half) / "kb.db"
-            found = write_export(export, numbers, stacks, f"{half + 1:032x}")
-            with open_database(path) as database, export.open("rb") as source:
-                start, worked = time.perf_counter(), time.process_time()
-                database.import_lines(source, export)
-                took = time.perf_counter() - start
-                cpu = time.process_time() - worked
-            export.unlink()
-            print(
-                f"import: {found:,} inspections, {found / took:,.0f}/s, "
-                f"{found / cpu:,.0f} per second of CPU (goal 5,000/s)"
-            )
-            halves.append(path)
-        start = time.perf_counter()
-        with open_database(halves[0]) as database:
-            database.merge(halves[1])
-            print(f"merge of two halves: {time.perf_counter() - start:.1f} s (limit 300 s)")
+    halves = [folder / "0" / "kb.db", folder / "1" / "kb.db"]
+    for half, path in enumerate(halves):
+        with step(folder, f"import {half}") as timing:
+            if timing is not None:
+                numbers = range(half * campaigns // 2, (half + 1) * campaigns // 2)
+                _import(folder / f"{half}.jsonl", numbers, stacks, path, timing)
+    with step(folder, "merge") as timing:
+        if timing is not None:
+            with open_database(halves[0]) as database:
+                timing.begin()
+                database.merge(halves[1])
+            timing.end("merge of two halves (limit 300 s)")
             shutil.rmtree(halves[1].parent)
-            size = database.stats().file_bytes
-            print(f"file: {size / 1e6:,.0f} MB, {size / campaigns / PER_CAMPAIGN:,.0f} bytes each")
-            start = time.perf_counter()
-            derived = len(database.contrasts())
-            print(f"contrasts derived: {derived:,} in {time.perf_counter() - start:.1f} s")
-        print("(limit of the file: 2,000 MB for a million)")
-        subprocess.run([sys.executable, __file__, "--load", str(halves[0])], check=True)
-    finally:
-        shutil.rmtree(folder)
+    with open_database(halves[0]) as database:
+        size = database.stats().file_bytes
+        each = size / campaigns / PER_CAMPAIGN
+        print(f"file: {size / 1e6:,.0f} MB, {each:,.0f} bytes each (limit 2,000 MB for a million)")
+    with step(folder, "derive") as timing:
+        if timing is not None:
+            with open_database(halves[0]) as database:
+                timing.begin()
+                derived = len(database.contrasts())
+            timing.end(f"contrasts of {derived:,} campaigns derived, once")
+    for name, chosen in (("known", stacks[1]), ("unknown", stack(10**6))):
+        _advise(name, chosen, folder, halves[0])
 
 
-def load(path: Path) -> None:
-    """Print how long the cached contrasts take to load, and the memory of the process."""
+@dataclass
+class Timing:
+    """How long a step takes."""
+
+    wall_s: float = 0.0
+    cpu_s: float = 0.0
+
+    def begin(self) -> None:
+        """Start the clocks."""
+        self.wall_s, self.cpu_s = time.perf_counter(), time.process_time()
+
+    def end(self, what: str) -> None:
+        """Stop them, and print a line."""
+        self.wall_s = time.perf_counter() - self.wall_s
+        self.cpu_s = time.process_time() - self.cpu_s
+        memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+        cpu = f"{self.cpu_s:.0f} s of CPU time"
+        print(f"{what}: {self.wall_s:.0f} s, {cpu}, {memory:,.0f} MB", flush=True)
+
+
+@contextmanager
+def step(folder: Path, name: str) -> Iterator[Timing | None]:
+    """Return a clock for a step; None where it was done."""
+    done = folder / f"{name}.done"
+    if done.exists():
+        yield None
+        return
+    yield Timing()
+    done.touch()
+
+
+def _import(export: Path, numbers: range, stacks: list[Stack], path: Path, timing: Timing) -> None:
+    found = write_export(export, numbers, stacks, f"{int(export.stem) + 1:032x}")
+    shutil.rmtree(path.parent, ignore_errors=True)
+    with open_database(path) as database, export.open("rb") as source:
+        timing.begin()
+        database.import_lines(source, export)
+    timing.end(f"import of {found:,} inspections")
+    print(f"  {found / timing.wall_s:,.0f}/s, {found / timing.cpu_s:,.0f} per second of CPU time")
+    export.unlink()
+
+
+def _advise(name: str, chosen: Stack, folder: Path, path: Path) -> None:
+    """Run the command for the lock of a stack, and print its time and memory."""
+    lock = folder / name / "requirements.txt"
+    lock.parent.mkdir(exist_ok=True)
+    pins = [f"{each.name}=={each.version}" for each in chosen.lock.artifacts]
+    lock.write_text("\n".join(pins) + "\n")
+    command = [
+        sys.executable,
+        "-m",
+        "stackgen",
+        "advise",
+        str(lock),
+        "--kb",
+        str(path),
+        "--offline",
+    ]
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
     start = time.perf_counter()
-    with open_database(path) as database:
-        found = database.contrasts()
+    environ = os.environ | {"STACKGEN_SEED": ""}
+    done = subprocess.run(command, env=environ, capture_output=True, check=False)
     took = time.perf_counter() - start
-    memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    print(f"contrasts loaded: {len(found):,} in {took:.2f} s, {memory:.0f} MB (limits 1 s, 500 MB)")
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    print(
+        f"advise on a lock that is {name}: exit code {done.returncode}, {took:.1f} s, {cpu:.1f} s "
+        f"of CPU time, {after.ru_maxrss / 1024:,.0f} MB (limits 1 s, 500 MB)",
+        flush=True,
+    )
 
 
 if __name__ == "__main__":
-    if sys.argv[1:2] == ["--load"]:
-        load(Path(sys.argv[2]))
-    else:
-        main()
+    main()

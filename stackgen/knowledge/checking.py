@@ -140,7 +140,7 @@ class Checker:
         if missing:
             raise ValueError(f"it pins an artifact that is not there: {rows.shown(missing[0])}")
         lock = Lock(artifacts=tuple(self._artifacts[tuple(pin.values())] for pin in pins))
-        _refuse_other_id(row, lock.id)
+        _refuse_other_id(rows.cell(row, "id"), lock.id)
         self._locks[lock.id] = lock
         return ({"lock_id": lock.id, **pin} for pin in pins)
 
@@ -151,32 +151,32 @@ class Checker:
         if lock is None:
             return None
         stack = Stack(lock=lock, facts=rows.facts_of(row), settings=rows.pairs(row, "settings"))
-        _refuse_other_id(row, stack.id)
+        _refuse_other_id(rows.cell(row, "id"), stack.id)
         return rows.stack_row(stack)
 
     def machine(self, row: _Cells) -> Row:
         """Check a machine."""
         machine = rows.machine_of(row)
-        _refuse_other_id(row, machine.id)
+        _refuse_other_id(rows.cell(row, "id"), machine.id)
         return rows.machine_row(machine)
 
     def indicator(self, row: _Cells) -> Row:
         """Check an indicator with its arguments."""
         call = rows.call_of(row)
-        _refuse_other_id(row, call.id)
+        _refuse_other_id(rows.cell(row, "id"), call.id)
         return rows.call_row(call)
 
     def campaign(self, row: _Cells) -> Row:
         """Check a campaign."""
         self._refer(row, "machine_id", "machines")
         campaign = rows.campaign_of(row)
-        _refuse_other_id(row, campaign.id)
+        _refuse_other_id(rows.cell(row, "id"), campaign.id)
         return rows.campaign_row(campaign, rows.time(row, "started_at"))
 
     def load_set(self, row: _Cells, members: Sequence[_Cells]) -> Iterator[Row]:
         """Check a load set with its members."""
         loaded = tuple(map(rows.loaded_of, members))
-        _refuse_other_id(row, rows.load_set_id(loaded))
+        _refuse_other_id(rows.cell(row, "id"), rows.load_set_id(loaded))
         if [each["position"] for each in members] != list(range(len(members))):
             raise ValueError("position: its members are not numbered from 0")
         self._load_sets[str(row["id"])] = loaded
@@ -199,10 +199,32 @@ class Checker:
                 return None
             loaded = known
         rows.time(row, "started_at")
-        inspection = rows.inspection_of(row, loaded)
+        return self._spelled(rows.inspection_of(row, loaded), rows.cell(row, "id"))
+
+    def decoded(self, line: rows.InspectionLine) -> Row | None:
+        """Check an inspection of which the types were checked as it was decoded.
+
+        Returns:
+            None where anything about it is not as expected: ``inspection`` says what.
+        """
+        loaded: tuple[LoadedDistribution, ...] | None = ()
+        if line.load_set_id is not None:
+            loaded = self._load_sets.get(line.load_set_id)
+        referred = (
+            ("stacks", line.stack_id),
+            ("machines", line.machine_id),
+            ("indicators", line.indicator_id),
+            ("campaigns", line.campaign_id),
+        )
+        if loaded is None or any(each not in self.ids.get(table, ()) for table, each in referred):
+            return None
+        inspection = rows.inspection_of_line(line, loaded)
+        return None if inspection is None else self._spelled(inspection, line.id)
+
+    def _spelled(self, inspection: Inspection, stated: object) -> Row:
         _refuse_unredacted(inspection)
         computed = inspection.id
-        _refuse_other_id(row, computed)
+        _refuse_other_id(stated, computed)
         return rows.inspection_row(inspection, computed)
 
     def _refer(self, row: _Cells, column: str, table: str) -> None:
@@ -358,8 +380,8 @@ def is_public_circumstance(name: str, value: str) -> bool:
     return bool(fits) and len(value) <= _LONGEST_NUMBERS
 
 
-def _refuse_other_id(row: _Cells, computed: str) -> None:
+def _refuse_other_id(stated: object, computed: str) -> None:
     if not _ID.fullmatch(computed):  # stated, since it could not be computed
         raise ValueError(f"its id is not one: {rows.shown(computed)}")
-    if rows.cell(row, "id") != computed:
+    if stated != computed:
         raise ValueError(f"its id is not that of its content, which is {computed}")

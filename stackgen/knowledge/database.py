@@ -491,6 +491,7 @@ class Database:
             writer = Writer(self._connection)
             now = datetime.now(timezone.utc).isoformat(timespec="seconds")
             yield writer, (writer.origin(self._installation, "", now),)
+            writer.flush()
 
     def _rows(self, sql: str, parameters: rows.Row | None = None) -> list[sqlite3.Row]:
         with self._explained():

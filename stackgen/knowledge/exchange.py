@@ -27,6 +27,8 @@ from stackgen.model.identity import ID_SCHEME, canonical_json
 FORMAT, FORMAT_VERSION = "stackgen knowledge base", 1
 _MAX_LINE = 1 << 23  # bytes; the longest of ours have some kilobytes, and a log
 _MAX_ORIGINS = 1000  # of one row
+_IS_INSPECTION = b'"table":"inspections"'
+_INSPECTION = msgspec.json.Decoder(rows.InspectionLine)
 _MEMBERS = {"locks": "lock_artifacts", "load_sets": "load_set_members"}
 _LISTS = ("system_packages", "settings", "identity", "circumstances", "parameters", "arguments")
 _JSON = (*_LISTS, "unenforced")
@@ -127,35 +129,44 @@ def import_lines(connection: sqlite3.Connection, source: BinaryIO, name: Path) -
     reading = _Import(name)
     with transaction(connection):
         union = Union(connection, label=name.name)
-        for number, document in _documents(source, name):
+        for number, line in enumerate(_lines(source, name), start=1):
+            if reading.ended:
+                raise damaged(name, f"line {number}: it follows the last line")
+            quick = reading.inspection(line)
+            if quick is not None:
+                union.add(*quick)
+                continue
+            document = _document_of(line, number, name)
             if number == 1:
                 _refuse_header(document, name)
                 continue
-            if reading.ended:
-                raise damaged(name, f"line {number}: it follows the last line")
             for valid, origins in reading.rows(document, number):
                 union.add(valid, origins)
         if not reading.ended:
             raise damaged(name, "its last line is missing: it was cut off")
-        union.refuse_errors(name, "ask for a new export")
+        union.finish(name, "ask for a new export")
     return union.inspections
 
 
-def _documents(source: BinaryIO, name: Path) -> Iterator[tuple[int, dict[str, object]]]:
+def _lines(source: BinaryIO, name: Path) -> Iterator[bytes]:
     number = 0
     while line := source.readline(_MAX_LINE + 1):
         number += 1
         if len(line) > _MAX_LINE:
             raise damaged(name, f"line {number} is longer than {_MAX_LINE:,} bytes")
-        try:
-            document = msgspec.json.decode(line)
-        except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
-            raise damaged(name, f"line {number} is no valid JSON: {error}") from None
-        if not isinstance(document, dict):
-            raise damaged(name, f"line {number} is no JSON object")
-        yield number, document
+        yield line
     if not number:
         raise damaged(name, "it is empty")
+
+
+def _document_of(line: bytes, number: int, name: Path) -> dict[str, object]:
+    try:
+        document = msgspec.json.decode(line)
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
+        raise damaged(name, f"line {number} is no valid JSON: {error}") from None
+    if not isinstance(document, dict):
+        raise damaged(name, f"line {number} is no JSON object")
+    return document
 
 
 def _refuse_header(header: Mapping[str, object], name: Path) -> None:
@@ -180,6 +191,25 @@ class _Import:
     _rows: int = 0
     _table: int = 0  # place in _TABLES of the last line's table
     _checker: Checker = field(default_factory=Checker)
+
+    def inspection(self, line: bytes) -> tuple[ValidRow, list[str]] | None:
+        """Check a line that is an inspection as exports have them; None for any other line.
+
+        Nearly all lines are such. What it refuses, ``rows`` judges anew and explains.
+        """
+        if _IS_INSPECTION not in line:
+            return None
+        try:
+            found = _INSPECTION.decode(line)
+            origins = _origins(found.origins)
+            row = self._checker.decoded(found)
+        except (msgspec.DecodeError, ValueError, OverflowError, MeasurementError):
+            return None
+        if row is None:
+            return None
+        self._table = _TABLES.index("inspections")
+        self._rows += 1
+        return ValidRow(table="inspections", row=row), origins
 
     def rows(
         self, document: dict[str, object], number: int

@@ -72,7 +72,7 @@ def merge(connection: sqlite3.Connection, *, ours: Path, theirs: Path) -> int:
             for each in _read(source, theirs):
                 ids = [origins[key] for key in each.origins] if isinstance(each, ValidRow) else []
                 union.add(each, ids)
-            union.refuse_errors(
+            union.finish(
                 theirs,
                 "ask for a sound copy, or remove these rows: "
                 f"stackgen kb check --repair --kb {shlex.quote(str(theirs))}",
@@ -105,6 +105,8 @@ class Union:
     _origins: dict[str, int] = field(default_factory=dict)
     _lock: str = ""  # of which the members follow, where it is new
     _load_set: str = ""
+    _new_campaigns: set[Cell] = field(default_factory=set)
+    _places: set[int] = field(default_factory=set)  # in new campaigns, as hashes
 
     def __post_init__(self) -> None:
         self._writer = Writer(self.connection)
@@ -125,8 +127,8 @@ class Union:
                 shown = InvalidRow(table=each.table, key=each.key, reason=str(error))
                 self._conflicts.append(str(shown))
 
-    def refuse_errors(self, path: Path, fix: str) -> None:
-        """Refuse the source where a row was not valid or contradicts a known one.
+    def finish(self, path: Path, fix: str) -> None:
+        """Write what is left, or refuse a source with invalid or contradictory rows.
 
         Raises:
             DatabaseError: with the first of them. The transaction has to be taken back.
@@ -143,6 +145,7 @@ class Union:
                 "kind that run the same command for one knowledge base each take a --seed of "
                 "their own",
             )
+        self._writer.flush()
 
     def _origin(self, origin: str) -> int:
         if origin not in self._origins:
@@ -165,17 +168,36 @@ class Union:
             if row["load_set_id"] == self._load_set:
                 self._writer.load(row)
             return
-        key = self._writer.find(table, row)
+        key = None
+        if table != "inspections" or self._may_be_known(row):
+            self._writer.flush()
+            key = self._writer.find(table, row)
+            if key is None and table == "inspections":
+                self._refuse_taken_place(row)
         if key is not None:
             self._compare(table, key, row)
         elif table == "inspections":
-            self._refuse_taken_place(row)
             self.inspections += 1
-        self._writer.add_found(table, row, origins, key)
+        key_if_new = self._writer.add_found(table, row, origins, key)
+        if table == "campaigns" and key_if_new is not None:
+            self._new_campaigns.add(row["id"])
         if key is None and table == "locks":
             self._lock = str(row["id"])
         if key is None and table == "load_sets":
             self._load_set = str(row["id"])
+
+    def _may_be_known(self, row: Row) -> bool:
+        """Return whether an inspection or its place may be there: a new campaign has none.
+
+        Of an id that is computed the campaign is a part; one that is stated may be any.
+        """
+        if row["redacted"] or row["campaign_id"] not in self._new_campaigns:
+            return True
+        place = hash(place_of(row) or row["id"])  # of a million places, eight bytes each
+        if place in self._places:
+            return True
+        self._places.add(place)
+        return False
 
     def _refuse_taken_place(self, row: Row) -> None:
         if place_of(row) is None:

@@ -22,7 +22,7 @@ _SHARED = ("env ", "cpus", "cpu_count", "checksum_tolerance", "component_version
 
 def pack_samples(values: Sequence[float]) -> bytes | str:
     """Return samples in binary, or as JSON."""
-    if all(type(value) is float and _SMALLEST <= value < _LIMIT for value in values):
+    if {*map(type, values)} == {float} and _SMALLEST <= min(values) <= max(values) < _LIMIT:
         return struct.pack(f">{len(values)}d", *values)
     return json.dumps(list(values))
 

@@ -13,7 +13,7 @@ import msgspec
 
 from stackgen.knowledge import packing
 from stackgen.model.evidence import CampaignIdentity
-from stackgen.model.identity import content_id
+from stackgen.model.identity import CampaignId, IndicatorId, MachineId, StackId, content_id
 from stackgen.model.inspections import (
     OUTCOME_CODES,
     ROLE_CODES,
@@ -45,6 +45,10 @@ _Parameters: TypeAlias = tuple[
 ]
 _T = TypeVar("_T")
 _MAX_TEXT = 1 << 22  # characters of one cell; the longest of ours are samples, some kilobytes
+_Text: TypeAlias = Annotated[str, msgspec.Meta(max_length=_MAX_TEXT)]
+_Count: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=(1 << 63) - 1)]
+_ROLES = {code: role for role, code in ROLE_CODES.items()}
+_OUTCOMES = {code: outcome for outcome, code in OUTCOME_CODES.items()}
 _SHOWN = 40  # characters of a cell that an error repeats
 
 
@@ -253,6 +257,88 @@ def inspection_of(row: Cells, loaded: Sequence[LoadedDistribution]) -> Inspectio
     )
 
 
+class InspectionLine(msgspec.Struct, tag_field="table", tag="inspections", kw_only=True):
+    """An inspection as a line of an export, decoded and checked for types in one step."""
+
+    id: str
+    origins: list[str]
+    stack_id: str
+    machine_id: str
+    indicator_id: str
+    campaign_id: str
+    block: _Count
+    position: _Count
+    role: str
+    outcome: str
+    started_at: str
+    duration_s: _Finite
+    log: _Text
+    unenforced: tuple[_Text, ...]
+    redacted: Literal[0, 1]
+    values_s: _Samples | None = None
+    circumstances: Pairs | None = None
+    loops: _Count | None = None
+    work: _Finite | None = None
+    steady: Literal[0, 1] | None = None
+    checksum: str | None = None
+    peak_memory_bytes: _Count | None = None
+    load_set_id: str | None = None
+
+
+def inspection_of_line(
+    line: InspectionLine, loaded: tuple[LoadedDistribution, ...]
+) -> Inspection | None:
+    """Read an inspection of an export; None where it takes ``inspection_of`` to judge it.
+
+    Args:
+        line: as it was decoded.
+        loaded: the members of its load set, in order.
+    """
+    seen = None
+    if line.values_s is not None:
+        if line.circumstances is None or line.loops is None or line.steady is None:
+            return None
+        checksum = None
+        if line.checksum is not None:
+            try:
+                checksum = float(line.checksum)
+            except ValueError:
+                return None
+            if repr(checksum) != line.checksum:  # a whole number, or spelled in another way
+                return None
+        seen = Observation(
+            values_s=line.values_s,
+            loops=line.loops,
+            work=line.work,
+            steady=bool(line.steady),
+            checksum=checksum,
+            peak_memory_bytes=line.peak_memory_bytes,
+            circumstances=line.circumstances,
+            loaded=loaded,
+        )
+    role, outcome = _ROLES.get(line.role), _OUTCOMES.get(line.outcome)
+    if role is None or outcome is None or not _is_time(line.started_at):
+        return None
+    if isinstance(line.duration_s, int) or isinstance(line.work, int):  # of any size
+        return None
+    return Inspection(
+        stack_id=StackId(line.stack_id),
+        machine_id=MachineId(line.machine_id),
+        indicator_id=IndicatorId(line.indicator_id),
+        campaign_id=CampaignId(line.campaign_id),
+        block=line.block,
+        position=line.position,
+        role=role,
+        outcome=outcome,
+        started_at=line.started_at,
+        duration_s=line.duration_s,
+        observation=seen,
+        log=line.log,
+        unenforced=line.unenforced,
+        stated_id=line.id if line.redacted else "",
+    )
+
+
 def outcome_of(row: Cells) -> Outcome:
     """Read how an inspection ended."""
     return _member(OUTCOME_CODES, row, "outcome")
@@ -374,11 +460,17 @@ def number(row: Cells, column: str) -> float:
 def time(row: Cells, column: str) -> str:
     """Return a cell that holds an ISO 8601 date or time."""
     found = text(row, column)
+    if not _is_time(found):
+        raise ValueError(f"{column}: an ISO 8601 time was expected: {shown(found)}")
+    return found
+
+
+def _is_time(found: str) -> bool:
     try:
         datetime.fromisoformat(found)
     except ValueError:
-        raise ValueError(f"{column}: an ISO 8601 time was expected: {shown(found)}") from None
-    return found
+        return False
+    return True
 
 
 def pairs(row: Cells, column: str) -> Pairs:

@@ -20,20 +20,24 @@ KINDS: Mapping[str, int] = {
 }
 """The tables whose rows have origins, with their numbers in ``row_origin_keys``."""
 
-_REFERENCES = {
-    "stack_key": ("stacks", "stack_id"),
-    "machine_key": ("machines", "machine_id"),
-    "indicator_key": ("indicators", "indicator_id"),
-    "campaign_key": ("campaigns", "campaign_id"),
-    "load_set_key": ("load_sets", "load_set_id"),
-}
+_REFERENCES = (
+    ("stack_key", "stacks", "stack_id"),
+    ("machine_key", "machines", "machine_id"),
+    ("indicator_key", "indicators", "indicator_id"),
+    ("campaign_key", "campaigns", "campaign_id"),
+    ("load_set_key", "load_sets", "load_set_id"),
+)
 _TEXTS = {"log_key": "log", "unenforced_key": "unenforced", "environment_key": "environment"}
 _CACHED_KEYS = 100_000
+_BATCH = 256
 
 
 @dataclass(slots=True)
 class Writer:
     """Adds rows within one transaction; what it has looked up is valid no longer than that.
+
+    Inspections are written in batches: ``flush`` after the last one, and before anything reads
+    them.
 
     connection: to a knowledge base.
     """
@@ -41,6 +45,9 @@ class Writer:
     connection: sqlite3.Connection
     _keys: dict[tuple[str, Cell], int] = field(default_factory=dict)
     _outdated: set[int] = field(default_factory=set)
+    _next_key: int = 0
+    _inspections: list[dict[str, Cell]] = field(default_factory=list)
+    _origins: list[tuple[int, int, int]] = field(default_factory=list)
 
     def add(self, table: str, row: Row, origins: Sequence[int]) -> int | None:
         """Add a row and its origins; return its key where it was not there, else None.
@@ -57,17 +64,35 @@ class Writer:
     ) -> int | None:
         """Add a row of which ``find`` was called already; ``key`` is what it returned."""
         new = key is None
-        if key is None:
-            cells = self._inspection(row) if table == "inspections" else row
-            stored = "inspection_rows" if table == "inspections" else table
-            key = self._insert(stored, cells)
-            if table not in ("inspections", "artifacts"):
+        if key is None and table == "inspections":
+            key = self._add_inspection(row)
+        elif key is None:
+            key = self._insert(table, row)
+            if table != "artifacts":
                 self._keys[table, row["id"]] = key
-        self.connection.executemany(
-            "INSERT OR IGNORE INTO row_origin_keys VALUES (?, ?, ?)",
-            [(KINDS[table], key, origin) for origin in origins],
-        )
+        self._origins += [(KINDS[table], key, origin) for origin in origins]
+        if len(self._origins) >= _BATCH:
+            self.flush()
         return key if new else None
+
+    def _add_inspection(self, row: Row) -> int:
+        cells = self._inspection(row)
+        if not self._next_key:
+            last = self.connection.execute("SELECT coalesce(max(key), 0) FROM inspection_rows")
+            self._next_key = int(last.fetchone()[0])
+        self._next_key += 1
+        cells["key"] = self._next_key
+        self._inspections.append(cells)
+        return self._next_key
+
+    def flush(self) -> None:
+        """Write the inspections that were added, and the origins of all rows."""
+        self.connection.executemany(_INSERT, self._inspections)
+        self.connection.executemany(
+            "INSERT OR IGNORE INTO row_origin_keys VALUES (?, ?, ?)", self._origins
+        )
+        self._inspections.clear()
+        self._origins.clear()
 
     def find(self, table: str, row: Row) -> int | None:
         """Return the key of the row with the id of this one, or None."""
@@ -126,16 +151,15 @@ class Writer:
         return int(self.connection.execute(same, (origin_id,)).fetchone()[0])
 
     def _inspection(self, row: Row) -> dict[str, Cell]:
-        cells = {
-            "id": bytes.fromhex(str(row["id"])),
-            "samples": row["values_s"],
-            **{name: row[name] for name in _PLAIN},
-            **{name: self.key(*_reference(row, name)) for name in _REFERENCES},
-            **{name: self._text(row[column]) for name, column in _TEXTS.items()},
-        }
-        for name in _REFERENCES:
-            if cells[name] is None and _reference(row, name)[1] is not None:
+        cells = {name: row[name] for name in _PLAIN}
+        cells["id"], cells["samples"] = bytes.fromhex(str(row["id"])), row["values_s"]
+        for name, table, column in _REFERENCES:
+            identity = row[column]
+            cells[name] = key = self._keys.get((table, identity)) or self.key(table, identity)
+            if key is None and identity is not None:
                 raise sqlite3.IntegrityError(f"FOREIGN KEY constraint failed: {name}")
+        for name, column in _TEXTS.items():
+            cells[name] = self._text(row[column])
         campaign = cells["campaign_key"]
         if isinstance(campaign, int) and campaign not in self._outdated:
             self.connection.execute(
@@ -187,7 +211,8 @@ _PLAIN = (
     *("loops", "work", "steady", "checksum", "peak_memory_bytes", "measured"),
 )
 
-
-def _reference(row: Row, name: str) -> tuple[str, Cell]:
-    table, column = _REFERENCES[name]
-    return table, row[column]
+_STORED = ("key", "id", "samples", *_PLAIN, *(name for name, _, _ in _REFERENCES), *_TEXTS)
+_INSERT = (
+    f"INSERT INTO inspection_rows ({', '.join(_STORED)}) "  # noqa: S608 the names are ours
+    f"VALUES ({', '.join(f':{name}' for name in _STORED)})"
+)
