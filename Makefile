@@ -43,7 +43,7 @@ explore: $(ready)
 
 test: check
 	$(pytest) -m "docker and $(SHORT)" $(TESTS) >$(engine_log) 2>&1 & engine=$$!; \
-	$(pytest) $(JOURNEYS) -m "(network or journey) and not docker and $(SHORT)" $(TESTS); code=$$?; \
+	$(pytest) $(JOURNEYS) -m "(network or journey or prometheus) and not docker and $(SHORT)" $(TESTS); code=$$?; \
 	wait $$engine || code=1; cat $(engine_log); exit $$code
 
 check: $(ready)
@@ -52,7 +52,7 @@ check: $(ready)
 	$(bin)/lint-imports
 	$(bin)/mypy & types=$$!; \
 	$(pytest) $(PARALLEL) \
-		-m "not network and not docker and not journey and not slow and not gpu"; code=$$?; \
+		-m "not network and not docker and not journey and not prometheus and not slow and not gpu"; code=$$?; \
 	wait $$types && exit $$code
 
 test-slow: $(ready)

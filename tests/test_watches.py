@@ -4,10 +4,8 @@ import json
 import re
 import shutil
 import subprocess
-import threading
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +19,7 @@ from stackgen.nightly.metrics import export_metrics, metrics_text
 from stackgen.nightly.watch import Watch, read_watches, watch_table
 from stackgen.notify.send import NotificationError, check_address, notify, payload
 from tests.in_process import run_command
+from tests.receiver import Receiver, receiving
 from tests.test_render import NIGHT
 
 ROOT = Path(__file__).parents[1]
@@ -113,42 +112,10 @@ def test_nothing_is_watched_without_a_table(tmp_path: Path) -> None:
 # Notifications
 
 
-@dataclass
-class Receiver:
-    """A server on loopback. statuses: of the next answers, then 200."""
-
-    url: str
-    statuses: list[int] = field(default_factory=list)
-    received: list[tuple[str, str, dict[str, str], bytes]] = field(default_factory=list)
-
-
 @pytest.fixture
 def receiver() -> Iterator[Receiver]:
-    found = Receiver(url="")
-
-    class Handler(BaseHTTPRequestHandler):
-        def log_message(self, *_: object) -> None:
-            """Say nothing."""
-
-        def do_POST(self) -> None:
-            body = self.rfile.read(int(self.headers["Content-Length"]))
-            found.received.append((self.command, self.path, dict(self.headers), body))
-            self.send_response(found.statuses.pop(0) if found.statuses else 200)
-            self.send_header("Content-Length", "0")
-            self.end_headers()
-
-        def do_PUT(self) -> None:
-            self.do_POST()
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        found.url = f"http://127.0.0.1:{server.server_address[1]}/T0/secret"
-        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
-        thread.start()
-        try:
-            yield found
-        finally:
-            server.shutdown()
-            thread.join()
+    with receiving() as found:
+        yield found
 
 
 @pytest.mark.parametrize(
@@ -248,6 +215,30 @@ def test_alerts_and_dashboard_use_metrics_that_exist() -> None:
     used = set(re.findall(r"\bstackgen_\w+", " ".join([alerts, *expressions])))
     assert used
     assert used <= known
+
+
+def is_within(part: Any, whole: Any) -> bool:
+    """Return whether all of one JSON value is in another; objects of that may have more keys."""
+    if isinstance(part, dict):
+        return all(key in whole and is_within(value, whole[key]) for key, value in part.items())
+    if isinstance(part, list):
+        return len(part) == len(whole) and all(map(is_within, part, whole))
+    return bool(part == whole)
+
+
+def test_grafana_knows_every_key_of_the_dashboard() -> None:
+    reason = "grafana-foundation-sdk needs Python 3.11"
+    models = pytest.importorskip("grafana_foundation_sdk.models.dashboard", reason=reason)
+    from grafana_foundation_sdk.cog.encoder import JSONEncoder
+    from grafana_foundation_sdk.cog.plugins import register_default_plugins
+
+    register_default_plugins()
+    raw = json.loads((ROOT / "packaging/grafana/nightly.json").read_text())
+    read = models.Dashboard.from_json(raw)
+    assert {each["type"] for each in raw["panels"]} <= {"stat", "table", "timeseries"}
+    assert is_within(raw, json.loads(JSONEncoder().encode(read)))
+    raw["panels"][0]["targets"][0]["expression"] = "up"
+    assert not is_within(raw, json.loads(JSONEncoder().encode(models.Dashboard.from_json(raw))))
 
 
 @pytest.mark.skipif(not shutil.which("systemd-analyze"), reason="systemd is not installed")

@@ -9,7 +9,8 @@ from stackgen.storage.paths import Paths
 from stackgen.storage.state import state_path
 
 
-def _store(paths: Paths) -> NightStore:
+def open_store(paths: Paths) -> NightStore:
+    """Return what nights remember beside a knowledge base."""
     with open_database(paths.knowledge) as database:
         identity = database.base_id
     now = datetime.now(timezone.utc)
@@ -19,7 +20,7 @@ def _store(paths: Paths) -> NightStore:
 def listed(paths: Paths, *, every: bool = False) -> FindingsReport:
     """Return the findings that count, or all of them."""
     counted = (FindingStatus.OPEN, FindingStatus.ACKNOWLEDGED)
-    found = _store(paths).findings()
+    found = open_store(paths).findings()
     return FindingsReport(findings=tuple(e for e in found if every or e.status in counted))
 
 
@@ -29,7 +30,7 @@ def shown(paths: Paths, finding: str) -> FindingState:
     Raises:
         UsageError: there is none of that id.
     """
-    return _store(paths).find(finding)
+    return open_store(paths).find(finding)
 
 
 def acknowledged(paths: Paths, finding: str, *, days: int | None, note: str = "") -> FindingState:
@@ -38,7 +39,7 @@ def acknowledged(paths: Paths, finding: str, *, days: int | None, note: str = ""
     Raises:
         UsageError: there is none of that id.
     """
-    store = _store(paths)
+    store = open_store(paths)
     return store.acknowledge(store.find(finding), days=days, note=note)
 
 
@@ -48,5 +49,5 @@ def reopened(paths: Paths, finding: str) -> FindingState:
     Raises:
         UsageError: there is none of that id.
     """
-    store = _store(paths)
+    store = open_store(paths)
     return store.reopen(store.find(finding))

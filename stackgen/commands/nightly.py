@@ -3,7 +3,6 @@
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from datetime import datetime, timezone
 
 from packaging.utils import canonicalize_name
 
@@ -19,13 +18,14 @@ from stackgen.campaign.request import CampaignRequest, StackRequest
 from stackgen.campaign.user_input import read_measurement
 from stackgen.commands.bisect import bisect
 from stackgen.commands.compare import measure_pair
+from stackgen.commands.findings import open_store
 from stackgen.errors import StackgenError, UsageError
-from stackgen.knowledge.database import open_database
 from stackgen.measure import INTERIM_ANALYSES
 from stackgen.model.findings import (
     Attribution,
     Finding,
     FindingKind,
+    FindingStatus,
     NightlyPlan,
     NightlyReport,
     NightOutcome,
@@ -47,7 +47,6 @@ from stackgen.notify.send import check_address, notify
 from stackgen.report.bisect import bisect_text
 from stackgen.resolve import Requirements, parse_requirement
 from stackgen.storage.paths import Paths, find_paths
-from stackgen.storage.state import state_path
 
 
 def watch_of(
@@ -111,18 +110,8 @@ def nightly(
         paths = find_paths(environ, kb=watch.kb) if watch.kb else kb
         found = _nights(own, paths, environ, progress, releases=releases)
         nights += found
-        _publish(own, _store(paths), found, environ, progress)
+        _publish(own, open_store(paths), found, environ, progress)
     return _report(nights)
-
-
-def _store(paths: Paths) -> NightStore:
-    with open_database(paths.knowledge) as database:
-        identity = database.base_id
-    return NightStore(
-        path=state_path(paths.knowledge),
-        knowledge_base=identity,
-        now=datetime.now(timezone.utc),
-    )
 
 
 def _nights(
@@ -135,7 +124,7 @@ def _nights(
 ) -> list[NightReport]:
     """Return the nights of a watch, one for each base; these share its budget."""
     ends, found = time.monotonic() + watch.budget_s, []
-    store = _store(paths)
+    store = open_store(paths)
     for place, base in enumerate(watch.bases):
         began = time.monotonic()
         try:
@@ -160,7 +149,26 @@ def _nights(
         site.remove_replicas()
         if night.interrupted:
             break
-    return found
+    return _with_findings_of_others(found, store)
+
+
+def _with_findings_of_others(nights: list[NightReport], store: NightStore) -> list[NightReport]:
+    """Give the first night that could not begin the open findings of bases that had no night.
+
+    A regression must not look mended where its base could not be used.
+    """
+    begun = {each.base for each in nights}
+    missing = tuple(
+        each
+        for each in store.findings()
+        if each.status is FindingStatus.OPEN
+        and each.finding.watch == nights[0].watch
+        and each.finding.base not in begun
+    )
+    for place, night in enumerate(nights):
+        if night.outcome is NightOutcome.COULD_NOT_RUN and not night.open_findings:
+            return [*nights[:place], replace(night, open_findings=missing), *nights[place + 1 :]]
+    return nights
 
 
 def _site(
@@ -286,7 +294,7 @@ def check(
                 problems.append(f"{error.what}: {error.why}")
         for base in watch.bases:
             site = _site(watch, base, paths, environ, progress)
-            plans.append(_plan(watch, site, _store(paths), releases, tuple(problems)))
+            plans.append(_plan(watch, site, open_store(paths), releases, tuple(problems)))
     code = UsageError.exit_code if any(each.problems for each in plans) else 0
     return NightlyPlan(plans=tuple(plans), exit_code=code)
 

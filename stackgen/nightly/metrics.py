@@ -6,6 +6,7 @@ short run of a command does not have.
 
 from collections.abc import Iterable, Mapping
 from datetime import datetime
+from itertools import product
 from pathlib import Path
 from urllib.parse import quote
 
@@ -45,11 +46,14 @@ def metrics_text(nights: Iterable[NightReport]) -> str:
         add("night_releases_examined", len(night.examined), own)
         add("night_undecided", len(night.undecided), own)
         found = [each.finding for each in night.open_findings]
-        for kind in FindingKind:
-            add("findings_open", sum(e.kind is kind for e in found), {**own, "kind": kind.value})
+        # A night that could not begin knows its base by the findings alone.
+        for base, kind in product(sorted({night.base, *(e.base for e in found)}), FindingKind):
+            count = sum((e.base, e.kind) == (base, kind) for e in found)
+            add("findings_open", count, {**own, "base": base, "kind": kind.value})
         for each in found:
             labels = {"package": each.package, "version": each.version, "kind": each.kind.value}
-            add("finding_ratio", each.ratio, {**own, **labels, "measure": each.measure})
+            labels |= {"base": each.base, "measure": each.measure}
+            add("finding_ratio", each.ratio, {**own, **labels})
     lines = []
     for name, values in samples.items():
         lines += [f"# HELP {name} {_HELP[name]}", f"# TYPE {name} gauge", *values]
