@@ -36,6 +36,7 @@ class Planted:
 
     time: of its work, relative to the first release. needs: requirements. fits: whether it has a
     wheel for this platform. breaks: the step where it fails. wrong: whether its numbers differ.
+    only_with: a package and its version without which its time is that of others.
     """
 
     time: float = 1.0
@@ -46,6 +47,12 @@ class Planted:
     wrong: bool = False
     memory: float = 1.0
     megabytes: int = 10
+    only_with: tuple[str, str] | None = None
+
+    def time_in(self, stack: Pins) -> float:
+        """Return the relative time that it takes beside these."""
+        counts = self.only_with is None or stack.get(self.only_with[0]) == self.only_with[1]
+        return self.time if counts else 1.0
 
 
 @dataclass
@@ -54,6 +61,7 @@ class FakeSite:
 
     blocks: of a campaign. noise: standard deviation of a block's log contrast. troubles: what the
     next campaigns raise or say instead, None for nothing. during: called while a campaign runs.
+    dies_at: how many campaigns there are when the night is killed. uploaded: times of releases.
     """
 
     releases: dict[str, dict[str, Planted]]
@@ -64,6 +72,8 @@ class FakeSite:
     troubles: list[StackgenError | Measured | None] = field(default_factory=list)
     during: list[tuple[str, str, Planted | None]] = field(default_factory=list)
     campaigns: list[tuple[Pair, Stage]] = field(default_factory=list)
+    dies_at: int | None = None
+    uploaded: dict[tuple[str, str], str] = field(default_factory=dict)
     budgets: list[float] = field(default_factory=list)
 
     def clock(self) -> float:
@@ -76,7 +86,9 @@ class FakeSite:
             else PackagePage(
                 releases={
                     version: ReleaseFiles(
-                        fitting=version if each.fits else "", yanked=each.fits and each.yanked
+                        fitting=version if each.fits else "",
+                        yanked=each.fits and each.yanked,
+                        uploaded=self.uploaded.get((name, version), ""),
                     )
                     for version, each in self.releases[name].items()
                 }
@@ -116,6 +128,8 @@ class FakeSite:
         return found
 
     def measure(self, pair: Pair, stage: Stage, budget_s: float) -> Measured:
+        if len(self.campaigns) == self.dies_at:
+            raise KeyboardInterrupt
         self.campaigns.append((pair, stage))
         self.budgets.append(budget_s)
         self.now += min(self.takes_s, budget_s)
@@ -149,7 +163,7 @@ class FakeSite:
             drawn = (log(change) + dice.gauss(0, self.noise) for _ in range(self.blocks))
             return Series(quantity=quantity, measure=measure, contrasts=tuple(drawn))
 
-        time = prod(e.time for e in old) / prod(e.time for e in new)
+        time = prod(e.time_in(pair.old) for e in old) / prod(e.time_in(pair.new) for e in new)
         memory = prod(e.memory for e in old) / prod(e.memory for e in new)
         measured = Measured(
             series=(
@@ -179,6 +193,7 @@ class Nights:
     watch: Watch = WATCH
     day: int = 0
     attribute: Attribute = no_attribution
+    dies_before_report: bool = False
 
     @property
     def store(self) -> NightStore:
@@ -187,7 +202,7 @@ class Nights:
 
     def run(self, *, releases: int = 0) -> NightReport:
         self.day += 1
-        return Night(
+        report = Night(
             watch=self.watch,
             base="virtualenv",
             site=self.site,
@@ -198,6 +213,9 @@ class Nights:
             releases=releases,
             attribute=self.attribute,
         ).run()
+        if not self.dies_before_report:
+            self.store.reported(report.findings)
+        return report
 
 
 def nights(folder: Path, **releases: dict[str, Planted]) -> Nights:

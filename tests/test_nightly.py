@@ -2,12 +2,13 @@
 
 from collections.abc import Callable
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 
 import pytest
 
 from stackgen.campaign.backend import replica_folder
+from stackgen.commands.nightly import nightly
 from stackgen.errors import EngineError, EvidenceError, IndexUnavailableError
 from stackgen.model.findings import (
     Attribution,
@@ -17,12 +18,14 @@ from stackgen.model.findings import (
     NightOutcome,
     NightReport,
 )
+from stackgen.model.progress import NullProgress
 from stackgen.nightly.decide import Failure, Measured, Quantity, Series, Step
 from stackgen.nightly.delta import Pair
 from stackgen.nightly.night import CONFIRM, FIRST, PERSIST
+from stackgen.nightly.store import NightStore
 from stackgen.storage.paths import Paths
 from tests.campaign_requests import campaign_request
-from tests.nights import MEASURE, FakeSite, Nights, Planted, nights
+from tests.nights import MEASURE, WATCH, FakeSite, Nights, Planted, nights
 from tests.samples import FACTS
 
 NEEDS = ("b",)
@@ -70,9 +73,29 @@ def test_two_releases_of_one_night_are_told_apart(tmp_path: Path) -> None:
     week = nights(tmp_path)
     week.site.releases["a"]["2.0"] = Planted(needs=NEEDS)
     week.site.releases["b"]["2.0"] = Planted(time=1.05)
-    assert kinds(week.run()) == [("b", "2.0", "slower", MEASURE)]
+    report = week.run()
+    assert kinds(report) == [("b", "2.0", "slower", MEASURE)]
     changed = [[name for name, _, _ in pair.changes] for pair, _ in week.site.campaigns]
-    assert changed == [["a"], ["b"], ["b"]]
+    assert changed == [["a"], ["b"], ["b"], ["b"]]
+    assert [pair.new["a"] for pair, _ in week.site.campaigns] == ["2.0", "2.0", "2.0", "1.0"]
+    cause = report.findings[0].attribution
+    assert cause is not None
+    assert cause.answer == "b 2.0 is responsible: it shows without a 2.0, too"
+
+
+@pytest.mark.parametrize("first", ["a", "b"])
+def test_two_releases_that_are_slow_only_together_are_both_named(
+    tmp_path: Path, first: str
+) -> None:
+    week = nights(tmp_path)
+    other = {"a": "b", "b": "a"}[first]
+    slow = Planted(time=1.1, only_with=("b", "2.0"), needs=NEEDS)
+    week.site.releases["a"]["2.0"], week.site.releases["b"]["2.0"] = slow, Planted()
+    week.site.uploaded = {(first, "2.0"): "2026-01-01", (other, "2.0"): "2026-01-02"}
+    (finding,) = week.run().findings
+    assert (finding.package, finding.kind.value) == (other, "slower")
+    assert finding.attribution is not None
+    assert finding.attribution.answer == f"{other} 2.0 and {first} 2.0, only together"
 
 
 def test_a_release_that_needs_another_one_is_measured_beside_it(tmp_path: Path) -> None:
@@ -159,6 +182,59 @@ def test_a_yanked_release_closes_its_findings_and_leaves_the_stack(tmp_path: Pat
     state = week.store.load(week.watch.key("virtualenv"))
     assert state is not None
     assert state.newest["b"] == "1.0"
+    week.site.releases["b"]["2.0"] = Planted(time=1.05)
+    report = week.run()
+    assert kinds(report) == [("b", "2.0", "slower", MEASURE)]  # it counts again
+    assert len(report.open_findings) == 1
+
+
+def test_releases_that_disappear_for_a_night_are_not_measured_again(tmp_path: Path) -> None:
+    old = {f"0.{n}": Planted() for n in range(1, 9)}
+    week = nights(tmp_path, b={**old, "1.0": Planted()})
+    for number in old:
+        del week.site.releases["b"][number]
+    assert week.run().events == tuple(f"b {number}: gone" for number in old)
+    week.site.releases["b"] |= old
+    report = week.run()
+    assert (week.site.campaigns, report.outcome) == ([], NightOutcome.NOTHING_NEW)
+    assert "b 0.1 is back, with the same files: not measured again" in report.events
+
+
+def test_the_newest_release_that_disappears_for_a_night_is_found_again(tmp_path: Path) -> None:
+    week = nights(tmp_path)
+    week.site.releases["b"]["2.0"] = slow = Planted(time=1.05)
+    week.run()
+    week.run()
+    del week.site.releases["b"]["2.0"]
+    assert week.run().open_findings == ()
+    week.site.releases["b"]["2.0"] = slow
+    assert kinds(week.run()) == [("b", "2.0", "slower", MEASURE)]
+    pairs = [pair for pair, stage in week.site.campaigns if stage == FIRST]
+    assert pairs[0] == pairs[1]  # its campaign, which is done
+
+
+def test_a_yanked_release_whose_predecessor_cannot_be_had_stops_no_night(tmp_path: Path) -> None:
+    usual = {"1.0": Planted(needs=("c",)), "2.0": Planted()}
+    week = nights(tmp_path, b=usual, c={"1.0": Planted()})
+    del week.site.releases["c"]
+    week.site.releases["b"]["2.0"] = Planted(yanked=True)
+    report = week.run()
+    assert report.error == ""
+    assert any("b 2.0 stays in the newest stack" in each for each in report.events)
+
+
+def test_a_new_release_of_a_package_that_disappears_waits_for_it(tmp_path: Path) -> None:
+    week = nights(tmp_path)
+    week.site.releases["b"]["2.0"] = Planted(time=1.05)
+    week.watch = replace(week.watch, budget_s=0.0)
+    week.run()
+    week.watch = replace(week.watch, budget_s=3600.0)
+    gone = week.site.releases.pop("b")
+    for _ in range(3):
+        report = week.run()
+        assert (kinds(report), report.undecided) == ([], ("b 2.0: no index has b at present",))
+    week.site.releases["b"] = gone
+    assert kinds(week.run()) == [("b", "2.0", "slower", MEASURE)]
 
 
 def test_a_half_updated_index_is_stated_and_measured_once_it_is_whole(tmp_path: Path) -> None:
@@ -265,30 +341,68 @@ def test_waiting_for_other_measurements_costs_no_budget(tmp_path: Path) -> None:
 
 
 def test_two_nights_of_a_watch_never_overlap(tmp_path: Path) -> None:
-    week = nights(tmp_path)
-    with week.store.night(week.watch.key("virtualenv")):
-        report = week.run()
-    assert report.outcome is NightOutcome.COULD_NOT_RUN
-    assert "another night" in report.error
-    assert week.run().outcome is NightOutcome.NOTHING_NEW
+    paths = Paths(cache=tmp_path / "cache", knowledge=tmp_path / "kb.db")
+    store = NightStore(
+        path=tmp_path / "state.db", knowledge_base="", now=datetime.now().astimezone()
+    )
+    watch = replace(WATCH, metrics=(f"file:{tmp_path}",))
+    with store.night(watch.name):
+        report = nightly([watch], {}, NullProgress(), paths)
+    assert report.nights[0].outcome is NightOutcome.COULD_NOT_RUN
+    assert "another night of this watch is under way" in report.summary
+    assert not list(tmp_path.glob("*.prom"))  # the metrics are those of the other night
 
 
 def test_a_killed_night_is_made_up_for(tmp_path: Path) -> None:
     week = nights(tmp_path)
     week.site.releases["b"] |= {"1.1": Planted(), "1.2": Planted(time=1.05)}
-    drawn = week.site.measure
-
-    def killed(*args: object) -> Measured:
-        if len(week.site.campaigns) == 1:
-            raise KeyboardInterrupt
-        return drawn(*args)  # type: ignore[arg-type]
-
-    week.site.measure = killed  # type: ignore[method-assign,assignment]
+    week.site.dies_at = 1
     with pytest.raises(KeyboardInterrupt):
         week.run()
-    week.site.measure = drawn  # type: ignore[method-assign]
+    week.site.dies_at = None
     assert kinds(week.run()) == [("b", "1.2", "slower", MEASURE)]
     assert [p.new["b"] for p, s in week.site.campaigns if s == FIRST] == ["1.1", "1.2"]
+
+
+def test_a_night_that_is_killed_before_its_report_leaves_the_findings_to_the_next_one(
+    tmp_path: Path,
+) -> None:
+    week = nights(tmp_path)
+    week.site.releases["b"]["2.0"] = Planted(time=1.05)
+    week.dies_before_report = True
+    week.run()
+    week.dies_before_report = False
+    report = week.run()
+    assert (kinds(report), report.exit_code) == ([("b", "2.0", "slower", MEASURE)], 7)
+    assert report.examined == ()
+    assert week.run().outcome is NightOutcome.NOTHING_NEW
+
+
+def test_a_night_that_is_killed_while_it_finds_the_cause_finds_it_the_next_time(
+    tmp_path: Path,
+) -> None:
+    week = nights(tmp_path)
+    week.site.releases["a"]["2.0"] = Planted(needs=NEEDS)
+    week.site.releases["b"]["2.0"] = Planted(time=1.05)
+    week.site.dies_at = 3
+    with pytest.raises(KeyboardInterrupt):
+        week.run()
+    week.site.dies_at = None
+    (finding,) = week.run().findings
+    assert finding.attribution is not None
+    assert finding.attribution.answer.startswith("b 2.0 is responsible")
+    assert [each.persists for each in week.run().open_findings] == [True]
+
+
+def test_a_persistence_check_whose_controls_failed_begins_anew(tmp_path: Path) -> None:
+    week = nights(tmp_path)
+    week.site.releases["b"]["2.0"] = Planted(time=1.05)
+    week.run()
+    week.site.troubles = [Measured(controls_failed=True)]
+    assert "the controls failed" in week.run().undecided[0]
+    assert [each.persists for each in week.run().open_findings] == [True]
+    seeds = [stage.seed for _, stage in week.site.campaigns]
+    assert seeds[-2:] == [PERSIST.seed, PERSIST.seed + 10]
 
 
 @pytest.mark.parametrize("days", [-400, 400])

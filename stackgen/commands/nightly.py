@@ -19,7 +19,7 @@ from stackgen.campaign.user_input import read_measurement
 from stackgen.commands.bisect import bisect
 from stackgen.commands.compare import measure_pair
 from stackgen.commands.findings import open_store
-from stackgen.errors import StackgenError, UsageError
+from stackgen.errors import EvidenceError, StackgenError, UsageError
 from stackgen.measure import INTERIM_ANALYSES
 from stackgen.model.findings import (
     Attribution,
@@ -108,9 +108,14 @@ def nightly(
         left_s = (ends - time.monotonic()) / (len(watches) - place)
         own = watch if shared_s is None else replace(watch, budget_s=max(1.0, left_s))
         paths = find_paths(environ, kb=watch.kb) if watch.kb else kb
-        found = _nights(own, paths, environ, progress, releases=releases)
+        store = open_store(paths)
+        try:
+            with store.night(watch.name):
+                found = _nights(own, paths, environ, progress, releases=releases)
+                _publish(own, store, found, environ, progress)
+        except EvidenceError as refused:  # the other night has its findings and its metrics
+            found = [_not_run(own, base, store, refused) for base in own.bases]
         nights += found
-        _publish(own, open_store(paths), found, environ, progress)
     return _report(nights)
 
 
@@ -254,6 +259,7 @@ def _publish(
 
     What cannot be delivered is reported, and tried again by the next night.
     """
+    store.reported(finding for night in nights for finding in night.findings)
     for finding in (each.finding for night in nights for each in night.open_findings):
         for target in watch.notify:
             if store.notified(finding, target):

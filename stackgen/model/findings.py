@@ -26,14 +26,15 @@ class FindingStatus(str, Enum):
     """What became of a finding.
 
     OPEN: it counts. ACKNOWLEDGED: someone knows of it, until a moment. EXPIRED: it was open for so
-    long that it no longer counts. CLOSED: a later release fixed it, the release was yanked, or the
-    next night did not show it again.
+    long that it no longer counts. CLOSED: a later release fixed it, or the next night did not show
+    it again. WITHDRAWN: its release was yanked or removed; it counts again if that is undone.
     """
 
     OPEN = "open"
     ACKNOWLEDGED = "acknowledged"
     EXPIRED = "expired"
     CLOSED = "closed"
+    WITHDRAWN = "withdrawn"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,6 +114,7 @@ class FindingState:
     until: of an acknowledgement, ISO 8601 in UTC; "" without end.
     note: why it was acknowledged or closed.
     persists: whether the next night showed it again; None before that.
+    reported: whether a report of a night has it. A night that is killed leaves it to the next one.
     """
 
     finding: Finding
@@ -120,6 +122,7 @@ class FindingState:
     until: str = ""
     note: str = ""
     persists: bool | None = None
+    reported: bool = True
 
 
 class NightOutcome(str, Enum):

@@ -66,6 +66,7 @@ class Stage:
 
 
 FIRST, CONFIRM, PERSIST = Stage(seed=1), Stage(seed=2, replica=1), Stage(seed=3, replica=2)
+WITHOUT = Stage(seed=4, replica=1)
 
 
 class Site(Protocol):
@@ -137,8 +138,8 @@ class Night:
     events: list[Event] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     examined: list[ExaminedRelease] = field(default_factory=list)
-    findings: list[Finding] = field(default_factory=list)
     undecided: list[str] = field(default_factory=list)
+    _absent: set[str] = field(default_factory=set)
     _error: StackgenError | None = None
     _ended: _NightEndedError | None = None
 
@@ -146,8 +147,7 @@ class Night:
         """Detect, examine and record; what stops it is reported, and the next night goes on."""
         began = self.clock()
         try:
-            with self.store.night(self._key):
-                self._run()
+            self._run()
         except _NightEndedError as ended:
             self._ended = ended
         except UsageError:
@@ -171,6 +171,7 @@ class Night:
         pages = self.site.pages(self.watch.specifiers)
         known = self.store.load(self._key)
         self.state = known or self._first_state(pages)
+        self._absent = {name for name, page in pages.items() if page is None}
         self._detect(pages)
         self._save()
         for each in list(self.state.recheck):
@@ -242,15 +243,29 @@ class Night:
             if (p.package, p.version) == (event.package, event.version)
         ]
         unusable = self.state.unusable.setdefault(event.package, [])
+        gone = self.state.gone.setdefault(event.package, {})
         if event.kind in (EventKind.RELEASED, EventKind.UNYANKED) and page is not None:
             if event.version in unusable:
                 unusable.remove(event.version)
-            if not own and not page.releases[event.version].yanked:
+            was = gone.pop(event.version, "")
+            newest = Version(self.state.newest.get(event.package, event.version))
+            unchanged = was == page.releases[event.version].fitting
+            if unchanged and Version(event.version) < newest:
+                self._restore(event.package, event.version)
+            elif not own and not page.releases[event.version].yanked:
                 uploaded = page.releases[event.version].uploaded
                 self.state.pending.append(
-                    PendingRelease(package=event.package, version=event.version, uploaded=uploaded)
+                    PendingRelease(
+                        package=event.package,
+                        version=event.version,
+                        uploaded=uploaded,
+                        before=dict(self.state.newest),
+                    )
                 )
         elif event.kind in (EventKind.YANKED, EventKind.GONE) and event.version:
+            known = self.state.pages[event.package].releases.get(event.version)
+            if event.kind is EventKind.GONE and known and not own and event.version not in unusable:
+                gone[event.version] = known.fitting
             for each in own:
                 self.state.pending.remove(each)
             if event.version not in unusable:
@@ -261,7 +276,7 @@ class Night:
         """Close what was found of a release that is no longer offered, and leave its stacks."""
         for found in self._open():
             if (found.finding.package, found.finding.version) == (package, version):
-                self.store.close(found, f"the release was {why}")
+                self.store.close(found, f"the release is {why}", FindingStatus.WITHDRAWN)
         rechecks = (package, version)
         self.state.recheck = [
             e for e in self.state.recheck if (e.finding.package, e.finding.version) != rechecks
@@ -272,9 +287,22 @@ class Night:
             return
         for name in ("newest", "best"):
             stack = getattr(self.state, name)
-            if stack.get(package) == version:
+            if stack.get(package) != version:
+                continue
+            try:
                 pair = self._pair(package, previous, previous, stack)
+            except ResolutionError as error:
+                self.notes.append(f"{package} {version} stays in the {name} stack: {error.why}")
+            else:
                 setattr(self.state, name, dict(pair.new))
+
+    def _restore(self, package: str, version: str) -> None:
+        """Let the findings of a release count again that disappeared for a while, unchanged."""
+        for each in self._own():
+            release = each.finding.package, each.finding.version
+            if release == (package, version) and each.status is FindingStatus.WITHDRAWN:
+                self.store.put(replace(each, status=FindingStatus.OPEN, note="the release is back"))
+        self.notes.append(f"{package} {version} is back, with the same files: not measured again")
 
     def _pair(self, package: str, version: str, previous: str, reference: Pins) -> Pair:
         return release_pair(
@@ -313,6 +341,8 @@ class Night:
 
     def _missing(self, release: PendingRelease, among: int) -> str:
         """Return what is missing for an answer; "" where the release is handled."""
+        if release.package in self._absent:
+            return f"no index has {release.package} at present"
         if not release.new:
             why = self._resolved(release)
             if why is not None:
@@ -331,7 +361,7 @@ class Night:
             if signal.kind is FindingKind.FASTER and signal.measure in recovering:
                 continue  # against the best stack it is fixed again, or still slower
             self._record(signal, pair, package=release.package, version=release.version,
-                         previous=release.previous)  # fmt: skip
+                         previous=release.previous, before=release.before)  # fmt: skip
         missing = self._blamed(release, first) or self._blamed(release, second)
         if missing:  # what was confirmed is recorded; the rest goes on the next night
             return missing
@@ -447,7 +477,7 @@ class Night:
         for found in self._open():
             broken = found.finding.kind is FindingKind.BROKEN
             if broken and self._is_later(found.finding, package, version):
-                self._fix(found, first, package, version)
+                self._fix(found, first, pair, package, version)
         newest = self.state.newest.get(package)
         if newest is not None and Version(newest) > Version(version):
             return
@@ -466,7 +496,12 @@ class Night:
             self.state.against_best = bool(pair.changes)
             return
         self.progress.note("The newest stack against the best one")
-        first, second, signals = self._campaigns(pair, self.state.best_attempt, 1)
+        try:
+            first, second, signals = self._campaigns(pair, self.state.best_attempt, 1)
+        except ResolutionError as error:
+            self.notes.append(f"the best stack cannot be had any more: {error.why}")
+            self.state.best, self.state.against_best = dict(self.state.newest), False
+            return
         measured = [each for each in (first, second) if each is not None]
         if any(each.controls_failed for each in measured):
             self.state.best_attempt += 1
@@ -478,7 +513,7 @@ class Night:
             finding = found.finding
             newest = self.state.newest.get(finding.package, "")
             if newest and self._is_later(finding, finding.package, newest):
-                self._fix(found, first, finding.package, newest)
+                self._fix(found, first, pair, finding.package, newest)
         known = {(each.finding.kind, each.finding.measure) for each in self._open()}
         for signal in signals:
             if signal.key not in known:
@@ -494,13 +529,14 @@ class Night:
         own = finding.package == package and finding.kind.is_regression
         return own and Version(version) > Version(finding.version)
 
-    def _fix(self, found: FindingState, measured: Measured, package: str, version: str) -> None:
+    def _fix(
+        self, found: FindingState, measured: Measured, pair: Pair, package: str, version: str
+    ) -> None:
         """Close a regression that a later release no longer has, and report that."""
         bad = found.finding
         signal = Signal(kind=bad.kind, measure=bad.measure, ratio=bad.ratio)
         if not fixed(signal, measured):
             return
-        pair = Pair(old=self.state.best, new=self.state.newest)
         self._record(
             Signal(kind=FindingKind.FIXED, measure=bad.measure, detail=f"not {bad.kind.value} any "
                    f"more, as {bad.version} was"),
@@ -512,15 +548,22 @@ class Night:
 
     def _open(self) -> tuple[FindingState, ...]:
         counted = (FindingStatus.OPEN, FindingStatus.ACKNOWLEDGED)
-        return tuple(
-            each
-            for each in self.store.findings()
-            if each.status in counted
-            and (each.finding.watch, each.finding.base) == (self.watch.name, self.base)
-        )
+        return tuple(each for each in self._own() if each.status in counted)
+
+    def _own(self) -> tuple[FindingState, ...]:
+        own = (self.watch.name, self.base)
+        found = self.store.findings()
+        return tuple(each for each in found if (each.finding.watch, each.finding.base) == own)
 
     def _record(
-        self, signal: Signal, pair: Pair, *, package: str, version: str, previous: str
+        self,
+        signal: Signal,
+        pair: Pair,
+        *,
+        package: str,
+        version: str,
+        previous: str,
+        before: Pins | None = None,
     ) -> None:
         finding = Finding(
             watch=self.watch.name,
@@ -538,18 +581,53 @@ class Night:
             changes=pair.changes,
             command=self.site.command(pair),
         )
-        if not self.store.add(finding):
+        added = self.store.add(finding)
+        if added is None:
             return
-        if len(pair.changes) > 1 and self._left_s > 0:
-            self.progress.note(f"Finding the cause: {finding.title}")
-            cause = self.attribute(finding, pair, self._left_s / 2)
+        cause = self._cause(finding, signal, pair, before or pair.old)
+        if cause is not None:
             finding = replace(finding, attribution=cause)
-            self.store.put(FindingState(finding=finding))
-        self.findings.append(finding)
-        if signal.kind is not FindingKind.FIXED and signal.measure != "resolve":
+            self.store.put(replace(added, finding=finding))
+        known = any(each.finding.id == finding.id for each in self.state.recheck)
+        if not known and signal.kind is not FindingKind.FIXED and signal.measure != "resolve":
             self.state.recheck.append(
                 Recheck(finding=finding, old=dict(pair.old), new=dict(pair.new))
             )
+
+    def _cause(
+        self, finding: Finding, signal: Signal, pair: Pair, before: Pins
+    ) -> Attribution | None:
+        """Return what causes a finding; None where one release alone can be the cause.
+
+        Several changed packages are bisected. Beside other releases of this night, one release is
+        measured once more without these: it may be slow only together with them.
+        """
+        if self._left_s <= 0 or finding.kind is FindingKind.FIXED:
+            return None
+        if len(pair.changes) > 1:
+            self.progress.note(f"Finding the cause: {finding.title}")
+            return self.attribute(finding, pair, self._left_s / 2)
+        (package, previous, version), *_ = pair.changes
+        moved = Pair(old=before, new=pair.new).changes
+        others = [(name, new) for name, _, new in moved if name != package and new]
+        if not others or not previous or not version:
+            return None
+        release = f"{package} {version}"
+        names = " and ".join(f"{name} {new}" for name, new in others)
+        self.progress.note(f"Finding the cause: {finding.title}, without {names}")
+        try:
+            alone = self._pair(package, version, previous, before)
+            if len(alone.changes) > 1 or any(alone.new.get(name) == new for name, new in others):
+                return Attribution(culprits=(), answer=f"{release} needs {names}")
+            shows = holds(signal, self._measured(alone, WITHOUT, 0, among=2))
+        except (ResolutionError, IndexUnavailableError) as error:
+            return Attribution(culprits=(), answer=f"not decided: {error.what}: {error.why}")
+        if shows is None:
+            return Attribution(culprits=(), answer=f"not decided whether {release} needs {names}")
+        if shows:
+            answer = f"{release} is responsible: it shows without {names}, too"
+            return Attribution(culprits=(), answer=answer)
+        return Attribution(culprits=(), answer=f"{release} and {names}, only together")
 
     def _check_persistence(self, recheck: Recheck) -> None:
         """Measure a finding of the last night again; close it where it does not show."""
@@ -563,14 +641,21 @@ class Night:
         signal = Signal(kind=finding.kind, measure=finding.measure)
         pair = Pair(old=recheck.old, new=recheck.new)
         try:
-            shows = holds(signal, self._measured(pair, PERSIST, 0, among=2))
+            measured = self._measured(pair, PERSIST, recheck.attempt, among=2)
+            shows = holds(signal, measured)
         except (EngineError, StorageError, UsageError):
             raise
         except (IndexUnavailableError, StackgenError) as error:
             self.undecided.append(f"{finding.title}: not measured again: {error.what}")
             return
         if shows is None:
-            self.undecided.append(f"{finding.title}: whether it persists takes more blocks")
+            why = "it takes more blocks"
+            if measured.controls_failed:  # the same campaign would say the same for ever
+                why = "the controls failed, the machine was not quiet enough; it begins anew"
+                place = self.state.recheck.index(recheck)
+                self.state.recheck[place] = replace(recheck, attempt=recheck.attempt + 1)
+                self._save()
+            self.undecided.append(f"{finding.title}: whether it persists: {why}")
             return
         self.state.recheck.remove(recheck)
         if shows:
@@ -593,7 +678,12 @@ class Night:
             error, code = f"{self._error.what}: {self._error.why}", self._error.exit_code
         elif self._ended is not None:
             error, code = str(self._ended), self._ended.exit_code
-        if self.findings:
+        found = tuple(
+            each.finding
+            for each in self._own()
+            if not each.reported and each.status is not FindingStatus.WITHDRAWN
+        )
+        if found:
             outcome, code = NightOutcome.FINDINGS, FINDINGS
         elif error:
             outcome = NightOutcome.COULD_NOT_RUN
@@ -608,7 +698,7 @@ class Night:
             started_at=self.store.moment,
             events=(*(each.text for each in self.events), *self.notes),
             examined=tuple(self.examined),
-            findings=tuple(self.findings),
+            findings=found,
             undecided=tuple(self.undecided),
             open_findings=tuple(e for e in self._open() if e.status is FindingStatus.OPEN),
             error=error,

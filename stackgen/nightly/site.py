@@ -13,6 +13,7 @@ from stackgen.images.virtualenv_store import VirtualenvStore
 from stackgen.index import PackageIndex
 from stackgen.index.client import FRESH_S
 from stackgen.knowledge.database import open_database
+from stackgen.measure import decided
 from stackgen.measure.goals import pair_contrasts
 from stackgen.model.goals import Goal
 from stackgen.model.inspections import Outcome
@@ -236,7 +237,8 @@ def measured_of(report: ExploreReport, paths: Paths, *, detect: float) -> Measur
         blocks=max((len(values) for goal, _, values in contrasts if goal is Goal.SPEED), default=0),
     )
     sizes = {row.stack_id: row.size.installed_bytes for row in report.goals.stacks}
-    settled = is_settled(measured, detect=detect)
+    # A campaign that is decided takes no further block: it has said all that it will say.
+    settled = is_settled(measured, detect=detect) or decided(report.ranking, wanted)
     return replace(
         measured,
         old_bytes=sizes.get(stacks["A"]),

@@ -1,6 +1,6 @@
 """What a night remembers: what is watched, and findings with what became of them (state.db)."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta, timezone
@@ -22,6 +22,7 @@ _T = TypeVar("_T")
 class PendingRelease:
     """A release that is not fully handled.
 
+    before: the newest stack when it appeared, without other releases of that night.
     old, new: the pair that is measured; empty until it is resolved. It stays the same over nights,
     so that campaigns go on where they were.
     attempt: how often it began anew, since controls failed. nights: how often it could not be
@@ -32,6 +33,7 @@ class PendingRelease:
     version: str
     uploaded: str = ""
     previous: str = ""
+    before: dict[str, str] = field(default_factory=dict)
     old: dict[str, str] = field(default_factory=dict)
     new: dict[str, str] = field(default_factory=dict)
     attempt: int = 0
@@ -40,11 +42,15 @@ class PendingRelease:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recheck:
-    """A finding of the last night that the next one measures again."""
+    """A finding of the last night that the next one measures again.
+
+    attempt: how often that began anew, since controls failed.
+    """
 
     finding: Finding
     old: dict[str, str]
     new: dict[str, str]
+    attempt: int = 0
 
 
 @dataclass(slots=True, kw_only=True)
@@ -55,6 +61,7 @@ class WatchState:
     worse; the same where no regression is open. against_best: whether they are to be compared, and
     how often that began anew.
     unusable: by package, releases that are broken or yanked.
+    gone: by package, releases that were handled before they disappeared, with their files.
     """
 
     pages: dict[str, PackagePage]
@@ -62,6 +69,7 @@ class WatchState:
     best: dict[str, str]
     pending: list[PendingRelease] = field(default_factory=list)
     unusable: dict[str, list[str]] = field(default_factory=dict)
+    gone: dict[str, dict[str, str]] = field(default_factory=dict)
     recheck: list[Recheck] = field(default_factory=list)
     against_best: bool = False
     best_attempt: int = 0
@@ -135,12 +143,26 @@ class NightStore:
             rows = state.findings(self.knowledge_base)
         return tuple(self._decoded(text, FindingState) for text, _ in rows)
 
-    def add(self, finding: Finding) -> bool:
-        """Record a finding; return False where it is known, whatever became of it."""
-        if any(each.finding.id == finding.id for each in self.findings()):
-            return False
-        self.put(FindingState(finding=finding))
-        return True
+    def add(self, finding: Finding) -> FindingState | None:
+        """Record a finding that is to be reported; return None where it is known.
+
+        One that no report has yet, or that was withdrawn with its release, counts as new.
+        """
+        known = next((each for each in self.findings() if each.finding.id == finding.id), None)
+        if known and known.reported and known.status is not FindingStatus.WITHDRAWN:
+            return None
+        added = FindingState(
+            finding=finding, reported=False, persists=known.persists if known else None
+        )
+        self.put(added)
+        return added
+
+    def reported(self, findings: Iterable[Finding]) -> None:
+        """Record that these were reported."""
+        reported = {each.id for each in findings}
+        for each in self.findings():
+            if each.finding.id in reported:
+                self.put(replace(each, reported=True))
 
     def put(self, found: FindingState) -> None:
         """Replace what became of a finding."""
@@ -182,9 +204,11 @@ class NightStore:
         self.put(changed)
         return changed
 
-    def close(self, found: FindingState, note: str) -> None:
+    def close(
+        self, found: FindingState, note: str, status: FindingStatus = FindingStatus.CLOSED
+    ) -> None:
         """Record that a finding no longer counts, and why."""
-        self.put(replace(found, status=FindingStatus.CLOSED, note=note))
+        self.put(replace(found, status=status, note=note))
 
     def expire(self, watch: str, days: int) -> None:
         """Expire what was open for long, and reopen what was acknowledged until now."""
