@@ -18,6 +18,8 @@ def run_command(
 ) -> "CompletedProcess[str]":
     """Run ``stackgen WORDS`` in a folder, with these environment variables alone.
 
+    What comes with stackgen is left out, unless ``STACKGEN_SEED`` is among them.
+
     What belongs to a process (signals, imports, an end by force) is for tests that start one.
     """
     out, err = (io.TextIOWrapper(io.BytesIO(), "utf-8", write_through=True) for _ in range(2))
@@ -25,7 +27,7 @@ def run_command(
     os.chdir(folder)
     try:
         with (
-            patch.dict(os.environ, dict(environ), clear=True),
+            patch.dict(os.environ, {"STACKGEN_SEED": "", **environ}, clear=True),
             patch.object(sys, "argv", ["stackgen", *words]),
             redirect_stdout(out),
             redirect_stderr(err),

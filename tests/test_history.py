@@ -18,7 +18,7 @@ from stackgen.model.inspections import Inspection, Role
 from stackgen.model.reports.history import ChangePoint, HistoryAxis, HistoryPoint, HistoryReport
 from stackgen.model.stacks import Environment, Machine
 from stackgen.report.history import history_svg, history_text
-from stackgen.storage.paths import Paths
+from stackgen.storage.paths import Paths, shipped_folder
 from tests.in_process import run_command
 from tests.samples import call, environment, inspection
 
@@ -129,6 +129,14 @@ def test_a_change_is_found_where_it_is(ratio: float) -> None:
     assert found.ratio == pytest.approx(ratio, rel=0.02)
 
 
+def test_a_change_after_the_first_or_before_the_last_release_is_found_there() -> None:
+    first = change_points([point("1.26", 7.5), *(point(f"2.{n}", 1.09) for n in range(5))])
+    assert [(each.before, each.label) for each in first] == [("1.26", "2.0")]
+    assert first[0].ratio == pytest.approx(1.09 / 7.5)
+    last = change_points([*(point(f"2.{n}", 1.09) for n in range(5)), point("3.0", 2.0)])
+    assert [(each.before, each.label) for each in last] == [("2.4", "3.0")]
+
+
 def test_few_points_show_no_change() -> None:
     assert change_points([point("1", 1.0), point("2", 2.0), point("3", 2.0)]) == ()
 
@@ -139,6 +147,7 @@ REPORT = HistoryReport(
     axis=HistoryAxis.RELEASE,
     machine="a CPU",
     where="Python 3.11 (Debian)",
+    elsewhere=False,
     points=(point("1.26.4", 2e-3), point("2.0.2", 1e-3), point("2.1.<3>", 1e-3)),
     changes=(ChangePoint(label="2.0.2", before="1.26.4", ratio=0.5),),
     knowledge_base="kb.db",
@@ -161,10 +170,30 @@ def test_the_picture_is_valid_and_names_each_release() -> None:
     assert "http" not in "".join(texts)
 
 
+def environ(folder: Path, **more: str) -> dict[str, str]:
+    return {"HOME": str(folder), "STACKGEN_KB": str(folder / "kb.db"), **more}
+
+
+def test_a_fresh_installation_shows_what_comes_with_stackgen(tmp_path: Path) -> None:
+    own = environ(tmp_path, STACKGEN_SEED=str(shipped_folder("kb") / "seed"))
+    first, again, other = (
+        run_command(*words, folder=tmp_path, environ=own)
+        for words in (
+            ("history", "numpy", "--pi", "sort"),
+            ("history", "numpy", "--pi", "sort"),
+            ("kb", "why", "numpy==2.3.5"),
+        )
+    )
+    assert "were measured elsewhere" in first.stderr
+    assert "2.3.5" in first.stdout
+    assert (again.stdout, again.stderr) == (first.stdout, "")
+    assert "numpy/sort" in other.stdout
+
+
 def test_nothing_measured_is_said_with_the_command_that_measures(tmp_path: Path) -> None:
     done = run_command(
         "history", "numpy", "--pi", "sort", folder=tmp_path,
-        environ={"HOME": str(tmp_path), "STACKGEN_KB": str(tmp_path / "kb.db")},
+        environ=environ(tmp_path),
     )  # fmt: skip
     assert done.returncode != 0
     assert "error: " in done.stderr

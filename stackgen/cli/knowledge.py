@@ -3,6 +3,7 @@
 import os
 import sys
 from enum import Enum
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -32,6 +33,16 @@ if TYPE_CHECKING:
     from stackgen.model.progress import Progress
 
 
+def _readable(kb: Path | None) -> Paths:
+    """Return where the knowledge base is, with the observations in it that come with stackgen."""
+    from stackgen.commands.kb import load_seeds
+    from stackgen.storage.paths import find_paths
+
+    paths = find_paths(os.environ, kb=kb, reading=True)
+    load_seeds(paths, partial(typer.echo, err=True))
+    return paths
+
+
 def history(
     package: Annotated[str, typer.Argument(metavar="PACKAGE", help="As in tensorflow.")],
     pi: Annotated[
@@ -55,9 +66,8 @@ def history(
     from stackgen.commands.history import history as run
     from stackgen.report import as_json
     from stackgen.report.history import history_svg, history_text
-    from stackgen.storage.paths import find_paths
 
-    found = run(package, pi, by, find_paths(os.environ, kb=kb, reading=True))
+    found = run(package, pi, by, _readable(kb))
     if svg is not None:
         write_text(svg, history_svg(found))
     typer.echo(as_json(found) if json else history_text(found))
@@ -188,9 +198,8 @@ def kb_stats(kb: KnowledgeBase = None, json: AsJson = False) -> None:
     """Count what the knowledge base holds."""
     from stackgen.commands.kb import stats, stats_rows
     from stackgen.report import as_json, columns
-    from stackgen.storage.paths import find_paths
 
-    paths = find_paths(os.environ, kb=kb, reading=True)
+    paths = _readable(kb)
     found = stats(paths)
     rows = [("file", str(paths.knowledge)), *stats_rows(found)]
     typer.echo(as_json(found) if json else "\n".join(columns(rows, indent="")))
@@ -200,9 +209,8 @@ def kb_failures(kb: KnowledgeBase = None, json: AsJson = False) -> None:
     """Group the stacks that do not run."""
     from stackgen.commands.kb import failures
     from stackgen.report import as_json, failures_text
-    from stackgen.storage.paths import find_paths
 
-    paths = find_paths(os.environ, kb=kb, reading=True)
+    paths = _readable(kb)
     found = failures(paths)
     typer.echo(as_json(found) if json else failures_text(found, kb_option=paths.kb_option))
 
@@ -239,7 +247,7 @@ def kb_query(
         typer.echo("\n".join(columns(query_names(), indent="")))
         return
     parameters = dict(parse_pair(each, "the parameter") for each in (*(values or ()), *(arg or ())))
-    found = query(find_paths(os.environ, kb=kb, reading=True), name, parameters)
+    found = query(_readable(kb), name, parameters)
     rows = [
         found.columns,
         *(["" if c is None else str(c) for c in row] for row in found.rows),
@@ -303,9 +311,8 @@ def kb_show(
     """Show a stack, a campaign or a machine."""
     from stackgen.commands.kb_views import show
     from stackgen.report import as_json, view_text
-    from stackgen.storage.paths import find_paths
 
-    found = show(find_paths(os.environ, kb=kb, reading=True), begins)
+    found = show(_readable(kb), begins)
     typer.echo(as_json(found) if json else view_text(found))
 
 
@@ -320,9 +327,8 @@ def kb_why(
     """
     from stackgen.commands.kb_views import why
     from stackgen.report import as_json, view_text
-    from stackgen.storage.paths import find_paths
 
-    found = why(find_paths(os.environ, kb=kb, reading=True), pin)
+    found = why(_readable(kb), pin)
     typer.echo(as_json(found) if json else view_text(found))
 
 
@@ -350,9 +356,8 @@ def kb_graph(
     """Write the evidence graph: stacks, and the campaigns that compared them."""
     from stackgen.commands.kb_views import graph
     from stackgen.report.evidence import graph_text
-    from stackgen.storage.paths import find_paths
 
-    text = graph_text(graph(find_paths(os.environ, kb=kb, reading=True), pi), form.value)
+    text = graph_text(graph(_readable(kb), pi), form.value)
     if output is None:
         typer.echo(text)
     else:

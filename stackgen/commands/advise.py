@@ -35,7 +35,6 @@ from stackgen.commands.advise_security import Security
 from stackgen.commands.lock_changes import completed
 from stackgen.errors import (
     BuildError,
-    DatabaseError,
     IndexUnavailableError,
     ResolutionError,
     UsageError,
@@ -51,7 +50,7 @@ from stackgen.knowledge.database import Database, open_database
 from stackgen.knowledge.derived import controls_hold
 from stackgen.knowledge.equivalence import VARIED
 from stackgen.knowledge.judgement import Knowledge
-from stackgen.knowledge.seed import load_seeds
+from stackgen.knowledge.seed import load_shipped
 from stackgen.locks import in_target
 from stackgen.measure import ALPHA, MARGIN
 from stackgen.measure.contrasts import CampaignContrasts
@@ -188,7 +187,7 @@ def open_sources(
         open_database(paths.knowledge, reading=True) as database,
         PackageIndex(config, paths.cache, builder=builder) as index,
     ):
-        _load_seeds(database, paths, progress)
+        load_shipped(database, paths.seeds, notify=progress.note)
         if lockfile.unpinned and target is not None:
             lockfile = completed(lockfile, target, index=index, progress=progress)
         yield Sources(
@@ -200,23 +199,6 @@ def open_sources(
             paths=paths,
             environ=environ,
             progress=progress,
-        )
-
-
-def _load_seeds(database: Database, paths: Paths, progress: Progress) -> None:
-    """Load what comes with stackgen; where that is impossible, the user's own evidence suffices."""
-    try:
-        added = load_seeds(database, paths.seeds)
-    except DatabaseError as error:
-        progress.note(
-            f"The observations that come with stackgen were not loaded: {error.what}: {error.why}. "
-            "STACKGEN_SEED= (empty) leaves them out."
-        )
-        return
-    if added:
-        progress.note(
-            f"{added:,} inspections that come with stackgen were loaded; they were measured "
-            "elsewhere (stackgen kb origins)."
         )
 
 

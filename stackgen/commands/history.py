@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from packaging.utils import canonicalize_name
 
 from stackgen.errors import EvidenceError, UsageError
+from stackgen.executors.machine import this_machine
 from stackgen.knowledge.database import Database, open_database
 from stackgen.measure import exclude_disturbed
 from stackgen.measure.history import change_points, history_points
@@ -17,13 +18,14 @@ from stackgen.resolve import parsed_version
 from stackgen.storage.paths import Paths
 
 _LISTED = 5
+_Group = tuple[MachineId, IndicatorId, str]
 
 
 def history(package: str, indicator: str, axis: HistoryAxis, paths: Paths) -> HistoryReport:
     """Return the times of an indicator against releases of a package, or against days.
 
-    One machine, base and indicator are shown, those with most blocks; by night, the newest release
-    of each day.
+    One machine, base and indicator are shown: this machine where anything was measured on it, and
+    of what there is the combination with most blocks; by night, the newest release of each day.
 
     Args:
         package: that all stacks contain.
@@ -59,7 +61,8 @@ def history(package: str, indicator: str, axis: HistoryAxis, paths: Paths) -> Hi
                 fix=f"measure it: stackgen explore {name} --pi {indicator or 'NAME'}",
             )
         groups = Counter((e.machine_id, e.indicator_id, _where(stacks[e.stack_id])) for e in fresh)
-        (machine, call, where), _ = groups.most_common(1)[0]
+        own = this_machine().id
+        machine, call, where = max(groups, key=lambda each: (each[0] == own, groups[each]))
         machines = {each.id: dict(each.identity) for each in database.machines()}
         chosen = [
             each
@@ -74,10 +77,11 @@ def history(package: str, indicator: str, axis: HistoryAxis, paths: Paths) -> Hi
         indicator=calls[call].label,
         axis=axis,
         machine=machines[machine].get("cpu_name", machine[:12]),
+        elsewhere=machine != own,
         where=where,
         points=points,
         changes=change_points(points),
-        left_out=_left_out(groups, calls, machine),
+        left_out=_left_out(groups, calls, (machine, call, where)),
         knowledge_base=str(paths.knowledge),
     )
 
@@ -142,12 +146,10 @@ def _labels(
 
 
 def _left_out(
-    groups: Counter[tuple[MachineId, IndicatorId, str]],
-    calls: dict[IndicatorId, IndicatorCall],
-    machine: MachineId,
+    groups: Counter[_Group], calls: dict[IndicatorId, IndicatorCall], shown: _Group
 ) -> tuple[str, ...]:
-    rest = groups.most_common()[1:]
+    rest = [each for each, _ in groups.most_common() if each != shown]
     return tuple(
-        f"{calls[call].label} on {where}{'' if other == machine else ', another machine'}"
-        for (other, call, where), _ in rest[:_LISTED]
+        f"{calls[call].label} on {where}{'' if machine == shown[0] else ', another machine'}"
+        for machine, call, where in rest[:_LISTED]
     )

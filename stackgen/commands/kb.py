@@ -17,11 +17,18 @@ from stackgen.knowledge.database import (
     named_queries,
     open_database,
 )
+from stackgen.knowledge.seed import load_shipped
 from stackgen.measure.figures import figures
 from stackgen.model.inspections import IndicatorCall, Inspection, Role
 from stackgen.model.reports.local import LocalHost, LocalReport, LocalResult
 from stackgen.model.stacks import Machine, Stack
 from stackgen.storage.paths import Paths
+
+
+def load_seeds(paths: Paths, notify: Callable[[str], None]) -> None:
+    """Load the observations that come with stackgen, unless the knowledge base has them."""
+    with open_database(paths.knowledge, reading=True) as database:
+        load_shipped(database, paths.seeds, notify=notify)
 
 
 def stats(paths: Paths) -> KnowledgeStats:

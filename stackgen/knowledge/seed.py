@@ -9,6 +9,7 @@ import gzip
 import hashlib
 import io
 import zlib
+from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
@@ -44,6 +45,23 @@ def load_seeds(database: Database, folder: Path | None) -> int:
                 added += database.import_lines(io.BytesIO(content), files[sha256])
             state.add_loaded_seed(database.base_id, sha256)
     return added
+
+
+def load_shipped(database: Database, folder: Path | None, *, notify: Callable[[str], None]) -> None:
+    """Load what comes with stackgen; where that is impossible, the user's own evidence suffices."""
+    try:
+        added = load_seeds(database, folder)
+    except DatabaseError as error:
+        notify(
+            f"The observations that come with stackgen were not loaded: {error.what}: {error.why}. "
+            "STACKGEN_SEED= (empty) leaves them out."
+        )
+        return
+    if added:
+        notify(
+            f"{added:,} inspections that come with stackgen were loaded; they were measured "
+            "elsewhere (stackgen kb origins)."
+        )
 
 
 def _read(path: Path) -> tuple[bytes, frozenset[str]]:

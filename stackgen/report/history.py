@@ -15,7 +15,7 @@ def history_text(report: HistoryReport) -> str:
     """Return a row for each release or day with a bar of its interval."""
     lines = [
         f"{report.indicator} with {report.package}, by {report.axis.value}",
-        f"{report.where}, on {report.machine}",
+        f"{report.where}, on {'another machine: ' if report.elsewhere else ''}{report.machine}",
         "",
     ]
     low, high = _range(report.points)

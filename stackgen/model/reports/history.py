@@ -43,6 +43,7 @@ class HistoryReport:
     """The history of one indicator on one machine.
 
     where: base and Python, and what else was the same in all stacks, in words.
+    elsewhere: the machine is another one than this.
     left_out: other indicators, bases or machines that the knowledge base has times of.
     """
 
@@ -51,6 +52,7 @@ class HistoryReport:
     axis: HistoryAxis
     machine: str
     where: str
+    elsewhere: bool
     points: tuple[HistoryPoint, ...]
     changes: tuple[ChangePoint, ...]
     left_out: tuple[str, ...] = ()
