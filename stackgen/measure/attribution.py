@@ -22,8 +22,7 @@ from typing import Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import betaln, log_ndtr
-from scipy.stats import chi2
+from scipy.special import betaln, chdtrc, log_ndtr
 
 Array: TypeAlias = NDArray[np.float64]
 Hybrid: TypeAlias = frozenset[str]
@@ -666,7 +665,7 @@ class _TimingsFit:
             return 1.0
         solved = self._solution
         residual = self._y - solved.whole[column] * part - solved.difference[column] * contrast
-        return float(chi2.sf(residual @ solved.precision @ residual, freedom))
+        return float(chdtrc(freedom, residual @ solved.precision @ residual))
 
     def effects(self, place: int) -> tuple[tuple[float, float], ...]:
         """Return the log effect of the bad stack under a hypothesis, and of its two packages."""

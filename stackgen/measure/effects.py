@@ -36,10 +36,10 @@ def level_per_analysis(alpha: float) -> float:
         alpha: false alarms over all interim analyses, above 0 and below 1.
     """
     from scipy.optimize import brentq
-    from scipy.stats import norm
+    from scipy.special import ndtri
 
     def excess(log_level: float) -> float:
-        boundary = float(norm.isf(math.exp(log_level) / 2))
+        boundary = -float(ndtri(math.exp(log_level) / 2))
         return math.log(_crossed(boundary) / alpha)
 
     least, most = math.log(alpha / len(INTERIM_ANALYSES)) - 0.01, math.log(alpha) + 0.01
@@ -49,19 +49,22 @@ def level_per_analysis(alpha: float) -> float:
 def _crossed(boundary: float) -> float:
     """Return how often a walk without drift leaves +-boundary standard errors at any analysis."""
     import numpy as np
-    from scipy.stats import norm
+    from scipy.special import ndtr
+
+    def density_of(distances: Any, spread: float) -> Any:
+        return np.exp(-((distances / spread) ** 2) / 2) / (spread * math.sqrt(2 * math.pi))
 
     edges = [boundary * math.sqrt(blocks) for blocks in INTERIM_ANALYSES]
     nodes = np.linspace(-edges[0], edges[0], _NODES)
-    density = norm.pdf(nodes, scale=math.sqrt(INTERIM_ANALYSES[0]))
-    left = 2 * float(norm.sf(boundary))
+    density = density_of(nodes, math.sqrt(INTERIM_ANALYSES[0]))
+    left = 2 * float(ndtr(-boundary))
     for before, now, edge in zip(INTERIM_ANALYSES, INTERIM_ANALYSES[1:], edges[1:], strict=False):
         spread = math.sqrt(now - before)
         inside = _weights(nodes) * density
-        out = norm.sf(edge - nodes, scale=spread) + norm.cdf(-edge - nodes, scale=spread)
+        out = ndtr((nodes - edge) / spread) + ndtr((-edge - nodes) / spread)
         left += float(inside @ out)
         reached = np.linspace(-edge, edge, _NODES)
-        density = norm.pdf(reached[:, None] - nodes[None, :], scale=spread) @ inside
+        density = density_of(reached[:, None] - nodes[None, :], spread) @ inside
         nodes = reached
     return left
 
@@ -163,14 +166,19 @@ def winsorised(contrasts: Sequence[float]) -> list[float]:
 
 def p_value(contrasts: Sequence[float]) -> float | None:
     """Return the two-sided p-value of "no difference"; None of too few contrasts."""
-    from scipy.stats import t
-
     if len(contrasts) < INTERIM_ANALYSES[0]:
         return None
     centre = trimmed_centre(contrasts)
     if centre.error == 0:
         return _sign_test(contrasts)
-    return float(2 * t.sf(abs(centre.mean) / centre.error, centre.freedom))
+    return _two_sided(abs(centre.mean) / centre.error, centre.freedom)
+
+
+def _two_sided(errors: float, freedom: int) -> float:
+    """Return how often a t is so many standard errors from 0 or farther."""
+    from scipy.special import stdtr
+
+    return 2 * float(stdtr(freedom, -errors))
 
 
 def sequential_p(contrasts: Sequence[float], *, tolerance: float = 0.0) -> float:
@@ -184,7 +192,7 @@ def sequential_p(contrasts: Sequence[float], *, tolerance: float = 0.0) -> float
         contrasts: log ratios per block; those after the last interim analysis do not count.
         tolerance: relative difference up to which stacks count as the same.
     """
-    from scipy.stats import norm, t
+    from scipy.special import ndtri
 
     reached = [blocks for blocks in INTERIM_ANALYSES if blocks <= len(contrasts)]
     if not reached:
@@ -197,18 +205,21 @@ def sequential_p(contrasts: Sequence[float], *, tolerance: float = 0.0) -> float
         sign = math.copysign(1.0, centre.mean)
         nominal = _sign_test([sign * each - limit for each in contrasts])
     else:
-        nominal = float(2 * t.sf((abs(centre.mean) - limit) / centre.error, centre.freedom))
+        nominal = _two_sided((abs(centre.mean) - limit) / centre.error, centre.freedom)
     if nominal > _COARSE_P:  # a bound will do where nothing is decided
         return min(1.0, len(INTERIM_ANALYSES) * nominal)
-    return min(1.0, _crossed(min(float(norm.isf(nominal / 2)), _FARTHEST)))
+    return min(1.0, _crossed(min(-float(ndtri(nominal / 2)), _FARTHEST)))
 
 
 def _sign_test(contrasts: Sequence[float]) -> float:
     """Return the p-value of "above 0 as often as below", which no lack of spread makes certain."""
-    from scipy.stats import binom
-
     above, below = sum(c > 0 for c in contrasts), sum(c < 0 for c in contrasts)
-    return min(1.0, 2 * float(binom.cdf(min(above, below), above + below, 0.5)))
+    return min(1.0, 2 * _at_most(min(above, below), above + below))
+
+
+def _at_most(heads: int, tosses: int) -> float:
+    """Return the probability of so many heads or fewer."""
+    return sum(math.comb(tosses, each) for each in range(heads + 1)) / (1 << tosses)
 
 
 def effect(
@@ -278,9 +289,8 @@ def _counted(ordered: Sequence[float], level: float) -> tuple[float, float, floa
 
     Source: Conover, Practical Nonparametric Statistics, 3.2: the interval of a quantile.
     """
-    from scipy.stats import binom
-
-    place = int(binom.ppf(level / 2, len(ordered), 0.5))
+    count = len(ordered)
+    place = next(heads for heads in range(count + 1) if _at_most(heads, count) >= level / 2)
     if place == 0:
         return 0.0, math.inf, math.inf
     low, high = ordered[place - 1], ordered[-place]
@@ -302,11 +312,11 @@ def _errors(freedom: int, level: float) -> tuple[float, float]:
     The error is an estimate, too: what is found follows the noncentral t.
     """
     from scipy.optimize import brentq
-    from scipy.stats import nct, t
+    from scipy.special import nctdtr, stdtrit
 
-    boundary = float(t.isf(level / 2, freedom))
+    boundary = -float(stdtrit(freedom, level / 2))
     most = 4 * boundary + 10  # freedom 1, the least there is, needs 2.9 times the boundary
-    needed = brentq(lambda shift: nct.sf(boundary, freedom, shift) - POWER, 0, most, xtol=1e-4)
+    needed = brentq(lambda shift: 1 - nctdtr(freedom, shift, boundary) - POWER, 0, most, xtol=1e-4)
     return boundary, float(needed)
 
 

@@ -10,7 +10,7 @@ import statistics
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from scipy.stats import t
+from scipy.special import stdtrit
 
 from stackgen.measure.disturbances import BlockKey
 from stackgen.measure.effects import trimmed_centre
@@ -79,7 +79,7 @@ def _point(label: str, means: Sequence[_Mean]) -> HistoryPoint:
     within = math.fsum(known) / len(known) if known else math.inf
     between = math.fsum((each.value - middle) ** 2 for each in means) / max(1, count - 1)
     variance = max(between, _CAMPAIGN_SD**2 + within) / count
-    reach = float(t.isf((1 - LEVEL) / 2, max(count - 1, 4))) * math.sqrt(variance)
+    reach = float(stdtrit(max(count - 1, 4), (1 + LEVEL) / 2)) * math.sqrt(variance)
     finite = math.isfinite(reach)
     return HistoryPoint(
         label=label,
@@ -106,7 +106,7 @@ def change_points(points: Sequence[HistoryPoint]) -> tuple[ChangePoint, ...]:
     if len(usable) < _FEWEST:
         return ()
     values = [math.log(each.time_s) for each in usable]
-    reach = float(t.isf((1 - LEVEL) / 2, 4))
+    reach = float(stdtrit(4, (1 + LEVEL) / 2))
     weights = [(reach / max(1e-6, math.log(each.high_s / each.time_s))) ** 2 for each in usable]
     # Where neighbours differ by more than their intervals say, the intervals are too narrow.
     steps = [

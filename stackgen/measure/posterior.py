@@ -402,7 +402,7 @@ def calibration(model: Model, measured: Sequence[Measured]) -> Calibration:
 
 def _inside(prediction: Prediction, block: Sequence[Measured]) -> int:
     """Return how many of the block's inspections lie within their predictive intervals."""
-    from scipy.stats import t
+    from scipy.special import stdtrit
 
     size = len(block)
     places = [each.stack for each in block]
@@ -411,5 +411,5 @@ def _inside(prediction: Prediction, block: Sequence[Measured]) -> int:
     expected = centring @ prediction.mean[places]
     spread = prediction.covariance[np.ix_(places, places)] + prediction.scatter**2 * np.eye(size)
     deviations = np.sqrt(np.diag(centring @ spread @ centring))
-    reach = float(t.ppf((1 + LEVEL) / 2, prediction.freedom))
+    reach = float(stdtrit(prediction.freedom, (1 + LEVEL) / 2))
     return int(np.sum(np.abs(logs - expected) <= reach * deviations))
