@@ -22,8 +22,9 @@ PARALLEL ?= -n logical --maxprocesses 8 --dist worksteal
 JOURNEYS ?= -n 2 --dist loadfile
 SHORT = not slow and not gpu
 engine_log = .venv/engine-tests.log
-# Examples of each property test: quick or thorough (tests/conftest.py).
+# Examples of each property test: quick or thorough (tests/conftest.py); thorough takes all cases.
 EXAMPLES ?= quick
+FEWER = $(if $(filter quick,$(EXAMPLES)), and not thorough)
 test test-slow: EXAMPLES = thorough
 pytest = $(bin)/python -m pytest --hypothesis-profile $(EXAMPLES)
 # Without compiled modules, each process that a test starts needs twice the time to start.
@@ -52,7 +53,7 @@ check: $(ready)
 	$(bin)/lint-imports
 	$(bin)/mypy & types=$$!; \
 	$(pytest) $(PARALLEL) \
-		-m "not network and not docker and not journey and not prometheus and not slow and not gpu"; code=$$?; \
+		-m "not network and not docker and not journey and not prometheus and not slow and not gpu$(FEWER)"; code=$$?; \
 	wait $$types && exit $$code
 
 test-slow: $(ready)

@@ -112,7 +112,7 @@ def test_the_type_security_needs_a_source(tmp_path: Path) -> None:
     done = run_command(
         *("advise", "requirements.txt", "--type", "security", "--kb", "kb.db", "--no-index"),
         folder=tmp_path,
-        environ={"HOME": str(tmp_path)},
+        environ={"HOME": str(tmp_path), "STACKGEN_SEED": ""},
     )
     assert done.returncode == 2
     assert "--osv" in done.stderr

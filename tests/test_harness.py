@@ -15,12 +15,12 @@ from typing import Any
 
 import pytest
 
-from stackgen.images.targets import find_interpreters
 from stackgen.indicators import find, parse_output
 from stackgen.indicators.output import SCHEMA
 from stackgen.model.inspections import Indicator
 from stackgen.sandbox.process import THREAD_VARIABLES, WRONG_USAGE, load_indicators
 from stackgen.storage.paths import shipped_folder
+from tests.interpreters import each_python
 
 PIS = shipped_folder("pis")
 INDICATORS = load_indicators(PIS)
@@ -295,7 +295,7 @@ def test_both_sides_of_the_process_agree_on_their_constants(harness: ModuleType)
     assert harness.THREAD_VARIABLES == THREAD_VARIABLES
 
 
-@pytest.mark.parametrize("python", find_interpreters())
+@pytest.mark.parametrize("python", each_python())
 def test_the_control_runs_and_computes_the_same_on_every_python(python: str) -> None:
     seen = parse_output(run("python/pure", "--rounds", "2", python=python).stdout).observation
     assert seen is not None
@@ -304,7 +304,7 @@ def test_the_control_runs_and_computes_the_same_on_every_python(python: str) -> 
     assert len(seen.values_s) == 3
 
 
-@pytest.mark.parametrize("python", find_interpreters())
+@pytest.mark.parametrize("python", each_python())
 def test_every_indicator_compiles_on_every_python(python: str) -> None:
     code = "import sys; [compile(open(p).read(), p, 'exec') for p in sys.argv[1:]]"
     files = sorted(str(path) for path in PIS.rglob("*.py"))

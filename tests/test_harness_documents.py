@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from stackgen.images.targets import find_interpreters
 from stackgen.indicators import find, parse_output
 from stackgen.model.inspections import Outcome
 from stackgen.sandbox.process import WRONG_USAGE, load_indicators
 from stackgen.storage.paths import shipped_folder
+from tests.interpreters import each_python
 
 PIS = shipped_folder("pis")
 SCRIPT = """
@@ -212,7 +212,7 @@ EVERYTHING = """
 """
 
 
-@pytest.mark.parametrize("python", find_interpreters())
+@pytest.mark.parametrize("python", each_python())
 def test_every_part_of_the_harness_works_on_every_python(
     script: Script, tmp_path: Path, python: str
 ) -> None:

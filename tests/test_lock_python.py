@@ -17,7 +17,7 @@ from stackgen.resolve import parse_requirements
 from stackgen.storage.paths import Paths, find_paths
 from tests.campaign_requests import campaign_request
 
-OWN = probe(sys.executable).target.python_minor
+OWN = f"{sys.version_info.major}.{sys.version_info.minor}"
 LOCK = """
 lock-version = "1.0"
 created-by = "x"

@@ -43,6 +43,7 @@ def _environ(folder: Path, index: TinyIndex, *more: TinyIndex) -> dict[str, str]
     return {
         "HOME": str(folder),
         "XDG_CACHE_HOME": str(folder / "cache"),
+        "STACKGEN_SEED": "",
         "PIP_CONFIG_FILE": "/dev/null",
         "PIP_INDEX_URL": index.simple,
         "PIP_EXTRA_INDEX_URL": " ".join(each.simple for each in more),

@@ -6,7 +6,6 @@ import statistics
 from collections.abc import Iterable, Sequence
 
 import pytest
-from scipy.stats import binom
 
 from stackgen.measure import INTERIM_ANALYSES, effect
 from stackgen.model.evidence import Effect, Verdict
@@ -58,6 +57,8 @@ def test_identical_arms_are_called_different_in_no_more_than_five_percent(
 ) -> None:
     found = [verdict_by(each, 60) for each in replays(name, indicator, swapped=swapped)]
     alarms = sum(each in (Verdict.FASTER, Verdict.SLOWER) for each in found)
+    from scipy.stats import binom
+
     # Of correct rules one in a thousand raises more.
     assert alarms <= binom.ppf(0.999, EACH, 0.05)
 

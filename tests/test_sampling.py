@@ -6,7 +6,6 @@ from itertools import combinations
 
 import pytest
 from hypothesis import given
-from scipy.stats import chisquare
 
 from stackgen.errors import UsageError
 from stackgen.resolve import Slice, choose, pairwise_cover, stratified
@@ -33,6 +32,8 @@ def row(choice: Slice) -> Row:
 
 def is_even(drawn: Counter[str] | Counter[Row], *, kinds: int) -> bool:
     """Return whether so many kinds were drawn, and each about equally often."""
+    from scipy.stats import chisquare
+
     return len(drawn) == kinds and bool(chisquare(list(drawn.values())).pvalue > 0.001)
 
 

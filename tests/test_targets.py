@@ -19,6 +19,7 @@ from stackgen.images.targets import (
     probe,
     target_from_probe,
 )
+from tests.interpreters import each_python
 
 SOURCE = PROBE_SOURCE.read_text(encoding="utf-8")
 
@@ -129,7 +130,7 @@ def test_the_interpreter_below_this_virtualenv_is_found_and_is_its_own_base() ->
     assert probe(base.reference) == base
 
 
-@pytest.mark.parametrize("python", find_interpreters())
+@pytest.mark.parametrize("python", each_python())
 def test_every_interpreter_found_answers(python: str) -> None:
     base = probe(python)
     minor = base.target.python_minor.replace(".", "")

@@ -17,11 +17,12 @@ import pytest
 
 from stackgen.errors import BuildError, StorageError
 from stackgen.images.maintenance import check_virtualenvs
-from stackgen.images.targets import find_interpreters, probe
+from stackgen.images.targets import probe
 from stackgen.images.virtualenv_store import VirtualenvStore
 from stackgen.images.virtualenvs import VirtualenvBuilder
 from stackgen.model.packages import Artifact, Lock
 from stackgen.model.stacks import Base, Environment, Stack
+from tests.interpreters import each_python
 
 BASE = probe(sys.executable)
 LIST = (
@@ -356,7 +357,7 @@ def test_a_full_disk_says_how_much_is_needed_and_leaves_what_there_was(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("python", find_interpreters())
+@pytest.mark.parametrize("python", each_python())
 def test_every_interpreter_found_gets_a_virtualenv(bench: Bench, python: str) -> None:
     base = probe(python)
     environment = bench.build(bench.stack(wheel(bench.wheels, "aa", "1.0"), base=base), base)

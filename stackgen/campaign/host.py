@@ -13,11 +13,14 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from stackgen.campaign.request import CampaignRequest
 from stackgen.errors import StorageError, UsageError
 from stackgen.model.options import parse_cpu_list
 from stackgen.model.progress import Progress
+
+if TYPE_CHECKING:
+    from stackgen.campaign.request import CampaignRequest
 
 if sys.platform != "win32":  # nothing is measured there
     import fcntl
@@ -214,7 +217,7 @@ def _make(path: Path) -> None:
 _TOPOLOGY = Path("/sys/devices/system/cpu")
 
 
-def refuse_cpus(request: CampaignRequest, usable: Sequence[int]) -> None:
+def refuse_cpus(request: "CampaignRequest", usable: Sequence[int]) -> None:
     """Refuse CPUs that cannot be set aside as they were given.
 
     Args:
@@ -262,7 +265,7 @@ def _refuse_missing(option: str, cpus: Sequence[int], usable: Sequence[int]) -> 
         )
 
 
-def _refuse_threads(request: CampaignRequest, cpus: Sequence[int], *, given: str) -> None:
+def _refuse_threads(request: "CampaignRequest", cpus: Sequence[int], *, given: str) -> None:
     """Refuse more threads than CPUs: they would take turns on them, which is another question.
 
     Args:

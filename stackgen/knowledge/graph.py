@@ -16,8 +16,8 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import combinations, pairwise
+from typing import TYPE_CHECKING
 
-import networkx as nx
 import numpy as np
 
 from stackgen.errors import EvidenceError
@@ -32,6 +32,9 @@ from stackgen.measure.meta_analysis import (
 )
 from stackgen.measure.posterior import Array
 from stackgen.model.identity import CampaignId, MachineId, StackId
+
+if TYPE_CHECKING:
+    import networkx as nx
 
 MOST_NODES = 150
 """Of a larger component only the part nearest to the stack in question is put together: least
@@ -152,6 +155,8 @@ class EvidenceGraph:
             known = merged.get(_identity(each), each)
             origins = tuple(sorted({*known.origins, *each.origins}))
             merged[_identity(each)] = replace(each, origins=origins)
+        import networkx as nx
+
         if len({each.indicator_id for each in merged.values()}) > 1:
             raise ValueError("campaigns of one indicator make a graph")
         found = (_Campaign.of(each, nodes) for each in merged.values())
@@ -175,6 +180,8 @@ class EvidenceGraph:
     @cached_property
     def components(self) -> tuple[tuple[str, ...], ...]:
         """Return the stacks that can be compared with each other, the largest set first."""
+        import networkx as nx
+
         found = (tuple(sorted(each)) for each in nx.connected_components(self._graph))
         return tuple(sorted(found, key=lambda each: (-len(each), each)))
 
@@ -423,6 +430,8 @@ class Comparisons:
     @cached_property
     def _pairs(self) -> "nx.Graph[str]":
         """Return the pairs of stacks that campaigns held, with the numbers of these campaigns."""
+        import networkx as nx
+
         graph: nx.Graph[str] = nx.Graph()
         for number, each in enumerate(self._campaigns):
             noise = math.sqrt(float(np.mean(np.diag(each.covariance))))
@@ -434,6 +443,8 @@ class Comparisons:
         return graph
 
     def _steps(self, one: str, other: str) -> tuple[Step, ...]:
+        import networkx as nx
+
         def by(a: str, b: str) -> tuple[CampaignId, ...]:
             held = {self._campaigns[n].row.campaign_id for n in self._pairs[a][b]["by"]}
             return tuple(sorted(held))
@@ -447,6 +458,7 @@ class Comparisons:
         The step between two stacks is the mean over the campaigns that held both, by precision at
         the likeliest spread. A cycle within one campaign agrees by itself and is left out.
         """
+        import networkx as nx
         from scipy.special import ndtr
 
         at = int(np.argmax(self._fit.weights))
@@ -579,6 +591,8 @@ def _informative(campaigns: Sequence[_Campaign], wanted: set[str]) -> list[_Camp
 
 def _connected(campaigns: Sequence[_Campaign], key: str) -> list[_Campaign]:
     """Return the campaigns that connect a stack with others."""
+    import networkx as nx
+
     graph: nx.Graph[str] = nx.Graph()
     for each in campaigns:
         nx.add_star(graph, [arm.key for arm in each.arms])
