@@ -9,6 +9,8 @@ coverage   95 % intervals: direct, indirect and predicted log ratios, by campaig
 machines   the same for a machine on which nothing was measured, by machines that are known.
 equal      knowledge bases of equal stacks: how many hold any false recommendation (all locks are
            tried); gate: 66 of 1,000, where 5 % are allowed.
+repeated   ``advise --measure`` again and again for one lock among equal stacks, until it recommends
+           one or nothing is left that may be faster; gate: as for equal.
 poisoned   a fifth of the origins scale one stack's times by 0.8; gate: 5 % false recommendations
            where five origins or more measured the pair.
 power      how often a stack that is faster than the lock's own is recommended.
@@ -29,7 +31,13 @@ import numpy as np
 
 from stackgen.knowledge.graph import Comparisons, EvidenceGraph, Place, StackNode
 from stackgen.knowledge.prediction import predict
-from stackgen.knowledge.recommendation import FEWEST_ORIGINS, Assessment, Standing, assess
+from stackgen.knowledge.recommendation import (
+    FEWEST_ORIGINS,
+    Assessment,
+    Standing,
+    alpha_after,
+    assess,
+)
 from stackgen.measure import ALPHA, INTERIM_ANALYSES, MARGIN, effect
 from stackgen.measure.contrasts import CampaignContrasts, estimates
 from stackgen.measure.meta_analysis import Mixture, learned_prior
@@ -346,6 +354,65 @@ def equal(bases: int, seed: int, deadline: float) -> None:
     _gate(count, math.ceil(GATE * tried / GATE_OF))
 
 
+MOST_REPEATED = 12
+MEASURED = 2  # candidates of a campaign of ``advise --measure``
+
+
+def repeated(bases: int, seed: int, deadline: float) -> None:
+    """Print how often campaigns that are repeated until one decides end with a wrong answer."""
+    ended: dict[int, list[int]] = {}
+    for number in _until(deadline, bases):
+        dice = np.random.default_rng([seed, 4, number])
+        plan = mixed(number, dice)
+        run, wrong = _until_decided(plan, simulate(plan, dice), dice)
+        ended.setdefault(run, []).append(wrong)
+    count, tried = sum(map(sum, ended.values())), sum(map(len, ended.values()))
+    print(f"\ncampaigns until decided: {count} of {tried} locks among equal stacks end wrongly")
+    shown = (f"{run}: {sum(own)} of {len(own)}" for run, own in sorted(ended.items()))
+    print(f"  by campaigns that were run (at most {MOST_REPEATED}): {', '.join(shown)}")
+    _gate(count, math.ceil(GATE * tried / GATE_OF))
+
+
+def _until_decided(plan: Plan, world: World, dice: np.random.Generator) -> tuple[int, bool]:
+    """Return after how many campaigns an answer for one lock ended, and whether it was wrong."""
+    place = Place(machine_id=HERE)
+    current = int(dice.integers(plan.stacks))
+    deviations = {what: float(dice.choice(DEVIATIONS)) for what in world.rows}
+    for run in range(MOST_REPEATED + 1):
+        graphs = world.graphs()
+        names = {key for graph in graphs.values() for each in graph.components for key in each}
+        found: Sequence[Assessment] = ()
+        if stack(current) in names:
+            found = assess(
+                graphs,
+                current=dict.fromkeys(graphs, stack(current)),
+                candidates={n: dict.fromkeys(graphs, n) for n in names - {stack(current)}},
+                place=place,
+                alpha=alpha_after(run),
+            )
+        if any(e.standing is Standing.FASTER and not e.elsewhere for e in found):
+            return run, True
+        chosen = [e.name for e in found if e.standing is not Standing.SLOWER and _may_be(e)]
+        if found and not chosen:
+            return run, False
+        arms = [int(name[1:]) for name in chosen[:MEASURED]]
+        if not found:  # nothing is known: any others
+            others = [n for n in range(plan.stacks) if n != current]
+            arms = [int(n) for n in dice.choice(others, MEASURED, replace=False)]
+        for what, rows in world.rows.items():
+            log_speeds = world.speeds[[current, *arms]] + dice.normal(
+                0, plan.spread / math.sqrt(2), 1 + len(arms)
+            )
+            row = contrasts(np.array([current, *arms]), log_speeds, deviations[what], dice)
+            rows.append(row(CampaignId(f"r{run}"), what, HERE, ("o0",)))
+    return MOST_REPEATED, False
+
+
+def _may_be(found: Assessment) -> bool:
+    """Return whether a candidate may be faster by more than the margin."""
+    return max(each.highest for each in found.compared) > 1 + MARGIN
+
+
 def poisoned(bases: int, seed: int, deadline: float) -> None:
     """Print how many pairs that many origins measured are recommended since a fifth lied."""
     wrong: list[bool] = []
@@ -440,6 +507,7 @@ def main() -> None:
         "coverage": coverage,
         "machines": machines,
         "equal": equal,
+        "repeated": repeated,
         "poisoned": poisoned,
         "power": power,
         "recorded": recorded,

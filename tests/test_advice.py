@@ -11,6 +11,7 @@ import pytest
 from stackgen.knowledge.advice import Advisor, Exists
 from stackgen.knowledge.allowed import Admits
 from stackgen.knowledge.answers import AddedRisk
+from stackgen.knowledge.evidence import summaries
 from stackgen.knowledge.judgement import Knowledge
 from stackgen.measure import count_failures
 from stackgen.measure.contrasts import campaign_contrasts
@@ -138,7 +139,7 @@ def known_from(
     failed = {each.id for each in stacks if count_failures(counting, stack=each.id, calls=calls)}
     return Knowledge(
         stacks=stacks,
-        inspections=inspections,
+        summaries=summaries(inspections, calls),
         calls=calls,
         contrasts=campaign_contrasts(counting, failed=failed, origins=origins),
         machine=machine,
@@ -177,7 +178,7 @@ def advice_for(
         known=known,
         trusted=trusted,
         admits=admits,
-        inspections=inspections,
+        inspections_of=lambda campaign: [e for e in inspections if e.campaign_id == campaign],
         exists=exists,
         added_risk=added_risk,
         policy=ChangePolicy(**policy),
@@ -700,7 +701,7 @@ def test_an_update_is_judged(old: Environment, new: Environment, answer: Answer)
     advisor = Advisor(
         known=known,
         trusted=frozenset(CAMPAIGNS),
-        inspections=seen,
+        inspections_of=lambda _: seen,
         admits=anything,
         exists=everything,
     )

@@ -91,7 +91,7 @@ def advice_for(
 ) -> Advice:
     return Advisor(
         known=known_from(inspections, stacks=stacks, calls=[TENSORFLOW, NUMPY]),
-        inspections=inspections,
+        inspections_of=lambda _: inspections,
         trusted=frozenset(CAMPAIGNS),
         admits=anything,
         exists=everything,

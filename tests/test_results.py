@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stackgen.measure import deviations, rank
-from stackgen.measure.results import Result, deviation, distance, not_repeatable
+from stackgen.measure.results import Computed, Result, deviation, distance, not_repeatable
 from stackgen.model.evidence import Deviation, Difference
 from stackgen.model.identity import StackId
 from stackgen.model.inspections import Inspection, Observation, Outcome, Role
@@ -38,7 +38,7 @@ def observed(checksum: float | None, **reported: str) -> Observation:
 
 
 def judged(theirs: list[Observation], expected: list[Observation]) -> Deviation | None:
-    return deviation(theirs, expected, MATMUL.id)
+    return deviation(Computed.of(theirs), Computed.of(expected), MATMUL.id)
 
 
 def seen(where: Environment, observation: Observation, block: int, seconds: float) -> Inspection:
@@ -83,7 +83,7 @@ def test_what_lies_within_the_tolerance_is_never_marked(
 ) -> None:
     own, right = ([observed(value * each) for each in group] for group in (theirs, expected))
     assert judged(own, right) is None
-    assert not_repeatable(right, MATMUL.id) is None
+    assert not_repeatable(Computed.of(right), MATMUL.id) is None
 
 
 @given(

@@ -4,11 +4,9 @@ import json
 import platform
 import re
 import shlex
-from collections import Counter
-from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from pathlib import Path
 
 from packaging.requirements import InvalidRequirement, Requirement
@@ -50,16 +48,17 @@ from stackgen.knowledge.database import Database, open_database
 from stackgen.knowledge.derived import controls_hold
 from stackgen.knowledge.equivalence import VARIED
 from stackgen.knowledge.judgement import Knowledge
+from stackgen.knowledge.recommendation import alpha_after
 from stackgen.knowledge.seed import load_shipped
 from stackgen.locks import in_target
-from stackgen.measure import ALPHA, MARGIN
+from stackgen.measure import MARGIN
 from stackgen.measure.contrasts import CampaignContrasts
 from stackgen.measure.goals import compare_goals
 from stackgen.model.choices import AdviceType, Granularity, Prereleases
 from stackgen.model.evidence import Advice, Answer, CampaignIdentity, Change, ChangePolicy, Scope
 from stackgen.model.goals import Goal, Goals
-from stackgen.model.identity import CampaignId, InspectionId, StackId, content_id
-from stackgen.model.inspections import IndicatorCall, Inspection, Role
+from stackgen.model.identity import CampaignId, StackId, content_id
+from stackgen.model.inspections import IndicatorCall
 from stackgen.model.packages import Lock, LockedPackage, LockFile, Target
 from stackgen.model.progress import Progress
 from stackgen.model.reports.campaigns import (
@@ -221,15 +220,14 @@ class Sources:
     def __post_init__(self) -> None:
         database = self.database
         self.calls = database.calls()
-        self.inspections = database.inspections()
+        derived = database.derived()
         self.store = WheelStore(self.paths.cache, notify=self.progress.note)
-        contrasts = database.contrasts()
-        self.trusted = trusted_campaigns(database, self.inspections, self.calls, contrasts)
+        self.trusted = trusted_campaigns(database, self.calls, derived.contrasts)
         self.known = Knowledge(
             stacks=database.stacks(),
-            inspections=self.inspections,
+            summaries=derived.summaries,
             calls=self.calls,
-            contrasts=contrasts,
+            contrasts=derived.contrasts,
             machine=this_machine(),
             machines=database.machines(),
             trusted=self.trusted,
@@ -252,21 +250,20 @@ class Sources:
         return Advisor(
             known=self.known,
             trusted=self.trusted,
-            inspections=self.inspections,
+            inspections_of=lambda campaign: self.database.inspections(campaign=campaign),
             admits=admission.refusal,
             exists=admission.exists,
             size_of=lambda stack: self._size(stack).installed_bytes,
             added_risk=self.security.added,
             policy=self.request.options.policy,
             python=self.request.options.python,
-            # Each campaign that was run for this answer is another look at it.
-            alpha=ALPHA / max(1, sum(each.id in self.trusted for each in self.own_campaigns())),
+            alpha=alpha_after(sum(each.id in self.trusted for each in self.own_campaigns())),
             most_next=most_next,
         )
 
     def own_campaigns(self) -> list[CampaignIdentity]:
         """Return the campaigns that were run to decide the answer for this lock, latest first."""
-        every = [each for each in self.database.campaigns() if each.kind == ADVISE]
+        every = self.database.campaigns(kind=ADVISE)
         if not every or self.request.environment:
             return []
         own = content_id("file", self.request.path.read_text("utf-8"))
@@ -343,9 +340,13 @@ class Sources:
             advice = replace(advice, caveats=(*advice.caveats, _nothing_varies(request.path)))
         risks = (*self._yanked(advice), *self.security.caveats(advice))
         advice = replace(advice, caveats=(*advice.caveats, *risks))
-        behind = _behind(advice, self.inspections)
-        origins = self.database.origins()
-        merged = Counter(origin for each in behind for origin in origins.get(each, ()))
+        count, merged = self.database.count_evidence(
+            dict.fromkeys(
+                (campaign, each.indicator_id)
+                for each in advice.provenance
+                for campaign in each.campaigns
+            )
+        )
         stacks, conflicting = self._stacks(advice)
         return AdviceReport(
             lockfile=self.lockfile,
@@ -358,7 +359,7 @@ class Sources:
             knowledge_base=str(self.paths.knowledge),
             explore_command=command,
             measure_command=_measure_command(request) if self.measures(advice) else "",
-            inspections=len(behind),
+            inspections=count,
             merged=tuple(merged.items()),
             runs=tuple(runs),
             explanation=explain(self.database, self.known, advice) if request.explain else (),
@@ -404,22 +405,23 @@ class Sources:
     def _needs(self, advice: Advice, ids: Sequence[StackId]) -> GoalReport:
         """Return what stacks need besides time, by the campaign that held most of them."""
         campaigns = {campaign for each in advice.provenance for campaign in each.campaigns}
-        held: dict[CampaignId, list[Inspection]] = {}
-        for each in self.inspections:
-            if each.campaign_id in campaigns and each.block:
-                held.setdefault(each.campaign_id, []).append(each)
-
-        def among(campaign: CampaignId) -> set[StackId]:
-            return {each.stack_id for each in held[campaign]} & {*ids}
-
-        fitting = [each for each in held if ids[0] in among(each)]
+        held: dict[CampaignId, dict[StackId, int]] = {}
+        for each in self.known.summaries:
+            if each.campaign_id in campaigns and each.blocks:
+                blocks = held.setdefault(each.campaign_id, {})
+                blocks[each.stack_id] = blocks.get(each.stack_id, 0) + each.blocks
+        fitting = [campaign for campaign, blocks in held.items() if ids[0] in blocks]
         if not fitting:
             return GoalReport()
-        found = max(fitting, key=lambda each: (len(among(each)), len(held[each]), each))
-        used = {each.indicator_id for each in held[found]}
-        own = [each for each in ids if each in among(found)]
+        found = max(
+            fitting,
+            key=lambda each: (len(held[each].keys() & {*ids}), sum(held[each].values()), each),
+        )
+        inspections = [e for e in self.database.inspections(campaign=found) if e.block]
+        used = {each.indicator_id for each in inspections}
+        own = [each for each in ids if each in held[found]]
         return compare_goals(
-            held[found],
+            inspections,
             stacks=own,
             baseline=ids[0],
             calls=[call for call in self.known.calls.values() if call.id in used],
@@ -443,20 +445,6 @@ def _is_worse(needs: StackQuantities, than: StackQuantities) -> bool:
         return True
     size, other = needs.size.installed_bytes, than.size.installed_bytes
     return size is not None and other is not None and size > (1 + MARGIN) * other
-
-
-def _behind(advice: Advice, inspections: Iterable[Inspection]) -> Collection[InspectionId]:
-    """Return what the effects of an advice were computed from: all blocks of their campaigns."""
-    carrying = {
-        (campaign, each.indicator_id) for each in advice.provenance for campaign in each.campaigns
-    }
-    return [
-        each.id
-        for each in inspections
-        if (each.campaign_id, each.indicator_id) in carrying
-        and each.block
-        and each.role is not Role.SEARCH
-    ]
 
 
 @dataclass(slots=True, kw_only=True)
@@ -627,7 +615,6 @@ def _nothing_varies(path: Path) -> str:
 
 def trusted_campaigns(
     database: Database,
-    inspections: tuple[Inspection, ...],
     calls: tuple[IndicatorCall, ...],
     contrasts: Iterable[CampaignContrasts] = (),
 ) -> Container[CampaignId]:
@@ -637,13 +624,12 @@ def trusted_campaigns(
 
     Args:
         database: with the campaigns.
-        inspections: all of them.
         calls: all indicators.
         contrasts: of campaigns that are known to be trusted.
     """
     return _Trusted(
-        frozenset(each.id for each in database.campaigns() if each.kind != NOISE),
-        inspections,
+        frozenset(each.id for each in database.campaigns(kind=NOISE)),
+        database,
         calls,
         dict.fromkeys((each.campaign_id for each in contrasts), True),
     )
@@ -653,22 +639,15 @@ def trusted_campaigns(
 class _Trusted(Container[CampaignId]):
     """Judges the controls of a campaign when they are asked for: few are, and it takes long."""
 
-    campaigns: frozenset[CampaignId]
-    inspections: Sequence[Inspection]
+    noise: frozenset[CampaignId]
+    database: Database
     calls: tuple[IndicatorCall, ...]
     known: dict[CampaignId, bool]
 
     def __contains__(self, campaign: object) -> bool:
-        if campaign not in self.campaigns:
-            return False
         found = CampaignId(str(campaign))
+        if found in self.noise:
+            return False
         if found not in self.known:
-            self.known[found] = controls_hold(self._by_campaign.get(found, []), self.calls)
+            self.known[found] = controls_hold(self.database.inspections(campaign=found), self.calls)
         return self.known[found]
-
-    @cached_property
-    def _by_campaign(self) -> Mapping[CampaignId, list[Inspection]]:
-        found: dict[CampaignId, list[Inspection]] = {}
-        for each in self.inspections:
-            found.setdefault(each.campaign_id, []).append(each)
-        return found

@@ -18,7 +18,6 @@ from stackgen.knowledge.judgement import Knowledge
 from stackgen.measure.contrasts import CampaignContrasts
 from stackgen.model.evidence import CampaignIdentity
 from stackgen.model.identity import IndicatorId, StackId
-from stackgen.model.inspections import Inspection
 from stackgen.model.packages import Lock
 from stackgen.model.reports.views import Cell, Table, View
 from stackgen.model.stacks import Machine, Stack
@@ -185,7 +184,7 @@ def why(paths: Paths, pin: str) -> View:
     """
     name, version = _pin(pin)
     with open_database(paths.knowledge, reading=True) as database:
-        known, inspections, _ = _knowledge(database)
+        (known, _), inspections = _knowledge(database), database.inspections()
         calls = database.calls()
     versions = {each.lock.versions.get(name, "") for each in known.stacks.values()} - {""}
     if version not in versions:
@@ -287,21 +286,18 @@ def _apart(one: str, other: str) -> list[str]:
     return [part for part in other.split(", ") if part not in one.split(", ")]
 
 
-def _knowledge(
-    database: Database,
-) -> tuple[Knowledge, tuple[Inspection, ...], tuple[CampaignContrasts, ...]]:
-    inspections, calls, contrasts = database.inspections(), database.calls(), database.contrasts()
-    trusted = trusted_campaigns(database, inspections, calls)
+def _knowledge(database: Database) -> tuple[Knowledge, tuple[CampaignContrasts, ...]]:
+    calls, derived = database.calls(), database.derived()
     known = Knowledge(
         stacks=database.stacks(),
-        inspections=inspections,
+        summaries=derived.summaries,
         calls=calls,
-        contrasts=contrasts,
+        contrasts=derived.contrasts,
         machine=this_machine(),
         machines=database.machines(),
-        trusted=trusted,
+        trusted=trusted_campaigns(database, calls, derived.contrasts),
     )
-    return known, inspections, contrasts
+    return known, derived.contrasts
 
 
 # The evidence graph
@@ -322,7 +318,7 @@ def graph(paths: Paths, indicator: str) -> "nx.MultiGraph[str]":
         EvidenceError: no campaign compared anything on such an indicator.
     """
     with open_database(paths.knowledge, reading=True) as database:
-        known, _, contrasts = _knowledge(database)
+        known, contrasts = _knowledge(database)
     made: nx.MultiGraph[str] = nx.MultiGraph()
     for call in sorted(known.calls.values(), key=lambda each: each.label):
         if call.id in known.graphs and call.label.startswith(indicator):

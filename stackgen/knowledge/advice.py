@@ -45,7 +45,7 @@ class Advisor:
     """Answers for locks from what is known.
 
     known: the evidence graphs. trusted: campaigns whose controls hold.
-    inspections: all that are known: they tell why nothing answers.
+    inspections_of: a campaign: they say why nothing answers.
     admits: says whether the rest of a lock admits changes. exists: whether versions can be
         installed together. size_of: the installed size of a stack.
     added_risk: how many known vulnerabilities changes add.
@@ -58,7 +58,7 @@ class Advisor:
 
     known: Knowledge
     trusted: Container[CampaignId]
-    inspections: Sequence[Inspection]
+    inspections_of: Callable[[CampaignId], Sequence[Inspection]]
     admits: Admits
     exists: Exists
     size_of: SizeOf = lambda _: None
@@ -158,7 +158,8 @@ class Advisor:
         why = why_unknown(
             locked,
             stacks=known.stacks,
-            inspections=self.inspections,
+            summaries=known.summaries,
+            inspections_of=self.inspections_of,
             nodes=known.nodes,
             trusted=self.trusted,
         )

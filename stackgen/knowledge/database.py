@@ -60,6 +60,20 @@ SELECT lower(hex(i.id)) AS id, origins.id AS origin, label, first_seen FROM row_
 JOIN inspection_rows AS i ON i.key = r.row_key JOIN origins ON origins.key = r.origin_key
 WHERE r.kind = 8 ORDER BY i.id, first_seen, label
 """
+_EVIDENCE = """
+FROM inspection_rows AS i WHERE i.campaign_key = (SELECT key FROM campaigns WHERE id = ?)
+AND i.indicator_key = (SELECT key FROM indicators WHERE id = ?) AND i.block > 0
+AND i.role <> 'search'
+"""
+_COUNT = f"SELECT count(*) {_EVIDENCE}"
+_FOREIGN = f"""
+WITH used AS (SELECT i.key {_EVIDENCE}),
+own AS (SELECT row_key FROM row_origin_keys JOIN origins ON origins.key = origin_key
+        WHERE kind = 8 AND row_key IN used AND origins.id IN ({{own}}))
+SELECT o.id, o.label, o.first_seen, count(*) AS n FROM row_origin_keys AS r
+JOIN origins AS o ON o.key = r.origin_key
+WHERE r.kind = 8 AND r.row_key IN used AND r.row_key NOT IN own GROUP BY o.key
+"""  # noqa: S608 the text is ours
 _ARTIFACTS = """
 SELECT locks.id AS lock_id, artifacts.* FROM lock_pins
 JOIN locks ON locks.key = lock_key JOIN artifacts ON artifacts.key = artifact_key
@@ -337,9 +351,10 @@ class Database:
         found = self._rows("SELECT * FROM indicators ORDER BY name, arguments, id")
         return self._read("indicators", rows.call_of, found)
 
-    def campaigns(self) -> tuple[CampaignIdentity, ...]:
-        """Return every campaign, oldest first."""
-        found = self._rows("SELECT * FROM campaigns ORDER BY started_at, id")
+    def campaigns(self, kind: str | None = None) -> tuple[CampaignIdentity, ...]:
+        """Return every campaign, or those of a kind, oldest first."""
+        wanted = "SELECT * FROM campaigns WHERE :kind IS NULL OR kind = :kind"
+        found = self._rows(f"{wanted} ORDER BY started_at, id", {"kind": kind})
         return self._read("campaigns", rows.campaign_of, found)
 
     def inspections(
@@ -391,12 +406,16 @@ class Database:
     def contrasts(
         self, indicators: Collection[IndicatorId] | None = None
     ) -> tuple[CampaignContrasts, ...]:
-        """Return what campaigns say of these indicators, or of all, from the cache.
+        """Return what campaigns say of these indicators, or of all (``derived``)."""
+        return self.derived(indicators).contrasts
+
+    def derived(self, indicators: Collection[IndicatorId] | None = None) -> derived.Derived:
+        """Return what is derived of campaigns on these indicators, or on all, from the cache.
 
         What is missing or outdated there is derived first; of a file that is only read, in memory.
         Origins are empty where this installation alone measured.
         """
-        fresh: list[CampaignContrasts] = []
+        fresh: list[derived.Derived] = []
         own = self.own_origins
         with self._explained():
             outdated = derived.outdated(self._connection)
@@ -407,17 +426,52 @@ class Database:
             with self._explained():
                 found = derived.derive(self._connection, row["key"], campaign, inspections, calls)
                 if self.read_only:
-                    fresh += found
+                    fresh.append(found)
                     continue
                 with transaction(self._connection):
                     derived.store(self._connection, row["key"], found)
         with self._explained():
-            fresh += derived.load(self._connection, indicators)
-        return tuple(
-            dataclasses.replace(each, origins=()) if own.issuperset(each.origins) else each
-            for each in fresh
-            if indicators is None or each.indicator_id in indicators
+            fresh.append(derived.load(self._connection, indicators))
+        return derived.Derived(
+            contrasts=tuple(
+                dataclasses.replace(each, origins=()) if own.issuperset(each.origins) else each
+                for one in fresh
+                for each in one.contrasts
+                if indicators is None or each.indicator_id in indicators
+            ),
+            summaries=tuple(
+                each
+                for one in fresh
+                for each in one.summaries
+                if indicators is None or each.indicator_id in indicators
+            ),
         )
+
+    def count_evidence(
+        self, evidence: Iterable[tuple[CampaignId, IndicatorId]]
+    ) -> tuple[int, Mapping[Origin, int]]:
+        """Count the inspections that comparisons rest on: all blocks but those of searches.
+
+        Returns:
+            How many there are, and how many each other installation recorded (those that this one
+            recorded, too, are not counted there), first seen first.
+        """
+        marks = ", ".join("?" * len(own := sorted(self.own_origins)))
+        count = 0
+        merged: dict[Origin, int] = {}
+        with self._one_state():
+            for where in evidence:
+                with self._explained():
+                    found = self._connection.execute(_COUNT, where).fetchone()
+                    foreign = self._connection.execute(_FOREIGN.format(own=marks), (*where, *own))
+                    count += int(found[0])
+                    for row in foreign.fetchall():
+                        origin = Origin(
+                            id=row["id"], label=row["label"], first_seen=row["first_seen"]
+                        )
+                        merged[origin] = merged.get(origin, 0) + int(row["n"])
+        ordered = sorted(merged.items(), key=lambda each: (each[0].first_seen, each[0].label))
+        return count, dict(ordered)
 
     def failures(self) -> tuple[Inspection, ...]:
         """Return the inspections that did not end well, oldest first."""

@@ -1,24 +1,55 @@
-"""Contrasts of campaigns, derived from inspections once and cached in the knowledge base.
+"""What is derived from inspections once and cached in the knowledge base, by campaign.
 
-One row per campaign, indicator, machine and baseline (``stackgen.measure.contrasts``). A campaign's
-rows are derived again when its inspections change, when they are missing, or when ``DERIVATION``
-is another: raise it whenever the same inspections would give other rows.
+Contrasts, one per campaign, indicator, machine and baseline (``stackgen.measure.contrasts``), and
+what was recorded of each stack besides times. A campaign's rows are derived again when its
+inspections change, when they are missing, or when ``DERIVATION`` is another: raise it whenever the
+same inspections would give other rows.
 """
 
 import sqlite3
 from collections.abc import Collection, Sequence
+from dataclasses import dataclass
 
 import msgspec
 
-from stackgen.knowledge.evidence import CONTROL_COMPONENT
-from stackgen.measure import controls, count_failures
+from stackgen.knowledge.evidence import CONTROL_COMPONENT, StackSummary, summaries
+from stackgen.measure import Computed, Result, controls, count_failures
 from stackgen.measure.contrasts import CampaignContrasts, campaign_contrasts
 from stackgen.model.evidence import CampaignIdentity
-from stackgen.model.identity import IndicatorId
+from stackgen.model.identity import IndicatorId, MachineId, StackId
 from stackgen.model.inspections import IndicatorCall, Inspection, Role
 from stackgen.model.reports.campaigns import NOISE
 
-DERIVATION = 1
+DERIVATION = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Derived:
+    """What campaigns say: of stacks beside each other, and of each stack."""
+
+    contrasts: tuple[CampaignContrasts, ...] = ()
+    summaries: tuple[StackSummary, ...] = ()
+
+
+class _Content(msgspec.Struct, array_like=True):
+    """A row of the cache: of one campaign and indicator, which are not repeated for each stack."""
+
+    contrasts: tuple[CampaignContrasts, ...]
+    stacks: tuple["_Stack", ...]
+
+
+class _Stack(msgspec.Struct, array_like=True):
+    machine_id: MachineId
+    stack_id: StackId
+    loaded: tuple[str, ...]
+    # A checksum as text: JSON has no nan.
+    counts: tuple[tuple[str | None, str, str, int], ...]
+    tolerance: float | None
+    blocks: int
+    is_baseline: bool
+    failed: bool
+
+
 _ORIGINS = """
 SELECT DISTINCT o.id FROM row_origin_keys AS r JOIN origins AS o ON o.key = r.origin_key
 WHERE r.kind = 8 AND r.row_key IN (SELECT key FROM inspection_rows WHERE campaign_key = ?)
@@ -40,43 +71,100 @@ def derive(
     campaign: CampaignIdentity,
     inspections: Sequence[Inspection],
     calls: Sequence[IndicatorCall],
-) -> tuple[CampaignContrasts, ...]:
-    """Return the contrasts of a campaign; none where its controls failed or were never judged."""
+) -> Derived:
+    """Return what a campaign says; no contrasts where its controls failed or were never judged."""
+    found = summaries(inspections, calls)
     if campaign.kind == NOISE or not controls_hold(inspections, calls):
-        return ()
+        return Derived(summaries=found)
     stacks = {each.stack_id for each in inspections}
-    return campaign_contrasts(
+    contrasts = campaign_contrasts(
         inspections,
         origins=(row[0] for row in connection.execute(_ORIGINS, (key,))),
         failed={s for s in stacks if count_failures(inspections, stack=s, calls=calls)},
     )
+    return Derived(contrasts=contrasts, summaries=found)
 
 
-def store(connection: sqlite3.Connection, key: int, found: Sequence[CampaignContrasts]) -> None:
-    """Replace a campaign's contrasts; it takes a transaction around it."""
+def store(connection: sqlite3.Connection, key: int, found: Derived) -> None:
+    """Replace what was derived of a campaign; it takes a transaction around it."""
     connection.execute("DELETE FROM derived_contrasts WHERE campaign_key = ?", (key,))
-    by_indicator: dict[str, list[CampaignContrasts]] = {}
-    for each in found:
-        by_indicator.setdefault(each.indicator_id, []).append(each)
+    contents: dict[str, _Content] = {}
+    for each in found.contrasts:
+        content = contents.setdefault(each.indicator_id, _Content((), ()))
+        content.contrasts += (each,)
+    for one in found.summaries:
+        content = contents.setdefault(one.indicator_id, _Content((), ()))
+        content.stacks += (_stored(one),)
     connection.executemany(
         "INSERT INTO derived_contrasts SELECT ?, key, ? FROM indicators WHERE id = ?",
-        [(key, msgspec.json.encode(rows), name) for name, rows in by_indicator.items()],
+        [(key, msgspec.json.encode(content), name) for name, content in contents.items()],
     )
     connection.execute("INSERT OR REPLACE INTO derived_campaigns VALUES (?, ?)", (key, DERIVATION))
 
 
-def load(
-    connection: sqlite3.Connection, indicators: Collection[IndicatorId] | None
-) -> list[CampaignContrasts]:
-    """Return the cached contrasts of these indicators; of all where None is given."""
-    wanted = "SELECT content FROM derived_contrasts AS d"
+def _stored(summary: StackSummary) -> _Stack:
+    computed = summary.computed
+    return _Stack(
+        machine_id=summary.machine_id,
+        stack_id=summary.stack_id,
+        loaded=summary.loaded,
+        counts=tuple(
+            (None if r.checksum is None else repr(r.checksum), r.file, r.text, count)
+            for r, count in computed.counts
+        ),
+        tolerance=computed.tolerance,
+        blocks=summary.blocks,
+        is_baseline=summary.is_baseline,
+        failed=summary.failed,
+    )
+
+
+def load(connection: sqlite3.Connection, indicators: Collection[IndicatorId] | None) -> Derived:
+    """Return what is cached of these indicators; of all where None is given."""
+    wanted = (
+        "SELECT d.content, c.id, i.id FROM derived_contrasts AS d "
+        "JOIN campaigns AS c ON c.key = d.campaign_key "
+        "JOIN indicators AS i ON i.key = d.indicator_key"
+    )
     if indicators is not None:
         marks = ", ".join("?" for _ in indicators)
-        wanted += f" JOIN indicators AS i ON i.key = d.indicator_key WHERE i.id IN ({marks})"
-    decoder = msgspec.json.Decoder(tuple[CampaignContrasts, ...])
+        wanted += f" WHERE i.id IN ({marks})"
+    decoder = msgspec.json.Decoder(_Content)
     ordered = f"{wanted} ORDER BY d.campaign_key, d.indicator_key"
-    cursor = connection.execute(ordered, tuple(indicators or ()))
-    return [each for (content,) in cursor for each in decoder.decode(content)]
+    contrasts: list[CampaignContrasts] = []
+    found: list[StackSummary] = []
+    known: dict[object, Computed] = {}
+    for row in connection.execute(ordered, tuple(indicators or ())):
+        content, campaign, indicator = row
+        decoded = decoder.decode(content)
+        contrasts += decoded.contrasts
+        for each in decoded.stacks:
+            what = each.counts, each.tolerance
+            computed = known.get(what)
+            if computed is None:
+                computed = known[what] = _computed(each)
+            found.append(
+                StackSummary(
+                    campaign_id=campaign,
+                    indicator_id=indicator,
+                    machine_id=each.machine_id,
+                    stack_id=each.stack_id,
+                    loaded=each.loaded,
+                    computed=computed,
+                    blocks=each.blocks,
+                    is_baseline=each.is_baseline,
+                    failed=each.failed,
+                )
+            )
+    return Derived(contrasts=tuple(contrasts), summaries=tuple(found))
+
+
+def _computed(stored: _Stack) -> Computed:
+    counts = (
+        (Result(checksum=None if text is None else float(text), file=file, text=words), count)
+        for text, file, words, count in stored.counts
+    )
+    return Computed(counts=tuple(counts), tolerance=stored.tolerance)
 
 
 def controls_hold(inspections: Sequence[Inspection], calls: Sequence[IndicatorCall]) -> bool:

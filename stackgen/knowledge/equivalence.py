@@ -8,6 +8,7 @@ Python version, system and libraries make a base: evidence moves between these w
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 
 from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
@@ -15,7 +16,7 @@ from packaging.version import InvalidVersion, Version
 from stackgen.knowledge.graph import StackNode
 from stackgen.locks import in_target
 from stackgen.model.identity import IndicatorId, StackId
-from stackgen.model.inspections import IndicatorCall, Inspection
+from stackgen.model.inspections import IndicatorCall
 from stackgen.model.packages import Artifact, LockFile, Target
 from stackgen.model.stacks import PROGRAM, BaseFacts, Stack
 
@@ -61,21 +62,16 @@ class Equivalence:
     def __init__(
         self,
         stacks: Mapping[StackId, Stack],
-        inspections: Iterable[Inspection],
+        loaded: Mapping[IndicatorId, Mapping[StackId, set[str]]],
         calls: Mapping[IndicatorId, IndicatorCall],
     ) -> None:
-        """Read what decides the timing of each stack from its inspections.
+        """Merge what is equivalent.
 
         Args:
-            stacks: that may count; others are left out.
-            inspections: of any campaign, in blocks or not: what they loaded counts.
+            stacks: that are known.
+            loaded: of them, the distributions that decide their timings, by indicator.
             calls: the indicators, without controls.
         """
-        loaded: dict[IndicatorId, dict[StackId, set[str]]] = {}
-        for each in inspections:
-            if each.stack_id in stacks and each.indicator_id in calls:
-                own = loaded.setdefault(each.indicator_id, {}).setdefault(each.stack_id, set())
-                own |= _decisive(each, calls[each.indicator_id])
         self._versions = {each: normal_versions(stack) for each, stack in stacks.items()}
         self._keys: dict[IndicatorId, dict[_Key, str]] = {}
         self._names: dict[IndicatorId, list[tuple[str, ...]]] = {}
@@ -87,7 +83,7 @@ class Equivalence:
                 decisive = decisive_of_program([stacks[each] for each in by_stack])
                 found = {stack.id: names for stack, names in decisive.items()}
             else:
-                brings = _brings(call)
+                brings = component_distributions(call)
                 found = {stack: names for stack, names in by_stack.items() if names & brings}
             self._add(indicator, found, stacks)
 
@@ -219,22 +215,13 @@ def is_pure(artifact: Artifact) -> bool:
     return artifact.filename.endswith("-none-any.whl")
 
 
-def _brings(call: IndicatorCall) -> frozenset[str]:
+def component_distributions(call: IndicatorCall) -> frozenset[str]:
+    """Return the distributions of which an indicator measures one."""
     component = call.indicator.component
     return FRAMEWORKS.get(component, frozenset({component}))
 
 
-def _decisive(inspection: Inspection, call: IndicatorCall) -> frozenset[str]:
-    """Return the distributions that decide an inspection's timing."""
-    loaded = inspection.observation.loaded if inspection.observation else ()
-    always = _brings(call) | {"numpy"}
-    return frozenset(
-        name
-        for each in loaded
-        if (name := str(canonicalize_name(each.name))) in always or each.compiled
-    )
-
-
+@cache
 def _normal(version: str) -> str:
     """Return a version with three parts or more: 2.12 is 2.12.0."""
     try:

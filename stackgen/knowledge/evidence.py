@@ -2,16 +2,77 @@
 
 from collections.abc import Callable, Collection, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
-from stackgen.knowledge.equivalence import Equivalence, LockedOn, Setting, frameworks
-from stackgen.measure import Seen, by_place, deviation, not_repeatable
+from packaging.utils import canonicalize_name
+
+from stackgen.knowledge.equivalence import (
+    Equivalence,
+    LockedOn,
+    Setting,
+    component_distributions,
+    frameworks,
+)
+from stackgen.measure import Computed, Seen, deviation, not_repeatable
+from stackgen.measure.retry_policy import blamed
 from stackgen.model.identity import CampaignId, IndicatorId, MachineId, StackId
-from stackgen.model.inspections import Inspection, Role
+from stackgen.model.inspections import IndicatorCall, Inspection, LoadedDistribution, Role
 from stackgen.model.stacks import Stack
 
 CONTROL_COMPONENT = "python"
 Standing = Mapping[IndicatorId, Collection[StackId]]
 """The measured stacks that stand for a lock, by indicator."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StackSummary:
+    """What a campaign recorded of a stack on an indicator and a machine: all but its times.
+
+    loaded: the distributions that decide the timing. computed: in blocks or not.
+    blocks: how many inspections in blocks there are. is_baseline: whether others were compared with
+    it. failed: whether it failed in a block so that it is excluded (the retry policy).
+    """
+
+    campaign_id: CampaignId
+    indicator_id: IndicatorId
+    machine_id: MachineId
+    stack_id: StackId
+    loaded: tuple[str, ...]
+    computed: Computed
+    blocks: int
+    is_baseline: bool
+    failed: bool
+
+
+def summaries(
+    inspections: Iterable[Inspection], calls: Iterable[IndicatorCall]
+) -> tuple[StackSummary, ...]:
+    """Return what inspections say of stacks; those of controls are left out."""
+    known = {c.id: c for c in calls if c.indicator.component != CONTROL_COMPONENT}
+    groups: dict[tuple[CampaignId, IndicatorId, MachineId, StackId], list[Inspection]] = {}
+    for each in inspections:
+        if each.indicator_id in known:
+            key = each.campaign_id, each.indicator_id, each.machine_id, each.stack_id
+            groups.setdefault(key, []).append(each)
+    every = [each for own in groups.values() for each in own]
+    failed = {
+        (each.campaign_id, each.indicator_id, each.machine_id, each.stack_id)
+        for each in blamed(every, tuple(known.values()))
+    }
+    return tuple(
+        StackSummary(
+            campaign_id=key[0],
+            indicator_id=key[1],
+            machine_id=key[2],
+            stack_id=key[3],
+            loaded=tuple(sorted({n for each in own for n in decisive(each, known[key[1]])})),
+            computed=Computed.of(each.observation for each in own if each.observation),
+            blocks=sum(each.block > 0 for each in own),
+            is_baseline=any(each.role is Role.BASELINE for each in own),
+            failed=key in failed,
+        )
+        for key, own in groups.items()
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,18 +90,21 @@ class Results:
     indicators: Mapping[StackId, Collection[IndicatorId]]
 
     @classmethod
-    def of(cls, inspections: Iterable[Inspection]) -> "Results":
-        """Read the results of inspections."""
-        machines: dict[MachineId, list[Inspection]] = {}
+    def of(cls, found: Iterable[StackSummary]) -> "Results":
+        """Put together what campaigns recorded."""
+        machines: dict[MachineId, dict[tuple[IndicatorId, StackId], Computed]] = {}
         baselines = set()
         indicators: dict[StackId, set[IndicatorId]] = {}
-        for each in inspections:
+        for each in found:
             indicators.setdefault(each.stack_id, set()).add(each.indicator_id)
-            machines.setdefault(each.machine_id, []).append(each)
-            if each.role is Role.BASELINE:
+            if each.computed:
+                seen = machines.setdefault(each.machine_id, {})
+                place = each.indicator_id, each.stack_id
+                known = seen.get(place)
+                seen[place] = each.computed if known is None else known | each.computed
+            if each.is_baseline:
                 baselines.add(each.stack_id)
-        computed = tuple(by_place(own) for own in machines.values())
-        return cls(computed, frozenset(baselines), indicators)
+        return cls(tuple(machines.values()), frozenset(baselines), indicators)
 
     def differ(self, stack: StackId, current: Standing) -> bool:
         """Return whether a stack was ever seen to compute something else than a lock's own.
@@ -57,7 +121,7 @@ class Results:
                 (theirs, expected)
                 for seen in self.computed
                 if (theirs := seen.get((indicator, stack)))
-                and (expected := [e for one in right for e in seen.get((indicator, one), ())])
+                and (expected := _of_all(seen, indicator, right))
             ]
             if beside and stack not in right:
                 return any(
@@ -68,11 +132,35 @@ class Results:
         return False
 
 
+def _of_all(seen: Seen, indicator: IndicatorId, stacks: Iterable[StackId]) -> Computed:
+    found = Computed()
+    for each in stacks:
+        found |= seen.get((indicator, each), Computed())
+    return found
+
+
+def decisive(inspection: Inspection, call: IndicatorCall) -> frozenset[str]:
+    """Return the distributions that decide an inspection's timing."""
+    loaded = inspection.observation.loaded if inspection.observation else ()
+    return _decisive(loaded, component_distributions(call))
+
+
+@lru_cache(maxsize=4096)
+def _decisive(loaded: tuple[LoadedDistribution, ...], brings: frozenset[str]) -> frozenset[str]:
+    always = brings | {"numpy"}
+    return frozenset(
+        name
+        for each in loaded
+        if (name := str(canonicalize_name(each.name))) in always or each.compiled
+    )
+
+
 def why_unknown(
     locked: LockedOn,
     *,
     stacks: Mapping[StackId, Stack],
-    inspections: Iterable[Inspection],
+    summaries: Iterable[StackSummary],
+    inspections_of: Callable[[CampaignId], Iterable[Inspection]],
     nodes: Equivalence,
     trusted: Container[CampaignId],
 ) -> str:
@@ -80,8 +168,8 @@ def why_unknown(
     indicators = set(nodes.indicators)
     seen = [
         each
-        for each in inspections
-        if each.block > 0 and each.indicator_id in indicators and each.stack_id in stacks
+        for each in summaries
+        if each.blocks and each.indicator_id in indicators and each.stack_id in stacks
     ]
     measured = {stacks[each] for each in {one.stack_id for one in seen}}
     comparable = {
@@ -95,7 +183,14 @@ def why_unknown(
         for indicator, key in found.items():
             current |= {(indicator, stack) for stack in nodes.stacks[indicator][key]}
     if current:
-        return _why_no_block_counts(seen, stacks, current, comparable, trusted)
+        held = {e.campaign_id for e in seen if (e.indicator_id, e.stack_id) in current}
+        blocks = [
+            each
+            for campaign in sorted(held)
+            for each in inspections_of(campaign)
+            if each.block > 0 and each.indicator_id in indicators and each.stack_id in stacks
+        ]
+        return _why_no_block_counts(blocks, stacks, current, comparable, trusted)
     why = "no measured stack has the same framework, NumPy and compiled packages"
     if measured and not comparable:
         others = {

@@ -13,14 +13,13 @@ from stackgen.knowledge.equivalence import (
     base_name,
     frameworks,
 )
-from stackgen.knowledge.evidence import CONTROL_COMPONENT, Results
+from stackgen.knowledge.evidence import CONTROL_COMPONENT, Results, StackSummary
 from stackgen.knowledge.graph import MOST_NODES, EvidenceGraph, NextBlock, Place
 from stackgen.knowledge.recommendation import FEWEST_MACHINES, Assessment, assess
 from stackgen.measure.contrasts import CampaignContrasts
 from stackgen.measure.posterior import Array
-from stackgen.measure.retry_policy import blamed
 from stackgen.model.identity import CampaignId, IndicatorId, MachineId, StackId
-from stackgen.model.inspections import IndicatorCall, Inspection, Outcome
+from stackgen.model.inspections import IndicatorCall
 from stackgen.model.stacks import PROGRAM, BaseFacts, Machine, Stack
 
 _SMALL = 40  # stacks of a component
@@ -76,7 +75,7 @@ class Knowledge:
         self,
         *,
         stacks: Iterable[Stack],
-        inspections: Sequence[Inspection],
+        summaries: Iterable[StackSummary],
         calls: Iterable[IndicatorCall],
         contrasts: Iterable[CampaignContrasts],
         machine: Machine,
@@ -88,7 +87,7 @@ class Knowledge:
 
         Args:
             stacks: all that are known.
-            inspections: all that are known: what was loaded and computed counts from each.
+            summaries: of all campaigns: what was loaded and computed counts from each.
             calls: the indicators; controls are left out.
             contrasts: of trusted campaigns. Those of machines without a description are left out.
             machine: the user's own.
@@ -102,7 +101,13 @@ class Knowledge:
         self.calls = {c.id: c for c in calls if c.indicator.component != CONTROL_COMPONENT}
         self.machine = machine
         self.machines = {each.id: each for each in (*machines, machine)}
-        self.nodes = Equivalence(self.stacks, inspections, self.calls)
+        self.summaries = [each for each in summaries if each.indicator_id in self.calls]
+        loaded: dict[IndicatorId, dict[StackId, set[str]]] = {}
+        for each in self.summaries:
+            if each.stack_id in self.stacks:
+                names = loaded.setdefault(each.indicator_id, {}).setdefault(each.stack_id, set())
+                names.update(each.loaded)
+        self.nodes = Equivalence(self.stacks, loaded, self.calls)
         self._rows: dict[IndicatorId, list[CampaignContrasts]] = {}
         for row in contrasts:
             if row.indicator_id in self.calls and row.machine_id in self.machines:
@@ -111,12 +116,13 @@ class Knowledge:
             indicator: EvidenceGraph(own, self.nodes.nodes(indicator))
             for indicator, own in sorted(self._rows.items())
         }
-        known = [each for each in inspections if each.indicator_id in self.calls]
-        failing = {e.campaign_id for e in known if e.block > 0 and e.outcome is not Outcome.OK}
-        failing = {each for each in failing if each in trusted}
-        counting = [each for each in known if each.block > 0 and each.campaign_id in failing]
-        self._failing = {each.stack_id for each in blamed(counting, tuple(self.calls.values()))}
-        self._results = Results.of(known)
+        self._failing = {
+            each.stack_id for each in self.summaries if each.failed and each.campaign_id in trusted
+        }
+
+    @cached_property
+    def _results(self) -> Results:
+        return Results.of(self.summaries)
 
     @property
     def is_small(self) -> bool:

@@ -58,6 +58,15 @@ class Compared:
     basis: Basis | None = None
 
 
+def alpha_after(campaigns: int) -> float:
+    """Return the share of false "faster" that an answer may have after so many campaigns for it.
+
+    Args:
+        campaigns: that were run to decide this answer; each of them is another look at it.
+    """
+    return ALPHA / max(1, campaigns)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Assessment:
     """What is known of one candidate, on each indicator that compares it with the user's stack.
@@ -263,6 +272,7 @@ __all__ = [
     "Assessment",
     "Compared",
     "Standing",
+    "alpha_after",
     "assess",
     "measured_elsewhere",
 ]

@@ -22,7 +22,15 @@ from stackgen.measure.ranking import (
     fewest_blocks,
     rank,
 )
-from stackgen.measure.results import Seen, by_place, deviation, deviations, not_repeatable
+from stackgen.measure.results import (
+    Computed,
+    Result,
+    Seen,
+    by_place,
+    deviation,
+    deviations,
+    not_repeatable,
+)
 
 __all__ = [
     "ALPHA",
@@ -30,8 +38,10 @@ __all__ = [
     "MARGIN",
     "SAMPLES",
     "BlockKey",
+    "Computed",
     "Design",
     "DisturbedBlocks",
+    "Result",
     "Seen",
     "block_contrasts",
     "block_times",

@@ -33,6 +33,66 @@ class Result:
         return self.checksum is not None or bool(self.file)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Computed:
+    """What runs of one stack computed on one indicator.
+
+    counts: each result, and how often it came. tolerance: the widest on record; None of none.
+    """
+
+    counts: tuple[tuple[Result, int], ...] = ()
+    tolerance: float | None = None
+
+    @classmethod
+    def of(cls, observations: Iterable[Observation]) -> "Computed":
+        """Return what observations hold; those without a result are left out."""
+        counts: dict[Result, int] = {}
+        tolerances = []
+        for each in observations:
+            found = result_of(each)
+            if found.is_comparable:
+                counts[found] = counts.get(found, 0) + 1
+                tolerances.append(_ratio(dict(each.circumstances).get(_TOLERANCE, "")))
+        known = [each for each in tolerances if each is not None]
+        return cls(counts=tuple(counts.items()), tolerance=max(known, default=None))
+
+    def __or__(self, other: "Computed") -> "Computed":
+        """Return what both computed."""
+        counts = dict(self.counts)
+        for result, count in other.counts:
+            counts[result] = counts.get(result, 0) + count
+        known = [each for each in (self.tolerance, other.tolerance) if each is not None]
+        return Computed(counts=tuple(counts.items()), tolerance=max(known, default=None))
+
+    def __bool__(self) -> bool:
+        """Return whether there is any result."""
+        return bool(self.counts)
+
+    @property
+    def allowed(self) -> float:
+        """Return how far results may be apart."""
+        return TOLERANCE if self.tolerance is None else self.tolerance
+
+    @property
+    def median(self) -> Result:
+        """Return the middle result, the same one in whatever order they came."""
+        ordered = sorted(
+            self.counts,
+            key=lambda each: (
+                each[0].text,
+                each[0].checksum is None,
+                each[0].checksum or 0.0,
+                each[0].file,
+            ),
+        )
+        left = (sum(count for _, count in ordered) - 1) // 2
+        for result, count in ordered:
+            if left < count:
+                return result
+            left -= count
+        raise ValueError("nothing was computed")
+
+
 def distance(one: Result, other: Result) -> float:
     """Return how far two results are apart, as a ratio of the larger one.
 
@@ -63,32 +123,31 @@ def deviations(
     seen = by_place(inspections)
     found: dict[StackId, list[Deviation]] = {}
     for call in calls:
-        expected = seen.get((call.id, baseline), ())
+        expected = seen.get((call.id, baseline), Computed())
         if (own := not_repeatable(expected, call.id)) is not None:
             found.setdefault(baseline, []).append(own)
             continue
         for stack in stacks:
-            theirs = seen.get((call.id, stack), ())
+            theirs = seen.get((call.id, stack), Computed())
             if stack != baseline and (one := deviation(theirs, expected, call.id)) is not None:
                 found.setdefault(stack, []).append(one)
     return {stack: tuple(each) for stack, each in found.items()}
 
 
-Seen = Mapping[tuple[IndicatorId, StackId], Sequence[Observation]]
+Seen = Mapping[tuple[IndicatorId, StackId], Computed]
 
 
 def by_place(inspections: Iterable[Inspection]) -> Seen:
-    """Return the observations of each stack on each indicator that hold a result."""
+    """Return what each stack computed on each indicator, where anything can be compared."""
     found: dict[tuple[IndicatorId, StackId], list[Observation]] = {}
     for each in inspections:
-        if each.observation is not None and result_of(each.observation).is_comparable:
+        if each.observation is not None:
             found.setdefault((each.indicator_id, each.stack_id), []).append(each.observation)
-    return found
+    computed = {place: Computed.of(own) for place, own in found.items()}
+    return {place: own for place, own in computed.items() if own}
 
 
-def deviation(
-    theirs: Sequence[Observation], expected: Sequence[Observation], indicator: IndicatorId
-) -> Deviation | None:
+def deviation(theirs: Computed, expected: Computed, indicator: IndicatorId) -> Deviation | None:
     """Return how what was computed differs from what was expected; None where it does not.
 
     Both are represented by their median. The tolerance is that of the expected ones: a stack that
@@ -96,11 +155,11 @@ def deviation(
     """
     if not theirs or not expected:
         return None
-    tolerance = _tolerance(expected)
+    tolerance = expected.allowed
     unstable = not_repeatable(theirs, indicator, tolerance=tolerance)
     if unstable is not None:
         return unstable
-    own, right = _median(theirs), _median(expected)
+    own, right = theirs.median, expected.median
     measured = distance(own, right)
     if measured <= tolerance:
         return None
@@ -115,14 +174,14 @@ def deviation(
 
 
 def not_repeatable(
-    observed: Sequence[Observation], indicator: IndicatorId, *, tolerance: float | None = None
+    observed: Computed, indicator: IndicatorId, *, tolerance: float | None = None
 ) -> Deviation | None:
     """Return how far results of one stack are apart, where that is more than they may be."""
     if not observed:
         return None
-    allowed = _tolerance(observed) if tolerance is None else tolerance
-    middle = _median(observed)
-    farthest = max((result_of(each) for each in observed), key=lambda r: distance(r, middle))
+    allowed = observed.allowed if tolerance is None else tolerance
+    middle = observed.median
+    farthest = max((each for each, _ in observed.counts), key=lambda r: distance(r, middle))
     measured = distance(farthest, middle)
     if measured <= allowed:
         return None
@@ -146,22 +205,8 @@ def result_of(observation: Observation) -> Result:
     )
 
 
-def _median(observed: Sequence[Observation]) -> Result:
-    """Return the middle result, the same one in whatever order they came."""
-    ordered = sorted(
-        (result_of(each) for each in observed),
-        key=lambda r: (r.text, r.checksum is None, r.checksum or 0.0, r.file),
-    )
-    return ordered[(len(ordered) - 1) // 2]
-
-
-def _tolerance(observed: Sequence[Observation]) -> float:
-    """Return the widest tolerance on record; a text that is no number is ignored."""
-    texts = (dict(each.circumstances).get(_TOLERANCE, "") for each in observed)
-    return max((value for text in texts if (value := _ratio(text)) is not None), default=TOLERANCE)
-
-
 def _ratio(text: str) -> float | None:
+    """Return a tolerance; None of a text that is no number."""
     try:
         value = float(text)
     except ValueError:

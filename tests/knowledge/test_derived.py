@@ -1,5 +1,6 @@
 """Contrasts are derived once per campaign, and again when its inspections change."""
 
+import math
 from dataclasses import replace
 from pathlib import Path
 
@@ -7,6 +8,7 @@ import pytest
 
 from stackgen.knowledge import derived
 from stackgen.knowledge.database import Database, open_database
+from stackgen.knowledge.evidence import summaries
 from stackgen.measure.contrasts import campaign_contrasts
 from stackgen.model.identity import StackId
 from stackgen.model.inspections import Inspection, Role
@@ -76,7 +78,7 @@ def test_contrasts_follow_new_blocks_and_another_derivation(
         add_blocks(database, range(9, 17))
         after = database.contrasts()
         assert sum(after[0].blocks) > sum(before[0].blocks)
-        database._connection.execute("UPDATE derived_contrasts SET content = '[]'")
+        database._connection.execute("UPDATE derived_contrasts SET content = '[[],[]]'")
         assert database.contrasts() == ()
         monkeypatch.setattr(derived, "DERIVATION", derived.DERIVATION + 1)
         assert database.contrasts() == after
@@ -92,3 +94,39 @@ def test_imported_contrasts_name_their_origin_and_go_with_it(tmp_path: Path) -> 
         assert {each.origins for each in database.contrasts()} == {(origin,)}
         database.remove_origin(origin)
         assert database.contrasts() == ()
+
+
+@pytest.mark.parametrize("checksum", [None, 5, 2.5, math.inf])
+def test_what_stacks_loaded_and_computed_is_cached_as_it_was_recorded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, checksum: float | None
+) -> None:
+    with open_database(tmp_path / "kb.db") as database:
+        add_blocks(database, range(1, 9))
+        last = block(9)[0]
+        assert last.observation is not None
+        seen = replace(last.observation, checksum=checksum)
+        database.add_inspection(replace(last, observation=seen))
+        expected = summaries(database.inspections(), database.calls())
+        assert {each.blocks for each in expected} == {17, 8}
+        monkeypatch.setattr(database, "inspections", None)  # neither what is cached needs them
+        with pytest.raises(TypeError):
+            database.derived()
+        monkeypatch.undo()
+        database.derived()
+        monkeypatch.setattr(database, "inspections", None)
+        assert {*database.derived().summaries} == {*expected}
+
+
+def test_evidence_is_counted_by_who_recorded_it(tmp_path: Path) -> None:
+    with open_database(tmp_path / "theirs" / "kb.db") as theirs:
+        add_blocks(theirs, range(1, 9))
+        place = theirs.contrasts()[0]
+        evidence = [(place.campaign_id, place.indicator_id)]
+        count, merged = theirs.count_evidence(evidence)
+        assert (count > 0, merged) == (True, {})
+    with open_database(tmp_path / "kb.db") as database:
+        database.merge(tmp_path / "theirs" / "kb.db")
+        (origin,) = [each.id for each in database.origin_summaries()]
+        found = database.count_evidence(evidence)
+        assert (found[0], {each.id: n for each, n in found[1].items()}) == (count, {origin: count})
+        assert database.count_evidence([]) == (0, {})
