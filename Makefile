@@ -31,12 +31,14 @@ pytest = $(bin)/python -m pytest --hypothesis-profile $(EXAMPLES)
 unexport PYTHONDONTWRITEBYTECODE
 
 bin := .venv/bin
+# stackgen alone, for users; and with what its development needs.
+installed := .venv/.installed
 ready := .venv/.ready
 
 .PHONY: explore test check test-slow golden bench seed clean
 
-explore: $(ready)
-	@echo 'stackgen explore "$(REQUIREMENT)" --budget $(BUDGET)'
+explore: $(installed)
+	@echo 'stackgen explore "$(REQUIREMENT)" --budget $(BUDGET) $(OPTIONS)'
 	@code=0; $(bin)/stackgen explore "$(REQUIREMENT)" --budget $(BUDGET) $(OPTIONS) || code=$$?; \
 	if [ $$code -eq 3 ]; then \
 		echo "Not decided yet (exit code 3), which is no failure: make explore again goes on from there."; \
@@ -73,12 +75,17 @@ seed: $(ready)
 clean:
 	rm -rf .venv
 
-$(ready): pyproject.toml
+$(installed): pyproject.toml
 	@test -n "$(PYTHON)" || { echo "stackgen needs Python 3.10 to 3.13; none was found. Install one, or give PYTHON=/path/to/python"; exit 2; }
-	$(PYTHON) -m venv .venv || { echo "Debian and Ubuntu: apt-get install python3-venv"; exit 2; }
+	@echo "Installing stackgen into .venv, about a minute"
+	@$(PYTHON) -m venv .venv || { echo "Debian and Ubuntu: apt-get install python3-venv"; exit 2; }
+	@$(bin)/python -m pip install --quiet --disable-pip-version-check --editable .
+	@touch $@
+
+$(ready): pyproject.toml $(installed)
 	$(bin)/python -m pip install --quiet --disable-pip-version-check --upgrade "pip>=25.1"
-	$(bin)/python -m pip install --quiet --disable-pip-version-check --group dev --editable .
-	@touch $(ready)
+	$(bin)/python -m pip install --quiet --disable-pip-version-check --group dev
+	@touch $@
 
 # The documentation site: reference pages from the code, then a strict build into site/.
 .PHONY: docs

@@ -8,8 +8,8 @@ import pytest
 
 from stackgen.errors import UsageError
 from stackgen.measure import rank
-from stackgen.measure.goals import IMPORT_PEAK, IMPORT_S, compare_goals, shares
-from stackgen.measure.ranking import Answer, conclusion
+from stackgen.measure.goals import IMPORT_PEAK, IMPORT_S, compare_goals, shares, undecided
+from stackgen.measure.ranking import Answer, blocks_to_analysis, conclusion
 from stackgen.model.evidence import Verdict
 from stackgen.model.goals import (
     SPEED_ALONE,
@@ -209,11 +209,22 @@ def reported(seen: Sequence[Inspection], goals: Goals = SPEED_ALONE) -> ExploreR
     """Return a report on two stacks: the baseline has the label "speedy 2.0, numpy 2"."""
     labels = {NEW.stack.id: "speedy 2.0, numpy 2", OLD.stack.id: "speedy 1.9, numpy 2"}
     rows = rank(seen, labels=labels, baseline=NEW.stack.id, calls=[MATMUL])
+    needs = judged(seen, goals=goals, sizes=installed(2_000_000_000, 1_000_000_000))
     found = replace(
         report(FASTER),
         ranking=rows,
-        goals=judged(seen, goals=goals, sizes=installed(2_000_000_000, 1_000_000_000)),
-        run=replace(report(FASTER).run, blocks=16, compared_blocks=16, block_s=12.0),
+        goals=needs,
+        run=replace(
+            report(FASTER).run,
+            blocks=16,
+            to_analysis=blocks_to_analysis(
+                seen,
+                [row.stack_id for row in undecided(rows, needs)],
+                baseline=NEW.stack.id,
+                calls=[MATMUL],
+            ),
+            block_s=12.0,
+        ),
     )
     answer = conclusion(found)
     return replace(found, winner="" if answer.winner is None else answer.winner.stack_id)
@@ -248,10 +259,14 @@ def test_what_is_not_decided_names_what_is_missing() -> None:
     assert "needs 10 more blocks, about 2 min 0 s: the same command goes on from here." in text
 
 
+def test_what_goals_decide_is_not_said_to_be_missing() -> None:
+    seen = blocks({"peak": 5.69e8}, {"peak": 4.56e8}, noise=0.2)
+    assert "Not decided" in first_lines(reported(seen))
+    assert "Not decided" not in first_lines(reported(seen, read_goals([(Goal.MEMORY, None)], [])))
+
+
 def test_before_the_first_interim_analysis_the_blocks_that_lack_are_named() -> None:
     found = reported(blocks({}, {}, count=4))
-    health = replace(found.health, excluded=("something else ran",))
-    found = replace(found, run=replace(found.run, compared_blocks=5), health=health)
     assert "needs 2 more blocks, about 24 s: the same command goes on" in first_lines(found)
 
 

@@ -17,8 +17,8 @@ def explored(folder: Path, code: int) -> "subprocess.CompletedProcess[str]":
     command = folder / "stackgen"
     command.write_text(f'#!/bin/sh\necho "ran: $*"\nexit {code}\n')
     command.chmod(0o755)
-    (folder / "ready").touch()
-    variables = (f"bin={folder}", f"ready={folder / 'ready'}", "BUDGET=1m")
+    (folder / "installed").touch()
+    variables = (f"bin={folder}", f"installed={folder / 'installed'}", "BUDGET=1m")
     environ = {key: value for key, value in os.environ.items() if not key.startswith("MAKE")}
     return subprocess.run(
         ["make", *variables, "explore"],

@@ -6,16 +6,19 @@ import random
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from datetime import datetime, timedelta, timezone
+from functools import partial
 from pathlib import Path
 
 import pytest
 
-from stackgen.campaign.comparison import Comparison, Stopped
+from stackgen.campaign.comparison import Comparison, Stopped, is_first_apart
 from stackgen.errors import MeasurementError
 from stackgen.knowledge.database import Database, open_database
-from stackgen.measure import INTERIM_ANALYSES, Design
-from stackgen.model.evidence import Ranked, Verdict
+from stackgen.measure import INTERIM_ANALYSES, Design, plan_block, rank
+from stackgen.measure.ranking import blocks_to_analysis, is_open
+from stackgen.model.evidence import Effect, Ranked, Verdict
 from stackgen.model.inspections import (
     Inspection,
     InspectionPlan,
@@ -156,6 +159,77 @@ def test_each_interim_analysis_reports_the_leader_with_its_interval_once(
     blocks = [int(note.split()[1]) for note in later]
     assert blocks == sorted(set(blocks) & set(INTERIM_ANALYSES[1:]))
     assert "2 leads" in bench.session.record.standing
+
+
+def test_stacks_that_begin_later_have_analyses_of_their_own_at_the_level_of_all(
+    database: Database, tmp_path: Path
+) -> None:
+    bench, seen = Bench(database, tmp_path, noisy), Noting()
+    bench.session.progress, whole = seen, bench.design
+    bench.design = replace(whole, candidates=whole.candidates[:1])
+    first = bench.comparison()
+    first.labels = {stack: label for stack, label in NAMES.items() if label != "1"}
+    first.planned, first.most_blocks = 2, INTERIM_ANALYSES[0]
+    first.run()
+    early = effect_on("2", first.ranking())
+    assert early.blocks == 6
+    assert early.low < effect_on("2", bench.comparison().ranking()).low, "alone: a higher level"
+
+    bench.design = whole
+    bench.measure()
+    begun = {NAMES[e.stack_id]: e.block for e in reversed(bench.session.inspections) if e.block}
+    assert begun == {"3": 1, "2": 1, "1": 7}
+    kept = [e for e in bench.session.inspections if e.block <= 6 or NAMES[e.stack_id] == "1"]
+    baseline = whole.baseline.stack.id
+    again = rank(kept, labels=NAMES, baseline=baseline, calls=[MATMUL], total_alpha=first.alpha)
+    assert effect_on("2", again) == early, "what was reported early is what is found in the end"
+    assert sum(note.startswith("First estimates") for note in seen.notes) == 1
+
+
+def effect_on(label: str, rows: tuple[Ranked, ...]) -> Effect:
+    return next(row for row in rows if row.label == label).effects[0]
+
+
+def test_the_blocks_that_are_missing_are_those_of_the_stack_that_is_open(
+    database: Database, tmp_path: Path
+) -> None:
+    bench = Bench(database, tmp_path, noisy)
+    baseline, whole = bench.design.baseline, bench.design
+    bench.design = replace(whole, candidates=whole.candidates[:1])
+    bench.measure()  # until 2 is decided
+    missing = []
+    for _ in range(8):
+        rows = bench.comparison().ranking()
+        seen = bench.session.inspections
+        open_ = [row.stack_id for row in rows if is_open(row)]
+        missing.append(blocks_to_analysis(seen, open_, baseline=baseline.stack.id, calls=[MATMUL]))
+        bench.session.run_block((baseline, *whole.candidates), partial(plan_block, whole))
+    assert missing == [6, 5, 4, 3, 2, 1, 4, 3]
+
+
+@pytest.mark.parametrize(
+    ("spent_s", "left_s", "first_s", "all_s", "apart"),
+    [
+        (70, 530, 90, 170, True),  # TensorFlow: all would be ranked after four minutes
+        (20, 160, 20, 35, False),  # NumPy: all are ranked within the first minute
+        (70, 230, 90, 170, False),  # the budget would end before all are ranked
+    ],
+)
+def test_the_first_stacks_are_compared_apart_where_a_ranking_of_all_is_late(
+    *, spent_s: float, left_s: float, first_s: float, all_s: float, apart: bool
+) -> None:
+    found = is_first_apart(spent_s=spent_s, left_s=left_s, first_s=first_s, all_s=all_s)
+    assert found is apart
+
+
+def test_a_comparison_leaves_what_is_reserved_of_the_budget(
+    database: Database, tmp_path: Path
+) -> None:
+    bench = Bench(database, tmp_path, noisy, budget_s=100)
+    comparison = bench.comparison()
+    comparison.reserve_s = 60
+    assert "budget" in comparison.run().why
+    assert 60 <= bench.session.left_s <= 70
 
 
 def noisy(plan: InspectionPlan) -> float:

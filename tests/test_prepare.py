@@ -62,7 +62,11 @@ class Builds:
         return replace(planned, environment=made)
 
 
-def prepared(store: Wheels, before: Callable[[str], None]) -> Candidates:
+def prepared(
+    store: Wheels,
+    before: Callable[[str], None],
+    between: Callable[[int], None] = lambda _: None,
+) -> Candidates:
     candidates = Candidates(
         preparer=cast("Any", Builds(before)),
         store=cast("Any", store),
@@ -72,7 +76,7 @@ def prepared(store: Wheels, before: Callable[[str], None]) -> Candidates:
         budget_s=60,
         members=[candidate(version) for version in "123"],
     )
-    candidates.prepare_all(lambda _: False)
+    candidates.prepare_all(lambda _: False, between)
     return candidates
 
 
@@ -104,6 +108,24 @@ def test_downloads_have_ended_when_measuring_begins() -> None:
 
 def test_what_cannot_be_downloaded_ahead_is_left_to_the_stack_that_needs_it() -> None:
     assert len(prepared(Wheels(failing="2"), lambda _: None).ready) == 3
+
+
+def test_between_builds_there_is_time_to_measure_once_no_download_is_under_way() -> None:
+    seen = list[tuple[int, int]]()
+    store = Wheels()
+    store.fetched["3"] = last = threading.Event()
+
+    def before(_: str) -> None:
+        assert last.wait(WAIT_S)
+        for each in downloads():
+            each.join(WAIT_S)
+
+    prepared(store, before, lambda to_come: seen.append((to_come, len(downloads()))))
+    assert seen == [(2, 0), (1, 0)]
+
+    seen.clear()
+    prepared(Wheels(endless="2"), lambda _: None, lambda to_come: seen.append((to_come, 1)))
+    assert not seen, "a download disturbs what is timed"
 
 
 def test_downloads_end_with_what_ends_the_preparation() -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from stackgen.knowledge import FailureGroup, Separation, Trait
-from stackgen.measure import effect
+from stackgen.measure import INTERIM_ANALYSES, effect
 from stackgen.model.evidence import (
     Advice,
     Answer,
@@ -23,6 +23,7 @@ from stackgen.model.evidence import (
     Provenance,
     Ranked,
     Scope,
+    Verdict,
 )
 from stackgen.model.findings import (
     ExaminedRelease,
@@ -136,6 +137,11 @@ def report(contrasts: list[float], *, failed: bool = False) -> ExploreReport:
         ),
         run=RunSummary(
             blocks=len(contrasts),
+            to_analysis=(
+                next(each for each in INTERIM_ANALYSES if each > len(contrasts)) - len(contrasts)
+                if found.verdict is Verdict.INCONCLUSIVE
+                else 0
+            ),
             new_inspections=60,
             seconds=754,
             untried=278,

@@ -16,6 +16,8 @@ from stackgen.campaign.comparison import (
     Stopped,
     block_costs,
     failed_in_blocks,
+    first_answers_s,
+    is_first_apart,
     nothing_runs,
     too_short,
 )
@@ -32,10 +34,17 @@ from stackgen.errors import EvidenceError, MeasurementError, StackgenError
 from stackgen.images.sdists import BuiltWheels
 from stackgen.index import PackageIndex
 from stackgen.knowledge.database import Database
-from stackgen.measure import Design, candidates_of, controls, exclude_disturbed, rank
+from stackgen.measure import (
+    INTERIM_ANALYSES,
+    Design,
+    candidates_of,
+    controls,
+    exclude_disturbed,
+    rank,
+)
 from stackgen.measure.cost import baseline_times, costs, gives_figure, scaled
-from stackgen.measure.goals import compare_goals
-from stackgen.measure.ranking import conclusion
+from stackgen.measure.goals import compare_goals, undecided
+from stackgen.measure.ranking import blocks_to_analysis, conclusion
 from stackgen.measure.results import peak_memory
 from stackgen.model.evidence import CampaignIdentity, Control, Ranked
 from stackgen.model.identity import IndicatorId, StackId, content_id
@@ -61,6 +70,8 @@ BUILD_SHARE = 0.6
 """Once two stacks work, no further one is built when this share of the budget is spent."""
 MOST_SHOWN = 8
 """So many stacks of a plan are named before it begins."""
+FIRST_STACKS = 3
+"""So many are ready before any is compared."""
 EARLIER = "earlier"
 """The completion of a stack that was made ready in another run."""
 INTERRUPTED = Stopped(why="you interrupted it", interrupted=True)
@@ -250,7 +261,7 @@ class Campaign:
             ready = [] if place is None else [candidates.members[place]]
         else:
             place = None
-            candidates.prepare_all(self._is_enough)
+            candidates.prepare_all(self._is_enough, self._compare_first)
             ready = sorted(candidates.ready, key=lambda each: each.stack_id in failed)
         if not ready:
             raise self.nothing_runs()
@@ -283,6 +294,36 @@ class Campaign:
         """
         budget_s = self.request.budget.budget_s
         return self.session.left_s < ((1 - BUILD_SHARE) * budget_s if working >= 2 else -budget_s)
+
+    def _compare_first(self, to_come: int) -> None:
+        """Compare the stacks that are ready, up to the first interim analysis, before others are.
+
+        No ratio has a say in when a stack begins. Each has its interim analyses after as many
+        blocks of its own, at the level of all that are planned.
+
+        Args:
+            to_come: how many stacks are not built yet.
+        """
+        ready, session = self.candidates.ready, self.session
+        # Blocks of an earlier run: there was a first ranking, or the environments are there.
+        if self.request.kind != "explore" or session.record.blocks or len(ready) < FIRST_STACKS:
+            return
+        design, planned = self.design(ready), len(ready) - 1 + to_come
+        spent_s, seen = self.request.budget.budget_s - session.left_s, session.inspections
+        builds_s = to_come * spent_s / len(ready)
+        first_s = first_answers_s(design, seen)
+        all_s = builds_s + first_answers_s(design, seen, candidates=planned)
+        if not is_first_apart(spent_s=spent_s, left_s=session.left_s, first_s=first_s, all_s=all_s):
+            return
+        self.progress.note(
+            f"Comparing the first {len(ready)} stacks; {to_come} more are built afterwards."
+        )
+        comparison = self._comparison(design, _labels(ready))
+        comparison.planned, comparison.most_blocks = planned, INTERIM_ANALYSES[0]
+        budget_s = self.request.budget.budget_s
+        comparison.reserve_s = max(all_s, (1 - BUILD_SHARE) * budget_s + builds_s)
+        if comparison.run().interrupted:
+            raise KeyboardInterrupt
 
     def nothing_runs(self) -> StackgenError:
         """Explain that no stack works."""
@@ -354,17 +395,20 @@ class Campaign:
             note = too_short(design, self.session.inspections, self.session.left_s)
             if note:
                 self.progress.note(note)
+        return self._comparison(design, self._compared).run()
+
+    def _comparison(self, design: Design, labels: Mapping[StackId, str]) -> Comparison:
         return Comparison(
             session=self.session,
             design=design,
-            labels=self._compared,
+            labels=labels,
             margin=self.request.measurement.margin,
             weights=self.weights,
             goals=self.request.measurement.goals,
             sizes={e.stack_id: stack_size(e.lock, self.store) for e in self.candidates.ready},
             alpha=self.request.alpha,
             tolerance=self.request.measurement.tolerance,
-        ).run()
+        )
 
     def _too_late(self) -> str:
         """Return why there is only one stack where the budget is to blame for it, "" otherwise."""
@@ -392,7 +436,8 @@ class Campaign:
         ranking, checked = self._ranked(stacks, {**different, **compared})
         disturbed = exclude_disturbed(record.inspections)
         sizes = {each.stack_id: stack_size(each.lock, self.store) for each in stacks}
-        compared_blocks, block_s = block_costs(record.inspections)
+        goals = self._goals([row.stack_id for row in ranking], stacks, sizes)
+        _, block_s = block_costs(record.inspections)
         found = ExploreReport(
             plan=self.plan,
             stacks=stacks,
@@ -409,7 +454,7 @@ class Campaign:
                 seconds=time.monotonic() - self.start,
                 campaign_id=record.campaign.id,
                 waited_s=self.session.budget.host.waited_s,
-                compared_blocks=compared_blocks,
+                to_analysis=self._to_analysis(ranking, goals),
                 block_s=block_s,
                 untried=max(0, self.plan.choices - len(in_blocks) - len(failures)),
                 stopped=ended.why,
@@ -425,7 +470,7 @@ class Campaign:
             margin=self.request.measurement.margin,
             cost=self._cost(ranking),
             memory=peak_memory(record.inspections, (call.id for call in self.calls)),
-            goals=self._goals([row.stack_id for row in ranking], stacks, sizes),
+            goals=goals,
         )
         answer = conclusion(found)
         winner = "" if answer.winner is None else answer.winner.stack_id
@@ -449,6 +494,14 @@ class Campaign:
             goals=self.request.measurement.goals,
             sizes=sizes,
             margin=self.request.measurement.margin,
+        )
+
+    def _to_analysis(self, ranking: Sequence[Ranked], goals: GoalReport) -> int:
+        return blocks_to_analysis(
+            self.session.inspections,
+            (row.stack_id for row in undecided(ranking, goals)),
+            baseline=next((row.stack_id for row in ranking if row.is_baseline), StackId("")),
+            calls=self.calls,
         )
 
     def _measured_indicators(self) -> tuple[MeasuredIndicator, ...]:

@@ -18,23 +18,28 @@ from stackgen.measure import (
     INTERIM_ANALYSES,
     Design,
     decided,
+    exclude_disturbed,
     fewest_blocks,
     plan_block,
     rank,
 )
 from stackgen.measure.goals import compare_goals, goals_decided, shares
+from stackgen.measure.ranking import is_open
 from stackgen.measure.retry_policy import MOST_KILLS, Cause, cause, cause_of
-from stackgen.model.evidence import Ranked, Verdict
+from stackgen.model.evidence import Effect, Ranked
 from stackgen.model.goals import SPEED_ALONE, Goals
 from stackgen.model.identity import CampaignId, IndicatorId, StackId
 from stackgen.model.inspections import IndicatorCall, Inspection, Outcome, Role
-from stackgen.model.reports.campaigns import FailedStack, StackSize
+from stackgen.model.reports.campaigns import FailedStack, GoalReport, StackSize
 from stackgen.model.stacks import Program
 from stackgen.storage.paths import Paths
 
 ALL_FAILED = "every other stack failed while it was measured"
 FIRST_ESTIMATES = 3
 """After so many blocks users see where it goes; nothing is tested, and nothing ends by it."""
+
+FIRST_RANKING_S = 180.0
+"""Where a ranking of all stacks would come later, the first ones are compared beforehand."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,6 +63,9 @@ class Comparison:
     sizes: of the stacks.
     alpha: false alarms allowed over all comparisons of speed.
     tolerance: by which two builds of one stack may differ.
+    planned: how many stacks will be compared with the baseline, where not all take part yet.
+    most_blocks: after so many of each stack it ends, decided or not.
+    reserve_s: what of the budget is left for what follows.
     """
 
     session: Session
@@ -69,6 +77,9 @@ class Comparison:
     tolerance: float = 0.0
     goals: Goals = SPEED_ALONE
     sizes: Mapping[StackId, StackSize] = field(default_factory=dict)
+    planned: int = 0
+    most_blocks: int = INTERIM_ANALYSES[-1]
+    reserve_s: float = 0.0
     _reported: int = 0
 
     def run(self) -> Stopped:
@@ -87,7 +98,8 @@ class Comparison:
                 if why:
                     return Stopped(why=why)
                 # One block is always run: with none, all that was built would show nothing.
-                if session.left_s <= longest and block_costs(session.inspections)[0]:
+                left_s = session.left_s - self.reserve_s
+                if left_s <= longest and block_costs(session.inspections)[0]:
                     return Stopped(why="the budget is spent")
                 session.pause_after_idle_block(calls)
                 (baseline, *others), block = session.run_block(
@@ -107,25 +119,52 @@ class Comparison:
         """Report who leads, after each interim analysis and from then on beside the progress."""
         rows = [row for row in self.ranking() if row.counts]
         blocks = fewest_blocks(rows, self.design.calls)
-        following = next((each for each in INTERIM_ANALYSES if each > blocks), None)
-        if blocks >= INTERIM_ANALYSES[0] and rows:
+        if not rows:
+            return
+        if blocks >= INTERIM_ANALYSES[0]:
             self.session.record.standing = standing(rows[0])
             if blocks > self._reported:
-                self._reported = blocks
-                open_ = sum(is_open(row) for row in rows)
-                state = f"{open_} of {len(rows) - 1} not decided" if open_ else "all decided"
-                self.session.progress.note(f"After {blocks} blocks: {standing(rows[0])}; {state}.")
-        elif following is not None:
-            wait = minutes_text((following - blocks) * block_s)
-            test = f"first interim analysis after {following} blocks, in about {wait}"
-            estimates = "; ".join(map(_estimate, rows)) if blocks >= FIRST_ESTIMATES else ""
-            if estimates and not self._reported:
-                self._reported = blocks
-                self.session.progress.note(
-                    f"First estimates, after {blocks} blocks and not tested: {estimates}. "
-                    f"{test.capitalize()}."
-                )
-            self.session.record.standing = f"{_estimate(rows[0])} leads; {test}" if rows else test
+                self._report_analysis(rows, blocks)
+            return
+        wait = minutes_text((INTERIM_ANALYSES[0] - blocks) * block_s)
+        test = f"first interim analysis after {INTERIM_ANALYSES[0]} blocks, in about {wait}"
+        tested = [row for row in rows if row.is_baseline or any(each.low for each in row.effects)]
+        if len(tested) > 1:  # they began before the others
+            self.session.record.standing = f"{standing(tested[0])}; of the others {test}"
+            return
+        self.session.record.standing = f"{_estimate(rows[0])} leads; {test}"
+        if blocks >= FIRST_ESTIMATES and not self._reported:
+            self._reported = blocks
+            estimates = "; ".join(map(_estimate, rows))
+            self.session.progress.note(
+                f"First estimates, after {blocks} blocks{self._excluded()} and not tested: "
+                f"{estimates}. {test.capitalize()}."
+            )
+
+    def _report_analysis(self, rows: Sequence[Ranked], blocks: int) -> None:
+        """Report the leader; after the first analysis, every stack with what it needs besides."""
+        note = self.session.progress.note
+        first, self._reported = self._reported < INTERIM_ANALYSES[0], blocks
+        open_ = sum(is_open(row) for row in rows)
+        state = f"{open_} of {len(rows) - 1} not decided" if open_ else "all decided"
+        note(f"After {blocks} blocks{self._excluded()}: {standing(rows[0])}; {state}.")
+        if not first:
+            return
+        found = self._quantities([row.stack_id for row in rows])
+        for row in rows:
+            own = found.of(row.stack_id)
+            effects = {
+                "speed": _speed(row),
+                "import": own.import_effect,
+                "memory": own.memory_effect,
+            }
+            told = ", ".join(f"{name} {_within(each)}" for name, each in effects.items() if each)
+            note(f"  {row.label}: {'baseline' if row.is_baseline else told}")
+
+    def _excluded(self) -> str:
+        """Return how many blocks do not count because something disturbed them."""
+        count = len(exclude_disturbed(self.session.inspections).excluded)
+        return f" ({count} disturbed {'block' if count == 1 else 'blocks'} excluded)" * bool(count)
 
     def ranking(self) -> tuple[Ranked, ...]:
         """Return the ranking that the evidence allows now."""
@@ -138,11 +177,12 @@ class Comparison:
             weights=self.weights,
             total_alpha=self.alpha,
             tolerance=self.tolerance,
+            planned=self.planned,
         )
 
-    def _goals_decided(self, stacks: Sequence[StackId]) -> bool:
-        """Return whether the goals have their answer for each of these stacks."""
-        found = compare_goals(
+    def _quantities(self, stacks: Sequence[StackId]) -> GoalReport:
+        """Return what these stacks need besides time, and what follows from the goals."""
+        return compare_goals(
             self.session.inspections,
             stacks=stacks,
             baseline=self.design.baseline.stack.id,
@@ -151,8 +191,8 @@ class Comparison:
             goals=self.goals,
             sizes=self.sizes,
             margin=self.margin,
+            planned=self.planned,
         )
-        return goals_decided(found, baseline=self.design.baseline.stack.id)
 
     def _decided(self) -> str:
         """Leave out what failed; return why no further block is needed, "" where one is.
@@ -173,13 +213,14 @@ class Comparison:
         stacks = {each.stack.id for each in (self.design.baseline, *left)}
         rows = tuple(row for row in ranking if row.stack_id in stacks)
         if self.goals.decides:
-            done = self._goals_decided([row.stack_id for row in rows])
+            found = self._quantities([row.stack_id for row in rows])
+            done = goals_decided(found, baseline=self.design.baseline.stack.id)
         else:
             done = decided(rows, calls)
         if done:
             return "every comparison is decided"
-        if fewest_blocks(rows, calls) >= INTERIM_ANALYSES[-1]:
-            return f"{INTERIM_ANALYSES[-1]} blocks are the most ever taken"
+        if fewest_blocks(rows, calls) >= self.most_blocks:
+            return f"{self.most_blocks} blocks are the most ever taken"
         return ""
 
 
@@ -213,27 +254,31 @@ def refuse_failed_baseline(record: Record, design: Design, failed: set[StackId])
     )
 
 
-def is_open(row: Ranked) -> bool:
-    """Return whether the comparison of a stack with the baseline is not decided."""
-    effects = row.effects if row.overall is None else (row.overall,)
-    return any(each.verdict is Verdict.INCONCLUSIVE for each in effects)
-
-
 def _estimate(row: Ranked) -> str:
     """Return a stack with its speed so far, without an interval."""
     if row.is_baseline:
         return f"{row.label} 1.00 (baseline)"
-    effect = row.overall or (row.effects[0] if len(row.effects) == 1 else None)
+    effect = _speed(row)
     return row.label if effect is None else f"{row.label} {effect.ratio:.2f}"
+
+
+def _speed(row: Ranked) -> Effect | None:
+    return row.overall or (row.effects[0] if len(row.effects) == 1 else None)
+
+
+def _within(effect: Effect) -> str:
+    """Return the ratio of an effect with its interval, where there is one."""
+    interval = f" ({effect.low:.2f} to {effect.high:.2f})" if effect.low > 0 else ""
+    return f"{effect.ratio:.2f}{interval}"
 
 
 def standing(leader: Ranked) -> str:
     """Return who leads a ranking, with the interval against the baseline."""
-    effect = leader.overall or (leader.effects[0] if len(leader.effects) == 1 else None)
+    effect = _speed(leader)
     if effect is None:
         return f"{leader.label} leads" + ", the baseline" * leader.is_baseline
-    interval = f" ({effect.low:.2f} to {effect.high:.2f})" if effect.low > 0 else ""
-    return f"{leader.label} leads: {effect.ratio:.2f} times the speed of the baseline{interval}"
+    ratio, blank, interval = _within(effect).partition(" ")
+    return f"{leader.label} leads: {ratio} times the speed of the baseline{blank}{interval}"
 
 
 # Estimates of the time until the first answers, from the runs so far
@@ -270,6 +315,21 @@ def first_answers_s(
         fresh = (e for e in inspections if e.block and e.role is not Role.SEARCH)
         done = len({each.block for each in fresh})
     return block_s * max(0, INTERIM_ANALYSES[0] - done)
+
+
+def is_first_apart(*, spent_s: float, left_s: float, first_s: float, all_s: float) -> bool:
+    """Return whether stacks that are ready are compared before the others are built.
+
+    So it is where a ranking of all would come later than FIRST_RANKING_S, and the budget has space
+    for both.
+
+    Args:
+        spent_s: of the budget.
+        left_s: what is left of it.
+        first_s: until those that are ready have their first answers.
+        all_s: until the others are built, and all have.
+    """
+    return spent_s + all_s > FIRST_RANKING_S and first_s + all_s < left_s
 
 
 def block_costs(inspections: Sequence[Inspection]) -> tuple[int, float]:

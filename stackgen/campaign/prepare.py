@@ -155,8 +155,8 @@ class Builder:
         return self.sources.installable(stack, files)
 
     def _build(self, ready: Stack, wheels: Mapping[str, Path], label: str) -> Environment:
-        self.progress.doing(f"building {label}")
         with self.host.building(self.progress):
+            self.progress.doing(f"building {label}")
             return self.backend.build(ready, wheels, self.varied)
 
 
@@ -377,32 +377,39 @@ class Candidates:
         """Return whether another is the same stack, as when both were completed alike."""
         return any(e.environment and e.environment.stack.id == stack for e in self.members)
 
-    def prepare_all(self, enough: Callable[[int], bool]) -> None:
+    def prepare_all(
+        self, enough: Callable[[int], bool], between: Callable[[int], None] = lambda _: None
+    ) -> None:
         """Prepare them in order until as many run as are wanted.
 
         A full disk or a lost engine ends it, and those that are ready go on.
 
         Args:
             enough: called before each further one with the number that run; True ends it.
+            between: called while nothing is built or downloaded, with the number that is still to
+                be prepared.
 
         Raises:
             StorageError: the disk is full, and there are not two to compare.
             EngineError: the engine went away, and there are not two to compare.
         """
         try:
-            with self._downloading_ahead():
+            with self._downloading_ahead() as downloads:
                 for place in count():
                     done = place >= len(self.members) or len(self.ready) >= self.wanted
                     if done or enough(len(self.ready)) or (self.hopeless and not self.ready):
                         return
                     self._prepared(place)
+                    to_come = min(self.wanted, sum(each.may_run for each in self.members))
+                    if to_come > len(self.ready) and not downloads.is_alive():
+                        between(to_come - len(self.ready))
         except (StorageError, EngineError) as error:
             if len(self.ready) < 2:
                 raise
             self.progress.note(f"No further stacks: {error.what} ({error.why})")
 
     @contextmanager
-    def _downloading_ahead(self) -> Iterator[None]:
+    def _downloading_ahead(self) -> Iterator[threading.Thread]:
         """Download the wheels of all members, in order, while the first ones are built and tried.
 
         Downloads end with the context, before anything is measured. What fails is met again, and
@@ -425,7 +432,7 @@ class Candidates:
         thread = threading.Thread(target=download, args=(locks,), name="downloads ahead")
         thread.start()
         try:
-            yield
+            yield thread
         finally:
             stop.set()
             thread.join()

@@ -24,10 +24,11 @@ from stackgen.measure.ranking import (
     Times,
     all_times,
     block_ratios,
+    is_open,
     weighted_mean,
 )
 from stackgen.measure.results import peak_memory
-from stackgen.model.evidence import Effect, Verdict
+from stackgen.model.evidence import Effect, Ranked, Verdict
 from stackgen.model.goals import SPEED_ALONE, Goal, Goals, Limit, Quantity
 from stackgen.model.identity import IndicatorId, StackId
 from stackgen.model.inspections import IndicatorCall, Inspection, Observation, Role
@@ -70,6 +71,7 @@ def compare_goals(
     goals: Goals = SPEED_ALONE,
     sizes: Mapping[StackId, StackSize] | None = None,
     margin: float = MARGIN,
+    planned: int = 0,
 ) -> GoalReport:
     """Return what stacks need besides time, and what follows from the goals.
 
@@ -83,10 +85,12 @@ def compare_goals(
         goals: and limits of the user.
         sizes: of stacks, where they are known.
         margin: relative difference below which stacks count as equal.
+        planned: how many stacks will be compared with the baseline, where not all have begun.
     """
     comparison = _comparison(
         inspections, calls, weights or {}, baseline, sizes or {}, margin, goals
     )
+    comparison = replace(comparison, count=max(planned, comparison.count))
     peaks: dict[StackId, int] = {}
     for each in peak_memory(inspections, (call.id for call in calls)):
         peaks[each.stack_id] = max(each.peak_bytes, peaks.get(each.stack_id, 0))
@@ -356,14 +360,25 @@ def _limited(
 
 def goals_decided(report: GoalReport, *, baseline: StackId) -> bool:
     """Return whether every comparison that the goals rest on has its answer."""
-    others = [row for row in report.stacks if row.stack_id != baseline]
-    if not report.goals.has_front:
-        return all(
-            row.decision is not None and row.decision.verdict is not Verdict.INCONCLUSIVE
-            for row in others
-        )
-    wanted = {goal for goal, _ in report.goals.wanted}
-    effects = [row.import_effect for row in others if Goal.IMPORT in wanted]
-    effects += [row.memory_effect for row in others if Goal.MEMORY in wanted]
-    effects += [row.speed_effect for row in others if Goal.SPEED in wanted]
-    return all(e is not None and e.verdict is not Verdict.INCONCLUSIVE for e in effects)
+    others = (row for row in report.stacks if row.stack_id != baseline)
+    return not any(_is_open(row, report.goals) for row in others)
+
+
+def undecided(ranking: Sequence[Ranked], found: GoalReport) -> tuple[Ranked, ...]:
+    """Return the stacks whose comparison with the baseline is open, by the goals that decide."""
+    return tuple(
+        row
+        for row in ranking
+        if row.counts and not row.is_baseline
+        if (_is_open(found.of(row.stack_id), found.goals) if found.goals.decides else is_open(row))
+    )
+
+
+def _is_open(row: StackQuantities, goals: Goals) -> bool:
+    wanted = {goal for goal, _ in goals.wanted}
+    effects = [row.decision]
+    if goals.has_front:
+        effects = [row.import_effect] if Goal.IMPORT in wanted else []
+        effects += [row.memory_effect] if Goal.MEMORY in wanted else []
+        effects += [row.speed_effect] if Goal.SPEED in wanted else []
+    return any(each is None or each.verdict is Verdict.INCONCLUSIVE for each in effects)

@@ -219,6 +219,7 @@ def rank(
     weights: Mapping[IndicatorId, float] | None = None,
     total_alpha: float = ALPHA,
     tolerance: float = 0.0,
+    planned: int = 0,
 ) -> tuple[Ranked, ...]:
     """Order the stacks, fastest first, by the weighted geometric mean of their indicators' ratios.
 
@@ -236,6 +237,7 @@ def rank(
         weights: of indicators, above 0; 1 where none is given.
         total_alpha: false alarms allowed over the whole ranking.
         tolerance: by which two builds of one stack may differ: only more is faster or slower.
+        planned: how many stacks will be compared with the baseline, where not all have begun.
     """
     series = all_times(inspections, exclude_disturbed(inspections).excluded)
     whole = _Comparison(
@@ -246,7 +248,7 @@ def rank(
         alpha=total_alpha,
         tolerance=tolerance,
     )
-    comparison, pairs = _shared_alpha(whole, baseline)
+    comparison, pairs = _shared_alpha(whole, baseline, planned)
     failures = Counter(each.stack_id for each in blamed(inspections, calls))
     wrong = deviations(inspections, baseline=baseline, stacks=labels, calls=calls)
     rows = []
@@ -283,17 +285,19 @@ def _ordered(rows: Sequence[Ranked], pairs: _Comparison, baseline: StackId) -> t
     )
 
 
-def _shared_alpha(whole: _Comparison, baseline: StackId) -> tuple[_Comparison, _Comparison]:
+def _shared_alpha(
+    whole: _Comparison, baseline: StackId, planned: int
+) -> tuple[_Comparison, _Comparison]:
     """Return what compares stacks with the baseline, and what compares them with each other.
 
     A ranking of k stacks on m indicators is k - 1 comparisons on each indicator and, where there
     are several, k - 1 on all of them together. Each is made at the total alpha divided by their
     number: the chance that any stack is wrongly called faster stays at that (Bonferroni).
 
-    The k are all stacks that the campaign has compared, ranked now or not; of the stars each of the
-    k (k - 1) / 2 pairs could have been the reported one.
+    The k are all stacks that the campaign has compared or is going to, ranked now or not; of the
+    stars each of the k (k - 1) / 2 pairs could have been the reported one.
     """
-    count = len({stack for _, stack, _ in whole.series} - {baseline})
+    count = max(planned, len({stack for _, stack, _ in whole.series} - {baseline}))
     each_alone = len(whole.calls) + 1 if len(whole.calls) > 1 else 1
     return (
         replace(whole, alpha=whole.alpha / max(1, count * each_alone)),
@@ -347,6 +351,36 @@ def fewest_blocks(ranking: Sequence[Ranked], calls: Sequence[IndicatorCall]) -> 
         ),
         default=INTERIM_ANALYSES[-1],
     )
+
+
+def blocks_to_analysis(
+    inspections: Sequence[Inspection],
+    stacks: Iterable[StackId],
+    *,
+    baseline: StackId,
+    calls: Sequence[IndicatorCall],
+) -> int:
+    """Return how many more blocks the next interim analysis of any of these stacks takes.
+
+    0 where none has an analysis left. Stacks may have begun at different blocks.
+    """
+    series = all_times(inspections, exclude_disturbed(inspections).excluded)
+    left = []
+    for stack in stacks:
+        pairs = ((call.id, stack, False) for call in calls)
+        own = (series.get(each, {}).keys() for each in pairs)
+        bases = (series.get((call.id, baseline, False), {}).keys() for call in calls)
+        done = min(len(one & other) for one, other in zip(own, bases, strict=True))
+        left += [each - done for each in INTERIM_ANALYSES if each > done][:1]
+    return min(left, default=0)
+
+
+def is_open(row: Ranked) -> bool:
+    """Return whether the comparison of a stack with the baseline is not decided."""
+    if row.is_baseline:
+        return False
+    effects = row.effects if row.overall is None else (row.overall,)
+    return not effects or any(each.verdict is Verdict.INCONCLUSIVE for each in effects)
 
 
 def _is_complete(row: Ranked, calls: Sequence[IndicatorCall]) -> bool:

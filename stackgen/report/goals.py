@@ -3,7 +3,7 @@
 import math
 from collections.abc import Iterator, Sequence
 
-from stackgen.measure import INTERIM_ANALYSES
+from stackgen.measure.goals import undecided
 from stackgen.measure.ranking import Answer, Conclusion, conclusion
 from stackgen.model.evidence import Effect, Ranked, Verdict
 from stackgen.model.goals import Goal, Limit, Quantity
@@ -206,28 +206,18 @@ def _smaller(report: ExploreReport, baseline: Ranked) -> Iterator[str]:
 
 def _missing(report: ExploreReport, baseline: Ranked) -> list[str]:
     """Return what is not decided, and what deciding it takes; nothing where all of it is."""
-    effects = [each for row in _rows(report) for each in row.effects]
-    counted = report.run.compared_blocks - len(report.health.excluded)
-    counted = max(counted, *(each.blocks for each in effects), 0)
-    if counted < INTERIM_ANALYSES[0] and _rows(report):
-        more = INTERIM_ANALYSES[0] - max(0, counted)
-        return [f"The first interim analysis needs {_more_blocks(report, more)}"]
-    open_rows = [
-        (row, effect)
-        for row in _rows(report)
-        if (effect := _speed(row)) is not None and effect.verdict is Verdict.INCONCLUSIVE
-    ]
-    blocks = min((effect.blocks for _, effect in open_rows), default=INTERIM_ANALYSES[-1])
-    done = max(blocks, counted)
-    following = next((each for each in INTERIM_ANALYSES if each > done), None)
-    if not open_rows or following is None:
+    more = report.run.to_analysis
+    if not more:
         return []
-    names = [short_label(row.label, baseline.label) for row, _ in open_rows]
+    if all(each.low <= 0 for row in _rows(report) for each in row.effects):
+        return [f"The first interim analysis needs {_more_blocks(report, more)}"]
+    open_ = undecided(report.ranking, report.goals)
+    names = [short_label(row.label, baseline.label) for row in open_]
     shown = "; ".join(names[:MOST_EFFECTS])
     shown += f" and {len(names) - MOST_EFFECTS} more" * (len(names) > MOST_EFFECTS)
     return [
         f"Not decided against the baseline: {shown}.",
-        f"The next interim analysis needs {_more_blocks(report, following - done)}",
+        f"The next interim analysis needs {_more_blocks(report, more)}",
     ]
 
 

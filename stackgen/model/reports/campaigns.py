@@ -261,8 +261,8 @@ class RunSummary:
     seconds: wall time.
     new_inspections: how many this run added; the rest of the evidence was there before.
     untried: feasible choices that were not measured.
-    compared_blocks: how many blocks compared stacks, those of a search left out.
-    block_s: what one of these took (median), in seconds; 0 before there is any.
+    to_analysis: how many more blocks the next interim analysis takes of what is not decided.
+    block_s: what a block that compared stacks took (median), in seconds; 0 before there is any.
     stopped: why measuring ended, in words.
     exit_code: of the command that prints the report.
     campaign_id: of the campaign in the knowledge base.
@@ -276,7 +276,7 @@ class RunSummary:
     stopped: str
     interrupted: bool
     exit_code: int
-    compared_blocks: int = 0
+    to_analysis: int = 0
     block_s: float = 0.0
     campaign_id: str = ""
     waited_s: float = 0.0
