@@ -119,8 +119,10 @@ class ExecutorContract:
         ("body", "outcome", "words"),
         [
             ("os.kill(os.getpid(), 11)", Outcome.CRASHED, "SIGSEGV"),
-            ("os.abort()", Outcome.CRASHED, "SIGABRT"),
-            ("os.kill(os.getpid(), 9)", Outcome.CRASHED, "SIGKILL"),
+            pytest.param("os.abort()", Outcome.CRASHED, "SIGABRT", marks=pytest.mark.thorough),
+            pytest.param(
+                "os.kill(os.getpid(), 9)", Outcome.CRASHED, "SIGKILL", marks=pytest.mark.thorough
+            ),
             ("os._exit(3)", Outcome.CRASHED, "exit code 3"),
             ("raise KeyError('missing')", Outcome.CRASHED, "KeyError: 'missing'"),
             ("raise MemoryError", Outcome.OUT_OF_MEMORY, "out of memory"),
@@ -133,7 +135,12 @@ class ExecutorContract:
                 "outcome",
             ),
             (CLAIM.format(1e308), Outcome.INVALID_OUTPUT, "1e+308 s each (the process itself"),
-            (CLAIM.format(1e-12), Outcome.INVALID_OUTPUT, "1e-12 s per operation"),
+            pytest.param(
+                CLAIM.format(1e-12),
+                Outcome.INVALID_OUTPUT,
+                "1e-12 s per operation",
+                marks=pytest.mark.thorough,
+            ),
         ],
     )
     def test_how_a_process_ended_is_distinguished(

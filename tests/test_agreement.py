@@ -68,7 +68,9 @@ def test_choices_are_the_same_for_the_same_seed_and_hold_both_verdicts(case: Cas
 def test_every_disagreement_is_noticed_and_fails_the_run_unless_its_cause_is_known(
     case: Case, pip: PipCheck
 ) -> None:
-    for pins in choices(case, Random(0), 4):
+    pairs = {case.newest(pins) is None: pins for pins in choices(case, Random(0), 4)}
+    assert set(pairs) == {True, False}
+    for pins in pairs.values():
         found = outcome(case, pins, Opposite(), pip)
         assert found.satisfiable == (case.newest(pins) is not None)
         assert found.disagreements

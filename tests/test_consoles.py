@@ -135,6 +135,7 @@ def offline(folder: Path) -> Laboratory:
 PREPARED: dict[str, Callable[[Path], Laboratory]] = {"offline": offline}
 
 
+@pytest.mark.journey
 @pytest.mark.parametrize("example", which("run"), ids=titled)
 def test_examples_run_as_they_are_shown(example: Example, tmp_path: Path) -> None:
     laboratory = PREPARED[example.name](tmp_path)

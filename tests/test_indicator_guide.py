@@ -125,6 +125,7 @@ def install(folder: Path, site: Path) -> Path:
     return site
 
 
+@pytest.mark.journey
 def test_the_package_of_the_guide_is_measured_by_name(installed: dict[str, str]) -> None:
     command = [sys.executable, "-m", "stackgen", "pi", "run"]
     for name, work in (("signal/smooth", 2 * 3 * 8), ("signal/difference", 3 * 9)):

@@ -59,7 +59,7 @@ def finds(contrasts: Sequence[float]) -> bool:
     return found.verdict is Verdict.FASTER
 
 
-@pytest.mark.parametrize("name", ["quiet", "busy"])
+@pytest.mark.parametrize("name", ["quiet", pytest.param("busy", marks=pytest.mark.thorough)])
 @pytest.mark.parametrize(
     "blocks",
     [pytest.param(6, marks=pytest.mark.slow), 16, pytest.param(42, marks=pytest.mark.slow)],

@@ -115,7 +115,9 @@ class TestVirtualenvExecutor(OwnInterpreter, ExecutorContract):
         assert seen.outcome is Outcome.OK, seen.log
         assert set(seen.unenforced) >= {"network isolation", "read-only stack"}
 
-    @pytest.mark.parametrize("instead", ["", "; os.symlink('../kept', t)"])
+    @pytest.mark.parametrize(
+        "instead", ["", pytest.param("; os.symlink('../kept', t)", marks=pytest.mark.thorough)]
+    )
     def test_without_namespaces_a_folder_that_an_indicator_took_away_is_replaced(
         self, tmp_path: Path, plan: Plan, script: Script, instead: str
     ) -> None:

@@ -336,7 +336,7 @@ def test_two_processes_build_one_virtualenv_once(bench: Bench, tmp_path: Path) -
     assert len(list(bench.root.glob("bytecode/*/*"))) == 1
 
 
-@pytest.mark.parametrize("megabytes", [7, 20])
+@pytest.mark.parametrize("megabytes", [7, pytest.param(20, marks=pytest.mark.thorough)])
 def test_a_full_disk_says_how_much_is_needed_and_leaves_what_there_was(
     bench: Bench, small_disk: Path, megabytes: int
 ) -> None:
