@@ -60,16 +60,12 @@ def history(package: str, indicator: str, axis: HistoryAxis, paths: Paths) -> Hi
                 why="the knowledge base has no undisturbed comparison of a stack with it",
                 fix=f"measure it: stackgen explore {name} --pi {indicator or 'NAME'}",
             )
-        groups = Counter((e.machine_id, e.indicator_id, _where(stacks[e.stack_id])) for e in fresh)
+        groups = Counter(_group(each, stacks) for each in fresh)
         own = this_machine().id
-        machine, call, where = max(groups, key=lambda each: (each[0] == own, groups[each]))
+        shown = max(groups, key=lambda each: (each[0] == own, groups[each]))
         machines = {each.id: dict(each.identity) for each in database.machines()}
-        chosen = [
-            each
-            for each in seen
-            if (each.machine_id, each.indicator_id, _where(stacks[each.stack_id]))
-            == (machine, call, where)
-        ]
+        chosen = [each for each in seen if _group(each, stacks) == shown]
+    machine, call, where = shown
     labels, order = _labels(chosen, stacks, name, axis)
     points = history_points(chosen, labels=labels, order=order, excluded=excluded)
     return HistoryReport(
@@ -81,7 +77,7 @@ def history(package: str, indicator: str, axis: HistoryAxis, paths: Paths) -> Hi
         where=where,
         points=points,
         changes=change_points(points),
-        left_out=_left_out(groups, calls, (machine, call, where)),
+        left_out=_left_out(groups, calls, shown),
         knowledge_base=str(paths.knowledge),
     )
 
@@ -111,10 +107,11 @@ def _calls(database: Database, name: str, package: str) -> dict[IndicatorId, Ind
     return {key: each for key, each in found.items() if name or each.indicator.name != control}
 
 
-def _where(stack: Stack) -> str:
-    facts = stack.facts
+def _group(inspection: Inspection, stacks: dict[StackId, Stack]) -> _Group:
+    stack = stacks[inspection.stack_id]
     settings = "".join(f", {name}={value}" for name, value in stack.settings)
-    return f"Python {facts.python} ({facts.distribution}){settings}"
+    where = f"Python {stack.facts.python} ({stack.facts.distribution}){settings}"
+    return inspection.machine_id, inspection.indicator_id, where
 
 
 def _labels(
