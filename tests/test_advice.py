@@ -195,8 +195,8 @@ def test_the_faster_stack_is_recommended_with_its_effect_and_only_what_must_chan
     found = advice_for(blocks({OWN: 1.0, FAST: 0.8, SAME: 1.0}))
     assert found.lock == FAST.stack.lock
     assert [(c.name, c.current, c.recommended) for c in found.changes] == [
-        ("numpy", "1.23.5", "1.26.4"),
         ("tensorflow", "2.12.0", "2.15.0"),
+        ("numpy", "1.23.5", "1.26.4"),
     ]
     (effect,) = found.effects
     assert effect.low < 1.25 < effect.high
@@ -272,8 +272,9 @@ def test_a_stack_that_is_slower_is_never_recommended() -> None:
     assert found.lock == SAME.stack.lock
 
 
-def test_another_python_is_a_caveat() -> None:
+def test_what_was_measured_on_a_python_that_the_lock_excludes_is_not_recommended() -> None:
     found = advice_for(blocks({OWN: 1.0, FAST: 0.8}), replace(LOCK, requires_python="==3.9.*"))
+    assert (found.answer, found.lock) == (Answer.ELSEWHERE, None)
     assert any("3.9" in each for each in found.caveats)
     same = advice_for(blocks({OWN: 1.0, FAST: 0.8}), replace(LOCK, requires_python="==3.11.*"))
     assert not any("Python" in each for each in same.caveats)
@@ -406,6 +407,29 @@ def test_of_thirty_equal_stacks_none_is_recommended() -> None:
     assert (found.answer, found.lock) == (Answer.NO_DIFFERENCE, None)
 
 
+def test_another_distribution_of_a_framework_is_nearer_than_another_release() -> None:
+    stacks = tuple(stack(**{"tensorflow-cpu": v, "numpy": "1.26.4"}) for v in ("2.14.1", "2.15.1"))
+    seen = blocks(dict(zip(stacks, (1.0, 0.9), strict=True)))
+    found = advice_for(seen, locked(tensorflow="2.15.1", numpy="1.26.4"), stacks=stacks)
+    unknown(found, "no measured stack holds tensorflow 2.15.1, numpy 1.26.4")
+    assert dict(found.nearest[0].versions)["tensorflow-cpu"] == "2.15.1"
+
+
+def test_why_nothing_answers_names_the_compiled_packages_that_differ() -> None:
+    own, fast = (stack(tensorflow=v, numpy="1.23.5", h5py="3.9") for v in ("2.12.0", "2.15.0"))
+    loaded = tuple(
+        LoadedDistribution(name=name, version="0", compiled=True)
+        for name in ("tensorflow", "numpy", "h5py")
+    )
+    seen = [
+        replace(each, observation=replace(each.observation, loaded=loaded))
+        for each in blocks({own: 1.0, fast: 0.8})
+        if each.observation is not None
+    ]
+    mine = locked(tensorflow="2.12.0", numpy="1.23.5", h5py="3.8")
+    unknown(advice_for(seen, mine, stacks=(own, fast)), "packages that they load: h5py$")
+
+
 def test_a_lock_that_was_never_measured_but_is_equivalent_has_an_answer() -> None:
     """What no indicator loads does not matter, on any base with this Python minor version."""
     seen = blocks({OWN: 1.0, FAST: 0.8})
@@ -417,7 +441,7 @@ def test_an_unknown_lock_gets_its_pins_and_the_nearest_measured_versions() -> No
     seen = blocks({OWN: 1.0, FAST: 0.8, SAME: 1.0})
     found = advice_for(seen, locked(tensorflow="2.14.0", numpy="1.26.4", flask="3.0"))
     unknown(found)
-    assert found.pins == (("numpy", "1.26.4"), ("tensorflow", "2.14.0"))
+    assert found.pins == (("tensorflow", "2.14.0"), ("numpy", "1.26.4"))
     nearest = [dict(each.versions)["tensorflow"] for each in found.nearest]
     assert nearest == ["2.15.0", "2.13.0", "2.12.0"]
     assert found.nearest[2].effects[0].ratio == pytest.approx(1.25, abs=0.02)
@@ -434,12 +458,12 @@ def test_versions_that_were_never_measured_together_are_proposed_and_not_recomme
     assert found.lock == NEWER_FRAMEWORK.stack.lock
     (proposal,) = found.proposals
     assert [(c.name, c.recommended) for c in proposal.changes] == [
-        ("numpy", "1.26.4"),
         ("tensorflow", "2.15.0"),
+        ("numpy", "1.26.4"),
     ]
     assert proposal.low < 1 / 0.63 < proposal.high
     assert proposal.ratio > 1.3
-    wanted = "stackgen explore numpy==1.26.4 tensorflow==2.15.0 --from Pipfile.lock"
+    wanted = "stackgen explore tensorflow==2.15.0 numpy==1.26.4 --from Pipfile.lock"
     assert proposal.command == wanted
     assert advice_for(seen, stacks=stacks, exists=lambda *_: False).proposals == ()
     excluded = replace(LOCK, requirements=("numpy<1.26",))
@@ -454,7 +478,7 @@ def test_what_was_measured_without_the_framework_says_nothing_about_a_lock_with_
     seen = blocks({PLAIN_OWN: 1.0, PLAIN_FAST: 0.5}, what=SORT)
     unknown(
         advice_for(seen, stacks=(PLAIN_OWN, PLAIN_FAST), calls=(SORT,)),
-        "frameworks of all that was measured: none",
+        "frameworks of all that was measured: NumPy alone",
     )
     found = advice_for(seen, locked(numpy="1.23.5"), stacks=(PLAIN_OWN, PLAIN_FAST), calls=(SORT,))
     assert found.lock == PLAIN_FAST.stack.lock
@@ -480,7 +504,7 @@ def test_what_was_measured_beside_another_version_of_the_framework_says_nothing_
     ]
     unknown(
         advice_for(numpy_loaded, stacks=(own, fast), calls=(SORT,)),
-        "no measured stack has the same framework",
+        "no measured stack holds",
     )
     mine = locked(tensorflow="2.11.0", numpy="1.23.5")
     assert advice_for(numpy_loaded, mine, stacks=(own, fast), calls=(SORT,)).lock == fast.stack.lock
@@ -506,7 +530,7 @@ def test_what_the_rest_of_the_lock_does_not_admit_is_not_recommended_with_the_re
 
     found = advice_for(blocks({OWN: 1.0, FAST: 0.5}), admits=pinned)
     assert (found.lock, found.changes) == (None, ())
-    reported = "numpy 1.23.5 -> 1.26.4, tensorflow 2.12.0 -> 2.15.0: flask requires tensorflow<2.14"
+    reported = "tensorflow 2.12.0 -> 2.15.0, numpy 1.23.5 -> 1.26.4: flask requires tensorflow<2.14"
     assert found.refused == reported
     assert found.effects[0].verdict is Verdict.FASTER
 
@@ -613,8 +637,8 @@ def test_an_effect_tells_what_was_compared_where_and_when() -> None:
     (reported,) = found.provenance
     assert reported.indicator == "tensorflow/matmul"
     assert [(c.name, c.current, c.recommended) for c in reported.compared] == [
-        ("numpy", "1.23.5", "1.26.4"),
         ("tensorflow", "2.12.0", "2.15.0"),
+        ("numpy", "1.23.5", "1.26.4"),
     ]
     assert (reported.first[:10], reported.last[:10]) == ("2026-01-01", "2026-01-03")
     assert (reported.machine, reported.python) == ("Xeon", "3.11.2")

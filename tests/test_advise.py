@@ -7,13 +7,18 @@ from pathlib import Path
 
 import pytest
 
+from stackgen.campaign.candidates import installable
 from stackgen.commands.advise import Admission
+from stackgen.errors import ResolutionError
 from stackgen.index import PackageIndex, load_config
 from stackgen.model.evidence import Change
 from stackgen.model.packages import LockedPackage, LockFile
 from stackgen.model.progress import NullProgress
+from stackgen.resolve import Policy
 from tests.local_index import Published, publish
 from tests.samples import FACTS
+from tests.spaces import TARGET
+from tests.test_measuring_faults import Noting
 
 NO_CONFIG = {"PIP_CONFIG_FILE": os.devnull}
 PACKAGES = {
@@ -99,3 +104,32 @@ def test_another_kind_of_c_library_is_no_traceback(index: PackageIndex) -> None:
     )
     assert found is not None
     assert "uclibc" in found
+
+
+@pytest.mark.parametrize(
+    ("pins", "installed", "why"),
+    [
+        ("frame==2.15 numpy==1.26.4 user==1.0 helper==1.0", None, ""),
+        ("frame==2.15 numpy==1.26.4 strict==1.0", ["frame", "numpy"], "strict 1.0 requires"),
+        ("frame==2.12 numpy==1.23.5 helper==1.0 user==9", ["frame", "helper", "numpy"], "user==9"),
+    ],
+)
+def test_of_a_lock_that_cannot_be_installed_what_is_measured_needs_will_do(
+    tmp_path: Path, index: PackageIndex, pins: str, installed: list[str] | None, why: str
+) -> None:
+    path, progress = tmp_path / "requirements.txt", Noting()
+    path.write_text(pins.replace(" ", "\n"))
+    found = installable(index, path, ["frame"], TARGET, Policy(), progress)
+    names = [each.split("==")[0] for each in pins.split()]
+    assert sorted(each.name for each in found.packages) == sorted(installed or names)
+    assert bool(progress.notes) == bool(installed)
+    assert all(why in each for each in progress.notes)
+
+
+def test_a_lock_without_the_file_that_is_to_be_measured_is_refused(
+    tmp_path: Path, index: PackageIndex
+) -> None:
+    path = tmp_path / "requirements.txt"
+    path.write_text("frame==2.12+rocm\nnumpy==1.23.5\n")
+    with pytest.raises(ResolutionError, match=r"frame 2\.12\+rocm: no index has this version"):
+        installable(index, path, ["frame"], TARGET, Policy(), NullProgress())

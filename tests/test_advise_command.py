@@ -59,3 +59,21 @@ def test_a_damaged_file_that_comes_with_stackgen_is_reported_and_left_out(
     )
     assert report.advice.answer is Answer.UNKNOWN
     assert any("not loaded" in each for each in progress.notes)
+
+
+def test_what_conda_installs_is_named_and_not_sent_to_a_measurement(tmp_path: Path) -> None:
+    lock = tmp_path / "conda-lock.yml"
+    package = "- {name: %s, version: %s, manager: %s, platform: linux-64, hash: {sha256: %s}}\n"
+    lock.write_text(
+        "version: 1\nmetadata:\n  content_hash: {linux-64: x}\npackage:\n"
+        + package % ("numpy", "1.26.4", "conda", "a" * 64)
+        + package % ("requests", "2.32.3", "pip", "b" * 64)
+    )
+    report = advise(
+        AdviseRequest(path=lock, index=IndexOptions(no_index=True)),
+        find_paths({"HOME": str(tmp_path), "STACKGEN_SEED": ""}, kb=tmp_path / "kb.db"),
+        {"PIP_CONFIG_FILE": os.devnull},
+        NullProgress(),
+    )
+    assert (report.explore_command, report.measure_command) == ("", "")
+    assert "conda installs numpy 1.26.4" in " ".join(report.advice.caveats)

@@ -337,7 +337,7 @@ UNKNOWN = replace(
         effects=(),
         provenance=(),
         caveats=(),
-        why="no measured stack has the same framework, NumPy and compiled packages",
+        why="no measured stack holds numpy 1.24.0",
         pins=(("numpy", "1.24.0"),),
         proposals=(
             Proposal(

@@ -176,7 +176,9 @@ def open_backend(
         return
     try:
         wanted = base or _fitting_base(engine, paths, admits, progress)
-        found = _with_engine(engine, choice, wanted, machine, paths, progress, make=make)
+        found = None
+        if wanted is not None or choice is not ExecutorChoice.AUTO:
+            found = _with_engine(engine, choice, wanted or "", machine, paths, progress, make=make)
         if found is None:
             found = _virtualenvs(_interpreter("", admits, progress), machine, paths, replica)
         yield from _until_done(found)
@@ -192,8 +194,11 @@ def _until_done(backend: Backend) -> Iterator[Backend]:
         backend.executor.close()
 
 
-def _fitting_base(engine: Engine, paths: Paths, admits: Admits, progress: Progress) -> str:
-    """Return the base to take where none is named: "", the default one, or one that is admitted."""
+def _fitting_base(engine: Engine, paths: Paths, admits: Admits, progress: Progress) -> str | None:
+    """Return the base to take where none is named: "", the default one, or one that is admitted.
+
+    None where no base is admitted and an interpreter of this machine is.
+    """
     bases = BaseBuilder(engine=engine, cache=paths.cache / "bases")
     pythons = {each.name: each.python for each in bases.definitions() if each.python}
     if DEFAULT_BASE not in pythons or admits(pythons[DEFAULT_BASE]):
@@ -206,7 +211,8 @@ def _fitting_base(engine: Engine, paths: Paths, admits: Admits, progress: Progre
             f"The lock is not for Python {pythons[DEFAULT_BASE]} of {DEFAULT_BASE}: using {found} "
             f"(Python {pythons[found]})."
         )
-    return found
+        return found
+    return None if any(fitting_interpreters(admits)) else ""
 
 
 def _with_engine(
@@ -299,7 +305,9 @@ def _interpreter(base: str, admits: Admits, progress: Progress) -> str:
         own = probe(sys.executable).target.python
         if admits(own):
             return sys.executable
-        for path, python in fitting_interpreters(admits):
+        # The nearest Python: it has most of the wheels that a lock for it names.
+        near = sorted(fitting_interpreters(admits), key=lambda each: _apart(each[1], own))
+        for path, python in near:
             progress.note(f"The lock is not for Python {own}: using {path} (Python {python}).")
             return path
         return sys.executable
@@ -316,6 +324,11 @@ def _interpreter(base: str, admits: Admits, progress: Progress) -> str:
         why=f"found: {known}",
         fix="give the path of one with --base, or a version that is here, such as --base 3.11",
     )
+
+
+def _apart(one: str, other: str) -> int:
+    """Return how many minor versions lie between two Pythons."""
+    return abs(int(one.split(".")[1]) - int(other.split(".")[1]))
 
 
 def fitting_interpreters(admits: Admits) -> Iterator[tuple[str, str]]:

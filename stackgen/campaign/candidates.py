@@ -1,6 +1,6 @@
 """Selects the stacks that take part in a campaign, newest first."""
 
-from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 from functools import cache, partial
@@ -256,9 +256,21 @@ class Selection:
 
 
 def select(
-    index: PackageIndex, request: CampaignRequest, target: Target, progress: Progress
+    index: PackageIndex,
+    request: CampaignRequest,
+    target: Target,
+    progress: Progress,
+    *,
+    lockfile: LockFile | None = None,
 ) -> Selection:
     """Resolve the requirements, and order the choices.
+
+    Args:
+        index: where packages are looked up.
+        request: names the lock, if any, and what varies.
+        target: what the stacks are for.
+        progress: shows what is done.
+        lockfile: that counts in place of the one that the request names (`needed_part`).
 
     Raises:
         ResolutionError: nothing satisfies it here.
@@ -268,7 +280,7 @@ def select(
         space = resolve(index, _with_varied(request), target, progress=progress)
         found = _selection(space, request, request.stacks.baseline, {})
         return _spread(found, index, request, progress)
-    lockfile = read_lock_file(request.stacks.lock)
+    lockfile = lockfile or read_lock_file(request.stacks.lock)
     packages = in_target(lockfile, target)
     allowed = request.stacks.requirements.policy.allow_build
     baseline = _as_it_stands(index, packages, target, progress, allow_build=allowed)
@@ -431,6 +443,58 @@ def _as_it_stands(
     return lock
 
 
+def installable(
+    index: PackageIndex,
+    path: Path,
+    names: Collection[str],
+    target: Target,
+    policy: Policy,
+    progress: Progress,
+) -> LockFile:
+    """Return a lock or, where a target cannot install all of it, what some packages need of it.
+
+    A lock may hold packages without a wheel, from a repository, or against what others of it
+    require. That does not matter where what is measured never loads them.
+
+    Args:
+        index: where its files are looked up.
+        path: of the lock.
+        names: of the packages that are to be measured.
+        target: what it is installed on.
+        policy: says of which packages a source distribution will do.
+        progress: shows what is done.
+
+    Raises:
+        UsageError: it is no lock.
+        ResolutionError: neither all of it nor that part can be installed.
+    """
+    lockfile = read_lock_file(path)
+    packages = {each.name: each for each in in_target(lockfile, target)}
+    allowed = policy.allow_build
+    try:
+        if not lockfile.skipped:
+            _as_it_stands(index, [*packages.values()], target, progress, allow_build=allowed)
+            return lockfile
+        why = "; ".join(lockfile.skipped[:_SHOWN])
+    except ResolutionError as error:
+        why = f"{error.what}: {' '.join(error.why.split())}"
+    wanted = [each for each in packages.values() if each.name in names]
+    _files(index, lockfile, wanted, target, policy)
+    pins = Requirements(
+        requirements=tuple(parse_requirement(pin(each)) for each in wanted),
+        constraints=tuple(parse_requirement(f"{e.name}=={e.version}") for e in packages.values()),
+        policy=replace(policy, prereleases=Prereleases.ALLOW, hashes=_hashes([*packages.values()])),
+    )
+    lock = resolve(index, pins, target, progress=progress).newest()
+    own = lock.versions if lock is not None else {}
+    part = tuple(each for each in packages.values() if each.name in own)
+    progress.note(
+        f"Of the {len(packages)} packages of {path}, only the {len(part)} that "
+        f"{' and '.join(each.name for each in wanted)} need are installed; all cannot be: {why}."
+    )
+    return replace(lockfile, packages=part, skipped=())
+
+
 def _hashes(packages: Sequence[LockedPackage]) -> tuple[tuple[str, frozenset[str]], ...]:
     return tuple((each.name, frozenset(each.hashes)) for each in packages if each.hashes)
 
@@ -530,6 +594,21 @@ def pinned(
             why=f"no package of it is for Python {target.python}",
             fix="name another base with --base (stackgen images lists them)",
         )
+    return Lock(artifacts=_files(index, lockfile, packages, target, policy))
+
+
+def _files(
+    index: PackageIndex,
+    lockfile: LockFile,
+    packages: Sequence[LockedPackage],
+    target: Target,
+    policy: Policy,
+) -> tuple[Artifact, ...]:
+    """Return the file that the target takes of each package.
+
+    Raises:
+        ResolutionError: there is none of some package.
+    """
     index.candidates_many([each.name for each in packages])  # together, not one by one
     found = [(each, _artifact(index, each, target, policy)) for each in packages]
     if problems := [(p, why) for p, why in found if isinstance(why, str)]:
@@ -540,7 +619,7 @@ def pinned(
             why=shown + more,
             fix=_fix([(p.name, why) for p, why in problems]),
         )
-    return Lock(artifacts=tuple(a for _, a in found if isinstance(a, Artifact)))
+    return tuple(a for _, a in found if isinstance(a, Artifact))
 
 
 def _artifact(
@@ -562,9 +641,10 @@ def _artifact(
 
 def _fix(problems: Sequence[tuple[str, str]]) -> str:
     sources = [name for name, why in problems if "only a source distribution" in why]
-    parts = ["lock again for this base, or name the index that has it (--extra-index-url)"] * (
-        len(sources) < len(problems)
-    )
+    parts = [
+        "lock again for this base, take another one (--base), or name the index that has it "
+        "(--extra-index-url)"
+    ] * (len(sources) < len(problems))
     if sources:
         options = " ".join(f"--allow-build {name}" for name in sources[:_SHOWN])
         parts.append(f"if you trust their authors, let sources be built here: add {options}")

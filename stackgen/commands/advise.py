@@ -46,7 +46,7 @@ from stackgen.index.config import uv_variables
 from stackgen.knowledge.advice import Advisor
 from stackgen.knowledge.database import Database, open_database
 from stackgen.knowledge.derived import controls_hold
-from stackgen.knowledge.equivalence import VARIED
+from stackgen.knowledge.equivalence import VARIED, varied_in
 from stackgen.knowledge.judgement import Knowledge
 from stackgen.knowledge.recommendation import alpha_after
 from stackgen.knowledge.seed import load_shipped
@@ -279,11 +279,14 @@ class Sources:
         open_answers = (Answer.UNKNOWN, Answer.UNDECIDED, Answer.ELSEWHERE)
         if self.request.environment or advice.scope is Scope.PROGRAM or advice.lock is not None:
             return False
+        if self.lockfile.conda:  # containers and virtualenvs would lack what conda installs
+            return False
         if self.request.new is not None:
             return advice.answer in open_answers
         only = self.request.options.only
         varies = bool(only or _explore_command(self.lockfile, self.request.path))
-        return bool(advice.next) or (advice.answer is Answer.UNKNOWN and varies)
+        admitted = advice.answer is Answer.ELSEWHERE and bool(advice.option)
+        return bool(advice.next) or admitted or (advice.answer is Answer.UNKNOWN and varies)
 
     def latest(self, advisor: Advisor) -> Advice:
         """Return the newest versions that the rest of the lock admits, and what is known of them.
@@ -336,7 +339,9 @@ class Sources:
         """Return an advice with all that is known of its stacks."""
         request = self.request
         command = _explore_command(self.lockfile, request.path)
-        if advice.answer is Answer.UNKNOWN and not command:
+        if self.lockfile.conda:
+            advice = replace(advice, caveats=(*advice.caveats, _by_conda(self.lockfile)))
+        elif advice.answer is Answer.UNKNOWN and not command:
             advice = replace(advice, caveats=(*advice.caveats, _nothing_varies(request.path)))
         risks = (*self._yanked(advice), *self.security.caveats(advice))
         advice = replace(advice, caveats=(*advice.caveats, *risks))
@@ -358,7 +363,7 @@ class Sources:
             indicators=tuple((call.id, call.label) for call in self.calls),
             knowledge_base=str(self.paths.knowledge),
             explore_command=command,
-            measure_command=_measure_command(request) if self.measures(advice) else "",
+            measure_command=_measure_command(request, advice) if self.measures(advice) else "",
             inspections=count,
             merged=tuple(merged.items()),
             runs=tuple(runs),
@@ -570,7 +575,7 @@ def free_requirements(lockfile: LockFile, policy: ChangePolicy, target: Target) 
     locked = {str(canonicalize_name(e.name)): e.version for e in in_target(lockfile, target)}
     ranges = {
         name: [str(e) for e in _readable(lockfile) if canonicalize_name(e.name) == name]
-        for name in policy.only or [each for each in VARIED if each in locked]
+        for name in policy.only or varied_in(locked)
         if name in locked and name not in policy.keep
     }
     if not ranges:
@@ -592,18 +597,31 @@ def free_requirements(lockfile: LockFile, policy: ChangePolicy, target: Target) 
 
 def _explore_command(lockfile: LockFile, path: Path) -> str:
     """Return the command that measures around a lock, "" where nothing in it would vary."""
+    if lockfile.conda:
+        return ""
     locked = {each.name for each in lockfile.packages if each.group == "default"}
     return f"stackgen explore --from {shlex.quote(str(path))}" if any(may_vary(locked)) else ""
 
 
-def _measure_command(request: AdviseRequest) -> str:
+def _measure_command(request: AdviseRequest, advice: Advice) -> str:
     paths = [request.path, *([request.new] if request.new else [])]
     options = [f"--only {each}" for each in request.options.only]
     options += [f"--keep {each}" for each in request.options.keep]
     options += ["--allow-major"] * request.options.allow_major
     options += ["--allow-downgrade"] * request.options.allow_downgrade
+    if advice.answer is Answer.ELSEWHERE and not advice.next and advice.option:
+        options.append(advice.option)
     named = [shlex.quote(str(each)) for each in paths]
     return " ".join(["stackgen advise", *named, "--measure 15m", *options])
+
+
+def _by_conda(lockfile: LockFile) -> str:
+    own = [f"{name} {v}" for name, v in lockfile.conda if name in (*VARIED, "pytorch")]
+    return (
+        f"conda installs {', '.join(own) or 'part of it'}, and only packages of an index are "
+        "measured and changed; to measure them in its place, inside the environment: pip list "
+        "--format=freeze > requirements.txt"
+    )
 
 
 def _nothing_varies(path: Path) -> str:

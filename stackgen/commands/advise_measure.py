@@ -11,7 +11,15 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from stackgen.campaign.backend import Backend
-from stackgen.campaign.candidates import Candidate, Selection, pinned, read_pins, select
+from stackgen.campaign.candidates import (
+    Candidate,
+    Selection,
+    installable,
+    pinned,
+    read_lock_file,
+    read_pins,
+    select,
+)
 from stackgen.campaign.indicators import indicator_calls, known_indicators
 from stackgen.campaign.options import BudgetOptions, SearchOptions
 from stackgen.campaign.plan import Calls, SelectedStacks
@@ -30,7 +38,7 @@ from stackgen.errors import EvidenceError, ResolutionError, UsageError
 from stackgen.index import PackageIndex
 from stackgen.indicators import bind
 from stackgen.indicators.families import DEFAULTS, FEWEST_FAMILIES, families_of, family_of
-from stackgen.knowledge.equivalence import VARIED
+from stackgen.knowledge.equivalence import VARIED, varied_in
 from stackgen.knowledge.evidence import CONTROL_COMPONENT
 from stackgen.measure import INTERIM_ANALYSES, decided, fewest_blocks, rank
 from stackgen.model.choices import Granularity, Prereleases, Strategy
@@ -322,19 +330,20 @@ class _Chosen:
             return _as_they_are([pinned(index, read_pins(each), target, policy) for each in paths])
         found: dict[str, tuple[Candidate, Selection | None]] = {}
         problems: list[ResolutionError] = []
-        lockfile = read_pins(self.request.path)
+        policy = request.stacks.requirements.policy
+        names = {*varied_in(self._packages(request)), *self.request.options.only}
+        lockfile = installable(index, self.request.path, names, target, policy, progress)
         for pins in self.step.pins or ((),):
             lines: Sequence[str] = [f"{name}=={version}" for name, version in pins]
             if not pins:
                 lines = free_requirements(lockfile, self.request.options.policy, target)
             wanted = parse_requirements(*lines)
-            policy = request.stacks.requirements.policy
             asked = request.with_stacks(
                 requirements=replace(wanted, policy=policy),
                 granularity=Granularity.PATCH if pins else Granularity.MINOR,
             )
             try:
-                selection = select(index, asked, target, progress)
+                selection = select(index, asked, target, progress, lockfile=lockfile)
             except ResolutionError as error:
                 problems.append(error)
                 continue
@@ -357,7 +366,7 @@ class _Chosen:
 
     def _packages(self, request: CampaignRequest) -> frozenset[str]:
         assert request.stacks.lock is not None  # noqa: S101 # it is what is advised on
-        return frozenset(each.name for each in read_pins(request.stacks.lock).packages)
+        return frozenset(each.name for each in read_lock_file(request.stacks.lock).packages)
 
     def _calls(self, request: CampaignRequest, packages: frozenset[str]) -> Calls:
         varied = tuple(name for name in VARIED if name in packages and name != "numpy")

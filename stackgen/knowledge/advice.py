@@ -10,7 +10,15 @@ from packaging.version import InvalidVersion, Version
 
 from stackgen.knowledge.allowed import Admits, Allowed
 from stackgen.knowledge.answers import AddedRisk, CaseAnswer, SizeOf
-from stackgen.knowledge.equivalence import VARIED, LockedOn, Versions, frameworks
+from stackgen.knowledge.equivalence import (
+    FRAMEWORKS,
+    VARIED,
+    LockedOn,
+    Versions,
+    by_importance,
+    frameworks,
+    varied_in,
+)
 from stackgen.knowledge.evidence import why_unknown
 from stackgen.knowledge.judgement import Case, Knowledge
 from stackgen.knowledge.proposals import Predicted, propose
@@ -294,14 +302,14 @@ def _versions(lockfile: LockFile) -> dict[str, str]:
 def _differences(old: Mapping[str, str], new: Mapping[str, str]) -> tuple[Change, ...]:
     return tuple(
         Change(name=name, current=old.get(name), recommended=new.get(name))
-        for name in sorted(old.keys() | new.keys())
+        for name in sorted(old.keys() | new.keys(), key=by_importance)
         if old.get(name) != new.get(name)
     )
 
 
 def _pins(versions: Versions) -> tuple[tuple[str, str], ...]:
     """Return the versions of frameworks and NumPy."""
-    return tuple((name, versions[name]) for name in VARIED if name in versions)
+    return tuple((name, versions[name]) for name in varied_in(versions))
 
 
 def _pins_of(versions: Versions) -> dict[str, str]:
@@ -310,9 +318,19 @@ def _pins_of(versions: Versions) -> dict[str, str]:
 
 def _distance(one: Versions, other: Versions) -> tuple[float, ...]:
     """Return how far versions are apart: that of frameworks first, then that of NumPy."""
-    names = [*sorted({*VARIED} - {"numpy"}), "numpy"]
-    apart = [_apart(one.get(name), other.get(name)) for name in names]
-    return (*map(max, zip(*apart[:-1], strict=True)), *apart[-1])
+    apart = [_apart(_release(each, one), _release(each, other)) for each in frameworks(one)]
+    # Another distribution of a framework is nearer than another release of the same one.
+    unequal = sum(one.get(name) != other.get(name) for name in VARIED)
+    return (
+        *map(max, zip((0.0, 0.0, 0.0), *apart, strict=True)),
+        *_apart(one.get("numpy"), other.get("numpy")),
+        unequal,
+    )
+
+
+def _release(framework: str, versions: Versions) -> str | None:
+    """Return the version of a framework, whichever of its distributions holds it."""
+    return next((versions[n] for n in sorted(FRAMEWORKS[framework]) if n in versions), None)
 
 
 def _apart(one: str | None, other: str | None) -> tuple[float, float, float]:

@@ -19,10 +19,14 @@ _NAMED = 5  # packages that a sentence names before it counts the rest
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Refusal:
-    """Why changes are not recommended; ``answer`` where they are the best that was measured."""
+    """Why changes are not recommended; ``answer`` where they are the best that was measured.
+
+    option: of the command line that admits them; "" where none does.
+    """
 
     answer: Answer
     why: str
+    option: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,7 +73,7 @@ class Allowed:
             older = [each.name for each in changes if each.name in compiled and is_older(each)]
             if older:
                 why = f"{text}: {listed(older)} would be older; --allow-downgrade recommends it"
-                return Refusal(answer=Answer.OLDER, why=why)
+                return Refusal(answer=Answer.OLDER, why=why, option="--allow-downgrade")
         if not self.policy.allow_major:
             # What others of the lock require follows them; what the user requires is the user's.
             own = {canonicalize_name(each.name) for _, each in _requirements(self.lockfile)}
@@ -80,7 +84,7 @@ class Allowed:
             ]
             if major:
                 why = f"{text}: a new major version of {listed(major)}; --allow-major recommends it"
-                return Refusal(answer=Answer.MAJOR, why=why)
+                return Refusal(answer=Answer.MAJOR, why=why, option="--allow-major")
         return None
 
     def broken(self, versions: Versions) -> list[str]:

@@ -10,7 +10,13 @@ from packaging.version import InvalidVersion, Version
 
 from stackgen.indicators.families import FEWEST_FAMILIES, families_of, family_of
 from stackgen.knowledge.allowed import Allowed, Refusal, listed
-from stackgen.knowledge.equivalence import VARIED, decisive_of_program, is_pure
+from stackgen.knowledge.equivalence import (
+    VARIED,
+    by_importance,
+    decisive_of_program,
+    is_pure,
+    varied_in,
+)
 from stackgen.knowledge.graph import Basis
 from stackgen.knowledge.judgement import Case, Judgement, Knowledge
 from stackgen.knowledge.recommendation import (
@@ -93,6 +99,7 @@ class CaseAnswer:
             changes=self.changes(recommended) if recommended else (),
             caveats=tuple(caveats),
             refused=(first or refusals[0]).why if refusals and best is None else "",
+            option=(first or refusals[0]).option if refusals and best is None else "",
             sole_origins=recommended.sole_origins if recommended else (),
             next=() if recommended else self.next_comparisons(most_next),
         )
@@ -169,7 +176,7 @@ class CaseAnswer:
         changes = self.changes(each)
         block = self.known.next_comparison(self.case, StackId(each.name), others)
         own = self.known.representative(self.case).lock.versions
-        pins = {name: own[name] for name in VARIED if name in own}
+        pins = {name: own[name] for name in varied_in(own)}
         pins |= {c.name: c.recommended for c in changes if c.recommended is not None}
         versions = self._stack(each).lock.versions
         highest = max(each.compared, key=lambda of: of.highest)
@@ -263,6 +270,8 @@ class CaseAnswer:
     def _is_elsewhere(self, shown: Assessment) -> bool:
         if self.case.machine.id != self.known.machine.id or shown.elsewhere:
             return True
+        if not admits_python(self._lockfile, self.case.python):
+            return True
         if any(self._untrusted(shown)):
             return True
         bases = [each.basis for each in shown.compared if each.basis is not None]
@@ -290,7 +299,7 @@ class CaseAnswer:
         locked = self._locked
         return tuple(
             Change(name=name, current=locked.get(name), recommended=wanted.get(name))
-            for name in sorted(current.keys() | wanted.keys(), key=lambda x: (x not in VARIED, x))
+            for name in sorted(current.keys() | wanted.keys(), key=by_importance)
             if current.get(name) != wanted.get(name) and locked.get(name) != wanted.get(name)
         )
 
@@ -329,7 +338,7 @@ class CaseAnswer:
             indicator=call.label,
             compared=tuple(
                 Change(name=name, current=before.get(name), recommended=after.get(name))
-                for name in sorted(before.keys() | after.keys())
+                for name in sorted(before.keys() | after.keys(), key=by_importance)
                 if before.get(name) != after.get(name)
             ),
             machine=", ".join(cpus),
@@ -388,7 +397,10 @@ class CaseAnswer:
             yield from self._doubts(shown, recommended)
         if not admits_python(self._lockfile, self.case.python):
             wanted = self._lockfile.requires_python
-            yield f"measured on Python {self.case.python}; the lock asks for {wanted}"
+            yield (
+                f"measured on Python {self.case.python}, but the lock requires {wanted}: another "
+                "Python may give another answer"
+            )
         if self.case.variables:
             settings = " ".join(f"{name}={value}" for name, value in self.case.variables)
             yield f"measured with {settings} set; without it, the answer may be another"
@@ -416,8 +428,8 @@ class CaseAnswer:
             yield "no campaign held both of them: the comparison leads through others"
         for origin in self._untrusted(shown):
             yield (
-                f"origin {origin} alone measured it, which you do not trust: measure it here, or "
-                f"trust that origin (stackgen kb origins --trust {origin[:12]})"
+                f"origin {origin[:12]} alone measured it, and you do not trust it: measure it here "
+                f"(--measure), or run: stackgen kb origins --trust {origin[:12]}"
             )
         if recommended is not None:
             for origin in recommended.sole_origins:

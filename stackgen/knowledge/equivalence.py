@@ -6,7 +6,7 @@ does not matter. The allocator is such a variable, and threads are arguments of 
 Python version, system and libraries make a base: evidence moves between these with added variance.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 
@@ -28,8 +28,11 @@ FRAMEWORKS = {
     "paddlepaddle": frozenset({"paddlepaddle", "paddlepaddle-gpu"}),
 }
 """The distributions of each framework; any other component of an indicator has its own name."""
-VARIED = tuple(sorted({"numpy", *(name for own in FRAMEWORKS.values() for name in own)}))
-"""The packages that vary by themselves."""
+VARIED = (
+    *("tensorflow", "tensorflow-cpu", "tensorflow-gpu", "intel-tensorflow", "torch", "numpy"),
+    *("jax", "jaxlib", "mxnet", "paddlepaddle", "paddlepaddle-gpu"),
+)
+"""The packages that vary by themselves, in the order in which users see them."""
 _ALWAYS = frozenset(name for own in FRAMEWORKS.values() for name in own)
 
 Versions = Mapping[str, str]
@@ -76,6 +79,7 @@ class Equivalence:
         self._keys: dict[IndicatorId, dict[_Key, str]] = {}
         self._names: dict[IndicatorId, list[tuple[str, ...]]] = {}
         self._nodes: dict[IndicatorId, dict[StackId, StackNode]] = {}
+        self._decisive: dict[IndicatorId, dict[StackId, tuple[str, ...]]] = {}
         self.stacks: dict[IndicatorId, dict[str, list[StackId]]] = {}
         for indicator, by_stack in sorted(loaded.items()):
             call = calls[indicator]
@@ -95,13 +99,14 @@ class Equivalence:
     ) -> None:
         keys = self._keys[indicator] = {}
         nodes = self._nodes[indicator] = {}
+        own_names = self._decisive[indicator] = {}
         merged = self.stacks[indicator] = {}
         names = {tuple(sorted(each | _ALWAYS)) for each in decisive.values()}
         # The most specific first: a stack that loads more agrees on more.
         self._names[indicator] = sorted(names, key=lambda each: (-len(each), each))
         for stack in sorted(decisive):
             facts, variables = stacks[stack].facts, stacks[stack].settings
-            own = tuple(sorted(decisive[stack] | _ALWAYS))
+            own = own_names[stack] = tuple(sorted(decisive[stack] | _ALWAYS))
             what = _key(own, self._versions[stack], Setting.of(facts, variables))
             key = keys.setdefault(what, _text(own, what))
             nodes[stack] = StackNode(key=key, base=base_name(facts))
@@ -132,6 +137,19 @@ class Equivalence:
         """Return the node that agrees, by indicator; indicators without one are left out."""
         found = ((each, self.find(each, versions, setting)) for each in self.indicators)
         return {indicator: key for indicator, key in found if key is not None}
+
+    def differing(self, stack: StackId, versions: Versions) -> tuple[str, ...]:
+        """Return in which packages that decide a timing versions differ from those of a stack.
+
+        It is the fewest over all indicators.
+        """
+        own = self._versions[stack]
+        found = [
+            tuple(each for each in self._decisive[i][stack] if own.get(each) != versions.get(each))
+            for i, nodes in self._nodes.items()
+            if stack in nodes
+        ]
+        return min(found, key=len, default=())
 
     def versions(self, stack: StackId) -> Versions:
         """Return the normalised versions of a stack."""
@@ -178,6 +196,18 @@ def target_of(facts: BaseFacts) -> Target:
 def base_name(facts: BaseFacts) -> str:
     """Return what tells bases of one Python minor version apart."""
     return repr(facts)
+
+
+def varied_in(names: Container[str]) -> list[str]:
+    """Return which of these packages vary by themselves; JAX beside TensorFlow follows it."""
+    found = [each for each in VARIED if each in names]
+    follows = FRAMEWORKS["jax"] if FRAMEWORKS["tensorflow"] & {*found} else frozenset()
+    return [each for each in found if each not in follows]
+
+
+def by_importance(name: str) -> tuple[int, str]:
+    """Return a sort key: what varies by itself stands before what follows it."""
+    return (VARIED.index(name) if name in VARIED else len(VARIED)), name
 
 
 def frameworks(names: Iterable[str]) -> frozenset[str]:

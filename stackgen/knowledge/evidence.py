@@ -6,7 +6,9 @@ from functools import lru_cache
 
 from packaging.utils import canonicalize_name
 
+from stackgen.knowledge.allowed import listed
 from stackgen.knowledge.equivalence import (
+    VARIED,
     Equivalence,
     LockedOn,
     Setting,
@@ -191,13 +193,35 @@ def why_unknown(
             if each.block > 0 and each.indicator_id in indicators and each.stack_id in stacks
         ]
         return _why_no_block_counts(blocks, stacks, current, comparable, trusted)
-    why = "no measured stack has the same framework, NumPy and compiled packages"
     if measured and not comparable:
         others = {
-            " and ".join(sorted(frameworks(each.lock.versions))) or "none" for each in measured
+            " and ".join(sorted(frameworks(each.lock.versions))) or "NumPy alone"
+            for each in measured
         }
-        why += f"; the frameworks of all that was measured: {' or '.join(sorted(others))}"
-    return why
+        return (
+            "no measured stack has its framework; the frameworks of all that was measured: "
+            f"{', '.join(sorted(others))}"
+        )
+    differing = min(
+        (
+            nodes.differing(stack.id, locked.versions(stack.facts))
+            for stack in measured
+            if stack.id in comparable
+        ),
+        key=lambda names: (len({*VARIED}.intersection(names)), len(names), names),
+        default=(),
+    )
+    if not differing:
+        return "no stack of the same kind was measured"
+    if {*VARIED}.isdisjoint(differing):
+        return (
+            "its versions of framework and NumPy were measured, but beside other versions of "
+            f"compiled packages that they load: {listed(differing)}"
+        )
+    if not any(name in VARIED for stack in measured for name in locked.versions(stack.facts)):
+        return "it holds nothing of what was measured"
+    every = {name: v for stack in measured for name, v in locked.versions(stack.facts).items()}
+    return f"no measured stack holds {listed([f'{n} {every[n]}' for n in VARIED if n in every])}"
 
 
 def _why_no_block_counts(

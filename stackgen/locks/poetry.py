@@ -49,6 +49,7 @@ class _Edge:
 # What an optional dependency says of the extra it belongs to: once that is required, it is true.
 _EXTRA_TERM = re.compile(r"""extra\s*==\s*("[^"]*"|'[^']*')""")
 _ALWAYS = 'python_version >= "0"'
+_NAME = re.compile(r"[\w.-]+")
 
 
 def read(text: str, *, path: str, companion: str | None) -> LockFile:
@@ -271,7 +272,8 @@ def _names_in_extra(entry: Table, extra: str) -> frozenset[str]:
         if canonicalize_name(name) == extra
         for line in fields.texts(found, name)
     ]
-    return fields.names_of(fields.checked_requirement(line) for line in lines)
+    # Their constraints are Poetry's ("<2.0 || >=2.5,<3") and no PEP 508: only names matter here.
+    return frozenset(canonicalize_name(found[0]) for found in map(_NAME.match, lines) if found)
 
 
 def _elsewhere(entry: Table) -> str:

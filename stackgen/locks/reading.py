@@ -350,12 +350,19 @@ _READERS: dict[str, _Reader] = {
 
 
 def admits_python(lockfile: LockFile, python: str) -> bool:
-    """Return whether a lock admits a Python, patch levels aside; without a range, it does."""
+    """Return whether a lock admits a Python, patch levels aside; without a range, it does.
+
+    One whose packages are all for other Pythons does not, whatever its range says.
+    """
+    minor = ".".join(python.split(".")[:2])
+    markers = (("python_full_version", python), ("python_version", minor))
+    target = Target(python=python, markers=markers, tags=())
+    if lockfile.packages and not any(_holds(each.marker, target) for each in lockfile.packages):
+        return False
     try:
         specifier = SpecifierSet(lockfile.requires_python)
     except InvalidSpecifier:
         return True
-    minor = ".".join(python.split(".")[:2])
     return specifier.contains(python, prereleases=True) or specifier.contains(minor)
 
 

@@ -323,6 +323,7 @@ class Advice:
         that was measured may be recommended at all.
     provenance: of each effect, in their order.
     refused: why what is shown to be faster is not recommended; "" where it is, or nothing is.
+    option: of the command line that would admit it; "" where none would.
     same_machine: whether the evidence was measured on this machine.
     sole_origins: without each of these alone nothing would be recommended; "" is this installation.
     why: nothing is known; "" of other answers.
@@ -344,6 +345,7 @@ class Advice:
     same_machine: bool
     provenance: tuple[Provenance, ...] = ()
     refused: str = ""
+    option: str = ""
     sole_origins: tuple[str, ...] = ()
     why: str = ""
     pins: tuple[tuple[str, str], ...] = ()

@@ -21,9 +21,7 @@ from stackgen.report.explore import interval, verdict
 from stackgen.report.goals import megabytes, seconds_text, within
 from stackgen.report.tables import columns, duration
 
-LISTED = ("tensorflow", "tensorflow-cpu", "torch", "numpy")
-"""Packages whose locked versions head an advice."""
-_MOST_SHOWN = 6
+_MOST_SHOWN = 4
 
 Table = list[tuple[str, ...]]
 
@@ -32,14 +30,11 @@ def advice_text(report: AdviceReport) -> str:
     """Return the answer, what was measured, what else is known, and caveats."""
     advice = report.advice
     lines = [f"{report.lockfile.path}{f' -> {report.new}' if report.new else ''}"]
-    locked = {each.name: each.version for each in report.lockfile.packages}
-    current = [f"{name} {locked[name]}" for name in LISTED if name in locked]
-    lines += [f"Current: {', '.join(current)}"] if current else []
+    lines += [f"Current: {_pins(advice.pins)}"] if advice.pins else []
     lines += _answer(report)
     if advice.changes:
         lines += [*columns(_changes(advice.changes, report)), ""]
-    for near in advice.nearest:
-        lines += _nearest(near)
+    lines += _nearest(advice.nearest)
     if advice.effects:
         lines += [*columns(_measured(advice)), *_particulars(advice), ""]
     if len(report.stacks) > 1:
@@ -71,7 +66,8 @@ def advice_markdown(report: AdviceReport) -> str:
         lines += [*_markdown_table(_measured(advice)), ""]
     if len(report.stacks) > 1:
         lines += [*_markdown_table(_stacks(report)), ""]
-    notes = [*_particulars(advice), *_stack_notes(report)]
+    particulars = _particulars(advice) if advice.effects else ()
+    notes = [*_nearest(advice.nearest), *particulars, *_stack_notes(report)]
     for proposal in advice.proposals:
         notes += _proposal(proposal)
     notes += [f"Note: {caveat}" for caveat in advice.caveats]
@@ -91,7 +87,9 @@ def _answer(report: AdviceReport) -> list[str]:
     if advice.answer is Answer.UNKNOWN:
         return [f"Unknown: {advice.why}."]
     if advice.answer is Answer.ELSEWHERE:
-        return ["Measured elsewhere: nothing is recommended without a run on this machine."]
+        lines = ["Measured elsewhere: nothing is recommended without a run on this machine."]
+        against = f"What else is against it: {advice.refused}"
+        return [*lines, *([against] if advice.refused else [])]
     if advice.answer in (Answer.OLDER, Answer.MAJOR, Answer.REFUSED):
         if not advice.refused:
             return [
@@ -185,14 +183,24 @@ def _changes(changes: Sequence[Change], report: AdviceReport) -> Table:
 def _measured(advice: Advice) -> Table:
     """Return a row per indicator, and one of all together."""
     rows: Table = [("indicator", "speed", "interval", "verdict", "blocks", "machines", "measured")]
-    for effect, found in zip(advice.effects, advice.provenance, strict=True):
-        rows.append((found.indicator, *_effect_cells(effect, found)))
+    names = _short_names(advice.provenance)
+    for name, effect, found in zip(names, advice.effects, advice.provenance, strict=True):
+        rows.append((name, *_effect_cells(effect, found)))
     if advice.overall is not None:
         of = advice.overall
         rows.append(
             ("overall (geometric mean)", f"{of.ratio:.2f}", interval(of), _verdict(of), "", "", "")
         )
     return rows
+
+
+def _short_names(found: Sequence[Provenance]) -> list[str]:
+    """Return the indicators without their parameters, where the names alone tell them apart."""
+    names = [each.indicator.partition(" ")[0] for each in found]
+    return [
+        name if names.count(name) == 1 else each.indicator
+        for name, each in zip(names, found, strict=True)
+    ]
 
 
 def _effect_cells(effect: Effect, found: Provenance) -> tuple[str, ...]:
@@ -219,9 +227,9 @@ def _particulars(advice: Advice) -> Iterator[str]:
     compared = dict.fromkeys(each.compared for each in advice.provenance)
     if [*compared] != [advice.changes]:
         yield from (f"  compared {_versions(each)}" for each in compared)
-    for each in advice.provenance:
+    for name, each in zip(_short_names(advice.provenance), advice.provenance, strict=True):
         for step in each.path[1:-1]:
-            yield f"  {each.indicator}: by way of {step}"
+            yield f"  {name}: by way of {step}"
 
 
 def _stacks(report: AdviceReport) -> Table:
@@ -276,22 +284,29 @@ def _next(following: NextComparison) -> Iterator[str]:
         )
 
 
-def _nearest(near: Nearest) -> list[str]:
-    """Return a measured stack near to a lock, and the fastest that was compared with it."""
-    lines = [f"Nearest measured: {', '.join(f'{name} {v}' for name, v in near.versions)}"]
-    undecided = [each for each in near.effects if each.verdict is Verdict.INCONCLUSIVE]
-    for effect, found in zip(near.effects, near.provenance, strict=True):
-        if effect in undecided:
-            continue
-        words = _verdict(effect, figure=found.is_figure)
-        lines.append(
-            f"  {_versions(found.compared)}: {words} on {found.indicator}: {effect.ratio:.2f} "
-            f"{interval(effect)}, {effect.blocks} blocks, {found.last[:10]}, {found.machine}"
+def _nearest(nearest: Sequence[Nearest]) -> Iterator[str]:
+    """Yield what is known beside the measured stack nearest to a lock, and which others are near.
+
+    Effects of the others compare stacks that are further from the lock (they are part of --json).
+    """
+    if not nearest:
+        return
+    first, others = nearest[0], nearest[1:]
+    yield f"Nearest measured: {_pins(first.versions)}"
+    if first.effects:
+        found = first.provenance[0]
+        yield (
+            f"  {_versions(found.compared)}: {first.effects[0].blocks} blocks, {found.last[:10]}, "
+            f"Python {found.python}, {found.machine}"
         )
-    if undecided:
-        compared = _versions(near.provenance[0].compared)
-        lines.append(f"  {compared}: not decided on {len(undecided)} of {len(near.effects)}")
-    return lines
+    groups: dict[str, list[str]] = {}
+    names = _short_names(first.provenance)
+    for name, effect, found in zip(names, first.effects, first.provenance, strict=True):
+        what = f"{name} {effect.ratio:.2f} {interval(effect)}"
+        groups.setdefault(_verdict(effect, figure=found.is_figure), []).append(what)
+    yield from (f"    {words}: {', '.join(shown)}" for words, shown in groups.items())
+    if others:
+        yield f"  next to it: {'; '.join(_pins(each.versions) for each in others)}"
 
 
 def _commands(report: AdviceReport) -> Iterator[str]:
@@ -331,8 +346,12 @@ def _origin(origin: Origin) -> str:
     return f"{origin.label or 'this file'} (origin {origin.id[:12]}, {origin.first_seen[:10]})"
 
 
+def _pins(versions: Sequence[tuple[str, str]]) -> str:
+    return ", ".join(f"{name} {version}" for name, version in versions)
+
+
 def _versions(compared: Sequence[Change]) -> str:
-    shown = [f"{c.name} {c.current or '-'} -> {c.recommended or '-'}" for c in compared]
+    shown = [f"{c.name} {c.current or 'none'} -> {c.recommended or 'none'}" for c in compared]
     more = f" and {len(shown) - _MOST_SHOWN} more" if len(shown) > _MOST_SHOWN else ""
     return f"{', '.join(shown[:_MOST_SHOWN])}{more}"
 

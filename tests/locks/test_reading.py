@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stackgen.errors import UsageError
-from stackgen.locks import decode_text, in_target, read_lock
-from stackgen.model.packages import LockFile
+from stackgen.locks import admits_python, decode_text, in_target, read_lock
+from stackgen.model.packages import LockedPackage, LockFile
 from tests.locks.samples import TARGET, target, text
 
 _COMPANIONS = {
@@ -436,3 +436,52 @@ def test_an_encoding_is_taken_from_a_comment_and_any_other_is_refused() -> None:
     for content in ("ä".encode("latin-1"), b"# coding: none-such\n"):
         with pytest.raises(ValueError, match="iconv"):
             decode_text(content)
+
+
+def test_poetrys_constraints_in_extras_are_no_pep_508() -> None:
+    text = """
+[[package]]
+name = "frame"
+version = "1.0"
+optional = false
+python-versions = "*"
+files = []
+
+[package.dependencies]
+helper = {version = "*", optional = true, markers = "extra == \\"all\\""}
+
+[package.extras]
+all = ["helper (<2.0.dev0 || >=2.5.dev0,<3)"]
+
+[[package]]
+name = "helper"
+version = "2.6"
+optional = true
+python-versions = "*"
+files = []
+
+[metadata]
+lock-version = "2.0"
+python-versions = "*"
+content-hash = "0"
+"""
+    own = "[tool.poetry.dependencies]\nframe = {version = '*', extras = ['all']}\n"
+    found = read_lock(text, path="poetry.lock", companion=own)
+    assert {each.name: each.version for each in found.packages} == {"frame": "1.0", "helper": "2.6"}
+
+
+@pytest.mark.parametrize(
+    ("marker", "requires", "admitted"),
+    [
+        ("", "", ["3.9", "3.11.2", "3.12"]),
+        ("", ">=3.10", ["3.11.2", "3.12"]),
+        ("python_full_version == '3.12.*'", ">=3.11", ["3.12"]),
+        ("python_version < '3.10'", "", ["3.9"]),
+    ],
+)
+def test_a_lock_whose_packages_are_for_other_pythons_does_not_admit_one(
+    marker: str, requires: str, admitted: list[str]
+) -> None:
+    packages = (LockedPackage(name="numpy", version="1.26.4", marker=marker),)
+    lockfile = LockFile(path="p", format="pylock", packages=packages, requires_python=requires)
+    assert [p for p in ("3.9", "3.11.2", "3.12") if admits_python(lockfile, p)] == admitted
