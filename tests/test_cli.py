@@ -73,6 +73,10 @@ def test_no_help_loads_what_only_running_a_command_takes() -> None:
     assert loaded("--version", "--help", *every) == set()
 
 
+def test_texts_and_defaults_are_taken_without_what_converts_other_values() -> None:
+    assert "pydantic" not in loaded("pis", "pis numpy/matmul --json")
+
+
 @pytest.mark.usefixtures("signals_as_usual")
 def test_ctrl_c_before_anything_is_loaded_is_no_traceback(tmp_path: Path) -> None:
     (tmp_path / "typer.py").write_text(

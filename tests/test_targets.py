@@ -17,6 +17,7 @@ from stackgen.images.targets import (
     find_interpreters,
     parse_probe,
     probe,
+    run_probe,
     target_from_probe,
 )
 from tests.interpreters import each_python
@@ -57,6 +58,10 @@ def test_the_same_answer_comes_through_standard_input() -> None:
         [sys.executable, "-I", "-"], input=SOURCE, capture_output=True, text=True, check=True
     )
     assert parse_probe(done.stdout, where="here").version == reported().version
+
+
+def test_our_own_interpreter_is_probed_without_a_process_of_its_own() -> None:
+    assert run_probe(sys.executable) == reported()
 
 
 def test_musl_takes_no_manylinux_wheel() -> None:

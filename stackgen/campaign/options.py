@@ -8,7 +8,7 @@ import math
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from stackgen.errors import UsageError
 from stackgen.model.choices import (
@@ -23,7 +23,6 @@ from stackgen.model.choices import (
     Prereleases,
     Strategy,
 )
-from stackgen.model.evidence import ChangePolicy
 from stackgen.model.goals import Goal, Limit, parse_goals, parse_limits
 from stackgen.model.options import (
     format_duration,
@@ -40,6 +39,9 @@ from stackgen.model.options import (
     parse_size,
     parse_weights,
 )
+
+if TYPE_CHECKING:
+    from stackgen.model.evidence import ChangePolicy
 
 DEFAULT_STACKS, NEWEST_STACKS = 16, 6
 """How many stacks take part by default; NEWEST_STACKS: with the strategy ``newest``."""
@@ -689,8 +691,10 @@ class AdviceOptions:
     )
 
     @property
-    def policy(self) -> ChangePolicy:
+    def policy(self) -> "ChangePolicy":
         """Return which changes may be recommended."""
+        from stackgen.model.evidence import ChangePolicy
+
         return ChangePolicy(
             kind=self.kind,
             only=self.only,

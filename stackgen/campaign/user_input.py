@@ -3,10 +3,12 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
+from stackgen import locks
 from stackgen.campaign.options import (
     BaselineOptions,
     ComparisonOptions,
@@ -17,25 +19,20 @@ from stackgen.campaign.options import (
     SourceOptions,
     VariationOptions,
 )
-from stackgen.campaign.request import MeasurementRequest, StackRequest
 from stackgen.errors import UsageError
 from stackgen.index import IndexConfig, PackageIndex, load_config
 from stackgen.index.config import uv_variables
-from stackgen.locks import (
-    constraints_in,
-    decode_text,
-    from_place,
-    read_lock,
-    read_requirements_file,
-)
 from stackgen.locks.fields import MalformedError
 from stackgen.model.choices import Prereleases
 from stackgen.model.goals import read_goals
-from stackgen.model.inspections import IndicatorCall
 from stackgen.model.packages import RequirementsFile, Target
 from stackgen.model.progress import Progress
 from stackgen.resolve import Policy, Requirements, moment, parse_requirement, parse_requirements
 from stackgen.storage.paths import Paths
+
+if TYPE_CHECKING:
+    from stackgen.campaign.request import MeasurementRequest, StackRequest
+    from stackgen.model.inspections import IndicatorCall
 
 _FILES = ("pyproject.toml", "Pipfile", "Pipfile.lock", "environment.yml", "setup.py", "setup.cfg")
 
@@ -65,8 +62,10 @@ def read_stacks(
     *,
     variation: VariationOptions = VariationOptions(),
     baseline: BaselineOptions = BaselineOptions(),
-) -> StackRequest:
+) -> "StackRequest":
     """Return which stacks a campaign is about."""
+    from stackgen.campaign.request import StackRequest
+
     return StackRequest(
         requirements=given.requirements,
         project=given.project,
@@ -84,10 +83,12 @@ def read_stacks(
 def read_measurement(
     indicators: IndicatorOptions,
     comparison: ComparisonOptions = ComparisonOptions(),
-    program: IndicatorCall | None = None,
+    program: "IndicatorCall | None" = None,
     goals: GoalOptions = GoalOptions(),
-) -> MeasurementRequest:
+) -> "MeasurementRequest":
     """Return what is measured, and how it is compared."""
+    from stackgen.campaign.request import MeasurementRequest
+
     return MeasurementRequest(
         indicators=indicators.indicators,
         parameters=indicators.parameters,
@@ -162,7 +163,7 @@ def _is_lock(path: Path) -> bool:
         return False
     text = _text(str(path))
     try:
-        read_lock(text, path=str(path))
+        locks.read_lock(text, path=str(path))
     except UsageError:
         if path.suffix not in (".txt", ".in"):
             raise
@@ -270,7 +271,7 @@ def _file(
     path: Path, given: RequirementOptions, environ: Mapping[str, str], *, alone: bool
 ) -> RequirementsFile:
     """Read a file; extras and groups are for those of several files that can have some."""
-    return read_requirements_file(
+    return locks.read_requirements_file(
         _text(str(path)),
         path=str(path),
         extras=given.extras if alone or path.suffix == ".toml" else (),
@@ -283,7 +284,9 @@ def _file(
 
 def _limits(path: Path, environ: Mapping[str, str]) -> tuple[str, ...]:
     text = _text(str(path))
-    return constraints_in(text, path=str(path), read=_text, environ=environ, folder=str(Path.cwd()))
+    return locks.constraints_in(
+        text, path=str(path), read=_text, environ=environ, folder=str(Path.cwd())
+    )
 
 
 def _line(text: str) -> str:
@@ -301,7 +304,7 @@ def _line(text: str) -> str:
     if not text.endswith(".whl") or "@" in text:
         return text
     try:
-        found = from_place(text, folder=str(Path.cwd()))
+        found = locks.from_place(text, folder=str(Path.cwd()))
     except MalformedError as error:
         raise UsageError(
             f"cannot take {text}", why=str(error), fix="check the name of the wheel"
@@ -322,7 +325,7 @@ def read_user_file(path: Path, *, fix: str) -> str:
         UsageError: it cannot be read; ``fix`` says what helps.
     """
     try:
-        return decode_text(path.read_bytes())
+        return locks.decode_text(path.read_bytes())
     except (OSError, ValueError) as error:
         why = getattr(error, "strerror", None) or str(error)
         raise UsageError(f"cannot read {path}", why=why, fix=fix) from error

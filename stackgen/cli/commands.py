@@ -167,6 +167,7 @@ def build(path: str, entry: Entry, root: Mapping[str, Entry] | None = None) -> A
     made = typer.main.get_command(app)
     for param in made.params:
         _without_conversion(param)
+        _take_as_given(param)
     if path:
         made.name = path.rpartition(" ")[2]
     return made
@@ -177,6 +178,32 @@ def _without_conversion(option: Any) -> Any:
     if getattr(option, "is_flag", False) and option.default is None:
         option.default = False
     return option
+
+
+def _take_as_given(param: Any) -> None:
+    """Let texts and a default pass as they are: for their conversion, typer loads pydantic."""
+    descriptor = getattr(param, "type_descriptor", None)
+    if descriptor is None:  # a version of typer without pydantic
+        return
+    convert, kind = param.process_value, descriptor.annotation
+    repeated = param.multiple or param.nargs == -1
+
+    def process_value(ctx: Any, value: Any) -> Any:
+        if param.callback is not None or (value is None and param.required):
+            return convert(ctx, value)
+        if value is None:
+            return () if repeated else None
+        if kind == list[str] and isinstance(value, (list, tuple)) and all(map(_is_text, value)):
+            return list(value) if value or not param.required else convert(ctx, value)
+        is_plain = kind is str and _is_text(value)
+        is_default = value is param.default and type(value) is kind
+        return value if is_plain or is_default else convert(ctx, value)
+
+    param.process_value = process_value
+
+
+def _is_text(value: object) -> bool:
+    return type(value) is str
 
 
 def _configure(made: Any, path: str, commands: Mapping[str, Entry]) -> None:

@@ -30,7 +30,7 @@ from stackgen.model.choices import Completion
 from stackgen.model.options import option
 
 if TYPE_CHECKING:
-    from stackgen.model.reports.locks import Resolution
+    from stackgen.model.reports.resolution import Resolution
 
 
 class Format(str, Enum):
@@ -137,7 +137,7 @@ def _refuse_without(needed: str, is_there: bool, given: Mapping[str, bool]) -> N
 
 
 def _text(found: "Resolution", listing: ListingOptions, output: FormatOptions) -> str:
-    from stackgen.locks import write_pylock, write_requirements
+    from stackgen import locks
     from stackgen.report import as_json, count_text, resolution_text, stack_text
 
     if output.style is Format.JSON:
@@ -148,9 +148,9 @@ def _text(found: "Resolution", listing: ListingOptions, output: FormatOptions) -
         return f"{resolution_text(found)}\n"
     lock = found.stacks[0].lock
     if output.style is Format.REQUIREMENTS:
-        return write_requirements(lock, hashes=output.hashes)
+        return locks.write_requirements(lock, hashes=output.hashes)
     if output.style is Format.PYLOCK:
-        return write_pylock(lock, found.target)
+        return locks.write_pylock(lock, found.target)
     return f"{stack_text(lock)}\n"
 
 

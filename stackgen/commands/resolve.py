@@ -12,7 +12,6 @@ from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
-from stackgen.campaign.candidates import read_lock_file
 from stackgen.campaign.options import (
     IndexOptions,
     ListingOptions,
@@ -31,11 +30,10 @@ from stackgen.campaign.user_input import (
 )
 from stackgen.errors import ResolutionError, UsageError
 from stackgen.index import PackageIndex, closure
-from stackgen.locks import in_target
 from stackgen.model.choices import Listing
 from stackgen.model.packages import Exclusion, Lock, Target
 from stackgen.model.progress import Progress
-from stackgen.model.reports.locks import (
+from stackgen.model.reports.resolution import (
     Explained,
     ListedStack,
     Membership,
@@ -157,6 +155,9 @@ def _admitted(work: Inquiry, space: Space, requirement: Requirement, query: str)
 
 def membership(work: Inquiry, path: Path) -> Resolution:
     """Report whether a lock holds one of the stacks: those that its versions leave."""
+    from stackgen.campaign.candidates import read_lock_file  # slow to load, and rarely needed
+    from stackgen.locks import in_target
+
     locked = {each.name: each.version for each in in_target(read_lock_file(path), work.target)}
     pinned = replace(work.request, locked=tuple(sorted(locked.items())))
     try:
@@ -395,8 +396,7 @@ def _varied(space: Space, request: Requirements, named: Sequence[str]) -> tuple[
 def _index_notes(index: PackageIndex, found: Resolution) -> Iterator[str]:
     yield from index.notes
     names = {base_name(each.name) for each in found.packages}
-    skipped = sum(count for name, count in index.skipped.items() if name in names)
-    if skipped:
+    if names and (skipped := sum(index.skipped.get(name, 0) for name in names)):
         yield f"{skipped:,} files with names or versions that no standard allows were passed over"
 
 

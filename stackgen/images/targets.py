@@ -12,6 +12,7 @@ from pathlib import Path
 from packaging.tags import Tag, compatible_tags, cpython_tags, generic_tags, mac_platforms
 
 from stackgen.errors import BuildError, UsageError
+from stackgen.images.probe import probe as own_probe
 from stackgen.model.packages import Target
 from stackgen.model.stacks import Base, BaseFacts, Kind
 
@@ -481,6 +482,8 @@ def _minor(path: str) -> int:
 
 
 def _probe_output(python: str) -> str:
+    if python == sys.executable and sys.platform == "linux":  # we are the answer
+        return json.dumps(own_probe(), sort_keys=True)
     command = [python, "-I", "-c", PROBE_SOURCE.read_text(encoding="utf-8")]
     try:
         done = subprocess.run(

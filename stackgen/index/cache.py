@@ -7,6 +7,7 @@ import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from hashlib import blake2b
 from itertools import islice
 from pathlib import Path
 from typing import TypeVar
@@ -18,6 +19,7 @@ from stackgen.storage.files import exclusive
 _SCHEMA_VERSION = 2
 _BUSY_S = 30.0
 _BATCH = 500
+_MOST_UNIVERSES = 32
 _T = TypeVar("_T")
 
 _SCHEMA = """
@@ -29,6 +31,27 @@ CREATE TABLE downloads (url TEXT PRIMARY KEY, fetched REAL, mark TEXT, size INTE
 CREATE TABLE sizes (key TEXT PRIMARY KEY, bytes INTEGER);
 CREATE TABLE hashes (path TEXT PRIMARY KEY, size INTEGER, modified INTEGER, sha256 TEXT);
 """
+# Made where they are missing: what older versions cached stays. A digest is that of the page that
+# was fetched at the same time; to read it takes a fraction of what it takes to read the page.
+_LATER = """
+CREATE TABLE IF NOT EXISTS digests (location TEXT, name TEXT, fetched REAL, digest TEXT,
+                                    PRIMARY KEY (location, name));
+CREATE TABLE IF NOT EXISTS universes (key TEXT PRIMARY KEY, stored REAL, names TEXT,
+                                      fingerprint TEXT, body BLOB, checksum INTEGER);
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CachedUniverse:
+    """What was worked out from pages.
+
+    names: of the packages with these pages.
+    fingerprint: a digest of the pages.
+    """
+
+    names: tuple[str, ...]
+    fingerprint: str
+    content: bytes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,6 +67,11 @@ class CachedPage:
     etag: str
     modified: str
     content: bytes | None
+
+    @property
+    def digest(self) -> str:
+        """Return a digest of the content; "" where the index does not have that package."""
+        return "" if self.content is None else blake2b(self.content, digest_size=16).hexdigest()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,6 +128,23 @@ class IndexCache:
                 )
         return found
 
+    def digests(self, location: str, names: Sequence[str]) -> dict[str, tuple[float, str]]:
+        """Return when each page at hand was fetched, and its digest, by name."""
+        found: dict[str, tuple[float, str]] = {}
+        for part in _parts(names):
+            query = (
+                "SELECT name, fetched, digest FROM pages JOIN digests "  # noqa: S608
+                f"USING (location, name, fetched) WHERE location = ? AND name IN ({_marks(part)})"
+            )
+            rows = self._rows(query, [location, *part])
+            found.update((name, (fetched, digest)) for name, fetched, digest in rows)
+        return found
+
+    def keep_digests(self, location: str, pages: Mapping[str, CachedPage]) -> None:
+        """Store the digests of pages; they count until another page takes the place of one."""
+        rows = [(location, name, page.fetched, page.digest) for name, page in pages.items()]
+        self._write("INSERT OR REPLACE INTO digests VALUES (?, ?, ?, ?)", rows)
+
     def keep_pages(self, location: str, pages: Mapping[str, CachedPage]) -> None:
         """Store pages, each in the place of its predecessor."""
         rows = []
@@ -108,6 +153,25 @@ class IndexCache:
             stored = (page.fetched, page.etag, page.modified, page.content)
             rows.append((location, name, *stored, checksum))
         self._write("INSERT OR REPLACE INTO pages VALUES (?, ?, ?, ?, ?, ?, ?)", rows)
+
+    def universe(self, key: str) -> CachedUniverse | None:
+        """Return a universe at hand; a damaged one counts as not at hand."""
+        query = "SELECT names, fingerprint, body, checksum FROM universes WHERE key = ?"
+        for names, fingerprint, body, checksum in self._rows(query, [key]):
+            if checksum == _checksum(key, names, fingerprint, body):
+                return CachedUniverse(
+                    names=tuple(names.split()), fingerprint=fingerprint, content=body
+                )
+        return None
+
+    def keep_universe(self, key: str, found: CachedUniverse, now: float) -> None:
+        """Store a universe, and remove the oldest ones (``now`` in seconds since 1970)."""
+        names = " ".join(found.names)
+        checksum = _checksum(key, names, found.fingerprint, found.content)
+        row = (key, now, names, found.fingerprint, found.content, checksum)
+        self._write("INSERT OR REPLACE INTO universes VALUES (?, ?, ?, ?, ?, ?)", [row])
+        newest = "SELECT key FROM universes ORDER BY stored DESC LIMIT ?"
+        self._write(f"DELETE FROM universes WHERE key NOT IN ({newest})", [(_MOST_UNIVERSES,)])  # noqa: S608
 
     def metadata(self, keys: Sequence[str]) -> dict[str, Metadata]:
         """Return the metadata at hand; a damaged entry counts as not at hand."""
@@ -215,6 +279,7 @@ class IndexCache:
             self.notes.append(f"the cache {self._path} was damaged and starts afresh: {error}")
             return self._fresh()
         if version == _SCHEMA_VERSION:
+            connection.executescript(_LATER)
             return connection
         connection.close()
         return self._fresh()
@@ -223,7 +288,7 @@ class IndexCache:
         for suffix in ("", "-wal", "-shm"):
             Path(f"{self._path}{suffix}").unlink(missing_ok=True)
         connection = self._connect()
-        connection.executescript(f"{_SCHEMA} PRAGMA user_version = {_SCHEMA_VERSION};")
+        connection.executescript(f"{_SCHEMA}{_LATER} PRAGMA user_version = {_SCHEMA_VERSION};")
         return connection
 
     def _connect(self) -> sqlite3.Connection:

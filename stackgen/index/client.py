@@ -1,6 +1,7 @@
 """The package indexes of a configuration, behind one face."""
 
 import hashlib
+import json
 import re
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -18,7 +19,7 @@ from packaging.utils import canonicalize_name
 
 from stackgen.errors import IndexUnavailableError, ResolutionError, UsageError
 from stackgen.index import pages
-from stackgen.index.cache import CachedPage, Download, IndexCache
+from stackgen.index.cache import CachedPage, CachedUniverse, Download, IndexCache
 from stackgen.index.config import IndexConfig, IndexLocation, location
 from stackgen.index.metadata import MetadataBuilder, MetadataReader, artifact_key
 from stackgen.index.pages import (
@@ -54,6 +55,25 @@ class Listings:
 
     def __init__(self, access: IndexAccess) -> None:
         self._access = access
+        self._read: dict[tuple[str, str], CachedPage] = {}
+
+    def digests(self, location: IndexLocation, names: Sequence[str]) -> Mapping[str, str]:
+        """Return the digest of each page that the cache would give, "" where there is none."""
+        found = self._access.cache.digests(location.url, names)
+        return {
+            name: digest for name, (fetched, digest) in found.items() if self._is_young(fetched)
+        }
+
+    def keep_digests(self, location: IndexLocation, names: Sequence[str]) -> Mapping[str, str]:
+        """Return the digests of pages that were read, and store them."""
+        pages = {x: self._read[location.url, x] for x in names if (location.url, x) in self._read}
+        self._access.cache.keep_digests(location.url, pages)
+        return {name: page.digest for name, page in pages.items()}
+
+    def _is_young(self, fetched: float) -> bool:
+        """Return whether a cached page is taken as it is."""
+        age = self._access.clock() - fetched
+        return self._access.config.offline or 0 <= age < self._access.fresh_s
 
     def read(
         self,
@@ -77,16 +97,12 @@ class Listings:
                 on_each(page is not None)
             return found
         cached = self._access.cache.pages(location.url, names)
-        now = self._access.clock()
-        young = {
-            name: page
-            for name, page in cached.items()
-            if self._access.config.offline or 0 <= now - page.fetched < self._access.fresh_s
-        }
         found = {}
+        young = {name: page for name, page in cached.items() if self._is_young(page.fetched)}
         for name, entry in young.items():
             with suppress(_UnreadableError):
                 found[name] = _decoded(entry, location)
+                self._read[location.url, name] = entry
                 on_each(found[name] is not None)
         old = [name for name in names if name not in found]
         if self._access.config.offline and old:
@@ -94,6 +110,7 @@ class Listings:
         fetch = partial(self._revalidate, location, cached)
         for name, (entry, page) in as_done(self._access.pool, fetch, old):
             self._access.cache.keep_pages(location.url, {name: entry})
+            self._read[location.url, name] = entry
             found[name] = page
             on_each(page is not None)
         return found
@@ -245,6 +262,29 @@ class Catalogue:
         return {
             name: self._joined(name, pages.get(name, []), links.get(name, [])) for name in names
         }
+
+    def fingerprint(self, names: Sequence[str], *, as_read: bool) -> str | None:
+        """Return a digest of all that is offered of packages; None where that is not known.
+
+        as_read: of what was read; otherwise of what would be read now, from the cache alone.
+
+        Raises:
+            IndexUnavailableError: a page of links cannot be read.
+        """
+        config, content, left = self._access.config, [], list(names)
+        digests = self._listings.keep_digests if as_read else self._listings.digests
+        for place in (*(x for x in config.indexes if x not in config.compared), *config.compared):
+            wanted = list(names) if place in config.compared else left
+            found = digests(place, wanted)
+            if len(found) < len(wanted):
+                return None
+            content.append([place.name, place.url, sorted(found.items())])
+            left = [name for name in left if not found.get(name)]
+        links = self._find_links() if config.find_links else {}
+        for name in names:
+            files = [with_local_hash(each, self._access.cache) for each in links.get(name, ())]
+            content.append([name, list(map(repr, files))])
+        return hashlib.sha256(json.dumps(content).encode()).hexdigest()
 
     def every(self, names: Sequence[str]) -> dict[IndexLocation, dict[str, Page]]:
         """Return the page that each index has of each package; find-links count as one more.
@@ -518,6 +558,8 @@ class PackageIndex(AbstractContextManager["PackageIndex"]):
         self._opening = Lock()
         self._pool = Pool()
         self._known: dict[str, Files | None] = {}
+        self._recalled: set[str] = set()
+        self._clock = clock
         access = IndexAccess(
             config=config,
             cache=self._cache,
@@ -549,9 +591,33 @@ class PackageIndex(AbstractContextManager["PackageIndex"]):
             self._opened.close()
         self._cache.close()
 
+    def recall(self, key: str) -> bytes | None:
+        """Return what was remembered, if what it was made of is still what would be read."""
+        found = self._cache.universe(key)
+        if found is None:
+            return None
+        if self._catalogue.fingerprint(found.names, as_read=False) != found.fingerprint:
+            return None
+        self._recalled.update(found.names)
+        return found.content
+
+    def remember(self, key: str, names: Iterable[str], content: bytes) -> None:
+        """Store what was made of packages' pages; nothing where these came from no cache."""
+        wanted = tuple(sorted(names))
+        fingerprint = self._catalogue.fingerprint(wanted, as_read=True)
+        if fingerprint is not None:
+            found = CachedUniverse(names=wanted, fingerprint=fingerprint, content=content)
+            self._cache.keep_universe(key, found, self._clock())
+
+    def _read_recalled(self) -> None:
+        """Read the pages of what was recalled, for what they say beside that."""
+        names, self._recalled = self._recalled, set()
+        self.candidates_many(names)
+
     @property
     def skipped(self) -> Mapping[str, int]:
         """Return how many files of each package have a malformed name or version."""
+        self._read_recalled()
         return MappingProxyType(self._catalogue.skipped)
 
     @property
@@ -606,6 +672,7 @@ class PackageIndex(AbstractContextManager["PackageIndex"]):
     @property
     def statuses(self) -> Mapping[str, PageFacts]:
         """Return the status of the projects read so far that are not active (PEP 792)."""
+        self._read_recalled()
         return MappingProxyType(self._catalogue.statuses())
 
     def documents(self, urls: Iterable[str], *, most_bytes: int) -> dict[str, bytes]:
@@ -666,6 +733,7 @@ class PackageIndex(AbstractContextManager["PackageIndex"]):
         Raises:
             IndexUnavailableError: an index cannot be read.
         """
+        self._read_recalled()
         return self._metadata.read(artifacts, progress)
 
     def size(self, artifact: Artifact) -> int | None:

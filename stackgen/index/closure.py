@@ -5,7 +5,6 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Executor, Future, ThreadPoolExecutor, wait
 from contextlib import suppress
 from dataclasses import replace
-from functools import partial
 from itertools import islice
 from typing import TypeVar
 
@@ -14,6 +13,8 @@ from packaging.utils import canonicalize_name
 
 from stackgen.errors import IndexUnavailableError, ResolutionError
 from stackgen.index import PackageIndex, artifact_key
+from stackgen.index.metadata import UNREADABLE
+from stackgen.index.universe_cache import load_universe, store_universe, universe_key
 from stackgen.model.packages import Artifact, Target
 from stackgen.model.progress import NullProgress, Progress
 from stackgen.resolve import (
@@ -61,10 +62,18 @@ def read_universe(
         ResolutionError: the user requires a package that no index has.
         IndexUnavailableError: an index cannot be read.
     """
-    read = partial(
-        read_combination, index, target=target, progress=progress, all_prereleases=all_prereleases
-    )
-    return merge_closures(request, [(each, read(each)) for each in request.combinations()])
+    key = universe_key(request, target, all_prereleases=all_prereleases)
+    if known := load_universe(index, key):
+        return known
+    combinations = request.combinations()
+    parts = [
+        _closure(index, each, target, progress=progress, all_prereleases=all_prereleases)
+        for each in combinations
+    ]
+    universes = [each.universe() for each in parts]
+    found = merge_closures(request, list(zip(combinations, universes, strict=True)))
+    store_universe(index, key, found, {name for each in parts for name in each.names})
+    return found
 
 
 def read_combination(
@@ -74,18 +83,29 @@ def read_combination(
     *,
     progress: Progress,
     pruned: bool = True,
-    all_prereleases: bool = False,
 ) -> Universe:
     """Bring everything that the closure of a request needs, its roles filled in one way.
 
     pruned: leave out what can be part of no stack; an explanation needs that, too.
     """
+    return _closure(index, how, target, progress=progress, pruned=pruned).universe()
+
+
+def _closure(
+    index: PackageIndex,
+    how: Combination,
+    target: Target,
+    *,
+    progress: Progress,
+    pruned: bool = True,
+    all_prereleases: bool = False,
+) -> Closure:
     wanted, direct = _located(index, how.request)
     closure = Closure(
         wanted, target, barred=how.barred, pruned=pruned, all_prereleases=all_prereleases
     )
     _complete(index, closure, direct, progress)
-    return closure.universe()
+    return closure
 
 
 def _located(
@@ -177,7 +197,7 @@ def _read_metadata(index: PackageIndex, artifacts: Sequence[Artifact]) -> _Hando
     read = index.metadata_many(artifacts)
     keys = {each: artifact_key(each) for each in artifacts}
     found = {each: read[key] for each, key in keys.items() if key in read}
-    silent = "unreadable metadata: it has none"
+    silent = f"{UNREADABLE}: it has none"
     defects = {
         each: index.defects.get(key, silent) for each, key in keys.items() if key not in read
     }

@@ -38,6 +38,8 @@ _LARGEST = 1 << 24
 _HEAD = 1 << 14
 _LOCAL_EXTRA = 512  # More than a local header has beyond its name.
 _STORED, _DEFLATED = 0, 8
+UNREADABLE = "unreadable metadata"
+"""Begins the reason why a file counts as without metadata though it may have some."""
 
 Read = Callable[[int, int], bytes]
 """Returns the wheel's bytes from a first position up to and without a second, or to its end."""
@@ -487,7 +489,7 @@ class MetadataReader:
             self._access.cache.keep_silent({artifact.sha256: str(error)} if artifact.sha256 else {})
             return self._built(artifact) if self._build_key(artifact) else str(error)
         except (UnusableMetadataError, OSError) as error:
-            return f"unreadable metadata: {error}"
+            return f"{UNREADABLE}: {error}"
 
     def _build_key(self, artifact: Artifact) -> str:
         """Return what a build of metadata is cached under; "" where none is allowed."""

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from stackgen.model.packages import Lock
-from stackgen.model.reports.locks import Explained, Membership, PackageVersions, Resolution
+from stackgen.model.reports.resolution import Explained, Membership, PackageVersions, Resolution
 from stackgen.report.tables import columns, counted
 from stackgen.resolve.explain import format_stack_count
 

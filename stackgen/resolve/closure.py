@@ -331,6 +331,11 @@ class Closure:
             found.setdefault(base_name(each.package), []).append(each.specifier)
         return found
 
+    @property
+    def names(self) -> Collection[str]:
+        """Return the packages whose pages were given."""
+        return self._pages.keys()
+
     def give_pages(self, pages: Mapping[str, Sequence[Artifact] | None]) -> None:
         """Take what the index offers of each package; None where no index has it."""
         for name, artifacts in pages.items():
