@@ -622,7 +622,7 @@ def test_a_campaign_of_the_users_program_counts_and_the_program_is_named() -> No
         unknown(of(**(lock | other)))
 
 
-def test_an_effect_tells_what_was_compared_where_and_when() -> None:
+def test_an_effect_reports_what_was_compared_where_and_when() -> None:
     seen = blocks({OWN: 1.0, FAST: 0.8})
     later = [
         replace(each, started_at="2026-01-03T00:00:00+00:00")

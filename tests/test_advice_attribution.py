@@ -168,7 +168,7 @@ def test_packages_that_were_not_measured_with_the_rest_are_named() -> None:
     assert any("flask" in each and "requests" in each for each in found.caveats)
 
 
-def test_a_marker_tells_which_of_two_locked_versions_is_the_users() -> None:
+def test_a_marker_decides_which_of_two_locked_versions_is_the_users() -> None:
     packages = (
         LockedPackage(name="tensorflow", version="2.12.0"),
         LockedPackage(name="numpy", version="1.23.5", marker="python_version < '3.12'"),

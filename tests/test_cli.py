@@ -141,7 +141,7 @@ def test_doctor_says_what_to_do_about_what_fails(laboratory: Laboratory) -> None
     assert all(each["fix"] for each in checks if not each["fine"])
 
 
-def test_doctor_tells_of_a_cache_that_cannot_be_written(laboratory: Laboratory) -> None:
+def test_doctor_reports_a_cache_that_cannot_be_written(laboratory: Laboratory) -> None:
     (laboratory.root / "cache").mkdir()
     (laboratory.root / "cache" / "scratch").write_text("in the way of the folder")
     done = laboratory.run("doctor", "--json")

@@ -201,7 +201,7 @@ def test_the_timings_have_no_say(seconds: list[float]) -> None:
     assert exclude_disturbed(others) == exclude_disturbed(blocks)
 
 
-def test_failed_runs_of_a_block_tell_nothing_and_break_nothing() -> None:
+def test_failed_runs_of_a_block_are_no_evidence_and_break_nothing() -> None:
     failed = inspection(OLD, MATMUL, 1, None, outcome=Outcome.CRASHED)
     assert not exclude_disturbed([failed, *runs([CALM])]).excluded
 

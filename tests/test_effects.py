@@ -255,7 +255,7 @@ def test_the_smallest_detectable_effect_is_found_nearly_always() -> None:
 
 @pytest.mark.parametrize("tolerance", [0.0, 0.01])
 @pytest.mark.parametrize("blocks", [5, 6, 12, 26, 60])
-def test_a_sequential_p_value_is_the_smallest_alpha_that_tells_stacks_apart(
+def test_a_sequential_p_value_is_the_smallest_alpha_that_distinguishes_stacks(
     blocks: int, tolerance: float
 ) -> None:
     dice = random.Random(blocks)

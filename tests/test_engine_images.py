@@ -60,7 +60,7 @@ def test_removal_frees_what_no_other_stack_has_and_never_the_base() -> None:
     assert left.state(ONE).own_bytes == 61
 
 
-def test_sizes_that_the_engine_does_not_tell_are_not_known() -> None:
+def test_sizes_that_the_engine_does_not_report_are_not_known() -> None:
     silent = EngineImages(images=(ONE,), sizes={})
     assert silent.state(ONE).own_bytes is None
     assert {each.size for each in silent.layers(ONE)} == {None}

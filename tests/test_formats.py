@@ -93,7 +93,7 @@ def test_perfzero_has_its_own_fields_and_no_others() -> None:
     }
 
 
-def test_perfzero_tells_the_median_time_and_samples_per_second() -> None:
+def test_perfzero_reports_the_median_time_and_samples_per_second() -> None:
     found = read(formatted(ONE, "perfzero"))
     metrics = {each["name"]: each["value"] for each in found["benchmark_result"]["metrics"]}
     assert found["benchmark_result"]["wall_time"] == 0.005
@@ -106,7 +106,7 @@ def test_perfzero_tells_the_median_time_and_samples_per_second() -> None:
     }
 
 
-def test_perfzero_tells_a_failure_by_a_wall_time_of_minus_one() -> None:
+def test_perfzero_reports_a_failure_by_a_wall_time_of_minus_one() -> None:
     fine, failed = read(formatted(FAILED, "perfzero"))
     assert fine["benchmark_result"]["succeeded"]
     assert (failed["benchmark_result"]["wall_time"], failed["benchmark_result"]["succeeded"]) == (
@@ -150,7 +150,7 @@ def test_thoth_counts_milliseconds_and_gflops() -> None:
     assert found["stdout"]["@parameters"] == {"batch": 8, "step": "inference", "threads": 1}
 
 
-def test_thoth_tells_each_process_with_what_the_system_counted() -> None:
+def test_thoth_reports_each_process_with_what_the_system_counted() -> None:
     results = read(formatted(BATCHES, "thoth"))
     assert len(results) == 3
     values = [fields.number(each) for each in RUSAGE.split()]

@@ -248,7 +248,7 @@ def test_where_nothing_differs_the_headline_says_so() -> None:
     assert "Import time and memory: no measurable difference." in text
 
 
-def test_a_large_effect_on_speed_is_told_although_nothing_is_faster() -> None:
+def test_a_large_effect_on_speed_is_reported_although_nothing_is_faster() -> None:
     text = first_lines(reported(blocks({}, {"time": 1.4})))
     assert "speedy 1.9: 0.71 times the speed of speedy 2.0 (0.7" in text
 

@@ -341,7 +341,7 @@ def test_the_blas_in_use_is_reported_with_the_kernels_that_it_chose() -> None:
     assert len(words) == 6  # and the kernels' name and the kind of threads between
 
 
-def test_an_indicator_without_a_blas_tells_of_none(script: Script) -> None:
+def test_an_indicator_without_a_blas_reports_none(script: Script) -> None:
     assert "blas" not in script.write().reported()["circumstances"]
 
 

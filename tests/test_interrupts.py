@@ -16,7 +16,7 @@ ALL = [signal.SIGINT, signal.SIGTERM, signal.SIGHUP]
 
 
 @pytest.mark.parametrize("number", ALL)
-def test_each_is_raised_and_tells_the_exit_code(number: signal.Signals) -> None:
+def test_each_is_raised_and_has_the_exit_code(number: signal.Signals) -> None:
     with interrupts.interruptible() as received:
         with pytest.raises(KeyboardInterrupt):
             signal.raise_signal(number)

@@ -30,7 +30,7 @@ def test_the_largest_peak_of_each_stack_is_reported_and_failures_have_none() -> 
     assert found == {environment("1.0").stack.id: 7, environment("2.0").stack.id: 6}
 
 
-def test_a_report_tells_where_stacks_differ_in_memory_and_only_there() -> None:
+def test_a_report_reports_where_stacks_differ_in_memory_and_only_there() -> None:
     given = report([0.1] * 6)
     first, second, *_ = given.ranking
     ((indicator, name),) = given.labels.items()

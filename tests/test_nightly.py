@@ -69,7 +69,7 @@ def test_a_release_is_found_on_its_night_and_quiet_ones_are_not(
     assert week.run().outcome is NightOutcome.NOTHING_NEW
 
 
-def test_two_releases_of_one_night_are_told_apart(tmp_path: Path) -> None:
+def test_two_releases_of_one_night_are_distinguished(tmp_path: Path) -> None:
     week = nights(tmp_path)
     week.site.releases["a"]["2.0"] = Planted(needs=NEEDS)
     week.site.releases["b"]["2.0"] = Planted(time=1.05)

@@ -134,7 +134,7 @@ def test_twice_the_noise_hides_about_twice_as_much() -> None:
     assert twice == pytest.approx(2 * once, rel=0.05)
 
 
-def test_outliers_hide_effects_of_few_blocks_though_the_spread_does_not_tell() -> None:
+def test_outliers_hide_effects_of_few_blocks_though_the_spread_does_not_show_it() -> None:
     calm = normal(0.02, 30)
     spoilt = [c * (15 if i % 6 == 0 else 1) for i, c in enumerate(calm)]
     assert robust_spread(spoilt) < 1.5 * robust_spread(calm)
@@ -234,7 +234,7 @@ def test_who_waits_for_a_disk_or_lets_others_wait_is_not_kept_from_the_cpu() -> 
     assert disturbance([others], cpus=2).waited == 0
 
 
-def test_circumstances_that_are_no_numbers_tell_nothing() -> None:
+def test_circumstances_that_are_no_numbers_are_no_evidence() -> None:
     for text in ("", "nan", "-1", "inf", "much"):
         found = disturbance([reported(wall_s=text, cpu_time_s=text, steal_s=text)], cpus=2)
         assert found == Disturbance(waited=None, stolen=None, throttled=None)

@@ -204,7 +204,7 @@ def test_threads_are_counted_where_they_are_left_to_us() -> None:
     assert left == requested
 
 
-def test_help_tells_what_an_indicator_takes(laboratory: Laboratory) -> None:
+def test_help_lists_what_an_indicator_takes(laboratory: Laboratory) -> None:
     reported = laboratory.run("pi", "run", "mine.py", "--help").stdout
     assert "--repeats" in reported
     assert "--way" in reported

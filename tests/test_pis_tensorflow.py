@@ -301,7 +301,7 @@ def test_models_have_the_parameters_and_products_that_are_published(
 
 
 @pytest.mark.network
-def test_a_step_of_training_counts_three_times_the_work_and_tells_the_first_loss(
+def test_a_step_of_training_counts_three_times_the_work_and_reports_the_first_loss(
     reported: Mapping[Job, Result],
 ) -> None:
     works = [

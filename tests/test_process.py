@@ -175,6 +175,6 @@ def test_a_figure_is_no_time_and_may_be_any_number() -> None:
     assert outcome_of(0, stdout=printed(1, 1e-12, figure="lower"))[0] is Outcome.OK
 
 
-def test_a_log_does_not_tell_the_users_home(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_log_does_not_name_the_users_home(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Path, "home", lambda: Path("/home/ada"))
     assert log_tail("File /home/ada/x.py") == "File ~/x.py"

@@ -583,7 +583,7 @@ def test_json_holds_every_field_and_no_infinity() -> None:
     assert math.isfinite(document["run"]["seconds"])
 
 
-def test_json_tells_what_a_stack_computes_and_what_it_should() -> None:
+def test_json_reports_what_a_stack_computes_and_what_it_should() -> None:
     document = json.loads(as_json(deviating(Difference.NUMBERS)))
     (row,) = (row for row in document["ranking"] if row["deviations"])
     assert row["best"] is False
@@ -636,7 +636,7 @@ def test_where_all_agree_but_the_baseline_that_is_said() -> None:
     assert "All of them agree" not in report_text(found)
 
 
-def test_a_log_tells_each_activity_once_and_then_now_and_then() -> None:
+def test_a_log_names_each_activity_once_and_then_now_and_then() -> None:
     now = [0.0]
     stream = io.StringIO()
     progress = Plain(stream, clock=lambda: now[0])

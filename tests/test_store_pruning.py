@@ -194,7 +194,7 @@ def test_what_is_no_size_is_refused(text: str) -> None:
         parse_size(text)
 
 
-def test_the_command_prunes_and_tells(tmp_path: Path) -> None:
+def test_the_command_prunes_and_reports(tmp_path: Path) -> None:
     laboratory = Laboratory(root=tmp_path, index="")
     stores = Stores(Path(laboratory.environ["STACKGEN_CACHE"]))
     stores.build(*wheels_named(tmp_path / "w", "one"))

@@ -320,7 +320,7 @@ def test_without_requirements_only_the_pins_are_validated() -> None:
         ((OTHER_PYTHON, TOO_MUCH), 3),
     ],
 )
-def test_the_exit_code_tells_the_verdict(validations: tuple[Validation, ...], code: int) -> None:
+def test_the_exit_code_reports_the_verdict(validations: tuple[Validation, ...], code: int) -> None:
     assert replace(VERIFICATIONS["holds"], validations=validations).exit_code == code
 
 

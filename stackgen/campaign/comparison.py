@@ -158,8 +158,8 @@ class Comparison:
                 "import": own.import_effect,
                 "memory": own.memory_effect,
             }
-            told = ", ".join(f"{name} {_within(each)}" for name, each in effects.items() if each)
-            note(f"  {row.label}: {'baseline' if row.is_baseline else told}")
+            shown = ", ".join(f"{name} {_within(each)}" for name, each in effects.items() if each)
+            note(f"  {row.label}: {'baseline' if row.is_baseline else shown}")
 
     def _excluded(self) -> str:
         """Return how many blocks do not count because something disturbed them."""

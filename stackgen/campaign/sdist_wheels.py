@@ -192,7 +192,7 @@ class SdistWheels:
             return BuildRecord(requires=attempt.requires, failure=attempt.failure, fix=attempt.fix)
         path = folder / attempt.wheel
         lie = _lie(sdist, file, path, self.base.target)
-        fix = f"leave out {sdist.name}=={sdist.version}, and tell its authors"
+        fix = f"leave out {sdist.name}=={sdist.version}, and report it to its authors"
         if lie:
             return BuildRecord(failure=lie, fix=fix)
         wheel = Artifact(
@@ -239,7 +239,7 @@ def _build_system(sdist: Artifact, file: Path) -> BuildSystem:
         with file.open("rb") as archive:
             return read_build_system(archive, filename=sdist.filename)
     except UnusableMetadataError as error:
-        fix = "take a version that has a wheel, or tell the package's authors"
+        fix = "take a version that has a wheel, or report it to the package's authors"
         raise _unbuildable(sdist, why=str(error), fix=fix) from error
 
 

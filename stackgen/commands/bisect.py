@@ -583,7 +583,7 @@ class _Bisection:
             kind = answer.causes[0].kind
             names = dict.fromkeys(name for each in answer.causes for name in each.packages)
             if len(answer.causes) > 1 and kind is not Kind.NONE:
-                kind = Kind.SINGLE  # several that no valid hybrid tells apart
+                kind = Kind.SINGLE  # several that no valid hybrid distinguishes
                 names = {answer.causes[0].packages[0]: None}
             return ANSWERS[kind], _all_names(found, names)
         if answer.responsible:

@@ -383,7 +383,7 @@ def _add_indicator(
 
 
 def lock_labels(locks: Mapping[StackId, Lock]) -> Mapping[StackId, str]:
-    """Return a short name of each stack: the versions that tell them apart."""
+    """Return a short name of each stack: the versions in which they differ."""
     texts = {
         stack: ", ".join(f"{name} {version}" for name, version in sorted(lock.versions.items()))
         for stack, lock in locks.items()
@@ -404,11 +404,11 @@ def _labels(keys: Sequence[str]) -> Mapping[str, str]:
 
     labels = {}
     for key, own in parts.items():
-        told = sorted((each for each in own if each not in common), key=order) or sorted(
+        named = sorted((each for each in own if each not in common), key=order) or sorted(
             own, key=order
         )
-        more = f" and {len(told) - _NAMED} more" if len(told) > _NAMED else ""
-        labels[key] = ", ".join(told[:_NAMED]) + more
+        more = f" and {len(named) - _NAMED} more" if len(named) > _NAMED else ""
+        labels[key] = ", ".join(named[:_NAMED]) + more
     twice = {label for label, count in Counter(labels.values()).items() if count > 1}
     return {
         key: f"{label} ({number})" if label in twice else label

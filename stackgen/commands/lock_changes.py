@@ -80,8 +80,8 @@ def completed(
     if not lockfile.unpinned:
         return lockfile
     packages = in_target(lockfile, target)
-    asked = tuple(line for _, line in lockfile.unpinned)
-    wanted = replace(lockfile, requirements=(*lockfile.requirements, *asked))
+    unpinned = tuple(line for _, line in lockfile.unpinned)
+    wanted = replace(lockfile, requirements=(*lockfile.requirements, *unpinned))
     stack = _resolved(wanted, packages, {}, target, index, progress)
     known = {each.name for each in packages}
     added = [

@@ -78,9 +78,9 @@ def _exists(path: Path) -> bool:
 def keep_winner(
     report: ExploreReport, folder: Path, target: Target, config: IndexConfig, progress: Progress
 ) -> ExploreReport:
-    """Write the winner's locks, and tell of it; where there is no winner, tell why.
+    """Write the winner's locks, and report it; where there is no winner, report why.
 
-    What goes wrong is told as well and decides the exit code: the report is never lost by it.
+    What goes wrong is reported as well and decides the exit code: the report is never lost by it.
     """
     try:
         chosen = _winner(report)

@@ -425,7 +425,7 @@ class CaseAnswer:
             )
             yield f"measured on another machine ({', '.join(cpus)}), not on this one"
         if any(not each.is_direct for each in bases):
-            yield "no campaign held both of them: the comparison leads through others"
+            yield "no campaign measured both of them: the comparison leads through others"
         for origin in self._untrusted(shown):
             yield (
                 f"origin {origin[:12]} alone measured it, and you do not trust it: measure it here "

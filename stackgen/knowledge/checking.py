@@ -41,7 +41,7 @@ _MEMBERS_OF = {
     "load_sets": ("load_set_rows", "load_set_key"),
 }
 _ID = re.compile(r"[0-9a-f]{64}")
-# All that tells whether a block was disturbed is a measured number, threads and GPU masks included.
+# What shows whether a block was disturbed is a measured number, threads and GPU masks included.
 _MEASURED_NAME = re.compile(
     r"[a-z_]{1,40}|env [A-Z]{1,30}_(NUM_|MAXIMUM_)?THREADS|gpu [a-z_.]{1,40} (before|after)"
 )

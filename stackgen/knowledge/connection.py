@@ -25,7 +25,7 @@ from stackgen.knowledge import migrations, rows
 from stackgen.knowledge.packing import digest
 from stackgen.model.identity import ID_SCHEME
 
-# "stkg" in ASCII: tells a knowledge base from another program's SQLite file.
+# "stkg" in ASCII: distinguishes a knowledge base from another program's SQLite file.
 _APPLICATION_ID = 0x73746B67
 _LOCK_TIMEOUT_S = 15.0
 _MAX_VALUE_BYTES = 1 << 26  # of one value in a file that may come from anywhere

@@ -194,7 +194,7 @@ def target_of(facts: BaseFacts) -> Target:
 
 
 def base_name(facts: BaseFacts) -> str:
-    """Return what tells bases of one Python minor version apart."""
+    """Return what distinguishes bases of one Python minor version."""
     return repr(facts)
 
 

@@ -144,7 +144,7 @@ def import_lines(connection: sqlite3.Connection, source: BinaryIO, name: Path) -
                 union.add(valid, origins)
         if not reading.ended:
             raise damaged(name, "its last line is missing: it was cut off")
-        union.finish(name, "ask for a new export")
+        union.finish(name, "request a new export")
     return union.inspections
 
 

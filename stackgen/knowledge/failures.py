@@ -94,7 +94,7 @@ def explain_failures(
     A stack fails at an indicator on a machine; where it also ran there, its versions cannot be
     the reason, and its group is one of those that fail ``sometimes``. Infrastructure faults and
     damage of the cache are no failures, nor is what was killed from outside (the retry policy
-    tells them apart).
+    distinguishes them).
     """
     traits = {stack.id: traits_of(stack) for stack in stacks}
     seen = list(inspections)

@@ -1,8 +1,8 @@
 """The evidence graph: what all campaigns say of one indicator, between any two stacks.
 
 Nodes are stacks, equivalent ones merged: the caller gives each stack a key, equal where nothing
-that decides a timing differs. An edge is a campaign that held both of its ends. What an edge says
-are the contrasts of ``stackgen.measure.contrasts``; how they are put together is in
+that decides a timing differs. An edge is a campaign that measured both of its ends. What an edge
+says are the contrasts of ``stackgen.measure.contrasts``; how they are put together is in
 ``stackgen.measure.meta_analysis``. Here is which campaigns count, where an answer is for (a machine
 and a base), which stacks cannot be compared, and what an answer rests on.
 
@@ -65,7 +65,7 @@ class Place:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """A part of the path of evidence: two stacks, and the campaigns that held both."""
+    """A part of the path of evidence: two stacks, and the campaigns that measured both."""
 
     one: str
     other: str
@@ -77,7 +77,7 @@ class Basis:
     """What a comparison of two stacks rests on.
 
     shares: of each campaign that carries it, largest first; they add up to 1 or little less.
-    steps: from one stack to the other by the shortest way; one step where a campaign held both.
+    steps: from one stack to the other by the shortest way; one step where a campaign measured both.
     origins: of these campaigns; "" is this installation.
     machines: of these campaigns, each with the share that it carries.
     first, last: when the earliest and the latest of them began.
@@ -94,7 +94,7 @@ class Basis:
 
     @property
     def is_direct(self) -> bool:
-        """Return whether a campaign held both stacks."""
+        """Return whether a campaign measured both stacks."""
         return len(self.steps) == 1
 
 
@@ -114,7 +114,7 @@ class Cycle:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NextBlock:
-    """Two stacks to be measured in one more campaign at the place that is asked about.
+    """Two stacks to be measured in one more campaign at the place in question.
 
     variance: of the comparison now. gain: by how much it falls. cost: as the caller counts it.
     """
@@ -130,7 +130,7 @@ class NextBlock:
 class HeldOut:
     """How many log ratios of campaigns the other campaigns predicted, at 95 %.
 
-    inside of total; campaigns: that could be held out, since others connect their stacks.
+    inside of total; campaigns: that could be left out, since others connect their stacks.
     """
 
     inside: int
@@ -161,7 +161,7 @@ class EvidenceGraph:
             raise ValueError("campaigns of one indicator make a graph")
         found = (_Campaign.of(each, nodes) for each in merged.values())
         self._campaigns = tuple(each for each in found if each is not None)
-        # Locks that are judged one after the other often ask the same.
+        # Locks that are judged one after the other often have the same questions.
         self._last: tuple[object, Comparisons] | None = None
         self._graph: nx.Graph[str] = nx.Graph()
         for campaign in self._campaigns:
@@ -221,14 +221,14 @@ class EvidenceGraph:
         campaigns = self._around(key, most)
         reached = {arm.key for each in campaigns for arm in each.arms}
         wanted = tuple(sorted(set(component if of is None else of) & reached | {key}))
-        asked = (
+        question = (
             wanted,
             [each.row for each in campaigns],
             place,
             prior if prior is None else [*prior],
         )
-        if self._last is None or self._last[0] != asked:
-            self._last = asked, Comparisons(campaigns, wanted, place, prior)
+        if self._last is None or self._last[0] != question:
+            self._last = question, Comparisons(campaigns, wanted, place, prior)
         return self._last[1]
 
     def held_out(self, prior: Array | None = None) -> HeldOut:
@@ -238,30 +238,30 @@ class EvidenceGraph:
             prior: of the spread between campaigns, a mass for each of ``SPREADS``.
         """
         inside = total = campaigns = 0
-        for number, held in enumerate(self._campaigns):
+        for number, campaign in enumerate(self._campaigns):
             left = [*self._campaigns[:number], *self._campaigns[number + 1 :]]
-            hub, *others = held.arms
+            hub, *others = campaign.arms
             own = _connected(left, hub.key)
             known = {arm.key for each in own for arm in each.arms}
-            asked = [at for at, arm in enumerate(others) if arm.key in known - {hub.key}]
-            if not asked:
+            known_at = [at for at, arm in enumerate(others) if arm.key in known - {hub.key}]
+            if not known_at:
                 continue
-            keys = [others[at].key for at in asked]
-            place = Place(machine_id=held.row.machine_id, base=hub.base)
+            keys = [others[at].key for at in known_at]
+            place = Place(machine_id=campaign.row.machine_id, base=hub.base)
             fitted = Comparisons(own, sorted({hub.key, *keys}), place, prior)
-            variances = np.diag(held.covariance)[asked]
+            variances = np.diag(campaign.covariance)[known_at]
             low, high = fitted.next_campaign(hub.key, keys, variances).interval()
-            values = held.values[asked]
+            values = campaign.values[known_at]
             inside += int(np.sum((low <= values) & (values <= high)))
-            total, campaigns = total + len(asked), campaigns + 1
+            total, campaigns = total + len(known_at), campaigns + 1
         return HeldOut(inside=inside, total=total, campaigns=campaigns)
 
     def _around(self, key: str, most: int) -> list["_Campaign"]:
         """Return the campaigns that connect a stack with the nearest others."""
         by_key: dict[str, list[int]] = {}
         for number, each in enumerate(self._campaigns):
-            for held in each.keys:
-                by_key.setdefault(held, []).append(number)
+            for stack in each.keys:
+                by_key.setdefault(stack, []).append(number)
         several = len({(c.row.machine_id, a.base) for c in self._campaigns for a in c.arms}) > 1
         places: set[tuple[str, ...]] = set()
         taken: dict[int, None] = {}
@@ -302,17 +302,17 @@ class _Campaign:
     def of(cls, row: CampaignContrasts, nodes: Mapping[StackId, StackNode]) -> "_Campaign | None":
         known = [stack in nodes for stack in row.stacks]
         values, covariance = np.array(row.log_ratios), np.array(row.covariance)
-        kept = (values, covariance) if all(known) else _marginal(values, covariance, known)
-        if kept is None:
+        known_values = (values, covariance) if all(known) else _marginal(values, covariance, known)
+        if known_values is None:
             return None
-        return cls(row, tuple(nodes[s] for s in row.stacks if s in nodes), *kept)
+        return cls(row, tuple(nodes[s] for s in row.stacks if s in nodes), *known_values)
 
     def only(self, keep: Collection[str]) -> "_Campaign | None":
         """Return what the campaign says of some stacks alone; None of fewer than two."""
         known = [arm.key in keep for arm in self.arms]
-        kept = _marginal(self.values, self.covariance, known)
+        remaining = _marginal(self.values, self.covariance, known)
         arms = tuple(arm for arm in self.arms if arm.key in keep)
-        return None if kept is None else _Campaign(self.row, arms, *kept)
+        return None if remaining is None else _Campaign(self.row, arms, *remaining)
 
     @cached_property
     def keys(self) -> frozenset[str]:
@@ -320,14 +320,14 @@ class _Campaign:
 
 
 def _marginal(values: Array, covariance: Array, keep: Sequence[bool]) -> tuple[Array, Array] | None:
-    """Return contrasts of the arms that are kept, to the first of them.
+    """Return contrasts of the remaining arms, to the first of them.
 
     Args:
         values: log ratios to the first arm, shape (k,).
         covariance: of these, shape (k, k).
         keep: of each arm, the first included, shape (k + 1,).
     """
-    places = [place for place, kept in enumerate(keep) if kept]
+    places = [place for place, is_known in enumerate(keep) if is_known]
     if len(places) < 2:
         return None
     change = np.zeros((len(places) - 1, len(keep)))
@@ -395,7 +395,7 @@ class Comparisons:
         return Comparisons(own, sorted({one, other}), self._place, self._prior)
 
     def neighbours(self, key: str) -> frozenset[str]:
-        """Return the stacks that a campaign held beside a stack."""
+        """Return the stacks that a campaign measured beside a stack."""
         return frozenset(self._pairs[key]) if key in self._pairs else frozenset()
 
     def next_campaign(self, current: str, others: Sequence[str], variances: Array) -> Mixture:
@@ -424,30 +424,30 @@ class Comparisons:
 
     def direct_origins(self, one: str, other: str) -> frozenset[str]:
         """Return the origins that measured two stacks beside each other; "" is this one."""
-        held = [each.row for each in self._all if {one, other} <= each.keys]
-        return frozenset(origin for row in held for origin in row.origins or ("",))
+        rows = [each.row for each in self._all if {one, other} <= each.keys]
+        return frozenset(origin for row in rows for origin in row.origins or ("",))
 
     @cached_property
     def _pairs(self) -> "nx.Graph[str]":
-        """Return the pairs of stacks that campaigns held, with the numbers of these campaigns."""
+        """Return the pairs of stacks that campaigns measured, with these campaigns' numbers."""
         import networkx as nx
 
         graph: nx.Graph[str] = nx.Graph()
         for number, each in enumerate(self._campaigns):
             noise = math.sqrt(float(np.mean(np.diag(each.covariance))))
             for a, b in combinations(sorted(each.keys), 2):
-                held = graph.get_edge_data(a, b, {"by": (), "weight": 2.0})
+                edge = graph.get_edge_data(a, b, {"by": (), "weight": 2.0})
                 # Fewer steps first: each of them adds a spread.
-                weight = min(held["weight"], 1.0 + min(1.0, noise))
-                graph.add_edge(a, b, by=(*held["by"], number), weight=weight)
+                weight = min(edge["weight"], 1.0 + min(1.0, noise))
+                graph.add_edge(a, b, by=(*edge["by"], number), weight=weight)
         return graph
 
     def _steps(self, one: str, other: str) -> tuple[Step, ...]:
         import networkx as nx
 
         def by(a: str, b: str) -> tuple[CampaignId, ...]:
-            held = {self._campaigns[n].row.campaign_id for n in self._pairs[a][b]["by"]}
-            return tuple(sorted(held))
+            ids = {self._campaigns[n].row.campaign_id for n in self._pairs[a][b]["by"]}
+            return tuple(sorted(ids))
 
         path = nx.shortest_path(self._pairs, one, other, weight="weight")
         return tuple(Step(one=a, other=b, campaigns=by(a, b)) for a, b in pairwise(path))
@@ -455,8 +455,8 @@ class Comparisons:
     def cycles(self) -> tuple[Cycle, ...]:
         """Test whether campaigns agree around each cycle of a basis of the graph's cycles.
 
-        The step between two stacks is the mean over the campaigns that held both, by precision at
-        the likeliest spread. A cycle within one campaign agrees by itself and is left out.
+        The step between two stacks is the mean over the campaigns that measured both, by precision
+        at the likeliest spread. A cycle within one campaign agrees by itself and is left out.
         """
         import networkx as nx
         from scipy.special import ndtr
@@ -506,18 +506,18 @@ class Comparisons:
             costs: of each pair that could be measured, above 0, in a unit of the caller's.
             error: the standard error that the blocks would leave of a log ratio.
         """
-        (asked,) = self._coefficients(current, [best])
+        (row,) = self._coefficients(current, [best])
         weights = np.minimum(self._fit.weights, 1.0)
         spreads = self._fit.grid.campaigns**2
         usual = spreads <= _median(spreads, weights) * 4 + _NOTHING
         weights = weights * usual / float(weights @ usual)
-        variance = float(weights @ (self._fit.covariances @ asked @ asked))
+        variance = float(weights @ (self._fit.covariances @ row @ row))
         choices = []
         for (one, other), cost in sorted(costs.items()):
             (of,) = self._coefficients(one, [other])
             reach = self._fit.covariances @ of
             added = reach @ of + spreads + error**2
-            gain = float(weights @ ((reach @ asked) ** 2 / added))
+            gain = float(weights @ ((reach @ row) ** 2 / added))
             choices.append(NextBlock(one=one, other=other, variance=variance, gain=gain, cost=cost))
         return max(choices, key=lambda each: each.gain / each.cost)
 
@@ -571,20 +571,20 @@ class _Layout:
 
 
 def _informative(campaigns: Sequence[_Campaign], wanted: set[str]) -> list[_Campaign]:
-    """Leave out stacks that say nothing of the wanted ones, since a single campaign held them.
+    """Leave out stacks that say nothing of the wanted ones, since a single campaign measured them.
 
     Their log speed is free, so that least squares of the others do not change.
     """
     left = list(campaigns)
     while True:
-        held: dict[str, int] = {}
+        counts: dict[str, int] = {}
         for each in left:
             for key in each.keys:
-                held[key] = held.get(key, 0) + 1
-        keep = {key for key, count in held.items() if count > 1} | wanted
-        kept = [each.only(keep) for each in left]
-        found = [each for each in kept if each is not None]
-        if len(found) == len(left) and held.keys() <= keep:
+                counts[key] = counts.get(key, 0) + 1
+        keep = {key for key, count in counts.items() if count > 1} | wanted
+        remaining = [each.only(keep) for each in left]
+        found = [each for each in remaining if each is not None]
+        if len(found) == len(left) and counts.keys() <= keep:
             return found
         left = found
 

@@ -74,7 +74,7 @@ def merge(connection: sqlite3.Connection, *, ours: Path, theirs: Path) -> int:
                 union.add(each, ids)
             union.finish(
                 theirs,
-                "ask for a sound copy, or remove these rows: "
+                "get a sound copy, or remove these rows: "
                 f"stackgen kb check --repair --kb {shlex.quote(str(theirs))}",
             )
             if _state(theirs) != before:

@@ -38,10 +38,10 @@ def predict(
     every = [*measured, *sorted({current, *stacks} - set(measured))]
     model = Model([versions[key] for key in every])
     places = {key: place for place, key in enumerate(every)}
-    asked = np.zeros((len(stacks), len(every)))
-    asked[:, places[current]] -= 1.0
-    asked[np.arange(len(stacks)), [places[key] for key in stacks]] += 1.0
-    return _mixture(model, len(measured), asked, *_observed(known, measured))
+    wanted = np.zeros((len(stacks), len(every)))
+    wanted[:, places[current]] -= 1.0
+    wanted[np.arange(len(stacks)), [places[key] for key in stacks]] += 1.0
+    return _mixture(model, len(measured), wanted, *_observed(known, measured))
 
 
 def _observed(known: Comparisons, measured: Sequence[str]) -> tuple[Array, Array, Array]:
@@ -66,7 +66,7 @@ def _observed(known: Comparisons, measured: Sequence[str]) -> tuple[Array, Array
 
 
 def _mixture(
-    model: Model, measured: int, asked: Array, weights: Array, means: Array, covariances: Array
+    model: Model, measured: int, wanted: Array, weights: Array, means: Array, covariances: Array
 ) -> Mixture:
     size = max(0, measured - 1)
     rows = np.hstack([-np.ones((size, 1)), np.eye(size)]) if size else np.zeros((0, measured))
@@ -79,13 +79,15 @@ def _mixture(
         mass *= main * pairs  # points are spaced by their ratio
         reach = prior[:, :measured] @ rows.T
         expected = rows @ reach[:measured]
-        free = np.einsum("jn,nm,jm->j", asked, prior, asked)
+        free = np.einsum("jn,nm,jm->j", wanted, prior, wanted)
         for weight, mean, covariance in zip(weights, means, covariances, strict=True):
             spread = expected + covariance
-            gain = np.linalg.solve(spread, reach.T @ asked.T) if size else np.zeros((0, len(asked)))
+            gain = (
+                np.linalg.solve(spread, reach.T @ wanted.T) if size else np.zeros((0, len(wanted)))
+            )
             log = -np.linalg.slogdet(spread)[1] / 2 if size else 0.0
             log -= float(mean @ np.linalg.solve(spread, mean)) / 2 if size else 0.0
-            taken = np.einsum("kj,kj->j", gain, reach.T @ asked.T)
+            taken = np.einsum("kj,kj->j", gain, reach.T @ wanted.T)
             error = np.sqrt(np.maximum(free - taken, 1e-16))
             found.append((log + float(np.log(mass * weight)), mean @ gain, error))
     logs = np.array([log for log, *_ in found])
@@ -94,7 +96,7 @@ def _mixture(
         weights=likely / likely.sum(),
         means=np.array([mean for _, mean, _ in found]),
         errors=np.array([error for *_, error in found]),
-        freedom=np.full((len(found), len(asked)), _FREEDOM),
+        freedom=np.full((len(found), len(wanted)), _FREEDOM),
     )
 
 

@@ -70,9 +70,9 @@ def propose(
         return ()
     of = {key: _only(pins, varied) for key, pins in measured.items()}
     of.setdefault(current, _only(own, varied))
-    asked = {" ".join(map("==".join, pins)): pins for pins in new}
-    of |= {name: _only(pins, varied) for name, pins in asked.items()}
-    mixture = predict(fit, of, current, list(asked))
+    requested = {" ".join(map("==".join, pins)): pins for pins in new}
+    of |= {name: _only(pins, varied) for name, pins in requested.items()}
+    mixture = predict(fit, of, current, list(requested))
     low, high = mixture.interval()
     predicted = [
         Predicted(
@@ -82,7 +82,7 @@ def propose(
             low=math.exp(float(low[at])),
             high=math.exp(float(high[at])),
         )
-        for at, pins in enumerate(asked.values())
+        for at, pins in enumerate(requested.values())
     ]
     worth = [each for each in predicted if each.ratio > 1 + margin]
     return tuple(sorted(worth, key=lambda each: (-each.ratio, each.pins)))

@@ -181,12 +181,12 @@ class _Judge:
 
     def assessment(self, name: str, keys: Mapping[IndicatorId, str]) -> Assessment | None:
         """Return what is known of one candidate; None where nothing compares it."""
-        asked = [q for q in self.questions if keys.get(q.indicator) in q.others]
-        if not asked:
+        measured = [q for q in self.questions if keys.get(q.indicator) in q.others]
+        if not measured:
             return None
-        compared = tuple(self._compared(q, keys[q.indicator]) for q in asked)
+        compared = tuple(self._compared(q, keys[q.indicator]) for q in measured)
         plain = Assessment(name=name, standing=Standing.NOT_SHOWN, compared=compared)
-        faster = [q for q in asked if self._is_faster(q, keys[q.indicator])]
+        faster = [q for q in measured if self._is_faster(q, keys[q.indicator])]
         if any(each.high < 1 for each in compared):
             return replace(plain, standing=Standing.SLOWER)
         if not faster:
@@ -208,11 +208,11 @@ class _Judge:
 
     def explained(self, assessment: Assessment, keys: Mapping[IndicatorId, str]) -> Assessment:
         """Return the same with what each comparison rests on."""
-        asked = {q.indicator: q for q in self.questions}
+        questions = {q.indicator: q for q in self.questions}
         compared = (
             replace(each, basis=q.fit.basis(q.current, keys[q.indicator]))
             for each in assessment.compared
-            for q in [asked[each.indicator_id]]
+            for q in [questions[each.indicator_id]]
         )
         return replace(assessment, compared=tuple(compared))
 

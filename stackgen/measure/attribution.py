@@ -104,8 +104,8 @@ class Build:
 class Answer:
     """What is known of the causes.
 
-    causes: the hypotheses that the answer names, one, or several that no valid hybrid tells apart;
-        empty where that is undecided, or where none of the hypotheses fits.
+    causes: the hypotheses that the answer names, one, or several that no valid hybrid
+        distinguishes; empty where that is undecided, or where none of the hypotheses fits.
     posterior: of them together. ranking: the likeliest hypotheses, with their posteriors.
     involved: of each package the probability that it takes part in the cause, the likeliest first.
     misfit: probability of data as unlikely as these, if the answer holds; 1 where nothing is left
@@ -384,7 +384,7 @@ class Attribution:
         return found
 
     def _indistinguishable(self, order: Sequence[int], posterior: Array) -> list[int]:
-        """Return the likeliest hypothesis, and those that no valid hybrid tells from it."""
+        """Return the likeliest hypothesis, and those that no valid hybrid distinguishes from it."""
         first = order[0]
         # A hypothesis with a tenth of the allowed error cannot make the difference by itself.
         rest = [each for each in order[1:] if posterior[each] > (1 - POSTERIOR) / 10]

@@ -184,7 +184,7 @@ def _two_sided(errors: float, freedom: int) -> float:
 def sequential_p(contrasts: Sequence[float], *, tolerance: float = 0.0) -> float:
     """Return the p-value of "the ratio is within the tolerance", whenever measuring stopped.
 
-    It is the smallest alpha at which ``effect`` would tell the stacks apart: at most a share of
+    It is the smallest alpha at which ``effect`` would distinguish the stacks: at most a share of
     alpha of equal stacks has a p-value of alpha or less at any interim analysis. Below the first
     analysis it is 1.
 

@@ -215,7 +215,7 @@ def _refusal(shown: str, why: str) -> BuildError:
     return BuildError(
         f"the wheel {shown} is not safe to unpack",
         why=why,
-        fix="exclude this release, and tell its authors",
+        fix="exclude this release, and report it to its authors",
     )
 
 

@@ -94,7 +94,7 @@ def test_an_image_shows_its_lock_its_labels_and_who_shares_its_layers(images: Im
     assert re.search(rf"its own +{re.escape(two[0].filename)}", text)
 
 
-def test_the_list_tells_names_bases_packages_and_what_removal_would_free(images: Images) -> None:
+def test_the_list_reports_names_bases_packages_and_what_removal_would_free(images: Images) -> None:
     built = images.json(
         "build", images.lock(pairs_of(images, "listed_once")), "--tag", "stackgen-test-listed"
     )

@@ -52,7 +52,7 @@ def test_timings_show_the_fastest_sample(tmp_path: Path) -> None:
     assert {row[columns.index("best_s")] for row in rows} == {0.002}
 
 
-def test_versions_tell_tries_from_successes(tmp_path: Path) -> None:
+def test_versions_distinguish_tries_from_successes(tmp_path: Path) -> None:
     with filled(tmp_path / "kb.db") as database:
         _, rows = database.run_named("versions", {"name": "numpy"})
     assert rows == (("1.26.4", 1, 3, 3), ("2.0.0", 1, 4, 3))

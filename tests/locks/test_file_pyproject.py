@@ -166,7 +166,7 @@ def test_a_file_without_a_project_requires_nothing(text: str) -> None:
         read(text)
 
 
-def test_dependencies_that_only_a_build_tells_are_refused_with_the_way_out() -> None:
+def test_dependencies_that_only_a_build_reveals_are_refused_with_the_way_out() -> None:
     with pytest.raises(UsageError) as caught:
         read("[project]\nname = 'a'\ndynamic = ['version', 'dependencies']\n")
     assert "only a build shows them" in caught.value.why

@@ -163,7 +163,7 @@ dependencies = [{ name = "leaf" }]
 """
 
 
-def test_uv_may_lock_two_versions_and_the_target_tells_which() -> None:
+def test_uv_may_lock_two_versions_and_the_target_decides_which() -> None:
     lock = read_lock(_UV, path="uv.lock")
     assert pins(lock) == {"numpy": "1.26.4", "leaf": "1"}
     assert pins(lock, python="3.12.1") == {"numpy": "2.1.0", "leaf": "1"}
