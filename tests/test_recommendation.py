@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 from stackgen.knowledge.graph import EvidenceGraph, Place, StackNode
-from stackgen.knowledge.recommendation import Assessment, Standing, assess
+from stackgen.knowledge.recommendation import Assessment, Standing, alpha_after, assess
+from stackgen.measure import ALPHA
 from stackgen.measure.contrasts import CampaignContrasts
 from stackgen.model.identity import IndicatorId, MachineId, StackId
 from tests.recordings import campaigns, recording
@@ -152,3 +153,10 @@ def test_recorded_noise_recommends_a_planted_difference_and_no_equal_arm() -> No
     assert recommended("P10") == equal | {"P3", "P5"}
     held_out = graph.held_out()
     assert held_out.inside >= 0.9 * held_out.total > 40
+
+
+def test_campaigns_until_one_decides_share_one_level() -> None:
+    shares = [alpha_after(campaigns) for campaigns in range(1, 1000)]
+    assert alpha_after(0) == ALPHA
+    assert shares == sorted(shares, reverse=True)
+    assert 0.99 * ALPHA < sum(shares) < ALPHA

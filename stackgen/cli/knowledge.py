@@ -2,6 +2,8 @@
 
 import os
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from enum import Enum
 from functools import partial
 from pathlib import Path
@@ -108,7 +110,8 @@ def advise(
     that nothing is recommended or known, 7 that the update to NEW is slower, and 11 that it was
     measured on other machines alone.
     """
-    from stackgen.commands.advise import AdviseRequest
+    with _one_blas_thread():
+        from stackgen.commands.advise import AdviseRequest
     from stackgen.report import open_progress
     from stackgen.storage.paths import find_paths
 
@@ -145,6 +148,24 @@ def _unclear_advice(lock: Path | None, new: Path | None) -> UsageError:
         why="the advice is for one of them",
         fix="run: stackgen advise LOCK, or: stackgen advise --environment PATH",
     )
+
+
+@contextmanager
+def _one_blas_thread() -> Iterator[None]:
+    """Let NumPy, where it is loaded inside, compute in one thread.
+
+    The matrices of an answer are small: more threads take twice the CPU time, and no process that
+    this one starts may see the variable.
+    """
+    name = "OPENBLAS_NUM_THREADS"
+    if name in os.environ:
+        yield
+        return
+    os.environ[name] = "1"
+    try:
+        yield
+    finally:
+        del os.environ[name]
 
 
 def _advise(

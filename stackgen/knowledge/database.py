@@ -74,11 +74,13 @@ SELECT o.id, o.label, o.first_seen, count(*) AS n FROM row_origin_keys AS r
 JOIN origins AS o ON o.key = r.origin_key
 WHERE r.kind = 8 AND r.row_key IN used AND r.row_key NOT IN own GROUP BY o.key
 """  # noqa: S608 the text is ours
-_ARTIFACTS = """
-SELECT locks.id AS lock_id, artifacts.* FROM lock_pins
-JOIN locks ON locks.key = lock_key JOIN artifacts ON artifacts.key = artifact_key
-WHERE :lock IS NULL OR locks.id = :lock ORDER BY locks.id, name
+_PINS = """
+SELECT locks.id AS lock_id, artifact_key FROM locks JOIN lock_pins ON locks.key = lock_key
+WHERE :lock IS NULL OR locks.id = :lock
 """
+_ARTIFACTS = f"""
+SELECT * FROM artifacts WHERE :lock IS NULL OR key IN (SELECT artifact_key FROM ({_PINS}))
+"""  # noqa: S608 the text is ours
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -581,11 +583,14 @@ class Database:
             self._connection.execute("ROLLBACK")
 
     def _locks(self, lock_id: str | None) -> dict[str, list[Artifact]]:
-        locks: dict[str, list[Artifact]] = {}
         found = self._rows(_ARTIFACTS, {"lock": lock_id})
-        artifacts = self._read("artifacts", rows.artifact_of, found)
-        for row, artifact in zip(found, artifacts, strict=True):
-            locks.setdefault(row["lock_id"], []).append(artifact)
+        keys = [row["key"] for row in found]
+        artifacts = dict(zip(keys, self._read("artifacts", rows.artifact_of, found), strict=True))
+        locks: dict[str, list[Artifact]] = {}
+        for lock, key in self._rows(_PINS, {"lock": lock_id}):  # most locks have most in common
+            locks.setdefault(lock, []).append(artifacts[key])
+        for pinned in locks.values():
+            pinned.sort(key=lambda each: each.name)
         return locks
 
     def _load_sets(self, which: str, wanted: rows.Row) -> dict[str, list[LoadedDistribution]]:

@@ -173,14 +173,14 @@ def why_unknown(
         for each in summaries
         if each.blocks and each.indicator_id in indicators and each.stack_id in stacks
     ]
-    measured = {stacks[each] for each in {one.stack_id for one in seen}}
+    measured = {one.stack_id: stacks[one.stack_id] for one in seen}
     comparable = {
-        stack.id
-        for stack in measured
+        stack_id
+        for stack_id, stack in measured.items()
         if frameworks(stack.lock.versions) == frameworks(locked.versions(stack.facts))
     }
     current: set[tuple[IndicatorId, StackId]] = set()
-    for facts, variables in {(stack.facts, stack.settings) for stack in measured}:
+    for facts, variables in {(stack.facts, stack.settings) for stack in measured.values()}:
         found = nodes.find_all(locked.versions(facts), Setting.of(facts, variables))
         for indicator, key in found.items():
             current |= {(indicator, stack) for stack in nodes.stacks[indicator][key]}
@@ -196,7 +196,7 @@ def why_unknown(
     if measured and not comparable:
         others = {
             " and ".join(sorted(frameworks(each.lock.versions))) or "NumPy alone"
-            for each in measured
+            for each in measured.values()
         }
         return (
             "no measured stack has its framework; the frameworks of all that was measured: "
@@ -204,9 +204,9 @@ def why_unknown(
         )
     differing = min(
         (
-            nodes.differing(stack.id, locked.versions(stack.facts))
-            for stack in measured
-            if stack.id in comparable
+            nodes.differing(stack_id, locked.versions(stack.facts))
+            for stack_id, stack in measured.items()
+            if stack_id in comparable
         ),
         key=lambda names: (len({*VARIED}.intersection(names)), len(names), names),
         default=(),
@@ -218,9 +218,10 @@ def why_unknown(
             "its versions of framework and NumPy were measured, but beside other versions of "
             f"compiled packages that they load: {listed(differing)}"
         )
-    if not any(name in VARIED for stack in measured for name in locked.versions(stack.facts)):
+    places = {stack.facts for stack in measured.values()}
+    every = {name: v for facts in places for name, v in locked.versions(facts).items()}
+    if every.keys().isdisjoint(VARIED):
         return "it holds nothing of what was measured"
-    every = {name: v for stack in measured for name, v in locked.versions(stack.facts).items()}
     return f"no measured stack holds {listed([f'{n} {every[n]}' for n in VARIED if n in every])}"
 
 

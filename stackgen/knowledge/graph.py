@@ -154,7 +154,8 @@ class EvidenceGraph:
         for each in sorted(campaigns, key=_order):
             known = merged.get(_identity(each), each)
             origins = tuple(sorted({*known.origins, *each.origins}))
-            merged[_identity(each)] = replace(each, origins=origins)
+            same = each.origins == origins
+            merged[_identity(each)] = each if same else replace(each, origins=origins)
         import networkx as nx
 
         if len({each.indicator_id for each in merged.values()}) > 1:
@@ -291,45 +292,59 @@ def _order(each: CampaignContrasts) -> tuple[object, ...]:
 
 @dataclass(frozen=True, eq=False)
 class _Campaign:
-    """A row with the nodes of its stacks, baseline first; stacks without a node are left out."""
+    """A row with the nodes of its stacks, baseline first.
+
+    keep: which stacks of the row take part. Few campaigns of a large graph are ever put together,
+    so that values and covariance are computed when they are needed.
+    """
 
     row: CampaignContrasts
     arms: tuple[StackNode, ...]
-    values: Array
-    covariance: Array
+    keep: tuple[bool, ...]
 
     @classmethod
     def of(cls, row: CampaignContrasts, nodes: Mapping[StackId, StackNode]) -> "_Campaign | None":
-        known = [stack in nodes for stack in row.stacks]
-        values, covariance = np.array(row.log_ratios), np.array(row.covariance)
-        known_values = (values, covariance) if all(known) else _marginal(values, covariance, known)
-        if known_values is None:
+        keep = tuple(stack in nodes for stack in row.stacks)
+        if sum(keep) < 2:
             return None
-        return cls(row, tuple(nodes[s] for s in row.stacks if s in nodes), *known_values)
+        return cls(row, tuple(nodes[s] for s in row.stacks if s in nodes), keep)
 
-    def only(self, keep: Collection[str]) -> "_Campaign | None":
+    def only(self, wanted: Collection[str]) -> "_Campaign | None":
         """Return what the campaign says of some stacks alone; None of fewer than two."""
-        known = [arm.key in keep for arm in self.arms]
-        remaining = _marginal(self.values, self.covariance, known)
-        arms = tuple(arm for arm in self.arms if arm.key in keep)
-        return None if remaining is None else _Campaign(self.row, arms, *remaining)
+        arms = iter(self.arms)
+        keep = tuple(is_known and next(arms).key in wanted for is_known in self.keep)
+        if sum(keep) < 2:
+            return None
+        return _Campaign(self.row, tuple(arm for arm in self.arms if arm.key in wanted), keep)
+
+    @cached_property
+    def _contrasts(self) -> tuple[Array, Array]:
+        return _marginal(np.array(self.row.log_ratios), np.array(self.row.covariance), self.keep)
+
+    @property
+    def values(self) -> Array:
+        return self._contrasts[0]
+
+    @property
+    def covariance(self) -> Array:
+        return self._contrasts[1]
 
     @cached_property
     def keys(self) -> frozenset[str]:
         return frozenset(arm.key for arm in self.arms)
 
 
-def _marginal(values: Array, covariance: Array, keep: Sequence[bool]) -> tuple[Array, Array] | None:
-    """Return contrasts of the remaining arms, to the first of them.
+def _marginal(values: Array, covariance: Array, keep: Sequence[bool]) -> tuple[Array, Array]:
+    """Return contrasts of the remaining arms, two or more, to the first of them.
 
     Args:
         values: log ratios to the first arm, shape (k,).
         covariance: of these, shape (k, k).
         keep: of each arm, the first included, shape (k + 1,).
     """
+    if all(keep):
+        return values, covariance
     places = [place for place, is_known in enumerate(keep) if is_known]
-    if len(places) < 2:
-        return None
     change = np.zeros((len(places) - 1, len(keep)))
     change[:, places[0]] = -1.0
     change[np.arange(len(places) - 1), places[1:]] = 1.0

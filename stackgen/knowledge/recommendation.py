@@ -61,10 +61,13 @@ class Compared:
 def alpha_after(campaigns: int) -> float:
     """Return the share of false "faster" that an answer may have after so many campaigns for it.
 
+    Campaigns go on until one decides. So that all of them together keep to ``ALPHA``, however many
+    there will be, the k-th gets ALPHA / (k (k + 1)), of which the sum is ALPHA (docs/adr/0032).
+
     Args:
-        campaigns: that were run to decide this answer; each of them is another look at it.
+        campaigns: that were run to decide this answer; each of them is another interim analysis.
     """
-    return ALPHA / max(1, campaigns)
+    return ALPHA / (campaigns * (campaigns + 1)) if campaigns else ALPHA
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
