@@ -254,6 +254,11 @@ def test_a_release_whose_dependency_is_late_is_broken_only_on_the_second_night(
     week.site.releases["a"]["2.0"] = Planted(needs=("c",))
     assert "cannot be resolved yet" in week.run().undecided[0]
     assert kinds(week.run()) == [("a", "2.0", "broken", "resolve")]
+    assert week.run().outcome is NightOutcome.NOTHING_NEW
+    week.site.releases["c"] = {"1.0": Planted()}
+    report = week.run()
+    assert [each.version for each in report.examined] == ["2.0"]
+    assert report.open_findings == ()
 
 
 def test_a_package_that_disappears_changes_nothing(tmp_path: Path) -> None:

@@ -1,7 +1,10 @@
 """Nights end to end: an index on loopback with planted releases, real builds, real measurements."""
 
 import json
+import signal
+import subprocess
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -9,6 +12,7 @@ from typing import Any
 import pytest
 
 from tests.laboratory import Laboratory
+from tests.receiver import receiving
 from tests.tiny_index import TinyIndex, make_wheel, serving, sha256
 
 INDICATOR = """
@@ -102,6 +106,23 @@ class World:
         (night,) = json.loads(done.stdout)["nights"]
         return night
 
+    @contextmanager
+    def killed_at(self, phase: str) -> Iterator[None]:
+        """Begin a night, kill it (SIGKILL) when it reports a phase and the block is done."""
+        plant(self.index, "speedy", self.speedy)
+        command = self.laboratory.command("nightly", "--json")
+        with subprocess.Popen(
+            command, cwd=self.laboratory.root, env=self.laboratory.environ, text=True,
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        ) as process:  # fmt: skip
+            assert process.stderr is not None
+            assert any(phase in line for line in process.stderr), f"it never was at {phase}"
+            process.send_signal(signal.SIGSTOP)
+            yield
+            process.kill()
+            assert process.stdout is not None
+            assert process.stdout.read() == ""
+
     def decided(self) -> Any:
         """Return a night after which all is decided, with the results of those before it.
 
@@ -130,6 +151,37 @@ def world(tmp_path: Path) -> Iterator[World]:
             speedy={"1.0": Release()},
             helper={"1.0": Release()},
         )
+
+
+BROKEN = {("speedy", "1.1", "broken")}
+
+
+@pytest.mark.journey
+def test_nights_that_are_killed_or_lose_the_index_lose_nothing_and_send_nothing_twice(
+    world: World,
+) -> None:
+    world.night()
+    world.speedy["1.1"] = Release(head="import no_such_module")
+    with receiving() as receiver:
+        (world.laboratory.root / "hook").write_text(receiver.url)
+        with (world.laboratory.root / "stackgen.toml").open("a") as file:
+            file.write(f'notify = ["webhook:file:{world.laboratory.root / "hook"}"]\n')
+        wheel = "/files/speedy-1.1-py3-none-any.whl"
+        world.index.faults[wheel] = [503] * 99
+        night = world.night()
+        assert (found(night), night["outcome"]) == (set(), "undecided")
+        world.index.faults.clear()
+        with world.killed_at("building B"):
+            other = world.laboratory.run("nightly")
+            assert other.returncode == 3, other.stderr
+            assert "another night of this watch is under way" in other.stdout
+        with world.killed_at("A difference"):
+            pass
+        assert found(world.night()) == BROKEN
+        after = world.night()
+        assert (found(after), after["outcome"]) == (set(), "nothing new")
+        assert any(each.startswith("persists: speedy 1.1") for each in after["events"])
+        assert len(receiver.received) == 1
 
 
 def found(night: Any) -> set[tuple[str, str, str]]:

@@ -273,10 +273,18 @@ def numpy_wheel(base: str) -> Path:
     return Path(wheel)
 
 
-def verdict(planted: Planted, night: Any) -> str:
-    """Return whether a night says what was planted, "undecided" where it says too little yet."""
-    found = {(e["package"], e["version"], e["kind"]) for e in night["findings"]}
-    if surplus := found - planted.found:
+def found_by(night: Any) -> frozenset[Found]:
+    """Return the findings of a night."""
+    return frozenset((e["package"], e["version"], e["kind"]) for e in night["findings"])
+
+
+def verdict(planted: Planted, night: Any, late: frozenset[Found]) -> str:
+    """Return whether a night says what was planted, "undecided" where it says too little yet.
+
+    late: what earlier nights were to find and left undecided.
+    """
+    found = found_by(night)
+    if surplus := found - planted.found - late:
         return f"wrong: {sorted(surplus)}"
     missing = [each for each in planted.events if each not in "\n".join(night["events"])]
     causes = " ".join((e["attribution"] or {}).get("answer", "") for e in night["findings"])
@@ -284,10 +292,12 @@ def verdict(planted: Planted, night: Any) -> str:
     missing += [" ".join(each) for each in sorted(planted.found - found)]
     if night["error"] or night["undecided"]:
         return f"undecided: {'; '.join([night['error'], *night['undecided']]).strip('; ')}"
-    return f"wrong: not stated: {missing}" if missing else "right"
+    if missing:
+        return f"wrong: not stated: {missing}"
+    return f"right; late: {sorted(found & late)}" if found & late else "right"
 
 
-def run_night(world: World, number: int, calls: int) -> Any:
+def run_night(world: World, number: int, calls: int, late: frozenset[Found]) -> Any:
     """Run a night, and where it is not decided again, as the next one would go on."""
     planted = NIGHTS[number]
     path = world.folder / f"night-{number}.json"
@@ -302,7 +312,7 @@ def run_night(world: World, number: int, calls: int) -> Any:
         for key in ("events", "findings", "examined"):
             found[key] = [*night.get(key, ()), *found[key]]
         found["seconds"] += night.get("seconds", 0.0)
-        found |= {"calls": night["calls"] + 1, "verdict": verdict(planted, found)}
+        found |= {"calls": night["calls"] + 1, "verdict": verdict(planted, found, late)}
         night = found
         path.write_text(json.dumps(night, indent=1))
     return night
@@ -325,7 +335,7 @@ def main() -> None:
     """Run the nights, and print what each found."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("folder", type=Path)
-    parser.add_argument("--night", type=int, help="only this one (those before it have to be done)")
+    parser.add_argument("--night", type=int, help="the last one that is run")
     parser.add_argument("--budget", default="5m", help="of a night")
     parser.add_argument("--calls", type=int, default=3, help="of a night that is not decided")
     parser.add_argument("--base", default="3.11")
@@ -338,14 +348,15 @@ def main() -> None:
         '[watch.planted]\nrequirements = ["speedy"]\nvary = ["helper"]\nexecutor = "virtualenv"\n'
         f'bases = ["{options.base}"]\npi = ["work.py"]\nbudget = "{options.budget}"\n'
     )
-    numbers = range(len(NIGHTS)) if options.night is None else [options.night]
+    last = len(NIGHTS) - 1 if options.night is None else options.night
     print("| night | planted | findings | ratio | cause | took | verdict |")
     print(f"|{'---|' * 7}")
-    wrong = 0
+    wrong, late = 0, frozenset[Found]()
     with serving(PORT) as index:
-        for number in numbers:
-            night = run_night(World(folder, index, numpy), number, options.calls)
+        for number in range(last + 1):
+            night = run_night(World(folder, index, numpy), number, options.calls, late)
             print(reported(number, night), flush=True)
+            late = (late | NIGHTS[number].found) - found_by(night)
             wrong += night["verdict"] != "right"
     raise SystemExit(wrong > 0)
 

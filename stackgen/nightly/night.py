@@ -173,9 +173,11 @@ class Night:
         self.state = known or self._first_state(pages)
         self._absent = {name for name, page in pages.items() if page is None}
         self._detect(pages)
+        self._retry_resolution(pages)
         self._save()
-        for each in list(self.state.recheck):
-            self._check_persistence(each)
+        for place, each in enumerate(rechecks := list(self.state.recheck)):
+            waiting_for = len(rechecks) - place + len(self.state.pending)
+            self._check_persistence(each, among=waiting_for)
         waiting = sorted(
             self.state.pending, key=lambda e: (e.uploaded, e.package, Version(e.version))
         )
@@ -303,6 +305,23 @@ class Night:
             if release == (package, version) and each.status is FindingStatus.WITHDRAWN:
                 self.store.put(replace(each, status=FindingStatus.OPEN, note="the release is back"))
         self.notes.append(f"{package} {version} is back, with the same files: not measured again")
+
+    def _retry_resolution(self, pages: Mapping[str, PackagePage | None]) -> None:
+        """Queue releases again that could not be resolved, and can be now: a file was late."""
+        for found in self._open():
+            finding, page = found.finding, pages.get(found.finding.package)
+            if finding.measure != "resolve" or page is None or finding.version not in page.releases:
+                continue
+            try:
+                self.site.resolve([f"{finding.package}=={finding.version}"], [])
+            except ResolutionError:
+                continue
+            self.store.close(found, "it can be resolved now")
+            self.notes.append(f"{finding.package} {finding.version} can be resolved now")
+            self._note(
+                Event(kind=EventKind.RELEASED, package=finding.package, version=finding.version),
+                page,
+            )
 
     def _pair(self, package: str, version: str, previous: str, reference: Pins) -> Pair:
         return release_pair(
@@ -629,7 +648,7 @@ class Night:
             return Attribution(culprits=(), answer=answer)
         return Attribution(culprits=(), answer=f"{release} and {names}, only together")
 
-    def _check_persistence(self, recheck: Recheck) -> None:
+    def _check_persistence(self, recheck: Recheck, *, among: int) -> None:
         """Measure a finding of the last night again; close it where it does not show."""
         finding = recheck.finding
         found = next((e for e in self._open() if e.finding.id == finding.id), None)
@@ -641,7 +660,7 @@ class Night:
         signal = Signal(kind=finding.kind, measure=finding.measure)
         pair = Pair(old=recheck.old, new=recheck.new)
         try:
-            measured = self._measured(pair, PERSIST, recheck.attempt, among=2)
+            measured = self._measured(pair, PERSIST, recheck.attempt, among)
             shows = holds(signal, measured)
         except (EngineError, StorageError, UsageError):
             raise
