@@ -133,3 +133,17 @@ def test_a_lock_without_the_file_that_is_to_be_measured_is_refused(
     path.write_text("frame==2.12+rocm\nnumpy==1.23.5\n")
     with pytest.raises(ResolutionError, match=r"frame 2\.12\+rocm: no index has this version"):
         installable(index, path, ["frame"], TARGET, Policy(), NullProgress())
+
+
+def test_a_lock_for_another_python_names_the_ones_that_have_wheels(tmp_path: Path) -> None:
+    page = tmp_path / "simple" / "frame"
+    page.mkdir(parents=True)
+    wheels = [f"frame-1.0-cp3{n}-cp3{n}-manylinux_2_17_x86_64.whl" for n in (8, 9)]
+    links = [f'<a href="{each}#sha256={"0" * 64}">{each}</a>' for each in wheels]
+    (page / "index.html").write_text(f"<!DOCTYPE html><html><body>{''.join(links)}</body></html>")
+    path = tmp_path / "requirements.txt"
+    path.write_text("frame==1.0\n")
+    config = load_config(environ=NO_CONFIG, index_url=(tmp_path / "simple").as_uri())
+    with PackageIndex(config, tmp_path / "cache") as index, pytest.raises(ResolutionError) as error:
+        installable(index, path, ["frame"], TARGET, Policy(), NullProgress())
+    assert error.value.fix.endswith("--base 3.9 (of 3.8, 3.9)")

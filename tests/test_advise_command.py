@@ -2,11 +2,12 @@
 
 import gzip
 import os
+import sys
 from pathlib import Path
 
 import pytest
 
-from stackgen.campaign.options import IndexOptions
+from stackgen.campaign.options import AdviceOptions, IndexOptions
 from stackgen.commands.advise import AdviseRequest, advise
 from stackgen.model.evidence import Answer
 from stackgen.model.progress import NullProgress
@@ -77,3 +78,27 @@ def test_what_conda_installs_is_named_and_not_sent_to_a_measurement(tmp_path: Pa
     )
     assert (report.explore_command, report.measure_command) == ("", "")
     assert "conda installs numpy 1.26.4" in " ".join(report.advice.caveats)
+
+
+def test_an_environment_is_not_sent_to_explore(tmp_path: Path) -> None:
+    report = advise(
+        AdviseRequest(path=Path(sys.prefix), environment=True, index=IndexOptions(no_index=True)),
+        find_paths({"HOME": str(tmp_path), "STACKGEN_SEED": ""}, kb=tmp_path / "kb.db"),
+        {"PIP_CONFIG_FILE": os.devnull},
+        NullProgress(),
+    )
+    assert (report.explore_command, report.measure_command) == ("", "")
+    assert "pip freeze" in " ".join(report.advice.caveats)
+
+
+def test_the_command_that_measures_repeats_the_options(tmp_path: Path) -> None:
+    lock = tmp_path / "requirements.txt"
+    lock.write_text("numpy==1.26.4\n")
+    options = AdviceOptions(python="3.13", allow_major=True, keep=("six",))
+    report = advise(
+        AdviseRequest(path=lock, options=options, index=IndexOptions(no_index=True)),
+        find_paths({"HOME": str(tmp_path), "STACKGEN_SEED": ""}, kb=tmp_path / "kb.db"),
+        {"PIP_CONFIG_FILE": os.devnull},
+        NullProgress(),
+    )
+    assert report.measure_command.endswith("--measure 15m --keep six --allow-major --python 3.13")

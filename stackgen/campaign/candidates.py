@@ -1,5 +1,6 @@
 """Selects the stacks that take part in a campaign, newest first."""
 
+import re
 from collections.abc import Callable, Collection, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
@@ -551,6 +552,7 @@ def pin(package: LockedPackage) -> str:
 # A user's lock as it stands: the very files that a target takes of it
 
 _SHOWN = 5
+_CPYTHON = re.compile(r"-cp(3)(\d+)-cp3\d+m?-")
 _WHEELS_ALONE = Policy(prereleases=Prereleases.ALLOW)
 
 
@@ -617,7 +619,7 @@ def _files(
         raise ResolutionError(
             f"{lockfile.path} cannot be installed here",
             why=shown + more,
-            fix=_fix([(p.name, why) for p, why in problems]),
+            fix=_fix([(p.name, why) for p, why in problems], _pythons(index, problems)),
         )
     return tuple(a for _, a in found if isinstance(a, Artifact))
 
@@ -639,7 +641,23 @@ def _artifact(
     return found or why.partition(" (--allow-build")[0]  # the fix says how
 
 
-def _fix(problems: Sequence[tuple[str, str]]) -> str:
+def _pythons(index: PackageIndex, problems: Sequence[tuple[LockedPackage, str]]) -> list[str]:
+    """Return the Pythons for which all of these releases have wheels, oldest first."""
+    found: list[set[tuple[int, int]]] = []
+    for package, why in problems:
+        files = index.candidates_many([package.name])[package.name] or ()
+        own = [each.filename for each in files if each.version == package.version]
+        tags = {(int(t[1]), int(t[2])) for name in own for t in _CPYTHON.finditer(name)}
+        if tags or "no wheel for Python" in why:
+            found.append(tags)
+    common = set.intersection(*found) if found else set()
+    return [f"{major}.{minor}" for major, minor in sorted(common)]
+
+
+def _fix(problems: Sequence[tuple[str, str]], pythons: Sequence[str] = ()) -> str:
+    if pythons:
+        others = f" (of {', '.join(pythons)})" if len(pythons) > 1 else ""
+        return f"name a Python that they have wheels for: --base {pythons[-1]}{others}"
     sources = [name for name, why in problems if "only a source distribution" in why]
     parts = [
         "lock again for this base, take another one (--base), or name the index that has it "

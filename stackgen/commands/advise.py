@@ -76,6 +76,10 @@ from stackgen.storage.wheels import WheelStore
 
 ADVISE = "advise"
 """The kind of the campaigns that decide an advice (``stackgen.commands.advise_measure``)."""
+_ENVIRONMENT = (
+    "an environment is not measured as it is; to measure its versions, write them as a lock: "
+    "PYTHON -m pip freeze > requirements.txt"
+)
 _MOST_EXCLUDED = 30  # releases, before --type latest ends without an answer
 _EVERY_GOAL = Goals(wanted=tuple((goal, 1.0) for goal in Goal))
 
@@ -339,7 +343,10 @@ class Sources:
         """Return an advice with all that is known of its stacks."""
         request = self.request
         command = _explore_command(self.lockfile, request.path)
-        if self.lockfile.conda:
+        if request.environment:
+            command = ""
+            advice = replace(advice, caveats=(*advice.caveats, _ENVIRONMENT))
+        elif self.lockfile.conda:
             advice = replace(advice, caveats=(*advice.caveats, _by_conda(self.lockfile)))
         elif advice.answer is Answer.UNKNOWN and not command:
             advice = replace(advice, caveats=(*advice.caveats, _nothing_varies(request.path)))
@@ -609,6 +616,7 @@ def _measure_command(request: AdviseRequest, advice: Advice) -> str:
     options += [f"--keep {each}" for each in request.options.keep]
     options += ["--allow-major"] * request.options.allow_major
     options += ["--allow-downgrade"] * request.options.allow_downgrade
+    options += [f"--python {request.options.python}"] * bool(request.options.python)
     if advice.answer is Answer.ELSEWHERE and not advice.next and advice.option:
         options.append(advice.option)
     named = [shlex.quote(str(each)) for each in paths]

@@ -146,8 +146,9 @@ def measure(
 
 
 def _is_over(run: RunSummary) -> bool:
-    """Return whether a run ended so that the next one would end alike."""
-    return run.interrupted or run.new_inspections == 0
+    """Return whether a run ended so that the next one would end alike, or has no time left."""
+    spent = run.stopped.startswith("the budget")  # waits count for no budget of ours either
+    return run.interrupted or run.new_inspections == 0 or spent
 
 
 def _note_run(found: ExploreReport, progress: Progress) -> None:
@@ -236,7 +237,7 @@ def _request(request: AdviseRequest, budget_s: float, *, dry_run: bool) -> Campa
         measurement=read_measurement(request.indicators),
         budget=BudgetOptions(budget_s=budget_s),
         search=SearchOptions(strategy=Strategy.NEWEST),
-        target=request.target,
+        target=replace(request.target, base=request.target.base or request.options.python),
         index=request.index,
         dry_run=dry_run,
     )

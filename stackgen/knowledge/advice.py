@@ -205,7 +205,12 @@ class Advisor:
     ) -> Mapping[tuple[tuple[str, str], ...], Stack]:
         """Return the measured stacks nearest to a lock by their pins, nearest first."""
         found: dict[tuple[tuple[str, str], ...], tuple[tuple[object, ...], Stack]] = {}
-        compared = {stack for each in self.known.graphs for stack in self.known.nodes.nodes(each)}
+        compared = {
+            stack
+            for indicator, graph in self.known.graphs.items()
+            for stack, node in self.known.nodes.nodes(indicator).items()
+            if graph.component(node.key)
+        }
         for stack_id in sorted(compared):
             stack = self.known.stacks[stack_id]
             own, theirs = locked.versions(stack.facts), self.known.nodes.versions(stack_id)

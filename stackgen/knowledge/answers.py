@@ -180,11 +180,12 @@ class CaseAnswer:
         pins |= {c.name: c.recommended for c in changes if c.recommended is not None}
         versions = self._stack(each).lock.versions
         highest = max(each.compared, key=lambda of: of.highest)
+        known = "measured elsewhere" if each.standing is Standing.FASTER else "not decided"
         return NextComparison(
             changes=changes,
             pins=tuple(sorted((name, versions.get(name, pin)) for name, pin in pins.items())),
-            why=f"{highest.ratio:.2f} times as fast ({highest.lowest:.3g} to {highest.highest:.3g})"
-            f" on {self.known.calls[highest.indicator_id].label}: not decided",
+            why=f"{highest.ratio:.2f} times as fast ({highest.lowest:.3f} to {highest.highest:.3f})"
+            f" on {self.known.calls[highest.indicator_id].label}: {known}",
             error=math.sqrt(block.variance) if block else None,
             expected_error=math.sqrt(max(0.0, block.variance - block.gain)) if block else None,
         )

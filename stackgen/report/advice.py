@@ -82,7 +82,7 @@ def _answer(report: AdviceReport) -> list[str]:
     advice = report.advice
     if report.new:
         return [_update(report)]
-    if report.kind is AdviceType.LATEST and advice.answer is not Answer.ELSEWHERE:
+    if report.kind is AdviceType.LATEST:
         return [_latest(advice)]
     if advice.answer is Answer.UNKNOWN:
         return [f"Unknown: {advice.why}."]
@@ -242,7 +242,7 @@ def _stacks(report: AdviceReport) -> Table:
 
 def _stack_cells(report: AdviceReport, place: int, each: AdvisedStack) -> tuple[str, ...]:
     needs = each.needs
-    first = "new lock" if report.new else "recommended" if report.advice.lock else "best"
+    first = "new lock" if report.new else "recommended" if report.advice.lock else "best other"
     names = ["your lock", first, "runner-up"]
     name = names[place] if place < len(names) else "other"
     speed = "1.00"
@@ -276,7 +276,7 @@ def _proposal(proposal: Proposal) -> list[str]:
 
 
 def _next(following: NextComparison) -> Iterator[str]:
-    yield f"Not decided: {_versions(following.changes)}: {following.why}"
+    yield f"Would decide it: {_versions(following.changes)}: {following.why}"
     if following.error is not None and following.expected_error is not None:
         yield (
             f"  standard error now {100 * following.error:.2g} %, after one more campaign about "
