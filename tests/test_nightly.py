@@ -148,6 +148,28 @@ def test_a_later_release_that_is_as_fast_as_the_good_one_is_reported_as_fixed(
     assert closed.note == "fixed in 3.0"
 
 
+@pytest.mark.parametrize(
+    ("bad", "measure"),
+    [
+        (Planted(wrong=True), MEASURE),
+        (Planted(megabytes=14), "disk"),
+        (Planted(memory=1.3), "import memory"),
+    ],
+)
+def test_what_a_later_release_no_longer_has_is_fixed_once_it_was_measured(
+    tmp_path: Path, bad: Planted, measure: str
+) -> None:
+    week = nights(tmp_path)
+    week.site.releases["b"]["2.0"] = bad
+    week.run()
+    week.site.releases["b"]["3.0"] = Planted()
+    fails = Measured(failures=(Failure(is_new=False, step=Step.CRASH, reason="the best one"),))
+    week.site.troubles = [None, None, fails]  # persistence, the release, against the best stack
+    assert kinds(week.run()) == []
+    week.site.releases["b"]["4.0"] = Planted()
+    assert kinds(week.run()) == [("b", "4.0", "fixed again", measure)]
+
+
 def test_a_broken_release_is_left_out_and_its_successor_is_fixed(tmp_path: Path) -> None:
     week = nights(tmp_path)
     week.site.releases["b"]["2.0"] = Planted(breaks=Step.IMPORT)

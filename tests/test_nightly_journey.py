@@ -216,4 +216,4 @@ def test_nights_find_what_was_planted(world: World) -> None:
     night = world.decided()
     assert found(night) == {("speedy", "1.2", "broken")}
     persists = [each for each in night["events"] if each.startswith("persists: speedy 1.1")]
-    assert persists or night["undecided"], night["events"]
+    assert persists, (night["undecided"], night["events"])

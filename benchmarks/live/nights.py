@@ -1,6 +1,6 @@
 """Ten nights in a row on an index on loopback, with planted events; each is to be found on its own.
 
-python -m benchmarks.live.nights FOLDER [--night N] [--budget 5m] [--calls 3] [--base 3.11]
+python -m benchmarks.live.nights FOLDER [--night N] [--budget 10m] [--calls 3] [--base 3.11]
 
 FOLDER has everything: the index, the knowledge base, ``state.db``, caches, and the report of each
 night (``night-N.json``). A night that was decided is not repeated: the same command goes on. Two
@@ -336,7 +336,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("folder", type=Path)
     parser.add_argument("--night", type=int, help="the last one that is run")
-    parser.add_argument("--budget", default="5m", help="of a night")
+    parser.add_argument("--budget", default="10m", help="of a night")
     parser.add_argument("--calls", type=int, default=3, help="of a night that is not decided")
     parser.add_argument("--base", default="3.11")
     options = parser.parse_args()

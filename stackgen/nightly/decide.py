@@ -166,19 +166,13 @@ def fixed(signal: Signal, measured: Measured) -> bool:
 
     Speed and memory: its interval excludes even half of the loss (on the log scale).
     """
-    if (
-        not measured.complete
-        or measured.controls_failed
-        or any(e.is_new for e in measured.failures)
-    ):
+    if not measured.complete or measured.controls_failed or measured.failures:
         return False
-    if signal.kind is FindingKind.BROKEN:
-        return measured.blocks > 0
-    if signal.key in {each.key for each in _exact(measured)}:
-        return False
+    if signal.kind in (FindingKind.BROKEN, FindingKind.DIFFERENT) or signal.measure == "disk":
+        return measured.blocks > 0 and signal.key not in {each.key for each in _exact(measured)}
     series = next((e for e in measured.series if e.measure == signal.measure), None)
     if series is None:
-        return signal.kind is FindingKind.DIFFERENT or signal.measure == "disk"
+        return False
     return _effect(series, CONFIRM_ALPHA).low > math.sqrt(signal.ratio or 1.0)
 
 

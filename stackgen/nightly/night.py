@@ -522,6 +522,11 @@ class Night:
             self.state.best, self.state.against_best = dict(self.state.newest), False
             return
         measured = [each for each in (first, second) if each is not None]
+        failed = [e for each in measured for e in each.failures if not e.is_new or not e.step]
+        if failed:  # nothing was compared: no finding is fixed, and the best stack stays
+            self.undecided.append(f"the newest stack against the best one: {failed[0].reason}")
+            self.state.against_best = any(each.step is None for each in failed)
+            return
         if any(each.controls_failed for each in measured):
             self.state.best_attempt += 1
         if any(not each.complete or each.controls_failed for each in measured):
