@@ -14,6 +14,7 @@ repeated   ``advise --measure`` again and again for one lock among equal stacks,
 poisoned   a fifth of the origins scale one stack's times by 0.8; gate: 5 % false recommendations
            where five origins or more measured the pair.
 power      how often a stack that is faster than the lock's own is recommended.
+shipped    the same, and half widths, of the observations that come with stackgen.
 recorded   leave-one-campaign-out on recorded blocks, as prediction intervals.
 
 python -m benchmarks.knowledge [--bases 1000] [--minutes 60] [equal poisoned ...]
@@ -26,9 +27,12 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import product
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import numpy as np
 
+from stackgen.knowledge.database import open_database
 from stackgen.knowledge.graph import Comparisons, EvidenceGraph, Place, StackNode
 from stackgen.knowledge.prediction import predict
 from stackgen.knowledge.recommendation import (
@@ -38,13 +42,16 @@ from stackgen.knowledge.recommendation import (
     alpha_after,
     assess,
 )
+from stackgen.knowledge.seed import load_seeds
 from stackgen.measure import ALPHA, INTERIM_ANALYSES, MARGIN, effect
 from stackgen.measure.contrasts import CampaignContrasts, estimates
 from stackgen.measure.meta_analysis import Mixture, learned_prior
 from stackgen.measure.posterior import Array, Places
 from stackgen.model.evidence import Verdict
 from stackgen.model.identity import CampaignId, IndicatorId, MachineId, StackId
+from stackgen.storage.paths import shipped_folder
 from tests import recordings
+from tools import seed
 
 CAMPAIGNS = (1, 2, 3, 5, 10, 25)
 SPREADS = (0.0, 0.005, 0.02, 0.05, 0.12, 0.20)
@@ -476,6 +483,37 @@ def recorded(_bases: int, _seed: int, deadline: float) -> None:
     print(f"  together {inside} of {total}, nominal 95 %", flush=True)
 
 
+def shipped(_bases: int, _seed: int, _deadline: float) -> None:
+    """Print how campaigns that come with stackgen are predicted by the others, and half widths."""
+    with TemporaryDirectory() as folder, open_database(Path(folder) / "kb.db") as database:
+        load_seeds(database, shipped_folder("kb") / "seed")
+        calls = {call.id: call.label for call in database.calls()}
+        rows = [
+            each
+            for each in database.contrasts()
+            if not calls[each.indicator_id].startswith("python/")
+        ]
+    print("\nthe observations that come with stackgen: half widths of ratios to the newest stack")
+    print("  by the evidence graph, and of blocks alone; log ratios that other campaigns predicted")
+    widths: dict[IndicatorId, list[float]] = {}
+    for indicator, width in seed.half_widths(rows):
+        widths.setdefault(indicator, []).append(width)
+    graphs = seed.evidence_graphs(rows)
+    priors = seed.learned_priors(graphs)
+    inside = total = 0
+    for indicator, graph in graphs.items():
+        own = [each for each in rows if each.indicator_id == indicator]
+        blocks = statistics.median(seed.half_widths_of_blocks(own))
+        found = graph.held_out(priors[indicator])
+        inside, total = inside + found.inside, total + found.total
+        print(
+            f"  {calls[indicator]}: median {statistics.median(widths[indicator]):.1%}, largest "
+            f"{max(widths[indicator]):.1%}; blocks {blocks:.1%}; {found.inside} of {found.total} "
+            f"of {found.campaigns} campaigns, +-{found.half_width:.1%}"
+        )
+    print(f"  together {inside} of {total}, nominal 95 %", flush=True)
+
+
 def _finds(campaigns: int, spread: float, gain: float, seed: int, number: int) -> bool:
     dice = np.random.default_rng([seed, 3, number])
     rows = []
@@ -511,6 +549,7 @@ def main() -> None:
         "poisoned": poisoned,
         "power": power,
         "recorded": recorded,
+        "shipped": shipped,
     }
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("tables", nargs="*", choices=[*tables, []], default=[])

@@ -14,7 +14,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,9 +22,13 @@ from scipy import stats
 
 from stackgen.executors.machine import this_machine
 from stackgen.knowledge.database import Database, open_database
+from stackgen.knowledge.graph import EvidenceGraph, StackNode
 from stackgen.knowledge.public import Redaction
 from stackgen.knowledge.seed import load_seeds
 from stackgen.measure.contrasts import CampaignContrasts
+from stackgen.measure.meta_analysis import learned_prior
+from stackgen.measure.posterior import Array
+from stackgen.model.identity import IndicatorId
 from stackgen.model.options import parse_duration
 from stackgen.storage.paths import shipped_folder
 
@@ -139,20 +143,52 @@ def progress_of(database: Database, step: Step, base: str) -> Progress:
     precise = {c.id for c in database.calls() if c.indicator.name in step.precise}
     found = [each for each in database.contrasts() if each.campaign_id in campaigns]
     compared = {campaigns[each.campaign_id] for each in found if each.indicator_id in precise}
-    widths = half_widths([each for each in found if each.indicator_id in precise])
+    widths = [width for indicator, width in half_widths(found) if indicator in precise]
     return Progress(tuple(sorted(compared)), max(widths, default=math.inf))
 
 
-def half_widths(rows: Sequence[CampaignContrasts]) -> Iterator[float]:
-    """Yield the half width at 95 % of each candidate's ratio, its campaigns taken together."""
-    found: dict[tuple[str, str, str], list[tuple[float, float]]] = {}
+def half_widths(rows: Sequence[CampaignContrasts]) -> Iterator[tuple[IndicatorId, float]]:
+    """Yield the half width at 95 % of each candidate's ratio to its baseline, as advice has it.
+
+    The spread between campaigns is part of it: a second campaign may differ by more than blocks
+    of the first one do.
+    """
+    graphs = evidence_graphs(rows)
+    priors = learned_priors(graphs)
+    pairs = {(each.indicator_id, each.baseline, each.candidates) for each in rows}
+    for indicator, baseline, candidates in sorted(pairs):
+        fit = graphs[indicator].fit(baseline, None, prior=priors[indicator])
+        low, high = fit.log_ratios(baseline, candidates).bounds
+        yield from ((indicator, math.expm1(width)) for width in (high - low) / 2)
+
+
+def learned_priors(graphs: Mapping[IndicatorId, EvidenceGraph]) -> Mapping[IndicatorId, Array]:
+    """Return the prior of the spread between campaigns that the other indicators leave to each."""
+    likely = {
+        indicator: graph.fit(graph.components[0][0], None).network.spread_likelihood
+        for indicator, graph in graphs.items()
+    }
+    return {
+        indicator: learned_prior([each for other, each in likely.items() if other != indicator])
+        for indicator in graphs
+    }
+
+
+def evidence_graphs(rows: Sequence[CampaignContrasts]) -> Mapping[IndicatorId, EvidenceGraph]:
+    """Return the evidence graph of each indicator; no two stacks count as equivalent."""
+    by_indicator: dict[IndicatorId, list[CampaignContrasts]] = {}
+    for each in rows:
+        by_indicator.setdefault(each.indicator_id, []).append(each)
+    nodes = {stack: StackNode(key=stack) for each in rows for stack in each.stacks}
+    return {indicator: EvidenceGraph(own, nodes) for indicator, own in by_indicator.items()}
+
+
+def half_widths_of_blocks(rows: Sequence[CampaignContrasts]) -> Iterator[float]:
+    """Yield the half width of each candidate's ratio in one campaign, by the noise of blocks."""
     for row in rows:
-        for place, candidate in enumerate(row.candidates):
-            pair = (row.indicator_id, row.baseline, candidate)
-            found.setdefault(pair, []).append((row.covariance[place][place], row.freedom))
-    for each in found.values():
-        error = math.sqrt(1 / math.fsum(1 / variance for variance, _ in each))
-        yield math.expm1(stats.t.ppf(0.975, math.fsum(freedom for _, freedom in each)) * error)
+        reach = float(stats.t.ppf(0.975, row.freedom))
+        for place in range(len(row.candidates)):
+            yield math.expm1(reach * math.sqrt(row.covariance[place][place]))
 
 
 def measure(step: Step, base: str, number: int, budget_s: float, database: Path) -> int:
@@ -174,7 +210,9 @@ def measure(step: Step, base: str, number: int, budget_s: float, database: Path)
                     for each in found.contrasts()
                     if each.campaign_id in own and each.indicator_id in names
                 ]
-            if max(half_widths(rows), default=math.inf) <= HALF_WIDTH * math.sqrt(LEAST_CAMPAIGNS):
+            if max(half_widths_of_blocks(rows), default=math.inf) <= HALF_WIDTH * math.sqrt(
+                LEAST_CAMPAIGNS
+            ):
                 process.terminate()  # as Ctrl-C does; another campaign adds more than more blocks
     return process.wait()
 

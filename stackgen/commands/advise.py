@@ -235,7 +235,7 @@ class Sources:
             machine=this_machine(),
             machines=database.machines(),
             trusted=self.trusted,
-            trusted_origins={each.id for each in database.origin_summaries() if each.trusted},
+            trusted_origins=database.trusted_origins | database.own_origins,
         )
         measured = {name for x in self.known.stacks.values() for name in x.lock.versions}
         locked = {str(canonicalize_name(each.name)) for each in self.lockfile.packages}

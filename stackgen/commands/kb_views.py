@@ -117,7 +117,8 @@ def _campaign_view(database: Database, campaign: CampaignIdentity) -> View:
         ),
         tables=(
             Table(
-                title="Speed beside the baseline (no rows where the controls failed)",
+                title="Speed beside the baseline in this campaign alone: another one may differ by "
+                "more than its intervals (no rows where the controls failed)",
                 columns=("indicator", "baseline", "stack", "speed", "low", "high", "blocks"),
                 rows=tuple(_effects(rows, calls, names)),
             ),

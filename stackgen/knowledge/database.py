@@ -75,8 +75,8 @@ JOIN origins AS o ON o.key = r.origin_key
 WHERE r.kind = 8 AND r.row_key IN used AND r.row_key NOT IN own GROUP BY o.key
 """  # noqa: S608 the text is ours
 _PINS = """
-SELECT locks.id AS lock_id, artifact_key FROM locks JOIN lock_pins ON locks.key = lock_key
-WHERE :lock IS NULL OR locks.id = :lock
+SELECT lock_key, artifact_key FROM lock_pins
+WHERE :lock IS NULL OR lock_key = (SELECT key FROM locks WHERE id = :lock)
 """
 _ARTIFACTS = f"""
 SELECT * FROM artifacts WHERE :lock IS NULL OR key IN (SELECT artifact_key FROM ({_PINS}))
@@ -228,12 +228,16 @@ class Database:
 
     def origin_summaries(self) -> tuple[OriginSummary, ...]:
         """Return every origin, that with the most inspections first."""
-        trusted: frozenset[str] = frozenset()
-        if self._state.exists():
-            with State(self._state, reading=True) as state:
-                trusted = state.trusted_origins()
         with self._explained():
-            return origins(self._connection, own=self.own_origins, trusted=trusted)
+            return origins(self._connection, own=self.own_origins, trusted=self.trusted_origins)
+
+    @property
+    def trusted_origins(self) -> frozenset[str]:
+        """Return the ids of the installations that the user trusts."""
+        if not self._state.exists():
+            return frozenset()
+        with State(self._state, reading=True) as state:
+            return frozenset(state.trusted_origins())
 
     def find_origin(self, begins: str) -> str:
         """Return the id of the origin that begins so.
@@ -586,12 +590,13 @@ class Database:
         found = self._rows(_ARTIFACTS, {"lock": lock_id})
         keys = [row["key"] for row in found]
         artifacts = dict(zip(keys, self._read("artifacts", rows.artifact_of, found), strict=True))
-        locks: dict[str, list[Artifact]] = {}
+        locks: dict[int, list[Artifact]] = {}
         for lock, key in self._rows(_PINS, {"lock": lock_id}):  # most locks have most in common
             locks.setdefault(lock, []).append(artifacts[key])
         for pinned in locks.values():
             pinned.sort(key=lambda each: each.name)
-        return locks
+        ids = self._rows("SELECT key, id FROM locks")
+        return {row["id"]: locks[row["key"]] for row in ids if row["key"] in locks}
 
     def _load_sets(self, which: str, wanted: rows.Row) -> dict[str, list[LoadedDistribution]]:
         sets: dict[str, list[LoadedDistribution]] = {}

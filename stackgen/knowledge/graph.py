@@ -131,11 +131,13 @@ class HeldOut:
     """How many log ratios of campaigns the other campaigns predicted, at 95 %.
 
     inside of total; campaigns: that could be left out, since others connect their stacks.
+    half_width: of the predictions, the median; 0 where there are none.
     """
 
     inside: int
     total: int
     campaigns: int
+    half_width: float = 0.0
 
 
 class EvidenceGraph:
@@ -239,6 +241,7 @@ class EvidenceGraph:
             prior: of the spread between campaigns, a mass for each of ``SPREADS``.
         """
         inside = total = campaigns = 0
+        widths: list[float] = []
         for number, campaign in enumerate(self._campaigns):
             left = [*self._campaigns[:number], *self._campaigns[number + 1 :]]
             hub, *others = campaign.arms
@@ -255,7 +258,9 @@ class EvidenceGraph:
             values = campaign.values[known_at]
             inside += int(np.sum((low <= values) & (values <= high)))
             total, campaigns = total + len(known_at), campaigns + 1
-        return HeldOut(inside=inside, total=total, campaigns=campaigns)
+            widths += ((high - low) / 2).tolist()
+        half_width = float(np.median(widths)) if widths else 0.0
+        return HeldOut(inside=inside, total=total, campaigns=campaigns, half_width=half_width)
 
     def _around(self, key: str, most: int) -> list["_Campaign"]:
         """Return the campaigns that connect a stack with the nearest others."""

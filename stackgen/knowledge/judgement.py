@@ -342,8 +342,8 @@ class Knowledge:
     @cached_property
     def _by_setting(self) -> Mapping[Setting, list[StackId]]:
         found: dict[Setting, list[StackId]] = {}
-        for each in self.stacks.values():
-            found.setdefault(Setting.of(each.facts, each.settings), []).append(each.id)
+        for stack_id, each in self.stacks.items():
+            found.setdefault(Setting.of(each.facts, each.settings), []).append(stack_id)
         return found
 
 
