@@ -646,9 +646,13 @@ def _pythons(index: PackageIndex, problems: Sequence[tuple[LockedPackage, str]])
     found: list[set[tuple[int, int]]] = []
     for package, why in problems:
         files = index.candidates_many([package.name])[package.name] or ()
-        own = [each.filename for each in files if each.version == package.version]
+        own = [
+            each.filename
+            for each in files
+            if each.version == package.version and each.sha256 in (package.hashes or (each.sha256,))
+        ]
         tags = {(int(t[1]), int(t[2])) for name in own for t in _CPYTHON.finditer(name)}
-        if tags or "no wheel for Python" in why:
+        if tags or "no wheel for Python" in why:  # else it is missing whatever the Python
             found.append(tags)
     common = set.intersection(*found) if found else set()
     return [f"{major}.{minor}" for major, minor in sorted(common)]
