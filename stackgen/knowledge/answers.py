@@ -185,7 +185,7 @@ class CaseAnswer:
             changes=changes,
             pins=tuple(sorted((name, versions.get(name, pin)) for name, pin in pins.items())),
             why=f"{highest.ratio:.2f} times as fast ({highest.lowest:.3f} to {highest.highest:.3f})"
-            f" on {self.known.calls[highest.indicator_id].label}: {known}",
+            f" on {self.known.calls[highest.indicator_id].indicator.name}: {known}",
             error=math.sqrt(block.variance) if block else None,
             expected_error=math.sqrt(max(0.0, block.variance - block.gain)) if block else None,
         )

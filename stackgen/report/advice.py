@@ -21,7 +21,7 @@ from stackgen.report.explore import interval, verdict
 from stackgen.report.goals import megabytes, seconds_text, within
 from stackgen.report.tables import columns, duration
 
-_MOST_SHOWN = 4
+_MOST_SHOWN, _IN_TABLE = 4, 2
 
 Table = list[tuple[str, ...]]
 
@@ -250,7 +250,7 @@ def _stack_cells(report: AdviceReport, place: int, each: AdvisedStack) -> tuple[
         speed = f"{each.ratio:.2f} ({each.low:.3f} to {each.high:.3f})"
     return (
         "*" if report.conflicting and needs.on_front else "",
-        f"{name}{f': {_versions(each.changes)}' if each.changes else ''}",
+        f"{name}{f': {_versions(each.changes, most=_IN_TABLE)}' if each.changes else ''}",
         speed,
         seconds_text(needs.import_s),
         within(needs.import_effect),
@@ -276,7 +276,8 @@ def _proposal(proposal: Proposal) -> list[str]:
 
 
 def _next(following: NextComparison) -> Iterator[str]:
-    yield f"Would decide it: {_versions(following.changes)}: {following.why}"
+    changes = _versions(following.changes, most=_IN_TABLE)
+    yield f"Would decide it: {changes}: {following.why}"
     if following.error is not None and following.expected_error is not None:
         yield (
             f"  standard error now {100 * following.error:.2g} %, after one more campaign about "
@@ -350,10 +351,10 @@ def _pins(versions: Sequence[tuple[str, str]]) -> str:
     return ", ".join(f"{name} {version}" for name, version in versions)
 
 
-def _versions(compared: Sequence[Change]) -> str:
+def _versions(compared: Sequence[Change], *, most: int = _MOST_SHOWN) -> str:
     shown = [f"{c.name} {c.current or 'none'} -> {c.recommended or 'none'}" for c in compared]
-    more = f" and {len(shown) - _MOST_SHOWN} more" if len(shown) > _MOST_SHOWN else ""
-    return f"{', '.join(shown[:_MOST_SHOWN])}{more}"
+    more = f" and {len(shown) - most} more" if len(shown) > most else ""
+    return f"{', '.join(shown[:most])}{more}"
 
 
 def _markdown_table(rows: Table) -> Iterator[str]:
