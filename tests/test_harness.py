@@ -126,32 +126,30 @@ def test_what_is_launched_is_waited_for_within_the_sample(
     assert harness.sample(operation, loops=4) == 2.0
 
 
-def test_what_happens_only_once_is_timed_at_once_and_once(
-    harness: ModuleType, clock: Clock
+@pytest.mark.parametrize(
+    ("indicator", "samples", "loops", "seconds", "measured"),
+    [
+        ({"one_shot": True}, 30, 7, 2.0, (1, 1)),
+        ({}, 3, 7, 0.5, (3, 7)),
+        ({"latency": True}, 4, None, 1e-6, (4, 1)),
+    ],
+    ids=["what happens only once", "given loops", "a latency"],
+)
+def test_values_are_per_operation(
+    harness: ModuleType,
+    clock: Clock,
+    indicator: dict[str, bool],
+    samples: int,
+    loops: int | None,
+    seconds: float,
+    measured: tuple[int, int],
 ) -> None:
-    options = Namespace(samples=30, loops=7, trace=None)
-    indicator = {"one_shot": True}
-    setup = lambda _: harness.Operation(clock.takes(2.0))  # noqa: E731
-    measured = harness.measure(indicator, setup, options, {})
-    assert (measured["values_s"], measured["loops"], clock.calls) == ([2.0], 1, 1)
-
-
-def test_given_loops_are_kept_and_values_are_per_operation(
-    harness: ModuleType, clock: Clock
-) -> None:
-    options = Namespace(samples=3, loops=7, trace=None)
-    setup = lambda _: harness.Operation(clock.takes(0.5))  # noqa: E731
-    measured = harness.measure({}, setup, options, {})
-    assert (measured["values_s"], measured["loops"]) == ([0.5] * 3, 7)
-
-
-def test_a_latency_is_that_of_one_operation_however_short(
-    harness: ModuleType, clock: Clock
-) -> None:
-    options = Namespace(samples=4, loops=None, trace=None)
-    setup = lambda _: harness.Operation(clock.takes(1e-6))  # noqa: E731
-    measured = harness.measure({"latency": True}, setup, options, {})
-    assert (len(measured["values_s"]), measured["loops"]) == (4, 1)
+    options = Namespace(samples=samples, loops=loops, trace=None)
+    setup = lambda _: harness.Operation(clock.takes(seconds))  # noqa: E731
+    found = harness.measure(indicator, setup, options, {})
+    assert (len(found["values_s"]), found["loops"]) == measured
+    assert found["values_s"] == pytest.approx([seconds] * measured[0])
+    assert clock.calls == 1 or not indicator.get("one_shot")
 
 
 def test_no_collection_falls_into_a_sample_but_into_what_happens_only_once(

@@ -62,39 +62,25 @@ def big_wheel() -> bytes:
     return make_wheel("demo", requires=("numpy<2",), members=members)
 
 
-def test_an_announced_metadata_file_is_read_and_verified(
-    server: TinyIndex, index: PackageIndex
+@pytest.mark.parametrize(
+    ("announced", "beside", "read"),
+    [
+        (STATED, STATED, "beside"),
+        (b"other", STATED, "inside"),
+        (None, STATED, "beside"),
+        (None, b"<html>Sorry: nothing here</html>", "inside"),
+    ],
+    ids=["announced", "of another hash", "not announced", "a page of apologies"],
+)
+def test_a_metadata_file_beside_the_wheel_is_read_where_it_is_sound(
+    server: TinyIndex, index: PackageIndex, announced: bytes | None, beside: bytes, read: str
 ) -> None:
-    attribute = f'data-core-metadata="sha256={sha256(STATED)}"'
-    server.add(WHEEL, make_wheel("demo", requires=("inside",)), attributes=attribute)
-    server.files[BESIDE] = STATED
-    assert index.metadata(index.candidates("demo")[0]).requires_dist == ("beside",)
-    assert server.paths("/files/") == [BESIDE]
-
-
-def test_an_announced_file_of_another_hash_is_not_believed(
-    server: TinyIndex, index: PackageIndex
-) -> None:
-    attribute = f'data-core-metadata="sha256={sha256(b"other")}"'
-    server.add(WHEEL, make_wheel("demo", requires=("inside",)), attributes=attribute)
-    server.files[BESIDE] = STATED
-    assert index.metadata(index.candidates("demo")[0]).requires_dist == ("inside",)
-
-
-def test_a_metadata_file_is_found_though_it_was_not_announced(
-    server: TinyIndex, index: PackageIndex
-) -> None:
-    server.add(WHEEL, make_wheel("demo", requires=("inside",)))
-    server.files[BESIDE] = STATED
-    assert index.metadata(index.candidates("demo")[0]).requires_dist == ("beside",)
-
-
-def test_a_page_of_apologies_is_not_taken_for_metadata(
-    server: TinyIndex, index: PackageIndex
-) -> None:
-    server.add(WHEEL, make_wheel("demo", requires=("inside",)))
-    server.files[BESIDE] = b"<html>Sorry: nothing here</html>"
-    assert index.metadata(of(server)).requires_dist == ("inside",)
+    attributes = f'data-core-metadata="sha256={sha256(announced)}"' if announced else ""
+    server.add(WHEEL, make_wheel("demo", requires=("inside",)), attributes=attributes)
+    server.files[BESIDE] = beside
+    assert index.metadata(index.candidates("demo")[0]).requires_dist == (read,)
+    if announced == beside:
+        assert server.paths("/files/") == [BESIDE]
 
 
 def test_without_metadata_files_a_part_of_the_wheel_is_read(

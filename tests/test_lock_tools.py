@@ -121,6 +121,12 @@ def _pin(path: Path, name: str, version: str) -> None:
         _change(path, {name: version})
 
 
+def _written(path: Path) -> None:
+    """Write the newer NumPy into a lock that has the older one."""
+    _pin(path, "numpy", _FROM)
+    _change(path, {"numpy": _TO})
+
+
 def test_uv_syncs_a_written_lock_and_would_have_written_the_same(tmp_path: Path, run: Run) -> None:
     _pyproject(tmp_path)
     python = ("--python", sys.executable)
@@ -140,8 +146,7 @@ def test_poetry_checks_and_installs_a_written_lock(tmp_path: Path, run: Run) -> 
     _pyproject(tmp_path, f'[tool.poetry]\npackage-mode = false\n{source}priority = "primary"\n')
     _ok(run("poetry", "poetry", "env", "use", sys.executable))
     _ok(run("poetry", "poetry", "lock", "-n"))
-    _pin(tmp_path / "poetry.lock", "numpy", _FROM)
-    _change(tmp_path / "poetry.lock", {"numpy": _TO})
+    _written(tmp_path / "poetry.lock")
     _ok(run("poetry", "poetry", "check", "--lock"))
     _ok(run("poetry", "poetry", "install", "-n", "--no-root"))
     assert _installed(tmp_path) == _TO
@@ -153,8 +158,7 @@ def test_pdm_installs_a_written_lock(tmp_path: Path, run: Run) -> None:
     _ok(run("pdm", "pdm", "venv", "create", sys.executable))
     _ok(run("pdm", "pdm", "use", "-f", str(tmp_path / ".venv")))
     _ok(run("pdm", "pdm", "lock"))
-    _pin(tmp_path / "pdm.lock", "numpy", _FROM)
-    _change(tmp_path / "pdm.lock", {"numpy": _TO})
+    _written(tmp_path / "pdm.lock")
     _ok(run("pdm", "pdm", "lock", "--check"))
     _ok(run("pdm", "pdm", "install", "--check", "--no-self"))
     assert _installed(tmp_path) == _TO
@@ -167,8 +171,7 @@ def test_pipenv_verifies_and_deploys_a_written_lock(tmp_path: Path, run: Run) ->
         f'[requires]\npython_version = "{_OWN}"\n'
     )
     _ok(run("pipenv", "pipenv", "--python", sys.executable, "lock"))
-    _pin(tmp_path / "Pipfile.lock", "numpy", _FROM)
-    _change(tmp_path / "Pipfile.lock", {"numpy": _TO})
+    _written(tmp_path / "Pipfile.lock")
     _ok(run("pipenv", "pipenv", "verify"))
     _ok(run("pipenv", "pipenv", "install", "--deploy"))
     assert _installed(tmp_path) == _TO

@@ -125,33 +125,25 @@ def part_of(tmp_path: Path, wheel: Artifact) -> Path:
     return path
 
 
-def test_what_was_cut_off_before_goes_on_where_it_stopped(
-    server: TinyIndex, index: PackageIndex, store: WheelStore, tmp_path: Path
+@pytest.mark.parametrize(
+    ("stored", "spans"),
+    [(slice(100), ["bytes=100-"]), (slice(None), []), (b"rot", None)],
+    ids=["cut off", "whole", "rotten"],
+)
+def test_a_partial_download_goes_on_where_it_stopped_unless_it_is_rotten(
+    server: TinyIndex,
+    index: PackageIndex,
+    store: WheelStore,
+    tmp_path: Path,
+    stored: slice | bytes,
+    spans: list[str] | None,
 ) -> None:
     content = make_wheel("demo")
     wheel = artifact(content, server.add(WHEEL, content))
-    part_of(tmp_path, wheel).write_bytes(content[:100])
+    sent = content[stored] if isinstance(stored, slice) else stored
+    part_of(tmp_path, wheel).write_bytes(sent)
     assert store.fetch([wheel], downloader=index)[wheel.sha256].read_bytes() == content
-    assert [span for _, _, span in server.requested] == ["bytes=100-"]
-
-
-def test_a_download_that_was_whole_but_not_yet_kept_is_not_repeated(
-    server: TinyIndex, index: PackageIndex, store: WheelStore, tmp_path: Path
-) -> None:
-    content = make_wheel("demo")
-    wheel = artifact(content, server.add(WHEEL, content))
-    part_of(tmp_path, wheel).write_bytes(content)
-    assert store.fetch([wheel], downloader=index)[wheel.sha256].read_bytes() == content
-    assert server.requested == []
-
-
-def test_a_rotten_partial_download_is_begun_again(
-    server: TinyIndex, index: PackageIndex, store: WheelStore, tmp_path: Path
-) -> None:
-    content = make_wheel("demo")
-    wheel = artifact(content, server.add(WHEEL, content))
-    part_of(tmp_path, wheel).write_bytes(b"rot")
-    assert store.fetch([wheel], downloader=index)[wheel.sha256].read_bytes() == content
+    assert spans is None or [span for _, _, span in server.requested] == spans
 
 
 def test_a_wrong_hash_is_refused_and_nothing_stays(
