@@ -151,8 +151,9 @@ def test_each_interim_analysis_reports_the_leader_with_its_interval_once(
     )
     (estimates,) = [note for note in seen.notes if note.startswith("First estimates")]
     assert re.fullmatch(
-        r"First estimates, after 3 blocks and not tested: 2 \d\.\d\d; 3 1\.00 \(baseline\); "
-        r"1 0\.\d\d\. First interim analysis after 6 blocks, in about \d+ (s|min \d+ s)\.",
+        r"First estimates, after 3 blocks and not tested: 2 \d\.\d\d \(blocks \d\.\d\d to "
+        r"\d\.\d\d\); 3 1\.00 \(baseline\); 1 0\.\d\d \(blocks 0\.\d\d to \d\.\d\d\)\. "
+        r"First interim analysis after 6 blocks, in about \d+ (s|min \d+ s)\.",
         estimates,
     ), estimates
     assert seen.notes.index(estimates) < seen.notes.index(first)

@@ -1,5 +1,6 @@
 """Measure stacks against the baseline, block after block, until every comparison is decided."""
 
+import math
 import re
 import shlex
 import statistics
@@ -24,7 +25,7 @@ from stackgen.measure import (
     rank,
 )
 from stackgen.measure.goals import compare_goals, goals_decided, shares
-from stackgen.measure.ranking import is_open
+from stackgen.measure.ranking import all_times, block_ratios, is_open, weighted_mean
 from stackgen.measure.retry_policy import MOST_KILLS, Cause, cause, cause_of
 from stackgen.model.evidence import Effect, Ranked
 from stackgen.model.goals import SPEED_ALONE, Goals
@@ -132,10 +133,11 @@ class Comparison:
         if len(tested) > 1:  # they began before the others
             self.session.record.standing = f"{standing(tested[0])}; of the others {test}"
             return
-        self.session.record.standing = f"{_estimate(rows[0])} leads; {test}"
+        ranges = self._ranges(rows)
+        self.session.record.standing = f"{_estimate(rows[0], ranges)} leads; {test}"
         if blocks >= FIRST_ESTIMATES and not self._reported:
             self._reported = blocks
-            estimates = "; ".join(map(_estimate, rows))
+            estimates = "; ".join(_estimate(row, ranges) for row in rows)
             self.session.progress.note(
                 f"First estimates, after {blocks} blocks{self._excluded()} and not tested: "
                 f"{estimates}. {test.capitalize()}."
@@ -160,6 +162,26 @@ class Comparison:
             }
             shown = ", ".join(f"{name} {_within(each)}" for name, each in effects.items() if each)
             note(f"  {row.label}: {'baseline' if row.is_baseline else shown}")
+
+    def _ranges(self, rows: Sequence[Ranked]) -> Mapping[StackId, tuple[float, float]]:
+        """Return the smallest and the largest ratio to the baseline that a block had."""
+        seen, baseline = self.session.inspections, self.design.baseline.stack.id
+        series = all_times(seen, exclude_disturbed(seen).excluded)
+        found = {}
+        for row in rows:
+            per_call = [
+                (
+                    block_ratios(
+                        series.get((call.id, row.stack_id, False), {}),
+                        series.get((call.id, baseline, False), {}),
+                    ),
+                    self.weights.get(call.id, 1.0),
+                )
+                for call in self.design.calls
+            ]
+            if ratios := weighted_mean(per_call).values():
+                found[row.stack_id] = (math.exp(min(ratios)), math.exp(max(ratios)))
+        return found
 
     def _excluded(self) -> str:
         """Return how many blocks do not count because something disturbed them."""
@@ -254,12 +276,15 @@ def refuse_failed_baseline(record: Record, design: Design, failed: set[StackId])
     )
 
 
-def _estimate(row: Ranked) -> str:
-    """Return a stack with its speed so far, without an interval."""
+def _estimate(row: Ranked, ranges: Mapping[StackId, tuple[float, float]]) -> str:
+    """Return a stack with its speed so far and how much its blocks differ; no interval yet."""
     if row.is_baseline:
         return f"{row.label} 1.00 (baseline)"
     effect = _speed(row)
-    return row.label if effect is None else f"{row.label} {effect.ratio:.2f}"
+    if effect is None or row.stack_id not in ranges:
+        return row.label
+    low, high = ranges[row.stack_id]
+    return f"{row.label} {effect.ratio:.2f} (blocks {low:.2f} to {high:.2f})"
 
 
 def _speed(row: Ranked) -> Effect | None:
