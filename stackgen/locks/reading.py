@@ -349,15 +349,21 @@ _READERS: dict[str, _Reader] = {
 }
 
 
+_NOT_PYTHON = re.compile(r"\b(sys_platform|platform_\w+|os_name|implementation_\w+)\b")
+
+
 def admits_python(lockfile: LockFile, python: str) -> bool:
     """Return whether a lock admits a Python, patch levels aside; without a range, it does.
 
-    One whose packages are all for other Pythons does not, whatever its range says.
+    One whose packages are all for other Pythons does not, whatever its range says. A marker that
+    names the system or the implementation as well decides nothing here.
     """
     minor = ".".join(python.split(".")[:2])
     markers = (("python_full_version", python), ("python_version", minor))
     target = Target(python=python, markers=markers, tags=())
-    if lockfile.packages and not any(_holds(each.marker, target) for each in lockfile.packages):
+    if lockfile.packages and not any(
+        _NOT_PYTHON.search(each.marker) or _holds(each.marker, target) for each in lockfile.packages
+    ):
         return False
     try:
         specifier = SpecifierSet(lockfile.requires_python)
