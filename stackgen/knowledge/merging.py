@@ -133,6 +133,11 @@ class Union:
         Raises:
             DatabaseError: with the first of them. The transaction has to be taken back.
         """
+        if not self._invalid and not self._conflicts:
+            try:
+                self._writer.flush()
+            except ValueError as error:
+                self._conflicts.append(str(error))
         if self._invalid:
             what = f"rows that are not valid: {len(self._invalid):,}"
             raise _refused(path, what, self._invalid, fix)
@@ -145,7 +150,6 @@ class Union:
                 "kind that run the same command for one knowledge base each take a --seed of "
                 "their own",
             )
-        self._writer.flush()
 
     def _origin(self, origin: str) -> int:
         if origin not in self._origins:
@@ -168,23 +172,34 @@ class Union:
             if row["load_set_id"] == self._load_set:
                 self._writer.load(row)
             return
-        key = None
-        if table != "inspections" or self._may_be_known(row):
-            self._writer.flush()
-            key = self._writer.find(table, row)
-            if key is None and table == "inspections":
-                self._refuse_taken_place(row)
+        key = self._find(table, row)
         if key is not None:
             self._compare(table, key, row)
         elif table == "inspections":
             self.inspections += 1
         key_if_new = self._writer.add_found(table, row, origins, key)
+        if table == "inspections" and row["redacted"]:
+            self._writer.flush()  # its id is stated, and may be that of one to come
         if table == "campaigns" and key_if_new is not None:
             self._new_campaigns.add(row["id"])
         if key is None and table == "locks":
             self._lock = str(row["id"])
         if key is None and table == "load_sets":
             self._load_set = str(row["id"])
+
+    def _find(self, table: str, row: Row) -> int | None:
+        """Return the key of the row with the id of this one, or None.
+
+        Raises:
+            ValueError: an inspection of another id is in its place.
+        """
+        if table == "inspections" and not self._may_be_known(row):
+            return None
+        self._writer.flush()
+        key = self._writer.find(table, row)
+        if key is None and table == "inspections":
+            self._refuse_taken_place(row)
+        return key
 
     def _may_be_known(self, row: Row) -> bool:
         """Return whether an inspection or its place may be there: a new campaign has none.

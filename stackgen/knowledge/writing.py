@@ -86,7 +86,16 @@ class Writer:
         return self._next_key
 
     def flush(self) -> None:
-        """Write the inspections that were added, and the origins of all rows."""
+        """Write the inspections that were added, and the origins of all rows.
+
+        Raises:
+            ValueError: another inspection has the id of one of them.
+        """
+        if self._inspections:
+            ids = [cells["id"] for cells in self._inspections]
+            same = f"SELECT hex(id) FROM inspection_rows WHERE id IN ({', '.join('?' * len(ids))})"  # noqa: S608
+            if taken := self.connection.execute(same, ids).fetchone():
+                raise ValueError(f"another inspection has the id {taken[0].lower()}")
         self.connection.executemany(_INSERT, self._inspections)
         self.connection.executemany(
             "INSERT OR IGNORE INTO row_origin_keys VALUES (?, ?, ?)", self._origins

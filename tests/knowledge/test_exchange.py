@@ -19,6 +19,7 @@ from stackgen.errors import DatabaseError, UsageError
 from stackgen.knowledge.database import Database, open_database
 from stackgen.knowledge.public import Redaction
 from stackgen.model.evidence import CampaignIdentity
+from stackgen.model.identity import canonical_json
 from stackgen.model.inspections import Outcome
 from tests.knowledge import samples, strategies
 
@@ -121,6 +122,11 @@ def test_any_row_that_was_recorded_survives_export_and_import(row: strategies.Re
         assert add(mine, text) == 1
         assert mine.inspections() == theirs.inspections()
         assert "".join(mine.export()) == text
+        # With blanks, no line is decoded in one step: both ways give the same.
+        blanks = "".join(json.dumps(json.loads(line)) + "\n" for line in text.splitlines())
+        with fresh() as other:
+            assert add(other, blanks) == 1
+            assert "".join(other.export()) == text
 
 
 # -- hostile input --------------------------------------------------------------------------------
@@ -141,7 +147,7 @@ def with_changed(found: Iterable[str], table: str, **changes: object) -> str:
         if row.get("table") == table:
             row |= changes
             row = {name: value for name, value in row.items() if value is not ...}
-        changed.append(json.dumps(row) + "\n")
+        changed.append(canonical_json(row) + "\n")
     return "".join(changed)
 
 
@@ -265,6 +271,30 @@ def test_no_line_makes_an_import_fail_in_another_way(
 
 
 # -- origins --------------------------------------------------------------------------------------
+
+
+def test_an_id_that_was_stated_for_another_row_refuses_the_file(tmp_path: Path) -> None:
+    path = base(tmp_path / "kb.db", 1)
+    whole = [json.loads(line) for line in exported(path).splitlines()[:-1]]
+    *head, own = whole  # the only inspection is last
+    public = [json.loads(line) for line in exported(path, public=True).splitlines()]
+    other = replace(samples.CAMPAIGN, seed=samples.CAMPAIGN.seed + 1)
+    at = next(place for place, row in enumerate(head) if row.get("table") == "campaigns")
+    campaign = head[at] | {"id": other.id, "seed": str(other.seed)}
+    stolen = public[-2] | {"campaign_id": other.id}
+    assert stolen["id"] == own["id"]
+
+    def text(*rows: dict[str, object]) -> str:
+        end = {"table": "end", "rows": len(rows) - 1}
+        return "".join(f"{canonical_json(row)}\n" for row in (*rows, end))
+
+    with fresh() as database, pytest.raises(DatabaseError, match="was not merged") as one:
+        add(database, text(*head[: at + 1], campaign, *head[at + 1 :], stolen, own))
+    with fresh() as database:
+        assert add(database, text(*head[:at], campaign, *head[at + 1 :], stolen)) == 1
+        with pytest.raises(DatabaseError, match="was not merged") as two:
+            add(database, text(*whole))
+    assert all("another inspection has the id" in each.value.why for each in (one, two))
 
 
 def test_a_row_goes_when_its_last_origin_goes(tmp_path: Path) -> None:
