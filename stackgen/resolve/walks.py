@@ -5,9 +5,8 @@ finds every feasible choice of some packages in one pass, and `versions_used` wh
 """
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from itertools import product
 from operator import itemgetter
 from typing import cast
@@ -96,7 +95,7 @@ class Order:
 
     def _chunks(
         self, pending: "_Pending | None", head: list[int]
-    ) -> Iterator[Iterable[Assignment]]:
+    ) -> Iterator[Iterator[Assignment]]:
         """Yield stacks in bundles that differ in their last decisions alone.
 
         pending: what is still to be decided.
@@ -157,26 +156,27 @@ def _options(node: Choice) -> _Options:
     )
 
 
-def _combined(
-    head: Sequence[int], tail: Sequence[tuple[int, tuple[int, ...]]]
-) -> Iterable[Assignment]:
-    """Return one assignment per combination of free choices, made without a loop of ours."""
-    start = tuple(head)
+def _combined(head: list[int], tail: Sequence[tuple[int, tuple[int, ...]]]) -> Iterator[Assignment]:
+    """Yield one assignment per combination of free choices, the last choice first to change.
+
+    A copy of one list that changes in place is several times as fast as to join what stays with
+    what changes: it takes one tuple for each stack, and nothing else.
+    """
     if not tail:
-        return (start,)
-    place = _placing(len(start), tuple(package for package, _ in tail))
-    return map(place, map(start.__add__, product(*(bits for _, bits in tail))))
-
-
-@lru_cache(maxsize=4096)
-def _placing(size: int, packages: tuple[int, ...]) -> Callable[[Assignment], Assignment]:
-    """Return what moves numbers appended to an assignment to the places of their packages."""
-    places = list(range(size))
-    for offset, package in enumerate(packages):
-        places[package] = size + offset
-    if size == 1:
-        return itemgetter(slice(places[0], places[0] + 1))
-    return cast("Callable[[Assignment], Assignment]", itemgetter(*places))
+        yield tuple(head)
+        return
+    for package, versions in tail:
+        head[package] = versions[0]
+    *outer, (last, last_versions) = [each for each in tail if len(each[1]) > 1] or tail[-1:]
+    packages = [package for package, _ in outer]
+    for chosen in product(*(versions for _, versions in outer)):
+        for package, bit in zip(packages, chosen, strict=True):
+            head[package] = bit
+        for bit in last_versions:
+            head[last] = bit
+            yield tuple(head)
+    for package, _ in tail:
+        head[package] = ABSENT
 
 
 def versions_used(root: Node) -> dict[int, int]:
