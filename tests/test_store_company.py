@@ -6,7 +6,7 @@ import subprocess
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -118,6 +118,26 @@ def test_what_a_killed_process_was_making_is_made_by_who_waits_for_it(
     requested = [wheels[2].sha256], [wheels[0].sha256, wheels[1].sha256]
     assert [sorted(each) for each in mine.requested] == [sorted(each) for each in requested]
     assert check(stores.wheels, stores.layers, repair=True).exit_code == 0
+    assert not list(stores.root.glob("layers/tmp-*"))
+
+
+@pytest.mark.parametrize("ended", [False, True], ids=["in time", "of another thread"])
+def test_folders_that_are_removed_aside_are_gone_with_the_context(
+    stores: Stores, wheels: list[Artifact], ended: bool
+) -> None:
+    layers, fetcher = stores.layers, stores.wheels
+    fetched = fetcher.fetch(wheels, downloader=NoDownloader())
+    pairs = [(each, fetched[each.sha256]) for each in wheels]
+    with ExitStack() as context:
+
+        class Compiler(NoCompiler):
+            def compile(self, base: Base, staging: Path) -> None:
+                super().compile(base, staging)
+                if ended:
+                    context.close()
+
+        context.enter_context(layers.removing_aside())
+        assert len(layers.layers(BASE, pairs, Compiler())) == len(wheels)
     assert not list(stores.root.glob("layers/tmp-*"))
 
 

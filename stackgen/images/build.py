@@ -196,6 +196,9 @@ class LayerSource(Protocol):
     ) -> Mapping[str, Layer]:
         """Return the layer of each wheel by the wheel's sha256; with ``whole``, with its tar."""
 
+    def removing_aside(self) -> contextlib.AbstractContextManager[None]:
+        """Within this context, a thread removes temporary folders."""
+
     def release(self, layers: Iterable[Layer]) -> None:
         """Remove the tars of large layers, which an engine has."""
 
@@ -252,10 +255,11 @@ class ImageBuilder:
         """
         if found := self.existing(stack, base):
             return found
-        try:
-            made = self._build(stack, base, wheels, varied)
-        except DamagedLayersError:
-            made = self._build(stack, base, wheels, varied)  # from the wheels, once
+        with self.store.removing_aside():
+            try:
+                made = self._build(stack, base, wheels, varied)
+            except DamagedLayersError:
+                made = self._build(stack, base, wheels, varied)  # from the wheels, once
         return _environment(stack, made)
 
     def existing(self, stack: Stack, base: Base) -> Environment | None:

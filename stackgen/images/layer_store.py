@@ -48,6 +48,10 @@ _NAME = re.compile(r"tmp-[0-9a-f]+-(\d+)")  # the number is the disk space it re
 _DISK_SPACE_LOCK = "room"
 
 
+def _remove(folder: Path) -> None:
+    shutil.rmtree(folder, ignore_errors=True)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Staging:
     """Temporary folders below the root of a store."""
@@ -56,12 +60,15 @@ class Staging:
     leases: Leases
 
     @contextmanager
-    def folder(self, locks: Locks, need: int) -> Iterator[Path]:
+    def folder(
+        self, locks: Locks, need: int, remove: Callable[[Path], object] = _remove
+    ) -> Iterator[Path]:
         """Yield a new folder, which is removed with its contents at the end.
 
         Args:
             locks: lock the folder against ``sweep``.
             need: bytes of disk space to reserve; reservations of other processes count, too.
+            remove: is called with the folder at the end.
 
         Raises:
             OSError: there is less free disk space (ENOSPC), or the folder cannot be created.
@@ -78,7 +85,7 @@ class Staging:
             path.chmod(0o755)  # a compiling container may run as another user
             yield path
         finally:
-            shutil.rmtree(path, ignore_errors=True)
+            remove(path)
 
     def sweep(self, *, remove: bool = True) -> tuple[Path, ...]:
         """Return (and remove) folders and files of killed processes."""
@@ -146,6 +153,27 @@ class LayerStore:
         self._notify = notify
         self._leases = Leases(root)
         self._staging = Staging(root=root, leases=self._leases)
+        self._remove: Callable[[Path], object] = _remove
+
+    @contextmanager
+    def removing_aside(self) -> Iterator[None]:
+        """Within this context, a thread removes temporary folders; it has ended with the context.
+
+        To remove thousands of files is mostly to wait for the disk.
+        """
+        with ThreadPoolExecutor(1) as pool:
+
+            def remove(folder: Path) -> None:
+                try:
+                    pool.submit(_remove, folder)
+                except RuntimeError:  # of another thread's context, which has ended
+                    _remove(folder)
+
+            self._remove = remove
+            try:
+                yield
+            finally:
+                self._remove = _remove
 
     def skeleton(self, base: Base) -> Layer:
         """Return the layer that makes ``/opt/stack`` a virtualenv of the base's interpreter."""
@@ -352,7 +380,10 @@ class LayerStore:
         self._staging.sweep()
         need = int(sum(unpacked_size(wheel) for _, wheel in wheels.values()) * _SPACE_FACTOR)
         site = site_packages(base)
-        with self._explained("written", need), self._staging.folder(locks, need) as staging:
+        with (
+            self._explained("written", need),
+            self._staging.folder(locks, need, self._remove) as staging,
+        ):
             trees = staging / "trees"
             trees.mkdir()
             trees.chmod(0o755)  # a compiling container may run as another user
@@ -375,12 +406,16 @@ class LayerStore:
 
             # The largest first: it takes longest, and the small ones pass beside it.
             keys = sorted(wheels, key=lambda key: -wheels[key][1].stat().st_size)
-            with contextlib.ExitStack() as files, ThreadPoolExecutor(_WORKERS + 1) as pool:
-                with compiler.compiling(base, trees) as compile_all:
-                    list(pool.map(unpack_python, keys))
-                    compiled = pool.submit(_compile, compile_all)
-                    tars = list(pool.map(begin, keys))
-                    compiled.result()
+            with contextlib.ExitStack() as files, _pool(_WORKERS + 1) as pool:
+                laid_out = [pool.submit(unpack_python, key) for key in keys]
+                begun = [pool.submit(begin, key) for key in keys]
+                with compiler.compiling(base, trees) as compile_all:  # starts meanwhile
+                    for each in laid_out:
+                        each.result()
+                    try:
+                        _compile(compile_all)
+                    finally:  # what is wrong with a wheel explains more
+                        tars = [each.result() for each in begun]
                 list(pool.map(finish, keys, tars))
 
     def _path(self, key: str) -> Path:
@@ -441,6 +476,17 @@ class LayerStore:
 
 
 _DISK_ERRORS = DISK_FULL | {errno.EROFS, errno.EACCES, errno.EPERM, errno.ENOTDIR}
+
+
+@contextmanager
+def _pool(workers: int) -> Iterator[ThreadPoolExecutor]:
+    """Open a pool that begins nothing more after an error."""
+    with ThreadPoolExecutor(workers) as pool:
+        try:
+            yield pool
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
 
 
 def _compile(compile_all: Callable[[], None]) -> None:

@@ -31,6 +31,7 @@ from installer.utils import Scheme, parse_entrypoints
 from packaging.utils import canonicalize_name
 
 from stackgen.errors import BuildError
+from stackgen.images.bytecode import TEST_MODULE
 from stackgen.images.layers import STACK_PYTHON, Layer
 from stackgen.model.packages import Artifact
 from stackgen.storage.files import CHUNK_BYTES
@@ -270,8 +271,10 @@ class _SourceFolder(_Destination):
     def write_to_fs(
         self, scheme: Scheme, path: str, stream: BinaryIO, is_executable: bool
     ) -> RecordEntry:
-        """Write a source."""
-        self.place(scheme, path)
+        """Write a source, if it gets bytecode."""
+        place = self.place(scheme, path)
+        if TEST_MODULE.search(f"/{place}"):
+            return RecordEntry(path, None, None)
         return super().write_to_fs(scheme, path, stream, is_executable)
 
     def write_script(
