@@ -9,17 +9,31 @@ ddmin) with repeated tests, and Bayesian bisection over Bernoulli outcomes along
 packages, as git_bayesect does it over commits.
 
 python -m benchmarks.attribution [--runs 100] [--packages 4 8 12] [--peers]
+python -m benchmarks.attribution --locks GOOD.txt BAD.txt
+
+With locks, hybrids are those that the search space of their closure proposes (read from the
+index, for this interpreter).
 """
 
 import argparse
 import math
+import os
 import statistics
+import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import numpy as np
 
+from stackgen.campaign.backend import open_backend
+from stackgen.campaign.candidates import pinned, read_pins
+from stackgen.campaign.hybrids import Hybrids, hybrids
+from stackgen.campaign.options import IndexOptions
+from stackgen.campaign.user_input import index_config
+from stackgen.index import PackageIndex
 from stackgen.measure.attribution import (
     POSTERIOR,
     Answer,
@@ -29,6 +43,10 @@ from stackgen.measure.attribution import (
     Kind,
     Timings,
 )
+from stackgen.model.choices import ExecutorChoice, Prereleases
+from stackgen.model.progress import NullProgress
+from stackgen.resolve import Policy
+from stackgen.storage.paths import find_paths
 
 KINDS = ("single", "together", "equal", "unequal", "opposite", "three", "none")
 MOST_BLOCKS = 150
@@ -59,11 +77,49 @@ class Rules:
         return all(self.needs[each] <= hybrid for each in hybrid)
 
 
+@dataclass(frozen=True)
+class Closure:
+    """Valid hybrids of two locks."""
+
+    found: Hybrids
+
+    @property
+    def packages(self) -> tuple[str, ...]:
+        """Return what changed."""
+        return self.found.packages
+
+    def find(self, include: Hybrid, exclude: Hybrid) -> Hybrid | None:
+        """Return what the search space proposes."""
+        return self.found.find(include, exclude)
+
+    def is_valid(self, hybrid: Hybrid) -> bool:
+        """Return whether its lock is of both, and has each new version that it is said to have."""
+        lock, old, new = self.found.lock(hybrid), self.found.good.versions, self.found.bad.versions
+        return all(
+            lock.versions.get(each) == (new if each in hybrid else old).get(each)
+            for each in self.packages
+        )
+
+
+@contextmanager
+def closure(good: Path, bad: Path) -> Iterator[Closure]:
+    """Read two locks and their closure for this interpreter."""
+    paths, progress = find_paths(os.environ), NullProgress()
+    policy = Policy(prereleases=Prereleases.ALLOW)
+    with (
+        open_backend(ExecutorChoice.VIRTUALENV, "", paths, progress) as backend,
+        PackageIndex(index_config(IndexOptions(), os.environ), paths.cache) as index,
+    ):
+        target = backend.base.target
+        locks = [pinned(index, read_pins(each), target, policy) for each in (good, bad)]
+        yield Closure(hybrids(index, locks[0], locks[1], target, policy, progress))
+
+
 @dataclass
 class World:
     """A truth, and what has been run of it."""
 
-    rules: Rules
+    rules: Rules | Closure
     name: str
     culprits: tuple[str, ...]
     effect: Callable[[Hybrid], float]
@@ -97,10 +153,10 @@ class World:
         return sum(map(len, self.blocks))
 
 
-def world(size: int, kind: str, estimate: float, seed: int) -> World:
+def world(size: int, kind: str, estimate: float, seed: int, rules: Closure | None = None) -> World:
     """Return a world with this many changed packages and a truth of this kind."""
     dice = np.random.default_rng(seed)
-    packages = tuple(f"p{i}" for i in range(size))
+    packages = rules.packages if rules else tuple(f"p{i}" for i in range(size))
     order = list(dice.permutation(size))
     needs: dict[str, frozenset[str]] = dict.fromkeys(packages, frozenset())
     for _ in range(size // 3):
@@ -119,7 +175,7 @@ def world(size: int, kind: str, estimate: float, seed: int) -> World:
     }
     pair = ((a, b), lambda hybrid: true * (share * (a in hybrid) + (1 - share) * (b in hybrid)))
     culprits, effect = effects.get(kind, pair)
-    return World(Rules(packages, needs), kind, culprits, effect, estimate, dice)
+    return World(rules or Rules(packages, needs), kind, culprits, effect, estimate, dice)
 
 
 @dataclass(frozen=True)
@@ -203,6 +259,7 @@ def delta_debugging(truth: World, repeats: int) -> Outcome:
 
 def bernoulli_bisection(truth: World) -> Outcome:
     """Bisect an order in which every prefix is valid, by outcomes above half the effect."""
+    assert isinstance(truth.rules, Rules)
     order: list[str] = []
     while len(order) < len(truth.rules.packages):
         order += [
@@ -259,24 +316,37 @@ def main() -> None:
     parser.add_argument("--packages", type=int, nargs="+", default=[4, 8, 12])
     parser.add_argument("--effects", type=float, nargs="+", default=[1.5, 3.0])
     parser.add_argument("--kinds", nargs="+", default=KINDS, choices=KINDS)
+    parser.add_argument("--locks", nargs=2, metavar=("GOOD", "BAD"))
     parser.add_argument("--peers", action="store_true")
     given = parser.parse_args()
+    if given.locks:
+        start = time.process_time()
+        with closure(*map(Path, given.locks)) as rules:
+            print(f"{len(rules.packages)} packages changed between two real locks", flush=True)
+            simulate(given, len(rules.packages), rules)
+        print(f"{time.process_time() - start:.0f} s of CPU time")
+        return
     for size in given.packages:
-        for effect in given.effects:
-            print(f"{size} packages, estimate {effect} deviations of a block", flush=True)
-            for kind in given.kinds:
-                seeds = range(given.runs)
-                found = [ours(world(size, kind, effect, seed), seed) for seed in seeds]
-                print(report(kind, found), flush=True)
-            if given.peers:
-                peers = {
-                    "single, ddmin of 4 blocks": lambda truth: delta_debugging(truth, 4),
-                    "single, ddmin of 8 blocks": lambda truth: delta_debugging(truth, 8),
-                    "single, Bernoulli bisection": bernoulli_bisection,
-                }
-                for name, peer in peers.items():
-                    found = [peer(world(size, "single", effect, seed)) for seed in seeds]
-                    print(report(name, found), flush=True)
+        simulate(given, size)
+
+
+def simulate(given: argparse.Namespace, size: int, rules: Closure | None = None) -> None:
+    """Print a table for each size of effect."""
+    for effect in given.effects:
+        print(f"{size} packages, estimate {effect} deviations of a block", flush=True)
+        for kind in given.kinds:
+            seeds = range(given.runs)
+            found = [ours(world(size, kind, effect, seed, rules), seed) for seed in seeds]
+            print(report(kind, found), flush=True)
+        if given.peers:
+            peers = {
+                "single, ddmin of 4 blocks": lambda truth: delta_debugging(truth, 4),
+                "single, ddmin of 8 blocks": lambda truth: delta_debugging(truth, 8),
+                "single, Bernoulli bisection": bernoulli_bisection,
+            }
+            for name, peer in peers.items():
+                found = [peer(world(size, "single", effect, seed)) for seed in seeds]
+                print(report(name, found), flush=True)
 
 
 if __name__ == "__main__":

@@ -19,7 +19,8 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from scipy.stats import mannwhitneyu
+import numpy as np
+from scipy.stats import mannwhitneyu, ttest_ind
 
 from stackgen.measure import INTERIM_ANALYSES
 from stackgen.nightly.decide import Measured, Quantity, Series, confirmed, flagged, is_settled
@@ -112,6 +113,7 @@ class Counted:
     right: int = 0
     threshold: int = 0
     mann_whitney: int = 0
+    e_divisive: int = 0
     blocks: int = 0
 
 
@@ -135,6 +137,7 @@ def simulate(world: World, nights: int, seed: int, *, others: bool) -> Counted:
         if others:
             counted.threshold += any(_by_threshold(*each) for each in times)
             counted.mann_whitney += any(_by_mann_whitney(*each) for each in times)
+            counted.e_divisive += any(_by_e_divisive(*each) for each in times)
     return counted
 
 
@@ -147,6 +150,25 @@ def _by_mann_whitney(old: Sequence[float], new: Sequence[float]) -> bool:
     return float(mannwhitneyu(old, new).pvalue) < P_VALUE
 
 
+def _by_e_divisive(old: Sequence[float], new: Sequence[float]) -> bool:
+    """Return whether the old times followed by the new ones have a change point.
+
+    The split with the largest energy statistic (Matteson and James 2014, E-divisive), judged by
+    Student's t-test as Otava does instead of by permutations.
+    """
+    series = np.array([*old, *new])
+    apart = np.abs(series[:, None] - series)
+    sums = apart.cumsum(axis=0).cumsum(axis=1)
+    size = np.arange(2, len(series) - 1)
+    left = sums[size - 1, size - 1]
+    across = sums[size - 1, -1] - left
+    right = sums[-1, -1] - left - 2 * across
+    rest = len(series) - size
+    means = 2 * across / (size * rest) - left / (size * (size - 1)) - right / (rest * (rest - 1))
+    split = int(size[(means * size * rest / len(series)).argmax()])
+    return float(ttest_ind(series[:split], series[split:]).pvalue) < P_VALUE
+
+
 def main() -> None:
     """Print the figures of ADR 30."""
     parser = argparse.ArgumentParser(
@@ -155,6 +177,7 @@ def main() -> None:
     parser.add_argument("--nights", type=int, default=10_000)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--build", type=float, default=0.005)
+    parser.add_argument("--series", type=int, nargs="+", default=[1, 5, 40])
     parser.add_argument("--power", action="store_true")
     parser.add_argument("--plain", action="store_true", help="no second mode, no neighbour")
     given = parser.parse_args()
@@ -164,7 +187,7 @@ def main() -> None:
         world = replace(world, slow_mode=0.0, busy=0.0)
     if given.power:
         print("indicators  noise  effect  alert sent  blocks per night")
-        for indicators in (1, 5, 40):
+        for indicators in given.series:
             for noise in (0.02, 0.04, 0.08):
                 for effect in (0.03, 0.05, 0.10):
                     own = replace(world, indicators=indicators, noise=noise, effect=effect)

@@ -186,3 +186,28 @@ def test_the_first_bad_release_is_found() -> None:
         builds.append(Build(hybrid=hybrid, log_contrasts=(0.1 * ("2.6" in hybrid),)))
     assert answer.causes == (Cause(Kind.SINGLE, ("2.6",)),)
     assert len(builds) <= math.log2(len(steps)) + 2
+
+
+def test_many_packages_are_halved_first() -> None:
+    space = Needs(packages=tuple(f"p{place}" for place in range(40)))
+    search = Attribution(space, timings(), build_cost=3, seed=1)
+    best = search.next_run([], search.answer([]))
+    assert best is not None
+    assert 10 <= len(best.hybrid) <= 30
+
+
+def test_a_search_does_not_end_just_before_its_answer() -> None:
+    # What is left is spread over many hypotheses, and little of it has to be known.
+    seen = {
+        "1247": (-0.9,), "01257": (-0.4,), "0123457": (1.1, 0.3, -0.3), "1267": (3.2,), "6": (4.1,)
+    }  # fmt: skip
+    prior = Timings(effect=3.0, effect_sd=1.1, noise_sd=1.0, freedom=15, build_sd=0.25)
+    search = Attribution(Needs(packages=tuple("01234567")), prior, build_cost=3, seed=1)
+    builds = [Build(hybrid=frozenset(new), log_contrasts=each) for new, each in seen.items()]
+    answer = search.answer(builds)
+    assert answer.responsible == ("6",)
+    assert 0.9 < answer.posterior < 0.975
+    assert not answer.causes
+    best = search.next_run(builds, answer)
+    assert best is not None
+    assert best.bits_per_cost * 50 < answer.entropy_bits

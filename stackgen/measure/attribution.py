@@ -30,6 +30,8 @@ Hybrid: TypeAlias = frozenset[str]
 
 POSTERIOR = 0.95
 """An answer is given from this posterior on."""
+ALONE = 0.975
+"""The same for a package that is said to act alone, where others could act with it."""
 MISFIT_LEVEL = 0.01
 """An answer that leaves data this unlikely is withdrawn: none of the hypotheses holds."""
 _PRIOR = {"none": 0.05, "many": 0.05, "single": 0.50, "together": 0.15, "both": 0.25}
@@ -44,6 +46,8 @@ MOST_FURTHER, MOST_FURTHER_KNOWN = 150, 50
 the second where a package is known to be involved, and only its partners are open."""
 _PROPOSALS = 10
 _SUSPECTS = 8
+_LIKELY = 0.1
+"""Of the largest probability to take part: what is as likely as this is divided at random."""
 _LABELS = 60
 _GRID = 33
 _BATCHES = (1, 3)
@@ -233,8 +237,10 @@ class Attribution:
         self._space, self._evidence, self._build_cost = space, evidence, build_cost
         self._dice = random.Random(seed)  # noqa: S311 (no secret)
         self._known: dict[tuple[Hybrid, Hybrid], Hybrid | None] = {}
+        kinds = frozenset(kinds)
+        self._has_partners = Kind.BOTH in kinds
         self.together = self._always_together()
-        self.causes, self._log_prior = _hypotheses(tuple(self.together), frozenset(kinds))
+        self.causes, self._log_prior = _hypotheses(tuple(self.together), kinds)
         self.most_bits = 0.0
         self._fitted: tuple[Sequence[Build], Fit, Array] | None = None
 
@@ -247,12 +253,12 @@ class Attribution:
         """Return what is known after these observations."""
         fit, posterior = self._posterior(builds)
         order = np.argsort(-posterior)
-        group = self._indistinguishable([int(each) for each in order[:_LABELS]], posterior)
+        group = self._group(posterior)
         mass = float(posterior[group].sum())
         best = int(order[0])
         misfit = fit.misfit(best)
         names = self.causes[best].kind is not Kind.MANY
-        decided = mass >= POSTERIOR and misfit >= MISFIT_LEVEL and names
+        decided = mass >= self._level(best) and misfit >= MISFIT_LEVEL and names
         decided = decided and not self._lacking(builds)
         blame = self._blame(posterior)
         total, *parts = fit.effects(best)
@@ -281,7 +287,33 @@ class Attribution:
             return next(each for each in found if each.hybrid == frozenset(self._space.packages))
         best = found[0]
         most = MOST_FURTHER_KNOWN if answer.responsible else MOST_FURTHER
-        return best if best.bits_per_cost * most >= answer.entropy_bits else None
+        return best if best.bits_per_cost * most >= self._missing_bits(builds, answer) else None
+
+    def _missing_bits(self, builds: Sequence[Build], answer: Answer) -> float:
+        """Return how far the entropy is above that of an answer, the rest being as likely as now.
+
+        What is left to know once an answer is given takes no blocks.
+        """
+        _, posterior = self._posterior(builds)
+        level = self._level(int(posterior.argmax()))
+        if answer.posterior >= level:
+            return 0.0
+        likely = np.zeros(len(posterior), dtype=bool)
+        likely[self._group(posterior)] = True
+        decided = np.where(likely, level / answer.posterior, (1 - level) / (1 - answer.posterior))
+        return max(0.0, answer.entropy_bits - _entropy(posterior * decided))
+
+    def _level(self, place: int) -> float:
+        """Return the posterior from which on a hypothesis is named.
+
+        That a package acts alone excludes partners, of which small ones are hard to see.
+        """
+        return ALONE if self.causes[place].kind is Kind.SINGLE and self._has_partners else POSTERIOR
+
+    def _group(self, posterior: Array) -> list[int]:
+        """Return the likeliest hypothesis with those that no valid hybrid tells from it."""
+        order = np.argsort(-posterior)[:_LABELS]
+        return self._indistinguishable([int(each) for each in order], posterior)
 
     def _lacking(self, builds: Sequence[Build]) -> int:
         """Return how many observations of the bad stack are to come before a cause is named."""
@@ -336,7 +368,9 @@ class Attribution:
     def _candidates(self, posterior: Array) -> Iterator[Hybrid]:
         """Yield valid hybrids: the bad stack, each suspect alone or absent, and random halves."""
         blame = self._blame(posterior)
-        suspects = sorted(blame, key=lambda each: -blame[each])[:_SUSPECTS]
+        ordered = sorted(blame, key=lambda each: -blame[each])
+        suspects = ordered[:_SUSPECTS]
+        likely = [each for each in ordered if blame[each] >= _LIKELY * blame[ordered[0]]]
         everything = frozenset(self._space.packages)
         yield everything
         wanted: list[tuple[Hybrid, Hybrid]] = []
@@ -344,7 +378,7 @@ class Attribution:
             alone, others = frozenset([each]), frozenset(suspects) - {each}
             wanted += [(alone, others), (everything - {each}, alone), (others, alone)]
         for _ in range(_PROPOSALS):
-            wanted.append(self._split(suspects))
+            wanted.append(self._split(likely if len(likely) > _SUSPECTS else suspects))
         for include, exclude in wanted:
             found = self._find(include, exclude)
             if found is not None:
