@@ -228,7 +228,7 @@ def test_a_comparison_leaves_what_is_reserved_of_the_budget(
 ) -> None:
     bench = Bench(database, tmp_path, noisy, budget_s=100)
     comparison = bench.comparison()
-    comparison.reserve_s = 60
+    comparison.reserve_s = lambda: 60
     assert "budget" in comparison.run().why
     assert 60 <= bench.session.left_s <= 70
 

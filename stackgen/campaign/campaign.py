@@ -309,19 +309,24 @@ class Campaign:
         if self.request.kind != "explore" or session.record.blocks or len(ready) < FIRST_STACKS:
             return
         design, planned = self.design(ready), len(ready) - 1 + to_come
-        spent_s, seen = self.request.budget.budget_s - session.left_s, session.inspections
+        budget_s = self.request.budget.budget_s
+        spent_s = budget_s - session.left_s
         builds_s = to_come * spent_s / len(ready)
-        first_s = first_answers_s(design, seen)
-        all_s = builds_s + first_answers_s(design, seen, candidates=planned)
-        if not is_first_apart(spent_s=spent_s, left_s=session.left_s, first_s=first_s, all_s=all_s):
+
+        def all_s() -> float:  # more, once blocks show that runs take longer than they compute
+            seen = session.inspections
+            return builds_s + first_answers_s(design, seen, candidates=planned, done=0)
+
+        first_s, left_s = first_answers_s(design, session.inspections), session.left_s
+        if not is_first_apart(spent_s=spent_s, left_s=left_s, first_s=first_s, all_s=all_s()):
             return
         self.progress.note(
             f"Comparing the first {len(ready)} stacks; {to_come} more are built afterwards."
         )
         comparison = self._comparison(design, _labels(ready))
         comparison.planned, comparison.most_blocks = planned, INTERIM_ANALYSES[0]
-        budget_s = self.request.budget.budget_s
-        comparison.reserve_s = max(all_s, (1 - BUILD_SHARE) * budget_s + builds_s)
+        least_s = (1 - BUILD_SHARE) * budget_s + builds_s
+        comparison.reserve_s = lambda: max(all_s(), least_s)
         if comparison.run().interrupted:
             raise KeyboardInterrupt
 

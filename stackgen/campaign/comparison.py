@@ -5,7 +5,7 @@ import re
 import shlex
 import statistics
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -66,7 +66,7 @@ class Comparison:
     tolerance: by which two builds of one stack may differ.
     planned: how many stacks will be compared with the baseline, where not all take part yet.
     most_blocks: after so many of each stack it ends, decided or not.
-    reserve_s: what of the budget is left for what follows.
+    reserve_s: returns what of the budget is left for what follows.
     """
 
     session: Session
@@ -80,7 +80,7 @@ class Comparison:
     sizes: Mapping[StackId, StackSize] = field(default_factory=dict)
     planned: int = 0
     most_blocks: int = INTERIM_ANALYSES[-1]
-    reserve_s: float = 0.0
+    reserve_s: Callable[[], float] = lambda: 0.0
     _reported: int = 0
 
     def run(self) -> Stopped:
@@ -99,7 +99,7 @@ class Comparison:
                 if why:
                     return Stopped(why=why)
                 # One block is always run: with none, all that was built would show nothing.
-                left_s = session.left_s - self.reserve_s
+                left_s = session.left_s - self.reserve_s()
                 if left_s <= longest and block_costs(session.inspections)[0]:
                     return Stopped(why="the budget is spent")
                 session.pause_after_idle_block(calls)
