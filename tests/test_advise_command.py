@@ -13,6 +13,7 @@ from stackgen.model.evidence import Answer
 from stackgen.model.progress import NullProgress
 from stackgen.report.advice import advice_text
 from stackgen.storage.paths import find_paths
+from tests.in_process import run_command
 from tests.test_measuring_faults import Noting
 
 
@@ -102,3 +103,24 @@ def test_the_command_that_measures_repeats_the_options(tmp_path: Path) -> None:
         NullProgress(),
     )
     assert report.measure_command.endswith("--measure 15m --keep six --allow-major --python 3.13")
+
+
+@pytest.mark.parametrize(("measure", "refused"), [([], True), (["--measure", "1m"], False)])
+def test_a_plan_of_measuring_an_update_writes_nothing(
+    tmp_path: Path, measure: list[str], refused: bool
+) -> None:
+    for name, version in (("old", "1.26.4"), ("new", "2.3.5")):
+        (tmp_path / f"{name}.txt").write_text(f"numpy=={version}\n")
+    environ = {
+        "PATH": os.environ["PATH"],
+        "HOME": str(tmp_path),
+        "PIP_CONFIG_FILE": os.devnull,
+        "STACKGEN_SEED": "",
+        "STACKGEN_CACHE": str(tmp_path / "cache"),
+    }
+    own = ("--dry-run", "--no-index", "--executor", "virtualenv")
+    done = run_command(
+        "advise", "old.txt", "new.txt", *measure, *own, folder=tmp_path, environ=environ
+    )
+    assert done.returncode != 0
+    assert ("the comparison of two locks writes nothing" in done.stderr) is refused

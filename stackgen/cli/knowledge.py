@@ -4,6 +4,7 @@ import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from enum import Enum
 from functools import partial
 from pathlib import Path
@@ -115,7 +116,9 @@ def advise(
     from stackgen.report import open_progress
     from stackgen.storage.paths import find_paths
 
-    if (lock is None) == (environment is None) or (new is not None and writing.anything):
+    # With --measure, --dry-run prints the plan of the campaign.
+    changes = replace(writing, dry_run=writing.dry_run and measuring.budget_s is None).anything
+    if (lock is None) == (environment is None) or (new is not None and changes):
         raise _unclear_advice(lock, new)
     request = AdviseRequest(
         path=lock or environment or Path(),
