@@ -415,6 +415,16 @@ def test_another_distribution_of_a_framework_is_nearer_than_another_release() ->
     assert dict(found.nearest[0].versions)["tensorflow-cpu"] == "2.15.1"
 
 
+def test_a_lock_whose_packages_are_for_another_python_is_unknown_for_that_reason() -> None:
+    package = LockedPackage(name="tensorflow", version="2.12", marker="python_version == '3.12'")
+    mine = LockFile(path="p", format="pylock", packages=(package,))
+    stacks = tuple(stack(tensorflow=v, numpy="1.23.5") for v in ("2.12.0", "2.15.0"))
+    seen = blocks(dict(zip(stacks, (1.0, 0.8), strict=True)))
+    plain = replace(mine, packages=(replace(package, name="flask"),))
+    unknown(advice_for(seen, mine, stacks=stacks), "its packages are for other Pythons than what")
+    unknown(advice_for(seen, plain, stacks=stacks), "framework|holds nothing")
+
+
 def test_why_nothing_answers_names_the_compiled_packages_that_differ() -> None:
     own, fast = (stack(tensorflow=v, numpy="1.23.5", h5py="3.9") for v in ("2.12.0", "2.15.0"))
     loaded = tuple(

@@ -193,6 +193,13 @@ def why_unknown(
             if each.block > 0 and each.indicator_id in indicators and each.stack_id in stacks
         ]
         return _why_no_block_counts(blocks, stacks, current, comparable, trusted)
+    places = {stack.facts for stack in measured.values()}
+    every = {name: v for facts in places for name, v in locked.versions(facts).items()}
+    if measured and every.keys().isdisjoint(VARIED):
+        if any(each.name in VARIED for each in locked.lockfile.packages):
+            pythons = sorted({facts.python for facts in places})
+            return f"its packages are for other Pythons than what was measured: {listed(pythons)}"
+        return "it holds nothing of what was measured"
     if measured and not comparable:
         others = {
             " and ".join(sorted(frameworks(each.lock.versions))) or "NumPy alone"
@@ -218,10 +225,6 @@ def why_unknown(
             "its versions of framework and NumPy were measured, but beside other versions of "
             f"compiled packages that they load: {listed(differing)}"
         )
-    places = {stack.facts for stack in measured.values()}
-    every = {name: v for facts in places for name, v in locked.versions(facts).items()}
-    if every.keys().isdisjoint(VARIED):
-        return "it holds nothing of what was measured"
     return f"no measured stack holds {listed([f'{n} {every[n]}' for n in VARIED if n in every])}"
 
 
