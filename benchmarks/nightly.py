@@ -151,12 +151,14 @@ def _by_mann_whitney(old: Sequence[float], new: Sequence[float]) -> bool:
 
 
 def _by_e_divisive(old: Sequence[float], new: Sequence[float]) -> bool:
-    """Return whether the old times followed by the new ones have a change point.
+    """Return whether old times, and then new ones, have a change point, in the order of time.
 
+    As in a history: blocks before the release have the old stack, those after it the new one.
     The split with the largest energy statistic (Matteson and James 2014, E-divisive), judged by
     Student's t-test as Otava does instead of by permutations.
     """
-    series = np.array([*old, *new])
+    half = len(old) // 2
+    series = np.array([*old[:half], *new[half:]])
     apart = np.abs(series[:, None] - series)
     sums = apart.cumsum(axis=0).cumsum(axis=1)
     size = np.arange(2, len(series) - 1)
