@@ -743,3 +743,26 @@ def test_an_update_is_judged(old: Environment, new: Environment, answer: Answer)
     found = advisor.update(*locks)
     assert found.answer is answer
     assert found.lock is None
+
+
+@pytest.mark.parametrize(("old", "new"), [(FAST, OWN), (OWN, FAST), (OWN, SAME)])
+def test_an_update_that_one_untrusted_origin_judged_was_measured_elsewhere(
+    old: Environment, new: Environment
+) -> None:
+    seen = blocks({OWN: 1.0, FAST: 0.8, SAME: 1.0})
+    stacks = [OWN.stack, FAST.stack, SAME.stack]
+
+    def answer(*trusted: str) -> Answer:
+        advisor = Advisor(
+            known=known_from(
+                seen, stacks=stacks, calls=[CALL], origins=["theirs"], trusted_origins=trusted
+            ),
+            trusted=frozenset(CAMPAIGNS),
+            inspections_of=lambda _: seen,
+            admits=anything,
+            exists=everything,
+        )
+        return advisor.update(*(locked(**each.stack.lock.versions) for each in (old, new))).answer
+
+    assert answer() is Answer.ELSEWHERE
+    assert answer("theirs") is not Answer.ELSEWHERE

@@ -263,8 +263,12 @@ class CaseAnswer:
         return self.allowed.refusal(self.changes(candidate), stack.lock.versions, compiled)
 
     def _untrusted(self, shown: Assessment) -> Iterator[str]:
-        """Yield the origins that carry it alone, and that the user does not trust."""
-        for origin in shown.sole_origins:
+        """Yield the origins that carry it alone, and that the user does not trust.
+
+        What is not shown to be faster is carried by an origin alone where no other measured it.
+        """
+        every = {o for each in shown.compared if each.basis for o in each.basis.origins}
+        for origin in shown.sole_origins or (every if len(every) == 1 else ()):
             if origin and origin not in self.known.trusted_origins:
                 yield origin
 

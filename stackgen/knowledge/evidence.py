@@ -185,14 +185,24 @@ def why_unknown(
         for indicator, key in found.items():
             current |= {(indicator, stack) for stack in nodes.stacks[indicator][key]}
     if current:
-        held = {e.campaign_id for e in seen if (e.indicator_id, e.stack_id) in current}
+        campaigns = {e.campaign_id for e in seen if (e.indicator_id, e.stack_id) in current}
         blocks = [
             each
-            for campaign in sorted(held)
+            for campaign in sorted(campaigns)
             for each in inspections_of(campaign)
             if each.block > 0 and each.indicator_id in indicators and each.stack_id in stacks
         ]
         return _why_no_block_counts(blocks, stacks, current, comparable, trusted)
+    return _why_no_stack(locked, measured, comparable, nodes)
+
+
+def _why_no_stack(
+    locked: LockedOn,
+    measured: Mapping[StackId, Stack],
+    comparable: Collection[StackId],
+    nodes: Equivalence,
+) -> str:
+    """Return why no stack that was measured is like a lock."""
     places = {stack.facts for stack in measured.values()}
     every = {name: v for facts in places for name, v in locked.versions(facts).items()}
     if measured and every.keys().isdisjoint(VARIED):
