@@ -170,6 +170,21 @@ def test_what_a_later_release_no_longer_has_is_fixed_once_it_was_measured(
     assert kinds(week.run()) == [("b", "4.0", "fixed again", measure)]
 
 
+def test_an_old_release_that_appears_late_makes_no_newer_one_fixed(tmp_path: Path) -> None:
+    week = nights(tmp_path)
+    week.site.releases["a"]["2.0"] = Planted(time=1.1, needs=NEEDS)
+    week.site.releases["b"]["2.0"] = Planted()
+    assert kinds(week.run()) == [("a", "2.0", "slower", MEASURE)]
+    week.site.releases["a"]["3.0"] = Planted(needs=NEEDS)
+    week.site.releases["b"]["1.1"] = Planted(wrong=True)
+    assert sorted(kinds(week.run())) == [
+        ("a", "3.0", "fixed again", MEASURE),
+        ("b", "1.1", "numerically different", MEASURE),
+    ]
+    notes = {each.finding.package: each.note for each in week.store.findings() if each.note}
+    assert notes["b"] == "2.0, which is newer, does not have it"
+
+
 def test_a_broken_release_is_left_out_and_its_successor_is_fixed(tmp_path: Path) -> None:
     week = nights(tmp_path)
     week.site.releases["b"]["2.0"] = Planted(breaks=Step.IMPORT)

@@ -533,11 +533,15 @@ class Night:
             self.undecided.append("the newest stack against the best one: it takes more blocks")
             return
         self.state.against_best = False
+        tonight = {(each.package, each.version) for each in self.examined}
         for found in self._open():
             finding = found.finding
             newest = self.state.newest.get(finding.package, "")
             if newest and self._is_later(finding, finding.package, newest):
-                self._fix(found, first, pair, finding.package, newest)
+                # A late wheel of an old release may differ; the newer release never did.
+                earlier = finding.found_at < self.store.moment
+                is_news = earlier or (finding.package, newest) in tonight
+                self._fix(found, first, pair, finding.package, newest, is_news=is_news)
         known = {(each.finding.kind, each.finding.measure) for each in self._open()}
         for signal in signals:
             if signal.key not in known:
@@ -554,12 +558,22 @@ class Night:
         return own and Version(version) > Version(finding.version)
 
     def _fix(
-        self, found: FindingState, measured: Measured, pair: Pair, package: str, version: str
+        self,
+        found: FindingState,
+        measured: Measured,
+        pair: Pair,
+        package: str,
+        version: str,
+        *,
+        is_news: bool = True,
     ) -> None:
-        """Close a regression that a later release no longer has, and report that."""
+        """Close a regression that a later release no longer has, and report that if it is news."""
         bad = found.finding
         signal = Signal(kind=bad.kind, measure=bad.measure, ratio=bad.ratio)
         if not fixed(signal, measured):
+            return
+        if not is_news:
+            self.store.close(found, f"{version}, which is newer, does not have it")
             return
         self._record(
             Signal(kind=FindingKind.FIXED, measure=bad.measure, detail=f"not {bad.kind.value} any "
