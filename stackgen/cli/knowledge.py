@@ -133,10 +133,9 @@ def advise(
         target=target,
         explain=explain,
     )
-    form = AdviceFormat.JSON if json else form
     with open_progress(sys.stderr, delay_s=ANSWER_QUICKLY_S) as progress:
         paths = find_paths(os.environ, kb=kb, reading=measuring.budget_s is None)
-        _advise(request, writing, form, paths, progress)
+        _advise(request, writing, AdviceFormat.JSON if json else form, paths, progress)
 
 
 def _unclear_advice(lock: Path | None, new: Path | None) -> UsageError:
