@@ -6,7 +6,7 @@ from stackgen.measure.ranking import Answer, conclusion
 from stackgen.model.evidence import Ranked
 from stackgen.model.identity import StackId
 from stackgen.model.reports.campaigns import ExploreReport
-from stackgen.report import report_text
+from stackgen.report.explore import report_text
 from tests.test_render import FASTER, SEARCHED, report
 
 

@@ -16,7 +16,7 @@ from stackgen.indicators import parse_output
 from stackgen.measure import block_times, controls, exclude_disturbed, rank
 from stackgen.model.inspections import Inspection, Observation, Outcome, Role
 from stackgen.model.reports.campaigns import MeasurementHealth
-from stackgen.report import report_text
+from stackgen.report.explore import report_text
 from stackgen.storage.paths import shipped_folder
 from tests.samples import CAMPAIGN, call, environment, inspection
 from tests.test_render import FASTER, report

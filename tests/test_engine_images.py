@@ -9,7 +9,7 @@ from stackgen.commands.images import find_image
 from stackgen.errors import UsageError
 from stackgen.images.engine import EngineImage
 from stackgen.images.image_store import EngineImages, locked_wheels
-from stackgen.report import image_list_text
+from stackgen.report.images import image_list_text
 
 
 def image(

@@ -15,10 +15,10 @@ from stackgen import __version__
 from stackgen.cli.indicators import OtherFormat
 from stackgen.errors import MeasurementError, UsageError
 from stackgen.model.inspections import Outcome
-from stackgen.report import local_text
 from stackgen.report.formats import fields, formatted, refuse_unfit
 from stackgen.report.formats.pytorch_benchmark import bytes_text, count_text, time_text, yaml_lines
 from stackgen.report.formats.thoth import USAGE
+from stackgen.report.indicators import local_text
 from stackgen.report.tables import duration
 from tests.formats import BATCHES, FAILED, MODEL, ONE, RUSAGE, WITH_GPU, ran, report, result
 

@@ -24,7 +24,7 @@ from stackgen.model.goals import (
 from stackgen.model.identity import StackId
 from stackgen.model.inspections import Inspection, Observation, Role
 from stackgen.model.reports.campaigns import ExploreReport, GoalReport, StackSize
-from stackgen.report import report_text
+from stackgen.report.explore import report_text
 from tests.samples import call, environment, inspection
 from tests.test_render import FASTER, report
 

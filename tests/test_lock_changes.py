@@ -14,7 +14,7 @@ from stackgen.commands.advise_write import Applied, apply_advice
 from stackgen.commands.lock_changes import completed, lock_changes, refuse_excluded
 from stackgen.errors import EvidenceError, ResolutionError, UsageError
 from stackgen.index import PackageIndex, load_config
-from stackgen.locks import read_lock
+from stackgen.locks.reading import read_lock
 from stackgen.model.evidence import Change
 from stackgen.model.packages import LockChange, LockFile, Target
 from stackgen.model.progress import NullProgress

@@ -13,8 +13,8 @@ from packaging.pylock import Pylock
 from stackgen.commands.lock_out import FILES, check_folder, keep_winner, locks_of
 from stackgen.errors import StorageError, UsageError
 from stackgen.index import load_config
-from stackgen.locks import read_lock
 from stackgen.locks.fields import parse_toml
+from stackgen.locks.reading import read_lock
 from stackgen.measure.ranking import Answer, conclusion
 from stackgen.model.evidence import Control, Difference
 from stackgen.model.packages import Lock

@@ -17,7 +17,7 @@ from stackgen.campaign.candidates import read_lock_file
 from stackgen.campaign.targets import find_target
 from stackgen.commands.lock_changes import lock_changes, refuse_excluded
 from stackgen.index import PackageIndex, load_config
-from stackgen.locks import write_lock
+from stackgen.locks.editing import write_lock
 from stackgen.model.progress import NullProgress
 from stackgen.storage.paths import find_paths
 

@@ -32,8 +32,8 @@ from stackgen.model.reports.campaigns import (
     MeasurementSetup,
     NoiseReport,
 )
-from stackgen.report import as_json
 from stackgen.report.noise import noise_text, percent, shown_from
+from stackgen.report.tables import as_json
 from tests.samples import call, environment, inspection
 
 LOCAL, MATMUL, PURE = environment("2.4.0"), call(), call("python/pure")

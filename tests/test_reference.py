@@ -14,7 +14,7 @@ from stackgen.cli import ENTRIES
 from stackgen.cli.commands import all_options
 from stackgen.knowledge.database import open_database
 from stackgen.model.evidence import Difference
-from stackgen.report import as_json
+from stackgen.report.tables import as_json
 from tests.base_reports import BASE_REPORTS
 from tests.test_render import (
     ADVICE,

@@ -54,17 +54,11 @@ from stackgen.model.reports.campaigns import (
 )
 from stackgen.model.reports.local import Check
 from stackgen.model.reports.locks import AdviceReport
-from stackgen.report import (
-    as_json,
-    bases_text,
-    checks_text,
-    failures_text,
-    plan_text,
-    report_text,
-    verification_text,
-)
 from stackgen.report.advice import advice_markdown, advice_text
+from stackgen.report.explore import plan_text, report_text
+from stackgen.report.listings import bases_text, failures_text, verification_text
 from stackgen.report.nightly import finding_text, nightly_markdown, nightly_text
+from stackgen.report.tables import as_json, checks_text
 from stackgen.report.terminal import Plain
 from tests.base_reports import BASE_REPORTS
 from tests.samples import MACHINE, call, environment

@@ -15,7 +15,7 @@ from stackgen.images.maintenance import prune
 from stackgen.model.options import parse_size
 from stackgen.model.packages import Artifact
 from stackgen.model.reports.images import ImageState, ItemKind, Pruned, StoreItem
-from stackgen.report import pruned_text
+from stackgen.report.images import pruned_text
 from tests.laboratory import Laboratory
 from tests.store_parts import Stores, another_process, local_wheel
 

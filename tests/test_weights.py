@@ -15,7 +15,7 @@ from stackgen.model.inspections import IndicatorCall, Inspection, Outcome, Role
 from stackgen.model.options import parse_margin, parse_weights
 from stackgen.model.reports.campaigns import MeasuredIndicator
 from stackgen.model.stacks import Environment
-from stackgen.report import report_text
+from stackgen.report.explore import report_text
 from tests.samples import call, environment, inspection
 from tests.test_render import FASTER, report
 

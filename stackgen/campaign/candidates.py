@@ -27,7 +27,7 @@ from stackgen.campaign.user_input import read_user_file
 from stackgen.errors import ResolutionError, UsageError
 from stackgen.index import PackageIndex, artifact_key
 from stackgen.index.closure import read_universe, resolve
-from stackgen.locks import in_target, read_lock
+from stackgen.locks.reading import in_target, read_lock
 from stackgen.model.choices import Order, Prereleases
 from stackgen.model.identity import LockId, StackId
 from stackgen.model.packages import BUILT_HERE, Artifact, Lock, LockedPackage, LockFile, Target

@@ -25,7 +25,7 @@ from stackgen.campaign.sdist_wheels import refuse_unbuildable
 from stackgen.campaign.targets import refuse_any_python, refuse_python
 from stackgen.campaign.user_input import beside_compared, index_config, open_index
 from stackgen.index import PackageIndex
-from stackgen.locks import admits_python
+from stackgen.locks.reading import admits_python
 from stackgen.measure.bandit import BLOCK
 from stackgen.model.choices import Order
 from stackgen.model.inspections import IndicatorCall

@@ -4,9 +4,9 @@ import sys
 from collections.abc import Iterable, Iterator
 from functools import partial
 
-from stackgen import locks
 from stackgen.errors import UsageError
 from stackgen.images.targets import find_interpreters, probe, stated_target
+from stackgen.locks.reading import admits_python
 from stackgen.model.choices import ExecutorChoice
 from stackgen.model.packages import LockFile, Target
 from stackgen.model.progress import Progress
@@ -59,7 +59,7 @@ def refuse_python(lockfile: LockFile, python: str, where: str, *, option: str = 
     Raises:
         UsageError: it names what would fit.
     """
-    if not locks.admits_python(lockfile, python):
+    if not admits_python(lockfile, python):
         raise _unfit(lockfile, python, where, option, fitting(lockfile))
 
 
@@ -80,9 +80,9 @@ def fitting(lockfile: LockFile) -> Iterator[str]:
     from stackgen.images.base_definitions import read_definitions
 
     yield from (
-        e.name for e in read_definitions() if e.python and locks.admits_python(lockfile, e.python)
+        e.name for e in read_definitions() if e.python and admits_python(lockfile, e.python)
     )
-    yield from (path for path, _ in fitting_interpreters(partial(locks.admits_python, lockfile)))
+    yield from (path for path, _ in fitting_interpreters(partial(admits_python, lockfile)))
 
 
 def _unfit(

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from stackgen import locks
 from stackgen.campaign.options import (
     BaselineOptions,
     ComparisonOptions,
@@ -22,6 +21,7 @@ from stackgen.campaign.options import (
 from stackgen.errors import UsageError
 from stackgen.index import IndexConfig, PackageIndex, load_config
 from stackgen.index.config import uv_variables
+from stackgen.locks import direct, reading, requirement_files
 from stackgen.locks.fields import MalformedError
 from stackgen.model.choices import Prereleases
 from stackgen.model.goals import read_goals
@@ -163,7 +163,7 @@ def _is_lock(path: Path) -> bool:
         return False
     text = _text(str(path))
     try:
-        locks.read_lock(text, path=str(path))
+        reading.read_lock(text, path=str(path))
     except UsageError:
         if path.suffix not in (".txt", ".in"):
             raise
@@ -271,7 +271,7 @@ def _file(
     path: Path, given: RequirementOptions, environ: Mapping[str, str], *, alone: bool
 ) -> RequirementsFile:
     """Read a file; extras and groups are for those of several files that can have some."""
-    return locks.read_requirements_file(
+    return requirement_files.read_requirements_file(
         _text(str(path)),
         path=str(path),
         extras=given.extras if alone or path.suffix == ".toml" else (),
@@ -284,7 +284,7 @@ def _file(
 
 def _limits(path: Path, environ: Mapping[str, str]) -> tuple[str, ...]:
     text = _text(str(path))
-    return locks.constraints_in(
+    return requirement_files.constraints_in(
         text, path=str(path), read=_text, environ=environ, folder=str(Path.cwd())
     )
 
@@ -304,7 +304,7 @@ def _line(text: str) -> str:
     if not text.endswith(".whl") or "@" in text:
         return text
     try:
-        found = locks.from_place(text, folder=str(Path.cwd()))
+        found = direct.from_place(text, folder=str(Path.cwd()))
     except MalformedError as error:
         raise UsageError(
             f"cannot take {text}", why=str(error), fix="check the name of the wheel"
@@ -325,7 +325,7 @@ def read_user_file(path: Path, *, fix: str) -> str:
         UsageError: it cannot be read; ``fix`` says what helps.
     """
     try:
-        return locks.decode_text(path.read_bytes())
+        return reading.decode_text(path.read_bytes())
     except (OSError, ValueError) as error:
         why = getattr(error, "strerror", None) or str(error)
         raise UsageError(f"cannot read {path}", why=why, fix=fix) from error

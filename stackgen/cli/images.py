@@ -37,7 +37,9 @@ def images_build(
     resolved: what the lock lacks, the image lacks.
     """
     from stackgen.commands.images import BuildRequest, build
-    from stackgen.report import as_json, built_text, open_progress
+    from stackgen.report.images import built_text
+    from stackgen.report.tables import as_json
+    from stackgen.report.terminal import open_progress
     from stackgen.storage.paths import find_paths
 
     if tag:
@@ -70,7 +72,8 @@ def refuse_tag(tag: str) -> None:
 def images_list(json: AsJson = False) -> None:
     """List the images of stacks that the engine holds, the latest used first."""
     from stackgen.commands.images import listed
-    from stackgen.report import as_json, image_list_text
+    from stackgen.report.images import image_list_text
+    from stackgen.report.tables import as_json
 
     found = listed()
     typer.echo(as_json(found) if json else image_list_text(found))
@@ -85,7 +88,8 @@ def images_show(
 ) -> None:
     """Show the labels, the lock and the layers of an image, and who shares them."""
     from stackgen.commands.images import details
-    from stackgen.report import as_json, image_text
+    from stackgen.report.images import image_text
+    from stackgen.report.tables import as_json
 
     found = details(image)
     typer.echo(as_json(found) if json else image_text(found))
@@ -110,7 +114,9 @@ def images_export(
     The folder must not be there, or be empty. Of a lock the image is built where there is none.
     """
     from stackgen.commands.images import BuildRequest, export_dockerfile, export_layout
-    from stackgen.report import as_json, exported_text, open_progress
+    from stackgen.report.images import exported_text
+    from stackgen.report.tables import as_json
+    from stackgen.report.terminal import open_progress
     from stackgen.storage.paths import find_paths
 
     request = BuildRequest(lock=Path(what), base=base, sources=sources, index=index)
@@ -165,7 +171,9 @@ def images_bases(
     A base of your own is a file NAME.toml in the folder that STACKGEN_IMAGES names.
     """
     from stackgen.campaign.backend import bases
-    from stackgen.report import as_json, bases_text, open_progress
+    from stackgen.report.listings import bases_text
+    from stackgen.report.tables import as_json
+    from stackgen.report.terminal import open_progress
     from stackgen.storage.paths import find_paths
 
     with open_progress(sys.stderr) as progress:
@@ -178,7 +186,8 @@ def images(context: typer.Context, json: AsJson = False) -> None:
     """List the bases, and the images of stacks that the engine holds."""
     if context.invoked_subcommand is None:
         from stackgen.commands.images import overview
-        from stackgen.report import as_json, images_text
+        from stackgen.report.images import images_text
+        from stackgen.report.tables import as_json
         from stackgen.storage.paths import find_paths
 
         found = overview(find_paths(os.environ))
@@ -201,7 +210,8 @@ def images_prune(
     removed is fetched or made again when a stack needs it.
     """
     from stackgen.commands.images import prune
-    from stackgen.report import as_json, pruned_text
+    from stackgen.report.images import pruned_text
+    from stackgen.report.tables import as_json
     from stackgen.storage.paths import find_paths
 
     if not keep and images is None:
@@ -231,7 +241,8 @@ def images_fsck(
     a stack needs it.
     """
     from stackgen.commands.images import check
-    from stackgen.report import as_json, check_text
+    from stackgen.report.images import check_text
+    from stackgen.report.tables import as_json
     from stackgen.storage.paths import find_paths
 
     found = check(find_paths(os.environ), repair=repair)

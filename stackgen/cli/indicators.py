@@ -39,7 +39,8 @@ def pis(
         typer.echo(_described(name, json=json))
         return
     from stackgen.campaign.indicators import known_indicators
-    from stackgen.report import as_json, indicators_text
+    from stackgen.report.listings import indicators_text
+    from stackgen.report.tables import as_json
 
     every = known_indicators()
     typer.echo(as_json(every) if json else indicators_text(every))
@@ -47,7 +48,8 @@ def pis(
 
 def _described(name: str, *, json: bool = False) -> str:
     from stackgen.commands.indicators import find_indicator
-    from stackgen.report import as_json, indicator_text
+    from stackgen.report.listings import indicator_text
+    from stackgen.report.tables import as_json
 
     found = find_indicator(name)
     return as_json(found) if json else indicator_text(found)
@@ -81,8 +83,8 @@ def run(
     Nothing is built, nothing is confined, and nothing goes into the knowledge base.
     """
     from stackgen.commands.indicators import LocalRunRequest, measure_locally
-    from stackgen.report import open_progress
     from stackgen.report.formats import refuse_unfit
+    from stackgen.report.terminal import open_progress
     from stackgen.storage.paths import find_paths
 
     _refuse_nonsense(name, json=json, form=form, output=output)
@@ -101,8 +103,9 @@ def run(
 def _print(
     report: "LocalReport", *, json: bool, form: OtherFormat | None, output: Path | None
 ) -> None:
-    from stackgen.report import as_json, local_text
     from stackgen.report.formats import formatted
+    from stackgen.report.indicators import local_text
+    from stackgen.report.tables import as_json
 
     has_table = not (json or form) or output is not None
     odd = any(each.failure or (each.figures and each.figures.figure) for each in report.results)

@@ -67,8 +67,8 @@ def history(
     secondary evidence: no block compares times of different campaigns (stackgen compare does).
     """
     from stackgen.commands.history import history as run
-    from stackgen.report import as_json
     from stackgen.report.history import history_svg, history_text
+    from stackgen.report.tables import as_json
 
     found = run(package, pi, by, _readable(kb))
     if svg is not None:
@@ -113,7 +113,7 @@ def advise(
     """
     with _one_blas_thread():
         from stackgen.commands.advise import AdviseRequest
-    from stackgen.report import open_progress
+    from stackgen.report.terminal import open_progress
     from stackgen.storage.paths import find_paths
 
     # With --measure, --dry-run prints the plan of the campaign.
@@ -181,8 +181,9 @@ def _advise(
     from stackgen.commands.advise import advise
     from stackgen.commands.advise_write import apply_advice
     from stackgen.model.reports.campaigns import ExplorePlan
-    from stackgen.report import as_json, plan_text
     from stackgen.report.advice import advice_markdown, advice_text
+    from stackgen.report.explore import plan_text
+    from stackgen.report.tables import as_json
 
     if request.measure.budget_s is None:
         report = advise(request, paths, os.environ, progress)
@@ -220,7 +221,7 @@ def _advise(
 def kb_stats(kb: KnowledgeBase = None, json: AsJson = False) -> None:
     """Count what the knowledge base holds."""
     from stackgen.commands.kb import stats, stats_rows
-    from stackgen.report import as_json, columns
+    from stackgen.report.tables import as_json, columns
 
     paths = _readable(kb)
     found = stats(paths)
@@ -231,7 +232,8 @@ def kb_stats(kb: KnowledgeBase = None, json: AsJson = False) -> None:
 def kb_failures(kb: KnowledgeBase = None, json: AsJson = False) -> None:
     """Group the stacks that do not run."""
     from stackgen.commands.kb import failures
-    from stackgen.report import as_json, failures_text
+    from stackgen.report.listings import failures_text
+    from stackgen.report.tables import as_json
 
     paths = _readable(kb)
     found = failures(paths)
@@ -260,7 +262,7 @@ def kb_query(
     datasette stackgen.db --metadata metadata.json
     """
     from stackgen.commands.kb import datasette_metadata, query, query_names
-    from stackgen.report import as_json, columns
+    from stackgen.report.tables import as_json, columns
     from stackgen.storage.paths import find_paths
 
     if datasette:
@@ -300,7 +302,7 @@ def kb_check(
     """List the rows that are not valid: ids, values, references, positions in blocks."""
     from stackgen.commands.kb import check
     from stackgen.commands.kb import repair as run_repair
-    from stackgen.report import as_json
+    from stackgen.report.tables import as_json
     from stackgen.storage.paths import find_paths
 
     paths = find_paths(os.environ, kb=kb, reading=True)
@@ -333,7 +335,7 @@ def kb_show(
 ) -> None:
     """Show a stack, a campaign or a machine."""
     from stackgen.commands.kb_views import show
-    from stackgen.report import as_json, view_text
+    from stackgen.report.tables import as_json, view_text
 
     found = show(_readable(kb), begins)
     typer.echo(as_json(found) if json else view_text(found))
@@ -349,7 +351,7 @@ def kb_why(
     Each effect compares the two measured stacks with the fewest other differences, which are named.
     """
     from stackgen.commands.kb_views import why
-    from stackgen.report import as_json, view_text
+    from stackgen.report.tables import as_json, view_text
 
     found = why(_readable(kb), pin)
     typer.echo(as_json(found) if json else view_text(found))
@@ -503,7 +505,7 @@ def kb_origins(
 ) -> None:
     """List the installations that measured what the knowledge base holds."""
     from stackgen.commands.kb_exchange import origins, origins_rows, set_trust
-    from stackgen.report import as_json, columns
+    from stackgen.report.tables import as_json, columns
     from stackgen.storage.paths import find_paths
 
     paths = find_paths(os.environ, kb=kb, reading=True)

@@ -66,7 +66,9 @@ def explore(
     from stackgen.campaign.user_input import read_measurement, read_stacks, read_user_input
     from stackgen.commands.explore import explore as run
     from stackgen.model.reports.campaigns import ExploreReport
-    from stackgen.report import as_json, open_progress, plan_text, report_text
+    from stackgen.report.explore import plan_text, report_text
+    from stackgen.report.tables import as_json
+    from stackgen.report.terminal import open_progress
     from stackgen.storage.paths import find_paths
 
     refuse_no_requirement(requirements, baseline.around, command="explore")
@@ -131,8 +133,9 @@ def compare(
     from stackgen.campaign.request import CampaignRequest
     from stackgen.campaign.user_input import read_measurement, read_stacks, read_user_input
     from stackgen.commands.compare import compare as run
-    from stackgen.report import as_json, open_progress
     from stackgen.report.compare import compare_text
+    from stackgen.report.tables import as_json
+    from stackgen.report.terminal import open_progress
     from stackgen.storage.paths import find_paths
 
     paths = find_paths(os.environ, kb=kb)
@@ -199,8 +202,9 @@ def bisect(
     from stackgen.campaign.user_input import read_measurement, read_stacks, read_user_input
     from stackgen.commands.bisect import bisect as run
     from stackgen.model.reports.bisect import BisectPlan
-    from stackgen.report import as_json, open_progress
     from stackgen.report.bisect import bisect_plan_text, bisect_text
+    from stackgen.report.tables import as_json
+    from stackgen.report.terminal import open_progress
     from stackgen.storage.paths import find_paths
 
     paths = find_paths(os.environ, kb=kb)
@@ -253,8 +257,9 @@ def noise(
     from stackgen.campaign.request import CampaignRequest, StackRequest
     from stackgen.campaign.user_input import read_measurement
     from stackgen.commands.noise import noise as run
-    from stackgen.report import as_json, open_progress
     from stackgen.report.noise import noise_text
+    from stackgen.report.tables import as_json
+    from stackgen.report.terminal import open_progress
     from stackgen.resolve import parse_requirements
     from stackgen.storage.paths import find_paths
 

@@ -61,8 +61,9 @@ def nightly(
     from stackgen.commands.nightly import check as planned
     from stackgen.commands.nightly import nightly as run
     from stackgen.commands.nightly import watch_of
-    from stackgen.report import as_json, open_progress
     from stackgen.report.nightly import nights_text
+    from stackgen.report.tables import as_json
+    from stackgen.report.terminal import open_progress
     from stackgen.storage.paths import find_paths
 
     found: NightlyPlan | NightlyReport
@@ -140,8 +141,8 @@ def findings_list(
 ) -> None:
     """List the findings that count."""
     from stackgen.commands.findings import listed
-    from stackgen.report import as_json
     from stackgen.report.nightly import findings_text
+    from stackgen.report.tables import as_json
     from stackgen.storage.paths import find_paths
 
     found = listed(find_paths(os.environ, kb=kb, reading=True), every=every)
@@ -183,8 +184,8 @@ def findings_reopen(finding: FindingId, kb: KnowledgeBase = None, json: AsJson =
 
 
 def _echo(found: "FindingState", *, json: bool) -> None:
-    from stackgen.report import as_json
     from stackgen.report.nightly import finding_text
+    from stackgen.report.tables import as_json
 
     typer.echo(as_json(found) if json else finding_text(found))
 

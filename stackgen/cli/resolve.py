@@ -80,7 +80,7 @@ def resolve(
     refuse_redirected_requirement()
     from stackgen.commands.resolve import ResolveRequest
     from stackgen.commands.resolve import resolve as run
-    from stackgen.report import open_progress
+    from stackgen.report.terminal import open_progress
     from stackgen.storage.paths import find_paths
 
     refuse_no_requirement(requirements, command="resolve")
@@ -137,8 +137,9 @@ def _refuse_without(needed: str, is_there: bool, given: Mapping[str, bool]) -> N
 
 
 def _text(found: "Resolution", listing: ListingOptions, output: FormatOptions) -> str:
-    from stackgen import locks
-    from stackgen.report import as_json, count_text, resolution_text, stack_text
+    from stackgen.locks import writing
+    from stackgen.report.resolve import count_text, resolution_text, stack_text
+    from stackgen.report.tables import as_json
 
     if output.style is Format.JSON:
         return f"{as_json(found)}\n"
@@ -148,9 +149,9 @@ def _text(found: "Resolution", listing: ListingOptions, output: FormatOptions) -
         return f"{resolution_text(found)}\n"
     lock = found.stacks[0].lock
     if output.style is Format.REQUIREMENTS:
-        return locks.write_requirements(lock, hashes=output.hashes)
+        return writing.write_requirements(lock, hashes=output.hashes)
     if output.style is Format.PYLOCK:
-        return locks.write_pylock(lock, found.target)
+        return writing.write_pylock(lock, found.target)
     return f"{stack_text(lock)}\n"
 
 
@@ -170,7 +171,9 @@ def verify(
     and, where the lock says what is required, nothing superfluous. Nothing is installed.
     """
     from stackgen.commands.verify import verify as run
-    from stackgen.report import as_json, open_progress, verification_text
+    from stackgen.report.listings import verification_text
+    from stackgen.report.tables import as_json
+    from stackgen.report.terminal import open_progress
     from stackgen.storage.paths import find_paths
 
     if base and python:

@@ -12,7 +12,7 @@ from stackgen.cli.options import AsJson, KnowledgeBase
 def doctor(kb: KnowledgeBase = None, json: AsJson = False) -> None:
     """Report what works on this machine, and how to mend the rest."""
     from stackgen.commands.doctor import doctor as run
-    from stackgen.report import as_json, checks_text
+    from stackgen.report.tables import as_json, checks_text
     from stackgen.storage.paths import find_paths
 
     checks = run(find_paths(os.environ, kb=kb), os.environ)
@@ -24,8 +24,7 @@ def doctor(kb: KnowledgeBase = None, json: AsJson = False) -> None:
 def machine(json: AsJson = False) -> None:
     """Show what is recorded of this machine, and what makes its identity."""
     from stackgen.commands.kb import machine_record
-    from stackgen.report import as_json
-    from stackgen.report.tables import machine_text
+    from stackgen.report.tables import as_json, machine_text
 
     found = machine_record()
     record = {
@@ -55,8 +54,7 @@ def config(
     from stackgen.cli import ENTRIES
     from stackgen.cli.commands import all_options
     from stackgen.cli.config import effective_options, find_config
-    from stackgen.report import as_json
-    from stackgen.report.tables import columns
+    from stackgen.report.tables import as_json, columns
 
     found = find_config(Path.cwd())
     rows = effective_options(found, all_options(ENTRIES), only=command, every=every)

@@ -50,7 +50,7 @@ from stackgen.knowledge.equivalence import VARIED, varied_in
 from stackgen.knowledge.judgement import Knowledge
 from stackgen.knowledge.recommendation import alpha_after
 from stackgen.knowledge.seed import load_shipped
-from stackgen.locks import in_target
+from stackgen.locks.reading import in_target
 from stackgen.measure import MARGIN
 from stackgen.measure.contrasts import CampaignContrasts
 from stackgen.measure.goals import compare_goals

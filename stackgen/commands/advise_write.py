@@ -14,8 +14,8 @@ from stackgen.campaign.user_input import index_config
 from stackgen.commands.lock_changes import lock_changes, refuse_excluded
 from stackgen.errors import EvidenceError, StorageError, UsageError
 from stackgen.index import PackageIndex
-from stackgen.locks import decode_text, diff, write_constraints, write_lock, writes
-from stackgen.locks.editing import tool_command
+from stackgen.locks.editing import diff, tool_command, write_constraints, write_lock, writes
+from stackgen.locks.reading import decode_text
 from stackgen.model.packages import LockChange, Target
 from stackgen.model.progress import Progress
 from stackgen.model.reports.locks import AdviceReport

@@ -41,7 +41,7 @@ from stackgen.images.virtualenv_store import VirtualenvStore
 from stackgen.index import IndexConfig, PackageIndex
 from stackgen.index.config import DEFAULT_NAME
 from stackgen.index.metadata import UnusableMetadataError, read_wheel
-from stackgen.locks import write_requirements
+from stackgen.locks.writing import write_requirements
 from stackgen.model.choices import Prereleases
 from stackgen.model.packages import Artifact, Lock, LockFile, Target
 from stackgen.model.progress import Progress

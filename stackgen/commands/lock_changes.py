@@ -12,8 +12,8 @@ from stackgen.campaign.candidates import pin
 from stackgen.errors import ResolutionError, UsageError
 from stackgen.index import PackageIndex, artifact_key
 from stackgen.index.closure import resolve
-from stackgen.locks import in_target
 from stackgen.locks.editing import required_names
+from stackgen.locks.reading import in_target
 from stackgen.model.choices import Prereleases
 from stackgen.model.packages import Artifact, Lock, LockChange, LockedPackage, LockFile, Target
 from stackgen.model.progress import Progress

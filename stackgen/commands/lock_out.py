@@ -11,7 +11,7 @@ from stackgen.errors import EvidenceError, StackgenError, StorageError, UsageErr
 from stackgen.images.exports import index_options
 from stackgen.index import IndexConfig
 from stackgen.index.config import DEFAULT_NAME
-from stackgen.locks import write_pylock, write_requirements
+from stackgen.locks.writing import write_pylock, write_requirements
 from stackgen.measure.ranking import Answer, compared, conclusion
 from stackgen.model.packages import Lock, Target
 from stackgen.model.progress import Progress

@@ -156,7 +156,7 @@ def _admitted(work: Inquiry, space: Space, requirement: Requirement, query: str)
 def membership(work: Inquiry, path: Path) -> Resolution:
     """Report whether a lock holds one of the stacks: those that its versions leave."""
     from stackgen.campaign.candidates import read_lock_file  # slow to load, and rarely needed
-    from stackgen.locks import in_target
+    from stackgen.locks.reading import in_target
 
     locked = {each.name: each.version for each in in_target(read_lock_file(path), work.target)}
     pinned = replace(work.request, locked=tuple(sorted(locked.items())))

@@ -18,7 +18,7 @@ from stackgen.errors import UsageError
 from stackgen.images.targets import probe
 from stackgen.index import IndexConfig, load_config
 from stackgen.index.config import address_with_credentials, uv_variables
-from stackgen.locks import admits_python, in_target
+from stackgen.locks.reading import admits_python, in_target
 from stackgen.model.choices import ExecutorChoice
 from stackgen.model.packages import LockedPackage, LockFile, Target
 from stackgen.model.progress import Progress

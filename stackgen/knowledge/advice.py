@@ -22,7 +22,7 @@ from stackgen.knowledge.equivalence import (
 from stackgen.knowledge.evidence import why_unknown
 from stackgen.knowledge.judgement import Case, Knowledge
 from stackgen.knowledge.proposals import Predicted, propose
-from stackgen.locks import admits_python
+from stackgen.locks.reading import admits_python
 from stackgen.measure import ALPHA, MARGIN
 from stackgen.model.choices import AdviceType
 from stackgen.model.evidence import (

@@ -25,7 +25,7 @@ from stackgen.knowledge.recommendation import (
     Standing,
     measured_elsewhere,
 )
-from stackgen.locks import admits_python
+from stackgen.locks.reading import admits_python
 from stackgen.measure import verdict
 from stackgen.model.choices import AdviceType
 from stackgen.model.evidence import (

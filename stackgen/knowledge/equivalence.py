@@ -14,7 +14,7 @@ from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
 
 from stackgen.knowledge.graph import StackNode
-from stackgen.locks import in_target
+from stackgen.locks.reading import in_target
 from stackgen.model.identity import IndicatorId, StackId
 from stackgen.model.inspections import IndicatorCall
 from stackgen.model.packages import Artifact, LockFile, Target

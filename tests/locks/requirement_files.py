@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 
-from stackgen.locks import read_requirements_file
+from stackgen.locks.requirement_files import read_requirements_file
 from stackgen.model.packages import RequirementsFile
 
 FOLDER = "/home/user"

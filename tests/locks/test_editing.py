@@ -8,7 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stackgen.errors import UsageError
-from stackgen.locks import diff, read_lock, write_constraints, write_lock
+from stackgen.locks.editing import diff, write_constraints, write_lock
+from stackgen.locks.reading import read_lock
 from stackgen.model.packages import Artifact, LockChange
 from tests.locks.samples import text as sample
 

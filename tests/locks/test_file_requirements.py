@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from packaging.requirements import Requirement
 
 from stackgen.errors import UsageError
-from stackgen.locks import constraints_in, read_requirements_file
+from stackgen.locks.requirement_files import constraints_in, read_requirements_file
 from tests.locks.requirement_files import parsed, reader
 
 

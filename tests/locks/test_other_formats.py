@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from stackgen.campaign.installed import read_environment
 from stackgen.errors import UsageError
-from stackgen.locks import in_target, read_lock
+from stackgen.locks.reading import in_target, read_lock
 from stackgen.model.packages import LockFile
 from tests.locks.samples import target
 

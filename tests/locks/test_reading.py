@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stackgen.errors import UsageError
-from stackgen.locks import admits_python, decode_text, in_target, read_lock
+from stackgen.locks.reading import admits_python, decode_text, in_target, read_lock
 from stackgen.model.packages import LockedPackage, LockFile
 from tests.locks.samples import TARGET, target, text
 

@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 from packaging.pylock import Pylock
 
 from stackgen.errors import UsageError
-from stackgen.locks import in_target, read_lock, write_pylock, write_requirements
 from stackgen.locks.fields import parse_toml
+from stackgen.locks.reading import in_target, read_lock
+from stackgen.locks.writing import write_pylock, write_requirements
 from stackgen.model.packages import Artifact, Lock
 from tests.locks.samples import TARGET
 
