@@ -88,6 +88,11 @@ def ignore_more() -> None:
         signal.signal(number, signal.SIG_IGN)
 
 
+def received() -> bool:
+    """Return whether a signal came: nothing further is to begin."""
+    return bool(_state.received)
+
+
 def exit_code() -> int:
     """Return the exit code of this process after a signal: 128 and the signal's number."""
     return 128 + (_state.received or [signal.SIGINT])[-1]

@@ -508,10 +508,50 @@ def test_a_finding_is_acknowledged_and_expires(
     STEPS[step](week)
     week.day += days
     week.run()
+    week.run()  # time has passed where two nights agree on that
     assert week.store.findings()[0].status is status
     week.store.reopen(week.store.findings()[0])
     assert week.store.findings()[0].status is FindingStatus.OPEN
     assert week.store.now - timedelta(days=1) < week.store.now
+
+
+CLOCKS = {
+    "ahead for one night": ((2, 3, 60, 4), "open open open open"),
+    "ahead for two nights": ((2, 3, 60, 61, 4), "open open open expired open"),
+    "ahead when it was found": ((100, 3, 4, 33, 36, 37), "open open open open open expired"),
+    "behind for one night": ((2, 3, -400, 4, 34, 35), "open open open open open expired"),
+    "once a month": ((2, 33, 64, 95), "open open expired expired"),
+}
+
+
+@pytest.mark.parametrize("case", CLOCKS)
+def test_a_clock_that_is_wrong_for_a_night_expires_nothing_for_good(
+    tmp_path: Path, case: str
+) -> None:
+    days, expected = CLOCKS[case]
+    week = nights(tmp_path)
+    week.site.releases["b"]["2.0"] = Planted(time=1.05)
+    seen: list[str] = []
+    notes: list[str] = []
+    for day in days:
+        week.day = day - 1
+        notes += week.run().events
+        seen += [each.status.value for each in week.store.findings()]
+    assert " ".join(seen) == expected
+    jumps = [note for note in notes if "clock" in note]
+    assert len(jumps) == {"ahead for two nights": 3, "once a month": 3}.get(case, 2), jumps
+
+
+def test_an_acknowledgement_outlives_a_night_with_a_wrong_clock(tmp_path: Path) -> None:
+    week = nights(tmp_path)
+    week.site.releases["b"]["2.0"] = Planted(time=1.05)
+    week.run()
+    week.store.acknowledge(week.store.findings()[0], days=7, note="")
+    for day, status in ((60, "acknowledged"), (3, "acknowledged"), (10, "acknowledged"),
+                        (11, "open")):  # fmt: skip
+        week.day = day
+        week.run()
+        assert week.store.findings()[0].status.value == status, day
 
 
 def test_a_confirmed_difference_that_one_indicator_raised_is_not_confirmed_by_another(

@@ -123,6 +123,19 @@ class World:
             assert process.stdout is not None
             assert process.stdout.read() == ""
 
+    def ended_at(self, phase: str, number: signal.Signals) -> tuple[int, Any]:
+        """Return the exit code and the report of a night that gets a signal at a phase."""
+        plant(self.index, "speedy", self.speedy)
+        with subprocess.Popen(
+            self.laboratory.command("nightly", "--json"), cwd=self.laboratory.root,
+            env=self.laboratory.environ, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        ) as process:  # fmt: skip
+            assert process.stderr is not None
+            assert any(phase in line for line in process.stderr), f"it never was at {phase}"
+            process.send_signal(number)
+            output, _ = process.communicate(timeout=120)
+            return process.returncode, json.loads(output)
+
     def decided(self) -> Any:
         """Return a night after which all is decided, with the results of those before it.
 
@@ -182,6 +195,23 @@ def test_nights_that_are_killed_or_lose_the_index_lose_nothing_and_send_nothing_
         assert (found(after), after["outcome"]) == (set(), "nothing new")
         assert any(each.startswith("persists: speedy 1.1") for each in after["events"])
         assert len(receiver.received) == 1
+
+
+@pytest.mark.journey
+def test_a_signal_ends_all_watches_and_the_next_night_goes_on(world: World) -> None:
+    with (world.laboratory.root / "stackgen.toml").open("a") as file:
+        file.write('[watch.other]\nrequirements = ["helper"]\nexecutor = "virtualenv"\n')
+    plant(world.index, "helper", world.helper)
+    plant(world.index, "speedy", world.speedy)
+    assert world.laboratory.run("nightly").returncode == 0
+    world.speedy["1.1"] = Release(head="import no_such_module")
+    code, report = world.ended_at("building A", signal.SIGTERM)
+    assert code == report["exit_code"] == 128 + signal.SIGTERM
+    nights = {each["watch"]: each["error"] for each in report["nights"]}
+    assert nights["speedy"] == "you interrupted it"
+    assert nights["other"].startswith("it did not begin")
+    done = world.laboratory.run("nightly")
+    assert (done.returncode, "speedy 1.1 is broken" in done.stdout) == (7, True), done.stderr
 
 
 def found(night: Any) -> set[tuple[str, str, str]]:

@@ -108,9 +108,8 @@ def named(text: str, paths: Paths) -> Named:
     Raises:
         UsageError: it is neither a lock, nor a stack of the knowledge base, nor versions.
     """
-    path = Path(text)
-    if path.is_file() or ("==" not in text and re.search(r"/|\.(lock|toml|txt)$", text)):
-        return Named(text=text, lockfile=read_pins(path))
+    if _is_file(text) or ("==" not in text and re.search(r"/|\.(lock|toml|txt)$", text)):
+        return Named(text=text, lockfile=read_pins(Path(text)))
     if "==" in text:
         return Named(text=text, versions=parse_requirements(*map(str, _versions(text))))
     if _STACK.fullmatch(text) is None:
@@ -122,6 +121,14 @@ def named(text: str, paths: Paths) -> Named:
         )
     with open_database(paths.knowledge, reading=True) as database:
         return Named(text=text, stack=one_stack(database, text, paths))
+
+
+def _is_file(text: str) -> bool:
+    """Return whether a file has this name; the versions of a whole stack are too long for one."""
+    try:
+        return Path(text).is_file()
+    except OSError:
+        return False
 
 
 def _versions(text: str) -> Iterator[Requirement]:

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from packaging.utils import canonicalize_name
 
+from stackgen import interrupts
 from stackgen.campaign.options import (
     BudgetOptions,
     ComparisonOptions,
@@ -47,6 +48,10 @@ from stackgen.notify.send import check_address, notify
 from stackgen.report.bisect import bisect_text
 from stackgen.resolve import Requirements, parse_requirement
 from stackgen.storage.paths import Paths, find_paths
+
+_NOT_BEGUN = EvidenceError(
+    "it did not begin", why="you interrupted the night before it", fix="run: stackgen nightly"
+)
 
 
 def watch_of(
@@ -109,6 +114,9 @@ def nightly(
         own = watch if shared_s is None else replace(watch, budget_s=max(1.0, left_s))
         paths = find_paths(environ, kb=watch.kb) if watch.kb else kb
         store = open_store(paths)
+        if interrupts.received():
+            nights += [_not_run(own, base, store, _NOT_BEGUN) for base in own.bases]
+            continue
         try:
             with store.night(watch.name):
                 found = _nights(own, paths, environ, progress, releases=releases)
@@ -132,6 +140,9 @@ def _nights(
     store = open_store(paths)
     for place, base in enumerate(watch.bases):
         began = time.monotonic()
+        if interrupts.received():
+            found.append(_not_run(watch, base, store, _NOT_BEGUN))
+            continue
         try:
             site = _site(watch, base, paths, environ, progress)
         except UsageError:
@@ -152,8 +163,6 @@ def _nights(
         )
         found.append(night.run())
         site.remove_replicas()
-        if night.interrupted:
-            break
     return _with_findings_of_others(found, store)
 
 

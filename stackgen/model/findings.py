@@ -111,7 +111,7 @@ class Finding:
 class FindingState:
     """A finding with what became of it.
 
-    until: of an acknowledgement, ISO 8601 in UTC; "" without end.
+    until: of an acknowledgement, ISO 8601 in UTC; "" without end. Of what expired: when it did.
     note: why it was acknowledged or closed.
     persists: whether the next night showed it again; None before that.
     reported: whether a report of a night has it. A night that is killed leaves it to the next one.

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
 from typing import Protocol
 
 from packaging.version import Version
@@ -44,6 +45,8 @@ FINDINGS = 7
 """The exit code of a night that found something."""
 _RESOLVE_NIGHTS = 2
 """A release that no stack can have is broken after so many nights: indexes update bit by bit."""
+_CLOCK_CHANGE = timedelta(hours=1)
+"""A clock that was put back by less is none that was wrong: time servers correct it."""
 _SEEDS = 10
 """Seeds that one attempt at a pair may use, one for each stage."""
 
@@ -157,20 +160,16 @@ class Night:
         return self._report(self.clock() - began)
 
     @property
-    def interrupted(self) -> bool:
-        """Return whether the user ended it."""
-        return self._ended is not None
-
-    @property
     def _key(self) -> str:
         return self.watch.key(self.base)
 
     def _run(self) -> None:
-        self.store.expire(self.watch.name, self.watch.expire_days)
+        known = self.store.load(self._key)
+        self._expire(known.last if known else "")
         self.progress.doing("reading the index")
         pages = self.site.pages(self.watch.specifiers)
-        known = self.store.load(self._key)
         self.state = known or self._first_state(pages)
+        self.state.last = self.store.moment
         self._absent = {name for name, page in pages.items() if page is None}
         self._detect(pages)
         self._retry_resolution(pages)
@@ -189,6 +188,22 @@ class Night:
 
     def _save(self) -> None:
         self.store.save(self._key, self.state)
+
+    def _expire(self, last: str) -> None:
+        """Expire findings, and report a clock that disagrees with the one of the last night."""
+        again = self.store.expire(self.watch.name, self.watch.expire_days, last)
+        if again:
+            self.notes.append(f"{again} findings expired by a clock that was ahead: open again")
+        passed = self.store.now - datetime.fromisoformat(last) if last else timedelta()
+        if passed < -_CLOCK_CHANGE:
+            self.notes.append(
+                f"the clock is behind the last night ({last}): one of the two is wrong"
+            )
+        elif passed > timedelta(days=self.watch.expire_days):
+            self.notes.append(
+                f"the last night was {passed.days} days ago, or the clock is wrong: findings "
+                "expire from the next night on"
+            )
 
     # Detecting: what happened at the index since the last night
 
@@ -539,7 +554,7 @@ class Night:
             newest = self.state.newest.get(finding.package, "")
             if newest and self._is_later(finding, finding.package, newest):
                 # A late wheel of an old release may differ; the newer release never did.
-                earlier = finding.found_at < self.store.moment
+                earlier = finding.found_at != self.store.moment
                 is_news = earlier or (finding.package, newest) in tonight
                 self._fix(found, first, pair, finding.package, newest, is_news=is_news)
         known = {(each.finding.kind, each.finding.measure) for each in self._open()}

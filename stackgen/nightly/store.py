@@ -62,6 +62,7 @@ class WatchState:
     how often that began anew.
     unusable: by package, releases that are broken or yanked.
     gone: by package, releases that were handled before they disappeared, with their files.
+    last: when the last night was, ISO 8601 in UTC.
     """
 
     pages: dict[str, PackagePage]
@@ -73,6 +74,7 @@ class WatchState:
     recheck: list[Recheck] = field(default_factory=list)
     against_best: bool = False
     best_attempt: int = 0
+    last: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -210,20 +212,45 @@ class NightStore:
         """Record that a finding no longer counts, and why."""
         self.put(replace(found, status=status, note=note))
 
-    def expire(self, watch: str, days: int) -> None:
-        """Expire what was open for long, and reopen what was acknowledged until now."""
+    def expire(self, watch: str, days: int, last: str) -> int:
+        """Expire what was open for long, and reopen what was acknowledged until now.
+
+        A clock may be wrong for one night: time has passed only where the last night of the watch
+        saw it, too. What a wrong clock expired is open again once it is right.
+
+        Args:
+            watch: whose findings.
+            days: for how long an open finding counts.
+            last: when the last night was, as it is stored; "" before the first one.
+
+        Returns:
+            How many findings that expired are open again.
+        """
+        before = datetime.fromisoformat(last) if last else None
+        again = 0
         for each in self.findings():
+            found_at = datetime.fromisoformat(each.finding.found_at)
+            until = datetime.fromisoformat(each.until) if each.until else None
             if each.finding.watch != watch:
                 continue
-            age = self.now - datetime.fromisoformat(each.finding.found_at)
-            if each.status is FindingStatus.OPEN and age > timedelta(days=days):
-                self.put(replace(each, status=FindingStatus.EXPIRED))
+            if each.status is FindingStatus.EXPIRED and until and until > self.now:
+                self.put(replace(each, status=FindingStatus.OPEN, until=""))
+                again += 1
+            elif before is None:
+                continue
+            elif each.status is FindingStatus.OPEN and found_at > max(self.now, before):
+                self.put(replace(each, finding=replace(each.finding, found_at=self.moment)))
+            elif each.status is FindingStatus.OPEN and (
+                min(self.now, before) - found_at > timedelta(days=days)
+            ):
+                self.put(replace(each, status=FindingStatus.EXPIRED, until=self.moment))
             elif (
                 each.status is FindingStatus.ACKNOWLEDGED
-                and each.until
-                and datetime.fromisoformat(each.until) <= self.now
+                and until
+                and until <= min(self.now, before)
             ):
                 self.reopen(each)
+        return again
 
     def notified(self, finding: Finding, target: str) -> bool:
         """Return whether a target knows of a finding."""

@@ -6,6 +6,7 @@ from stackgen.model.findings import (
     Finding,
     FindingsReport,
     FindingState,
+    FindingStatus,
     NightlyPlan,
     NightlyReport,
     NightReport,
@@ -119,7 +120,11 @@ def finding_text(found: FindingState) -> str:
         finding.title,
         f"  id: {finding.id}, found {finding.found_at}",
         f"  status: {found.status.value}"
-        + (f" until {found.until}" if found.until else "")
+        + (
+            f" {'on' if found.status is FindingStatus.EXPIRED else 'until'} {found.until}"
+            if found.until
+            else ""
+        )
         + (f" ({found.note})" if found.note else ""),
         f"  shown again by the next night: {persists}",
     ]
