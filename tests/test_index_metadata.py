@@ -96,6 +96,22 @@ def test_without_metadata_files_a_part_of_the_wheel_is_read(
     assert all(spans)
 
 
+@pytest.mark.parametrize("ranges", [True, False])
+def test_the_installed_size_of_a_wheel_is_read_from_its_end(
+    server: TinyIndex, index: PackageIndex, ranges: bool
+) -> None:
+    members = {"demo.py": b"#" * 50_000, "demo/x.so": bytes(70_000), "demo/y.so": bytes(100_000)}
+    server.ranges = ranges
+    server.add(WHEEL, make_wheel("demo", members=members))
+    wheel = of(server)
+    found = index.installed_sizes([wheel]).get(artifact_key(wheel))
+    if ranges:  # a source takes its bytecode, too
+        assert found is not None
+        assert 290_000 <= found < 291_000
+    else:
+        assert found is None
+
+
 def test_a_project_whose_metadata_files_are_missing_is_not_requested_repeatedly(
     server: TinyIndex, index: PackageIndex
 ) -> None:

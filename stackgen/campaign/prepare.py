@@ -1,6 +1,7 @@
 """Builds candidates and tries them; every failure is recorded."""
 
 import threading
+import zipfile
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
@@ -39,12 +40,12 @@ from stackgen.model.stacks import Base, BaseFacts, Environment, Kind, Stack
 from stackgen.sandbox.process import log_tail
 from stackgen.storage.files import free_bytes
 from stackgen.storage.paths import Paths
-from stackgen.storage.wheels import HashMismatchError, WheelStore
+from stackgen.storage.wheels import HashMismatchError, WheelStore, installed_bytes
 
 # How much disk stacks will take that are not built yet
 
-_UNPACKED = 2.7  # bytes per byte of wheel, where only its size is known: seen 2.3 to 4.2
-_WITH_BYTECODE = 1.3  # per unpacked byte: seen 1.05 to 1.3
+_INSTALLED = 3.5  # bytes per byte of wheel, where only its size is known: seen 1.2 to 5
+_LARGE = 50_000_000  # the directory of a larger wheel is read: CUDA's libraries hardly compress
 _LINKS = 500_000  # of folders and small files, for each wheel that a virtualenv links
 
 
@@ -62,13 +63,13 @@ def disk_space_for(
         locks: what will be built.
         base: what it is built on.
         paths: where virtualenvs and layers are.
-        downloads: sizes of the wheels that are not here yet, by their sha256.
+        downloads: installed sizes of the wheels that are not here yet, by their sha256.
     """
     wheels = WheelStore(paths.cache)
     distinct: dict[str, Artifact] = {each.sha256: each for lock in locks for each in lock.artifacts}
 
     def installed(artifacts: Sequence[Artifact]) -> int:
-        return round(sum(_unpacked(each, wheels, downloads) for each in artifacts) * _WITH_BYTECODE)
+        return sum(_installed(each, wheels, downloads) for each in artifacts)
 
     if base.kind is Kind.VIRTUALENV:
         virtualenvs = VirtualenvStore(paths.cache / "virtualenvs")
@@ -82,11 +83,15 @@ def disk_space_for(
     return installed(sent) + 2 * max(archives, default=0)
 
 
-def _unpacked(artifact: Artifact, wheels: WheelStore, downloads: Mapping[str, int]) -> float:
+def _installed(artifact: Artifact, wheels: WheelStore, downloads: Mapping[str, int]) -> int:
     path = wheels.path(artifact) if artifact.is_wheel else None
-    if path is not None:
-        return unpacked_size(path)
-    return (downloads.get(artifact.sha256) or artifact.size or 0) * _UNPACKED
+    if path is None:
+        return downloads.get(artifact.sha256) or round((artifact.size or 0) * _INSTALLED)
+    try:
+        with zipfile.ZipFile(path) as archive:
+            return installed_bytes(archive)
+    except zipfile.BadZipFile:
+        return round(path.stat().st_size * _INSTALLED)
 
 
 DOWNLOAD_BYTES_S = 20e6
@@ -519,12 +524,17 @@ def estimate(
     missing = store.missing(_artifacts(locks))
     sizes = index.sizes(missing)
     known = {each.sha256: sizes.get(artifact_key(each)) or 0 for each in missing}
+    large = index.installed_sizes(each for each in missing if known[each.sha256] > _LARGE)
+    installed = {
+        each.sha256: large.get(artifact_key(each)) or round(known[each.sha256] * _INSTALLED)
+        for each in missing
+    }
     download = sum(known.values())
     soon = sum(known.get(each.sha256, 0) for each in _artifacts(locks[:first]))
     return Estimate(
         wheels=len(missing),
         download_bytes=download,
-        disk_bytes=download + disk_space_for(locks, base, paths=paths, downloads=known),
+        disk_bytes=download + disk_space_for(locks, base, paths=paths, downloads=installed),
         free_bytes=free_bytes(paths.cache),
         seconds=round(soon / DOWNLOAD_BYTES_S + soon / BUILD_BYTES_S + 10 * len(locks[:first])),
     )

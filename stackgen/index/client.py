@@ -767,6 +767,22 @@ class PackageIndex(AbstractContextManager["PackageIndex"]):
         self._cache.keep_sizes(fresh)
         return sizes
 
+    def installed_sizes(self, wheels: Iterable[Artifact]) -> dict[str, int]:
+        """Return the bytes of wheels once they are installed, by `artifact_key`.
+
+        Each takes a request or two; wheels whose server sends no parts are left out.
+
+        Raises:
+            IndexUnavailableError: an index cannot be read.
+        """
+        remote = [
+            each
+            for each in wheels
+            if each.is_wheel and pages.path_of(each.url) is None and not self._config.offline
+        ]
+        found = as_done(self._pool, self._metadata.installed_size, remote)
+        return {artifact_key(wheel): size for wheel, size in found if size is not None}
+
     def download(self, artifact: Artifact, into: BinaryIO, *, start: int = 0) -> None:
         """Write an artifact from byte `start` on; where that cannot be, all of it from 0.
 

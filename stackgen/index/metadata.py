@@ -132,7 +132,7 @@ class RangeFile(io.RawIOBase):
     """
 
     def __init__(self, *, size: int, tail: bytes, fetch: Callable[[int, int], bytes]) -> None:
-        self._size = size
+        self.size = size
         self._fetch = fetch
         self._position = 0
         self._blocks = [(size - len(tail), tail)]
@@ -151,7 +151,7 @@ class RangeFile(io.RawIOBase):
 
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
         """Move, and fetch nothing yet."""
-        base = {io.SEEK_SET: 0, io.SEEK_CUR: self._position, io.SEEK_END: self._size}[whence]
+        base = {io.SEEK_SET: 0, io.SEEK_CUR: self._position, io.SEEK_END: self.size}[whence]
         if base + offset < 0:
             raise OSError("seek before the start of a remote file")
         self._position = base + offset
@@ -159,7 +159,7 @@ class RangeFile(io.RawIOBase):
 
     def readinto(self, buffer: memoryview | bytearray) -> int:  # type: ignore[override]
         """Fill the buffer, fetching what is not at hand."""
-        end = min(self._position + len(buffer), self._size)
+        end = min(self._position + len(buffer), self.size)
         if end <= self._position:
             return 0
         part = self._bytes(self._position, end)
@@ -169,14 +169,14 @@ class RangeFile(io.RawIOBase):
 
     def part(self, start: int, end: int) -> bytes:
         """Return the bytes from a first position up to and without a second, or to the end."""
-        end = min(end, self._size)
+        end = min(end, self.size)
         return self._bytes(start, end) if start < end else b""
 
     def _bytes(self, start: int, end: int) -> bytes:
         for first, block in self._blocks:
             if first <= start and end <= first + len(block):
                 return block[start - first : end - first]
-        block = self._fetch(start, min(max(end, start + _AT_LEAST), self._size))
+        block = self._fetch(start, min(max(end, start + _AT_LEAST), self.size))
         self._blocks.append((start, block))
         return block[: end - start]
 
@@ -592,6 +592,24 @@ class MetadataReader:
 
     def _from_ranges(self, artifact: Artifact) -> Metadata | None:
         self._parts[urlsplit(artifact.url).netloc, artifact.name] += 1
+        found = self._remote(artifact)
+        if found is None:
+            return None
+        remote, tail = found
+        try:
+            if (member := read_through(tail, remote.part)) is not None:
+                self._learn(artifact.name, remote.size - member[1])
+                return parse_metadata(member[0], name=artifact.name)
+            return read_wheel(io.BufferedReader(remote), name=artifact.name)
+        except UnusableMetadataError:
+            return None  # Either the ranges were wrong or the wheel is: all of it will show that.
+
+    def _remote(self, artifact: Artifact) -> tuple["RangeFile", bytes] | None:
+        """Return a wheel at a server, with its last bytes; None where it sends no parts.
+
+        Raises:
+            UnusableMetadataError: the server does not have it.
+        """
         length = self._tails.get(artifact.name, _TAIL)
         tail = self._access.transport().get_range(artifact.url, f"-{length}")
         self._access.transport().check(tail)
@@ -602,16 +620,29 @@ class MetadataReader:
             return None
 
         def fetch(start: int, end: int) -> bytes:
+            if end - start > LARGEST:
+                raise ReplyTooLargeError(LARGEST)
             return self._access.transport().get_range(artifact.url, f"{start}-{end - 1}").body
 
-        remote = RangeFile(size=size, tail=tail.body, fetch=fetch)
+        return RangeFile(size=size, tail=tail.body, fetch=fetch), tail.body
+
+    def installed_size(self, wheel: Artifact) -> int | None:
+        """Return the bytes of a wheel once it is installed, from the directory at its end.
+
+        None where no part of it can be read: the caller estimates.
+        """
+        import zipfile
+
+        from stackgen.storage.wheels import installed_bytes
+
         try:
-            if (found := read_through(tail.body, remote.part)) is not None:
-                self._learn(artifact.name, size - found[1])
-                return parse_metadata(found[0], name=artifact.name)
-            return read_wheel(io.BufferedReader(remote), name=artifact.name)
-        except UnusableMetadataError:
-            return None  # Either the ranges were wrong or the wheel is: all of it will show that.
+            found = self._remote(wheel)
+            if found is None:
+                return None
+            with zipfile.ZipFile(io.BufferedReader(found[0])) as archive:
+                return installed_bytes(archive)
+        except (ReplyTooLargeError, zipfile.BadZipFile, NotImplementedError, ValueError, OSError):
+            return None
 
     def _learn(self, name: str, needed: int) -> None:
         """Request as many last bytes of the project's other wheels as would have been enough."""
