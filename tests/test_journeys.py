@@ -116,7 +116,8 @@ def test_what_earlier_versions_saw_is_where_a_night_begins(laboratory: Laborator
         state.add_decided_releases(database.base_id, seen)
     own = ("--pi", "work.py", "--executor", "virtualenv")
     found = laboratory.run("nightly", "speedy", *own, "--check")
-    assert "to be measured now: nothing new" in found.stdout
+    assert "to be measured now: speedy 2.0" in found.stdout
+    assert "  to download: 0.00 GB; on disk: about 0.0 GB (" in found.stdout
     found = laboratory.run("nightly", "speedy", *own, "--budget", "1s")
     assert "Traceback" not in found.stderr
     assert "speedy 2.0: released" in found.stdout

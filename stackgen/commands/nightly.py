@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 
 from packaging.utils import canonicalize_name
@@ -20,7 +21,7 @@ from stackgen.campaign.user_input import read_measurement
 from stackgen.commands.bisect import bisect
 from stackgen.commands.compare import measure_pair
 from stackgen.commands.findings import open_store
-from stackgen.errors import EvidenceError, StackgenError, UsageError
+from stackgen.errors import EvidenceError, ResolutionError, StackgenError, UsageError
 from stackgen.measure import INTERIM_ANALYSES
 from stackgen.model.findings import (
     Attribution,
@@ -37,10 +38,15 @@ from stackgen.model.options import parse_parameters
 from stackgen.model.progress import Progress
 from stackgen.model.reports.bisect import BisectReport
 from stackgen.model.reports.campaigns import ExploreReport
-from stackgen.nightly.delta import Pair, stack_text
+from stackgen.nightly.delta import Pair, Pins, release_pair, stack_text
 from stackgen.nightly.metrics import export_metrics
-from stackgen.nightly.night import Attribute, Night
-from stackgen.nightly.releases import EventKind, changes, without_last
+from stackgen.nightly.night import Attribute, Night, first_page
+from stackgen.nightly.releases import (
+    EventKind,
+    PackagePage,
+    changes,
+    predecessor,
+)
 from stackgen.nightly.site import LiveSite, open_site
 from stackgen.nightly.store import NightStore
 from stackgen.nightly.watch import Watch
@@ -320,30 +326,64 @@ def _plan(
     pages = site.pages(watch.specifiers)
     state = store.load(watch.key(site.label))
     known = state.pages if state else {}
-    new = [f"{each.package} {each.version}" for each in state.pending] if state else []
+    new = [(each.package, each.version) for each in state.pending] if state else []
     for name, page in pages.items():
         if page is None:
             problems = (*problems, f"no index has {name}")
             continue
-        before = known.get(name) or without_last(page, releases)
+        before = known.get(name) or first_page(
+            watch, site.label, store, name, page, releases=releases
+        )
         new += [
-            f"{name} {each.version}"
+            (name, each.version)
             for each in changes(name, before, page)
             if each.kind in (EventKind.RELEASED, EventKind.UNYANKED)
         ]
-    stack = state.newest if state else site.resolve(watch.requirements, [])
+    new = list(dict.fromkeys(new))
+    excluded = [f"{name}!={version}" for name, version in new]
+    stack = state.newest if state else site.resolve(watch.requirements, excluded)
+    cost = site.estimate(_stacks(watch, site, pages, stack, new))
+    if cost.disk_bytes > cost.free_bytes:
+        needed, free = cost.disk_bytes / 1e9, cost.free_bytes / 1e9
+        problems = (*problems, f"about {needed:.0f} GB of disk are needed, and {free:.0f} are free")
     indicators = max(1, len(watch.indicators) + bool(watch.command))
     return NightPlan(
         watch=watch.name,
         base=site.label,
         packages=tuple((n, len(p.releases) if p else 0) for n, p in pages.items()),
         stack=tuple(sorted(stack.items())),
-        new=tuple(dict.fromkeys(new)),
+        new=tuple(f"{name} {version}" for name, version in new),
         budget_s=watch.budget_s,
         most_inspections=2 * INTERIM_ANALYSES[-1] * (3 * indicators + 2),
-        download_bytes=site.download_bytes(stack),
+        download_bytes=cost.download_bytes,
+        disk_bytes=cost.disk_bytes,
+        free_bytes=cost.free_bytes,
         problems=problems,
     )
+
+
+def _stacks(
+    watch: Watch,
+    site: LiveSite,
+    pages: Mapping[str, PackagePage | None],
+    stack: Pins,
+    new: Sequence[tuple[str, str]],
+) -> list[Pins]:
+    """Return the stacks with each new release and with its predecessor, as far as there are any."""
+    found: list[Pins] = []
+    for name, version in new:
+        page = pages[name]
+        previous = predecessor(page, version, ()) if page else ""
+        if not previous:
+            continue
+        with suppress(ResolutionError):  # the night reports that
+            pair = release_pair(
+                site.resolve, watch.requirements, stack,
+                package=name, version=version, previous=previous,
+            )  # fmt: skip
+            found += [each for each in (pair.old, pair.new) if each not in found]
+            stack = pair.new
+    return found
 
 
 def selected(watches: Sequence[Watch], names: Sequence[str]) -> tuple[Watch, ...]:

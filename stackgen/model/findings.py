@@ -209,8 +209,9 @@ class NightPlan:
     """What a night of one watch on one base would do; nothing was measured or recorded.
 
     stack: versions that it would begin with. new: releases that it would measure.
-    downloads: bytes of wheels that are not cached yet. most_inspections: of each release, if its
-        campaigns take as many blocks as they may.
+    most_inspections: of each release, if its campaigns take as many blocks as they may.
+    download_bytes: wheels of all these releases and their predecessors that are not cached yet.
+    disk_bytes: what they take with their environments. free_bytes: on that disk.
     """
 
     watch: str
@@ -221,6 +222,8 @@ class NightPlan:
     budget_s: float
     most_inspections: int
     download_bytes: int = 0
+    disk_bytes: int = 0
+    free_bytes: int = 0
     problems: tuple[str, ...] = ()
 
 

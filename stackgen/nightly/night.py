@@ -220,7 +220,12 @@ class Night:
                     why="no index has it",
                     fix="correct the requirement, or name an index in your pip configuration",
                 )
-        before = {name: self._seen(name, page) for name, page in pages.items() if page}
+        own = (self.watch, self.base, self.store)
+        before = {
+            name: first_page(*own, name, page, releases=self.releases)
+            for name, page in pages.items()
+            if page
+        }
         excluded = [
             f"{name}!={version}"
             for name, page in before.items()
@@ -232,15 +237,6 @@ class Night:
             "as new"
         )
         return WatchState(pages=before, newest=newest, best=newest)
-
-    def _seen(self, name: str, page: PackagePage) -> PackagePage:
-        """Return a page as it is on a first night, without what counts as new."""
-        indicators = ", ".join(sorted(set(self.watch.indicators))) or "default indicators"
-        decided = self.store.decided(f"{name} | {self.base} | {indicators}", name)
-        if not decided or self.releases:
-            return without_last(page, self.releases)
-        kept = {v: files for v, files in page.releases.items() if v in decided}
-        return replace(page, releases=kept)
 
     def _detect(self, pages: Mapping[str, PackagePage | None]) -> None:
         """Note what happened, and queue what is to be measured."""
@@ -759,6 +755,18 @@ class Night:
             budget_s=self.watch.budget_s,
             exit_code=code,
         )
+
+
+def first_page(
+    watch: Watch, base: str, store: NightStore, name: str, page: PackagePage, *, releases: int
+) -> PackagePage:
+    """Return a package's page as it is before a first night, without what counts as new."""
+    indicators = ", ".join(sorted(set(watch.indicators))) or "default indicators"
+    decided = store.decided(f"{name} | {base} | {indicators}", name)
+    if not decided or releases:
+        return without_last(page, releases)
+    kept = {v: files for v, files in page.releases.items() if v in decided}
+    return replace(page, releases=kept)
 
 
 def _result(first: Measured, signals: Sequence[Signal]) -> str:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 
 from stackgen.campaign.backend import open_backend, replica_folder
 from stackgen.campaign.candidates import select
+from stackgen.campaign.prepare import estimate
 from stackgen.campaign.request import CampaignRequest
 from stackgen.campaign.user_input import index_config
 from stackgen.errors import ResolutionError
@@ -17,9 +18,10 @@ from stackgen.measure import decided
 from stackgen.measure.goals import pair_contrasts
 from stackgen.model.goals import Goal
 from stackgen.model.inspections import Outcome
-from stackgen.model.packages import Lock, Target
+from stackgen.model.packages import Lock
 from stackgen.model.progress import Progress
-from stackgen.model.reports.campaigns import ExploreReport
+from stackgen.model.reports.campaigns import Estimate, ExploreReport
+from stackgen.model.stacks import Base
 from stackgen.nightly.decide import (
     TOLERANCE,
     Failure,
@@ -63,19 +65,22 @@ class LiveSite:
     """One base of this machine.
 
     request: of every campaign; stacks, budget and seed are those of the pair.
-    base: what the user calls it; "" for the default one. label: what it is. target: decides which
-        files fit it.
+    base: what the user calls it; "" for the default one. where: what it is.
     """
 
     watch: Watch
     request: CampaignRequest
     base: str
-    label: str
-    target: Target
+    where: Base
     paths: Paths
     environ: Mapping[str, str]
     progress: Progress
     run_pair: RunPair
+
+    @property
+    def label(self) -> str:
+        """Return what the base is called."""
+        return f"{self.where.kind.value} {self.where.name}"
 
     def pages(self, specifiers: Mapping[str, str]) -> Mapping[str, PackagePage | None]:
         """Return the pages of packages; each is asked for now, conditionally (HTTP 304)."""
@@ -87,7 +92,7 @@ class LiveSite:
                 if files is None
                 else package_page(
                     files,
-                    self.target,
+                    self.where.target,
                     specifier=specifiers[name],
                     status=facts[name].status if name in facts else "",
                 )
@@ -99,13 +104,18 @@ class LiveSite:
         with self._index() as index:
             return dict(self._lock(index, requirements, constraints).versions)
 
-    def download_bytes(self, pins: Pins) -> int:
-        """Return how much of a stack is not downloaded yet; unknown sizes count as 0."""
-        store = WheelStore(self.paths.cache)
+    def estimate(self, stacks: Sequence[Pins]) -> Estimate:
+        """Return what building these stacks will move and take; unknown sizes count as 0."""
         with self._index() as index:
-            lock = self._lock(index, [f"{name}=={version}" for name, version in pins.items()], [])
-            missing = [each for each in lock.artifacts if store.path(each) is None]
-            return sum(size or 0 for size in index.sizes(missing).values())
+            locks = [
+                self._lock(index, [f"{name}=={version}" for name, version in pins.items()], [])
+                for pins in stacks
+            ]
+            store = WheelStore(self.paths.cache)
+            first = len(locks)
+            return estimate(
+                locks, self.where, first=first, index=index, store=store, paths=self.paths
+            )
 
     def _lock(
         self, index: PackageIndex, requirements: Sequence[str], constraints: Sequence[str]
@@ -115,7 +125,7 @@ class LiveSite:
             constraints=tuple(map(parse_requirement, constraints)),
         )
         request = self.request.with_stacks(requirements=wanted)
-        found = next(select(index, request, self.target, self.progress).candidates(), None)
+        found = next(select(index, request, self.where.target, self.progress).candidates(), None)
         if found is None:
             raise ResolutionError(
                 f"no stack has {', '.join(requirements)}",
@@ -177,13 +187,12 @@ def open_site(
     """
     request = replace(request, target=replace(request.target, base=base))
     with open_backend(request.target.executor, base, paths, progress) as backend:
-        target, label = backend.base.target, f"{backend.base.kind.value} {backend.base.name}"
+        where = backend.base
     return LiveSite(
         watch=watch,
         request=request,
         base=base,
-        label=label,
-        target=target,
+        where=where,
         paths=paths,
         environ=environ,
         progress=progress,

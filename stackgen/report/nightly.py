@@ -88,8 +88,11 @@ def plan_text(plan: NightlyPlan) -> str:
             f"  budget of a night: {each.budget_s / 60:.0f} min; at most {each.most_inspections} "
             "processes for each release",
         ]
-        if each.download_bytes:
-            lines.append(f"  to download: {each.download_bytes / 1e6:.0f} MB")
+        if each.new:
+            lines.append(
+                f"  to download: {each.download_bytes / 1e9:.2f} GB; on disk: about "
+                f"{each.disk_bytes / 1e9:.1f} GB ({each.free_bytes / 1e9:.0f} GB free)"
+            )
         lines += [f"  problem: {problem}" for problem in each.problems]
     return "\n".join(lines)
 
