@@ -31,10 +31,14 @@ if __name__ == "__main__":
 
 @dataclass(frozen=True)
 class Laboratory:
-    """A folder with an index, an indicator, a cache and a knowledge base of its own."""
+    """A folder with an index, an indicator, a cache and a knowledge base of its own.
+
+    engine: address of the container engine; "" is the machine's own.
+    """
 
     root: Path
     index: str
+    engine: str = ""
 
     @property
     def kb(self) -> Path:
@@ -51,6 +55,7 @@ class Laboratory:
             "STACKGEN_CACHE": str(self.root / "cache"),
             "STACKGEN_KB": str(self.kb),
             "STACKGEN_SEED": "",
+            **({"DOCKER_HOST": self.engine} if self.engine else {}),
         }
 
     def command(self, *arguments: str) -> list[str]:

@@ -3,6 +3,8 @@
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
+from scipy.special import chdtrc
+
 from stackgen.model.packages import Artifact, Metadata, Target
 from stackgen.resolve import (
     Closure,
@@ -83,3 +85,10 @@ def universe(index: Index, request: Requirements, *, pruned: bool = True) -> Uni
 
 def space(index: Index, *requirements: str, request: Requirements | None = None) -> Space:
     return Space(universe(index, request or parse_requirements(*requirements)))
+
+
+def chance_of_counts(counts: Collection[int]) -> float:
+    """Return the p value of a chi-squared test that what was counted is equally frequent."""
+    expected = sum(counts) / len(counts)
+    distance = sum((count - expected) ** 2 / expected for count in counts)
+    return float(chdtrc(len(counts) - 1, distance))

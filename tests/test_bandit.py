@@ -253,12 +253,12 @@ def test_what_must_be_built_first_is_chosen_less_often() -> None:
 def test_races_end_with_a_fast_stack_in_a_fraction_of_the_inspections() -> None:
     """32 stacks whose versions interact, noise 4 %; benchmarks/measure.py has the other cases."""
     good, gains = 0, []
-    for seed in range(8):
+    for seed in range(6):
         world = simulation.truth(8, 4, 0.02, 0.04, 0, seed)
         found = simulation.race(world, seed)
         good += world.is_fast(found.winner)
         gains.append(simulation.uniform(world).inspections / found.inspections)
-    assert good >= 6  # if 95 % are, fewer happen once in 170 times
+    assert good >= 4  # if 95 % are, fewer happen once in 400 times
     assert statistics.median(gains) >= 3
 
 
@@ -276,11 +276,11 @@ def simulated(truth: Sequence[float], noise: float, blocks: int, seed: int) -> l
 
 def test_predictions_of_the_next_block_hold_what_they_promise() -> None:
     inside = total = 0
-    for seed in range(8):
+    for seed in range(5):
         found = calibration(Model(GRID), simulated(TRUTH, 0.05, 15, seed))
         assert found.level == 0.9
         inside, total = inside + found.inside, total + found.total
-    assert total == 8 * 14 * BLOCK
+    assert total == 5 * 14 * BLOCK
     assert 0.86 <= inside / total <= 0.94
 
 

@@ -286,6 +286,7 @@ def _write_many(path: Path, start: int) -> None:
     cache.close()
 
 
+@pytest.mark.thorough  # tests/test_index_faults.py: two processes fill one from an index
 def test_several_processes_share_a_cache(tmp_path: Path) -> None:
     path = tmp_path / "index.db"
     context = multiprocessing.get_context("spawn")

@@ -69,7 +69,7 @@ def test_planted_at_the_stated_size_effects_are_found(name: str, blocks: int) ->
     dice, powers = random.Random(f"{name}/{blocks}"), []
     for indicator in INDICATORS:
         pairs = equal_runs(name, indicator)
-        for _ in range(20):
+        for _ in range(10):
             known, other = dice.sample(pairs, 2)
             at = dice.randrange(len(known) - 26)
             stated = smallest_shown(known[at : at + 26], blocks=blocks, seed=0)

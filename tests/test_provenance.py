@@ -521,7 +521,7 @@ def test_ranges_agree_with_pip_audit_on_the_same_records(
         index.add(f"alpha-{version}-py3-none-any.whl", make_wheel("alpha", version))
     ids = {}
     with _osv_server(enumerated) as url:
-        for version in ("1.0", "1.1", "1.4"):
+        for version in ("1.1", "1.4"):
             for source in (("--osv", str(osv)), ("--audit", "osv", "--osv-url", url)):
                 _, _, text = _check(tmp_path, f"alpha=={version}\n", index, options=source)
                 report = json.loads(text)
@@ -529,7 +529,7 @@ def test_ranges_agree_with_pip_audit_on_the_same_records(
                 ids[version, source[0]] = {
                     tuple(each["ids"]) for each in report["findings"] if each["ids"]
                 }
-    for version in ("1.0", "1.1", "1.4"):
+    for version in ("1.1", "1.4"):
         assert ids[version, "--osv"] == ids[version, "--audit"]
     assert len(ids["1.1", "--osv"]) == 2
 

@@ -9,7 +9,7 @@ from hypothesis import given
 
 from stackgen.errors import UsageError
 from stackgen.resolve import Slice, choose, pairwise_cover, stratified
-from tests.spaces import Index, space
+from tests.spaces import Index, chance_of_counts, space
 from tests.test_space import indexes
 
 SKEWED: Index = {
@@ -32,9 +32,7 @@ def row(choice: Slice) -> Row:
 
 def is_even(drawn: Counter[str] | Counter[Row], *, kinds: int) -> bool:
     """Return whether so many kinds were drawn, and each about equally often."""
-    from scipy.stats import chisquare
-
-    return len(drawn) == kinds and bool(chisquare(list(drawn.values())).pvalue > 0.001)
+    return len(drawn) == kinds and chance_of_counts(drawn.values()) > 0.001
 
 
 @pytest.mark.parametrize(("index", "roots"), [(SKEWED, ["a"]), (CIRCLE, ["a"]), (SKEWED, ["b|c"])])

@@ -50,3 +50,15 @@ def test_a_damaged_file_says_what_to_do(tmp_path: Path) -> None:
     with pytest.raises(StorageError, match="cannot use the state") as caught:
         State(tmp_path / "state.db")
     assert "move the file away" in caught.value.fix
+
+
+def test_opening_what_is_current_writes_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "state.db"
+    State(path).__exit__(None, None, None)
+    before = path.stat().st_mtime_ns
+    with sqlite3.connect(path) as other:
+        other.execute("BEGIN IMMEDIATE")  # a writer would wait for it
+        with State(path) as state:
+            assert state.trusted_origins() == frozenset()
+        other.execute("ROLLBACK")
+    assert path.stat().st_mtime_ns == before

@@ -153,7 +153,9 @@ def open_to_all(python: str) -> bool:
     return True
 
 
-@pytest.mark.parametrize("minor", ["3.7", pytest.param("3.9", marks=pytest.mark.thorough), "3.13"])
+@pytest.mark.parametrize(
+    "minor", ["3.7", *(pytest.param(m, marks=pytest.mark.thorough) for m in ("3.9", "3.13"))]
+)
 def test_bytecode_of_other_pythons_is_the_same_twice(open_folder: Path, minor: str) -> None:
     python = next((path for path in find_interpreters() if f"/{minor}." in path), None)
     if python is None:

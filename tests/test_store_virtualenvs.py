@@ -76,7 +76,9 @@ def test_what_is_shared_is_counted_once(bench: Bench) -> None:
     assert {item.kind for item in store(bench).items()} == set(KINDS)
 
 
-@pytest.mark.parametrize("share", [0.2, pytest.param(0.5, marks=pytest.mark.thorough), 0.8])
+@pytest.mark.parametrize(
+    "share", [0.2, *(pytest.param(s, marks=pytest.mark.thorough) for s in (0.5, 0.8))]
+)
 def test_what_pruning_says_it_won_is_won(bench: Bench, share: float) -> None:
     for at, names in enumerate([("aa", "bb"), ("aa", "cc"), ("dd",)]):
         aged(built(bench, *names), 1000 * (at + 1))

@@ -329,9 +329,9 @@ def test_what_uv_remembers_of_files_that_are_gone_is_forgotten(bench: Bench) -> 
 def test_two_processes_build_one_virtualenv_once(bench: Bench, tmp_path: Path) -> None:
     artifact = wheel(bench.wheels, "aa", "1.0", "def f(x):\n    return [x, x + 1]\n" * 2_000)
     command = [sys.executable, "-c", BUILD, str(tmp_path), artifact.filename]
-    builders = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(3)]
+    builders = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(2)]
     reported = [builder.communicate()[0] for builder in builders]
-    assert [builder.returncode for builder in builders] == [0, 0, 0]
+    assert [builder.returncode for builder in builders] == [0, 0]
     assert len(set(reported)) == 1  # the inode of its marker: nobody made it a second time
     assert len(list(bench.root.glob("bytecode/*/*"))) == 1
 

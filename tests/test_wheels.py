@@ -319,12 +319,12 @@ def test_two_processes_download_a_wheel_once(server: TinyIndex, tmp_path: Path) 
     content = make_wheel("demo", members={"demo/big.bin": bytes(range(256)) * 4000})
     url = server.add(WHEEL, content)
     context = multiprocessing.get_context("spawn")
-    workers = [context.Process(target=_fetch, args=(url, content, tmp_path)) for _ in range(3)]
+    workers = [context.Process(target=_fetch, args=(url, content, tmp_path)) for _ in range(2)]
     for worker in workers:
         worker.start()
     for worker in workers:
         worker.join()
-    assert [worker.exitcode for worker in workers] == [0, 0, 0]
+    assert [worker.exitcode for worker in workers] == [0, 0]
     assert len(server.requested) == 1
 
 

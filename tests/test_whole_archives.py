@@ -23,7 +23,7 @@ def test_an_engine_that_refused_is_known_to_later_runs(tmp_path: Path) -> None:
 
 def test_processes_that_note_engines_at_once_lose_none(tmp_path: Path) -> None:
     path = tmp_path / "whole.json"
-    parts = [[f"{part} {number}" for number in range(5)] for part in range(4)]
+    parts = [[f"{part} {number}" for number in range(10)] for part in range(2)]
     spawn = multiprocessing.get_context("spawn")
     processes = [spawn.Process(target=remember, args=(path, part)) for part in parts]
     for process in processes:

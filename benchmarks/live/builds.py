@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import stats
+from scipy.special import fdtri
 
 from benchmarks.live.bench import Arm, Bench, call_of, opened
 from stackgen.campaign.backend import open_backend, replica_folder
@@ -60,8 +60,7 @@ def spread(log_times: NDArray[np.float64]) -> Spread:
     def sd(of_ratio: float) -> float:
         return math.sqrt(max(0.0, (of_ratio - 1) / blocks) * residual)
 
-    f = stats.f(builds - 1, freedom)
-    low, high = sd(ratio / float(f.ppf(0.975))), sd(ratio / float(f.ppf(0.025)))
+    low, high = (sd(ratio / float(fdtri(builds - 1, freedom, p))) for p in (0.975, 0.025))
     return Spread(sd(ratio), low, high, math.sqrt(residual))
 
 

@@ -395,9 +395,9 @@ def posterior_summaries(
         draws: guesses of all log times, shape (n, stacks).
     """
     best = draws[:, list(alive)].min(axis=1)
-    from scipy.stats import t
+    from scipy.special import stdtrit  # scipy.stats takes a second to import
 
-    reach = float(t.isf((1 - _PROBABILITY) / 2, prediction.freedom))
+    reach = float(stdtrit(prediction.freedom, (1 + _PROBABILITY) / 2))
     found = []
     for place in sorted(alive, key=lambda each: (prediction.mean[each], each)):
         low, high = prediction.interval(place, baseline, reach)

@@ -258,9 +258,11 @@ class State:
             return "" if found is None else str(found[0])
 
     def _migrate(self) -> None:
+        if self._version() == (_APPLICATION_ID, len(_MIGRATIONS)):
+            return  # nothing is written, and no other process is waited for
         with self._transaction():
-            version = self._pragma("user_version")
-            ours = self._pragma("application_id") == _APPLICATION_ID
+            application, version = self._version()
+            ours = application == _APPLICATION_ID
             known = self._connection.execute("SELECT 1 FROM sqlite_master").fetchone()
             if not ours and (known or version):
                 raise StorageError(
@@ -279,6 +281,9 @@ class State:
             # A pragma takes no parameters; both are whole numbers of ours.
             self._connection.execute(f"PRAGMA user_version = {len(_MIGRATIONS):d}")
             self._connection.execute(f"PRAGMA application_id = {_APPLICATION_ID:d}")
+
+    def _version(self) -> tuple[int, int]:
+        return self._pragma("application_id"), self._pragma("user_version")
 
     def _pragma(self, name: str) -> int:
         return int(self._connection.execute(f"PRAGMA {name}").fetchone()[0])

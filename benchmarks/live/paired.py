@@ -1,0 +1,242 @@
+"""Compare this version of stackgen with an earlier commit, in turn, in one run.
+
+python -m benchmarks.live.paired FOLDER [--commit 11f935e] [--rounds N] [--starts N]
+
+Each round does each thing once with either version, the order changing from round to round: build
+a further image and a further virtualenv (NumPy alone is new), run one inspection in each (an
+indicator that does nothing), and start commands. Printed: medians, and the median of the ratios
+round by round, now / then; more than 1.05 is marked. FOLDER, on the disk of the container engine's
+user, gets a work tree of the commit, a virtualenv for it with our versions of all dependencies, and
+a cache for each version (4 GB); a second run finds them there. Ten minutes, three of them for
+downloads, on a machine where nothing else runs.
+"""
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing, contextmanager
+from dataclasses import dataclass
+from functools import partial
+from importlib.metadata import distributions
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parents[2]
+BASE = "bookworm-py311"
+COMMANDS = (("--version",), ("--help",), ("explore", "--help"), ("advise", "--help"))
+DONE = ("image", "virtualenv", "inspection in a container", "inspection in a virtualenv")
+NOTHING = """
+import harness
+INDICATOR = {"summary": "does nothing", "component": "python", "one_shot": True, "parameters": {}}
+
+def setup(parameters):
+    return harness.Operation(lambda: None)
+
+if __name__ == "__main__":
+    harness.main(INDICATOR, setup)
+"""
+WORSE = 1.05
+
+
+@dataclass(frozen=True)
+class Version:
+    """One version: where it lies, and the process of it that builds and inspects."""
+
+    tree: Path
+    python: str
+    cache: Path
+
+    @property
+    def environ(self) -> dict[str, str]:
+        """Return what its processes get; the user's own stackgen is left alone."""
+        own = {"PYTHONPATH": str(self.tree), "STACKGEN_CACHE": str(self.cache)}
+        return {**os.environ, **own, "STACKGEN_KB": str(self.cache / "kb.db")}
+
+    def start_s(self, words: tuple[str, ...]) -> float:
+        """Return the seconds that a command takes from its start to its end."""
+        command = [self.python, "-m", "stackgen", *words]
+        start = time.perf_counter()
+        subprocess.run(command, env=self.environ, cwd=self.tree, stdout=subprocess.DEVNULL)  # noqa: PLW1510
+        return time.perf_counter() - start
+
+    @contextmanager
+    def working(self, rounds: int) -> Iterator[Callable[[str, int], float]]:
+        """Yield what has its process do something (name, number), and returns the seconds."""
+        worker = subprocess.Popen(
+            [self.python, __file__, str(self.cache), "--work", "--rounds", str(rounds)],
+            env=self.environ, cwd=self.tree, text=True,
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+        )  # fmt: skip
+        assert worker.stdin
+        assert worker.stdout
+        lines = iter(worker.stdout)
+
+        def do(name: str, number: int) -> float:
+            assert worker.stdin
+            worker.stdin.write(json.dumps([name, number]) + "\n")
+            worker.stdin.flush()
+            for line in lines:
+                if line.startswith("took "):
+                    return float(line.split()[1])
+            raise SystemExit(f"{self.tree}: the process that works there ended")
+
+        try:
+            do("nothing", 0)
+            yield do
+        finally:
+            worker.stdin.close()
+            worker.wait()
+
+
+def earlier(commit: str, folder: Path) -> Version:
+    """Return the earlier version, checked out and installed now or before."""
+    import uv
+
+    tree, python = folder / "tree", str(folder / "venv" / "bin" / "python")
+    if not tree.exists():
+        git = ["git", "-C", str(ROOT), "worktree", "add", "--detach", str(tree), commit]
+        subprocess.run(git, check=True)
+    if not Path(python).exists():
+        pins = folder / "constraints.txt"
+        named = ((each.metadata["Name"], each.version) for each in distributions())
+        pins.write_text("".join(f"{n}=={v}\n" for n, v in named if n != "stackgen"))
+        tool = uv.find_uv_bin()
+        subprocess.run(
+            [tool, "venv", "-q", "--python", sys.executable, str(folder / "venv")], check=True
+        )
+        install = [tool, "pip", "install", "-q", "-p", python, "-c", str(pins), "-e", str(tree)]
+        subprocess.run(install, check=True)
+    return Version(tree, python, folder / "cache-then")
+
+
+def work(rounds: int) -> None:
+    """Do, in the version whose code this process imports, what is read from standard input.
+
+    Names that differ between both versions are taken from either.
+    """
+    images = __import__("benchmarks.images", fromlist=["images"])
+    bench = __import__("benchmarks.live.bench", fromlist=["bench"])
+    paths = getattr(images, "find_paths", None) or images.find_places
+    shipped = getattr(bench, "shipped_folder", None) or bench.folder
+    cache, engine = paths(os.environ).cache, images.connect()
+    cache.mkdir(parents=True, exist_ok=True)
+    run = uuid.uuid4().hex[:8]
+    with ExitStack() as stack:
+        stack.enter_context(closing(engine))
+        where = Path(stack.enter_context(tempfile.TemporaryDirectory(dir=cache)))
+        index = stack.enter_context(
+            images.PackageIndex(images.load_config(environ=os.environ), cache)
+        )
+        stack.callback(images.remove, f"stackgen-bench-base:{run}")
+        base = images.own_base(images.BaseBuilder(engine, cache / "bases"), BASE, run, where)
+        found = images.found_locks(index, base.target)
+        locks = images.alike(found, next(iter(found))[0])[: rounds + 1]
+        own = images.Bench(
+            engine=engine, base=base, folder=where, links="", quiet=True, run=run, buildkit="",
+            wheels=images.fetched(index, cache, locks),
+        )  # fmt: skip
+        stack.callback(own.remove)
+        layers = own.builder("first")
+        local = images.probe(
+            next(p for p in images.find_interpreters() if p.endswith(base.target.python_minor))
+        )
+        virtualenvs = images.VirtualenvBuilder(root=where / "virtualenvs")
+        script = where / "nothing.py"
+        script.write_text(NOTHING)
+        call = bench.bind(
+            bench.find(bench.load_indicators(shipped("pis"), [script]), "nothing"),
+            {"threads": "1"},
+        )
+        built: dict[str, Any] = {}
+
+        def build_image(number: int) -> None:
+            setting = (("STACKGEN_BENCHMARK", run),)
+            wanted = images.Stack(lock=locks[number], facts=base.facts, settings=setting)
+            varied = frozenset({images.FRAMEWORK, "numpy"})
+            built["docker"] = layers.build(wanted, base, own.wheels, varied)
+            own.tags.append(built["docker"].location)
+
+        def build_virtualenv(number: int) -> None:
+            wanted = images.Stack(lock=locks[number], facts=local.facts)
+            built["virtualenv"] = virtualenvs.build(wanted, local, own.wheels)
+
+        executors: dict[str, Any] = {}
+
+        def inspect(kind: str, name: str) -> None:
+            if kind not in executors:
+                opened = bench.opened(name, bench.ExecutorChoice(kind))
+                live = stack.enter_context(opened)
+                backend = getattr(live, "backend", None) or live.workshop
+                executors[kind] = backend.executor
+            arm = bench.Arm(
+                name=kind, environment=built[kind], call=call, limits=bench.limits(0), samples=1
+            )
+            (result,) = executors[kind].inspect([arm.plan()])
+            bench.seen(result)
+
+        actions: dict[str, Callable[[int], None]] = {
+            "nothing": lambda _: None,
+            "image": build_image,
+            "virtualenv": build_virtualenv,
+            "inspection in a container": lambda _: inspect("docker", BASE),
+            "inspection in a virtualenv": lambda _: inspect("virtualenv", local.python),
+        }
+        for line in sys.stdin:
+            name, number = json.loads(line)
+            start = time.perf_counter()
+            actions[name](number)
+            print(f"took {time.perf_counter() - start}", flush=True)
+
+
+def main() -> None:
+    """Run all rounds and print the table."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--commit", default="11f935e")
+    parser.add_argument("--rounds", type=int, default=7, help="further stacks, and inspections")
+    parser.add_argument("--starts", type=int, default=12, help="of each command")
+    parser.add_argument("--work", action="store_true", help=argparse.SUPPRESS)
+    given = parser.parse_args()
+    if given.work:
+        work(given.rounds)
+        return
+    folder = given.folder.resolve()
+    folder.mkdir(parents=True, exist_ok=True)
+    then = earlier(given.commit, folder)
+    now = Version(ROOT, sys.executable, folder / "cache-now")
+    taken: dict[str, list[tuple[float, float]]] = {}
+
+    def note(what: str, number: int, did: tuple[Callable[[], float], Callable[[], float]]) -> None:
+        first = number % 2
+        one, other = did[first](), did[1 - first]()
+        pair = (other, one) if first else (one, other)
+        if number or what in ("image", "virtualenv"):  # the first of the others warms up
+            name = f"first {what}" if not number else what
+            taken.setdefault(name, []).append(pair)
+            print(f"{name}: then {pair[0]:.3f} s, now {pair[1]:.3f} s", file=sys.stderr)
+
+    with then.working(given.rounds) as old, now.working(given.rounds) as new:
+        for number in range(given.rounds + 1):
+            for what in DONE:
+                note(what, number, (partial(old, what, number), partial(new, what, number)))
+    for number in range(given.starts + 1):
+        for words in COMMANDS:
+            starts = partial(then.start_s, words), partial(now.start_s, words)
+            note(f"stackgen {' '.join(words)}", number, starts)
+    print(f"{'seconds, medians':32}{given.commit:>10}{'now':>10}{'ratio':>8}")
+    for what, pairs in taken.items():
+        old_s, new_s = (statistics.median(side) for side in zip(*pairs, strict=True))
+        ratio = statistics.median(b / a for a, b in pairs)
+        mark = "  worse" if ratio > WORSE else ""
+        print(f"{what:32}{old_s:10.3f}{new_s:10.3f}{ratio:8.3f}{mark}   ({len(pairs)} pairs)")
+
+
+if __name__ == "__main__":
+    main()
