@@ -399,6 +399,13 @@ def test_what_one_origin_that_is_not_trusted_carries_alone_is_not_recommended() 
     assert any("--trust theirs" in each for each in found.caveats)
 
 
+def test_trust_is_proposed_only_where_it_would_change_the_answer() -> None:
+    seen = blocks({OWN: 1.0, FAST: 0.8})
+    found = advice_for(seen, machine=OTHER, origins=["theirs"], trusted_origins=["other"])
+    assert any("origin theirs alone" in each for each in found.caveats)
+    assert not any("--trust" in each for each in found.caveats)
+
+
 def test_of_thirty_equal_stacks_none_is_recommended() -> None:
     equal = [stack(tensorflow=f"2.{n}.0", numpy="1.26.4") for n in range(13, 43)]
     found = advice_for(
@@ -721,15 +728,15 @@ def test_what_is_not_decided_is_named_with_what_a_campaign_would_bring() -> None
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "answer"),
+    ("old", "new", "answer", "why"),
     [
-        (OWN, FAST, Answer.FASTER),
-        (FAST, OWN, Answer.SLOWER),
-        (OWN, OWN, Answer.NO_DIFFERENCE),
-        (SAME, MAJOR, Answer.UNKNOWN),
+        (OWN, FAST, Answer.FASTER, ""),
+        (FAST, OWN, Answer.SLOWER, ""),
+        (OWN, OWN, Answer.NO_DIFFERENCE, ""),
+        (SAME, MAJOR, Answer.UNKNOWN, "Pipfile.lock: no measured stack holds tensorflow"),
     ],
 )
-def test_an_update_is_judged(old: Environment, new: Environment, answer: Answer) -> None:
+def test_an_update_is_judged(old: Environment, new: Environment, answer: Answer, why: str) -> None:
     seen = blocks({OWN: 1.0, FAST: 0.8, SAME: 1.0})
     known = known_from(seen, stacks=[OWN.stack, FAST.stack, SAME.stack], calls=[CALL])
     advisor = Advisor(
@@ -742,6 +749,7 @@ def test_an_update_is_judged(old: Environment, new: Environment, answer: Answer)
     locks = [locked(**each.stack.lock.versions) for each in (old, new)]
     found = advisor.update(*locks)
     assert found.answer is answer
+    assert found.why.startswith(why)
     assert found.lock is None
 
 

@@ -27,7 +27,7 @@ from stackgen.campaign.user_input import read_user_file
 from stackgen.errors import ResolutionError, UsageError
 from stackgen.index import PackageIndex, artifact_key
 from stackgen.index.closure import read_universe, resolve
-from stackgen.locks.reading import in_target, read_lock
+from stackgen.locks.reading import ACCEPTED, in_target, read_lock
 from stackgen.model.choices import Order, Prereleases
 from stackgen.model.identity import LockId, StackId
 from stackgen.model.packages import BUILT_HERE, Artifact, Lock, LockedPackage, LockFile, Target
@@ -361,7 +361,7 @@ def read_text(path: Path) -> str:
     Raises:
         UsageError: it cannot be read.
     """
-    fix = "give the path of a Pipfile.lock, poetry.lock, uv.lock, pylock.toml or requirements.txt"
+    fix = f"give the path of a {ACCEPTED}"
     return read_user_file(path, fix=fix)
 
 

@@ -214,6 +214,8 @@ def _advise(
         typer.echo(applied.diff, nl=False, err=form is not AdviceFormat.TEXT)
         for note in applied.notes:
             progress.note(note)
+    elif writing.anything:
+        progress.note("Nothing is written: nothing is recommended.")
     if report.exit_code:
         raise typer.Exit(report.exit_code)
 

@@ -350,7 +350,11 @@ class Sources:
             advice = replace(advice, caveats=(*advice.caveats, _by_conda(self.lockfile)))
         elif advice.answer is Answer.UNKNOWN and not command:
             advice = replace(advice, caveats=(*advice.caveats, _nothing_varies(request.path)))
-        risks = (*self._yanked(advice), *self.security.caveats(advice))
+        risks = (
+            *self._not_yet(runs),
+            *self._yanked(advice),
+            *self.security.caveats(advice),
+        )
         advice = replace(advice, caveats=(*advice.caveats, *risks))
         count, merged = self.database.count_evidence(
             dict.fromkeys(
@@ -376,6 +380,17 @@ class Sources:
             runs=tuple(runs),
             explanation=explain(self.database, self.known, advice) if request.explain else (),
         )
+
+    def _not_yet(self, runs: Sequence[RunSummary]) -> Iterator[str]:
+        """Yield a caveat on a campaign that was run for the answer, and is no part of it yet."""
+        for run in runs[-1:]:
+            missing = run.to_analysis
+            if missing and CampaignId(run.campaign_id) not in self.trusted:
+                yield (
+                    "the campaign that was run for this answer does not count yet: its controls "
+                    f"are judged after {missing} more block{'s' * (missing > 1)}; the same command "
+                    "goes on"
+                )
 
     def _yanked(self, advice: Advice) -> Iterator[str]:
         """Yield a caveat on each recommended release that its index has yanked."""
@@ -616,7 +631,15 @@ def _measure_command(request: AdviseRequest, advice: Advice) -> str:
     options += [f"--keep {each}" for each in request.options.keep]
     options += ["--allow-major"] * request.options.allow_major
     options += ["--allow-downgrade"] * request.options.allow_downgrade
+    options += ["--allow-vulnerable"] * request.options.allow_vulnerable
     options += [f"--python {request.options.python}"] * bool(request.options.python)
+    options += [f"--type {request.options.kind.value}"] * (
+        request.options.kind is not AdviceType.PERFORMANCE
+    )
+    options += [f"--allow-build {each}" for each in request.sources.allow_build]
+    options += [f"--osv {shlex.quote(str(request.vulnerabilities.osv))}"] * bool(
+        request.vulnerabilities.osv
+    )
     if advice.answer is Answer.ELSEWHERE and not advice.next and advice.option:
         options.append(advice.option)
     named = [shlex.quote(str(each)) for each in paths]

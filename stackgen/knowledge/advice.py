@@ -138,8 +138,10 @@ class Advisor:
                 return replace(answer.update(changes), pins=pins)
         unknown = self._unknown(old, before)
         why = unknown.why
-        if any(True for _ in self._cases(old, before)):
+        if cases := self._cases(old, before):
             why = "no chain of campaigns connects the versions of both locks"
+            if not any(self._stands(case, after) for case in cases):
+                why = f"{new.path}: {self._why(after)}"
         return replace(unknown, why=why, pins=pins, changes=changes, proposals=(), next=())
 
     def _cases(self, lockfile: LockFile, locked: LockedOn) -> list[Case]:
@@ -160,17 +162,24 @@ class Advisor:
     def _allowed(self, lockfile: LockFile, facts: BaseFacts) -> Allowed:
         return Allowed(lockfile=lockfile, facts=facts, policy=self.policy, admits=self.admits)
 
+    def _stands(self, case: Case, locked: LockedOn) -> bool:
+        """Return whether a measured stack stands for a lock where a case was measured."""
+        return bool(self.known.nodes.find_all(locked.versions(case.facts), case.setting))
+
+    def _why(self, locked: LockedOn) -> str:
+        return why_unknown(
+            locked,
+            stacks=self.known.stacks,
+            summaries=self.known.summaries,
+            inspections_of=self.inspections_of,
+            nodes=self.known.nodes,
+            trusted=self.trusted,
+        )
+
     def _unknown(self, lockfile: LockFile, locked: LockedOn) -> Advice:
         """Return what is nearest to a lock that nothing is known of, and what to measure of it."""
         known = self.known
-        why = why_unknown(
-            locked,
-            stacks=known.stacks,
-            summaries=known.summaries,
-            inspections_of=self.inspections_of,
-            nodes=known.nodes,
-            trusted=self.trusted,
-        )
+        why = self._why(locked)
         if self.python:
             why = f"nothing that was measured on Python {self.python} compares these versions"
         near = self._nearest_stacks(lockfile, locked)

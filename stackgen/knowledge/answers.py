@@ -431,10 +431,11 @@ class CaseAnswer:
             yield f"measured on another machine ({', '.join(cpus)}), not on this one"
         if any(not each.is_direct for each in bases):
             yield "no campaign measured both of them: the comparison leads through others"
+        own_kind = self.case.machine.id == own and not shown.elsewhere
         for origin in self._untrusted(shown):
             yield (
                 f"origin {origin[:12]} alone measured it, and you do not trust it: measure it here "
-                f"(--measure), or run: stackgen kb origins --trust {origin[:12]}"
+                f"(--measure){f', or run: stackgen kb origins --trust {origin[:12]}' * own_kind}"
             )
         if recommended is not None:
             for origin in recommended.sole_origins:

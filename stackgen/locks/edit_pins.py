@@ -192,6 +192,8 @@ def _skip(text: str, place: int) -> int:
 
 def _spans(text: str, section: str) -> dict[str, _Member]:
     top = {each.key: each for each in _members(text, _skip(text, 0))}
+    if section not in top:
+        raise MalformedError(f"it has no section {section}")
     return {canonicalize_name(each.key): each for each in _members(text, top[section].value)}
 
 

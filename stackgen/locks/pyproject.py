@@ -73,7 +73,8 @@ def specifier(constraint: str) -> str | None:
         return ""
     if "|" in text:
         return None
-    parts = [_part(part) for part in re.split(r"\s*,\s*|\s+(?=[\^~<>=!])", text)]
+    # As Poetry does, a comma at the end is ignored.
+    parts = [_part(part) for part in re.split(r"\s*,\s*|\s+(?=[\^~<>=!])", text.rstrip(", "))]
     try:
         return str(SpecifierSet(",".join(parts)))
     except InvalidSpecifier:
@@ -87,7 +88,7 @@ def _part(part: str) -> str:
         sign, numbers, rest = short.groups()
         floor = numbers + rest
         return f">={floor},<{_ceiling([int(n) for n in numbers.split('.')], sign)}"
-    return part if part[0] in "<>=!" else f"=={part}"
+    return part if part.startswith(("<", ">", "=", "!")) else f"=={part}"
 
 
 def _ceiling(numbers: list[int], sign: str) -> str:

@@ -378,6 +378,13 @@ def test_a_pipfile_lock_gains_and_loses_packages() -> None:
     assert new.startswith(old[: old.index('"default"')])
 
 
+def test_a_pipfile_lock_without_the_section_of_a_new_package_is_refused() -> None:
+    old = sample("pipenv/Pipfile.lock").replace('"default"', '"Default"')
+    with pytest.raises(UsageError, match="is not changed") as refused:
+        written(old, change("aaa", "2"), path="Pipfile.lock")
+    assert "no section default" in str(refused.value)
+
+
 @pytest.mark.parametrize("format_", ["conda-lock", "pixi", "environment"])
 def test_what_its_own_tool_must_write_is_refused(format_: str) -> None:
     lock = replace(read_lock("a==1", path="requirements.txt"), format=format_)

@@ -20,6 +20,7 @@ from stackgen.locks.pyproject import specifier, stated_requirements
         ("2.12.*", ["2.12.1"], ["2.13.0"]),
         (">=1.0,<2.0", ["1.5"], ["2.0"]),
         (">=1.0 <2.0", ["1.5"], ["2.0"]),
+        (">=1.0,<2.0, ", ["1.5"], ["2.0"]),
         ("*", ["1", "99"], []),
     ],
 )
@@ -30,6 +31,11 @@ def test_poetrys_constraints_mean_what_its_documentation_says(
     assert found is not None
     assert all(version in SpecifierSet(found) for version in allows)
     assert not any(version in SpecifierSet(found) for version in refuses)
+
+
+@pytest.mark.parametrize("constraint", [",", "1.0,,2.0", "^"])
+def test_a_constraint_that_poetry_refuses_has_no_equal(constraint: str) -> None:
+    assert specifier(constraint) is None
 
 
 def test_alternatives_have_no_equal_and_are_reported_in_words() -> None:
