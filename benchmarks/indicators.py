@@ -23,7 +23,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from scipy.stats import binom
 
@@ -33,6 +33,7 @@ from stackgen.storage.paths import shipped_folder
 
 LOCAL = Path(__file__).parent
 AGREED, SHARE, WITHIN = 0.03, 0.05, 0.01
+_Item = TypeVar("_Item")
 _LOOP = 20_000  # iterations by which the loop is calibrated
 
 
@@ -144,9 +145,13 @@ class Laboratory:
     python: str
     place: Path
 
-    def block(self, library: str, jobs: Sequence[dict[str, Any]]) -> list[Took]:
-        """Return what each job takes, run in random order on the last CPU."""
-        order = random.sample(range(len(jobs)), len(jobs))
+    def block(self, library: str, jobs: Sequence[dict[str, Any]], together: int = 1) -> list[Took]:
+        """Return what each job takes, run in random order on the last CPU.
+
+        Jobs that stand ``together`` in the list run one after the other, in random order, too.
+        """
+        groups = [range(start, start + together) for start in range(0, len(jobs), together)]
+        order = [at for group in _shuffled(groups) for at in _shuffled(group)]
         requested = {"library": library, "place": str(self.place / "result.json")}
         done = subprocess.run(
             [self.python, str(LOCAL / "inside" / "peers.py")],
@@ -168,6 +173,10 @@ class Laboratory:
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         print(f"{library}: {done.stdout.strip() or 'not in this interpreter (see --python)'}")
         return done.returncode == 0
+
+
+def _shuffled(items: Sequence[_Item]) -> list[_Item]:
+    return random.sample(items, len(items))
 
 
 def _on_the_last_cpu() -> None:

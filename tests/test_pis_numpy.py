@@ -10,7 +10,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -93,8 +93,8 @@ IMPOSSIBLE = {
 }  # fmt: skip
 
 
-def computed(python: str, calls: list[tuple[str, str]]) -> dict[tuple[str, str], Result]:
-    """Return what each call told, all of them run by one process of this interpreter."""
+def computed(python: Sequence[str], calls: list[tuple[str, str]]) -> dict[tuple[str, str], Result]:
+    """Return what each call told, all of them run by one process of an interpreter's command."""
     requested = [
         (
             INDICATORS[f"numpy/{name}"].path,
@@ -104,7 +104,7 @@ def computed(python: str, calls: list[tuple[str, str]]) -> dict[tuple[str, str],
         for name, options in calls
     ]
     done = subprocess.run(
-        [python, "-s", "-B", "-c", DRIVER, json.dumps(requested)],
+        [*python, "-s", "-B", "-c", DRIVER, json.dumps(requested)],
         capture_output=True,
         text=True,
         check=True,
@@ -117,7 +117,7 @@ def computed(python: str, calls: list[tuple[str, str]]) -> dict[tuple[str, str],
 @pytest.fixture(scope="module")
 def local() -> dict[tuple[str, str], Result]:
     """Return what the NumPy beside us told."""
-    return computed(sys.executable, [*CALLS, *IMPOSSIBLE])
+    return computed([sys.executable], [*CALLS, *IMPOSSIBLE])
 
 
 def test_every_indicator_and_every_allowed_value_is_tried_here() -> None:
@@ -280,7 +280,7 @@ def test_every_version_computes_what_ours_computes(
     local: Mapping[tuple[str, str], Result], interpreter: tuple[str, str]
 ) -> None:
     version, python = interpreter
-    found = computed(python, [*CALLS, *IMPOSSIBLE])
+    found = computed([python], [*CALLS, *IMPOSSIBLE])
     for call, reported in found.items():
         if version == "1.16.6" and "generator=new" in call[1]:
             assert reported["outcome"] == "unsupported"

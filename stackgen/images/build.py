@@ -22,6 +22,7 @@ from stackgen.images.layers import (
     BASE_LABEL,
     LAYOUT_LABEL,
     STACK_LABEL,
+    Aside,
     BaseImage,
     Compiler,
     Layer,
@@ -125,9 +126,13 @@ class _How(TypedDict):
 
 @dataclass(frozen=True, slots=True)
 class BaseCompiler:
-    """Byte-compiles with the base's own interpreter, in a container of the base."""
+    """Byte-compiles with the base's own interpreter, in a container of the base.
+
+    aside: has the container removed, which nothing waits for.
+    """
 
     engine: Engine
+    aside: Aside = layers.at_once
 
     @contextlib.contextmanager
     def compiling(self, base: Base, staging: Path) -> Iterator[Callable[[], None]]:
@@ -140,7 +145,8 @@ class BaseCompiler:
         with gate.open("w", encoding="ascii") as file:
             gate.chmod(0o644)
             fcntl.flock(file, fcntl.LOCK_EX)
-            with self.engine.running(base.reference, **self._how(base, staging)) as ended:
+            how = self._how(base, staging)
+            with self.engine.running(base.reference, **how, aside=self.aside) as ended:
 
                 def compile_all() -> None:
                     file.write(bytecode.OPEN)
@@ -148,7 +154,7 @@ class BaseCompiler:
                     fcntl.flock(file, fcntl.LOCK_UN)
                     result = ended()
                     if result.exit_code == bytecode.NEVER_OPENED:  # no locks on this kind of mount
-                        result = self.engine.run(base.reference, **self._how(base, staging))
+                        result = self.engine.run(base.reference, **how)
                     _require_success(result, base)
 
                 yield compile_all
@@ -196,8 +202,8 @@ class LayerSource(Protocol):
     ) -> Mapping[str, Layer]:
         """Return the layer of each wheel by the wheel's sha256; with ``whole``, with its tar."""
 
-    def removing_aside(self) -> contextlib.AbstractContextManager[None]:
-        """Within this context, a thread removes temporary folders."""
+    def removing_aside(self) -> contextlib.AbstractContextManager[Aside]:
+        """Within this context, a thread removes temporary folders, and what else it is given."""
 
     def release(self, layers: Iterable[Layer]) -> None:
         """Remove the tars of large layers, which an engine has."""
@@ -255,11 +261,12 @@ class ImageBuilder:
         """
         if found := self.existing(stack, base):
             return found
-        with self.store.removing_aside():
+        with self.store.removing_aside() as aside:
+            compiler = BaseCompiler(self.engine, aside)
             try:
-                made = self._build(stack, base, wheels, varied)
+                made = self._build(stack, base, wheels, varied, compiler)
             except DamagedLayersError:
-                made = self._build(stack, base, wheels, varied)  # from the wheels, once
+                made = self._build(stack, base, wheels, varied, compiler)  # from the wheels, once
         return _environment(stack, made)
 
     def existing(self, stack: Stack, base: Base) -> Environment | None:
@@ -305,6 +312,7 @@ class ImageBuilder:
         base: Base,
         wheels: Mapping[str, Path],
         varied: frozenset[str],
+        compiler: Compiler,
     ) -> EngineImage:
         image = self._base_image(base)
         sized = [_sized(artifact, wheels) for artifact in stack.lock.artifacts]
@@ -312,7 +320,6 @@ class ImageBuilder:
         ordered = layers.layer_order(sized, varied=varied)
         max_layers = layers.MAX_LAYERS - len(image.diff_ids) - 1  # one is the skeleton
         plan = layers.layer_plan(ordered, max_layers=max_layers, varied=varied)
-        compiler = BaseCompiler(self.engine)
         pairs = [(artifact, wheels[artifact.sha256]) for artifact in ordered]
         made = dict(self.store.layers(base, pairs, compiler))
         wheel_of = {made[artifact.sha256]: (artifact, path) for artifact, path in pairs}

@@ -35,6 +35,22 @@ def sources(root: str) -> "list[tuple[str, str]]":
     return sorted(found)
 
 
+def batches(folder: str) -> "list[list[tuple[str, str]]]":
+    """Return the sources of all trees in batches of one tree, the largest first.
+
+    So the last processes end at about the same time. What is in a batch depends on its tree alone.
+    """
+
+    def size(batch: "list[tuple[str, str]]") -> int:
+        return sum(os.stat(path).st_size for path, _ in batch)  # noqa: PTH116 # no pathlib here
+
+    found = []
+    for tree in sorted(entry.path for entry in os.scandir(folder)):
+        files = sources(tree)
+        found += [files[start : start + BATCH] for start in range(0, len(files), BATCH)]
+    return sorted(found, key=size, reverse=True)
+
+
 def compile_batch(batch: "list[tuple[str, str]]") -> int:
     """Compile each file that is valid for this interpreter, and pass over the others.
 
@@ -92,19 +108,17 @@ def main(folder: str, jobs: int, gate: str = "", pipe: str = "") -> None:
     if pipe and sys.platform == "linux":
         end_with_parent(int(pipe))
     running = failed = 0
-    for tree in sorted(entry.path for entry in os.scandir(folder)):
-        files = sources(tree)
-        for start in range(0, len(files), BATCH):
-            if running == jobs:
-                failed |= os.wait()[1]
-                running -= 1
-            if os.fork() == 0:
-                status = 1
-                try:
-                    status = compile_batch(files[start : start + BATCH])
-                finally:
-                    os._exit(status)
-            running += 1
+    for batch in batches(folder):
+        if running == jobs:
+            failed |= os.wait()[1]
+            running -= 1
+        if os.fork() == 0:
+            status = 1
+            try:
+                status = compile_batch(batch)
+            finally:
+                os._exit(status)
+        running += 1
     for _ in range(running):
         failed |= os.wait()[1]
     if failed:  # Without its bytecode, a tree would pass for another one of the same wheel.

@@ -13,6 +13,7 @@ from docker.types import Mount
 from docker.utils import kwargs_from_env
 
 from stackgen.errors import EngineError
+from stackgen.images.layers import Aside, at_once
 from stackgen.sandbox.containers import ENGINE_FAULTS, UNPRIVILEGED, engine_message
 from stackgen.storage.files import free_bytes
 from stackgen.storage.leases import is_running, process_identity
@@ -160,10 +161,12 @@ class Engine:
         mounts: Sequence[Mount] = (),
         user: str = UNPRIVILEGED,
         environment: Mapping[str, str] | None = None,
+        aside: Aside = at_once,
     ) -> Iterator[Callable[[], ProcessResult]]:
         """Start a command in a container without network; yield a function that waits for its end.
 
         The container is removed when the context ends, whether the command has ended or not.
+        ``aside`` may have another thread do that.
 
         Raises:
             EngineError: the engine could not run it; that the command fails is no error here.
@@ -190,9 +193,12 @@ class Engine:
                 self.api.start(container)
             yield lambda: self._ended(container, what)
         finally:
-            with explained(what):
-                self.api.remove_container(container, force=True, v=True)
-                self._sweep()
+            aside(lambda: self._remove(container, what))
+
+    def _remove(self, container: str, what: str) -> None:
+        with explained(what):
+            self.api.remove_container(container, force=True, v=True)
+            self._sweep()
 
     def _ended(self, container: str, what: str) -> ProcessResult:
         with explained(what):

@@ -16,11 +16,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import IO
 
 from stackgen.errors import BuildError, DamagedLayersError, StorageError
-from stackgen.images.layers import LAYOUT, STACK_PYTHON, Compiler, Layer
+from stackgen.images.layers import LAYOUT, STACK_PYTHON, Aside, Compiler, Layer
 from stackgen.images.unpack import (
     LayerTar,
     merge,
@@ -156,24 +157,28 @@ class LayerStore:
         self._remove: Callable[[Path], object] = _remove
 
     @contextmanager
-    def removing_aside(self) -> Iterator[None]:
+    def removing_aside(self) -> Iterator[Aside]:
         """Within this context, a thread removes temporary folders; it has ended with the context.
 
-        To remove thousands of files is mostly to wait for the disk.
+        To remove thousands of files is mostly to wait for the disk. Yields a function that has the
+        same thread call another one, whose errors are raised at the end.
         """
+        begun = []
         with ThreadPoolExecutor(1) as pool:
 
-            def remove(folder: Path) -> None:
+            def aside(action: Callable[[], object]) -> None:
                 try:
-                    pool.submit(_remove, folder)
+                    begun.append(pool.submit(action))
                 except RuntimeError:  # of another thread's context, which has ended
-                    _remove(folder)
+                    action()
 
-            self._remove = remove
+            self._remove = lambda folder: aside(partial(_remove, folder))
             try:
-                yield
+                yield aside
             finally:
                 self._remove = _remove
+        for each in begun:
+            each.result()
 
     def skeleton(self, base: Base) -> Layer:
         """Return the layer that makes ``/opt/stack`` a virtualenv of the base's interpreter."""

@@ -66,6 +66,15 @@ class Layer:
     size: int
 
 
+Aside = Callable[[Callable[[], object]], None]
+"""Has a function called, maybe by another thread."""
+
+
+def at_once(action: Callable[[], object]) -> None:
+    """Call a function."""
+    action()
+
+
 class Compiler(Protocol):
     """Byte-compiles for a base."""
 
@@ -386,10 +395,12 @@ __all__ = [
     "MAX_LAYERS",
     "STACK_LABEL",
     "STACK_PYTHON",
+    "Aside",
     "BaseImage",
     "Compiler",
     "Layer",
     "OwnLayer",
+    "at_once",
     "chain_ids",
     "image_config",
     "image_tag",

@@ -265,17 +265,25 @@ class _SourceFolder(_Destination):
     """Writes Python sources below a folder, where they lie in a stack."""
 
     def __init__(self, scheme: dict[str, str], folder: Path) -> None:
-        super().__init__(scheme, STACK_PYTHON, "posix", destdir=str(folder))
-        self.overwrite_existing = True  # some wheels hold a member twice
+        super().__init__(scheme, STACK_PYTHON, "posix")
+        self._root = f"{folder}{self.scheme_dict['data']}"
+        self._folders: set[str] = set()
 
     def write_to_fs(
         self, scheme: Scheme, path: str, stream: BinaryIO, is_executable: bool
     ) -> RecordEntry:
-        """Write a source, if it gets bytecode."""
+        """Write a source, if it gets bytecode; of a member that a wheel has twice, the last."""
+        del is_executable
         place = self.place(scheme, path)
-        if TEST_MODULE.search(f"/{place}"):
-            return RecordEntry(path, None, None)
-        return super().write_to_fs(scheme, path, stream, is_executable)
+        if not TEST_MODULE.search(f"/{place}"):
+            target = f"{self._root}/{place}"
+            folder = posixpath.dirname(target)
+            if folder not in self._folders:
+                os.makedirs(folder, exist_ok=True)  # noqa: PTH103 # one of thousands of calls
+                self._folders.add(folder)
+            with open(target, "wb") as file:  # noqa: PTH123
+                file.write(stream.read())
+        return RecordEntry(path, None, None)
 
     def write_script(
         self, name: str, module: str, attr: str, section: "ScriptSection"

@@ -47,9 +47,14 @@ def tag_of(definition: BaseDefinition) -> str:
 
 def test_every_python_that_matters_has_a_base() -> None:
     found = {each.name: each for each in read_definitions()}
-    pythons = {"py37": "3.7", "bullseye-py39": "3.9", "bookworm-py311": "3.11"}
-    assert {name: found[name].python for name in pythons} == pythons
-    assert found["trixie-py313"].python == "3.13"
+    pythons = {
+        "py37": "3.7",
+        "bullseye-py39": "3.9",
+        "bookworm-py311": "3.11",
+        "trixie-py313": "3.13",
+        "py314": "3.14",
+    }
+    assert {name: each.python for name, each in found.items()} == pythons
     for each in found.values():
         kinds = [type(way) for way in each.ways]
         assert kinds == [FromRegistry, FromDebian], each.name
