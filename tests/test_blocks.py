@@ -148,7 +148,7 @@ def test_several_indicators_need_stronger_evidence_each() -> None:
     assert among.low < alone.low
 
 
-def test_asking_between_looks_gives_the_answer_of_the_last_look() -> None:
+def test_between_interim_analyses_the_verdict_is_that_of_the_last_one() -> None:
     nine = campaign({"2.0": 1.0, "1.9": 0.9, "1.8": 1.0}, blocks=9)
     six = [each for each in nine if each.block <= 6]
     assert ranking(nine) == ranking(six)

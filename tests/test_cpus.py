@@ -35,7 +35,7 @@ needs_two_cpus = pytest.mark.skipif(
 )
 
 
-def told_by_a_child() -> str:
+def reported_by_a_child() -> str:
     return subprocess.run(
         [sys.executable, "-c", REPORTED], capture_output=True, text=True, check=True
     ).stdout.strip()
@@ -109,11 +109,11 @@ def test_what_is_started_meanwhile_keeps_to_the_cpus_and_all_is_as_before_afterw
     before = os.sched_getaffinity(0)
     one = min(before)
     with limited_to((one,)):
-        assert told_by_a_child() == f"[{one}]"
-    assert told_by_a_child() == str(sorted(before))
+        assert reported_by_a_child() == f"[{one}]"
+    assert reported_by_a_child() == str(sorted(before))
     with contextlib.suppress(KeyboardInterrupt), limited_to((one,)):
         raise KeyboardInterrupt
-    assert told_by_a_child() == str(sorted(before))
+    assert reported_by_a_child() == str(sorted(before))
     with limited_to(()):
         assert os.sched_getaffinity(0) == before
 

@@ -100,7 +100,7 @@ def test_many_contrasts_are_trimmed_by_a_third_at_each_end() -> None:
 
 
 @pytest.mark.parametrize("alpha", [0.05, pytest.param(0.01, marks=pytest.mark.thorough)])
-def test_all_looks_together_raise_as_many_alarms_as_agreed(alpha: float) -> None:
+def test_all_interim_analyses_together_raise_as_many_alarms_as_agreed(alpha: float) -> None:
     boundary = NormalDist().inv_cdf(1 - level_per_analysis(alpha) / 2)
     noise, crossed, walks = random.Random(3), 0, 10_000
     for _ in range(walks):

@@ -176,7 +176,7 @@ def test_a_stack_without_a_node_is_left_out_of_its_campaign() -> None:
     assert said(graph, "b", "c")[0] == pytest.approx(0.2)
 
 
-def test_leaving_stacks_out_that_one_campaign_held_changes_nothing() -> None:
+def test_leaving_stacks_out_that_one_campaign_measured_changes_nothing() -> None:
     rows = [row(0, {"b": 0.1, "c": 0.2, "d": 0.0}), row(1, {"b": 0.12, "e": 0.1})]
     graph = EvidenceGraph(rows, NODES)
     whole = graph.fit("a", HERE).log_ratios("a", ["b"])

@@ -334,8 +334,8 @@ class Sources:
             fixed=advisor.policy.keep,
             granularity=Granularity.PATCH,
         )
-        asked = CampaignRequest(kind=ADVISE, stacks=stacks)
-        selection = select(self.index, asked, self.target, self.progress)
+        request = CampaignRequest(kind=ADVISE, stacks=stacks)
+        selection = select(self.index, request, self.target, self.progress)
         found = next(filter(None, map(selection.complete, selection.choices)), None)
         return found or Lock(artifacts=())
 
@@ -430,23 +430,27 @@ class Sources:
         return (own, *others), bool(others) and _is_worse(others[0].needs, own.needs)
 
     def _needs(self, advice: Advice, ids: Sequence[StackId]) -> GoalReport:
-        """Return what stacks need besides time, by the campaign that held most of them."""
+        """Return what stacks need besides time, by the campaign that measured most of them."""
         campaigns = {campaign for each in advice.provenance for campaign in each.campaigns}
-        held: dict[CampaignId, dict[StackId, int]] = {}
+        counts: dict[CampaignId, dict[StackId, int]] = {}
         for each in self.known.summaries:
             if each.campaign_id in campaigns and each.blocks:
-                blocks = held.setdefault(each.campaign_id, {})
+                blocks = counts.setdefault(each.campaign_id, {})
                 blocks[each.stack_id] = blocks.get(each.stack_id, 0) + each.blocks
-        fitting = [campaign for campaign, blocks in held.items() if ids[0] in blocks]
+        fitting = [campaign for campaign, blocks in counts.items() if ids[0] in blocks]
         if not fitting:
             return GoalReport()
         found = max(
             fitting,
-            key=lambda each: (len(held[each].keys() & {*ids}), sum(held[each].values()), each),
+            key=lambda each: (
+                len(counts[each].keys() & {*ids}),
+                sum(counts[each].values()),
+                each,
+            ),
         )
         inspections = [e for e in self.database.inspections(campaign=found) if e.block]
         used = {each.indicator_id for each in inspections}
-        own = [each for each in ids if each in held[found]]
+        own = [each for each in ids if each in counts[found]]
         return compare_goals(
             inspections,
             stacks=own,
@@ -488,7 +492,7 @@ class Admission:
     ) -> str | None:
         """Return why the rest of a lock does not admit changes on a base; None where it does.
 
-        An index that cannot be reached is a reason, too, and is not asked again.
+        An index that cannot be reached is a reason, too, and is not tried again.
         """
         if self._unavailable:
             return self._unavailable
@@ -556,7 +560,7 @@ class Admission:
 
 
 def _readable(lockfile: LockFile) -> tuple[Requirement, ...]:
-    """Return what the user asked for, without what no index has."""
+    """Return what the user requested, without what no index has."""
     found = []
     for line in lockfile.requirements:
         try:
@@ -686,7 +690,7 @@ def trusted_campaigns(
 
 @dataclass
 class _Trusted(Container[CampaignId]):
-    """Judges the controls of a campaign when they are asked for: few are, and it takes long."""
+    """Judges the controls of a campaign when they are needed: few are, and it takes long."""
 
     noise: frozenset[CampaignId]
     database: Database

@@ -76,7 +76,7 @@ class Earlier:
         return found
 
     @property
-    def sides(self) -> list[str]:
+    def pair(self) -> list[str]:
         """Return the identities of its stacks, the lock's first."""
         found = self.request.get("sides", [])
         return [str(each) for each in found] if isinstance(found, list) else []
@@ -128,10 +128,10 @@ def measure(
                 _explain_nothing(request, advice, progress)
             if step is None or left_s < _LEAST_S or (runs and _is_over(runs[-1])):
                 return sources.report(advice, runs)
-        asked = _request(request, left_s, dry_run=dry_run)
+        campaign_request = _request(request, left_s, dry_run=dry_run)
         campaign = _Chosen(request=request, step=step)
         found = explore(
-            asked,
+            campaign_request,
             paths,
             environ,
             progress,
@@ -290,25 +290,25 @@ class _Chosen:
         calls, _ = self._calls(request, self._packages(request))
         request = request.with_indicators(*sorted(each.label for each in calls))
         question = _question(request, backend)
-        alike = [each for each in self.step.earlier if _without_sides(each.request) == question]
+        alike = [each for each in self.step.earlier if _without_pair(each.request) == question]
         for each in alike:
-            if each.has_compared and not each.finished and {*each.sides} <= each.locks.keys():
+            if each.has_compared and not each.finished and {*each.pair} <= each.locks.keys():
                 progress.note("Going on with the campaign that an earlier call began.")
-                locks = [each.locks[one] for one in each.sides]
+                locks = [each.locks[one] for one in each.pair]
                 return self._selected(
                     request.with_budget(seed=each.identity.seed), _as_they_are(locks)
                 )
         stacks = self._new(index, request, backend, progress)
-        sides = {side(each.lock, each.settings) for each in stacks.candidates()}
-        seed = sum(each.finished and {*each.sides} == sides for each in alike)
+        pair = {side(each.lock, each.settings) for each in stacks.candidates()}
+        seed = sum(each.finished and {*each.pair} == pair for each in alike)
         return self._selected(request.with_budget(seed=seed), stacks)
 
     def _selected(self, request: CampaignRequest, stacks: Stacks) -> SelectedStacks:
         every = list(stacks.candidates())
-        sides = tuple(side(each.lock, each.settings) for each in every)
+        pair = tuple(side(each.lock, each.settings) for each in every)
         search = SearchOptions(strategy=Strategy.NEWEST, stacks=max(2, len(every)))
         return SelectedStacks(
-            request=replace(request.with_stacks(pair=sides), search=search),
+            request=replace(request.with_stacks(pair=pair), search=search),
             source=stacks,
             packages=frozenset.intersection(*(frozenset(e.lock.versions) for e in every)),
             count=len(every),
@@ -339,12 +339,12 @@ class _Chosen:
             if not pins:
                 lines = free_requirements(lockfile, self.request.options.policy, target)
             wanted = parse_requirements(*lines)
-            asked = request.with_stacks(
+            resolved = request.with_stacks(
                 requirements=replace(wanted, policy=policy),
                 granularity=Granularity.PATCH if pins else Granularity.MINOR,
             )
             try:
-                selection = select(index, asked, target, progress, lockfile=lockfile)
+                selection = select(index, resolved, target, progress, lockfile=lockfile)
             except ResolutionError as error:
                 problems.append(error)
                 continue
@@ -415,10 +415,10 @@ def _like(call: IndicatorCall, known: IndicatorCall | None) -> IndicatorCall:
 def _question(request: CampaignRequest, backend: Backend) -> dict[str, object]:
     """Return what a campaign is about, apart from its stacks."""
     base = backend.base
-    return _without_sides(json.loads(request.identity(base.kind.value, base.facts, where="")))
+    return _without_pair(json.loads(request.identity(base.kind.value, base.facts, where="")))
 
 
-def _without_sides(request: Mapping[str, object]) -> dict[str, object]:
+def _without_pair(request: Mapping[str, object]) -> dict[str, object]:
     return {k: v for k, v in request.items() if k not in ("sides", "where")}
 
 

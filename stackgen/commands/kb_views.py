@@ -343,10 +343,10 @@ def _add_indicator(
     names = _labels([key for each in own.components for key in each])
     nodes = known.nodes.nodes(indicator)
     baselines = [each.baseline for each in contrasts if each.indicator_id == indicator]
-    held = Counter(nodes[each].key for each in baselines if each in nodes)
+    campaigns = Counter(nodes[each].key for each in baselines if each in nodes)
     for component in own.components:
         # What most campaigns compared with: the reference of the others.
-        hub = max(component, key=lambda key: (held[key], key))
+        hub = max(component, key=lambda key: (campaigns[key], key))
         fitted = own.fit(hub, None)
         others = [key for key in fitted.stacks if key != hub]
         mixture = fitted.log_ratios(hub, others)

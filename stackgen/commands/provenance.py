@@ -145,7 +145,7 @@ def _check_attestations(
     if releases and offline:
         checked.unchecked.append(f"offline: attestations of {len(releases)} releases are not read")
         return
-    urls = [url for each in releases for url in (each.here, each.before) if url]
+    urls = [url for each in releases for url in (each.address, each.before) if url]
     documents = index.documents(urls, most_bytes=_MOST_BYTES)
     check_attestations(releases, lambda url: _publishers(documents.get(url, b"")), checked)
 

@@ -290,7 +290,7 @@ class Catalogue:
         """Return the page that each index has of each package; find-links count as one more.
 
         Raises:
-            IndexUnavailableError: an index cannot be asked.
+            IndexUnavailableError: an index cannot be reached.
         """
         places = dict.fromkeys((*self._access.config.indexes, *self._access.config.compared))
         found = {
@@ -416,7 +416,7 @@ class DirectFiles:
         url = requirement.url or ""
         place = _place(requirement.name, url)
         if place.credentials is not None:
-            self._access.transport().know(place)
+            self._access.transport().add_credentials(place)
         filename = unquote(urlsplit(place.url).path.rpartition("/")[2])
         name, version = _release(canonicalize_name(requirement.name), filename)
         stated = _stated_hash(requirement.name, url)
@@ -665,7 +665,7 @@ class PackageIndex(AbstractContextManager["PackageIndex"]):
         """Return the page of each index for each package that it has, whatever comes first.
 
         Raises:
-            IndexUnavailableError: an index cannot be asked.
+            IndexUnavailableError: an index cannot be reached.
         """
         return self._catalogue.every(sorted({canonicalize_name(name) for name in names}))
 
@@ -679,7 +679,7 @@ class PackageIndex(AbstractContextManager["PackageIndex"]):
         """Return small documents that pages of indexes point to; absent ones are left out.
 
         Raises:
-            IndexUnavailableError: a server cannot be asked.
+            IndexUnavailableError: a server cannot be reached.
         """
 
         def read(url: str) -> bytes | None:

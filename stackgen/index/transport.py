@@ -333,7 +333,7 @@ class Transport:
         self._many.close()
         self._session.close()
 
-    def know(self, place: IndexLocation) -> None:
+    def add_credentials(self, place: IndexLocation) -> None:
         """Use the credentials of a place that is not configured for its host from now on."""
         self._known[place.origin] = place
 

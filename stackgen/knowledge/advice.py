@@ -44,7 +44,7 @@ Exists = Callable[[Sequence[tuple[str, str]], BaseFacts], bool]
 """Returns whether (name, version) pairs can be installed together on a base."""
 _NEAREST = _PROPOSED = 3
 _NEAR = 40  # nodes around a measured stack that is near to an unknown lock
-_MOST_TRIED = 8  # proposals that the resolver is asked about
+_MOST_TRIED = 8  # proposals that the resolver examines
 _ALL = 10_000  # candidates whose basis is given
 
 

@@ -125,12 +125,12 @@ def spread_grid(*, machines: bool, bases: bool, prior: Array | None = None) -> S
         nearest = np.abs(SPREADS[:, None] - _COARSE[None, :]).argmin(axis=1)
         points = _COARSE
         own = np.bincount(nearest, own, len(_COARSE)).astype(float)
-    here = (np.zeros(1), np.ones(1))
+    no_spread = (np.zeros(1), np.ones(1))
     levels = (
         (_BETWEEN_MACHINES, half_cauchy(_BETWEEN_MACHINES, SCALE_OF_MACHINES))
         if machines
-        else here,
-        (_BETWEEN_BASES, half_cauchy(_BETWEEN_BASES, SCALE_OF_BASES)) if bases else here,
+        else no_spread,
+        (_BETWEEN_BASES, half_cauchy(_BETWEEN_BASES, SCALE_OF_BASES)) if bases else no_spread,
     )
     spreads = np.array(list(product(points, levels[0][0], levels[1][0])))
     mass = np.array([np.prod(m) for m in product(own, levels[0][1], levels[1][1])])
@@ -292,10 +292,10 @@ class NetworkFit:
         whole = self.log_likelihood + self.grid.log_prior
         found = []
         for point in sorted(set(self.grid.campaigns)):
-            here = self.grid.campaigns == point
-            most = whole[here].max()
-            prior = np.exp(self.grid.log_prior[here])
-            found.append(most + math.log(np.exp(whole[here] - most).sum() / prior.sum()))
+            chosen = self.grid.campaigns == point
+            most = whole[chosen].max()
+            prior = np.exp(self.grid.log_prior[chosen])
+            found.append(most + math.log(np.exp(whole[chosen] - most).sum() / prior.sum()))
         points = np.array(sorted(set(self.grid.campaigns)))
         interpolated: Array = np.interp(SPREADS, points, found)
         return interpolated
@@ -413,23 +413,23 @@ def _fit(
     nodes: int, studies: Sequence[Study], links: Sequence[Link], campaigns: Array, spreads: Array
 ) -> _Part:
     points = len(campaigns)
-    held = [_Precision(study, campaigns, nodes) for study in studies]
+    precisions = [_Precision(study, campaigns, nodes) for study in studies]
     spare = sum(len(study.values) for study in studies) - (nodes - len(links) - 1)
     may_be_far = spare >= FEWEST_FOR_OUTLIERS
     springs, strengths = _springs(nodes, links, spreads)
     means, covariances = np.zeros((points, nodes)), np.zeros((points, nodes, nodes))
     for _ in range(_ROUNDS if may_be_far else 1):
         laplacian, pulls = springs.copy(), np.zeros((points, nodes))
-        for each in held:
+        for each in precisions:
             loaded = each.own.T @ each.precision
             laplacian[:, each.arms[:, None], each.arms] += loaded @ each.own
             pulls[:, each.arms] += loaded @ each.values
         # Only the last round's inverse is needed, which takes three times as long.
         means[:, 1:] = np.linalg.solve(laplacian[:, 1:, 1:], pulls[:, 1:, None])[:, :, 0]
-        before = [each.outlying for each in held]
-        judged = [each.judge(means, may_be_far=may_be_far) for each in held]
+        before = [each.outlying for each in precisions]
+        judged = [each.judge(means, may_be_far=may_be_far) for each in precisions]
     covariances[:, 1:, 1:] = np.linalg.inv(laplacian[:, 1:, 1:])
-    for each, share in zip(held, before, strict=True):
+    for each, share in zip(precisions, before, strict=True):
         each.outlying = share  # of what the covariances come from
     logs = sum((log for log, _ in judged), np.zeros(points))
     logs = logs - np.linalg.slogdet(laplacian[:, 1:, 1:])[1] / 2
@@ -439,9 +439,9 @@ def _fit(
     return _Part(
         means=means,
         covariances=covariances,
-        loads=[each.precision @ each.design for each in held],
+        loads=[each.precision @ each.design for each in precisions],
         squares=sum((square for _, square in judged), np.zeros(points)),
-        outlying=np.array([each.outlying for each in held]).T,
+        outlying=np.array([each.outlying for each in precisions]).T,
         logs=logs,
     )
 

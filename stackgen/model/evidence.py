@@ -176,7 +176,7 @@ class Provenance:
     campaigns: that carry it, the one with the largest share first.
     origins: that measured them; "" is this installation.
     path: the stacks that lead from one to the other, both included, where none of the campaigns
-        held both; empty where one did.
+        measured both; empty where one did.
     """
 
     indicator_id: IndicatorId

@@ -83,7 +83,7 @@ class LiveSite:
         return f"{self.where.kind.value} {self.where.name}"
 
     def pages(self, specifiers: Mapping[str, str]) -> Mapping[str, PackagePage | None]:
-        """Return the pages of packages; each is asked for now, conditionally (HTTP 304)."""
+        """Return the pages of packages; each is requested now, conditionally (HTTP 304)."""
         with self._index(fresh_s=0.0) as index:
             found = index.candidates_many(specifiers)
             facts = index.statuses

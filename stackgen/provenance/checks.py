@@ -460,12 +460,12 @@ def _shown(texts: Sequence[str]) -> str:
 class AttestedRelease:
     """The attestations of a pinned release and of the newest attested one before it.
 
-    here, before: address of the attestations of one of its files; "" for none.
+    address, before: of the attestations of one of its files; "" for none.
     without: files that the lock admits and that have none.
     """
 
     package: StatedPackage
-    here: str
+    address: str
     before: str
     before_version: str
     without: tuple[str, ...]
@@ -479,24 +479,24 @@ def attested_releases(stated: StatedSources, pages: Pages) -> Iterator[AttestedR
             continue
         attested, wanted = page.facts.attested, Version(package.version)
         admitted = {_sha256(each) for each in package.files} - {""}
-        here: list[tuple[str, str]] = []
+        pinned: list[tuple[str, str]] = []
         earlier: dict[Version, str] = {}
         columns = [page.files.column(each) for each in ("version", "stem", "tail", "sha256")]
         rows = zip(*columns, strict=True) if attested or package.identities else ()
         for text, stem, tail, sha256 in rows:
             address, version = attested.get(stem + tail, ""), Version(text)
             if version == wanted and (not admitted or sha256 in admitted):
-                here.append((stem + tail, address))
+                pinned.append((stem + tail, address))
             elif version < wanted and not version.is_prerelease and address:
                 earlier[version] = address
         newest = max(earlier, default=None)
-        if here and (earlier or package.identities or any(address for _, address in here)):
+        if pinned and (earlier or package.identities or any(address for _, address in pinned)):
             yield AttestedRelease(
                 package=package,
-                here=next((address for _, address in here if address), ""),
+                address=next((address for _, address in pinned if address), ""),
                 before=earlier[newest] if newest else "",
                 before_version=str(newest or ""),
-                without=tuple(sorted(name for name, address in here if not address)),
+                without=tuple(sorted(name for name, address in pinned if not address)),
             )
 
 
@@ -518,13 +518,13 @@ def check_attestations(
                 Severity.ERROR if each.package.identities else Severity.WARNING,
                 pin,
                 f"no attestation of {_shown(each.without)}"
-                + (", as other files of the release have" if each.here else before),
+                + (", as other files of the release have" if each.address else before),
                 "compare the release with the project's repository before you install it",
                 each.without,
             )
-        if not each.here:
+        if not each.address:
             continue
-        now = publishers(each.here)
+        now = publishers(each.address)
         then = publishers(each.before) if each.before else None
         if now is None or (each.before and then is None):
             result.unchecked.append(f"{pin}: its attestations could not be read")

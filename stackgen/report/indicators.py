@@ -200,7 +200,7 @@ def _remarks(report: LocalReport) -> list[str]:
             "Nothing was measured. To measure in another interpreter: --python ~/envs/mine"
         )
     if report.variables:
-        lines.append(f"Your own variables that held: {', '.join(report.variables)}.")
+        lines.append(f"Your own variables in effect: {', '.join(report.variables)}.")
     unenforced = {
         each for result in report.results for ran in result.inspections for each in ran.unenforced
     }

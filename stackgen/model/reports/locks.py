@@ -17,7 +17,7 @@ class AdvisedStack:
 
     changes: of the lock; none for the lock's own versions, which come first.
     ratio, low, high: of the speeds, over all indicators; None for the lock itself.
-    needs: import time, memory and sizes, where one campaign held it beside the lock's versions.
+    needs: import time, memory and sizes, where one campaign measured it beside the lock's versions.
     """
 
     stack_id: StackId
@@ -46,7 +46,7 @@ class BlockEvidence:
 class CampaignEvidence:
     """What one campaign contributes to an effect.
 
-    share: of the effect's variance. stacks: that the campaign held beside the two.
+    share: of the effect's variance. stacks: that the campaign measured beside the two.
     blocks: those that hold both stacks; empty where it contributes by way of others.
     machine: (name, value) pairs of its identity. bases: what the stacks are installed on; the
         digest of an image is part of it.
