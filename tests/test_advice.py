@@ -428,7 +428,10 @@ def test_a_lock_whose_packages_are_for_another_python_is_unknown_for_that_reason
     stacks = tuple(stack(tensorflow=v, numpy="1.23.5") for v in ("2.12.0", "2.15.0"))
     seen = blocks(dict(zip(stacks, (1.0, 0.8), strict=True)))
     plain = replace(mine, packages=(replace(package, name="flask"),))
-    unknown(advice_for(seen, mine, stacks=stacks), "its packages are for other Pythons than what")
+    found = advice_for(seen, mine, stacks=stacks)
+    unknown(found, "its packages are for other Pythons than what")
+    assert dict(found.nearest[0].versions)["tensorflow"] == "2.12.0"
+    assert (found.next, found.proposals) == ((), ())
     unknown(advice_for(seen, plain, stacks=stacks), "framework|holds nothing")
 
 
@@ -499,6 +502,16 @@ def test_what_was_measured_without_the_framework_says_nothing_about_a_lock_with_
     )
     found = advice_for(seen, locked(numpy="1.23.5"), stacks=(PLAIN_OWN, PLAIN_FAST), calls=(SORT,))
     assert found.lock == PLAIN_FAST.stack.lock
+
+
+def test_a_lock_whose_framework_was_never_measured_gets_what_numpy_does_by_itself() -> None:
+    seen = blocks({PLAIN_OWN: 1.0, PLAIN_FAST: 0.5}, what=SORT)
+    mine = locked(torch="2.6.0", numpy="1.24.0")
+    found = advice_for(seen, mine, stacks=(PLAIN_OWN, PLAIN_FAST), calls=(SORT,))
+    unknown(found, "no measured stack has its framework")
+    assert found.nearest[0].versions == (("numpy", "1.23.5"),)
+    assert found.nearest[0].without == ("torch",)
+    assert (found.next, found.proposals) == ((), ())
 
 
 def test_what_was_measured_beside_another_version_of_the_framework_says_nothing_either() -> None:

@@ -21,7 +21,7 @@ from tests.test_measuring_faults import Noting
     ("pins", "command", "note"),
     [
         ("numpy==1.26.4\n", "stackgen explore --from ", ""),
-        ("requests==2.32.3\n", "", "nothing in it varies by itself"),
+        ("requests==2.32.3\n", "", "it holds neither TensorFlow, PyTorch nor NumPy"),
     ],
 )
 def test_a_lock_in_which_nothing_varies_is_not_sent_to_explore(

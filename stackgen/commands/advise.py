@@ -44,6 +44,7 @@ from stackgen.index import PackageIndex
 from stackgen.index.closure import resolve
 from stackgen.index.config import uv_variables
 from stackgen.knowledge.advice import Advisor
+from stackgen.knowledge.allowed import listed
 from stackgen.knowledge.database import Database, open_database
 from stackgen.knowledge.derived import controls_hold
 from stackgen.knowledge.equivalence import VARIED, varied_in
@@ -349,7 +350,8 @@ class Sources:
         elif self.lockfile.conda:
             advice = replace(advice, caveats=(*advice.caveats, _by_conda(self.lockfile)))
         elif advice.answer is Answer.UNKNOWN and not command:
-            advice = replace(advice, caveats=(*advice.caveats, _nothing_varies(request.path)))
+            caveat = _nothing_varies(self.lockfile, request.path)
+            advice = replace(advice, caveats=(*advice.caveats, caveat))
         risks = (
             *self._not_yet(runs),
             *self._yanked(advice),
@@ -659,10 +661,14 @@ def _by_conda(lockfile: LockFile) -> str:
     )
 
 
-def _nothing_varies(path: Path) -> str:
+def _nothing_varies(lockfile: LockFile, path: Path) -> str:
+    groups = {each.group for each in lockfile.packages if any(may_vary({each.name}))}
+    why = "it holds neither TensorFlow, PyTorch nor NumPy"
+    if groups:
+        why = f"TensorFlow, PyTorch and NumPy are in its groups {listed(sorted(groups))} alone"
     return (
-        "nothing in it varies by itself (it holds neither TensorFlow, PyTorch nor NumPy); name "
-        f"what may: stackgen explore NAME --from {shlex.quote(str(path))}"
+        f"nothing in it varies by itself ({why}); name what may: stackgen explore NAME --from "
+        f"{shlex.quote(str(path))}"
     )
 
 

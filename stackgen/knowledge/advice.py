@@ -182,13 +182,20 @@ class Advisor:
         why = self._why(locked)
         if self.python:
             why = f"nothing that was measured on Python {self.python} compares these versions"
-        near = self._nearest_stacks(lockfile, locked)
+        near = self._nearest_stacks(lockfile, locked.versions)
+        shown, without = near, frozenset[str]()
+        if not near:  # it is for other Pythons, or no measured stack has its frameworks
+            every = _versions(lockfile)
+            shown = self._nearest_stacks(lockfile, lambda _: every)
+            if not shown and "numpy" in every:
+                shown = self._nearest_stacks(lockfile, lambda _: {"numpy": every["numpy"]})
+                without = frameworks(every)
         first = next(iter(near.values()), None)
         nearest = [
             self._known_of(lockfile, each, stack)
-            if stack is first or known.is_small
+            if place == 0 or known.is_small
             else (Nearest(versions=each), None)
-            for each, stack in near.items()
+            for place, (each, stack) in enumerate(shown.items())
         ]
         proposals = self._proposals(lockfile, locked.versions(first.facts), first) if first else ()
         following = [_worth(each) for each in proposals]
@@ -204,15 +211,20 @@ class Advisor:
             caveats=(),
             same_machine=False,
             why=why,
-            nearest=tuple(each for each, _ in nearest),
+            nearest=tuple(replace(each, without=tuple(sorted(without))) for each, _ in nearest),
             proposals=proposals,
             next=tuple(reversed(unique.values()))[: self.most_next],
         )
 
     def _nearest_stacks(
-        self, lockfile: LockFile, locked: LockedOn
+        self, lockfile: LockFile, versions: Callable[[BaseFacts], Versions]
     ) -> Mapping[tuple[tuple[str, str], ...], Stack]:
-        """Return the measured stacks nearest to a lock by their pins, nearest first."""
+        """Return the measured stacks nearest to a lock by their pins, nearest first.
+
+        Args:
+            lockfile: the lock.
+            versions: that it has on a base.
+        """
         found: dict[tuple[tuple[str, str], ...], tuple[tuple[object, ...], Stack]] = {}
         compared = {
             stack
@@ -222,7 +234,7 @@ class Advisor:
         }
         for stack_id in sorted(compared):
             stack = self.known.stacks[stack_id]
-            own, theirs = locked.versions(stack.facts), self.known.nodes.versions(stack_id)
+            own, theirs = versions(stack.facts), self.known.nodes.versions(stack_id)
             if frameworks(own) != frameworks(theirs) or not _pins(own):
                 continue
             python = stack.facts.python.split()[-1]

@@ -253,6 +253,7 @@ class Nearest:
     """A measured stack near to a lock that nothing was measured of, and what is known of it.
 
     versions: (name, version) pairs of its framework and of NumPy.
+    without: frameworks of the lock that it does not have: then it says what NumPy does by itself.
     effects: of the fastest that was compared with it; empty where nothing was.
     provenance: of each effect, in their order.
     """
@@ -260,6 +261,7 @@ class Nearest:
     versions: tuple[tuple[str, str], ...]
     effects: tuple[Effect, ...] = ()
     provenance: tuple[Provenance, ...] = ()
+    without: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -293,7 +293,8 @@ def _nearest(nearest: Sequence[Nearest]) -> Iterator[str]:
     if not nearest:
         return
     first, others = nearest[0], nearest[1:]
-    yield f"Nearest measured: {_pins(first.versions)}"
+    without = f" (without {' and '.join(first.without)})" if first.without else ""
+    yield f"Nearest measured: {_pins(first.versions)}{without}"
     if first.effects:
         found = first.provenance[0]
         yield (
