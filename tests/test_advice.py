@@ -204,6 +204,16 @@ def test_the_faster_stack_is_recommended_with_its_effect_and_only_what_must_chan
     assert found.answer is Answer.FASTER
 
 
+def test_what_a_recommendation_takes_out_is_not_said_to_be_unmeasured() -> None:
+    own, fast = stack(tensorflow="2.12.0", jax="0.4"), stack(tensorflow="2.15.0")
+    mine = locked(tensorflow="2.12.0", jax="0.4", flask="3.0")
+    found = advice_for(blocks({own: 1.0, fast: 0.8}), mine, stacks=(own, fast))
+    assert ("jax", None) in [(each.name, each.recommended) for each in found.changes]
+    caveat = next(each for each in found.caveats if "not part of what was measured" in each)
+    assert "flask" in caveat
+    assert "jax" not in caveat
+
+
 def test_where_nothing_is_faster_nothing_is_recommended() -> None:
     for seconds in (1.0, 1.3):
         found = advice_for(blocks({OWN: 1.0, FAST: seconds}))

@@ -1,7 +1,7 @@
 """From the candidates of a case to an answer: what is recommended, or why nothing is."""
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -419,7 +419,8 @@ class CaseAnswer:
                 f"{self.judgement.otherwise} of the measured stacks"
             )
         if recommended is not None:
-            yield from _unmeasured(self._lockfile, self._stack(recommended))
+            removed = {e.name for e in self.changes(recommended) if e.recommended is None}
+            yield from _unmeasured(self._lockfile, self._stack(recommended), removed)
 
     def _doubts(self, shown: Assessment, recommended: Assessment | None) -> Iterator[str]:
         bases = [each.basis for each in shown.compared if each.basis is not None]
@@ -499,10 +500,10 @@ def _mean(ratios: Sequence[float]) -> float:
     return math.exp(math.fsum(map(math.log, ratios)) / len(ratios))
 
 
-def _unmeasured(lockfile: LockFile, stack: Stack) -> Iterator[str]:
+def _unmeasured(lockfile: LockFile, stack: Stack, removed: Collection[str]) -> Iterator[str]:
     """Yield a caveat on packages of the lock that were not measured with the recommended ones."""
     own = {canonicalize_name(each.name) for each in lockfile.packages if each.group == "default"}
-    missing = sorted(own - stack.lock.versions.keys())
+    missing = sorted(own - stack.lock.versions.keys() - {*removed})
     if missing:
         yield (
             f"not part of what was measured: {listed(missing)}; "
