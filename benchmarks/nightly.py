@@ -23,7 +23,16 @@ import numpy as np
 from scipy.stats import mannwhitneyu, ttest_ind
 
 from stackgen.measure import INTERIM_ANALYSES
-from stackgen.nightly.decide import Measured, Quantity, Series, confirmed, flagged, is_settled
+from stackgen.nightly.decide import (
+    CONFIRM_ALPHA,
+    Measured,
+    Quantity,
+    Series,
+    confirmed,
+    flagged,
+    is_settled,
+    needs_third,
+)
 
 THRESHOLD, P_VALUE = 0.05, 0.001
 
@@ -92,13 +101,15 @@ def measured(found: Sequence[Times], dice: random.Random) -> Measured:
     return Measured(series=tuple(series), blocks=blocks)
 
 
-def whole(world: World, dice: random.Random) -> tuple[Measured, list[Times]]:
+def whole(
+    world: World, dice: random.Random, alpha: float | None = None
+) -> tuple[Measured, list[Times]]:
     """Return a campaign at the interim analysis at which a night would end it."""
     found: list[Times] = []
     last = Measured()
     for found in campaign(world, dice):
         last = measured(found, dice)
-        if is_settled(last, detect=0.05):
+        if is_settled(last, detect=0.05, alpha=alpha):
             break
     return last, found
 
@@ -109,6 +120,7 @@ class Counted:
 
     nights: int = 0
     flagged: int = 0
+    thirds: int = 0
     alerts: int = 0
     right: int = 0
     threshold: int = 0
@@ -128,9 +140,14 @@ def simulate(world: World, nights: int, seed: int, *, others: bool) -> Counted:
         counted.blocks += first.blocks
         counted.flagged += bool(signals)
         if signals:
-            second, _ = whole(world, dice)
+            second, _ = whole(world, dice, CONFIRM_ALPHA)
             counted.blocks += second.blocks
             found = confirmed(signals, second)
+            if needs_third(signals, second):
+                third, _ = whole(world, dice, CONFIRM_ALPHA)
+                counted.blocks += third.blocks
+                counted.thirds += 1
+                found = confirmed(signals, second, third)
             counted.alerts += bool(found)
             last = f"indicator {world.indicators - 1}"
             counted.right += any(each.measure == last for each in found)

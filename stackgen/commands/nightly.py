@@ -354,7 +354,7 @@ def _plan(
         stack=tuple(sorted(stack.items())),
         new=tuple(f"{name} {version}" for name, version in new),
         budget_s=watch.budget_s,
-        most_inspections=2 * INTERIM_ANALYSES[-1] * (3 * indicators + 2),
+        most_inspections=3 * INTERIM_ANALYSES[-1] * (3 * indicators + 2),
         download_bytes=cost.download_bytes,
         disk_bytes=cost.disk_bytes,
         free_bytes=cost.free_bytes,

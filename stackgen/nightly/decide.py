@@ -1,16 +1,18 @@
 """From what two campaigns measured to what is a finding; no clock, no disk.
 
 A release is compared with its predecessor on several indicators, and on import time and import
-memory. Holm's procedure keeps the chance of any false alarm of the first campaign at ALPHA. What
-it flags is measured by a second campaign with environments that were built anew: there, each
-difference has to show in the same direction at CONFIRM_ALPHA / 2. Nominally, that is one false
-alarm in 4,000 releases. Two builds of one stack differ a little for good: differences up to
-``TOLERANCE`` are none, or each build would be a finding of its own (ADR 30).
+memory. The first campaign only screens: Holm's procedure keeps the chance that it flags anything
+without a cause at ALPHA. What it flags is measured by a second campaign with environments that
+were built anew, and, where that one alone does not decide, by a third one with other builds. A
+difference is confirmed by the second, or by both together, at CONFIRM_ALPHA / 2 each, in the
+direction that was flagged. Nominally, that is one false alarm in 4,000 releases. Two builds of one
+stack differ a little for good: differences up to ``TOLERANCE`` are none, or each build would be a
+finding of its own (ADR 33).
 """
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 
 from stackgen.measure import INTERIM_ANALYSES, effect, sequential_p
@@ -18,11 +20,21 @@ from stackgen.model.evidence import Effect, Verdict
 from stackgen.model.findings import FindingKind
 from stackgen.model.identity import IndicatorId, StackId
 
-ALPHA = 0.01
-"""False alarms that the first campaign of a release may raise, over all that is compared."""
-CONFIRM_ALPHA = 0.05
-"""Of the second one, for each difference; half of it in the direction that was flagged."""
+ALPHA = 0.1
+"""How often the first campaign of a release may flag anything, where nothing differs."""
+CONFIRM_ALPHA = 0.0025
+"""Of the second campaign, and of the second and third together, for each difference; half of it in
+the direction that was flagged."""
+HOLDS_ALPHA = 0.05
+"""The same where a finding is measured again: whether it persists, or was fixed."""
+NEAR = 0.2
+"""A third campaign is worth its time from this p-value of the second one on."""
+BUILD_SD = 0.005
+"""By what builds of a stack are taken to differ where detectable effects are stated."""
 DISK_TOLERANCE = 0.10
+_DEVIATES = 1.96
+_BOTH_STAGES = 1.96 / 1.645
+"""A campaign may miss 2.5 % where it and those that confirm may miss 5 % together."""
 
 
 class Quantity(str, Enum):
@@ -114,13 +126,38 @@ class Signal:
         """Return what a second campaign has to show again."""
         return self.kind, self.measure
 
+    def shown_by(self, measured: "Measured") -> "tuple[float, Signal] | None":
+        """Return the two-sided p-value of its series, and the estimate; None in another direction.
 
-def campaign_alpha(indicators: int, *, confirming: bool = False) -> float:
+        Also None within the tolerance, where nothing is shown.
+        """
+        series = next((e for e in measured.series if e.measure == self.measure), None)
+        p = 1.0 if series is None else _p_value(series)
+        if series is None or p >= 1.0:
+            return None
+        found = {each.key: each for each in _signals(series, CONFIRM_ALPHA)}
+        return (p, found[self.key]) if self.key in found else None
+
+    def averaged(self, other: "Signal") -> "Signal":
+        """Return it with the mean of both estimates; its interval is wider than need be."""
+        return replace(
+            self,
+            ratio=math.sqrt(self.ratio * other.ratio),
+            low=math.sqrt(self.low * other.low),
+            high=math.sqrt(self.high * other.high),
+        )
+
+
+def campaign_alpha(indicators: int, share: float | None = None) -> float:
     """Return the alpha of a campaign's own analyses, so that it stops when a night can decide.
 
     A ranking divides it by the number of indicators, and by one more where there are several.
+
+    Args:
+        indicators: that are compared.
+        share: of one comparison; None: that of Holm's first step in a first campaign.
     """
-    share = CONFIRM_ALPHA if confirming else ALPHA / (indicators + len(Quantity) - 1)
+    share = ALPHA / (indicators + len(Quantity) - 1) if share is None else share
     return share * (indicators + 1 if indicators > 1 else 1)
 
 
@@ -141,22 +178,56 @@ def flagged(measured: Measured) -> tuple[Signal, ...]:
     return (*([] if measured.controls_failed else found), *_exact(measured))
 
 
-def confirmed(signals: Iterable[Signal], second: Measured) -> tuple[Signal, ...]:
-    """Return the signals that an independent campaign shows, too, with its estimates."""
+def confirmed(
+    signals: Iterable[Signal], *campaigns: Measured, alpha: float = CONFIRM_ALPHA
+) -> tuple[Signal, ...]:
+    """Return the signals that independent campaigns show, too, with their estimates.
+
+    Args:
+        signals: what was flagged.
+        campaigns: one, or two of which the first alone did not confirm all of them.
+        alpha: two-sided, of the first campaign and of both together.
+    """
+    if any(each.controls_failed for each in campaigns[1:]):
+        campaigns = campaigns[:1]
+    second = campaigns[0]
     broken = {
         _broken(each).key: _broken(each) for each in second.failures if each.is_new and each.step
     }
     again = {each.key: each for each in _exact(second)} | broken
     if not second.controls_failed and not broken:
-        for series in second.series:
-            if _p_value(series) <= CONFIRM_ALPHA:
-                again |= {each.key: each for each in _signals(series, CONFIRM_ALPHA)}
+        for signal in signals:
+            shown = [each for each in map(signal.shown_by, campaigns) if each is not None]
+            if shown and shown[0][0] <= alpha:
+                again[signal.key] = shown[0][1]
+            elif len(shown) == len(campaigns) > 1 and _combined(*(p for p, _ in shown)) <= alpha:
+                again[signal.key] = shown[0][1].averaged(shown[1][1])
     return tuple(again[each.key] for each in signals if each.key in again)
+
+
+def needs_third(signals: Iterable[Signal], second: Measured) -> bool:
+    """Return whether a third campaign may yet confirm what the second one alone did not."""
+    if second.controls_failed or not second.complete or second.failures:
+        return False
+    open_ = {each.key for each in signals} - {each.key for each in confirmed(signals, second)}
+    shown = [each.shown_by(second) for each in signals if each.key in open_]
+    return any(each is not None and each[0] <= NEAR for each in shown)
+
+
+def _combined(*p_values: float) -> float:
+    """Return the p-value of independent ones together, two-sided ones in the same direction.
+
+    Source: Stouffer et al. (1949), The American soldier: the sum of normal deviates.
+    """
+    from scipy.special import ndtr, ndtri
+
+    deviates = [-float(ndtri(each / 2)) for each in p_values]
+    return 2 * float(ndtr(-sum(deviates) / math.sqrt(len(deviates))))
 
 
 def holds(signal: Signal, measured: Measured) -> bool | None:
     """Return whether a campaign shows a signal; None where it does not say."""
-    if confirmed([signal], measured):
+    if confirmed([signal], measured, alpha=HOLDS_ALPHA):
         return True
     return None if not measured.complete or measured.controls_failed else False
 
@@ -173,29 +244,46 @@ def fixed(signal: Signal, measured: Measured) -> bool:
     series = next((e for e in measured.series if e.measure == signal.measure), None)
     if series is None:
         return False
-    return _effect(series, CONFIRM_ALPHA).low > math.sqrt(signal.ratio or 1.0)
+    return _effect(series, HOLDS_ALPHA).low > math.sqrt(signal.ratio or 1.0)
 
 
 def smallest_detectable(measured: Measured) -> float:
-    """Return the smallest ratio above 1 that each indicator would have shown."""
+    """Return the smallest ratio above 1 that each indicator would have been reported for."""
     alpha = ALPHA / max(1, len(measured.series))
     times = [each for each in measured.series if each.quantity is Quantity.TIME]
-    found = [_effect(each, alpha).smallest_detectable for each in times]
-    return max(found, default=math.inf) * (1 + TOLERANCE[Quantity.TIME])
+    return max((_detectable(_effect(each, alpha)) for each in times), default=math.inf)
 
 
-def is_settled(measured: Measured, *, detect: float) -> bool:
+def _detectable(found: Effect) -> float:
+    """Return the ratio from which on a night reports it in 95 of 100, by one campaign's spread.
+
+    What its blocks would have shown knows nothing of the offsets of builds and days, and half of
+    what may be missed is left to the campaigns that confirm.
+    """
+    if not 0 < found.low <= found.ratio <= found.high < math.inf:
+        return math.inf
+    boundary = math.log(found.high / found.ratio)
+    beyond = max(0.0, math.log(found.smallest_detectable) - boundary)
+    missed = math.hypot(_BOTH_STAGES * beyond, _DEVIATES * math.sqrt(2) * BUILD_SD)
+    return math.exp(boundary + missed) * (1 + TOLERANCE[Quantity.TIME])
+
+
+def is_settled(measured: Measured, *, detect: float, alpha: float | None = None) -> bool:
     """Return whether more blocks would add nothing that counts.
 
     Each indicator has its answer, has the most blocks ever taken, or would have shown ``detect``.
+
+    Args:
+        measured: so far.
+        detect: the relative difference that is of interest.
+        alpha: of each comparison; None: that of Holm's first step in a first campaign.
     """
-    alpha = ALPHA / max(1, len(measured.series))
+    alpha = ALPHA / max(1, len(measured.series)) if alpha is None else alpha
     effects = [_effect(e, alpha) for e in measured.series if e.quantity is Quantity.TIME]
-    enough = (1 + detect) / (1 + TOLERANCE[Quantity.TIME])
     return bool(effects) and all(
         each.verdict is not Verdict.INCONCLUSIVE
         or each.blocks >= INTERIM_ANALYSES[-1]
-        or each.smallest_detectable <= enough
+        or _detectable(each) <= 1 + detect
         for each in effects
     )
 

@@ -28,7 +28,17 @@ from stackgen.model.findings import (
     NightReport,
 )
 from stackgen.model.progress import Progress
-from stackgen.nightly.decide import Measured, Signal, confirmed, fixed, flagged, holds
+from stackgen.nightly.decide import (
+    CONFIRM_ALPHA,
+    HOLDS_ALPHA,
+    Measured,
+    Signal,
+    confirmed,
+    fixed,
+    flagged,
+    holds,
+    needs_third,
+)
 from stackgen.nightly.delta import Pair, Pins, release_pair
 from stackgen.nightly.releases import (
     Event,
@@ -56,20 +66,20 @@ class Stage:
     """Which campaign of a pair: each has its own seed, and its own builds.
 
     replica: 0 for the usual environments; others are built anew in another folder, and run with
-    another size of the environment block.
+        another size of the environment block.
+    alpha: of each comparison; None: that of a first campaign, by Holm's procedure.
     """
 
     seed: int
     replica: int = 0
-
-    @property
-    def confirming(self) -> bool:
-        """Return whether it confirms what another campaign has flagged."""
-        return self.replica > 0
+    alpha: float | None = None
 
 
-FIRST, CONFIRM, PERSIST = Stage(seed=1), Stage(seed=2, replica=1), Stage(seed=3, replica=2)
-WITHOUT = Stage(seed=4, replica=1)
+FIRST = Stage(seed=1)
+CONFIRM = Stage(seed=2, replica=1, alpha=CONFIRM_ALPHA)
+CONFIRM_AGAIN = Stage(seed=5, replica=3, alpha=CONFIRM_ALPHA)
+PERSIST = Stage(seed=3, replica=2, alpha=HOLDS_ALPHA)
+WITHOUT = Stage(seed=4, replica=1, alpha=HOLDS_ALPHA)
 
 
 class Site(Protocol):
@@ -448,20 +458,28 @@ class Night:
     def _campaigns(
         self, pair: Pair, attempt: int, among: int
     ) -> tuple[Measured, Measured | None, Sequence[Signal]]:
-        """Return what the first campaign says, the second one if any, and what both show."""
+        """Return what the first campaign says, what confirms it if any, and what both show."""
         first = self._measured(pair, FIRST, attempt, among)
         signals = flagged(first)
         if not signals:
             return first, None, ()
+        late = Measured(complete=False, missing="a difference is not confirmed yet")
         if self._left_s <= 0:
-            late = Measured(complete=False, missing="a difference is not confirmed yet")
             return first, late, ()
         self.progress.note("A difference: measuring it a second time, independently.")
-        second = self._measured(pair, CONFIRM, attempt, among)
+        last = second = self._measured(pair, CONFIRM, attempt, among)
         found = confirmed(signals, second)
+        if needs_third(signals, second):
+            if self._left_s <= 0:
+                return first, late, found
+            self.progress.note("Not decided by that alone: measuring it a third time.")
+            third = self._measured(pair, CONFIRM_AGAIN, attempt, among)
+            found = confirmed(signals, second, third)
+            blocks, seconds = second.blocks + third.blocks, second.seconds + third.seconds
+            last = replace(third, blocks=blocks, seconds=seconds)
         if len(found) == len(signals):
-            second = replace(second, complete=True, missing="")
-        return first, second, found
+            last = replace(last, complete=True, missing="")
+        return first, last, found
 
     def _measured(self, pair: Pair, stage: Stage, attempt: int, among: int) -> Measured:
         own = replace(stage, seed=_SEEDS * attempt + stage.seed)

@@ -57,7 +57,7 @@ _STEPS = {
     Outcome.UNSUPPORTED: Step.CRASH,
 }
 """What a failure says of a package; other outcomes are those of a machine or a network."""
-REPLICAS = (1, 2)
+REPLICAS = (1, 2, 3)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -141,14 +141,14 @@ class LiveSite:
             self.request.with_budget(seed=stage.seed, budget_s=budget_s),
             measurement=replace(
                 self.request.measurement,
-                alpha=campaign_alpha(indicators, confirming=stage.confirming),
+                alpha=campaign_alpha(indicators, stage.alpha),
                 tolerance=TOLERANCE[Quantity.TIME],
             ),
-            target=replace(self.request.target, rebuild=stage.confirming),
+            target=replace(self.request.target, rebuild=stage.replica > 0),
             replica=stage.replica,
         )
         report = self.run_pair(stack_text(pair.old), stack_text(pair.new), request)
-        return measured_of(report, self.paths, detect=self.watch.detect)
+        return measured_of(report, self.paths, detect=self.watch.detect, alpha=stage.alpha)
 
     def command(self, pair: Pair) -> str:
         """Return the command line that measures a pair."""
@@ -200,8 +200,17 @@ def open_site(
     )
 
 
-def measured_of(report: ExploreReport, paths: Paths, *, detect: float) -> Measured:
-    """Return what a campaign of two stacks, A and B, says of B."""
+def measured_of(
+    report: ExploreReport, paths: Paths, *, detect: float, alpha: float | None
+) -> Measured:
+    """Return what a campaign of two stacks, A and B, says of B.
+
+    Args:
+        report: of the campaign.
+        paths: where its observations are.
+        detect: the relative difference that is of interest.
+        alpha: as of `is_settled`.
+    """
     failures = tuple(
         Failure(
             is_new=each.label.startswith("B"), step=_STEPS.get(each.outcome), reason=each.reason
@@ -247,7 +256,7 @@ def measured_of(report: ExploreReport, paths: Paths, *, detect: float) -> Measur
     )
     sizes = {row.stack_id: row.size.installed_bytes for row in report.goals.stacks}
     # A campaign that is decided takes no further block: it has said all that it will say.
-    settled = is_settled(measured, detect=detect) or decided(report.ranking, wanted)
+    settled = is_settled(measured, detect=detect, alpha=alpha) or decided(report.ranking, wanted)
     return replace(
         measured,
         old_bytes=sizes.get(stacks["A"]),
