@@ -8,7 +8,7 @@ distribution with 4 degrees of freedom. Beside it: delta debugging (Zeller and H
 ddmin) with repeated tests, and Bayesian bisection over Bernoulli outcomes along one order of the
 packages, as git_bayesect does it over commits.
 
-python -m benchmarks.attribution [--runs 100] [--packages 4 8 12] [--peers]
+python -m benchmarks.attribution [--runs 100] [--packages 4 8 12] [--peers] [--results FILE]
 python -m benchmarks.attribution --locks GOOD.txt BAD.txt
 
 With locks, hybrids are those that the search space of their closure proposes (read from the
@@ -16,6 +16,7 @@ index, for this interpreter).
 """
 
 import argparse
+import json
 import math
 import os
 import statistics
@@ -23,10 +24,11 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 import numpy as np
+from scipy.special import betaincinv
 
 from stackgen.campaign.backend import open_backend
 from stackgen.campaign.candidates import pinned, read_pins
@@ -38,10 +40,10 @@ from stackgen.measure.attribution import (
     POSTERIOR,
     Answer,
     Attribution,
-    Build,
     Hybrid,
     Kind,
     Timings,
+    Trial,
 )
 from stackgen.model.choices import ExecutorChoice, Prereleases
 from stackgen.model.progress import NullProgress
@@ -50,7 +52,7 @@ from stackgen.storage.paths import find_paths
 
 KINDS = ("single", "together", "equal", "unequal", "opposite", "three", "none")
 MOST_BLOCKS = 150
-BUILD_COST = 3.0
+BUILD_COST = 2.0
 OFFSET = 0.25
 """Standard deviation of a build's offset over that of a block's log contrast."""
 
@@ -125,32 +127,29 @@ class World:
     effect: Callable[[Hybrid], float]
     estimate: float
     dice: np.random.Generator
-    hybrids: list[Hybrid] = field(default_factory=list)
-    offsets: list[float] = field(default_factory=list)
-    blocks: list[list[float]] = field(default_factory=list)
+    offsets: dict[Hybrid, float] = field(default_factory=dict)
+    blocks: dict[tuple[Hybrid, Hybrid], list[float]] = field(default_factory=dict)
 
-    def run(self, hybrid: Hybrid, build: int | None) -> float:
-        """Run a block of a hybrid beside the good stack; return the log contrast, in deviations."""
-        if not self.hybrids:
-            self._good_offset = float(self.dice.normal(0, OFFSET))
-        if build is None:
-            build = len(self.hybrids)
-            self.hybrids.append(hybrid)
-            self.offsets.append(float(self.dice.normal(0, OFFSET)))
-            self.blocks.append([])
+    def run(self, hybrid: Hybrid, reference: Hybrid = frozenset()) -> float:
+        """Run a block of two hybrids, each built once; return the log contrast, in deviations."""
+        for each in (reference, hybrid):
+            if each not in self.offsets:
+                self.offsets[each] = float(self.dice.normal(0, OFFSET))
         noise = float(self.dice.standard_t(4)) / math.sqrt(2)
-        found = self.effect(hybrid) + self.offsets[build] - self._good_offset + noise
-        self.blocks[build].append(found)
+        found = self.effect(hybrid) + self.offsets[hybrid] + noise
+        found -= self.effect(reference) + self.offsets[reference]
+        self.blocks.setdefault((hybrid, reference), []).append(found)
         return found
-
-    def run_known(self, hybrid: Hybrid) -> float:
-        """Run a block of a hybrid, which is built only once."""
-        return self.run(hybrid, self.hybrids.index(hybrid) if hybrid in self.hybrids else None)
 
     @property
     def count(self) -> int:
         """Return the number of blocks so far."""
-        return sum(map(len, self.blocks))
+        return sum(map(len, self.blocks.values()))
+
+    @property
+    def builds(self) -> int:
+        """Return the number of hybrids that were built; the good stack was there."""
+        return len(self.offsets.keys() - {frozenset()})
 
 
 def world(size: int, kind: str, estimate: float, seed: int, rules: Closure | None = None) -> World:
@@ -180,12 +179,19 @@ def world(size: int, kind: str, estimate: float, seed: int, rules: Closure | Non
 
 @dataclass(frozen=True)
 class Outcome:
-    """How one search ended: "right", "part", "wrong" or "undecided"."""
+    """How one search ended: "right", "part", "wrong" or "undecided".
+
+    over_bound: blocks over the bound. named_after: blocks after which a package was first known to
+        be involved; named_over_bound: over the bound of what was known then.
+    """
 
     verdict: str
     blocks: int
     builds: int
-    over_bound: float = math.nan
+    over_bound: float | None = None
+    named_after: int | None = None
+    named_over_bound: float | None = None
+    posterior: float | None = None
 
 
 def ours(truth: World, seed: int) -> Outcome:
@@ -195,20 +201,30 @@ def ours(truth: World, seed: int) -> Outcome:
         effect=truth.estimate, effect_sd=spread, noise_sd=1.0, freedom=15, build_sd=OFFSET
     )
     search = Attribution(truth.rules, evidence, build_cost=BUILD_COST, seed=seed)
+    named: tuple[int, Answer] | None = None
     while True:
-        builds = [
-            Build(hybrid=hybrid, log_contrasts=tuple(seen))
-            for hybrid, seen in zip(truth.hybrids, truth.blocks, strict=True)
+        trials = [
+            Trial(hybrid=hybrid, reference=reference, log_contrasts=tuple(seen))
+            for (hybrid, reference), seen in truth.blocks.items()
         ]
-        answer = search.answer(builds)
-        best = search.next_run(builds, answer)
+        answer = search.answer(trials)
+        if answer.responsible and named is None:
+            named = truth.count, answer
+        best = search.next_run(trials, answer)
         if best is None or truth.count >= MOST_BLOCKS:
             break
         assert truth.rules.is_valid(best.hybrid)
-        truth.run(best.hybrid, best.build)
+        truth.run(best.hybrid, best.reference)
     bound = search.bound(answer)
-    over = truth.count / bound if bound else math.nan
-    return Outcome(_verdict(truth, search, answer), truth.count, len(truth.blocks), over)
+    return Outcome(
+        _verdict(truth, search, answer),
+        truth.count,
+        truth.builds,
+        over_bound=truth.count / bound if bound else None,
+        named_after=named[0] if named else None,
+        named_over_bound=named[0] / search.bound(named[1]) if named else None,
+        posterior=round(answer.posterior, 4),
+    )
 
 
 def _verdict(truth: World, search: Attribution, answer: Answer) -> str:
@@ -240,7 +256,7 @@ def delta_debugging(truth: World, repeats: int) -> Outcome:
         hybrid = frozenset(subset)
         if not truth.rules.is_valid(hybrid) or truth.count >= 4 * MOST_BLOCKS:
             return False
-        mean = statistics.fmean(truth.run_known(hybrid) for _ in range(repeats))
+        mean = statistics.fmean(truth.run(hybrid) for _ in range(repeats))
         return mean > truth.estimate / 2
 
     parts = 2
@@ -254,7 +270,7 @@ def delta_debugging(truth: World, repeats: int) -> Outcome:
             parts = 2 if found in chunks else max(2, parts - 1)
             packages = found
     right = set(packages) == set(truth.culprits)
-    return Outcome("right" if right else "wrong", truth.count, len(truth.blocks))
+    return Outcome("right" if right else "wrong", truth.count, truth.builds)
 
 
 def bernoulli_bisection(truth: World) -> Outcome:
@@ -285,13 +301,13 @@ def bernoulli_bisection(truth: World) -> Outcome:
             break
         middle = int(np.searchsorted(posterior.cumsum(), 0.5)) + 1
         middle = min(max(1, middle), size)
-        if truth.run_known(frozenset(order[:middle])) > truth.estimate / 2:
+        if truth.run(frozenset(order[:middle])) > truth.estimate / 2:
             slow[middle] += 1
         else:
             fast[middle] += 1
     right = {order[int(posterior.argmax())]} == set(truth.culprits)
     verdict = ("right" if right else "wrong") if posterior.max() >= POSTERIOR else "undecided"
-    return Outcome(verdict, truth.count, len(truth.blocks))
+    return Outcome(verdict, truth.count, truth.builds)
 
 
 def report(name: str, outcomes: Sequence[Outcome]) -> str:
@@ -300,13 +316,47 @@ def report(name: str, outcomes: Sequence[Outcome]) -> str:
     shares = {
         each: counts[each] / len(outcomes) for each in ("right", "part", "wrong", "undecided")
     }
-    blocks = [each.blocks for each in outcomes]
-    builds = [each.builds for each in outcomes]
-    bounds = [each.over_bound for each in outcomes if not math.isnan(each.over_bound)]
     line = f"  {name:28}" + "".join(f" {k} {v:.2f}" for k, v in shares.items())
-    line += f"  blocks {statistics.median(blocks):.0f} (p90 {np.percentile(blocks, 90):.0f})"
-    line += f"  builds {statistics.median(builds):.0f} (p90 {np.percentile(builds, 90):.0f})"
-    return line + (f"  {statistics.median(bounds):.1f} x bound" if bounds else "")
+    for label, field_ in (("blocks", "blocks"), ("builds", "builds"), ("named", "named_after")):
+        found = [value for e in outcomes if (value := getattr(e, field_)) is not None]
+        if found:
+            line += f"  {label} {statistics.median(found):.0f} (p90 {np.percentile(found, 90):.0f})"
+    for label, field_ in (("", "over_bound"), (" when named", "named_over_bound")):
+        found = [value for e in outcomes if (value := getattr(e, field_)) is not None]
+        line += f"  {statistics.median(found):.1f} x bound{label}" if found else ""
+    return line
+
+
+def wrong_interval(outcomes: Sequence[Outcome]) -> str:
+    """Return how many answers were wrong, with the 95 % interval of Clopper and Pearson."""
+    wrong, size = sum(each.verdict == "wrong" for each in outcomes), len(outcomes)
+    low = float(betaincinv(wrong, size - wrong + 1, 0.025)) if wrong else 0.0
+    high = float(betaincinv(wrong + 1, size - wrong, 0.975)) if wrong < size else 1.0
+    return f"wrong {wrong} of {size} ({low:.3f} to {high:.3f})"
+
+
+class Results:
+    """Searches that are done, in a file with a line for each: a later run goes on."""
+
+    def __init__(self, path: Path | None) -> None:
+        """Read what is there."""
+        self._path = path
+        self._known: dict[tuple[int, float, str, int], Outcome] = {}
+        for line in path.read_text().splitlines() if path and path.exists() else ():
+            size, effect, kind, seed, found = json.loads(line)
+            self._known[size, effect, kind, seed] = Outcome(**found)
+
+    def search(
+        self, size: int, effect: float, kind: str, seed: int, rules: Closure | None
+    ) -> Outcome:
+        """Return how a search ended, now or before."""
+        key = size, effect, kind, seed
+        if key not in self._known:
+            self._known[key] = ours(world(size, kind, effect, seed, rules), seed)
+            if self._path:
+                with self._path.open("a") as file:
+                    file.write(json.dumps([*key, asdict(self._known[key])]) + "\n")
+        return self._known[key]
 
 
 def main() -> None:
@@ -318,6 +368,7 @@ def main() -> None:
     parser.add_argument("--kinds", nargs="+", default=KINDS, choices=KINDS)
     parser.add_argument("--locks", nargs=2, metavar=("GOOD", "BAD"))
     parser.add_argument("--peers", action="store_true")
+    parser.add_argument("--results", type=Path, help="keep searches here, and go on with them")
     given = parser.parse_args()
     if given.locks:
         start = time.process_time()
@@ -332,12 +383,15 @@ def main() -> None:
 
 def simulate(given: argparse.Namespace, size: int, rules: Closure | None = None) -> None:
     """Print a table for each size of effect."""
+    results, seeds = Results(given.results), range(given.runs)
     for effect in given.effects:
+        everything: list[Outcome] = []
         print(f"{size} packages, estimate {effect} deviations of a block", flush=True)
         for kind in given.kinds:
-            seeds = range(given.runs)
-            found = [ours(world(size, kind, effect, seed, rules), seed) for seed in seeds]
+            found = [results.search(size, effect, kind, seed, rules) for seed in seeds]
+            everything += found
             print(report(kind, found), flush=True)
+        print(report("all", everything), wrong_interval(everything), sep="  ", flush=True)
         if given.peers:
             peers = {
                 "single, ddmin of 4 blocks": lambda truth: delta_debugging(truth, 4),

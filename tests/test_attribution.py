@@ -10,12 +10,12 @@ import pytest
 from stackgen.measure.attribution import (
     Answer,
     Attribution,
-    Build,
     Cause,
     Failures,
     Hybrid,
     Kind,
     Timings,
+    Trial,
 )
 
 PACKAGES = ("a", "b", "c", "d")
@@ -43,25 +43,29 @@ def timings(effect: float = 0.1) -> Timings:
 
 def attribute(
     space: Needs, effect: Callable[[Hybrid], float], *, prior: Timings | None = None, most: int = 60
-) -> tuple[Answer, list[Build]]:
+) -> tuple[Answer, list[Trial]]:
     """Measure what is proposed until there is an answer, or no more blocks."""
     dice = random.Random(3)
     search = Attribution(space, prior or timings(), build_cost=3, seed=1)
-    builds: list[Build] = []
+    builds: list[Trial] = []
+    blocks: dict[tuple[Hybrid, Hybrid], list[float]] = {}
+    offsets: dict[Hybrid, float] = {}
     for _ in range(most):
         answer = search.answer(builds)
         best = search.next_run(builds, answer)
         if best is None:
             break
         assert space.find(best.hybrid, frozenset(space.packages) - best.hybrid), "not valid"
-        seen = effect(best.hybrid) + dice.gauss(0, 0.02)
-        if best.build is None:
-            builds.append(Build(hybrid=best.hybrid, log_contrasts=(seen + dice.gauss(0, 0.003),)))
-        else:
-            before = builds[best.build]
-            builds[best.build] = Build(
-                hybrid=before.hybrid, log_contrasts=(*before.log_contrasts, seen)
-            )
+        for each in (best.hybrid, best.reference):
+            offsets.setdefault(each, dice.gauss(0, 0.003) if each else 0.0)
+        here, beside = (effect(e) + offsets[e] for e in (best.hybrid, best.reference))
+        blocks.setdefault((best.hybrid, best.reference), []).append(
+            here - beside + dice.gauss(0, 0.02)
+        )
+        builds = [
+            Trial(hybrid=hybrid, reference=reference, log_contrasts=tuple(seen))
+            for (hybrid, reference), seen in blocks.items()
+        ]
     return answer, builds
 
 
@@ -117,9 +121,10 @@ def test_a_package_is_named_before_it_is_known_whether_it_acts_alone() -> None:
 def test_nothing_is_named_before_the_bad_stack_was_measured_again() -> None:
     answer, builds = attribute(Needs(), lambda new: 0.1 * ("b" in new))
     assert answer.causes
-    whole = next(each for each in builds if each.hybrid == frozenset(PACKAGES))
-    assert len(whole.log_contrasts) >= timings().confirming
-    without = [each for each in builds if each is not whole]
+    bad = frozenset(PACKAGES)
+    whole = [each for each in builds if bad in (each.hybrid, each.reference)]
+    assert sum(len(each.log_contrasts) for each in whole) >= timings().confirming
+    without = [each for each in builds if each not in whole]
     assert not Attribution(Needs(), timings(), build_cost=3, seed=1).answer(without).causes
 
 
@@ -168,9 +173,9 @@ def test_a_flaky_failure_is_attributed() -> None:
     assert answer.causes == (Cause(Kind.SINGLE, ("d",)), Cause(Kind.BOTH, ("c", "d")))
 
 
-def _runs(counts: Mapping[Hybrid, Sequence[int]]) -> list[Build]:
+def _runs(counts: Mapping[Hybrid, Sequence[int]]) -> list[Trial]:
     return [
-        Build(hybrid=hybrid, failures=failed, successes=succeeded)
+        Trial(hybrid=hybrid, failures=failed, successes=succeeded)
         for hybrid, (failed, succeeded) in counts.items()
     ]
 
@@ -180,10 +185,10 @@ def test_the_first_bad_release_is_found() -> None:
     steps = tuple(f"2.{number}" for number in range(1, 9))
     space = Needs(packages=steps, needs=dict(zip(steps[1:], steps, strict=False)))
     search = Attribution(space, timings(), build_cost=3, seed=0, kinds=(Kind.SINGLE,))
-    builds: list[Build] = []
+    builds: list[Trial] = []
     while best := search.next_run(builds, answer := search.answer(builds)):
-        hybrid = best.hybrid
-        builds.append(Build(hybrid=hybrid, log_contrasts=(0.1 * ("2.6" in hybrid),)))
+        seen = 0.1 * (("2.6" in best.hybrid) - ("2.6" in best.reference))
+        builds.append(Trial(hybrid=best.hybrid, reference=best.reference, log_contrasts=(seen,)))
     assert answer.causes == (Cause(Kind.SINGLE, ("2.6",)),)
     assert len(builds) <= math.log2(len(steps)) + 2
 
@@ -203,7 +208,7 @@ def test_a_search_does_not_end_just_before_its_answer() -> None:
     }  # fmt: skip
     prior = Timings(effect=3.0, effect_sd=1.1, noise_sd=1.0, freedom=15, build_sd=0.25)
     search = Attribution(Needs(packages=tuple("01234567")), prior, build_cost=3, seed=1)
-    builds = [Build(hybrid=frozenset(new), log_contrasts=each) for new, each in seen.items()]
+    builds = [Trial(hybrid=frozenset(new), log_contrasts=each) for new, each in seen.items()]
     answer = search.answer(builds)
     assert answer.responsible == ("6",)
     assert 0.9 < answer.posterior < 0.975

@@ -27,11 +27,13 @@ from stackgen.measure import INTERIM_ANALYSES, Design, effect, exclude_disturbed
 from stackgen.measure.attribution import (
     Answer,
     Attribution,
-    Build,
     Failures,
     Hybrid,
     Kind,
+    Proposal,
     Timings,
+    Trial,
+    stacks_of,
 )
 from stackgen.measure.bandit import searched
 from stackgen.measure.effects import trimmed_centre
@@ -58,7 +60,7 @@ from stackgen.storage.paths import Paths
 
 BUILD_SD = 0.004
 """Scale of the offset of a build: the log of its time over that of another build of one stack."""
-BUILD_BLOCKS = 3.0
+BUILD_BLOCKS = 2.0
 """What a build costs, in blocks of two runs."""
 LEVEL = 0.01
 """Of the test whether the two stacks differ at all."""
@@ -219,11 +221,11 @@ class _Symptom:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Found:
-    """What a search came to; builds are those that counted."""
+    """What a search came to; trials are those that counted."""
 
     search: Attribution
     answer: Answer
-    builds: tuple[Build, ...]
+    trials: tuple[Trial, ...]
 
     @property
     def culprit(self) -> str:
@@ -323,7 +325,7 @@ class _Bisection:
                 self._symptom = _Symptom.of(failed)
                 self.campaign.progress.note(f"BAD fails now and then: {self._symptom.reason}")
                 return Failures()
-            contrasts = self._contrasts().get(bad.stack.id, [])
+            contrasts = self._contrasts().get((bad.stack.id, self._good), [])
             if contrasts:
                 self._effect = found = effect(
                     contrasts=contrasts,
@@ -358,48 +360,55 @@ class _Bisection:
     def _search(self, space: Space, evidence: Timings | Failures, kinds: Sequence[Kind]) -> _Found:
         seed, search = self.campaign.request.budget.seed, None
         while True:
-            builds = self._builds(space)
+            trials = self._trials(space)
             if search is None:
                 search = Attribution(
                     space, evidence, build_cost=BUILD_BLOCKS, seed=seed, kinds=kinds
                 )
-            answer = search.answer(builds)
-            found = _Found(search=search, answer=answer, builds=builds)
+            answer = search.answer(trials)
+            found = _Found(search=search, answer=answer, trials=trials)
             if len(search.together) < 2:
                 self._stopped = "no valid stack separates what changed"
                 return found
             self.session.record.standing = _standing(found)
-            best = search.next_run(builds, answer)
+            best = search.next_run(trials, answer)
             if best is None:
                 decided = bool(answer.causes) or answer.none_fits
                 self._stopped = "the posterior decides" if decided else NOTHING_FURTHER
                 return found
             if self._is_spent():
                 return found
-            if not self._observe(space, best.hybrid):
+            if not self._observe(space, best):
                 search = None  # what is valid has changed
 
-    def _observe(self, space: Space, hybrid: Hybrid) -> bool:
-        """Run one block of a hybrid; return False where it proves to be of no use."""
-        label = _named_hybrid(space, hybrid)
-        lock = space.lock(hybrid)
-        before = len(self.session.inspections)
-        candidate = self._prepared(lock, label)
-        if self._symptom is not None:
-            other = self._other_failure(candidate)
-            if other:
-                return self._leave_out(space, hybrid, other)
-            if len(self.session.inspections) == before:  # it was tried in an earlier step
-                stack = candidate.stack(self._design.baseline.stack.facts)
-                self._run_alone(self.session.environment(stack, label), label)
-            return True
-        failure = candidate.failure
-        if candidate.environment is None:
-            reason = failure.reason if failure else "it is another stack once more"
-            return self._leave_out(space, hybrid, reason)
-        self._run([candidate.environment], f"measuring {label}")
-        if failed := self._failure_in_blocks(candidate.stack_id):
-            return self._leave_out(space, hybrid, last_line(failed.log))
+    def _observe(self, space: Space, best: Proposal) -> bool:
+        """Run one block of a hybrid and its reference; False where one proves to be of no use."""
+        environments = []
+        for hybrid in filter(None, (best.reference, best.hybrid)):
+            label, before = _named_hybrid(space, hybrid), len(self.session.inspections)
+            candidate = self._prepared(space.lock(hybrid), label)
+            if self._symptom is not None:
+                other = self._other_failure(candidate)
+                if other:
+                    return self._leave_out(space, hybrid, other)
+                if len(self.session.inspections) == before:  # it was tried in an earlier step
+                    stack = candidate.stack(self._design.baseline.stack.facts)
+                    self._run_alone(self.session.environment(stack, label), label)
+                return True
+            failure = candidate.failure
+            if candidate.environment is None:
+                reason = failure.reason if failure else "it is another stack once more"
+                return self._leave_out(space, hybrid, reason)
+            environments.append(candidate.environment)
+        shown = _named_hybrid(space, best.hybrid)
+        if best.reference:
+            shown += f" beside {_named_hybrid(space, best.reference)}"
+        self._run(environments, f"measuring {shown}", beside_good=not best.reference)
+        for hybrid, each in zip(
+            filter(None, (best.reference, best.hybrid)), environments, strict=True
+        ):
+            if failed := self._failure_in_blocks(each.stack.id):
+                return self._leave_out(space, hybrid, last_line(failed.log))
         return True
 
     def _other_failure(self, candidate: Candidate) -> str:
@@ -415,16 +424,19 @@ class _Bisection:
         self._why_unusable[hybrid] = why
         return False
 
-    def _run(self, environments: Sequence[Environment], doing: str) -> None:
-        """Run a block of the good stack and others; it never counts as evidence of an effect."""
+    def _run(
+        self, environments: Sequence[Environment], doing: str, *, beside_good: bool = True
+    ) -> None:
+        """Run a block of stacks; it never counts as evidence of an effect."""
         self.campaign.progress.doing(doing)
-        both = (self._design.baseline, *environments)
-        self.session.record.refuse_idle(self._design.calls, baseline=both[0].stack.id)
+        run = (self._design.baseline, *environments) if beside_good else tuple(environments)
+        self.session.record.refuse_idle(self._design.calls, baseline=self._good)
         self.session.pause_after_idle_block(self._design.calls)
         (again, *_), stored = self.session.run_block(
-            both, lambda number: plan_search(self._design, number, both)
+            run, lambda number: plan_search(self._design, number, run)
         )
-        self._design = replace(self._design, baseline=again)
+        if beside_good:
+            self._design = replace(self._design, baseline=again)
         self._longest_s = max(self._longest_s, stored.seconds)
 
     def _run_alone(self, environment: Environment, label: str) -> None:
@@ -442,18 +454,29 @@ class _Bisection:
 
     # What the record says: the same after any number of runs of the command
 
-    def _builds(self, space: Space) -> tuple[Build, ...]:
-        if self._symptom is not None:
-            return self._failing_builds(space)
-        found = {}
-        for stack, contrasts in self._contrasts().items():
-            hybrid = space.hybrid(self.session.record.database.stack(stack).lock)
-            skipped = self._skipped if self._bad and stack == self._bad.stack.id else 0
-            if hybrid and hybrid not in space.unusable and contrasts[skipped:]:
-                found[hybrid] = Build(hybrid=hybrid, log_contrasts=tuple(contrasts[skipped:]))
-        return tuple(found.values())
+    @property
+    def _good(self) -> StackId:
+        return self._design.baseline.stack.id
 
-    def _failing_builds(self, space: Space) -> tuple[Build, ...]:
+    def _trials(self, space: Space) -> tuple[Trial, ...]:
+        if self._symptom is not None:
+            return self._failing_trials(space)
+        found = []
+        for (stack, reference), contrasts in self._contrasts().items():
+            hybrid, beside = self._hybrid(space, stack), self._hybrid(space, reference)
+            prior = self._bad and (stack, reference) == (self._bad.stack.id, self._good)
+            seen = tuple(contrasts[self._skipped if prior else 0 :])
+            if hybrid and beside is not None and not {hybrid, beside} & space.unusable and seen:
+                found.append(Trial(hybrid=hybrid, reference=beside, log_contrasts=seen))
+        return tuple(found)
+
+    def _hybrid(self, space: Space, stack: StackId) -> Hybrid | None:
+        if stack == self._good:
+            return frozenset()
+        # Another stack that is as good as the good one is no hybrid of it.
+        return space.hybrid(self.session.record.database.stack(stack).lock) or None
+
+    def _failing_trials(self, space: Space) -> tuple[Trial, ...]:
         assert self._symptom is not None  # noqa: S101 # failures are in question
         call = self._design.calls[0].id
         counts: dict[Hybrid, list[int]] = {}
@@ -474,12 +497,15 @@ class _Bisection:
                 continue
             counts.setdefault(hybrid, [0, 0])[not failed] += 1
         return tuple(
-            Build(hybrid=hybrid, failures=failures, successes=successes)
+            Trial(hybrid=hybrid, failures=failures, successes=successes)
             for hybrid, (failures, successes) in counts.items()
         )
 
-    def _contrasts(self) -> dict[StackId, list[float]]:
-        """Return log(time / time of the good stack) per block of each stack, in block order."""
+    def _contrasts(self) -> dict[tuple[StackId, StackId], list[float]]:
+        """Return log(time / time of its reference) per block of each two stacks, in block order.
+
+        The reference is the good stack, or in blocks without it what was run first of all.
+        """
         inspections = self.session.inspections
         stacks = list(dict.fromkeys(each.stack_id for each in inspections if each.block))
         blocks: dict[int, dict[StackId, float]] = {}
@@ -491,11 +517,12 @@ class _Bisection:
             excluded=exclude_disturbed(inspections).excluded,
         ):
             blocks.setdefault(each.block, {})[stacks[each.stack]] = each.log_s
-        good = self._design.baseline.stack.id
-        found: dict[StackId, list[float]] = {}
+        found: dict[tuple[StackId, StackId], list[float]] = {}
         for _, times in sorted(blocks.items()):
-            for stack in times.keys() - {good} if good in times else ():
-                found.setdefault(stack, []).append(times[stack] - times[good])
+            reference = self._good if self._good in times else min(times, key=stacks.index)
+            for stack in times.keys() - {reference}:
+                log_ratio = times[stack] - times[reference]
+                found.setdefault((stack, reference), []).append(log_ratio)
         return found
 
     def _failure_in_blocks(self, stack: StackId) -> Inspection | None:
@@ -600,9 +627,9 @@ class _Bisection:
         search, answer = found.search, found.answer
         return Search(
             blocks=sum(
-                len(each.log_contrasts) + each.failures + each.successes for each in found.builds
+                len(each.log_contrasts) + each.failures + each.successes for each in found.trials
             ),
-            builds=len(found.builds),
+            builds=sum(map(bool, stacks_of(found.trials))),
             bound=search.bound(answer),
             entropy_bits=(search.prior_entropy_bits, answer.entropy_bits),
             results=self._results(self.between, found),
@@ -612,13 +639,14 @@ class _Bisection:
         rows = [
             HybridResult(
                 new=_shown_names(space, each.hybrid),
+                beside=_shown_names(space, each.reference) if each.reference else (),
                 blocks=len(each.log_contrasts) + each.failures + each.successes,
                 ratio=math.exp(sum(each.log_contrasts) / len(each.log_contrasts))
                 if each.log_contrasts
                 else None,
                 failures=each.failures,
             )
-            for each in found.builds
+            for each in found.trials
         ]
         rows += [
             HybridResult(new=_shown_names(space, each), blocks=0, unusable=why)

@@ -14,7 +14,7 @@ Everything here is pure: a `HybridSpace` proposes, the caller measures, `Attribu
 
 import math
 import random
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from itertools import combinations, product
@@ -25,13 +25,14 @@ from numpy.typing import NDArray
 from scipy.special import betaln, chdtrc, log_ndtr
 
 Array: TypeAlias = NDArray[np.float64]
+Places: TypeAlias = NDArray[np.intp]
 Hybrid: TypeAlias = frozenset[str]
 """The changed packages that are at their new version; all others are at the old one."""
+Pair: TypeAlias = tuple[Hybrid, Hybrid]
+"""A hybrid, and the reference beside it."""
 
 POSTERIOR = 0.95
 """An answer is given from this posterior on."""
-ALONE = 0.975
-"""The same for a package that is said to act alone, where others could act with it."""
 MISFIT_LEVEL = 0.01
 """An answer that leaves data this unlikely is withdrawn: none of the hypotheses holds."""
 _PRIOR = {"none": 0.05, "many": 0.05, "single": 0.50, "together": 0.15, "both": 0.25}
@@ -41,7 +42,7 @@ _SHARES = ((0.5, 0.15), (1.6, 0.25), (-0.6, 0.25))
 standard deviation. Shares near 0 and 1 are left to `SINGLE`."""
 _SMALLEST_PART = 0.25
 """An effect below this part of the one that was confirmed counts as none."""
-MOST_FURTHER, MOST_FURTHER_KNOWN = 150, 50
+MOST_FURTHER, MOST_FURTHER_KNOWN = 150, 25
 """Where more blocks than this would be needed at the present rate of information, the search ends;
 the second where a package is known to be involved, and only its partners are open."""
 _PROPOSALS = 10
@@ -50,6 +51,8 @@ _LIKELY = 0.1
 """Of the largest probability to take part: what is as likely as this is divided at random."""
 _LABELS = 60
 _GRID = 33
+_EXACT = 16
+"""How many pairs are compared by information itself."""
 _BATCHES = (1, 3)
 _TINY = 1e-12
 
@@ -90,15 +93,17 @@ class HybridSpace(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Build:
-    """What was observed of one build of a hybrid.
+class Trial:
+    """What was observed of a hybrid beside another stack in the same blocks.
 
-    log_contrasts: per block, log of its time over that of the good stack: above 0 it was slower;
+    reference: the hybrid beside it; by default the good stack. Each hybrid is built once.
+    log_contrasts: per block, log of its time over that of the reference: above 0 it was slower;
         at least one, where times are judged.
     failures, successes: of its runs, where the question is what fails.
     """
 
     hybrid: Hybrid
+    reference: Hybrid = frozenset()
     log_contrasts: tuple[float, ...] = ()
     failures: int = 0
     successes: int = 0
@@ -150,15 +155,14 @@ class Answer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Proposal:
-    """A hybrid to measure next.
+    """A hybrid to measure next, and the stack to measure beside it.
 
-    build: the place of its build among those so far; None: it must be built.
-    bits: what one block of it is expected to say about the hypotheses.
+    bits: what one block of both is expected to say about the hypotheses.
     bits_per_cost: of the best number of blocks in a row, for their cost in blocks.
     """
 
     hybrid: Hybrid
-    build: int | None
+    reference: Hybrid
     bits: float
     bits_per_cost: float
 
@@ -170,33 +174,36 @@ class Evidence(Protocol):
     def confirming(self) -> int:
         """Return how many observations of the bad stack it takes before a cause is named."""
 
-    def fit(self, causes: Sequence[Cause], builds: Sequence[Build]) -> "Fit":
-        """Return what builds say of each hypothesis."""
+    @property
+    def comparing(self) -> bool:
+        """Return whether two hybrids can be compared with each other."""
+
+    def fit(self, causes: Sequence[Cause], trials: Sequence[Trial]) -> "Fit":
+        """Return what trials say of each hypothesis."""
 
     def levels(self, cause: Cause, hybrid: Hybrid) -> tuple[bool, ...]:
         """Return which of the effects of a cause a hybrid has, as far as outcomes show it."""
 
 
 class Fit(Protocol):
-    """What builds say of each hypothesis."""
+    """What trials say of each hypothesis."""
 
     @property
     def log_likelihoods(self) -> Array:
         """Return the log marginal likelihood of each hypothesis, shape (hypotheses,)."""
 
-    def outcomes(
-        self, hybrid: Hybrid, build: int | None, places: Sequence[int], counts: Sequence[int]
+    def information(
+        self, pairs: Sequence[Pair], weights: Mapping[int, float], counts: Sequence[int]
     ) -> Sequence[Array]:
-        """Return the probability of each outcome of so many blocks of a hybrid, taken together.
+        """Return what so many blocks of a pair, taken together, say of hypotheses, in bits.
 
         Args:
-            hybrid: any one.
-            build: the place of the one that would run, None for a new one.
-            places: of the hypotheses in question.
+            pairs: any hybrids, each with the one beside it.
+            weights: of the hypotheses in question, by their places; their sum is 1.
             counts: numbers of blocks.
 
         Returns:
-            For each count, shape (len(places), outcomes); rows sum to 1.
+            For each count, shape (pairs,). Pairs that clearly say less than others have 0.
         """
 
     def misfit(self, place: int) -> float:
@@ -238,28 +245,27 @@ class Attribution:
         self._dice = random.Random(seed)  # noqa: S311 (no secret)
         self._known: dict[tuple[Hybrid, Hybrid], Hybrid | None] = {}
         kinds = frozenset(kinds)
-        self._has_partners = Kind.BOTH in kinds
         self.together = self._always_together()
         self.causes, self._log_prior = _hypotheses(tuple(self.together), kinds)
         self.most_bits = 0.0
-        self._fitted: tuple[Sequence[Build], Fit, Array] | None = None
+        self._fitted: tuple[Sequence[Trial], Fit, Array] | None = None
 
     @property
     def prior_entropy_bits(self) -> float:
         """Return the entropy before anything is measured."""
         return _entropy(np.exp(self._log_prior))
 
-    def answer(self, builds: Sequence[Build]) -> Answer:
+    def answer(self, trials: Sequence[Trial]) -> Answer:
         """Return what is known after these observations."""
-        fit, posterior = self._posterior(builds)
+        fit, posterior = self._posterior(trials)
         order = np.argsort(-posterior)
         group = self._group(posterior)
         mass = float(posterior[group].sum())
         best = int(order[0])
         misfit = fit.misfit(best)
         names = self.causes[best].kind is not Kind.MANY
-        decided = mass >= self._level(best) and misfit >= MISFIT_LEVEL and names
-        decided = decided and not self._lacking(builds)
+        decided = mass >= POSTERIOR and misfit >= MISFIT_LEVEL and names
+        decided = decided and not self._lacking(trials)
         blame = self._blame(posterior)
         total, *parts = fit.effects(best)
         packages = self.causes[best].packages
@@ -274,28 +280,29 @@ class Attribution:
             entropy_bits=_entropy(posterior),
         )
 
-    def next_run(self, builds: Sequence[Build], answer: Answer) -> Proposal | None:
+    def next_run(self, trials: Sequence[Trial], answer: Answer) -> Proposal | None:
         """Return what to measure next; None where that is decided, or not worth its cost."""
         if answer.causes:
             return None
         if not self.most_bits:
             self.most_bits = max((each.bits for each in self.proposals(())), default=0.0)
-        found = self.proposals(builds)
+        found = self.proposals(trials)
         self.most_bits = max(self.most_bits, *(each.bits for each in found))
-        lacking = self._lacking(builds)
+        lacking = self._lacking(trials)
         if answer.posterior >= POSTERIOR and lacking:
-            return next(each for each in found if each.hybrid == frozenset(self._space.packages))
+            bad = frozenset(self._space.packages)
+            return next(each for each in found if bad in (each.hybrid, each.reference))
         best = found[0]
         most = MOST_FURTHER_KNOWN if answer.responsible else MOST_FURTHER
-        return best if best.bits_per_cost * most >= self._missing_bits(builds, answer) else None
+        return best if best.bits_per_cost * most >= self._missing_bits(trials, answer) else None
 
-    def _missing_bits(self, builds: Sequence[Build], answer: Answer) -> float:
+    def _missing_bits(self, trials: Sequence[Trial], answer: Answer) -> float:
         """Return how far the entropy is above that of an answer, the rest being as likely as now.
 
         What is left to know once an answer is given takes no blocks.
         """
-        _, posterior = self._posterior(builds)
-        level = self._level(int(posterior.argmax()))
+        _, posterior = self._posterior(trials)
+        level = POSTERIOR
         if answer.posterior >= level:
             return 0.0
         likely = np.zeros(len(posterior), dtype=bool)
@@ -303,25 +310,18 @@ class Attribution:
         decided = np.where(likely, level / answer.posterior, (1 - level) / (1 - answer.posterior))
         return max(0.0, answer.entropy_bits - _entropy(posterior * decided))
 
-    def _level(self, place: int) -> float:
-        """Return the posterior from which on a hypothesis is named.
-
-        That a package acts alone excludes partners, of which small ones are hard to see.
-        """
-        return ALONE if self.causes[place].kind is Kind.SINGLE and self._has_partners else POSTERIOR
-
     def _group(self, posterior: Array) -> list[int]:
         """Return the likeliest hypothesis with those that no valid hybrid tells from it."""
         order = np.argsort(-posterior)[:_LABELS]
         return self._indistinguishable([int(each) for each in order], posterior)
 
-    def _lacking(self, builds: Sequence[Build]) -> int:
+    def _lacking(self, trials: Sequence[Trial]) -> int:
         """Return how many observations of the bad stack are to come before a cause is named."""
         everything = frozenset(self._space.packages)
         seen = sum(
             len(each.log_contrasts) + each.failures + each.successes
-            for each in builds
-            if each.hybrid == everything
+            for each in trials
+            if everything in (each.hybrid, each.reference)
         )
         return max(0, self._evidence.confirming - seen)
 
@@ -330,32 +330,53 @@ class Attribution:
         gained = self.prior_entropy_bits - answer.entropy_bits
         return max(0.0, gained) / self.most_bits if self.most_bits else 0.0
 
-    def proposals(self, builds: Sequence[Build]) -> tuple[Proposal, ...]:
+    def proposals(self, trials: Sequence[Trial]) -> tuple[Proposal, ...]:
         """Return what could be measured next, best information per cost first."""
-        fit, posterior = self._posterior(builds)
+        fit, posterior = self._posterior(trials)
         order = np.argsort(-posterior)[:_LABELS]
         weights = posterior[order] / posterior[order].sum()
-        places = [int(each) for each in order]
-        built = {each.hybrid: place for place, each in enumerate(builds)}
-        hybrids = dict.fromkeys([*self._candidates(posterior), *built])
+        shares = {int(each): float(weight) for each, weight in zip(order, weights, strict=True)}
+        built = {frozenset[str](), *stacks_of(trials)}
+        by_builds: dict[int, list[Pair]] = {}
+        for pair in self._pairs(posterior, trials):
+            by_builds.setdefault(len({*pair} - built), []).append(pair)
         found = []
-        for hybrid in filter(None, hybrids):
-            build = built.get(hybrid)
-            fixed = self._build_cost * (build is None)
-            outcomes = fit.outcomes(hybrid, build, places, _BATCHES)
-            bits = [_information(weights, each) for each in outcomes]
-            costs = (fixed + count for count in _BATCHES)
-            rate = max(each / cost for each, cost in zip(bits, costs, strict=True))
-            found.append(Proposal(hybrid=hybrid, build=build, bits=bits[0], bits_per_cost=rate))
-        found.sort(key=lambda each: (-each.bits_per_cost, sorted(each.hybrid)))
+        for builds, pairs in by_builds.items():
+            bits = fit.information(pairs, shares, _BATCHES)
+            costs = (builds * self._build_cost + count for count in _BATCHES)
+            rates = np.max([each / cost for each, cost in zip(bits, costs, strict=True)], axis=0)
+            found += [
+                Proposal(hybrid=hybrid, reference=reference, bits=float(one), bits_per_cost=rate)
+                for (hybrid, reference), one, rate in zip(
+                    pairs, bits[0], rates.tolist(), strict=True
+                )
+            ]
+        found.sort(key=lambda e: (-e.bits_per_cost, sorted(e.hybrid), sorted(e.reference)))
         return tuple(found)
 
-    def _posterior(self, builds: Sequence[Build]) -> tuple[Fit, Array]:
-        if self._fitted is None or self._fitted[0] != builds:
-            fit = self._evidence.fit(self.causes, builds)
+    def _pairs(self, posterior: Array, trials: Sequence[Trial]) -> Iterable[Pair]:
+        """Return what could be measured in one block: hybrids, each with what is beside it.
+
+        That is the good stack, or what was built already. What both have in common cancels, so
+        that a small difference takes fewer blocks than two comparisons with the good stack.
+        """
+        good, everything = frozenset[str](), frozenset(self._space.packages)
+        built = [each for each in stacks_of(trials) if each]
+        candidates = list(dict.fromkeys([*filter(None, self._candidates(posterior)), *built]))
+        found = dict.fromkeys((each, good) for each in candidates)
+        if self._evidence.comparing:
+            beside = dict.fromkeys([*built, everything])
+            for pair in product(candidates, beside):
+                if pair[0] != pair[1] and pair[::-1] not in found:
+                    found[pair] = None
+        return found
+
+    def _posterior(self, trials: Sequence[Trial]) -> tuple[Fit, Array]:
+        if self._fitted is None or self._fitted[0] != trials:
+            fit = self._evidence.fit(self.causes, trials)
             weighed = self._log_prior + fit.log_likelihoods
             posterior: Array = np.exp(weighed - weighed.max())
-            self._fitted = list(builds), fit, posterior / posterior.sum()
+            self._fitted = list(trials), fit, posterior / posterior.sum()
         return self._fitted[1:]
 
     def _blame(self, posterior: Array) -> dict[str, float]:
@@ -458,16 +479,24 @@ def _hypotheses(packages: Sequence[str], kinds: frozenset[Kind]) -> tuple[list[C
     return causes, log_prior
 
 
+def stacks_of(trials: Iterable[Trial]) -> list[Hybrid]:
+    """Return what was run, each stack once."""
+    return list(dict.fromkeys(x for each in trials for x in (each.hybrid, each.reference)))
+
+
 def _entropy(probabilities: Array) -> float:
     positive = probabilities[probabilities > _TINY]
     return float(-(positive * np.log2(positive)).sum())
 
 
-def _information(weights: Array, outcomes: Array) -> float:
-    """Return the mutual information of hypotheses and outcomes in bits."""
-    mixed = weights @ outcomes
-    each = -(outcomes * np.log2(np.maximum(outcomes, _TINY))).sum(axis=1)
-    return max(0.0, float(_entropy(mixed) - weights @ each))
+def _information(weights: Array, outcomes: Array) -> Array:
+    """Return the mutual information of hypotheses and outcomes in bits, shape (pairs,)."""
+    logs = np.log2(np.maximum(outcomes, _TINY))
+    each = weights @ (outcomes * logs).sum(axis=2).T
+    mixed = np.einsum("h,pho->po", weights, outcomes)
+    whole = (mixed * np.log2(np.maximum(mixed, _TINY))).sum(axis=1)
+    found: Array = np.maximum(0.0, each - whole)
+    return found
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -489,10 +518,11 @@ class Timings:
     freedom: int
     build_sd: float
     confirming: int = 3
+    comparing: bool = True
 
-    def fit(self, causes: Sequence[Cause], builds: Sequence[Build]) -> "Fit":
-        """Return what builds say of each hypothesis."""
-        return _TimingsFit(self, causes, builds)
+    def fit(self, causes: Sequence[Cause], trials: Sequence[Trial]) -> "Fit":
+        """Return what trials say of each hypothesis."""
+        return _TimingsFit(self, causes, trials)
 
     def levels(self, cause: Cause, hybrid: Hybrid) -> tuple[bool, ...]:
         """Return which of the effects of a cause a hybrid has."""
@@ -509,19 +539,22 @@ class _TimingsFit:
     A hypothesis is one column, or one for each component of `_SHARES`. The effect of a hybrid is
     ``whole * part + difference * contrast``: the part of the whole effect that it has with equal
     shares, and half the difference of the two packages' effects; both coefficients are normal.
-    The rest is normal, too: an offset of each build and of the good stack's, and noise of blocks.
+    A contrast is the difference of two hybrids. The rest is normal, too: an offset of each build,
+    the good stack's included, and noise of blocks.
     """
 
-    def __init__(self, prior: Timings, causes: Sequence[Cause], builds: Sequence[Build]) -> None:
+    def __init__(self, prior: Timings, causes: Sequence[Cause], trials: Sequence[Trial]) -> None:
         self._prior, self._causes = prior, causes
-        self._builds = [each.hybrid for each in builds]
-        self._sizes = np.array([len(each.log_contrasts) for each in builds], dtype=float)
-        self._y = np.array([np.mean(each.log_contrasts) for each in builds], dtype=float)
-        self._left = sum(float(np.var(b.log_contrasts)) * len(b.log_contrasts) for b in builds)
+        self._sizes = np.array([len(each.log_contrasts) for each in trials], dtype=float)
+        self._y = np.array([np.mean(each.log_contrasts) for each in trials], dtype=float)
+        self._left = sum(float(np.var(b.log_contrasts)) * len(b.log_contrasts) for b in trials)
         self._packages = sorted({name for cause in causes for name in cause.packages})
         self._set_columns()
-        self._design = self._parts(self._builds)
-        self._shown = self._present(self._builds)
+        self._stacks = stacks_of(trials)
+        self._signs = self._compared([(each.hybrid, each.reference) for each in trials])
+        self._of_stacks = self._parts(self._stacks)
+        self._design = self._signs @ self._of_stacks[0], self._signs @ self._of_stacks[1]
+        self._shown = self._signs @ self._present(self._stacks)
         self._many_prior = self._many_effects()
         logs, scales = [], []
         for noise, build, weight in self._scales():
@@ -571,6 +604,14 @@ class _TimingsFit:
         rows = [[float(name in hybrid) for name in self._packages] for hybrid in hybrids]
         return np.array(rows).reshape(len(hybrids), len(self._packages))
 
+    def _compared(self, pairs: Sequence[Pair]) -> Array:
+        """Return what each pair takes from each known stack: 1, -1 or 0."""
+        rows = [
+            [float(each == hybrid) - float(each == reference) for each in self._stacks]
+            for hybrid, reference in pairs
+        ]
+        return np.array(rows).reshape(len(pairs), len(self._stacks))
+
     def _scales(self) -> Iterator[tuple[float, float, float]]:
         """Yield noise, build offset and the log of their weight: prior, and spread of blocks."""
         prior, freedom = self._prior, max(1, self._prior.freedom)
@@ -583,8 +624,7 @@ class _TimingsFit:
             yield noise, prior.build_sd * offset, weight - 0.5 * offset**2
 
     def _covariance(self, noise: float, build: float) -> Array:
-        shared = np.full((len(self._y), len(self._y)), build**2)
-        found: Array = shared + np.diag(build**2 + noise**2 / self._sizes)
+        found: Array = build**2 * self._signs @ self._signs.T + np.diag(noise**2 / self._sizes)
         return found
 
     def _solve(self, noise: float, build: float) -> "_Solution":
@@ -632,62 +672,83 @@ class _TimingsFit:
         )
 
     def _many_effects(self) -> tuple[Array, Array]:
-        """Return mean and covariance of the builds where many packages have effects."""
-        hybrids, present = self._builds, self._shown
-        same = np.array([[float(one == other) for other in hybrids] for one in hybrids])
-        same = same.reshape(len(hybrids), len(hybrids))
-        shared = present @ present.T / max(1, len(self._packages))
-        centre: Array = self._prior.effect * present.mean(axis=1)
-        return centre, self._prior.effect**2 * (shared + same / 9)
+        """Return mean and covariance of the contrasts where many packages have effects."""
+        own = self._signs * [float(bool(each)) for each in self._stacks]
+        shared = self._shown @ self._shown.T / max(1, len(self._packages))
+        centre: Array = self._prior.effect * self._shown.sum(axis=1) / max(1, len(self._packages))
+        return centre, self._prior.effect**2 * (shared + own @ own.T / 9)
 
-    def outcomes(
-        self, hybrid: Hybrid, build: int | None, places: Sequence[int], counts: Sequence[int]
+    def information(
+        self, pairs: Sequence[Pair], weights: Mapping[int, float], counts: Sequence[int]
     ) -> Sequence[Array]:
-        """Return the probability of each outcome of so many blocks of a hybrid."""
-        means, certain = self._predict(hybrid, build)
-        order = np.full(len(self._causes), -1)
-        order[list(places)] = np.arange(len(places))
-        # What is this unlikely moves no mixture.
-        best = np.zeros(len(self._causes))
-        np.maximum.at(best, self._cause_of, self._column_weights)
-        enough = self._column_weights > 1e-3 * best[self._cause_of]
-        columns = np.flatnonzero((order[self._cause_of] >= 0) & enough)
-        rows, means = order[self._cause_of[columns]], means[columns, None]
-        weights = (self._column_weights / np.maximum(best[self._cause_of], _TINY**2))[columns, None]
+        """Return what so many blocks of a pair say of hypotheses, in bits.
+
+        By the spread of what hypotheses predict, and exactly for the pairs where that is largest.
+        """
+        columns, rows, shares = self._likely_columns(list(weights))
+        prior = np.array(list(weights.values()))
+        means, certain = (each[:, columns] for each in self._predict(pairs))
+        by_column = prior[rows] * shares / np.bincount(rows, shares)[rows]
+        between = (means**2) @ by_column - (means @ by_column) ** 2
+        single = self._noise**2 + certain @ by_column
+        exact = np.argsort(-between / single, kind="stable")[:_EXACT]
+        first = np.flatnonzero(np.diff(rows, prepend=-1))  # columns of a cause are neighbours
+        means, certain = means[exact], certain[exact]
         found = []
         for blocks in counts:
-            variances = np.maximum(certain[columns, None] + self._noise**2 / blocks, _TINY)
-            deviation = np.sqrt(variances)
-            low, high = (means - 4 * deviation).min(), (means + 4 * deviation).max()
-            scaled = (np.linspace(low, high, _GRID) - means) / deviation
-            density = np.full((len(places), _GRID), _TINY**2)
-            np.add.at(density, rows, np.exp(-0.5 * scaled**2) * (weights / deviation))
-            found.append(density / density.sum(axis=1, keepdims=True))
+            deviation = np.sqrt(np.maximum(certain + self._noise**2 / blocks, _TINY))
+            low, high = (means - 4 * deviation).min(axis=1), (means + 4 * deviation).max(axis=1)
+            grid = np.linspace(low, high, _GRID, axis=1)
+            scaled = (grid[:, None, :] - means[:, :, None]) / deviation[:, :, None]
+            scaled = np.exp(-0.5 * scaled**2) * (shares / deviation)[:, :, None]
+            density = np.add.reduceat(scaled, first, axis=1) + _TINY**2
+            bits = np.zeros(len(pairs))
+            outcomes = density / density.sum(axis=2, keepdims=True)
+            bits[exact] = _information(prior[rows[first]], outcomes)
+            found.append(bits)
         return found
 
-    def _predict(self, hybrid: Hybrid, build: int | None) -> tuple[Array, Array]:
-        """Return mean and variance of a contrast without the noise of blocks, for each column."""
+    def _likely_columns(self, places: Sequence[int]) -> tuple[Places, Places, Array]:
+        """Return columns of hypotheses, the places of these in ``places``, and their weights.
+
+        What is very unlikely beside another column of its hypothesis moves no mixture.
+        """
+        order = np.full(len(self._causes), -1)
+        order[list(places)] = np.arange(len(places))
+        best = np.zeros(len(self._causes))
+        np.maximum.at(best, self._cause_of, self._column_weights)
+        share = self._column_weights / np.maximum(best[self._cause_of], _TINY**2)
+        columns = np.flatnonzero((order[self._cause_of] >= 0) & (share > 1e-3))
+        return columns, order[self._cause_of[columns]], share[columns]
+
+    def _predict(self, pairs: Sequence[Pair]) -> tuple[Array, Array]:
+        """Return mean and variance of contrasts without the noise of blocks, (pairs, columns)."""
         solved, offset = self._solution, self._build**2
-        # What its build and the good stack's share with what was measured.
-        common = offset * np.array([1.0 + (each == build) for each in range(len(self._builds))])
-        carried = solved.precision @ common
-        part, contrast = self._parts([hybrid])
-        slope = part[0] - carried @ self._design[0]
-        other = contrast[0] - carried @ self._design[1]
-        means = slope * solved.whole + other * solved.difference + carried @ self._y
+        # What builds share with what was measured.
+        signs = self._compared(pairs)
+        common = offset * signs @ self._signs.T
+        carried = common @ solved.precision
+        hybrids, references = ([each[side] for each in pairs] for side in range(2))
+        here, beside = self._parts(hybrids), self._parts(references)
+        slope = here[0] - beside[0] - carried @ self._design[0]
+        other = here[1] - beside[1] - carried @ self._design[1]
+        means = slope * solved.whole + other * solved.difference + (carried @ self._y)[:, None]
         a, b, c = solved.variances
         variances = slope**2 * a + 2 * slope * other * b + other**2 * c
-        variances += 2 * offset - float(common @ carried)
+        variances += 2 * offset - (common * carried).sum(axis=1)[:, None]
         if self._many.any():
-            effect = self._prior.effect
-            present = self._present([hybrid])[0]
-            same = np.array([each == hybrid for each in self._builds], dtype=float)
-            cross = effect**2 * (self._shown @ present / len(present) + same / 9) + common
-            weights = solved.many_precision @ cross
-            centre = effect * present.mean()
-            own = effect**2 * (present.mean() + 1 / 9) + 2 * offset
-            means[self._many] = centre + weights @ (self._y - self._many_prior[0])
-            variances[self._many] = own - cross @ weights
+            effect, size = self._prior.effect, max(1, len(self._packages))
+            present = self._present(hybrids) - self._present(references)
+            own = self._signs * [float(bool(each)) for each in self._stacks]
+            cross = effect**2 * (present @ self._shown.T / size + signs @ own.T / 9) + common
+            weights = cross @ solved.many_precision
+            parts = (present**2).sum(axis=1) / size
+            parts += [(bool(one) + bool(other)) / 9 for one, other in pairs]
+            centre = effect * present.sum(axis=1) / size
+            mean = centre + weights @ (self._y - self._many_prior[0])
+            spread = effect**2 * parts + 2 * offset - (cross * weights).sum(axis=1)
+            means[:, self._many] = mean[:, None]
+            variances[:, self._many] = spread[:, None]
         return means, variances
 
     def misfit(self, place: int) -> float:
@@ -751,10 +812,11 @@ class Failures:
     with_cause: tuple[float, float] = (2.0, 0.5)
     without_cause: tuple[float, float] = (0.2, 8.0)
     confirming: int = 1
+    comparing: bool = False
 
-    def fit(self, causes: Sequence[Cause], builds: Sequence[Build]) -> "Fit":
-        """Return what builds say of each hypothesis."""
-        return _FailuresFit(self, causes, builds)
+    def fit(self, causes: Sequence[Cause], trials: Sequence[Trial]) -> "Fit":
+        """Return what trials say of each hypothesis."""
+        return _FailuresFit(self, causes, trials)
 
     def levels(self, cause: Cause, hybrid: Hybrid) -> tuple[bool, ...]:
         """Return whether a cause makes a hybrid fail."""
@@ -764,13 +826,13 @@ class Failures:
 class _FailuresFit:
     """Beta-binomial marginal likelihoods of hypotheses about failures."""
 
-    def __init__(self, prior: Failures, causes: Sequence[Cause], builds: Sequence[Build]) -> None:
+    def __init__(self, prior: Failures, causes: Sequence[Cause], trials: Sequence[Trial]) -> None:
         self._prior, self._causes = prior, causes
-        self._runs = {each.hybrid: (each.failures, each.successes) for each in builds}
-        at_work = np.array([[_fails(c, each.hybrid) for c in causes] for each in builds])
-        at_work = at_work.reshape(len(builds), len(causes))
-        counts = np.array([(each.failures, each.successes) for each in builds], dtype=float)
-        counts = counts.reshape(len(builds), 2)
+        self._runs = {each.hybrid: (each.failures, each.successes) for each in trials}
+        at_work = np.array([[_fails(c, each.hybrid) for c in causes] for each in trials])
+        at_work = at_work.reshape(len(trials), len(causes))
+        counts = np.array([(each.failures, each.successes) for each in trials], dtype=float)
+        counts = counts.reshape(len(trials), 2)
         self._with = at_work.T @ counts + prior.with_cause
         self._without = (1 - at_work).T @ counts + prior.without_cause
         logs = _log_beta(self._with) - _log_beta(np.array([prior.with_cause]))
@@ -781,23 +843,20 @@ class _FailuresFit:
                 logs[place] = own.sum()
         self.log_likelihoods: Array = logs
 
-    def outcomes(
-        self,
-        hybrid: Hybrid,
-        build: int | None,  # noqa: ARG002
-        places: Sequence[int],
-        counts: Sequence[int],
+    def information(
+        self, pairs: Sequence[Pair], weights: Mapping[int, float], counts: Sequence[int]
     ) -> Sequence[Array]:
-        """Return the probabilities of failure and success of one run, whatever the counts."""
-        found = np.empty((len(places), 2))
-        for row, place in enumerate(places):
-            cause = self._causes[place]
-            if cause.kind is Kind.MANY:
-                seen = np.array(self._runs.get(hybrid, (0, 0))) + 0.5
-            else:
-                seen = (self._with if _fails(cause, hybrid) else self._without)[place]
-            found[row] = seen / seen.sum()
-        return [found] * len(counts)
+        """Return what one run says of hypotheses in bits, whatever the counts."""
+        seen = np.empty((len(pairs), len(weights), 2))
+        for one, (hybrid, _) in enumerate(pairs):
+            for row, place in enumerate(weights):
+                cause = self._causes[place]
+                if cause.kind is Kind.MANY:
+                    seen[one, row] = np.array(self._runs.get(hybrid, (0, 0))) + 0.5
+                else:
+                    seen[one, row] = (self._with if _fails(cause, hybrid) else self._without)[place]
+        outcomes = seen / seen.sum(axis=2, keepdims=True)
+        return [_information(np.array(list(weights.values())), outcomes)] * len(counts)
 
     def misfit(self, place: int) -> float:  # noqa: ARG002
         """Return 1: a probability fits any outcomes; `Kind.MANY` stands for what does not fit."""

@@ -7,7 +7,7 @@ were built anew, and, where that one alone does not decide, by a third one with 
 difference is confirmed by the second, or by both together, at CONFIRM_ALPHA / 2 each, in the
 direction that was flagged. Nominally, that is one false alarm in 4,000 releases. Two builds of one
 stack differ a little for good: differences up to ``TOLERANCE`` are none, or each build would be a
-finding of its own (ADR 33).
+finding of its own (ADR 30).
 """
 
 import math

@@ -144,15 +144,19 @@ def _ranking(report: BisectReport) -> list[tuple[str, str]]:
 def _results(results: Iterable[HybridResult]) -> list[tuple[str, str]]:
     rows = []
     for each in results:
-        new = f"new {', '.join(each.new[:_MOST_NAMED])}"
-        new += f" and {len(each.new) - _MOST_NAMED} more" if len(each.new) > _MOST_NAMED else ""
+        new, beside = _new(each.new), _new(each.beside) if each.beside else "GOOD"
         if each.unusable:
             rows.append((new, f"of no use: {each.unusable}"))
         elif each.ratio is not None:
-            rows.append((new, f"{each.ratio:.3f} times the time of GOOD in {each.blocks} blocks"))
+            rows.append((new, f"{each.ratio:.3f} times {beside} in {each.blocks} blocks"))
         else:
             rows.append((new, f"failed in {each.failures} of {each.blocks} runs"))
     return rows
+
+
+def _new(names: Sequence[str]) -> str:
+    more = f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
+    return f"new {', '.join(names[:_MOST_NAMED])}{more}"
 
 
 def _effort(report: BisectReport) -> list[str]:
