@@ -2,9 +2,10 @@
 
     python -m benchmarks.nightly              10,000 release-nights without a difference
     python -m benchmarks.nightly --power      nights with one slower indicator, by noise and effect
+    python -m benchmarks.nightly --stated     the same, as slow as a quiet night says it would show
     ... --plain                               noise is all there is beside builds and days
 
-Each release-night is two campaigns at most: old and new stack in randomised blocks, decided by
+Each release-night is three campaigns at most: old and new stack in randomised blocks, decided by
 ``stackgen.nightly.decide`` as a real night is. The generator gives each build its own offset for
 good, each day and stack a small effect, and each process drift, a second mode (6 % slower, one in
 twenty) and a busy neighbour (bursts that slow single processes). Rules that others use judge the
@@ -32,6 +33,7 @@ from stackgen.nightly.decide import (
     flagged,
     is_settled,
     needs_third,
+    smallest_detectable,
 )
 
 THRESHOLD, P_VALUE = 0.05, 0.001
@@ -158,6 +160,15 @@ def simulate(world: World, nights: int, seed: int, *, others: bool) -> Counted:
     return counted
 
 
+def stated(world: World, nights: int, seed: int) -> float:
+    """Return the median of what quiet nights say that they would have shown."""
+    found = []
+    for night in range(nights):
+        first, _ = whole(world, random.Random(f"{seed} quiet {night} {world}"))
+        found.append(smallest_detectable(first) - 1)
+    return statistics.median(found)
+
+
 def _by_threshold(old: Sequence[float], new: Sequence[float]) -> bool:
     ratio = statistics.fmean(map(math.exp, new)) / statistics.fmean(map(math.exp, old))
     return abs(ratio - 1) > THRESHOLD
@@ -198,13 +209,26 @@ def main() -> None:
     parser.add_argument("--build", type=float, default=0.005)
     parser.add_argument("--series", type=int, nargs="+", default=[1, 5, 40])
     parser.add_argument("--power", action="store_true")
+    parser.add_argument("--stated", action="store_true")
     parser.add_argument("--plain", action="store_true", help="no second mode, no neighbour")
     given = parser.parse_args()
     start = time.process_time()
     world = World(build=given.build)
     if given.plain:
         world = replace(world, slow_mode=0.0, busy=0.0)
-    if given.power:
+    if given.stated:
+        print("indicators  noise  stated effect  alert sent  blocks per night")
+        for indicators in given.series:
+            for noise in (0.02, 0.04, 0.08):
+                own = replace(world, indicators=indicators, noise=noise)
+                effect = stated(own, 20, given.seed)
+                found = simulate(
+                    replace(own, effect=effect), given.nights, given.seed, others=False
+                )
+                share, blocks = found.right / found.nights, found.blocks / found.nights
+                cell = f"{indicators:10}  {noise:5.0%}  {effect:13.1%}  {share:10.3f}"
+                print(f"{cell}  {blocks:.0f}", flush=True)
+    elif given.power:
         print("indicators  noise  effect  alert sent  blocks per night")
         for indicators in given.series:
             for noise in (0.02, 0.04, 0.08):

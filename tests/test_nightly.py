@@ -1,5 +1,7 @@
 """What nights find, of planted releases: states and decisions are real, campaigns are drawn."""
 
+import math
+import random
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -19,9 +21,16 @@ from stackgen.model.findings import (
     NightReport,
 )
 from stackgen.model.progress import NullProgress
-from stackgen.nightly.decide import Failure, Measured, Quantity, Series, Step
+from stackgen.nightly.decide import (
+    Failure,
+    Measured,
+    Quantity,
+    Series,
+    Step,
+    smallest_detectable,
+)
 from stackgen.nightly.delta import Pair
-from stackgen.nightly.night import CONFIRM, FIRST, PERSIST
+from stackgen.nightly.night import CONFIRM, CONFIRM_AGAIN, FIRST, PERSIST
 from stackgen.nightly.store import NightStore
 from stackgen.storage.paths import Paths
 from tests.campaign_requests import campaign_request
@@ -329,6 +338,59 @@ def test_what_is_not_decided_goes_on_the_next_night(
     assert (kinds(report), report.exit_code) == ([], EvidenceError.exit_code)
     assert missing in report.undecided[0]
     assert kinds(week.run()) == [("b", "2.0", "slower", MEASURE)]
+
+
+def slower(share: float, *, controls_failed: bool = False, complete: bool = True) -> Measured:
+    """Return sixty blocks that scatter by 4 %, a share slower."""
+    dice = random.Random(1)
+    noise = [dice.gauss(0, 0.04) for _ in range(30)]
+    contrasts = tuple(sign * each - share for each in noise for sign in (1, -1))
+    series = Series(quantity=Quantity.TIME, measure=MEASURE, contrasts=contrasts)
+    return Measured(
+        series=(series,), blocks=60, controls_failed=controls_failed, complete=complete,
+        missing="too few blocks",
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("second", "third", "ratio", "undecided"),
+    [
+        (slower(0.05), None, 0.951, ""),
+        (slower(0.0), None, None, ""),
+        (slower(-0.05), None, None, ""),
+        (slower(0.021), slower(0.021), 0.979, ""),
+        (slower(0.021), slower(0.03), 0.975, ""),
+        (slower(0.021), slower(0.01), None, ""),
+        (slower(0.021), slower(-0.05), None, ""),
+        (slower(0.021), slower(0.05, controls_failed=True), None, "controls"),
+        (slower(0.021), slower(0.0, complete=False), None, "too few blocks"),
+    ],
+)
+def test_a_third_campaign_decides_where_the_second_does_not(
+    tmp_path: Path, second: Measured, third: Measured | None, ratio: float | None, undecided: str
+) -> None:
+    week = nights(tmp_path)
+    week.site.releases["b"]["2.0"] = Planted()
+    week.site.troubles = [slower(0.05), second, *([third] if third else [])]
+    report = week.run()
+    stages = [FIRST, CONFIRM, *([CONFIRM_AGAIN] if third else [])]
+    assert [stage.replica for _, stage in week.site.campaigns] == [e.replica for e in stages]
+    assert [each.ratio for each in report.findings] == pytest.approx(
+        [ratio] * bool(ratio), abs=1e-3
+    )
+    assert undecided in " ".join(report.undecided)
+    assert bool(undecided) is bool(report.undecided)
+
+
+@pytest.mark.parametrize("noise", [0.01, 0.02, 0.04, 0.08])
+def test_what_a_night_says_it_would_have_shown_is_no_less_than_it_can(noise: float) -> None:
+    dice = random.Random(2)
+    contrasts = tuple(dice.gauss(0, noise) for _ in range(60))
+    series = Series(quantity=Quantity.TIME, measure=MEASURE, contrasts=contrasts)
+    stated = smallest_detectable(Measured(series=(series,) * 7)) - 1
+    # The tolerance, what builds differ by, and what sixty blocks leave of the noise.
+    assert stated > 0.01 + 0.012 + 5 * noise / math.sqrt(60)
+    assert stated < 0.045 + 9 * noise / math.sqrt(60)
 
 
 def test_a_night_without_an_engine_could_not_run_and_its_successor_makes_up_for_it(

@@ -15,7 +15,7 @@ Everything here is pure: a `HybridSpace` proposes, the caller measures, `Attribu
 import math
 import random
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from enum import Enum
 from itertools import combinations, product
 from typing import Protocol, TypeAlias
@@ -33,6 +33,8 @@ Pair: TypeAlias = tuple[Hybrid, Hybrid]
 
 POSTERIOR = 0.95
 """An answer is given from this posterior on."""
+ALONE = 0.97
+"""The same for a package that is said to act alone, where others could act with it."""
 MISFIT_LEVEL = 0.01
 """An answer that leaves data this unlikely is withdrawn: none of the hypotheses holds."""
 _PRIOR = {"none": 0.05, "many": 0.05, "single": 0.50, "together": 0.15, "both": 0.25}
@@ -245,6 +247,7 @@ class Attribution:
         self._dice = random.Random(seed)  # noqa: S311 (no secret)
         self._known: dict[tuple[Hybrid, Hybrid], Hybrid | None] = {}
         kinds = frozenset(kinds)
+        self._has_partners = Kind.BOTH in kinds
         self.together = self._always_together()
         self.causes, self._log_prior = _hypotheses(tuple(self.together), kinds)
         self.most_bits = 0.0
@@ -264,7 +267,7 @@ class Attribution:
         best = int(order[0])
         misfit = fit.misfit(best)
         names = self.causes[best].kind is not Kind.MANY
-        decided = mass >= POSTERIOR and misfit >= MISFIT_LEVEL and names
+        decided = mass >= self._level(best) and misfit >= MISFIT_LEVEL and names
         decided = decided and not self._lacking(trials)
         blame = self._blame(posterior)
         total, *parts = fit.effects(best)
@@ -304,11 +307,20 @@ class Attribution:
         _, posterior = self._posterior(trials)
         level = POSTERIOR
         if answer.posterior >= level:
+            level = self._level(int(posterior.argmax()))
+        if answer.posterior >= level:
             return 0.0
         likely = np.zeros(len(posterior), dtype=bool)
         likely[self._group(posterior)] = True
         decided = np.where(likely, level / answer.posterior, (1 - level) / (1 - answer.posterior))
         return max(0.0, answer.entropy_bits - _entropy(posterior * decided))
+
+    def _level(self, place: int) -> float:
+        """Return the posterior from which on a hypothesis is named.
+
+        That a package acts alone excludes partners, of which small ones are hard to see.
+        """
+        return ALONE if self.causes[place].kind is Kind.SINGLE and self._has_partners else POSTERIOR
 
     def _group(self, posterior: Array) -> list[int]:
         """Return the likeliest hypothesis with those that no valid hybrid tells from it."""
@@ -556,21 +568,18 @@ class _TimingsFit:
         self._design = self._signs @ self._of_stacks[0], self._signs @ self._of_stacks[1]
         self._shown = self._signs @ self._present(self._stacks)
         self._many_prior = self._many_effects()
-        logs, scales = [], []
-        for noise, build, weight in self._scales():
-            logs.append(weight + self._solve(noise, build).log_likelihoods)
-            scales.append((noise, build))
-        weighed = np.array(logs)
+        scales, weights = self._scales()
+        weighed = weights[:, None] + self._solve(scales).log_likelihoods
         top = float(weighed.max())
         per_column = np.exp(weighed - top).sum(axis=0)
         self._column_weights = per_column / self._counts[self._cause_of]
         per_cause = np.bincount(self._cause_of, self._column_weights, len(causes))
         self.log_likelihoods: Array = top + np.log(per_cause + _TINY**2)
         # Predictions take the scales that data and prior make likely on the whole.
-        share = np.exp(np.array([float(np.logaddexp.reduce(each)) for each in logs]) - top)
-        noise, build = (share / share.sum()) @ np.array(scales)
-        self._noise, self._build = float(noise), float(build)
-        self._solution = self._solve(self._noise, self._build)
+        share = np.exp(np.logaddexp.reduce(weighed, axis=1) - top)
+        likely = (share / share.sum()) @ scales
+        self._noise, self._build = likely.tolist()
+        self._solution = self._solve(likely[None]).first
 
     def _set_columns(self) -> None:
         """Set the columns: their hypothesis, packages, and the prior of both coefficients."""
@@ -612,56 +621,54 @@ class _TimingsFit:
         ]
         return np.array(rows).reshape(len(pairs), len(self._stacks))
 
-    def _scales(self) -> Iterator[tuple[float, float, float]]:
-        """Yield noise, build offset and the log of their weight: prior, and spread of blocks."""
+    def _scales(self) -> tuple[Array, Array]:
+        """Return pairs of noise and build offset, and log weights: prior, and spread of blocks."""
         prior, freedom = self._prior, max(1, self._prior.freedom)
         within = float(self._sizes.sum()) - len(self._sizes)
-        for factor, offset in product((0.65, 0.85, 1.1, 1.4, 1.9), (0.0, 0.6, 1.2, 2.0)):
-            noise = prior.noise_sd * factor
-            variance = noise**2
-            weight = -0.5 * freedom * (math.log(variance) + prior.noise_sd**2 / variance)
-            weight -= 0.5 * (within * math.log(variance) + self._left / variance)
-            yield noise, prior.build_sd * offset, weight - 0.5 * offset**2
+        grid = np.array(list(product((0.65, 0.85, 1.1, 1.4, 1.9), (0.0, 0.6, 1.2, 2.0))))
+        variance = (prior.noise_sd * grid[:, 0]) ** 2
+        weights = -0.5 * freedom * (np.log(variance) + prior.noise_sd**2 / variance)
+        weights -= 0.5 * (within * np.log(variance) + self._left / variance)
+        weights -= 0.5 * grid[:, 1] ** 2
+        return grid * [prior.noise_sd, prior.build_sd], weights
 
-    def _covariance(self, noise: float, build: float) -> Array:
-        found: Array = build**2 * self._signs @ self._signs.T + np.diag(noise**2 / self._sizes)
-        return found
+    def _solve(self, scales: Array) -> "_Solution":
+        """Return the two coefficients of each column, and how well it explains the trials.
 
-    def _solve(self, noise: float, build: float) -> "_Solution":
-        """Return the two coefficients of each column, and how well it explains the builds."""
+        Args:
+            scales: pairs of noise and build offset, shape (scales, 2).
+        """
         prior_precision = 1 / self._prior.effect_sd**2
-        covariance = self._covariance(noise, build)
+        noise, build = scales[:, 0, None, None], scales[:, 1, None, None]
+        covariance = build**2 * (self._signs @ self._signs.T) + noise**2 * np.diag(1 / self._sizes)
         precision = np.asarray(np.linalg.inv(covariance), dtype=np.float64)
         part, contrast = self._design
         # Relative to what the prior means predict, coefficients have mean 0.
         left = self._y[:, None] - part * self._prior.effect - contrast * self._difference_mean
-        weighed = precision @ left
-        a = ((precision @ part) * part).sum(axis=0) + prior_precision
-        b = ((precision @ part) * contrast).sum(axis=0)
-        c = ((precision @ contrast) * contrast).sum(axis=0) + 1 / self._difference_var
-        right_a, right_c = (part * weighed).sum(axis=0), (contrast * weighed).sum(axis=0)
+        weighed, of_part = precision @ left, precision @ part
+        a = (of_part * part).sum(axis=1) + prior_precision
+        b = (of_part * contrast).sum(axis=1)
+        c = ((precision @ contrast) * contrast).sum(axis=1) + 1 / self._difference_var
+        right_a, right_c = (part * weighed).sum(axis=1), (contrast * weighed).sum(axis=1)
         determinant = a * c - b * b
-        variances = np.array([c, -b, a]) / determinant
-        whole = variances[0] * right_a + variances[1] * right_c
-        difference = variances[1] * right_a + variances[2] * right_c
-        logs = -0.5 * ((left * weighed).sum(axis=0) - whole * right_a - difference * right_c)
+        variances = np.stack([c, -b, a], axis=1) / determinant[:, None]
+        whole = variances[:, 0] * right_a + variances[:, 1] * right_c
+        difference = variances[:, 1] * right_a + variances[:, 2] * right_c
+        logs = -0.5 * ((left * weighed).sum(axis=1) - whole * right_a - difference * right_c)
         logs -= 0.5 * np.log(determinant / prior_precision * self._difference_var)
-        logs -= 0.5 * float(np.linalg.slogdet(covariance)[1])
+        logs -= 0.5 * np.linalg.slogdet(covariance)[1][:, None]
         mean = self._prior.effect + whole
         # The prior of an effect ends where it is as good as none.
         smallest = self._prior.effect * _SMALLEST_PART
         sign = math.copysign(1.0, self._prior.effect)
-        within = log_ndtr(sign * (mean - smallest) / np.sqrt(variances[0]))
+        within = log_ndtr(sign * (mean - smallest) / np.sqrt(variances[:, 0]))
         before = log_ndtr(sign * (self._prior.effect - smallest) / self._prior.effect_sd)
-        logs = logs + np.where(self._silent, 0.0, within - before)
+        logs += np.where(self._silent, 0.0, within - before)
         centre, kernel = self._many_prior
-        rest, many_precision = (
-            self._y - centre,
-            np.asarray(np.linalg.inv(covariance + kernel), dtype=np.float64),
-        )
-        logs[self._many] = -0.5 * float(
-            np.linalg.slogdet(covariance + kernel)[1] + rest @ many_precision @ rest
-        )
+        rest = self._y - centre
+        many_precision = np.asarray(np.linalg.inv(covariance + kernel), dtype=np.float64)
+        misfit = np.linalg.slogdet(covariance + kernel)[1] + rest @ (many_precision @ rest).T
+        logs[:, self._many] = -0.5 * misfit[:, None]
         return _Solution(
             log_likelihoods=logs,
             whole=mean,
@@ -785,12 +792,12 @@ class _TimingsFit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Solution:
-    """Coefficients in each column for one pair of scales; all of shape (columns,).
+    """Coefficients in each column, each of shape (scales, columns).
 
     variances: of the whole effect, covariance of both, variance of the difference; shape
-        (3, columns).
-    precision: of the mean contrasts of builds, shape (builds, builds); many_precision: the same
-        where many packages have effects.
+        (scales, 3, columns).
+    precision: of the mean contrasts of trials, shape (scales, trials, trials); many_precision: the
+        same where many packages have effects.
     """
 
     log_likelihoods: Array
@@ -799,6 +806,11 @@ class _Solution:
     variances: Array
     precision: Array
     many_precision: Array
+
+    @property
+    def first(self) -> "_Solution":
+        """Return it without the axis of scales."""
+        return _Solution(**{each.name: getattr(self, each.name)[0] for each in fields(self)})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
