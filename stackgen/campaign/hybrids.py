@@ -19,8 +19,6 @@ from stackgen.resolve import (
     parsed_version,
 )
 
-_Allowed = Mapping[str, tuple[str, ...]]
-
 
 @dataclass(slots=True, kw_only=True)
 class Hybrids:

@@ -60,18 +60,17 @@ def explore(
     against each other within the budget. The same command resumes an earlier run. Exit code 3
     means that there is no answer yet, 6 that equal stacks were shown to differ.
     """
-    refuse_redirected_requirement()
+    refuse_no_requirement(requirements, baseline.around, command="explore")
     from stackgen.campaign.program import read_program
     from stackgen.campaign.request import CampaignRequest
     from stackgen.campaign.user_input import read_measurement, read_stacks, read_user_input
     from stackgen.commands.explore import explore as run
     from stackgen.model.reports.campaigns import ExploreReport
-    from stackgen.report.explore import plan_text, report_text
+    from stackgen.report.explore import explore_text
     from stackgen.report.tables import as_json
     from stackgen.report.terminal import open_progress
     from stackgen.storage.paths import find_paths
 
-    refuse_no_requirement(requirements, baseline.around, command="explore")
     paths = find_paths(os.environ, kb=kb)
     given = read_user_input(requirements, sources, index, os.environ, around=baseline.around)
     call = read_program(program, budget.budget_s, paths, os.environ, dry_run=dry_run)
@@ -91,10 +90,9 @@ def explore(
     )
     with open_progress(sys.stderr) as progress:
         found = run(request, paths, os.environ, progress)
+    typer.echo(as_json(found) if json else explore_text(found))
     if isinstance(found, ExploreReport):
-        typer.echo(as_json(found) if json else report_text(found))
         raise typer.Exit(found.run.exit_code)
-    typer.echo(as_json(found) if json else plan_text(found))
 
 
 def compare(

@@ -58,8 +58,10 @@ def refuse_no_requirement(
     """Stop where a command has no requirements to work on.
 
     Raises:
-        UsageError: neither a requirement nor a file was given, nor what is explored around.
+        UsageError: neither a requirement nor a file was given, nor what is explored around; or the
+            shell took one for a redirection.
     """
+    refuse_redirected_requirement()
     if not (given.requirements or given.files or around):
         raise UsageError(
             f"there is nothing to {command}",

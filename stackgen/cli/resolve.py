@@ -23,7 +23,6 @@ from stackgen.cli.options import (
     AsJson,
     LockArgument,
     refuse_no_requirement,
-    refuse_redirected_requirement,
 )
 from stackgen.errors import UsageError
 from stackgen.model.choices import Completion
@@ -77,13 +76,12 @@ def resolve(
     A stack is a complete set of versions. Exit code 4 means that none satisfies it; the error
     says why, and what would help. Nothing is installed (but --base makes a base that is missing).
     """
-    refuse_redirected_requirement()
+    refuse_no_requirement(requirements, command="resolve")
     from stackgen.commands.resolve import ResolveRequest
     from stackgen.commands.resolve import resolve as run
     from stackgen.report.terminal import open_progress
     from stackgen.storage.paths import find_paths
 
-    refuse_no_requirement(requirements, command="resolve")
     _refuse_contradictions(listing, output)
     request = ResolveRequest(
         requirements=requirements,

@@ -47,7 +47,6 @@ FRESH_S = 600.0
 _ABSENT = (404, 410)
 _UNCHANGED = 304
 _OK = 200
-_ANY_DOCUMENT = {"Accept": "application/*"}
 
 
 class Listings:

@@ -20,6 +20,11 @@ from stackgen.report.tables import columns, counted, duration, percent, scale, s
 from stackgen.resolve.explain import format_count
 
 
+def explore_text(found: ExplorePlan | ExploreReport) -> str:
+    """Return a report, or the plan of one."""
+    return plan_text(found) if isinstance(found, ExplorePlan) else report_text(found)
+
+
 def plan_text(plan: ExplorePlan) -> str:
     """Return what would be done, for --dry-run."""
     found = plan.estimate
