@@ -14,8 +14,9 @@ PYTHON ?= $(shell for p in python3 python3.12 python3.11 python3.13 python3.10; 
 	$$p -c 'import sys; sys.exit(not (3, 10) <= sys.version_info < (3, 14))' 2>/dev/null && echo $$p && break; done)
 BUDGET ?= 10m
 REQUIREMENT ?= tensorflow-cpu
-# Fast tests share all CPUs, eight at most.
-PARALLEL ?= -n logical --maxprocesses 8 --dist worksteal
+# Fast tests share all CPUs: three processes for two CPUs, since a third of their time is waiting
+# (for a disk, a time limit, another process); eight at most.
+PARALLEL ?= -n $(shell echo $$((($$(getconf _NPROCESSORS_ONLN) * 3 + 1) / 2))) --maxprocesses 8 --dist worksteal
 # Journeys run in two processes, whose measurements do not wait for each other (tests/conftest.py);
 # fixtures are of a file. Beside them run the tests of the container engine, one by one, because
 # they share its containers. TESTS=... names files.
