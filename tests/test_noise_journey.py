@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from stackgen.commands.advise import trusted_campaigns
 from stackgen.knowledge.database import open_database
+from stackgen.knowledge.loading import trusted_campaigns
 from stackgen.model.inspections import Role
 from tests.laboratory import INDICATOR, WORK, Laboratory
 from tests.local_index import Published, publish

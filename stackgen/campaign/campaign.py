@@ -23,7 +23,7 @@ from stackgen.campaign.comparison import (
 )
 from stackgen.campaign.host import Host
 from stackgen.campaign.indicators import Metered, limits
-from stackgen.campaign.prepare import Builder, Candidates, Preparer, stack_size
+from stackgen.campaign.prepare import Builder, Candidates, Preparer
 from stackgen.campaign.program import Watching, own_files
 from stackgen.campaign.request import CampaignRequest
 from stackgen.campaign.runner import Budget, LocalBlockRunner, Record
@@ -32,6 +32,7 @@ from stackgen.campaign.search import Search
 from stackgen.campaign.session import RetryPolicy, Session, allowance_s
 from stackgen.errors import EvidenceError, MeasurementError, StackgenError
 from stackgen.images.sdists import BuiltWheels
+from stackgen.images.unpack import stack_size
 from stackgen.index import PackageIndex
 from stackgen.knowledge.database import Database
 from stackgen.measure import (

@@ -35,7 +35,7 @@ from stackgen.model.packages import (
     Lock,
 )
 from stackgen.model.progress import Progress
-from stackgen.model.reports.campaigns import UNKNOWN_SIZE, Estimate, FailedStack, StackSize
+from stackgen.model.reports.campaigns import Estimate, FailedStack
 from stackgen.model.stacks import Base, BaseFacts, Environment, Kind, Stack
 from stackgen.sandbox.process import log_tail
 from stackgen.storage.files import free_bytes
@@ -537,18 +537,6 @@ def estimate(
         disk_bytes=download + disk_space_for(locks, base, paths=paths, downloads=installed),
         free_bytes=free_bytes(paths.cache),
         seconds=round(soon / DOWNLOAD_BYTES_S + soon / BUILD_BYTES_S + 10 * len(locks[:first])),
-    )
-
-
-def stack_size(lock: Lock, store: WheelStore) -> StackSize:
-    """Return the exact sizes of a stack from its wheels on disk; None where one is not there."""
-    paths = [store.path(each) if each.is_wheel else None for each in lock.artifacts]
-    files = [each for each in paths if each is not None]
-    if len(files) < len(paths):
-        return UNKNOWN_SIZE
-    return StackSize(
-        download_bytes=sum(each.stat().st_size for each in files),
-        installed_bytes=sum(unpacked_size(each) for each in files),
     )
 
 

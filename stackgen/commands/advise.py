@@ -4,7 +4,7 @@ import json
 import platform
 import re
 import shlex
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -24,7 +24,6 @@ from stackgen.campaign.options import (
     TargetOptions,
     VulnerabilityOptions,
 )
-from stackgen.campaign.prepare import stack_size
 from stackgen.campaign.request import CampaignRequest, StackRequest
 from stackgen.campaign.targets import find_target
 from stackgen.campaign.user_input import index_config
@@ -40,30 +39,27 @@ from stackgen.errors import (
 from stackgen.executors.machine import this_machine
 from stackgen.images.metadata_builds import SandboxMetadataBuilder
 from stackgen.images.targets import stated_target
+from stackgen.images.unpack import stack_size
 from stackgen.index import PackageIndex
 from stackgen.index.closure import resolve
 from stackgen.index.config import uv_variables
 from stackgen.knowledge.advice import Advisor
 from stackgen.knowledge.allowed import listed
 from stackgen.knowledge.database import Database, open_database
-from stackgen.knowledge.derived import controls_hold
 from stackgen.knowledge.equivalence import VARIED, varied_in
-from stackgen.knowledge.judgement import Knowledge
+from stackgen.knowledge.loading import load_knowledge
 from stackgen.knowledge.recommendation import alpha_after
 from stackgen.knowledge.seed import load_shipped
 from stackgen.locks.reading import in_target
 from stackgen.measure import MARGIN
-from stackgen.measure.contrasts import CampaignContrasts
 from stackgen.measure.goals import compare_goals
 from stackgen.model.choices import AdviceType, Granularity, Prereleases
 from stackgen.model.evidence import Advice, Answer, CampaignIdentity, Change, ChangePolicy, Scope
 from stackgen.model.goals import Goal, Goals
 from stackgen.model.identity import CampaignId, StackId, content_id
-from stackgen.model.inspections import IndicatorCall
 from stackgen.model.packages import Lock, LockedPackage, LockFile, Target
 from stackgen.model.progress import Progress
 from stackgen.model.reports.campaigns import (
-    NOISE,
     GoalReport,
     RunSummary,
     StackQuantities,
@@ -151,8 +147,8 @@ def answer(sources: "Sources", *, most_next: int = 1) -> Advice:
         most_next: how many comparisons that would decide it are named at most.
     """
     request, advisor = sources.request, sources.advisor(most_next=most_next)
-    if request.new is not None:
-        return advisor.update(sources.lockfile, read_lock_file(request.new, partial=True))
+    if sources.update is not None:
+        return advisor.update(sources.lockfile, sources.update)
     if request.options.kind is AdviceType.LATEST:
         return sources.latest(advisor)
     return advisor.advise(sources.lockfile)
@@ -225,19 +221,13 @@ class Sources:
     def __post_init__(self) -> None:
         database = self.database
         self.calls = database.calls()
-        derived = database.derived()
         self.store = WheelStore(self.paths.cache, notify=self.progress.note)
-        self.trusted = trusted_campaigns(database, self.calls, derived.contrasts)
-        self.known = Knowledge(
-            stacks=database.stacks(),
-            summaries=derived.summaries,
-            calls=self.calls,
-            contrasts=derived.contrasts,
-            machine=this_machine(),
-            machines=database.machines(),
-            trusted=self.trusted,
-            trusted_origins=database.trusted_origins | database.own_origins,
-        )
+        request = self.request
+        self.update = read_lock_file(request.new, partial=True) if request.new else None
+        locks = [self.lockfile, *([self.update] if self.update else [])]
+        if request.options.kind is AdviceType.LATEST:
+            locks = []  # what the newest versions are is not known yet
+        self.known, _, self.trusted = load_knowledge(database, this_machine(), locks=locks)
         measured = {name for x in self.known.stacks.values() for name in x.lock.versions}
         locked = {str(canonicalize_name(each.name)) for each in self.lockfile.packages}
         self.security = Security(
@@ -670,43 +660,3 @@ def _nothing_varies(lockfile: LockFile, path: Path) -> str:
         f"nothing in it varies by itself ({why}); name what may: stackgen explore NAME --from "
         f"{shlex.quote(str(path))}"
     )
-
-
-def trusted_campaigns(
-    database: Database,
-    calls: tuple[IndicatorCall, ...],
-    contrasts: Iterable[CampaignContrasts] = (),
-) -> Container[CampaignId]:
-    """Return the campaigns whose controls were judged and hold; no others feed advice.
-
-    Nor do those that measured one stack against itself: it is not known to be better than others.
-
-    Args:
-        database: with the campaigns.
-        calls: all indicators.
-        contrasts: of campaigns that are known to be trusted.
-    """
-    return _Trusted(
-        frozenset(each.id for each in database.campaigns(kind=NOISE)),
-        database,
-        calls,
-        dict.fromkeys((each.campaign_id for each in contrasts), True),
-    )
-
-
-@dataclass
-class _Trusted(Container[CampaignId]):
-    """Judges the controls of a campaign when they are needed: few are, and it takes long."""
-
-    noise: frozenset[CampaignId]
-    database: Database
-    calls: tuple[IndicatorCall, ...]
-    known: dict[CampaignId, bool]
-
-    def __contains__(self, campaign: object) -> bool:
-        found = CampaignId(str(campaign))
-        if found in self.noise:
-            return False
-        if found not in self.known:
-            self.known[found] = controls_hold(self.database.inspections(campaign=found), self.calls)
-        return self.known[found]

@@ -10,13 +10,8 @@ from typing import TypeVar
 from stackgen.errors import EvidenceError, UsageError
 from stackgen.executors.machine import this_machine
 from stackgen.knowledge import FailureGroup, explain_failures, explain_results
-from stackgen.knowledge.database import (
-    Database,
-    KnowledgeStats,
-    QueryResult,
-    named_queries,
-    open_database,
-)
+from stackgen.knowledge.database import Database, KnowledgeStats, open_database
+from stackgen.knowledge.queries import QueryResult, named_queries
 from stackgen.knowledge.seed import load_shipped
 from stackgen.measure.figures import figures
 from stackgen.model.inspections import IndicatorCall, Inspection, Role

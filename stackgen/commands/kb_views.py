@@ -9,12 +9,12 @@ import networkx as nx
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
 
-from stackgen.commands.advise import trusted_campaigns
 from stackgen.errors import EvidenceError, UsageError
 from stackgen.executors.machine import this_machine
 from stackgen.knowledge import FailureGroup, Trait, explain_failures, explain_results
 from stackgen.knowledge.database import Database, open_database
 from stackgen.knowledge.judgement import Knowledge
+from stackgen.knowledge.loading import load_knowledge
 from stackgen.measure.contrasts import CampaignContrasts
 from stackgen.model.evidence import CampaignIdentity
 from stackgen.model.identity import IndicatorId, StackId
@@ -185,7 +185,8 @@ def why(paths: Paths, pin: str) -> View:
     """
     name, version = _pin(pin)
     with open_database(paths.knowledge, reading=True) as database:
-        (known, _), inspections = _knowledge(database), database.inspections()
+        known, *_ = load_knowledge(database, this_machine())
+        inspections = database.inspections()
         calls = database.calls()
     versions = {each.lock.versions.get(name, "") for each in known.stacks.values()} - {""}
     if version not in versions:
@@ -287,20 +288,6 @@ def _apart(one: str, other: str) -> list[str]:
     return [part for part in other.split(", ") if part not in one.split(", ")]
 
 
-def _knowledge(database: Database) -> tuple[Knowledge, tuple[CampaignContrasts, ...]]:
-    calls, derived = database.calls(), database.derived()
-    known = Knowledge(
-        stacks=database.stacks(),
-        summaries=derived.summaries,
-        calls=calls,
-        contrasts=derived.contrasts,
-        machine=this_machine(),
-        machines=database.machines(),
-        trusted=trusted_campaigns(database, calls, derived.contrasts),
-    )
-    return known, derived.contrasts
-
-
 # The evidence graph
 
 
@@ -319,7 +306,7 @@ def graph(paths: Paths, indicator: str) -> "nx.MultiGraph[str]":
         EvidenceError: no campaign compared anything on such an indicator.
     """
     with open_database(paths.knowledge, reading=True) as database:
-        known, contrasts = _knowledge(database)
+        known, contrasts, _ = load_knowledge(database, this_machine())
     made: nx.MultiGraph[str] = nx.MultiGraph()
     for call in sorted(known.calls.values(), key=lambda each: each.label):
         if call.id in known.graphs and call.label.startswith(indicator):

@@ -33,9 +33,17 @@ from packaging.utils import canonicalize_name
 from stackgen.errors import BuildError
 from stackgen.images.bytecode import TEST_MODULE
 from stackgen.images.layers import STACK_PYTHON, Layer
-from stackgen.model.packages import Artifact
+from stackgen.model.packages import Artifact, Lock
+from stackgen.model.reports.campaigns import UNKNOWN_SIZE, StackSize
 from stackgen.storage.files import CHUNK_BYTES
-from stackgen.storage.wheels import is_special, is_usual, misplaced, replaces_interpreter, unplaced
+from stackgen.storage.wheels import (
+    WheelStore,
+    is_special,
+    is_usual,
+    misplaced,
+    replaces_interpreter,
+    unplaced,
+)
 
 if TYPE_CHECKING:
     from installer.scripts import ScriptSection
@@ -450,6 +458,18 @@ def unpacked_size(wheel: Path) -> int:
             return sum(member.file_size for member in archive.infolist())
     except _DAMAGED:
         return wheel.stat().st_size
+
+
+def stack_size(lock: Lock, store: WheelStore) -> StackSize:
+    """Return the exact sizes of a stack from its wheels on disk; None where one is not there."""
+    paths = [store.path(each) if each.is_wheel else None for each in lock.artifacts]
+    files = [each for each in paths if each is not None]
+    if len(files) < len(paths):
+        return UNKNOWN_SIZE
+    return StackSize(
+        download_bytes=sum(each.stat().st_size for each in files),
+        installed_bytes=sum(unpacked_size(each) for each in files),
+    )
 
 
 def _scheme(source: _WithoutCopies, prefix: str, site: str) -> dict[str, str]:

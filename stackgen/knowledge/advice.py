@@ -42,7 +42,8 @@ from stackgen.model.stacks import BaseFacts, Stack
 
 Exists = Callable[[Sequence[tuple[str, str]], BaseFacts], bool]
 """Returns whether (name, version) pairs can be installed together on a base."""
-_NEAREST = _PROPOSED = 3
+NEAREST = 3  # measured stacks that are named for an unknown lock
+_PROPOSED = 3
 _NEAR = 40  # nodes around a measured stack that is near to an unknown lock
 _MOST_TRIED = 8  # proposals that the resolver examines
 _ALL = 10_000  # candidates whose basis is given
@@ -88,7 +89,7 @@ class Advisor:
         version of anything with compiled code, nor a new major version, unless that is allowed.
         """
         locked = LockedOn(lockfile)
-        pins = _pins(_versions(lockfile))
+        pins = pins_of(_versions(lockfile))
         explained = 3 if self.policy.kind is AdviceType.PERFORMANCE else _ALL
         for case in self._cases(lockfile, locked):
             judgement = self.known.judge(
@@ -115,7 +116,7 @@ class Advisor:
     def update(self, old: LockFile, new: LockFile) -> Advice:
         """Return whether the update from one lock to another is faster or slower."""
         before, after = LockedOn(old), LockedOn(new)
-        pins = _pins(_versions(old))
+        pins = pins_of(_versions(old))
         changes = _differences(_versions(old), _versions(new))
         for case in self._cases(old, before):
             versions = after.versions(case.facts)
@@ -146,10 +147,9 @@ class Advisor:
 
     def _cases(self, lockfile: LockFile, locked: LockedOn) -> list[Case]:
         """Return the cases that something was compared in, what says most first."""
-        facts = (each.facts for each in self.known.stacks.values())
         wanted = {
             each
-            for each in facts
+            for each, _ in self.known.places
             if not self.python or each.python.split()[-1].startswith(f"{self.python}.")
         }
         return sorted(
@@ -170,6 +170,7 @@ class Advisor:
         return why_unknown(
             locked,
             stacks=self.known.stacks,
+            measured=self.known.measured,
             summaries=self.known.summaries,
             inspections_of=self.inspections_of,
             nodes=self.known.nodes,
@@ -235,14 +236,14 @@ class Advisor:
         for stack_id in sorted(compared):
             stack = self.known.stacks[stack_id]
             own, theirs = versions(stack.facts), self.known.nodes.versions(stack_id)
-            if frameworks(own) != frameworks(theirs) or not _pins(own):
+            if frameworks(own) != frameworks(theirs) or not pins_of(own):
                 continue
             python = stack.facts.python.split()[-1]
-            rank = (_distance(own, theirs), not admits_python(lockfile, python))
-            pins = _pins(theirs)
+            rank = (distance(own, theirs), not admits_python(lockfile, python))
+            pins = pins_of(theirs)
             if pins not in found or rank < found[pins][0]:
                 found[pins] = rank, stack
-        nearest = sorted(found.items(), key=lambda each: (each[1][0], each[0]))[:_NEAREST]
+        nearest = sorted(found.items(), key=lambda each: (each[1][0], each[0]))[:NEAREST]
         return {pins: stack for pins, (_, stack) in nearest}
 
     def _known_of(
@@ -269,8 +270,8 @@ class Advisor:
         allowed = self._allowed(lockfile, facts)
         locked = _versions(lockfile)
         for stack in stacks:
-            pins = _pins(self.known.nodes.versions(stack.id))
-            changes = _differences(_pins_of(locked), dict(pins))
+            pins = pins_of(self.known.nodes.versions(stack.id))
+            changes = _differences(dict(pins_of(locked)), dict(pins))
             if changes and allowed.refusal(changes, dict(pins), VARIED) is None:
                 yield NextComparison(
                     changes=changes, pins=pins, why="the fastest near this lock that was measured"
@@ -333,16 +334,12 @@ def _differences(old: Mapping[str, str], new: Mapping[str, str]) -> tuple[Change
     )
 
 
-def _pins(versions: Versions) -> tuple[tuple[str, str], ...]:
+def pins_of(versions: Versions) -> tuple[tuple[str, str], ...]:
     """Return the versions of frameworks and NumPy."""
     return tuple((name, versions[name]) for name in varied_in(versions))
 
 
-def _pins_of(versions: Versions) -> dict[str, str]:
-    return dict(_pins(versions))
-
-
-def _distance(one: Versions, other: Versions) -> tuple[float, ...]:
+def distance(one: Versions, other: Versions) -> tuple[float, ...]:
     """Return how far versions are apart: that of frameworks first, then that of NumPy."""
     apart = [_apart(_release(each, one), _release(each, other)) for each in frameworks(one)]
     # Another distribution of a framework is nearer than another release of the same one.
@@ -369,4 +366,4 @@ def _apart(one: str | None, other: str | None) -> tuple[float, float, float]:
     return abs(a.major - b.major), abs(a.minor - b.minor), abs(a.micro - b.micro)
 
 
-__all__ = ["Advisor", "Exists"]
+__all__ = ["NEAREST", "Advisor", "Exists", "distance", "pins_of"]

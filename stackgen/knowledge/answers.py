@@ -13,7 +13,6 @@ from stackgen.knowledge.allowed import Allowed, Refusal, listed
 from stackgen.knowledge.equivalence import (
     VARIED,
     by_importance,
-    decisive_of_program,
     is_pure,
     varied_in,
 )
@@ -461,9 +460,8 @@ class CaseAnswer:
             call = self.known.calls[indicator]
             if call.indicator.component != PROGRAM:
                 continue
-            measured = self.known.nodes.nodes(indicator)
             stack = self.known.stacks[standing[0]]
-            decisive = decisive_of_program([self.known.stacks[each] for each in measured])[stack]
+            decisive = self.known.nodes.decisive(indicator, stack.id)
             other = [
                 f"{name} {version} (the lock has {locked.get(name, 'none')})"
                 for name, version in sorted(stack.lock.versions.items())

@@ -1,6 +1,7 @@
 """The knowledge base: values in, values out."""
 
 import dataclasses
+import json
 import sqlite3
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -8,9 +9,9 @@ from datetime import datetime, timezone
 from functools import cached_property
 from pathlib import Path
 from types import TracebackType
-from typing import BinaryIO, NamedTuple, TypeVar, final
+from typing import BinaryIO, TypeVar, final
 
-from stackgen.errors import DatabaseError, MeasurementError, UsageError
+from stackgen.errors import DatabaseError, MeasurementError
 from stackgen.knowledge import checking, derived, exchange, recovery, rows
 from stackgen.knowledge.connection import (
     connect,
@@ -24,6 +25,7 @@ from stackgen.knowledge.connection import (
 from stackgen.knowledge.merging import merge
 from stackgen.knowledge.origins import OriginSummary, find_origin, origins, remove_origin
 from stackgen.knowledge.public import Redaction
+from stackgen.knowledge.queries import QueryResult, find_query, run_query
 from stackgen.knowledge.writing import Writer
 from stackgen.measure.contrasts import CampaignContrasts
 from stackgen.model.evidence import CampaignIdentity, Origin
@@ -37,7 +39,6 @@ from stackgen.model.inspections import (
 )
 from stackgen.model.packages import Artifact, Lock
 from stackgen.model.stacks import Machine, Stack
-from stackgen.storage.paths import shipped_folder
 from stackgen.storage.state import State, state_path
 
 _T = TypeVar("_T")
@@ -74,13 +75,10 @@ SELECT o.id, o.label, o.first_seen, count(*) AS n FROM row_origin_keys AS r
 JOIN origins AS o ON o.key = r.origin_key
 WHERE r.kind = 8 AND r.row_key IN used AND r.row_key NOT IN own GROUP BY o.key
 """  # noqa: S608 the text is ours
-_PINS = """
-SELECT lock_key, artifact_key FROM lock_pins
-WHERE :lock IS NULL OR lock_key = (SELECT key FROM locks WHERE id = :lock)
-"""
-_ARTIFACTS = f"""
-SELECT * FROM artifacts WHERE :lock IS NULL OR key IN (SELECT artifact_key FROM ({_PINS}))
-"""  # noqa: S608 the text is ours
+_AMONG = "WHERE {} IN (SELECT value FROM json_each(:ids))"
+_STACKS = "SELECT * FROM stacks {} ORDER BY id"
+_PINS = "SELECT locks.id, artifact_key FROM locks JOIN lock_pins ON lock_key = locks.key {}"
+_PINNED = "WHERE key IN (SELECT artifact_key FROM ({}))"
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,21 +94,6 @@ class KnowledgeStats:
     indicators: int
     inspections: tuple[tuple[Outcome, int], ...]
     file_bytes: int
-
-
-class NamedQuery(NamedTuple):
-    """A query that comes with stackgen, and its purpose."""
-
-    name: str
-    purpose: str
-    sql: str
-
-
-class QueryResult(NamedTuple):
-    """What a query answered: column names, and rows of as many cells."""
-
-    columns: tuple[str, ...]
-    rows: tuple[tuple[rows.Cell, ...], ...]
 
 
 @final
@@ -298,6 +281,7 @@ class Database:
                             checking.remove(self._connection, each)
                         removed += found
                     self._connection.execute("DELETE FROM derived_contrasts")
+                    self._connection.execute("DELETE FROM derived_outline")
                     self._connection.execute("DELETE FROM derived_campaigns")
             finally:
                 self._connection.execute("PRAGMA foreign_keys = ON")
@@ -337,14 +321,16 @@ class Database:
                 why="it was measured elsewhere, or its id is misspelled",
                 fix="run: stackgen kb query stacks",
             )
-        locks = self._locks(found[0]["lock_id"])
+        locks = self._locks({found[0]["lock_id"]})
         return self._read("stacks", lambda row: _stack_of(row, locks), found)[0]
 
-    def stacks(self) -> tuple[Stack, ...]:
-        """Return every stack, by id."""
+    def stacks(self, only: Collection[StackId] | None = None) -> tuple[Stack, ...]:
+        """Return every stack, or those of some ids, by id."""
+        which = "" if only is None else _AMONG.format("id")
+        ids = {"ids": json.dumps([*(only or ())])}
         with self._one_state():
-            locks = self._locks(None)
-            found = self._rows("SELECT * FROM stacks ORDER BY id")
+            found = self._rows(_STACKS.format(which), ids)
+            locks = self._locks(None if only is None else {each["lock_id"] for each in found})
         return self._read("stacks", lambda row: _stack_of(row, locks), found)
 
     def machines(self) -> tuple[Machine, ...]:
@@ -415,8 +401,12 @@ class Database:
         """Return what campaigns say of these indicators, or of all (``derived``)."""
         return self.derived(indicators).contrasts
 
-    def derived(self, indicators: Collection[IndicatorId] | None = None) -> derived.Derived:
-        """Return what is derived of campaigns on these indicators, or on all, from the cache.
+    def derived(
+        self,
+        indicators: Collection[IndicatorId] | None = None,
+        campaigns: Collection[CampaignId] | None = None,
+    ) -> derived.Derived:
+        """Return what is derived of campaigns on these indicators, or of all, from the cache.
 
         What is missing or outdated there is derived first; of a file that is only read, in memory.
         Origins are empty where this installation alone measured.
@@ -437,7 +427,7 @@ class Database:
                 with transaction(self._connection):
                     derived.store(self._connection, row["key"], found)
         with self._explained():
-            fresh.append(derived.load(self._connection, indicators))
+            fresh.append(derived.load(self._connection, indicators, campaigns))
         return derived.Derived(
             contrasts=tuple(
                 dataclasses.replace(each, origins=()) if own.issuperset(each.origins) else each
@@ -452,6 +442,17 @@ class Database:
                 if indicators is None or each.indicator_id in indicators
             ),
         )
+
+    def outline(self) -> bytes | None:
+        """Return what was stored as the outline of the knowledge base, unless it is outdated."""
+        with self._explained():
+            return derived.load_outline(self._connection)
+
+    def store_outline(self, content: bytes) -> None:
+        """Store an outline of all that is known; nothing is where nothing can be written."""
+        if not self.read_only:
+            with self._explained(), transaction(self._connection):
+                derived.store_outline(self._connection, content)
 
     def count_evidence(
         self, evidence: Iterable[tuple[CampaignId, IndicatorId]]
@@ -536,9 +537,9 @@ class Database:
         Raises:
             UsageError: no query has that name, or a parameter of it is missing.
         """
-        query = _find_query(name)
+        query = find_query(name)
         with self._explained():
-            return _run_query(self._connection, query, parameters or {})
+            return run_query(self._connection, query, parameters or {})
 
     @contextmanager
     def _explained(self) -> Iterator[None]:
@@ -586,17 +587,20 @@ class Database:
         finally:
             self._connection.execute("ROLLBACK")
 
-    def _locks(self, lock_id: str | None) -> dict[str, list[Artifact]]:
-        found = self._rows(_ARTIFACTS, {"lock": lock_id})
+    def _locks(self, ids: Collection[str] | None) -> dict[str, list[Artifact]]:
+        which = "" if ids is None else _AMONG.format("locks.id")
+        wanted = {"ids": json.dumps([*(ids or ())])}
+        pins = _PINS.format(which)
+        used = _PINNED.format(pins.replace("locks.id, ", "")) if which else ""
+        found = self._rows(f"SELECT * FROM artifacts {used}", wanted)  # noqa: S608 ours
         keys = [row["key"] for row in found]
         artifacts = dict(zip(keys, self._read("artifacts", rows.artifact_of, found), strict=True))
-        locks: dict[int, list[Artifact]] = {}
-        for lock, key in self._rows(_PINS, {"lock": lock_id}):  # most locks have most in common
+        locks: dict[str, list[Artifact]] = {}
+        for lock, key in self._rows(pins, wanted):  # most locks have most in common
             locks.setdefault(lock, []).append(artifacts[key])
         for pinned in locks.values():
             pinned.sort(key=lambda each: each.name)
-        ids = self._rows("SELECT key, id FROM locks")
-        return {row["id"]: locks[row["key"]] for row in ids if row["key"] in locks}
+        return locks
 
     def _load_sets(self, which: str, wanted: rows.Row) -> dict[str, list[LoadedDistribution]]:
         sets: dict[str, list[LoadedDistribution]] = {}
@@ -638,78 +642,8 @@ def _storable(inspection: Inspection) -> Inspection:
     return inspection if log == inspection.log else dataclasses.replace(inspection, log=log)
 
 
-def named_queries() -> tuple[NamedQuery, ...]:
-    """Return every query that comes with stackgen, by name."""
-    files = sorted((shipped_folder("kb") / "queries").glob("*.sql"))
-    texts = [(file.stem, file.read_text("utf-8")) for file in files]
-    return tuple(NamedQuery(name, _purpose(text), text) for name, text in texts)
-
-
-def _find_query(name: str) -> NamedQuery:
-    """Return the query of that name.
-
-    Raises:
-        UsageError: there is none.
-    """
-    queries = {query.name: query for query in named_queries()}
-    if name not in queries:
-        raise UsageError(
-            f"there is no query named {name!r}",
-            why="the queries are the files of kb/queries",
-            fix="take one of: " + ", ".join(queries),
-        )
-    return queries[name]
-
-
-def _run_query(
-    connection: sqlite3.Connection, query: NamedQuery, parameters: Mapping[str, rows.Cell]
-) -> QueryResult:
-    """Run a query that cannot write.
-
-    Raises:
-        UsageError: it needs a parameter that was not given.
-    """
-    writable = not connection.execute("PRAGMA query_only").fetchone()[0]
-    connection.execute("PRAGMA query_only = ON")
-    try:
-        cursor = connection.execute(query.sql, dict(parameters))
-        columns = tuple(column[0] for column in cursor.description)
-        return QueryResult(columns, tuple(tuple(map(_printable, row)) for row in cursor.fetchall()))
-    except sqlite3.ProgrammingError as error:
-        if "binding" not in str(error):
-            raise
-        raise UsageError(
-            f"the query {query.name!r} needs a parameter that was not given",
-            why=str(error),
-            fix=f"give it as NAME=VALUE; the query answers: {query.purpose}",
-        ) from error
-    finally:
-        if writable:
-            connection.execute("PRAGMA query_only = OFF")
-
-
-def _printable(cell: rows.Cell) -> rows.Cell:
-    """Return a cell whose text is valid Unicode, whatever was stored."""
-    if isinstance(cell, bytes):
-        return cell.hex()
-    return cell.encode("utf-8", "replace").decode("utf-8") if isinstance(cell, str) else cell
-
-
-def _purpose(sql: str) -> str:
-    """Return the comment on top, on one line."""
-    lines = []
-    for line in sql.splitlines():
-        if not line.startswith("--"):
-            break
-        lines.append(line.removeprefix("--").strip())
-    return " ".join(lines)
-
-
 __all__ = [
     "Database",
     "KnowledgeStats",
-    "NamedQuery",
-    "QueryResult",
-    "named_queries",
     "open_database",
 ]

@@ -6,6 +6,7 @@ inspections change, when they are missing, or when ``DERIVATION`` is another: ra
 same inspections would give other rows.
 """
 
+import json
 import sqlite3
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
@@ -16,11 +17,13 @@ from stackgen.knowledge.evidence import CONTROL_COMPONENT, StackSummary, summari
 from stackgen.measure import Computed, Result, controls, count_failures
 from stackgen.measure.contrasts import CampaignContrasts, campaign_contrasts
 from stackgen.model.evidence import CampaignIdentity
-from stackgen.model.identity import IndicatorId, MachineId, StackId
+from stackgen.model.identity import CampaignId, IndicatorId, MachineId, StackId
 from stackgen.model.inspections import IndicatorCall, Inspection, Role
 from stackgen.model.reports.campaigns import NOISE
 
 DERIVATION = 2
+OUTLINE = 1
+"""Raise it whenever the same knowledge base would give another outline."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +61,32 @@ _OUTDATED = """
 SELECT c.* FROM campaigns AS c LEFT JOIN derived_campaigns AS d ON d.campaign_key = c.key
 WHERE d.derivation IS NOT ? ORDER BY c.key
 """
+
+
+_STAMP = """
+SELECT (SELECT count(*) FROM stacks), (SELECT coalesce(max(key), 0) FROM stacks),
+       (SELECT count(*) FROM machines), (SELECT count(*) FROM indicators),
+       (SELECT count(*) FROM campaigns), (SELECT count(*) FROM derived_campaigns)
+"""
+
+
+def load_outline(connection: sqlite3.Connection) -> bytes | None:
+    """Return the outline of the whole (``stackgen.knowledge.outline``); None of an outdated one."""
+    if outdated(connection):
+        return None
+    row = connection.execute("SELECT stamp, content FROM derived_outline").fetchone()
+    return row["content"] if row is not None and row["stamp"] == _stamp(connection) else None
+
+
+def store_outline(connection: sqlite3.Connection, content: bytes) -> None:
+    """Replace the outline; it takes a transaction around it."""
+    values = _stamp(connection), content
+    connection.execute("INSERT OR REPLACE INTO derived_outline VALUES (1, ?, ?)", values)
+
+
+def _stamp(connection: sqlite3.Connection) -> str:
+    """Return what changes with what an outline is made of, besides what removes the outline."""
+    return json.dumps([DERIVATION, OUTLINE, *connection.execute(_STAMP).fetchone()])
 
 
 def outdated(connection: sqlite3.Connection) -> list[sqlite3.Row]:
@@ -100,6 +129,7 @@ def store(connection: sqlite3.Connection, key: int, found: Derived) -> None:
         [(key, msgspec.json.encode(content), name) for name, content in contents.items()],
     )
     connection.execute("INSERT OR REPLACE INTO derived_campaigns VALUES (?, ?)", (key, DERIVATION))
+    connection.execute("DELETE FROM derived_outline")
 
 
 def _stored(summary: StackSummary) -> _Stack:
@@ -119,22 +149,28 @@ def _stored(summary: StackSummary) -> _Stack:
     )
 
 
-def load(connection: sqlite3.Connection, indicators: Collection[IndicatorId] | None) -> Derived:
-    """Return what is cached of these indicators; of all where None is given."""
+def load(
+    connection: sqlite3.Connection,
+    indicators: Collection[IndicatorId] | None,
+    campaigns: Collection[CampaignId] | None = None,
+) -> Derived:
+    """Return what is cached of these indicators and campaigns; of all where None is given."""
     wanted = (
         "SELECT d.content, c.id, i.id FROM derived_contrasts AS d "
         "JOIN campaigns AS c ON c.key = d.campaign_key "
         "JOIN indicators AS i ON i.key = d.indicator_key"
     )
-    if indicators is not None:
-        marks = ", ".join("?" for _ in indicators)
-        wanted += f" WHERE i.id IN ({marks})"
+    given = [("i.id", indicators), ("c.id", campaigns)]
+    limits = [f"{name} IN (SELECT value FROM json_each(?))" for name, of in given if of is not None]  # noqa: S608
+    if limits:
+        wanted += f" WHERE {' AND '.join(limits)}"
+    values = [json.dumps([*of]) for _, of in given if of is not None]
     decoder = msgspec.json.Decoder(_Content)
     ordered = f"{wanted} ORDER BY d.campaign_key, d.indicator_key"
     contrasts: list[CampaignContrasts] = []
     found: list[StackSummary] = []
     known: dict[object, Computed] = {}
-    for row in connection.execute(ordered, tuple(indicators or ())):
+    for row in connection.execute(ordered, values):
         content, campaign, indicator = row
         decoded = decoder.decode(content)
         contrasts += decoded.contrasts

@@ -56,7 +56,17 @@ class Setting:
         return cls(f"{implementation} {minor}".strip(), variables)
 
 
-_Key = tuple[Setting, frozenset[str], tuple[str, ...], tuple[str | None, ...]]
+@dataclass(frozen=True, slots=True)
+class Nodes:
+    """All nodes of an indicator, where only some of their stacks were loaded.
+
+    names: of the distributions that decide a timing, by node, the most specific ones first.
+    keys: of the nodes. decisive: of each stack that was loaded, one of the names.
+    """
+
+    names: Sequence[tuple[str, ...]]
+    keys: Container[str]
+    decisive: Mapping[StackId, tuple[str, ...]]
 
 
 class Equivalence:
@@ -67,6 +77,7 @@ class Equivalence:
         stacks: Mapping[StackId, Stack],
         loaded: Mapping[IndicatorId, Mapping[StackId, set[str]]],
         calls: Mapping[IndicatorId, IndicatorCall],
+        whole: Mapping[IndicatorId, Nodes] | None = None,
     ) -> None:
         """Merge what is equivalent.
 
@@ -74,14 +85,19 @@ class Equivalence:
             stacks: that are known.
             loaded: of them, the distributions that decide their timings, by indicator.
             calls: the indicators, without controls.
+            whole: what all stacks of the knowledge base make, where these are a part of them; it
+                takes the place of ``loaded``.
         """
         self._versions = {each: normal_versions(stack) for each, stack in stacks.items()}
-        self._keys: dict[IndicatorId, dict[_Key, str]] = {}
-        self._names: dict[IndicatorId, list[tuple[str, ...]]] = {}
+        self._keys: dict[IndicatorId, Container[str]] = {}
+        self._names: dict[IndicatorId, Sequence[tuple[str, ...]]] = {}
         self._nodes: dict[IndicatorId, dict[StackId, StackNode]] = {}
-        self._decisive: dict[IndicatorId, dict[StackId, tuple[str, ...]]] = {}
+        self._decisive: dict[IndicatorId, Mapping[StackId, tuple[str, ...]]] = {}
         self.stacks: dict[IndicatorId, dict[str, list[StackId]]] = {}
-        for indicator, by_stack in sorted(loaded.items()):
+        for indicator, known in sorted((whole or {}).items()):
+            self._add(indicator, known.decisive, stacks)
+            self._names[indicator], self._keys[indicator] = known.names, known.keys
+        for indicator, by_stack in sorted(loaded.items() if whole is None else ()):
             call = calls[indicator]
             if call.indicator.component == PROGRAM:
                 decisive = decisive_of_program([stacks[each] for each in by_stack])
@@ -89,26 +105,25 @@ class Equivalence:
             else:
                 brings = component_distributions(call)
                 found = {stack: names for stack, names in by_stack.items() if names & brings}
-            self._add(indicator, found, stacks)
+            every = {stack: tuple(sorted(names | _ALWAYS)) for stack, names in found.items()}
+            self._add(indicator, every, stacks)
 
     def _add(
         self,
         indicator: IndicatorId,
-        decisive: Mapping[StackId, set[str]],
+        decisive: Mapping[StackId, tuple[str, ...]],
         stacks: Mapping[StackId, Stack],
     ) -> None:
-        keys = self._keys[indicator] = {}
         nodes = self._nodes[indicator] = {}
-        own_names = self._decisive[indicator] = {}
+        self._decisive[indicator] = decisive
         merged = self.stacks[indicator] = {}
-        names = {tuple(sorted(each | _ALWAYS)) for each in decisive.values()}
+        self._keys[indicator] = merged
         # The most specific first: a stack that loads more agrees on more.
-        self._names[indicator] = sorted(names, key=lambda each: (-len(each), each))
+        names = sorted({*decisive.values()}, key=lambda each: (-len(each), each))
+        self._names[indicator] = names
         for stack in sorted(decisive):
             facts, variables = stacks[stack].facts, stacks[stack].settings
-            own = own_names[stack] = tuple(sorted(decisive[stack] | _ALWAYS))
-            what = _key(own, self._versions[stack], Setting.of(facts, variables))
-            key = keys.setdefault(what, _text(own, what))
+            key = node_key(decisive[stack], self._versions[stack], Setting.of(facts, variables))
             nodes[stack] = StackNode(key=key, base=base_name(facts))
             merged.setdefault(key, []).append(stack)
 
@@ -126,12 +141,16 @@ class Equivalence:
 
         Nothing with these very versions needs to have been measured; None where no node agrees.
         """
-        keys = self._keys.get(indicator, {})
-        for names in self._names.get(indicator, ()):
-            key = keys.get(_key(names, versions, setting))
-            if key is not None:
-                return key
-        return None
+        keys = self._keys.get(indicator, ())
+        return find_node(self._names.get(indicator, ()), keys, versions, setting)
+
+    def names(self, indicator: IndicatorId) -> Sequence[tuple[str, ...]]:
+        """Return which distributions decide a timing, by node, the most specific ones first."""
+        return self._names[indicator]
+
+    def decisive(self, indicator: IndicatorId, stack: StackId) -> tuple[str, ...]:
+        """Return the distributions that decide the timing of a stack on an indicator."""
+        return self._decisive[indicator][stack]
 
     def find_all(self, versions: Versions, setting: Setting) -> dict[IndicatorId, str]:
         """Return the node that agrees, by indicator; indicators without one are left out."""
@@ -156,16 +175,18 @@ class Equivalence:
         return self._versions[stack]
 
 
-def _key(names: tuple[str, ...], versions: Versions, setting: Setting) -> _Key:
-    values = tuple(versions.get(name) for name in names)
-    return setting, frameworks(versions), names, values
+def find_node(
+    names: Sequence[tuple[str, ...]], keys: Container[str], versions: Versions, setting: Setting
+) -> str | None:
+    """Return the first of the keys that these versions have; None where they have none of them."""
+    return next((key for each in names if (key := node_key(each, versions, setting)) in keys), None)
 
 
-def _text(names: tuple[str, ...], key: _Key) -> str:
-    """Return what a node is, in words."""
-    setting, _, _, values = key
-    pins = [f"{name} {value}" for name, value in zip(names, values, strict=True) if value]
-    missing = [f"no {n}" for n, v in zip(names, values, strict=True) if not v and n not in _ALWAYS]
+def node_key(names: tuple[str, ...], versions: Versions, setting: Setting) -> str:
+    """Return what a node is, in words: equal for what agrees on these names, and on no others."""
+    found = [(name, versions.get(name)) for name in names]
+    pins = [f"{name} {value}" for name, value in found if value]
+    missing = [f"no {name}" for name, value in found if not value and name not in _ALWAYS]
     variables = [f"{name}={value}" for name, value in setting.variables]
     return ", ".join([*pins, *missing, setting.python, *variables])
 

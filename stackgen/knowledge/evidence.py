@@ -161,6 +161,7 @@ def why_unknown(
     locked: LockedOn,
     *,
     stacks: Mapping[StackId, Stack],
+    measured: Collection[StackId],
     summaries: Iterable[StackSummary],
     inspections_of: Callable[[CampaignId], Iterable[Inspection]],
     nodes: Equivalence,
@@ -173,14 +174,14 @@ def why_unknown(
         for each in summaries
         if each.blocks and each.indicator_id in indicators and each.stack_id in stacks
     ]
-    measured = {one.stack_id: stacks[one.stack_id] for one in seen}
+    in_blocks = {each: stack for each, stack in stacks.items() if each in measured}
     comparable = {
         stack_id
-        for stack_id, stack in measured.items()
+        for stack_id, stack in in_blocks.items()
         if frameworks(stack.lock.versions) == frameworks(locked.versions(stack.facts))
     }
     current: set[tuple[IndicatorId, StackId]] = set()
-    for facts, variables in {(stack.facts, stack.settings) for stack in measured.values()}:
+    for facts, variables in {(stack.facts, stack.settings) for stack in in_blocks.values()}:
         found = nodes.find_all(locked.versions(facts), Setting.of(facts, variables))
         for indicator, key in found.items():
             current |= {(indicator, stack) for stack in nodes.stacks[indicator][key]}
@@ -193,7 +194,7 @@ def why_unknown(
             if each.block > 0 and each.indicator_id in indicators and each.stack_id in stacks
         ]
         return _why_no_block_counts(blocks, stacks, current, comparable, trusted)
-    return _why_no_stack(locked, measured, comparable, nodes)
+    return _why_no_stack(locked, in_blocks, comparable, nodes)
 
 
 def _why_no_stack(

@@ -11,12 +11,14 @@ and duplicates (the same campaign, indicator, machine and baseline) count once, 
 depends on their order.
 """
 
+import heapq
 import math
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections import deque
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import combinations, pairwise
-from typing import TYPE_CHECKING
+from typing import Generic, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -32,9 +34,6 @@ from stackgen.measure.meta_analysis import (
 )
 from stackgen.measure.posterior import Array
 from stackgen.model.identity import CampaignId, MachineId, StackId
-
-if TYPE_CHECKING:
-    import networkx as nx
 
 MOST_NODES = 150
 """Of a larger component only the part nearest to the stack in question is put together: least
@@ -140,17 +139,35 @@ class HeldOut:
     half_width: float = 0.0
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Extent:
+    """What is true of a whole graph, for one of which only a part was loaded.
+
+    campaigns: how many count. components: as ``EvidenceGraph.components``.
+    several: whether anything was measured on more than one machine or base.
+    """
+
+    campaigns: int
+    components: tuple[tuple[str, ...], ...]
+    several: bool
+
+
 class EvidenceGraph:
     """Comparisons of stacks on one indicator, from the campaigns that measured it."""
 
     def __init__(
-        self, campaigns: Iterable[CampaignContrasts], nodes: Mapping[StackId, StackNode]
+        self,
+        campaigns: Iterable[CampaignContrasts],
+        nodes: Mapping[StackId, StackNode],
+        extent: Extent | None = None,
     ) -> None:
         """Build the graph.
 
         Args:
             campaigns: of one indicator; the same one given twice has the origins of both.
             nodes: of every stack that may count; other stacks are left out of their campaigns.
+            extent: of the whole graph, where campaigns are a part of it. What is put together is
+                the same if the part holds all that ``Surroundings`` names.
         """
         merged: dict[tuple[str, ...], CampaignContrasts] = {}
         for each in sorted(campaigns, key=_order):
@@ -158,22 +175,22 @@ class EvidenceGraph:
             origins = tuple(sorted({*known.origins, *each.origins}))
             same = each.origins == origins
             merged[_identity(each)] = each if same else replace(each, origins=origins)
-        import networkx as nx
-
         if len({each.indicator_id for each in merged.values()}) > 1:
             raise ValueError("campaigns of one indicator make a graph")
         found = (_Campaign.of(each, nodes) for each in merged.values())
         self._campaigns = tuple(each for each in found if each is not None)
         # Locks that are judged one after the other often have the same questions.
         self._last: tuple[object, Comparisons] | None = None
-        self._graph: nx.Graph[str] = nx.Graph()
-        for campaign in self._campaigns:
-            hub, *others = (arm.key for arm in campaign.arms)
-            nx.add_star(self._graph, [hub, *sorted(others)])
+        self._extent = extent
 
     def __len__(self) -> int:
         """Return the number of campaigns that count."""
-        return len(self._campaigns)
+        return len(self._campaigns) if self._extent is None else self._extent.campaigns
+
+    @property
+    def campaigns(self) -> Iterator[tuple[CampaignContrasts, tuple[StackNode, ...]]]:
+        """Yield each campaign that counts with the nodes that it measured, in order."""
+        return ((each.row, each.arms) for each in self._campaigns)
 
     @property
     def machines(self) -> frozenset[MachineId]:
@@ -183,14 +200,25 @@ class EvidenceGraph:
     @cached_property
     def components(self) -> tuple[tuple[str, ...], ...]:
         """Return the stacks that can be compared with each other, the largest set first."""
-        import networkx as nx
-
-        found = (tuple(sorted(each)) for each in nx.connected_components(self._graph))
+        if self._extent is not None:
+            return self._extent.components
+        found = (tuple(sorted(each)) for each in _connected_sets(c.keys for c in self._campaigns))
         return tuple(sorted(found, key=lambda each: (-len(each), each)))
+
+    @cached_property
+    def _component_of(self) -> Mapping[str, tuple[str, ...]]:
+        return {key: each for each in self.components for key in each}
 
     def component(self, key: str) -> tuple[str, ...]:
         """Return the stacks that a stack can be compared with, itself included; none if unknown."""
-        return next((each for each in self.components if key in each), ())
+        return self._component_of.get(key, ())
+
+    @cached_property
+    def several(self) -> bool:
+        """Return whether anything was measured on more than one machine or base."""
+        if self._extent is not None:
+            return self._extent.several
+        return len({(c.row.machine_id, a.base) for c in self._campaigns for a in c.arms}) > 1
 
     def fit(
         self,
@@ -218,7 +246,8 @@ class EvidenceGraph:
         if not component:
             raise EvidenceError(
                 f"no campaign compared {key} with anything",
-                why=f"{len(self._graph)} stacks were compared on this indicator, without this one",
+                why=f"{len(self._component_of)} stacks were compared on this indicator, but not "
+                "this one",
                 fix="measure it beside another one: stackgen compare or stackgen explore",
             )
         campaigns = self._around(key, most)
@@ -264,27 +293,63 @@ class EvidenceGraph:
 
     def _around(self, key: str, most: int) -> list["_Campaign"]:
         """Return the campaigns that connect a stack with the nearest others."""
-        by_key: dict[str, list[int]] = {}
-        for number, each in enumerate(self._campaigns):
-            for stack in each.keys:
-                by_key.setdefault(stack, []).append(number)
-        several = len({(c.row.machine_id, a.base) for c in self._campaigns for a in c.arms}) > 1
-        places: set[tuple[str, ...]] = set()
+        return [self._campaigns[number] for number in sorted(self._surroundings.of(key, most))]
+
+    @cached_property
+    def _surroundings(self) -> "Surroundings[str]":
+        found = [(c.row.machine_id, [(a.key, a.base) for a in c.arms]) for c in self._campaigns]
+        return Surroundings(found, several=self.several)
+
+
+_Key = TypeVar("_Key", str, int)
+
+
+class Surroundings(Generic[_Key]):
+    """Which campaigns are nearest to a stack, by what each of them measured."""
+
+    def __init__(
+        self,
+        campaigns: Sequence[tuple[object, Sequence[tuple[_Key, object]]]],
+        *,
+        several: bool,
+    ) -> None:
+        """Remember what was measured beside what.
+
+        Args:
+            campaigns: in the order of a graph: the machine, and the key and base of each stack.
+            several: whether the graph has more than one machine or base.
+        """
+        self._measured: Sequence[tuple[object, Sequence[tuple[_Key, object]]]] = campaigns
+        self._several = several
+        self._by_key: dict[_Key, list[int]] = {}
+        for number, (_, arms) in enumerate(campaigns):
+            for stack in {stack for stack, _ in arms}:
+                self._by_key.setdefault(stack, []).append(number)
+
+    def of(self, key: _Key, most: int) -> Collection[int]:
+        """Return the numbers of the campaigns that connect a stack with the nearest others.
+
+        Args:
+            key: the stack.
+            most: stacks that take part, on each machine and base one more.
+        """
+        places: set[object] = set()
         taken: dict[int, None] = {}
-        seen, queue = {key}, [key]
+        seen, queue = {key}, deque([key])
         while queue and len(places) < most:
-            for number in by_key[queue.pop(0)]:
-                campaign = self._campaigns[number]
+            for number in self._by_key.get(queue.popleft(), ()):
                 if number in taken or len(places) >= most:
                     continue
                 taken[number] = None
-                places |= {(key,) for key in campaign.keys}
-                if several:  # each stack in general, where it was measured, and for the user
-                    places |= {(key, "") for key in campaign.keys}
-                    places |= {(a.key, campaign.row.machine_id, a.base) for a in campaign.arms}
-                queue += sorted(campaign.keys - seen)
-                seen |= campaign.keys
-        return [self._campaigns[number] for number in sorted(taken)]
+                machine, arms = self._measured[number]
+                keys = {stack for stack, _ in arms}
+                places |= keys
+                if self._several:  # each stack in general, where it was measured, and for the user
+                    places |= {(stack, "") for stack in keys}
+                    places |= {(stack, machine, base) for stack, base in arms}
+                queue += sorted(keys - seen)
+                seen |= keys
+        return taken
 
 
 def _identity(each: CampaignContrasts) -> tuple[str, ...]:
@@ -448,29 +513,39 @@ class Comparisons:
         return frozenset(origin for row in rows for origin in row.origins or ("",))
 
     @cached_property
-    def _pairs(self) -> "nx.Graph[str]":
-        """Return the pairs of stacks that campaigns measured, with these campaigns' numbers."""
-        import networkx as nx
-
-        graph: nx.Graph[str] = nx.Graph()
+    def _pairs(self) -> "Mapping[str, Mapping[str, _Edge]]":
+        """Return the pairs of stacks that campaigns measured, both ways."""
+        found: dict[str, dict[str, _Edge]] = {}
         for number, each in enumerate(self._campaigns):
             noise = math.sqrt(float(np.mean(np.diag(each.covariance))))
             for a, b in combinations(sorted(each.keys), 2):
-                edge = graph.get_edge_data(a, b, {"by": (), "weight": 2.0})
+                edge = found.setdefault(a, {}).get(b, _Edge((), 2.0))
                 # Fewer steps first: each of them adds a spread.
-                weight = min(edge["weight"], 1.0 + min(1.0, noise))
-                graph.add_edge(a, b, by=(*edge["by"], number), weight=weight)
-        return graph
+                edge = _Edge((*edge.by, number), min(edge.weight, 1.0 + min(1.0, noise)))
+                found[a][b] = found.setdefault(b, {})[a] = edge
+        return found
 
     def _steps(self, one: str, other: str) -> tuple[Step, ...]:
-        import networkx as nx
-
         def by(a: str, b: str) -> tuple[CampaignId, ...]:
-            ids = {self._campaigns[n].row.campaign_id for n in self._pairs[a][b]["by"]}
+            ids = {self._campaigns[n].row.campaign_id for n in self._pairs[a][b].by}
             return tuple(sorted(ids))
 
-        path = nx.shortest_path(self._pairs, one, other, weight="weight")
+        path = self._shortest(one, other)
         return tuple(Step(one=a, other=b, campaigns=by(a, b)) for a, b in pairwise(path))
+
+    def _shortest(self, one: str, other: str) -> tuple[str, ...]:
+        """Return the stacks on the shortest way; of equally short ones, the first by name."""
+        queue: list[tuple[float, tuple[str, ...]]] = [(0.0, (one,))]
+        seen: set[str] = set()
+        while True:
+            length, path = heapq.heappop(queue)
+            if path[-1] == other:
+                return path
+            if path[-1] not in seen:
+                seen.add(path[-1])
+                for key, edge in self._pairs[path[-1]].items():
+                    if key not in seen:
+                        heapq.heappush(queue, (length + edge.weight, (*path, key)))
 
     def cycles(self) -> tuple[Cycle, ...]:
         """Test whether campaigns agree around each cycle of a basis of the graph's cycles.
@@ -487,7 +562,9 @@ class Comparisons:
             each.covariance + spread**2 * _shape(len(each.values)) for each in self._campaigns
         ]
         found = []
-        for cycle in nx.cycle_basis(self._pairs, root=min(self._pairs)):
+        pairs_of: nx.Graph[str] = nx.Graph()
+        pairs_of.add_edges_from((a, b) for a in sorted(self._pairs) for b in self._pairs[a])
+        for cycle in nx.cycle_basis(pairs_of, root=min(self._pairs)):
             taken = [np.zeros(len(each.values)) for each in self._campaigns]
             for a, b in pairwise((*cycle, cycle[0])):
                 self._add_step(taken, blocks, a, b)
@@ -566,6 +643,13 @@ class Comparisons:
 _NOTHING = 1e-12
 
 
+class _Edge(NamedTuple):
+    """Campaigns, by number, that measured two stacks, and how long the way between them is."""
+
+    by: tuple[int, ...]
+    weight: float
+
+
 class _Layout:
     """Numbers of nodes: each stack in general, on each machine, on each base of that machine."""
 
@@ -611,13 +695,22 @@ def _informative(campaigns: Sequence[_Campaign], wanted: set[str]) -> list[_Camp
 
 def _connected(campaigns: Sequence[_Campaign], key: str) -> list[_Campaign]:
     """Return the campaigns that connect a stack with others."""
-    import networkx as nx
-
-    graph: nx.Graph[str] = nx.Graph()
-    for each in campaigns:
-        nx.add_star(graph, [arm.key for arm in each.arms])
-    reached = nx.node_connected_component(graph, key) if key in graph else set()
+    sets = _connected_sets(each.keys for each in campaigns)
+    reached: Collection[str] = next((each for each in sets if key in each), ())
     return [each for each in campaigns if each.arms[0].key in reached]
+
+
+def _connected_sets(groups: Iterable[frozenset[str]]) -> list[set[str]]:
+    """Return what groups with common members make together."""
+    of: dict[str, set[str]] = {}
+    for group in groups:
+        known = {id(found): found for key in group if (found := of.get(key)) is not None}
+        # The largest grows, so that nothing is moved often.
+        grown, *others = sorted(known.values(), key=len, reverse=True) or [set[str]()]
+        for moved in (*others, group):
+            grown |= moved
+            of |= dict.fromkeys(moved, grown)
+    return list({id(found): found for found in of.values()}.values())
 
 
 def _between(campaign: _Campaign, a: str, b: str) -> Array:

@@ -8,13 +8,14 @@ from functools import cached_property
 
 from stackgen.knowledge.equivalence import (
     Equivalence,
+    Nodes,
     Setting,
     Versions,
     base_name,
     frameworks,
 )
 from stackgen.knowledge.evidence import CONTROL_COMPONENT, Results, StackSummary
-from stackgen.knowledge.graph import MOST_NODES, EvidenceGraph, NextBlock, Place
+from stackgen.knowledge.graph import MOST_NODES, EvidenceGraph, Extent, NextBlock, Place
 from stackgen.knowledge.recommendation import FEWEST_MACHINES, Assessment, assess
 from stackgen.measure.contrasts import CampaignContrasts
 from stackgen.measure.posterior import Array
@@ -22,7 +23,7 @@ from stackgen.model.identity import CampaignId, IndicatorId, MachineId, StackId
 from stackgen.model.inspections import IndicatorCall
 from stackgen.model.stacks import PROGRAM, BaseFacts, Machine, Stack
 
-_SMALL = 40  # stacks of a component
+SMALL = 40  # stacks of a component
 _Members = dict[tuple[tuple[IndicatorId, str], ...], list[StackId]]
 """Measured stacks by what they are: the keys of their nodes, by indicator."""
 
@@ -68,6 +69,27 @@ class Judgement:
     otherwise: int
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Whole:
+    """What is true of all that a knowledge base knows, where only a part of it was loaded.
+
+    places: bases with variables. nodes, extents: of the graphs, by indicator.
+    machines: on which each component was measured, in order of the components.
+    errors: the usual standard error of a campaign. repeated: as ``Knowledge.repeated``.
+    failing, measured, results: as the attributes of ``Knowledge``.
+    """
+
+    places: Collection[tuple[BaseFacts, tuple[tuple[str, str], ...]]]
+    nodes: Mapping[IndicatorId, Nodes]
+    extents: Mapping[IndicatorId, Extent]
+    machines: Mapping[IndicatorId, Sequence[frozenset[MachineId]]]
+    errors: Mapping[IndicatorId, float]
+    repeated: Mapping[IndicatorId, Array]
+    failing: frozenset[StackId]
+    measured: frozenset[StackId]
+    results: Results
+
+
 class Knowledge:
     """The evidence graphs of a knowledge base, with the stacks that they are about."""
 
@@ -82,6 +104,7 @@ class Knowledge:
         machines: Iterable[Machine],
         trusted: Container[CampaignId],
         trusted_origins: Container[str] = (),
+        whole: Whole | None = None,
     ) -> None:
         """Build a graph per indicator.
 
@@ -95,7 +118,10 @@ class Knowledge:
             trusted: campaigns whose controls hold.
             trusted_origins: those other than this installation that may carry a recommendation
                 alone.
+            whole: what is true of everything, where stacks, summaries and contrasts are a part
+                (``stackgen.knowledge.outline``).
         """
+        self._whole = whole
         self.trusted_origins = trusted_origins
         self.stacks = {each.id: each for each in stacks}
         self.calls = {c.id: c for c in calls if c.indicator.component != CONTROL_COMPONENT}
@@ -103,36 +129,63 @@ class Knowledge:
         self.machines = {each.id: each for each in (*machines, machine)}
         self.summaries = [each for each in summaries if each.indicator_id in self.calls]
         loaded: dict[IndicatorId, dict[StackId, set[str]]] = {}
-        for each in self.summaries:
+        for each in self.summaries if whole is None else ():
             if each.stack_id in self.stacks:
                 names = loaded.setdefault(each.indicator_id, {}).setdefault(each.stack_id, set())
                 names.update(each.loaded)
-        self.nodes = Equivalence(self.stacks, loaded, self.calls)
+        known = None if whole is None else whole.nodes
+        self.nodes = Equivalence(self.stacks, loaded, self.calls, known)
         self._rows: dict[IndicatorId, list[CampaignContrasts]] = {}
         for row in contrasts:
             if row.indicator_id in self.calls and row.machine_id in self.machines:
                 self._rows.setdefault(row.indicator_id, []).append(row)
+        extents = {} if whole is None else whole.extents
         self.graphs = {
-            indicator: EvidenceGraph(own, self.nodes.nodes(indicator))
-            for indicator, own in sorted(self._rows.items())
+            indicator: EvidenceGraph(
+                self._rows.get(indicator, ()), self.nodes.nodes(indicator), extents.get(indicator)
+            )
+            for indicator in sorted(self._rows if whole is None else extents)
         }
-        self._failing = {
-            each.stack_id for each in self.summaries if each.failed and each.campaign_id in trusted
-        }
+        self._trusted = trusted
 
     @cached_property
-    def _results(self) -> Results:
-        return Results.of(self.summaries)
+    def failing(self) -> frozenset[StackId]:
+        """Return the stacks that failed in blocks."""
+        if self._whole is not None:
+            return self._whole.failing
+        failed = (each for each in self.summaries if each.failed)
+        return frozenset(each.stack_id for each in failed if each.campaign_id in self._trusted)
+
+    @cached_property
+    def measured(self) -> frozenset[StackId]:
+        """Return the stacks that are in any block."""
+        if self._whole is not None:
+            return self._whole.measured
+        return frozenset(each.stack_id for each in self.summaries if each.blocks)
+
+    @cached_property
+    def results(self) -> Results:
+        """Return what stacks computed."""
+        return Results.of(self.summaries) if self._whole is None else self._whole.results
+
+    @cached_property
+    def places(self) -> Collection[tuple[BaseFacts, tuple[tuple[str, str], ...]]]:
+        """Return the bases, with variables, that stacks are for."""
+        if self._whole is not None:
+            return self._whole.places
+        return {(each.facts, each.settings) for each in self.stacks.values()}
 
     @property
     def is_small(self) -> bool:
         """Return whether putting campaigns together takes no time worth mentioning."""
         largest = (len(each.components[0]) for each in self.graphs.values() if each.components)
-        return max(largest, default=0) <= _SMALL
+        return max(largest, default=0) <= SMALL
 
     @cached_property
-    def _repeated(self) -> Mapping[IndicatorId, Array]:
+    def repeated(self) -> Mapping[IndicatorId, Array]:
         """Return what repeated campaigns say of the spread between campaigns, by indicator."""
+        if self._whole is not None:
+            return self._whole.repeated
         if len(self.graphs) < 2:
             return {}
         return {
@@ -147,8 +200,7 @@ class Knowledge:
         Args:
             versions_on: by base, the versions that are installed there.
         """
-        places = {(each.facts, each.settings) for each in self.stacks.values()}
-        for facts, variables in sorted(places, key=lambda each: (each[1], repr(each[0]))):
+        for facts, variables in sorted(self.places, key=lambda each: (each[1], repr(each[0]))):
             if facts not in versions_on:
                 continue
             found = self.nodes.find_all(versions_on[facts], Setting.of(facts, variables))
@@ -193,17 +245,30 @@ class Knowledge:
     def _machine_for(self, current: Mapping[IndicatorId, str]) -> Machine:
         measured: set[MachineId] = set()
         for indicator, key in current.items():
-            reached = set(self.graphs[indicator].component(key))
-            nodes = self.nodes.nodes(indicator)
-            measured |= {
-                row.machine_id
-                for row in self._rows[indicator]
-                if row.baseline in nodes and nodes[row.baseline].key in reached
-            }
+            graph = self.graphs[indicator]
+            measured |= self.machines_of(indicator)[graph.components.index(graph.component(key))]
         if self.machine.id in measured or len(measured) >= FEWEST_MACHINES or not measured:
             return self.machine
         known = (self.machines[each] for each in measured)
         return min(known, key=lambda each: machine_distance(self.machine, each))
+
+    def machines_of(self, indicator: IndicatorId) -> Sequence[frozenset[MachineId]]:
+        """Return on which machines each component of a graph was measured."""
+        if self._whole is not None:
+            return self._whole.machines[indicator]
+        graph, nodes = self.graphs[indicator], self.nodes.nodes(indicator)
+        at = {key: number for number, own in enumerate(graph.components) for key in own}
+        found: list[set[MachineId]] = [set() for _ in graph.components]
+        for row in self._rows[indicator]:
+            if row.baseline in nodes and nodes[row.baseline].key in at:
+                found[at[nodes[row.baseline].key]].add(row.machine_id)
+        return [frozenset(each) for each in found]
+
+    def usual_error(self, indicator: IndicatorId) -> float:
+        """Return the usual standard error of a campaign's log ratio."""
+        if self._whole is not None:
+            return self._whole.errors[indicator]
+        return statistics.median(math.sqrt(r.covariance[0][0]) for r in self._rows[indicator])
 
     def standing(self, case: Case) -> Mapping[IndicatorId, Sequence[StackId]]:
         """Return the measured stacks that stand for the versions of a case, by indicator."""
@@ -242,7 +307,7 @@ class Knowledge:
         candidates: dict[str, Mapping[IndicatorId, str]] = {}
         stacks: dict[str, tuple[StackId, ...]] = {}
         for what, equal in sorted(members.items()):
-            differing = sum(self._results.differ(each, standing) for each in equal)
+            differing = sum(self.results.differ(each, standing) for each in equal)
             if differing:
                 otherwise += differing
                 continue
@@ -253,7 +318,7 @@ class Knowledge:
             current=case.current,
             candidates=candidates,
             place=Place(machine_id=case.machine.id, base=base_name(case.facts)),
-            repeated=self._repeated,
+            repeated=self.repeated,
             margin=margin,
             alpha=alpha,
             explained=explained,
@@ -279,7 +344,7 @@ class Knowledge:
             }
             if frameworks(versions) != own or not (keys.items() - case.current.items()):
                 continue
-            if stack in self._failing:
+            if stack in self.failing:
                 failing += 1
                 continue
             members.setdefault(tuple(sorted(keys.items())), []).append(stack)
@@ -295,7 +360,7 @@ class Knowledge:
             and found[indicator] in self.graphs[indicator].component(key)
         }
         standing = {stack for i, key in keys.items() for stack in self.nodes.stacks[i][key]}
-        working = sorted(standing - self._failing)
+        working = sorted(standing - self.failing)
         members = {tuple(sorted(keys.items())): working} if working else {}
         return members, len(standing) - len(working)
 
@@ -330,9 +395,9 @@ class Knowledge:
                 continue
             pairs = {(current, key) for key in keys & known}
             pairs |= {(key, best) for key in keys & known if key != best}
-            errors = [math.sqrt(row.covariance[0][0]) for row in self._rows[indicator]]
             costs = dict.fromkeys(pairs, 1.0)
-            found.append(fit.next_block(current, best, costs, error=statistics.median(errors)))
+            error = self.usual_error(indicator)
+            found.append(fit.next_block(current, best, costs, error=error))
         return max(found, key=lambda each: each.variance, default=None)
 
     def _comparable(self, setting: Setting) -> list[StackId]:

@@ -251,4 +251,5 @@ MIGRATIONS: tuple[Migration, ...] = (
     ("id scheme", _id_scheme),
     ("state", _state),
     ("compact", _compact),
+    ("outline", lambda connection: _run_script(connection, "outline.sql")),
 )

@@ -160,3 +160,4 @@ def _remove_derived(connection: sqlite3.Connection, origin_key: int) -> None:
     for table in ("derived_campaigns", "derived_contrasts"):
         delete = f"DELETE FROM {table} WHERE campaign_key IN ({changed})"  # noqa: S608
         connection.execute(delete, (origin_key,))
+    connection.execute("DELETE FROM derived_outline")

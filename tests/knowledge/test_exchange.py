@@ -358,6 +358,7 @@ def planted() -> dict[str, tuple[str, ...]]:
 
 
 _NO_FREE_TEXT = {
+    ("derived_outline", "stamp"),
     ("locks", "id"),
     ("load_sets", "id"),
     *((table, "id") for table in ("stacks", "machines", "indicators", "campaigns", "origins")),

@@ -4,7 +4,8 @@ import pytest
 
 from stackgen.errors import DatabaseError, UsageError
 from stackgen.knowledge import database as database_module
-from stackgen.knowledge.database import Database, NamedQuery, named_queries, open_database
+from stackgen.knowledge.database import Database, open_database
+from stackgen.knowledge.queries import NamedQuery, named_queries
 from stackgen.model.inspections import Outcome
 from tests.knowledge import samples
 
@@ -77,7 +78,7 @@ def test_a_missing_parameter_is_the_users_mistake(tmp_path: Path) -> None:
 
 def test_a_query_cannot_write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     hostile = NamedQuery("hostile", "nothing.", "DELETE FROM stacks")
-    monkeypatch.setattr(database_module, "_find_query", lambda _: hostile)
+    monkeypatch.setattr(database_module, "find_query", lambda _: hostile)
     with filled(tmp_path / "kb.db") as database:
         with pytest.raises(DatabaseError, match="cannot be written"):
             database.run_named("hostile")

@@ -1,0 +1,103 @@
+"""What a knowledge base knows, loaded from its file: all of it, or the part around some locks."""
+
+from collections.abc import Collection, Container, Iterable, Sequence
+from dataclasses import dataclass
+
+from stackgen.knowledge import outline
+from stackgen.knowledge.database import Database
+from stackgen.knowledge.derived import Derived, controls_hold
+from stackgen.knowledge.equivalence import LockedOn
+from stackgen.knowledge.judgement import Knowledge
+from stackgen.measure.contrasts import CampaignContrasts
+from stackgen.model.identity import CampaignId
+from stackgen.model.inspections import IndicatorCall
+from stackgen.model.packages import LockFile
+from stackgen.model.reports.campaigns import NOISE
+from stackgen.model.stacks import PROGRAM, Machine
+
+
+def load_knowledge(
+    database: Database, machine: Machine, *, locks: Sequence[LockFile] = ()
+) -> tuple[Knowledge, tuple[CampaignContrasts, ...], Container[CampaignId]]:
+    """Return what is known, with the contrasts that were loaded, and which campaigns are trusted.
+
+    Args:
+        database: the knowledge base.
+        machine: the user's own.
+        locks: that are to be answered; of a large knowledge base only what that takes is loaded.
+            Without locks, everything is.
+    """
+    calls = database.calls()
+    part = _part(database, calls, locks) if locks else None
+    found = database.derived(campaigns=None if part is None else part.campaigns)
+    trusted = trusted_campaigns(database, calls, found.contrasts)
+    known = Knowledge(
+        stacks=database.stacks(None if part is None else part.stacks),
+        summaries=found.summaries,
+        calls=calls,
+        contrasts=found.contrasts,
+        machine=machine,
+        machines=database.machines(),
+        trusted=trusted,
+        trusted_origins=database.trusted_origins | database.own_origins,
+        whole=None if part is None else part.whole,
+    )
+    if locks and part is None and _is_large(found):
+        database.store_outline(outline.outlined(known))
+    return known, found.contrasts, trusted
+
+
+def _part(
+    database: Database, calls: Collection[IndicatorCall], locks: Sequence[LockFile]
+) -> outline.Part | None:
+    stored = database.outline()
+    whole = None if stored is None else outline.decoded(stored)
+    if whole is None:
+        return None
+    programs = {call.id for call in calls if call.indicator.component == PROGRAM}
+    chooser = outline.Chooser(whole, stack_of=database.stack, programs=programs)
+    return chooser.part([LockedOn(each) for each in locks])
+
+
+def _is_large(found: Derived) -> bool:
+    return len({each.campaign_id for each in found.contrasts}) >= outline.LARGE
+
+
+def trusted_campaigns(
+    database: Database,
+    calls: tuple[IndicatorCall, ...],
+    contrasts: Iterable[CampaignContrasts] = (),
+) -> Container[CampaignId]:
+    """Return the campaigns whose controls were judged and hold; no others feed advice.
+
+    Nor do those that measured one stack against itself: it is not known to be better than others.
+
+    Args:
+        database: with the campaigns.
+        calls: all indicators.
+        contrasts: of campaigns that are known to be trusted.
+    """
+    return _Trusted(
+        frozenset(each.id for each in database.campaigns(kind=NOISE)),
+        database,
+        calls,
+        dict.fromkeys((each.campaign_id for each in contrasts), True),
+    )
+
+
+@dataclass
+class _Trusted(Container[CampaignId]):
+    """Judges the controls of a campaign when they are asked for: few are, and it takes long."""
+
+    noise: frozenset[CampaignId]
+    database: Database
+    calls: tuple[IndicatorCall, ...]
+    known: dict[CampaignId, bool]
+
+    def __contains__(self, campaign: object) -> bool:
+        found = CampaignId(str(campaign))
+        if found in self.noise:
+            return False
+        if found not in self.known:
+            self.known[found] = controls_hold(self.database.inspections(campaign=found), self.calls)
+        return self.known[found]
