@@ -23,7 +23,6 @@ from stackgen.errors import (
     StorageError,
 )
 from stackgen.images.layer_store import LayerStore
-from stackgen.images.unpack import unpacked_size
 from stackgen.images.virtualenv_store import VirtualenvStore
 from stackgen.index import PackageIndex, artifact_key
 from stackgen.measure.bandit import Arm

@@ -291,6 +291,10 @@ class EvidenceGraph:
         half_width = float(np.median(widths)) if widths else 0.0
         return HeldOut(inside=inside, total=total, campaigns=campaigns, half_width=half_width)
 
+    def near(self, key: str, most: int = MOST_NODES) -> frozenset[str]:
+        """Return the stacks that ``fit`` compares a stack with, itself included."""
+        return frozenset(each for c in self._around(key, most) for each in c.keys)
+
     def _around(self, key: str, most: int) -> list["_Campaign"]:
         """Return the campaigns that connect a stack with the nearest others."""
         return [self._campaigns[number] for number in sorted(self._surroundings.of(key, most))]

@@ -302,7 +302,7 @@ class Knowledge:
             most: nodes of a graph that take part (``EvidenceGraph.fit``).
         """
         standing = self.standing(case)
-        members, failing = self._members(case) if update is None else self._of(case, update)
+        members, failing = self._members(case, most) if update is None else self._of(case, update)
         otherwise = 0
         candidates: dict[str, Mapping[IndicatorId, str]] = {}
         stacks: dict[str, tuple[StackId, ...]] = {}
@@ -328,10 +328,10 @@ class Knowledge:
             assessments=assessments, stacks=stacks, failing=failing, otherwise=otherwise
         )
 
-    def _members(self, case: Case) -> tuple[_Members, int]:
-        """Return the stacks that can be compared with a case, and how many failed in blocks."""
+    def _members(self, case: Case, most: int) -> tuple[_Members, int]:
+        """Return the stacks that are compared with a case, and how many failed in blocks."""
         own = frameworks(case.versions)
-        reached = {i: frozenset(self.graphs[i].component(key)) for i, key in case.current.items()}
+        reached = {i: self.graphs[i].near(key, most) for i, key in case.current.items()}
         members: _Members = {}
         failing = 0
         for stack in self._comparable(case.setting):

@@ -3,8 +3,7 @@
 The outline says of everything what can be said in few bytes: which stacks make which nodes, which
 of them each campaign measured, what they computed. It is derived and cached like contrasts, and
 made anew when anything was added. From it, the campaigns around a lock are chosen: those that
-``EvidenceGraph.fit`` takes, so that the part gives the same comparisons as the whole. Only the
-number of stacks that are not considered is that of the part.
+``EvidenceGraph.fit`` takes, so that the part gives the same answer as the whole.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence

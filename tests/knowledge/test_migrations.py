@@ -14,7 +14,7 @@ from stackgen.storage.state import State, state_path
 from tests.knowledge import samples
 from tests.knowledge.test_refusals import damage
 
-VERSIONS = pytest.mark.parametrize("version", [1, 2, 3, 4])
+VERSIONS = pytest.mark.parametrize("version", [1, 2, 3, 4, 5])
 
 
 def names_of(database: Database) -> dict[str, str]:
