@@ -181,17 +181,13 @@ def advisor(known: Knowledge, python: str) -> Advisor:
 @given(st.integers(0, 2**32))
 def test_a_part_answers_as_the_whole(seed: int) -> None:
     made = Made(seed)
-    lock, new = made.lock(), made.lock()
+    lock = made.lock()
     python = made.draw.choice(("", "", "3.9"))
     every = made.knowledge()
     part = made.part(lock)
     if part is not None:
         found = advisor(made.knowledge(part), python).advise(lock)
         assert found == advisor(every, python).advise(lock)
-    part = made.part(lock, new)
-    if part is not None:
-        found = advisor(made.knowledge(part), "").update(lock, new)
-        assert found == advisor(every, "").update(lock, new)
 
 
 def test_of_a_long_chain_the_near_end_is_loaded() -> None:

@@ -224,9 +224,9 @@ class Sources:
         self.store = WheelStore(self.paths.cache, notify=self.progress.note)
         request = self.request
         self.update = read_lock_file(request.new, partial=True) if request.new else None
-        locks = [self.lockfile, *([self.update] if self.update else [])]
-        if request.options.kind is AdviceType.LATEST:
-            locks = []  # what the newest versions are is not known yet
+        # An update may lead anywhere.
+        alone = self.update is None and request.options.kind is not AdviceType.LATEST
+        locks = [self.lockfile] if alone else []
         self.known, _, self.trusted = load_knowledge(database, this_machine(), locks=locks)
         measured = {name for x in self.known.stacks.values() for name in x.lock.versions}
         locked = {str(canonicalize_name(each.name)) for each in self.lockfile.packages}

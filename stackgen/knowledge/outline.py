@@ -247,7 +247,8 @@ class Chooser:
             if any(found.values()) and not any(compared):
                 return None  # all campaigns of these versions say why they compare nothing
             self._follow(compared)
-            self._add_nearest(lock)
+            if not self._add_nearest(lock):
+                return None  # what is nearest in another way may be anywhere
         for graph, nodes in zip(known.graphs, self._nodes, strict=True):
             for node in nodes:
                 self._stacks.update(graph.nodes[node].stacks, graph.nodes[node].others)
@@ -316,8 +317,8 @@ class Chooser:
             self._campaigns.add(graph.ids[number])
             self._nodes[at].update(key for key, _ in graph.campaigns[number][1])
 
-    def _add_nearest(self, lock: LockedOn) -> None:
-        """Add what is said where nothing answers: what is nearest, and what differs."""
+    def _add_nearest(self, lock: LockedOn) -> bool:
+        """Add what is said where nothing answers; return whether anything is near."""
         known = self._known
         own = [_varied(lock.versions(each)) for each in known.facts]
         kinds = [frameworks(dict(each)) for each in known.pins]
@@ -335,6 +336,7 @@ class Chooser:
             versions = normal_versions(self._stack_of(known.stacks[stack]))
             found = self._find({known.places[known.on[stack]][0]: versions})
             self._follow(map(self._only_compared, found.values()))
+        return bool(nearest)
 
     def _nearest(
         self, lock: LockedOn, own: Sequence[Versions], kinds: Sequence[frozenset[str]]
