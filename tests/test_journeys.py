@@ -124,6 +124,33 @@ def test_what_earlier_versions_saw_is_where_a_night_begins(laboratory: Laborator
     assert found.returncode == 3
 
 
+WATCHES = """
+[watch.fine]
+requirements = ["speedy"]
+executor = "virtualenv"
+pi = ["work.py"]
+[watch.wrong]
+requirements = ["speedy"]
+executor = "virtualenv"
+pi = ["mtmul"]
+notify = ["github-issue:issues"]
+metrics = ["file:metrics"]
+"""
+
+
+def test_a_check_names_all_that_a_night_would_stumble_over(laboratory: Laboratory) -> None:
+    (laboratory.root / "stackgen.toml").write_text(WATCHES)
+    found = laboratory.run("nightly", "--check", "--watch", "fine", "--releases", "1")
+    assert found.returncode == 0, found.stderr
+    assert "  indicators: work" in found.stdout
+    found = laboratory.run("nightly", "--check")
+    problems = [each for each in found.stdout.splitlines() if each.startswith("  problem: ")]
+    assert (found.returncode, len(problems)) == (2, 3), found.stderr
+    assert problems[-1].startswith("  problem: no indicator is called 'mtmul'")
+    assert "issues: there is no such folder" in problems[0]
+    assert "metrics: there is no such folder" in problems[1]
+
+
 @pytest.mark.parametrize("name", ["", " ", "|", "speedy>=2", "speedy[extra]", "speedy 2"])
 def test_what_is_no_name_of_a_package_is_not_watched(laboratory: Laboratory, name: str) -> None:
     refused = laboratory.run("nightly", name, "--executor", "virtualenv")

@@ -33,7 +33,8 @@ bases = ["bookworm-py311", "3.12"]
 pi = ["matmul", "own.py"]
 budget = "90m"
 margin = "1%"
-notify = ["slack:env:HOOK", "github-issue:issues"]
+notify = ["slack:env:HOOK", "github-issue:issues", "webhook:file:hook"]
+metrics = ["file:metrics", "push:http://127.0.0.1:9091"]
 kb = "team.db"
 """
 
@@ -45,6 +46,9 @@ def test_a_table_says_everything_about_a_night(tmp_path: Path) -> None:
     assert (found.budget_s, found.margin, found.detect) == (5400.0, 0.01, 0.05)
     assert found.indicators == ("matmul", str(tmp_path / "own.py"))
     assert found.kb == tmp_path / "team.db"
+    own = (f"github-issue:{tmp_path / 'issues'}", f"webhook:file:{tmp_path / 'hook'}")
+    assert found.notify == ("slack:env:HOOK", *own)
+    assert found.metrics == (f"file:{tmp_path / 'metrics'}", "push:http://127.0.0.1:9091")
 
 
 def test_a_written_table_is_read_as_it_was() -> None:

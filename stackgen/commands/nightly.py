@@ -8,6 +8,7 @@ from dataclasses import replace
 from packaging.utils import canonicalize_name
 
 from stackgen import interrupts
+from stackgen.campaign.indicators import indicator_calls
 from stackgen.campaign.options import (
     BudgetOptions,
     ComparisonOptions,
@@ -50,7 +51,7 @@ from stackgen.nightly.releases import (
 from stackgen.nightly.site import LiveSite, open_site
 from stackgen.nightly.store import NightStore
 from stackgen.nightly.watch import Watch
-from stackgen.notify.send import check_address, notify
+from stackgen.notify.send import check_address, check_folder, notify
 from stackgen.report.bisect import bisect_text
 from stackgen.resolve import Requirements, parse_requirement
 from stackgen.storage.paths import Paths, find_paths
@@ -308,9 +309,10 @@ def check(
     for watch in watches:
         paths = find_paths(environ, kb=watch.kb) if watch.kb else kb
         problems = []
-        for target in watch.notify:
+        targets = [(check_address, each) for each in watch.notify]
+        for test, target in [*targets, *((check_folder, each) for each in watch.metrics)]:
             try:
-                check_address(target, environ)
+                test(target, environ)
             except UsageError as error:
                 problems.append(f"{error.what}: {error.why}")
         for base in watch.bases:
@@ -346,19 +348,27 @@ def _plan(
     if cost.disk_bytes > cost.free_bytes:
         needed, free = cost.disk_bytes / 1e9, cost.free_bytes / 1e9
         problems = (*problems, f"about {needed:.0f} GB of disk are needed, and {free:.0f} are free")
+    labels: list[str] = []
+    for name in watch.packages:
+        try:
+            calls, _ = indicator_calls(site.request, (name,), frozenset(stack))
+            labels += [each for call in calls if (each := call.label) not in labels]
+        except UsageError as error:
+            problems = (*problems, f"{error.what}: {error.why}")
     indicators = max(1, len(watch.indicators) + bool(watch.command))
     return NightPlan(
         watch=watch.name,
         base=site.label,
         packages=tuple((n, len(p.releases) if p else 0) for n, p in pages.items()),
         stack=tuple(sorted(stack.items())),
+        indicators=tuple(labels),
         new=tuple(f"{name} {version}" for name, version in new),
         budget_s=watch.budget_s,
         most_inspections=3 * INTERIM_ANALYSES[-1] * (3 * indicators + 2),
         download_bytes=cost.download_bytes,
         disk_bytes=cost.disk_bytes,
         free_bytes=cost.free_bytes,
-        problems=problems,
+        problems=tuple(dict.fromkeys(problems)),
     )
 
 

@@ -209,6 +209,7 @@ class NightPlan:
     """What a night of one watch on one base would do; nothing was measured or recorded.
 
     stack: versions that it would begin with. new: releases that it would measure.
+    indicators: what it would measure them with.
     most_inspections: of each release, if its campaigns take as many blocks as they may.
     download_bytes: wheels of all these releases and their predecessors that are not cached yet.
     disk_bytes: what they take with their environments. free_bytes: on that disk.
@@ -218,6 +219,7 @@ class NightPlan:
     base: str
     packages: tuple[tuple[str, int], ...]
     stack: tuple[tuple[str, str], ...]
+    indicators: tuple[str, ...]
     new: tuple[str, ...]
     budget_s: float
     most_inspections: int

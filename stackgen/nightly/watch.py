@@ -140,8 +140,8 @@ def _watch(name: str, table: Mapping[str, Any], path: Path | None, folder: Path)
         budget_s=parse_duration(str(table.get("budget", "2h")), "--budget"),
         margin=parse_margin(str(table.get("margin", "2%"))),
         detect=parse_margin(str(table.get("detect", "5%"))),
-        notify=lists.get("notify", ()),
-        metrics=lists.get("metrics", ()),
+        notify=tuple(_target_in_folder(each, folder) for each in lists.get("notify", ())),
+        metrics=tuple(_target_in_folder(each, folder) for each in lists.get("metrics", ())),
         kb=folder / table["kb"] if table.get("kb") else None,
         expire_days=days,
     )
@@ -158,6 +158,12 @@ def _texts(value: Any, key: str, path: Path | None, where: str) -> tuple[str, ..
 
 def _in_folder(indicator: str, folder: Path) -> str:
     return str(folder / indicator) if indicator.endswith(".py") else indicator
+
+
+def _target_in_folder(target: str, folder: Path) -> str:
+    """Return a target whose file or folder, if it names one, is relative to a folder."""
+    found = re.fullmatch(r"(file:|github-issue:|(?:webhook|slack):file:)(.+)", target)
+    return f"{found[1]}{folder / found[2]}" if found else target
 
 
 def _error(path: Path | None, where: str, why: str, fix: str) -> UsageError:

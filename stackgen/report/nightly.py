@@ -84,6 +84,7 @@ def plan_text(plan: NightlyPlan) -> str:
             f"{each.watch}{f' on {each.base}' if each.base else ''}",
             f"  watched: {pages}",
             f"  stack: {stack}",
+            f"  indicators: {', '.join(each.indicators) or 'none'}",
             f"  to be measured now: {', '.join(each.new) or 'nothing new'}",
             f"  budget of a night: {each.budget_s / 60:.0f} min; at most {each.most_inspections} "
             "processes for each release",
