@@ -2,6 +2,7 @@
 
 import math
 import random
+import shlex
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -12,6 +13,7 @@ import pytest
 from stackgen.campaign.backend import replica_folder
 from stackgen.commands.nightly import nightly
 from stackgen.errors import EngineError, EvidenceError, IndexUnavailableError
+from stackgen.model.choices import ExecutorChoice
 from stackgen.model.findings import (
     Attribution,
     Finding,
@@ -31,11 +33,13 @@ from stackgen.nightly.decide import (
 )
 from stackgen.nightly.delta import Pair
 from stackgen.nightly.night import CONFIRM, CONFIRM_AGAIN, FIRST, PERSIST
+from stackgen.nightly.site import LiveSite
 from stackgen.nightly.store import NightStore
 from stackgen.storage.paths import Paths
 from tests.campaign_requests import campaign_request
 from tests.nights import MEASURE, WATCH, FakeSite, Nights, Planted, nights
 from tests.samples import FACTS
+from tests.test_virtualenvs import BASE
 
 NEEDS = ("b",)
 GONE = IndexUnavailableError("the index is gone", why="no network", fix="")
@@ -648,3 +652,22 @@ def test_a_repetition_is_a_campaign_of_its_own_in_a_folder_of_its_own(tmp_path: 
     folders = {replica_folder(paths, each.replica) for each in requests}
     assert [len(identities), len(folders), len({e.padding for e in requests})] == [3, 3, 3]
     assert len({len(str(each)) for each in folders}) == 3  # addresses of files move, too
+
+
+def test_a_finding_is_reproduced_by_a_command_with_all_that_the_watch_says(tmp_path: Path) -> None:
+    watch = replace(
+        WATCH,
+        executor=ExecutorChoice.VIRTUALENV,
+        indicators=("matmul",),
+        parameters=("size=64",),
+    )
+    site = LiveSite(
+        watch=watch, request=campaign_request(), base="3.11", where=BASE, environ={},
+        paths=Paths(cache=tmp_path, knowledge=tmp_path / "kb.db"), progress=NullProgress(),
+        run_pair=lambda *_: pytest.fail("nothing is measured"),
+    )  # fmt: skip
+    pair = Pair(old={"a": "1.0", "aa": "1.0", "b": "1.0"}, new={"aa": "2.0", "b": "1.1"})
+    assert shlex.split(site.command(pair)) == [
+        "stackgen", "compare", "a==1.0 b==1.0 aa==1.0", "b==1.1 aa==2.0", "--pi", "matmul",
+        "--param", "size=64", "--base", "3.11", "--executor", "virtualenv",
+    ]  # fmt: skip

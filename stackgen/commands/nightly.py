@@ -39,7 +39,7 @@ from stackgen.model.options import parse_parameters
 from stackgen.model.progress import Progress
 from stackgen.model.reports.bisect import BisectReport
 from stackgen.model.reports.campaigns import ExploreReport
-from stackgen.nightly.delta import Pair, Pins, release_pair, stack_text
+from stackgen.nightly.delta import Pair, Pins, release_pair
 from stackgen.nightly.metrics import export_metrics
 from stackgen.nightly.night import Attribute, Night, first_page
 from stackgen.nightly.releases import (
@@ -224,7 +224,7 @@ def _attribution(site: LiveSite) -> Attribute:
         if finding.kind not in (FindingKind.SLOWER, FindingKind.BROKEN):
             return None
         request = site.request.with_budget(budget_s=budget_s)
-        stacks = stack_text(pair.old), stack_text(pair.new)
+        stacks = site.texts(pair)
         try:
             found = bisect(*stacks, request, site.paths, site.environ, site.progress)
         except StackgenError as error:

@@ -87,6 +87,8 @@ def _pins(stack: Pins, without: str) -> list[str]:
     return [f"{name}=={version}" for name, version in stack.items() if name != without]
 
 
-def stack_text(pins: Pins) -> str:
-    """Return a stack as a command line names it."""
-    return " ".join(f"{name}=={version}" for name, version in sorted(pins.items()))
+def stack_text(pins: Pins, first: Sequence[str] = ()) -> str:
+    """Return a stack as a command line names it; packages that come first give it its name."""
+    order = {name: place for place, name in enumerate(first)}
+    names = sorted(pins, key=lambda name: (order.get(name, len(order)), name))
+    return " ".join(f"{name}=={pins[name]}" for name in names)

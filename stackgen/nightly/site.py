@@ -16,6 +16,7 @@ from stackgen.index.client import FRESH_S
 from stackgen.knowledge.database import open_database
 from stackgen.measure import decided
 from stackgen.measure.goals import pair_contrasts
+from stackgen.model.choices import ExecutorChoice
 from stackgen.model.goals import Goal
 from stackgen.model.inspections import Outcome
 from stackgen.model.packages import Lock
@@ -147,18 +148,27 @@ class LiveSite:
             target=replace(self.request.target, rebuild=stage.replica > 0),
             replica=stage.replica,
         )
-        report = self.run_pair(stack_text(pair.old), stack_text(pair.new), request)
+        report = self.run_pair(*self.texts(pair), request)
         return measured_of(report, self.paths, detect=self.watch.detect, alpha=stage.alpha)
+
+    def texts(self, pair: Pair) -> tuple[str, str]:
+        """Return both stacks as a command line names them, watched packages first."""
+        first = self.watch.packages
+        return stack_text(pair.old, first), stack_text(pair.new, first)
 
     def command(self, pair: Pair) -> str:
         """Return the command line that measures a pair."""
-        words = ["stackgen", "compare", stack_text(pair.old), stack_text(pair.new)]
+        words = ["stackgen", "compare", *self.texts(pair)]
         for indicator in self.watch.indicators:
             words += ["--pi", indicator]
         if self.watch.command:
             words += ["--pi-command", self.watch.command]
+        for parameter in self.watch.parameters:
+            words += ["--param", parameter]
         if self.base:
             words += ["--base", self.base]
+        if self.watch.executor is not ExecutorChoice.AUTO:
+            words += ["--executor", self.watch.executor.value]
         return shlex.join(words)
 
     def remove_replicas(self) -> None:
