@@ -57,7 +57,7 @@ from stackgen.resolve import Requirements, parse_requirement
 from stackgen.storage.paths import Paths, find_paths
 
 _NOT_BEGUN = EvidenceError(
-    "it did not begin", why="you interrupted the night before it", fix="run: stackgen nightly"
+    "it did not begin", why="you interrupted this run before it", fix="run: stackgen nightly"
 )
 
 

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from xml.sax.saxutils import escape
 
 from stackgen.model.reports.history import HistoryPoint, HistoryReport
-from stackgen.report.tables import columns, duration
+from stackgen.report.tables import columns, counted, duration
 
 _WIDTH = 40
 _LEFT, _TOP, _STEP, _HEIGHT, _BELOW = 80, 40, 56, 260, 110
@@ -26,7 +26,7 @@ def history_text(report: HistoryReport) -> str:
             duration(each.time_s),
             _bar(each, low, high),
             _interval(each),
-            f"{each.blocks} blocks, {each.campaigns} campaigns",
+            f"{counted(each.blocks, 'block')}, {counted(each.campaigns, 'campaign')}",
         )
         for each in report.points
     ]
