@@ -6,7 +6,7 @@ t, because recorded contrasts have heavy tails; docs/adr/0002 and 0017 have the 
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, TypeVar
@@ -35,7 +35,6 @@ def level_per_analysis(alpha: float) -> float:
     Args:
         alpha: false alarms over all interim analyses, above 0 and below 1.
     """
-    from scipy.optimize import brentq
     from scipy.special import ndtri
 
     def excess(log_level: float) -> float:
@@ -43,7 +42,32 @@ def level_per_analysis(alpha: float) -> float:
         return math.log(_crossed(boundary) / alpha)
 
     least, most = math.log(alpha / len(INTERIM_ANALYSES)) - 0.01, math.log(alpha) + 0.01
-    return math.exp(brentq(excess, least, most, xtol=1e-6))
+    return math.exp(_root(excess, least, most, tolerance=1e-6))
+
+
+def _root(
+    increasing: Callable[[float], float], low: float, high: float, *, tolerance: float
+) -> float:
+    """Return where a function crosses zero, by the Illinois algorithm (Dowell and Jarratt 1971).
+
+    Importing ``scipy.optimize`` for it would take longer than all of advice's own work.
+    """
+    below, above = increasing(low), increasing(high)
+    moved = 0  # which end, in the step before
+    while high - low > tolerance:
+        middle = (low * above - high * below) / (above - below)
+        value = increasing(middle)
+        if abs(middle - (low if value < 0 else high)) < tolerance / 2 or value == 0:
+            return middle
+        if value < 0:
+            low, below = middle, value
+            above = above / 2 if moved < 0 else above
+            moved = -1
+        else:
+            high, above = middle, value
+            below = below / 2 if moved > 0 else below
+            moved = 1
+    return (low + high) / 2
 
 
 def _crossed(boundary: float) -> float:
@@ -311,13 +335,14 @@ def _errors(freedom: int, level: float) -> tuple[float, float]:
 
     The error is an estimate, too: what is found follows the noncentral t.
     """
-    from scipy.optimize import brentq
     from scipy.special import nctdtr, stdtrit
 
     boundary = -float(stdtrit(freedom, level / 2))
     most = 4 * boundary + 10  # freedom 1, the least there is, needs 2.9 times the boundary
-    needed = brentq(lambda shift: 1 - nctdtr(freedom, shift, boundary) - POWER, 0, most, xtol=1e-4)
-    return boundary, float(needed)
+    needed = _root(
+        lambda shift: 1 - float(nctdtr(freedom, shift, boundary)) - POWER, 0, most, tolerance=1e-4
+    )
+    return boundary, needed
 
 
 def verdict(low: float, high: float, margin: float, tolerance: float = 0.0) -> Verdict:
