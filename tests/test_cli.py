@@ -251,3 +251,12 @@ def test_what_is_empty_is_refused_at_once(laboratory: Laboratory, command: list[
     assert done.returncode == 2, done.stderr
     assert done.stderr.startswith("error: ")
     assert "Traceback" not in done.stderr
+
+
+def test_options_of_measuring_are_refused_where_the_tables_of_nightly_have_them(
+    laboratory: Laboratory,
+) -> None:
+    done = laboratory.run("nightly", "--budget", "5m")
+    assert done.returncode == 2
+    assert done.stderr.startswith("error: --budget needs the name of a package")
+    assert "nothing is watched" in laboratory.run("nightly", "--check").stderr

@@ -7,7 +7,7 @@ that typer understands: each field becomes an option under the heading of its gr
 import functools
 import importlib
 import inspect
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, is_dataclass
 from pathlib import Path
 from typing import Annotated, Any, get_type_hints
@@ -36,6 +36,13 @@ class Entry:
     heading: str = "Commands"
     examples: tuple[str, ...] = ()
     group: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Without:
+    """Annotates an option group: which of its fields a command does not have as options."""
+
+    fields: tuple[str, ...]
 
 
 class _Help:
@@ -263,12 +270,13 @@ def command(function: Callable[..., None]) -> Callable[..., None]:
     groups: dict[str, tuple[type, list[Option]]] = {}
     parameters: list[inspect.Parameter] = []
     for parameter in signature.parameters.values():
-        kind = hints[parameter.name]
+        kind, omitted = _group(hints[parameter.name])
         if not (is_dataclass(kind) and isinstance(kind, type)):
-            parameters.append(parameter.replace(annotation=kind, kind=parameter.KEYWORD_ONLY))
+            own = parameter.replace(annotation=hints[parameter.name], kind=parameter.KEYWORD_ONLY)
+            parameters.append(own)
             continue
         given = parameter.default if parameter.default is not parameter.empty else kind()
-        options = list(declared_options(given))
+        options = [each for each in declared_options(given) if each.name not in omitted]
         parameters += [_parameter(each, heading=getattr(kind, "TITLE", COMMON)) for each in options]
         groups[parameter.name] = (kind, options)
     parameters.sort(key=lambda each: not _is_argument(each))
@@ -284,6 +292,14 @@ def command(function: Callable[..., None]) -> Callable[..., None]:
     call.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
     call.__annotations__ = {each.name: each.annotation for each in parameters}
     return call
+
+
+def _group(hint: Any) -> tuple[Any, Collection[str]]:
+    """Return the option group of an annotation, and which of its fields are left out."""
+    for each in getattr(hint, "__metadata__", ()):
+        if isinstance(each, Without):
+            return hint.__origin__, each.fields
+    return hint, ()
 
 
 def _is_argument(parameter: inspect.Parameter) -> bool:

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from stackgen.campaign.options import BudgetOptions, IndicatorOptions, TargetOptions
-from stackgen.cli.commands import Entry
+from stackgen.cli.commands import Entry, Without
 from stackgen.cli.options import AsJson, KnowledgeBase
+from stackgen.errors import UsageError
 
 if TYPE_CHECKING:
     from stackgen.model.findings import FindingState, NightlyPlan, NightlyReport
@@ -18,9 +19,10 @@ if TYPE_CHECKING:
 
 
 def nightly(
+    context: typer.Context,
     indicators: IndicatorOptions,
-    budget: BudgetOptions,
-    target: TargetOptions,
+    budget: Annotated[BudgetOptions, Without(("seed",))],
+    target: Annotated[TargetOptions, Without(("rebuild",))],
     names: Annotated[
         list[str] | None,
         typer.Argument(
@@ -70,6 +72,7 @@ def nightly(
     if names is not None:
         watches = tuple(watch_of(name, indicators, budget, target) for name in dict.fromkeys(names))
     else:
+        _refuse_measuring(context)
         watches = _configured(watch or ())
     paths = find_paths(os.environ, kb=kb)
     with open_progress(sys.stderr) as progress:
@@ -77,6 +80,23 @@ def nightly(
         found = planned(*common) if check else run(*common, budget.budget_s if names else None)
     typer.echo(as_json(found) if json else nights_text(found, markdown=markdown))
     raise typer.Exit(found.exit_code)
+
+
+_OF_EVERY_NIGHT = frozenset({"watch", "check", "releases", "kb", "markdown", "json"})
+
+
+def _refuse_measuring(context: typer.Context) -> None:
+    """Refuse options that say how to measure: without NAME, each table does."""
+    for param in context.command.params:
+        source = context.get_parameter_source(param.name or "")
+        if param.name in _OF_EVERY_NIGHT or source is None or source.name != "COMMANDLINE":
+            continue
+        option = max(param.opts, key=len)
+        raise UsageError(
+            f"{option} needs the name of a package",
+            why="without one, the [watch.NAME] tables of stackgen.toml say how to measure",
+            fix=f"run: stackgen nightly NAME {option} ..., or change the table",
+        )
 
 
 def _configured(names: Sequence[str]) -> "tuple[Watch, ...]":
