@@ -148,7 +148,10 @@ class Comparison:
         note = self.session.progress.note
         first, self._reported = self._reported < INTERIM_ANALYSES[0], blocks
         open_ = sum(is_open(row) for row in rows)
-        state = f"{open_} of {len(rows) - 1} not decided" if open_ else "all decided"
+        state = f"{open_} of {len(rows) - 1} not decided"
+        if not open_:
+            whole = decided(rows, self.design.calls)
+            state = "all decided" if whole else "all decided overall, but not on each indicator"
         note(f"After {blocks} blocks{self._excluded()}: {standing(rows[0])}; {state}.")
         if not first:
             return
