@@ -21,7 +21,7 @@ from stackgen.model.goals import Goal
 from stackgen.model.inspections import Outcome
 from stackgen.model.packages import Lock
 from stackgen.model.progress import Progress
-from stackgen.model.reports.campaigns import Estimate, ExploreReport
+from stackgen.model.reports.campaigns import Estimate, ExploreReport, FailedStack
 from stackgen.model.stacks import Base
 from stackgen.nightly.decide import (
     TOLERANCE,
@@ -221,12 +221,7 @@ def measured_of(
         detect: the relative difference that is of interest.
         alpha: as of `is_settled`.
     """
-    failures = tuple(
-        Failure(
-            is_new=each.label.startswith("B"), step=_STEPS.get(each.outcome), reason=each.reason
-        )
-        for each in report.failed
-    )
+    failures = tuple(map(_failure, report.failed))
     stacks = {each.label[:1]: each.stack_id for each in report.stacks}
     health = any(each.failed for each in report.health.controls)
     nothing = Measured(
@@ -274,3 +269,7 @@ def measured_of(
         complete=bool(failures) or settled,
         missing="" if settled else f"{measured.blocks} blocks; stopped: {report.run.stopped}",
     )
+
+
+def _failure(of: FailedStack) -> Failure:
+    return Failure(is_new=of.label.startswith("B"), step=_STEPS.get(of.outcome), reason=of.reason)
