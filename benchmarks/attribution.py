@@ -42,9 +42,9 @@ from stackgen.measure.attribution import (
     Attribution,
     Hybrid,
     Kind,
-    Timings,
     Trial,
 )
+from stackgen.measure.likelihoods import Timings
 from stackgen.model.choices import ExecutorChoice, Prereleases
 from stackgen.model.progress import NullProgress
 from stackgen.resolve import Policy

@@ -11,12 +11,11 @@ from stackgen.measure.attribution import (
     Answer,
     Attribution,
     Cause,
-    Failures,
     Hybrid,
     Kind,
-    Timings,
     Trial,
 )
+from stackgen.measure.likelihoods import Failures, Timings
 
 PACKAGES = ("a", "b", "c", "d")
 

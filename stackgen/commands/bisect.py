@@ -27,16 +27,15 @@ from stackgen.measure import INTERIM_ANALYSES, Design, effect, exclude_disturbed
 from stackgen.measure.attribution import (
     Answer,
     Attribution,
-    Failures,
     Hybrid,
     Kind,
     Proposal,
-    Timings,
     Trial,
     stacks_of,
 )
 from stackgen.measure.bandit import searched
 from stackgen.measure.effects import trimmed_centre
+from stackgen.measure.likelihoods import Failures, Timings
 from stackgen.measure.retry_policy import Cause, cause_of
 from stackgen.model.choices import Strategy
 from stackgen.model.evidence import Effect, Verdict
