@@ -43,6 +43,9 @@ CONNECTIONS = 8
 AT_ONCE = 24
 """Requests at once, at most; where a host does not speak HTTP/2, they queue for connections."""
 
+FRESH_S = 600.0
+"""What was fetched so recently is not fetched again."""
+
 Progress = Callable[[int, int], None]
 """Called in the waiting thread with the number of requests done and of all."""
 

@@ -12,7 +12,7 @@ from stackgen.campaign.user_input import index_config
 from stackgen.errors import ResolutionError
 from stackgen.images.virtualenv_store import VirtualenvStore
 from stackgen.index import PackageIndex
-from stackgen.index.client import FRESH_S
+from stackgen.index.replies import FRESH_S
 from stackgen.knowledge.database import open_database
 from stackgen.measure import decided
 from stackgen.measure.goals import pair_contrasts
