@@ -27,10 +27,13 @@ NO_CONFIG = {"PIP_CONFIG_FILE": os.devnull}
 PACKAGES = {
     "numpy": {"1.23.5": Published(), "1.26.4": Published()},
     "frame": {
+        "2.10": Published(requires=["numpy<1.24", "middle"]),
         "2.12": Published(requires=["numpy<1.24", "helper"]),
         "2.15": Published(requires=["numpy>=1.26", "fresh>=1", "tz"], requires_python=">=3.9"),
     },
     "helper": {"1.0": Published()},
+    "middle": {"1.0": Published(requires=["deep", "tz"])},
+    "deep": {"1.0": Published()},
     "fresh": {"0.9": Published(), "1.0": Published(), "1.1": Published()},
     "tz": {"1.0": Published(), "2.0": Published()},
     "strict": {"1.0": Published(requires=["numpy<1.25"])},
@@ -87,6 +90,14 @@ def test_new_requirements_are_added_and_those_of_the_old_version_taken_out(
     assert not changes["fresh"].widened
     assert changes["frame"].requires_python == ">=3.9"
     assert [len(each.artifacts) for each in changes.values() if each.version] == [1, 1, 1, 1]
+
+
+def test_what_only_a_package_required_that_is_taken_out_goes_with_it(
+    index: PackageIndex, target: Target
+) -> None:
+    pins = lock("frame==2.10\nmiddle==1.0\ndeep==1.0\nnumpy==1.23.5\ntz==1.0\n")
+    changes = found(pins, index, target, frame="2.15", numpy="1.26.4")
+    assert {name for name, each in changes.items() if not each.version} == {"middle", "deep"}
 
 
 def test_nothing_is_taken_out_where_the_lock_does_not_say_what_is_required(

@@ -38,7 +38,7 @@ from stackgen.errors import EvidenceError, ResolutionError, UsageError
 from stackgen.index import PackageIndex
 from stackgen.indicators import bind
 from stackgen.indicators.families import DEFAULTS, FEWEST_FAMILIES, families_of, family_of
-from stackgen.knowledge.equivalence import VARIED, varied_in
+from stackgen.knowledge.equivalence import VARIED, by_importance, varied_in
 from stackgen.knowledge.evidence import CONTROL_COMPONENT
 from stackgen.measure import INTERIM_ANALYSES, decided, fewest_blocks, rank
 from stackgen.model.choices import Granularity, Prereleases, Strategy
@@ -335,7 +335,9 @@ class _Chosen:
         names = {*varied_in(self._packages(request)), *self.request.options.only}
         lockfile = installable(index, self.request.path, names, target, policy, progress)
         for pins in self.step.pins or ((),):
-            lines: Sequence[str] = [f"{name}=={version}" for name, version in pins]
+            # What varies by itself comes first, in the names of the stacks as well.
+            ordered = sorted(pins, key=lambda pin: by_importance(pin[0]))
+            lines: Sequence[str] = [f"{name}=={version}" for name, version in ordered]
             if not pins:
                 lines = free_requirements(lockfile, self.request.options.policy, target)
             wanted = parse_requirements(*lines)

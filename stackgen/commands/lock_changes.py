@@ -174,7 +174,7 @@ def _unneeded(
     needed: _Lines,
     index: PackageIndex,
 ) -> frozenset[str]:
-    """Return what only the old versions of changed packages required."""
+    """Return what only the old versions of changed packages required, and what only that did."""
     if not lockfile.requirements:
         return frozenset()
     old = [locked[name] for name in changed if name in locked]
@@ -183,10 +183,18 @@ def _unneeded(
         files = _files(index, package.name, package.version)
         read = index.metadata_many(files[:1])
         before |= {n for each in read.values() for n in required_names(each.requires_dist)}
-    now = {n for lines, _ in needed.values() for n in _any_names(lines)}
     direct = {str(canonicalize_name(each.name)) for each in _readable(lockfile)}
     others = {each.name for each in lockfile.packages if each.group != "default"}
-    return frozenset((before & locked.keys()) - now - direct - others - changed.keys())
+    stays = direct | others | changed.keys()
+    gone: set[str] = set()
+    while True:
+        left = {name: lines for name, (lines, _) in needed.items() if name not in gone}
+        now = {n for name, lines in left.items() for n in _any_names(lines) - {name}}
+        more = (before & left.keys() & locked.keys()) - now - stays
+        if not more:
+            return frozenset(gone)
+        gone |= more
+        before |= {n for name in more for n in required_names(left[name])}
 
 
 def _any_names(lines: Iterable[str]) -> frozenset[str]:
