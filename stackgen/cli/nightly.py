@@ -72,14 +72,28 @@ def nightly(
     if names is not None:
         watches = tuple(watch_of(name, indicators, budget, target) for name in dict.fromkeys(names))
     else:
-        _refuse_measuring(context)
-        watches = _configured(watch or ())
+        watches = _configured(context, watch or ())
     paths = find_paths(os.environ, kb=kb)
     with open_progress(sys.stderr) as progress:
         common = (watches, os.environ, progress, paths, releases)
         found = planned(*common) if check else run(*common, budget.budget_s if names else None)
     typer.echo(as_json(found) if json else nights_text(found, markdown=markdown))
     raise typer.Exit(found.exit_code)
+
+
+def _configured(context: typer.Context, names: Sequence[str]) -> "tuple[Watch, ...]":
+    """Return the watches of the configuration file, or those of these names.
+
+    Raises:
+        UsageError: an option says how to measure: the tables of the file do.
+    """
+    from stackgen.cli.config import find_config
+    from stackgen.commands.nightly import selected
+    from stackgen.nightly.watch import read_watches
+
+    _refuse_measuring(context)
+    config = find_config(Path.cwd())
+    return selected(read_watches(config.values, config.path), names)
 
 
 _OF_EVERY_NIGHT = frozenset({"watch", "check", "releases", "kb", "markdown", "json"})
@@ -97,16 +111,6 @@ def _refuse_measuring(context: typer.Context) -> None:
             why="without one, the [watch.NAME] tables of stackgen.toml say how to measure",
             fix=f"run: stackgen nightly NAME {option} ..., or change the table",
         )
-
-
-def _configured(names: Sequence[str]) -> "tuple[Watch, ...]":
-    """Return the watches of the configuration file, or those of these names."""
-    from stackgen.cli.config import find_config
-    from stackgen.commands.nightly import selected
-    from stackgen.nightly.watch import read_watches
-
-    config = find_config(Path.cwd())
-    return selected(read_watches(config.values, config.path), names)
 
 
 def init(
