@@ -1,5 +1,6 @@
 """Tables of what is watched, targets of notifications, metrics, and what the packages ship."""
 
+import io
 import json
 import re
 import shutil
@@ -88,6 +89,16 @@ def test_other_commands_do_not_mind_what_is_watched(tmp_path: Path) -> None:
     found = run_command("config", "explore", folder=tmp_path)
     assert found.returncode == 0, found.stderr
     assert "5m" in found.stdout or "300" in found.stdout
+
+
+def test_init_without_answers_says_how_to_do_without_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.stdin", io.StringIO())
+    (tmp_path / "requirements.txt").write_text("numpy==2.2.6\n", encoding="utf-8")
+    refused = run_command("init", folder=tmp_path)
+    assert (refused.returncode, "--yes" in refused.stderr) == (2, True)
+    assert not (tmp_path / "stackgen.toml").exists()
 
 
 def test_init_takes_what_a_lock_has_and_writes_no_watch_twice(tmp_path: Path) -> None:

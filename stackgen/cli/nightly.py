@@ -119,13 +119,26 @@ def init(
     ] = False,
     name: Annotated[str, typer.Option(metavar="NAME", help="Name of the watch.")] = "nightly",
 ) -> None:
-    """Write a watch for nightly into the stackgen.toml of this folder."""
+    """Write a watch for nightly into the stackgen.toml of this folder.
+
+    Raises:
+        UsageError: it asks, and standard input ends before the last answer.
+    """
     from stackgen.commands.watches import add_watch, proposed
 
     folder = Path.cwd()
     found = proposed(folder, name, needed=yes)
     if not yes:
-        found = _prompted(found)
+        try:
+            found = _prompted(found)
+        except typer.Abort:
+            if sys.stdin is not None and sys.stdin.isatty():  # Ctrl-C, Ctrl-D
+                raise
+            raise UsageError(
+                "The questions were not answered",
+                why="standard input ended before the last of them",
+                fix="give --yes, which asks nothing and takes what a lock in this folder has",
+            ) from None
     path = add_watch(folder, found)
     typer.echo(f"Wrote [watch.{found.name}] into {path}.")
     typer.echo("Next: stackgen nightly --check; then: stackgen nightly --releases 3")
