@@ -4,11 +4,10 @@ import sqlite3
 import sys
 import threading
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from hashlib import blake2b
-from itertools import islice
 from pathlib import Path
 from typing import TypeVar
 
@@ -115,14 +114,12 @@ class IndexCache:
     def pages(self, location: str, names: Sequence[str]) -> dict[str, CachedPage]:
         """Return the pages at hand, by name; a damaged one counts as not at hand."""
         found: dict[str, CachedPage] = {}
-        fields = "name, fetched, etag, modified, body, checksum"
-        for part in _parts(names):
-            query = f"SELECT {fields} FROM pages WHERE location = ? AND name IN ({_marks(part)})"  # noqa: S608
-            for name, fetched, etag, modified, body, checksum in self._rows(
-                query, [location, *part]
-            ):
-                if checksum != _checksum(location, name, body):
-                    continue
+        query = (
+            "SELECT name, fetched, etag, modified, body, checksum FROM pages "
+            "WHERE location = ? AND name"
+        )
+        for name, fetched, etag, modified, body, checksum in self._among(query, names, location):
+            if checksum == _checksum(location, name, body):
                 found[name] = CachedPage(
                     fetched=fetched, etag=etag, modified=modified, content=body
                 )
@@ -130,15 +127,12 @@ class IndexCache:
 
     def digests(self, location: str, names: Sequence[str]) -> dict[str, tuple[float, str]]:
         """Return when each page at hand was fetched, and its digest, by name."""
-        found: dict[str, tuple[float, str]] = {}
-        for part in _parts(names):
-            query = (
-                "SELECT name, fetched, digest FROM pages JOIN digests "  # noqa: S608
-                f"USING (location, name, fetched) WHERE location = ? AND name IN ({_marks(part)})"
-            )
-            rows = self._rows(query, [location, *part])
-            found.update((name, (fetched, digest)) for name, fetched, digest in rows)
-        return found
+        query = (
+            "SELECT name, fetched, digest FROM pages JOIN digests USING (location, name, fetched) "
+            "WHERE location = ? AND name"
+        )
+        rows = self._among(query, names, location)
+        return {name: (fetched, digest) for name, fetched, digest in rows}
 
     def keep_digests(self, location: str, pages: Mapping[str, CachedPage]) -> None:
         """Store the digests of pages; they count until another page takes the place of one."""
@@ -176,15 +170,12 @@ class IndexCache:
     def metadata(self, keys: Sequence[str]) -> dict[str, Metadata]:
         """Return the metadata at hand; a damaged entry counts as not at hand."""
         found: dict[str, Metadata] = {}
-        for part in _parts(keys):
-            query = f"SELECT key, body, checksum FROM metadata WHERE key IN ({_marks(part)})"  # noqa: S608
-            for key, body, checksum in self._rows(query, part):
-                if checksum == _checksum("metadata", key, body):
-                    # Equal lines are the same objects: most versions of a package share them.
-                    python, *lines = map(sys.intern, body.split("\n"))
-                    found[key] = Metadata(
-                        requires_dist=tuple(lines), requires_python=python or None
-                    )
+        query = "SELECT key, body, checksum FROM metadata WHERE key"
+        for key, body, checksum in self._among(query, keys):
+            if checksum == _checksum("metadata", key, body):
+                # Equal lines are the same objects: most versions of a package share them.
+                python, *lines = map(sys.intern, body.split("\n"))
+                found[key] = Metadata(requires_dist=tuple(lines), requires_python=python or None)
         return found
 
     def keep_metadata(self, entries: Mapping[str, Metadata]) -> None:
@@ -197,11 +188,7 @@ class IndexCache:
 
     def silent(self, keys: Sequence[str]) -> dict[str, str]:
         """Return which files are known to state no usable metadata, and why."""
-        found: dict[str, str] = {}
-        for part in _parts(keys):
-            query = f"SELECT key, reason FROM silent WHERE key IN ({_marks(part)})"  # noqa: S608
-            found.update((key, reason) for key, reason in self._rows(query, part))
-        return found
+        return dict(self._among("SELECT key, reason FROM silent WHERE key", keys))
 
     def keep_silent(self, reasons: Mapping[str, str]) -> None:
         """Store for good that files of these hashes state no usable metadata, and why."""
@@ -209,11 +196,7 @@ class IndexCache:
 
     def sizes(self, keys: Sequence[str]) -> dict[str, int]:
         """Return the sizes at hand, bytes."""
-        found: dict[str, int] = {}
-        for part in _parts(keys):
-            query = f"SELECT key, bytes FROM sizes WHERE key IN ({_marks(part)})"  # noqa: S608
-            found.update((key, size) for key, size in self._rows(query, part))
-        return found
+        return dict(self._among("SELECT key, bytes FROM sizes WHERE key", keys))
 
     def keep_sizes(self, sizes: Mapping[str, int]) -> None:
         """Store sizes, bytes."""
@@ -241,6 +224,12 @@ class IndexCache:
         """Store what an address of no index holds."""
         row = (url, found.fetched, found.mark, found.size, found.sha256)
         self._write("INSERT OR REPLACE INTO downloads VALUES (?, ?, ?, ?, ?)", [row])
+
+    def _among(self, query: str, keys: Sequence[str], *before: str) -> Iterator[tuple]:  # type: ignore[type-arg]
+        """Yield the rows of a query whose last column, named at its end, is one of the keys."""
+        for start in range(0, len(keys), _BATCH):
+            part = keys[start : start + _BATCH]
+            yield from self._rows(f"{query} IN ({', '.join('?' * len(part))})", [*before, *part])
 
     # SQLite holds values of any type; the callers above check them.
     def _rows(self, query: str, values: Sequence[object]) -> list[tuple]:  # type: ignore[type-arg]
@@ -317,13 +306,3 @@ def _checksum(*parts: str | bytes | None) -> int:
     for part in parts:
         total = zlib.crc32(part.encode() if isinstance(part, str) else part or b"\0", total)
     return total
-
-
-def _parts(items: Iterable[str]) -> Iterator[list[str]]:
-    rest = iter(items)
-    while part := list(islice(rest, _BATCH)):
-        yield part
-
-
-def _marks(items: Sequence[str]) -> str:
-    return ", ".join("?" * len(items))
