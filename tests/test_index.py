@@ -120,14 +120,6 @@ def test_the_first_index_that_has_a_package_wins(server: TinyIndex, opened: Open
     assert [x.index for x in found["more"] or ()] == [other.simple]
 
 
-def test_progress_counts_every_package_once(server: TinyIndex, opened: Opener) -> None:
-    server.add(WHEEL, make_wheel("demo"))
-    reported: list[tuple[int, int]] = []
-    with serving() as other, opened(server.simple, other.simple) as index:
-        index.candidates_many(["demo", "none", "nil"], lambda *x: reported.append(x))
-    assert reported == [(1, 3), (2, 3), (3, 3)]
-
-
 def test_files_of_find_links_join_those_of_the_index(
     server: TinyIndex, opened: Opener, tmp_path: Path
 ) -> None:
@@ -182,7 +174,8 @@ def test_an_index_in_a_folder_works(opened: Opener, tmp_path: Path) -> None:
         (wheel,) = index.candidates("demo")
         assert index.metadata(wheel).requires_dist == ("six",)
         assert index.candidates_many(["nil"]) == {"nil": None}
-        assert index.size(wheel) == (tmp_path / "files" / WHEEL).stat().st_size
+        (size,) = index.sizes([wheel]).values()
+        assert size == (tmp_path / "files" / WHEEL).stat().st_size
 
 
 def test_a_folder_index_that_is_gone_is_no_index_without_packages(

@@ -183,8 +183,8 @@ def test_sizes_are_requested_once(server: TinyIndex, tmp_path: Path) -> None:
     server.add(WHEEL, content)
     for _ in range(2):
         with opened(server, tmp_path) as index:
-            assert index.size(of(server)) == len(content)
-            assert index.size(of(server, hashed="2" * 64, url=f"{server.url}/no")) is None
+            found = index.sizes([of(server), of(server, hashed="2" * 64, url=f"{server.url}/no")])
+            assert list(found.values()) == [len(content), None]
     assert [x[0] for x in server.requested].count("HEAD") == 3
 
 

@@ -35,7 +35,6 @@ from stackgen.index.replies import (
     FRESH_S,
     IndexAccess,
     Pool,
-    Progress,
     Reply,
     ReplyTooLargeError,
     as_done,
@@ -47,6 +46,11 @@ if TYPE_CHECKING:
     from stackgen.index.transport import Transport
 
 
+# PEP 691: JSON, or else HTML.
+_ACCEPT = (
+    "application/vnd.pypi.simple.v1+json, application/vnd.pypi.simple.v1+html;q=0.5, "
+    "text/html;q=0.01"
+)
 _ABSENT = (404, 410)
 _UNCHANGED = 304
 _OK = 200
@@ -77,35 +81,23 @@ class Listings:
         age = self._access.clock() - fetched
         return self._access.config.offline or 0 <= age < self._access.fresh_s
 
-    def read(
-        self,
-        location: IndexLocation,
-        names: Sequence[str],
-        on_each: Callable[[bool], None] = lambda _: None,
-    ) -> dict[str, Page | None]:
+    def read(self, location: IndexLocation, names: Sequence[str]) -> dict[str, Page | None]:
         """Return the page of each name, None where the location does not have it.
-
-        on_each: called for each name with whether an index has it.
 
         Raises:
             IndexUnavailableError: it cannot be read, or its reply is no page; or it is offline
                 and the cache lacks a page.
         """
-        found: dict[str, Page | None]
         root = pages.path_of(location.url)
         if root is not None:
-            found = {name: self._read_folder(location, root, name) for name in names}
-            for page in found.values():
-                on_each(page is not None)
-            return found
+            return {name: self._read_folder(location, root, name) for name in names}
         cached = self._access.cache.pages(location.url, names)
-        found = {}
+        found: dict[str, Page | None] = {}
         young = {name: page for name, page in cached.items() if self._is_young(page.fetched)}
         for name, entry in young.items():
             with suppress(_UnreadableError):
                 found[name] = _decoded(entry, location)
                 self._read[location.url, name] = entry
-                on_each(found[name] is not None)
         old = [name for name in names if name not in found]
         if self._access.config.offline and old:
             raise _not_cached(location, old)
@@ -114,7 +106,6 @@ class Listings:
             self._access.cache.keep_pages(location.url, {name: entry})
             self._read[location.url, name] = entry
             found[name] = page
-            on_each(page is not None)
         return found
 
     def _revalidate(
@@ -127,10 +118,8 @@ class Listings:
                 page = _decoded(before, location)
             except _UnreadableError:
                 before = None
-        from pypi_simple import ACCEPT_JSON_PREFERRED
-
         url = f"{location.url.rstrip('/')}/{name}/" if name else location.url
-        headers = {"Accept": ACCEPT_JSON_PREFERRED}
+        headers = {"Accept": _ACCEPT}
         if before and before.etag:
             headers["If-None-Match"] = before.etag
         elif before and before.modified:
@@ -247,13 +236,13 @@ class Catalogue:
         self._of_links: dict[str, str] = {}
         self._words: dict[str, Mapping[str, str]] = {}
 
-    def read(self, names: Sequence[str], report: Callable[[], None]) -> dict[str, Files | None]:
+    def read(self, names: Sequence[str]) -> dict[str, Files | None]:
         """Return the files of packages by normalised name; None where no index has them.
 
         Raises:
             IndexUnavailableError: an index cannot be read.
         """
-        pages = self._first_pages(names, report)
+        pages = self._first_pages(names)
         for place in self._access.config.compared:
             of_place = self._listings.read(place, names)
             for name, page in of_place.items():
@@ -335,26 +324,16 @@ class Catalogue:
             }
         return self._words[artifact.name].get(artifact.url) or self._of_links.get(artifact.url, "")
 
-    def _first_pages(
-        self, names: Sequence[str], report: Callable[[], None]
-    ) -> dict[str, list[Page]]:
+    def _first_pages(self, names: Sequence[str]) -> dict[str, list[Page]]:
         """Return each package's page from the first index that has it.
 
         An index that is compared with the others is not one of them, wherever it stands.
         """
-        found: dict[str, list[Page]] = {}
-        places = [
-            each for each in self._access.config.indexes if each not in self._access.config.compared
-        ]
-        for place in places:
+        config, found = self._access.config, dict[str, list[Page]]()
+        for place in (each for each in config.indexes if each not in config.compared):
             left = [name for name in names if name not in found]
-            if left:
-                settled = partial(_settled, report, place == places[-1])
-                pages = self._listings.read(place, left, settled)
-                found |= {name: [page] for name, page in pages.items() if page is not None}
-        if not places:
-            for _ in names:
-                report()
+            pages = self._listings.read(place, left)
+            found |= {name: [page] for name, page in pages.items() if page is not None}
         return found
 
     def _find_links(self) -> dict[str, list[Artifact]]:
@@ -392,17 +371,10 @@ class Catalogue:
         return Files.joined(parts)
 
 
-def _settled(report: Callable[[], None], is_last: bool, is_found: bool) -> None:
-    """Report a package that needs no further index."""
-    if is_found or is_last:
-        report()
-
-
 class PackageIndex(AbstractContextManager["PackageIndex"]):
     """What the configured indexes offer, remembered in ``<cache>/index.db``.
 
-    One object serves one run: what it has read once it does not read again. Progress is called
-    with (done, total) in the calling thread.
+    One object serves one run: what it has read once it does not read again.
 
     Args:
         config: which indexes, in which order.
@@ -522,9 +494,7 @@ class PackageIndex(AbstractContextManager["PackageIndex"]):
             )
         return tuple(found)
 
-    def candidates_many(
-        self, names: Iterable[str], progress: Progress | None = None
-    ) -> dict[str, Files | None]:
+    def candidates_many(self, names: Iterable[str]) -> dict[str, Files | None]:
         """Return the candidates of several packages by normalised name; None where unknown.
 
         Raises:
@@ -532,8 +502,7 @@ class PackageIndex(AbstractContextManager["PackageIndex"]):
         """
         wanted = sorted({canonicalize_name(name) for name in names})
         missing = [name for name in wanted if name not in self._known]
-        report = _counted(progress, done=len(wanted) - len(missing), total=len(wanted))
-        self._known |= self._catalogue.read(missing, report)
+        self._known |= self._catalogue.read(missing)
         return {name: self._known[name] for name in wanted}
 
     def every_page(self, names: Iterable[str]) -> dict[IndexLocation, dict[str, Page]]:
@@ -591,7 +560,7 @@ class PackageIndex(AbstractContextManager["PackageIndex"]):
             ResolutionError: it does not say so.
             IndexUnavailableError: its index cannot be read.
         """
-        found = self._metadata.read([artifact], None).get(artifact_key(artifact))
+        found = self._metadata.read([artifact]).get(artifact_key(artifact))
         if found is None:
             raise ResolutionError(
                 f"{artifact.filename} does not say what it requires",
@@ -600,28 +569,16 @@ class PackageIndex(AbstractContextManager["PackageIndex"]):
             )
         return found
 
-    def metadata_many(
-        self, artifacts: Iterable[Artifact], progress: Progress | None = None
-    ) -> dict[str, Metadata]:
+    def metadata_many(self, artifacts: Iterable[Artifact]) -> dict[str, Metadata]:
         """Return what artifacts require, by `artifact_key`; `defects` explains absent ones.
 
         Raises:
             IndexUnavailableError: an index cannot be read.
         """
         self._read_recalled()
-        return self._metadata.read(artifacts, progress)
+        return self._metadata.read(artifacts)
 
-    def size(self, artifact: Artifact) -> int | None:
-        """Return the size in bytes; None where no server states it.
-
-        Raises:
-            IndexUnavailableError: its index cannot be read.
-        """
-        return self.sizes([artifact])[artifact_key(artifact)]
-
-    def sizes(
-        self, artifacts: Iterable[Artifact], progress: Progress | None = None
-    ) -> dict[str, int | None]:
+    def sizes(self, artifacts: Iterable[Artifact]) -> dict[str, int | None]:
         """Return sizes in bytes by `artifact_key`; None where no server states it.
 
         Raises:
@@ -632,13 +589,11 @@ class PackageIndex(AbstractContextManager["PackageIndex"]):
         cached = self._cache.sizes([key for key, size in sizes.items() if size is None])
         sizes.update(cached)
         missing = [wanted[key] for key, size in sizes.items() if size is None]
-        report = _counted(progress, done=len(wanted) - len(missing), total=len(wanted))
         fresh: dict[str, int] = {}
         for artifact, size in as_done(self._pool, self._fetch_size, missing):
             sizes[artifact_key(artifact)] = size
             if size is not None and pages.path_of(artifact.url) is None:
                 fresh[artifact_key(artifact)] = size
-            report()
         self._cache.keep_sizes(fresh)
         return sizes
 
@@ -694,16 +649,3 @@ class PackageIndex(AbstractContextManager["PackageIndex"]):
         reply = self._transport().head(artifact.url)
         text = reply.headers.get("Content-Length", "")
         return int(text) if reply.status == 200 and text.isdigit() else None
-
-
-def _counted(progress: Progress | None, *, done: int, total: int) -> Callable[[], None]:
-    """Return what is called after each step; it counts on."""
-    count = done
-
-    def step() -> None:
-        nonlocal count
-        count += 1
-        if progress:
-            progress(count, total)
-
-    return step

@@ -1,7 +1,7 @@
 """Which indexes are used, in which order: command line, environment, pip's and uv's own files."""
 
-import ast
 import os
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -11,35 +11,19 @@ from urllib.parse import quote, unquote, urlsplit, urlunsplit
 
 from stackgen.errors import UsageError
 
-# The address of the index that is used where none is configured
-
-_NAME = "PYPI_SIMPLE_ENDPOINT"
-
 
 @lru_cache(maxsize=1)
 def default_index() -> str:
-    """Return the address of PyPI: the library that reads its pages knows it.
+    """Return the address of PyPI, which is used where no index is configured: pypi-simple knows it.
 
-    To import that library, HTML parser and all, takes a fifth of a second, which a run that finds
-    everything in its cache must not pay; the address stands in plain text in the library's source.
+    To import that library takes a fifth of a second; the address stands in plain text in its
+    source.
     """
-    return _from_source() or _from_library()
-
-
-def _from_source() -> str:
     spec = find_spec("pypi_simple")
-    source = getattr(spec and spec.loader, "get_source", lambda _: None)("pypi_simple")
-    for statement in ast.parse(source or "").body:
-        match statement:
-            case (
-                ast.AnnAssign(target=ast.Name(id=name), value=ast.Constant(value=str(text)))
-                | ast.Assign(targets=[ast.Name(id=name)], value=ast.Constant(value=str(text)))
-            ) if name == _NAME:
-                return text
-    return ""
-
-
-def _from_library() -> str:
+    source = getattr(spec and spec.loader, "get_source", lambda _: "")("pypi_simple")
+    found = re.search(r'^PYPI_SIMPLE_ENDPOINT\b.*= "(.+)"$', source or "", re.MULTILINE)
+    if found:
+        return found[1]
     from pypi_simple import PYPI_SIMPLE_ENDPOINT
 
     return str(PYPI_SIMPLE_ENDPOINT)

@@ -18,7 +18,7 @@ from packaging.utils import canonicalize_name
 from stackgen.errors import IndexUnavailableError
 from stackgen.index import pages
 from stackgen.index.pages import NO_METADATA, SOME_METADATA
-from stackgen.index.replies import IndexAccess, Progress, Reply, ReplyTooLargeError, as_done
+from stackgen.index.replies import IndexAccess, Reply, ReplyTooLargeError, as_done
 from stackgen.model.packages import Artifact, BuildSystem, Metadata
 from stackgen.storage.files import file_sha256, stream_sha256
 
@@ -438,7 +438,7 @@ class MetadataReader:
         # How many last bytes hold METADATA and the directory, by project, where that is many.
         self._tails: dict[str, int] = {}
 
-    def read(self, artifacts: Iterable[Artifact], progress: Progress | None) -> dict[str, Metadata]:
+    def read(self, artifacts: Iterable[Artifact]) -> dict[str, Metadata]:
         """Return the metadata of each artifact by its key; defective ones are left out.
 
         Raises:
@@ -456,16 +456,14 @@ class MetadataReader:
         missing = [each for each in missing if artifact_key(each) not in self.defects]
         if self._access.config.offline:
             _require_local(missing)
-        self._fetch(missing, len(wanted), progress)
+        self._fetch(missing)
         return {key: self._known[key] for key in wanted if key in self._known}
 
-    def _fetch(self, missing: list[Artifact], total: int, progress: Progress | None) -> None:
+    def _fetch(self, missing: list[Artifact]) -> None:
         batch: dict[str, Metadata] = {}
-        done = total - len(missing)
         try:
             for artifact, result in as_done(self._access.pool, self._read_or_explain, missing):
                 key = artifact_key(artifact)
-                done += 1
                 if isinstance(result, str):
                     self.defects[key] = result
                 else:
@@ -476,8 +474,6 @@ class MetadataReader:
                 if len(batch) >= _BATCH:
                     self._access.cache.keep_metadata(batch)
                     batch = {}
-                if progress:
-                    progress(done, total)
         finally:
             self._access.cache.keep_metadata(batch)
 

@@ -8,7 +8,7 @@ from abc import abstractmethod
 from array import array
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime, timezone
+from datetime import timezone
 from functools import lru_cache
 from html.parser import HTMLParser
 from pathlib import Path
@@ -22,11 +22,11 @@ from stackgen.index.cache import IndexCache
 from stackgen.index.config import IndexLocation
 from stackgen.model.files import COLUMNS, Coded, Files
 from stackgen.model.packages import Artifact
+from stackgen.resolve.candidates import moment
 from stackgen.storage.files import file_sha256
 
 if TYPE_CHECKING:
-    from pydantic import ValidationError
-    from pypi_simple import DistributionPackage
+    from msgspec import ValidationError
 
 
 # Where a page says that there is no metadata file, or that there is one of unknown digest.
@@ -120,6 +120,21 @@ class _Entry:
     attested: str | None
 
 
+@dataclass(slots=True, kw_only=True)
+class _Described:
+    """A file as a PEP 691 page describes it; the keys of the page have dashes."""
+
+    filename: str
+    url: str
+    hashes: dict[str, str]
+    requires_python: str | None = None
+    core_metadata: bool | dict[str, str] | None = None
+    yanked: bool | str = False
+    size: int | None = None
+    upload_time: str | None = None
+    provenance: str | None = None
+
+
 @dataclass(slots=True)
 class _ProjectStatus:
     """The status of the project, which is known once the whole page is read."""
@@ -150,18 +165,17 @@ def parse_json(content: bytes, *, url: str, name: str, index: str) -> Page:
     except ValueError as error:
         raise ValueError(f"it is not JSON: {error}") from error
     status = _ProjectStatus()
-    entries = _described(document, name, url, status)
+    entries = _described(document, url, status)
     return _page(entries, status, base=url, name=name, index=index)
 
 
-def _described(document: object, name: str, url: str, status: _ProjectStatus) -> Iterator[_Entry]:
+def _described(document: object, url: str, status: _ProjectStatus) -> Iterator[_Entry]:
     """Yield the files of a PEP 691 document, one after the other: as objects, all are large.
 
     Raises:
         ValueError: it is none.
     """
-    from pydantic import ValidationError
-    from pypi_simple import DistributionPackage
+    from msgspec import ValidationError, convert
 
     match document:
         case {"meta": {"api-version": str(version)}, "files": list(files), **others}:
@@ -172,32 +186,35 @@ def _described(document: object, name: str, url: str, status: _ProjectStatus) ->
         case {"status": str(state), **rest}:
             status.status, status.reason = state, str(rest.get("reason") or "")
     for number, each in enumerate(files):
+        plain = each
+        if isinstance(each, dict):
+            plain = {key.replace("-", "_"): value for key, value in each.items()}
         try:
-            package = DistributionPackage.from_json_data(each, name or None, url)
+            yield _from_description(convert(plain, _Described), url)
         except ValidationError as error:
             raise ValueError(_misfit(error, f"files[{number}]")) from error
-        yield _entry(package)
 
 
 def _misfit(error: "ValidationError", where: str) -> str:
     """Return what a JSON page has in the wrong place, without the words of the library."""
-    first = error.errors(include_url=False, include_input=False)[0]
-    path = ".".join([where, *map(str, first["loc"])])
-    problem = "is missing" if first["type"] == "missing" else "has the wrong type or form"
-    return f"its JSON does not follow PEP 691: {path} {problem}"
+    missing = re.search(r"missing required field `(\w+)`", str(error))
+    place = re.search(r"`\$([^`]*)`$", str(error))
+    path = where + (place[1] if place else "") + (f".{missing[1]}" if missing else "")
+    problem = "is missing" if missing else "has the wrong type or form"
+    return f"its JSON does not follow PEP 691: {path.replace('_', '-')} {problem}"
 
 
-def _entry(package: "DistributionPackage") -> _Entry:
+def _from_description(file: _Described, base: str) -> _Entry:
     return _Entry(
-        filename=package.filename,
-        url=package.url,
-        sha256=_sha256(package.digests.get("sha256", "")),
-        size=package.size,
-        requires_python=package.requires_python,
-        uploaded=_utc(package.upload_time),
-        yanked=(package.yanked_reason or "") if package.is_yanked else None,
-        announced=_announcement(package.has_metadata, package.metadata_digests),
-        attested=package.provenance_url,
+        filename=file.filename,
+        url=_joined(base, file.url),
+        sha256=_sha256(file.hashes.get("sha256", "")),
+        size=file.size,
+        requires_python=file.requires_python,
+        uploaded=_utc(file.upload_time),
+        yanked=file.yanked if isinstance(file.yanked, str) else "" if file.yanked else None,
+        announced=_announcement(file.core_metadata),
+        attested=file.provenance,
     )
 
 
@@ -355,6 +372,8 @@ def _linked(text: str, base: str, status: _ProjectStatus) -> Iterator[_Entry]:
 
 def _joined(base: str, link: str) -> str:
     """Return where a link leads; as it is where it is no address."""
+    if link.startswith("https://"):  # as on most pages, a thousand times
+        return link
     try:
         return urljoin(base, link)
     except ValueError:
@@ -394,17 +413,14 @@ def _html_announcement(value: str | None) -> str:
     if value is None:
         return ""
     algorithm, _, digest = value.partition("=")
-    if algorithm == "sha256" and (known := _sha256(digest)):
-        return known
-    return NO_METADATA if value.lower() == "false" else SOME_METADATA
+    return _announcement({algorithm: digest} if digest else value.lower() != "false")
 
 
-def _announcement(has: bool | None, digests: Mapping[str, str] | None) -> str:
-    if has is None:
-        return ""
-    if not has:
-        return NO_METADATA
-    return _sha256((digests or {}).get("sha256", "")) or SOME_METADATA
+def _announcement(metadata: bool | Mapping[str, str] | None) -> str:
+    """Return what is announced of a metadata file, as in ``Page.announced``."""
+    if isinstance(metadata, Mapping):
+        return _sha256(metadata.get("sha256", "")) or SOME_METADATA
+    return "" if metadata is None else SOME_METADATA if metadata else NO_METADATA
 
 
 def _sha256(text: str) -> str:
@@ -412,12 +428,10 @@ def _sha256(text: str) -> str:
     return digest if _SHA256.fullmatch(digest) else ""
 
 
-def _utc(moment: datetime | None) -> str | None:
-    """Return the moment as indexes write it in HTML: UTC, ending in Z."""
-    if moment is None:
-        return None
-    aware = moment if moment.tzinfo else moment.replace(tzinfo=timezone.utc)
-    return aware.astimezone(timezone.utc).isoformat().replace("+00:00", "Z")
+def _utc(text: str | None) -> str | None:
+    """Return a moment as indexes write it in HTML: UTC, ending in Z; another text as it is."""
+    when = moment(text) if text else None
+    return text if when is None else when.astimezone(timezone.utc).isoformat()[:-6] + "Z"
 
 
 def _one_line(text: str | None) -> str | None:

@@ -46,9 +46,6 @@ AT_ONCE = 24
 FRESH_S = 600.0
 """What was fetched so recently is not fetched again."""
 
-Progress = Callable[[int, int], None]
-"""Called in the waiting thread with the number of requests done and of all."""
-
 
 class Pool(ThreadPoolExecutor):
     """Threads for requests; they can be stopped from beginning more."""
