@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stackgen.knowledge import (
+from stackgen.knowledge.failures import (
     Separation,
     Trait,
     explain_failures,

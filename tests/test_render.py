@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from stackgen.knowledge import FailureGroup, Separation, Trait
+from stackgen.knowledge.failures import FailureGroup, Separation, Trait
 from stackgen.measure import INTERIM_ANALYSES, effect
 from stackgen.model.evidence import (
     Advice,

@@ -13,8 +13,8 @@ from typing import Protocol
 from stackgen.campaign.host import Host
 from stackgen.errors import EngineError, MeasurementError
 from stackgen.executors import Executor
-from stackgen.knowledge import blames_damaged_cache
 from stackgen.knowledge.database import Database
+from stackgen.knowledge.failures import blames_damaged_cache
 from stackgen.measure.retry_policy import (
     Cause,
     blamed,

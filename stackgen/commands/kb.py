@@ -9,8 +9,8 @@ from typing import TypeVar
 
 from stackgen.errors import EvidenceError, UsageError
 from stackgen.executors.machine import this_machine
-from stackgen.knowledge import FailureGroup, explain_failures, explain_results
 from stackgen.knowledge.database import Database, KnowledgeStats, open_database
+from stackgen.knowledge.failures import FailureGroup, explain_failures, explain_results
 from stackgen.knowledge.queries import QueryResult, named_queries
 from stackgen.knowledge.seed import load_shipped
 from stackgen.measure.figures import figures

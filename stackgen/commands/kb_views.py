@@ -11,8 +11,8 @@ from packaging.utils import canonicalize_name
 
 from stackgen.errors import EvidenceError, UsageError
 from stackgen.executors.machine import this_machine
-from stackgen.knowledge import FailureGroup, Trait, explain_failures, explain_results
 from stackgen.knowledge.database import Database, open_database
+from stackgen.knowledge.failures import FailureGroup, Trait, explain_failures, explain_results
 from stackgen.knowledge.judgement import Knowledge
 from stackgen.knowledge.loading import load_knowledge
 from stackgen.measure.contrasts import CampaignContrasts

@@ -5,7 +5,6 @@ import shlex
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
 
 from stackgen.knowledge.allowed import Admits, Allowed
@@ -15,12 +14,13 @@ from stackgen.knowledge.equivalence import (
     VARIED,
     LockedOn,
     Versions,
-    by_importance,
+    differences,
     frameworks,
     varied_in,
+    versions_of,
 )
 from stackgen.knowledge.evidence import why_unknown
-from stackgen.knowledge.judgement import Case, Knowledge
+from stackgen.knowledge.judgement import Case, Judgement, Knowledge
 from stackgen.knowledge.proposals import Predicted, propose
 from stackgen.locks.reading import admits_python
 from stackgen.measure import ALPHA, MARGIN
@@ -29,7 +29,6 @@ from stackgen.model.evidence import (
     CAREFUL,
     Advice,
     Answer,
-    Change,
     ChangePolicy,
     Nearest,
     NextComparison,
@@ -89,22 +88,14 @@ class Advisor:
         version of anything with compiled code, nor a new major version, unless that is allowed.
         """
         locked = LockedOn(lockfile)
-        pins = pins_of(_versions(lockfile))
+        pins = pins_of(versions_of(lockfile))
         explained = 3 if self.policy.kind is AdviceType.PERFORMANCE else _ALL
         for case in self._cases(lockfile, locked):
             judgement = self.known.judge(
                 case, margin=self.margin, alpha=self.alpha, explained=explained
             )
             if judgement.assessments or judgement.failing or judgement.otherwise:
-                answer = CaseAnswer(
-                    self.known,
-                    case,
-                    judgement,
-                    self._allowed(lockfile, case.facts),
-                    self.margin,
-                    self.size_of,
-                    self.added_risk,
-                )
+                answer = self._answer(lockfile, case, judgement)
                 near = self.known.representative(case)
                 return replace(
                     answer.advice(most_next=self.most_next),
@@ -116,8 +107,8 @@ class Advisor:
     def update(self, old: LockFile, new: LockFile) -> Advice:
         """Return whether the update from one lock to another is faster or slower."""
         before, after = LockedOn(old), LockedOn(new)
-        pins = pins_of(_versions(old))
-        changes = _differences(_versions(old), _versions(new))
+        pins = pins_of(versions_of(old))
+        changes = differences(versions_of(old), versions_of(new))
         for case in self._cases(old, before):
             versions = after.versions(case.facts)
             if not self.known.decides(case, versions):
@@ -134,9 +125,7 @@ class Advisor:
                 case, margin=self.margin, alpha=self.alpha, update=versions
             )
             if judgement.assessments or judgement.failing or judgement.otherwise:
-                allowed = self._allowed(old, case.facts)
-                answer = CaseAnswer(self.known, case, judgement, allowed, self.margin, self.size_of)
-                return replace(answer.update(changes), pins=pins)
+                return replace(self._answer(old, case, judgement).update(changes), pins=pins)
         unknown = self._unknown(old, before)
         why = unknown.why
         if cases := self._cases(old, before):
@@ -157,6 +146,17 @@ class Advisor:
             key=lambda case: self.known.order(
                 case, is_own_python=admits_python(lockfile, case.python)
             ),
+        )
+
+    def _answer(self, lockfile: LockFile, case: Case, judgement: Judgement) -> CaseAnswer:
+        return CaseAnswer(
+            known=self.known,
+            case=case,
+            judgement=judgement,
+            allowed=self._allowed(lockfile, case.facts),
+            margin=self.margin,
+            size_of=self.size_of,
+            added_risk=self.added_risk,
         )
 
     def _allowed(self, lockfile: LockFile, facts: BaseFacts) -> Allowed:
@@ -186,7 +186,7 @@ class Advisor:
         near = self._nearest_stacks(lockfile, locked.versions)
         shown, without = near, frozenset[str]()
         if not near:  # it is for other Pythons, or no measured stack has its frameworks
-            every = _versions(lockfile)
+            every = versions_of(lockfile)
             shown = self._nearest_stacks(lockfile, lambda _: every)
             if not shown and "numpy" in every:
                 shown = self._nearest_stacks(lockfile, lambda _: {"numpy": every["numpy"]})
@@ -254,10 +254,8 @@ class Advisor:
         for case in sorted(cases, key=lambda each: self.known.order(each, is_own_python=True)):
             judgement = self.known.judge(case, margin=self.margin, alpha=self.alpha, most=_NEAR)
             if judgement.assessments:
-                allowed = self._allowed(lockfile, case.facts)
                 best = judgement.assessments[0]
-                answer = CaseAnswer(self.known, case, judgement, allowed, self.margin)
-                effects, provenance = answer.effects(best)
+                effects, provenance = self._answer(lockfile, case, judgement).effects(best)
                 near = Nearest(versions=pins, effects=effects, provenance=provenance)
                 faster = all(each.ratio > 1 for each in best.compared)
                 return near, self.known.stacks[judgement.stacks[best.name][0]] if faster else stack
@@ -268,10 +266,10 @@ class Advisor:
     ) -> Iterator[NextComparison]:
         """Yield the best of what is known near a lock, where it may be taken."""
         allowed = self._allowed(lockfile, facts)
-        locked = _versions(lockfile)
+        locked = versions_of(lockfile)
         for stack in stacks:
             pins = pins_of(self.known.nodes.versions(stack.id))
-            changes = _differences(dict(pins_of(locked)), dict(pins))
+            changes = differences(dict(pins_of(locked)), dict(pins))
             if changes and allowed.refusal(changes, dict(pins), VARIED) is None:
                 yield NextComparison(
                     changes=changes, pins=pins, why="the fastest near this lock that was measured"
@@ -288,10 +286,10 @@ class Advisor:
     ) -> Iterator[Proposal]:
         """Yield what is worth measuring: it can be installed, and the user's options admit it."""
         allowed = self._allowed(lockfile, facts)
-        locked = _versions(lockfile)
+        locked = versions_of(lockfile)
         tried = proposed = 0
         for each in predicted:
-            changes = _differences(
+            changes = differences(
                 {name: locked[name] for name, _ in each.pins if name in locked}, dict(each.pins)
             )
             if allowed.by_options(changes, VARIED) or allowed.broken(dict(each.pins)):
@@ -319,18 +317,6 @@ def _worth(each: Proposal) -> NextComparison:
         pins=each.pins,
         why=f"expected on {each.indicator}: {each.ratio:.2f} times as fast "
         f"({each.low:.3g} to {each.high:.3g})",
-    )
-
-
-def _versions(lockfile: LockFile) -> dict[str, str]:
-    return {str(canonicalize_name(each.name)): each.version for each in lockfile.packages}
-
-
-def _differences(old: Mapping[str, str], new: Mapping[str, str]) -> tuple[Change, ...]:
-    return tuple(
-        Change(name=name, current=old.get(name), recommended=new.get(name))
-        for name in sorted(old.keys() | new.keys(), key=by_importance)
-        if old.get(name) != new.get(name)
     )
 
 
@@ -364,6 +350,3 @@ def _apart(one: str | None, other: str | None) -> tuple[float, float, float]:
     except InvalidVersion:
         return math.inf, math.inf, math.inf
     return abs(a.major - b.major), abs(a.minor - b.minor), abs(a.micro - b.micro)
-
-
-__all__ = ["NEAREST", "Advisor", "Exists", "distance", "pins_of"]

@@ -147,6 +147,3 @@ def listed(names: Sequence[str]) -> str:
     """Return names with commas between them, the first of them by name."""
     more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
     return f"{', '.join(names[:_NAMED])}{more}"
-
-
-__all__ = ["Admits", "Allowed", "Refusal", "is_major", "is_older", "listed", "listed_changes"]

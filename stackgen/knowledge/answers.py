@@ -12,15 +12,15 @@ from stackgen.indicators.families import FEWEST_FAMILIES, families_of, family_of
 from stackgen.knowledge.allowed import Allowed, Refusal, listed
 from stackgen.knowledge.equivalence import (
     VARIED,
-    by_importance,
+    differences,
     is_pure,
     varied_in,
+    versions_of,
 )
 from stackgen.knowledge.graph import Basis
 from stackgen.knowledge.judgement import Case, Judgement, Knowledge
 from stackgen.knowledge.recommendation import (
     Assessment,
-    Compared,
     Standing,
     measured_elsewhere,
 )
@@ -50,7 +50,7 @@ _ALTERNATIVES = 4
 _NEXT_TRIED = 6  # candidates that the resolver is consulted about
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class CaseAnswer:
     """Words the answer of one case."""
 
@@ -59,8 +59,8 @@ class CaseAnswer:
     judgement: Judgement
     allowed: Allowed
     margin: float
-    size_of: SizeOf = lambda _: None
-    added_risk: AddedRisk = lambda _: None
+    size_of: SizeOf
+    added_risk: AddedRisk
 
     @property
     def _lockfile(self) -> LockFile:
@@ -299,17 +299,15 @@ class CaseAnswer:
         matter to the timing), nothing needs to change. Frameworks and NumPy come first.
         """
         current = self.known.representative(self.case).lock.versions
-        wanted = stack.lock.versions
-        locked = self._locked
         return tuple(
-            Change(name=name, current=locked.get(name), recommended=wanted.get(name))
-            for name in sorted(current.keys() | wanted.keys(), key=by_importance)
-            if current.get(name) != wanted.get(name) and locked.get(name) != wanted.get(name)
+            replace(each, current=self._locked.get(each.name))
+            for each in differences(current, stack.lock.versions)
+            if self._locked.get(each.name) != each.recommended
         )
 
     @cached_property
     def _locked(self) -> Mapping[str, str]:
-        return {canonicalize_name(each.name): each.version for each in self._lockfile.packages}
+        return versions_of(self._lockfile)
 
     @property
     def _of_program(self) -> bool:
@@ -322,15 +320,42 @@ class CaseAnswer:
         """Return a candidate's effects, and what each of them rests on."""
         standing = self.known.standing(self.case)
         compared = [(each, each.basis) for each in of.compared if each.basis is not None]
-        effects = [
-            _effect(each, basis, StackId(of.name), standing[each.indicator_id][0], self.margin)
-            for each, basis in compared
-        ]
+        effects = []
+        for each, basis in compared:
+            # Whether it is slower is judged by its own interval: there, caution lies on the other
+            # side. Else it is the one that holds although it was chosen among many.
+            low, high = (each.low, each.high) if each.high < 1 else (each.lowest, each.highest)
+            b = standing[each.indicator_id][0]
+            effects.append(
+                self._effect(of, b, each.indicator_id, (each.ratio, low, high), basis.blocks)
+            )
         found = [
             self._provenance(effect, basis)
             for effect, (_, basis) in zip(effects, compared, strict=True)
         ]
         return tuple(effects), tuple(found)
+
+    def _effect(
+        self,
+        of: Assessment,
+        b: StackId,
+        indicator: IndicatorId,
+        interval: tuple[float, float, float],
+        blocks: int,
+    ) -> Effect:
+        """Return a candidate beside a stack, by a ratio with its interval (ratio, low, high)."""
+        ratio, low, high = interval
+        return Effect(
+            a=StackId(of.name),
+            b=b,
+            indicator_id=indicator,
+            ratio=ratio,
+            low=low,
+            high=high,
+            blocks=blocks,
+            verdict=verdict(low, high, self.margin),
+            smallest_detectable=max(1 + self.margin, ratio / low if low > 0 else math.inf),
+        )
 
     def _provenance(self, of: Effect, basis: Basis) -> Provenance:
         call = self.known.calls[of.indicator_id]
@@ -340,11 +365,7 @@ class CaseAnswer:
         return Provenance(
             indicator_id=call.id,
             indicator=call.label,
-            compared=tuple(
-                Change(name=name, current=before.get(name), recommended=after.get(name))
-                for name in sorted(before.keys() | after.keys(), key=by_importance)
-                if before.get(name) != after.get(name)
-            ),
+            compared=differences(before, after),
             machine=", ".join(cpus),
             python=self.case.python,
             first=basis.first,
@@ -367,17 +388,8 @@ class CaseAnswer:
         high = _mean([each.highest for each in of.compared])
         blocks = (each.basis.blocks for each in of.compared if each.basis is not None)
         ratio = _mean([each.ratio for each in of.compared])
-        return Effect(
-            a=StackId(of.name),
-            b=self.known.representative(self.case).id,
-            indicator_id=IndicatorId(""),
-            ratio=ratio,
-            low=low,
-            high=high,
-            blocks=sum(blocks),
-            verdict=verdict(low, high, self.margin),
-            smallest_detectable=max(1 + self.margin, ratio / low if low > 0 else math.inf),
-        )
+        own = self.known.representative(self.case).id
+        return self._effect(of, own, IndicatorId(""), (ratio, low, high), sum(blocks))
 
     def _alternatives(self, shown: Assessment) -> Iterator[Alternative]:
         """Yield what the answer is about, and then the others that are not slower, best first."""
@@ -471,26 +483,6 @@ class CaseAnswer:
                 yield f"{call.label} was measured with {listed(other)}"
 
 
-def _effect(of: Compared, basis: Basis, a: StackId, b: StackId, margin: float) -> Effect:
-    """Return a comparison as an effect; its interval holds although it was chosen among many.
-
-    Whether it is slower is judged by its own interval: there, caution lies on the other side.
-    """
-    slower = of.high < 1
-    low, high = (of.low, of.high) if slower else (of.lowest, of.highest)
-    return Effect(
-        a=a,
-        b=b,
-        indicator_id=of.indicator_id,
-        ratio=of.ratio,
-        low=low,
-        high=high,
-        blocks=basis.blocks,
-        verdict=verdict(low, high, margin),
-        smallest_detectable=max(1 + margin, of.ratio / low if low > 0 else math.inf),
-    )
-
-
 def _mean(ratios: Sequence[float]) -> float:
     """Return the geometric mean; 0 where one of them is 0."""
     if min(ratios) <= 0:
@@ -513,6 +505,3 @@ def _unmeasured(lockfile: LockFile, stack: Stack, removed: Collection[str]) -> I
 
 def _cpu(machine: Machine) -> str:
     return dict(machine.identity).get("cpu_name", "unknown")
-
-
-__all__ = ["CaseAnswer", "SizeOf"]

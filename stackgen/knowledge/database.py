@@ -480,10 +480,6 @@ class Database:
         ordered = sorted(merged.items(), key=lambda each: (each[0].first_seen, each[0].label))
         return count, dict(ordered)
 
-    def failures(self) -> tuple[Inspection, ...]:
-        """Return the inspections that did not end well, oldest first."""
-        return tuple(i for i in self.inspections() if i.outcome is not Outcome.OK)
-
     def origins(self) -> Mapping[InspectionId, tuple[Origin, ...]]:
         """Return the origins of the inspections that other installations recorded, by id."""
         own = self.own_origins
@@ -640,10 +636,3 @@ def _storable(inspection: Inspection) -> Inspection:
     """
     log = inspection.log.encode("utf-8", "backslashreplace").decode("utf-8")
     return inspection if log == inspection.log else dataclasses.replace(inspection, log=log)
-
-
-__all__ = [
-    "Database",
-    "KnowledgeStats",
-    "open_database",
-]

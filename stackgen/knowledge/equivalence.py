@@ -15,6 +15,7 @@ from packaging.version import InvalidVersion, Version
 
 from stackgen.knowledge.graph import StackNode
 from stackgen.locks.reading import in_target
+from stackgen.model.evidence import Change
 from stackgen.model.identity import IndicatorId, StackId
 from stackgen.model.inspections import IndicatorCall
 from stackgen.model.packages import Artifact, LockFile, Target
@@ -224,6 +225,20 @@ def varied_in(names: Container[str]) -> list[str]:
     found = [each for each in VARIED if each in names]
     follows = FRAMEWORKS["jax"] if FRAMEWORKS["tensorflow"] & {*found} else frozenset()
     return [each for each in found if each not in follows]
+
+
+def versions_of(lockfile: LockFile) -> Mapping[str, str]:
+    """Return the version of each package of a lock, for whatever base it is."""
+    return {str(canonicalize_name(each.name)): each.version for each in lockfile.packages}
+
+
+def differences(old: Versions, new: Versions) -> tuple[Change, ...]:
+    """Return what changes between versions: what varies by itself before what follows it."""
+    return tuple(
+        Change(name=name, current=old.get(name), recommended=new.get(name))
+        for name in sorted(old.keys() | new.keys(), key=by_importance)
+        if old.get(name) != new.get(name)
+    )
 
 
 def by_importance(name: str) -> tuple[int, str]:

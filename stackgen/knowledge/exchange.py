@@ -312,6 +312,3 @@ def _member_cells(table: str, document: Mapping[str, object]) -> list[dict[str, 
         {**dict(zip(columns, each, strict=True)), "position": place}
         for place, each in enumerate(found)
     ]
-
-
-__all__ = ["export_lines", "import_lines"]

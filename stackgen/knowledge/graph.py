@@ -115,14 +115,13 @@ class Cycle:
 class NextBlock:
     """Two stacks to be measured in one more campaign at the place in question.
 
-    variance: of the comparison now. gain: by how much it falls. cost: as the caller counts it.
+    variance: of the comparison now. gain: by how much it falls.
     """
 
     one: str
     other: str
     variance: float
     gain: float
-    cost: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -595,16 +594,16 @@ class Comparisons:
             taken[number] = taken[number] + of * weight / total
 
     def next_block(
-        self, current: str, best: str, costs: Mapping[tuple[str, str], float], *, error: float
+        self, current: str, best: str, pairs: Iterable[tuple[str, str]], *, error: float
     ) -> NextBlock:
         """Return which two stacks a further campaign should compare at this place.
 
-        It is the pair that lowers the variance of best against current most for its cost.
+        It is the pair that lowers the variance of best against current most.
 
         Args:
             current: the user's own stack.
             best: the stack that may be faster.
-            costs: of each pair that could be measured, above 0, in a unit of the caller's.
+            pairs: that could be measured.
             error: the standard error that the blocks would leave of a log ratio.
         """
         (row,) = self._coefficients(current, [best])
@@ -614,13 +613,13 @@ class Comparisons:
         weights = weights * usual / float(weights @ usual)
         variance = float(weights @ (self._fit.covariances @ row @ row))
         choices = []
-        for (one, other), cost in sorted(costs.items()):
+        for one, other in sorted(pairs):
             (of,) = self._coefficients(one, [other])
             reach = self._fit.covariances @ of
             added = reach @ of + spreads + error**2
             gain = float(weights @ ((reach @ row) ** 2 / added))
-            choices.append(NextBlock(one=one, other=other, variance=variance, gain=gain, cost=cost))
-        return max(choices, key=lambda each: each.gain / each.cost)
+            choices.append(NextBlock(one=one, other=other, variance=variance, gain=gain))
+        return max(choices, key=lambda each: each.gain)
 
     def _coefficients(self, current: str, others: Sequence[str]) -> Array:
         of = np.zeros((len(others), len(self._layout)))

@@ -48,6 +48,11 @@ class Case:
         return Setting.of(self.facts, self.variables)
 
     @property
+    def place(self) -> Place:
+        """Return the machine and base that the answer is for."""
+        return Place(machine_id=self.machine.id, base=base_name(self.facts))
+
+    @property
     def python(self) -> str:
         """Return the full version of the Python that was measured."""
         return self.facts.python.split()[-1]
@@ -317,7 +322,7 @@ class Knowledge:
             self.graphs,
             current=case.current,
             candidates=candidates,
-            place=Place(machine_id=case.machine.id, base=base_name(case.facts)),
+            place=case.place,
             repeated=self.repeated,
             margin=margin,
             alpha=alpha,
@@ -334,7 +339,7 @@ class Knowledge:
         reached = {i: self.graphs[i].near(key, most) for i, key in case.current.items()}
         members: _Members = {}
         failing = 0
-        for stack in self._comparable(case.setting):
+        for stack in sorted(self._by_setting.get(case.setting, ())):
             versions = self.nodes.versions(stack)
             keys = {
                 indicator: key
@@ -381,7 +386,6 @@ class Knowledge:
             candidate: that may be faster.
             others: further stacks that could be measured.
         """
-        place = Place(machine_id=case.machine.id, base=base_name(case.facts))
         found: list[NextBlock] = []
         for indicator, current in sorted(case.current.items()):
             nodes, graph = self.nodes.nodes(indicator), self.graphs[indicator]
@@ -389,20 +393,15 @@ class Knowledge:
             if candidate not in nodes or nodes[candidate].key not in graph.component(current):
                 continue
             best = nodes[candidate].key
-            fit = graph.fit(current, place, of=keys)
+            fit = graph.fit(current, case.place, of=keys)
             known = set(fit.stacks)
             if best == current or best not in known:
                 continue
             pairs = {(current, key) for key in keys & known}
             pairs |= {(key, best) for key in keys & known if key != best}
-            costs = dict.fromkeys(pairs, 1.0)
             error = self.usual_error(indicator)
-            found.append(fit.next_block(current, best, costs, error=error))
+            found.append(fit.next_block(current, best, pairs, error=error))
         return max(found, key=lambda each: each.variance, default=None)
-
-    def _comparable(self, setting: Setting) -> list[StackId]:
-        found = self._by_setting.get(setting, [])
-        return sorted(found)
 
     @cached_property
     def _by_setting(self) -> Mapping[Setting, list[StackId]]:

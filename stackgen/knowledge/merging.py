@@ -313,6 +313,3 @@ def _refused(theirs: Path, what: str, refused: list[str], fix: str) -> DatabaseE
         why="\n       ".join([what, *refused[:_NAMED], *more]),
         fix=fix,
     )
-
-
-__all__ = ["ORIGIN_ID", "Union", "merge"]

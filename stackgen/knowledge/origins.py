@@ -48,9 +48,7 @@ def origins(
     """Return every origin, that with the most inspections first."""
     return tuple(
         OriginSummary(
-            **{
-                name: row[name] for name in ("id", "label", "inspections", "alone", "first", "last")
-            },
+            **{name: row[name] for name in _COLUMNS},
             own=row["id"] in own,
             trusted=row["id"] in own or row["id"] in trusted,
         )

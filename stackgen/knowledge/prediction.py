@@ -98,6 +98,3 @@ def _mixture(
         errors=np.array([error for *_, error in found]),
         freedom=np.full((len(found), len(wanted)), _FREEDOM),
     )
-
-
-__all__ = ["predict"]

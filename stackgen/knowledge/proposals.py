@@ -130,6 +130,3 @@ def _pins(versions: Versions, names: Sequence[str]) -> Pins:
 
 def _only(pins: Pins, names: Sequence[str]) -> Pins:
     return tuple((name, version) for name, version in pins if name in names)
-
-
-__all__ = ["Predicted", "propose"]

@@ -268,14 +268,3 @@ def measured_elsewhere(basis: Basis, own: MachineId) -> bool:
 
 
 _LARGEST_LOG = 700.0  # beyond it, a float has no room for the ratio
-
-__all__ = [
-    "FEWEST_MACHINES",
-    "FEWEST_ORIGINS",
-    "Assessment",
-    "Compared",
-    "Standing",
-    "alpha_after",
-    "assess",
-    "measured_elsewhere",
-]

@@ -4,7 +4,7 @@ import shlex
 from collections.abc import Iterator, Sequence
 from itertools import groupby
 
-from stackgen.knowledge import FailureGroup, Trait
+from stackgen.knowledge.failures import FailureGroup, Trait
 from stackgen.model.inspections import Indicator, Outcome, Parameter
 from stackgen.model.reports.locks import Validation, Validity, Verification
 from stackgen.model.stacks import BaseContent, BaseEntry, BasesReport, Readiness
