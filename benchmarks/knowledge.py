@@ -34,7 +34,7 @@ import numpy as np
 
 from stackgen.knowledge.database import open_database
 from stackgen.knowledge.graph import Comparisons, EvidenceGraph, Place, StackNode
-from stackgen.knowledge.prediction import predict
+from stackgen.knowledge.proposals import predict
 from stackgen.knowledge.recommendation import (
     FEWEST_ORIGINS,
     Assessment,

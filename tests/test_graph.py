@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from stackgen.errors import EvidenceError
 from stackgen.knowledge.graph import EvidenceGraph, Place, StackNode
-from stackgen.knowledge.prediction import predict
+from stackgen.knowledge.proposals import predict
 from stackgen.measure.contrasts import CampaignContrasts
 from stackgen.measure.meta_analysis import (
     SPREADS,

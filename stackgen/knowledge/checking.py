@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from stackgen.errors import MeasurementError
 from stackgen.knowledge import rows
 from stackgen.knowledge.rows import Cell, Row
-from stackgen.knowledge.writing import KINDS
+from stackgen.knowledge.writing import KINDS, MEMBERS
 from stackgen.model.inspections import Inspection, LoadedDistribution
 from stackgen.model.packages import Artifact, Lock
 from stackgen.model.stacks import Stack
@@ -36,10 +36,6 @@ _STORED: Mapping[str, tuple[str, tuple[str, ...]]] = {
 
 _ID_LENGTH = 64
 _Cells = rows.Cells
-_MEMBERS_OF = {
-    "locks": ("lock_pins", "lock_key"),
-    "load_sets": ("load_set_rows", "load_set_key"),
-}
 _ID = re.compile(r"[0-9a-f]{64}")
 # What shows whether a block was disturbed is a measured number, threads and GPU masks included.
 _MEASURED_NAME = re.compile(
@@ -184,20 +180,14 @@ class Checker:
 
     def inspection(self, row: _Cells) -> Row | None:
         """Check an inspection; None where its load set is not valid."""
-        for column, table in (
-            ("stack_id", "stacks"),
-            ("machine_id", "machines"),
-            ("indicator_id", "indicators"),
-            ("campaign_id", "campaigns"),
-        ):
-            self._refer(row, column, table)
-        loaded: tuple[LoadedDistribution, ...] = ()
-        if rows.cell(row, "load_set_id") is not None:
-            self._refer(row, "load_set_id", "load_sets")
-            known = self._load_sets.get(str(row["load_set_id"]))
-            if known is None:
-                return None
-            loaded = known
+        for table, column in rows.REFERENCES.items():
+            if column != "load_set_id" or rows.cell(row, column) is not None:
+                self._refer(row, column, table)
+        loaded: tuple[LoadedDistribution, ...] | None = ()
+        if row["load_set_id"] is not None:
+            loaded = self._load_sets.get(str(row["load_set_id"]))
+        if loaded is None:
+            return None
         rows.time(row, "started_at")
         return self._spelled(rows.inspection_of(row, loaded), rows.cell(row, "id"))
 
@@ -210,13 +200,10 @@ class Checker:
         loaded: tuple[LoadedDistribution, ...] | None = ()
         if line.load_set_id is not None:
             loaded = self._load_sets.get(line.load_set_id)
-        referred = (
-            ("stacks", line.stack_id),
-            ("machines", line.machine_id),
-            ("indicators", line.indicator_id),
-            ("campaigns", line.campaign_id),
-        )
-        if loaded is None or any(each not in self.ids.get(table, ()) for table, each in referred):
+        referred = ((table, getattr(line, column)) for table, column in rows.REFERENCES.items())
+        if loaded is None or any(
+            each is not None and each not in self.ids.get(table, ()) for table, each in referred
+        ):
             return None
         inspection = rows.inspection_of_line(line, loaded)
         return None if inspection is None else self._spelled(inspection, line.id)
@@ -349,8 +336,8 @@ def remove(connection: sqlite3.Connection, invalid: InvalidRow) -> None:
     stored, columns = _STORED.get(invalid.table, (invalid.table, ("key",)))
     where = " AND ".join(f"{column} = ?" for column in columns)
     connection.execute(f"DELETE FROM {stored} WHERE {where}", invalid.place)  # noqa: S608
-    if invalid.table in _MEMBERS_OF:
-        members, owner = _MEMBERS_OF[invalid.table]
+    if invalid.table in MEMBERS:
+        members, owner = MEMBERS[invalid.table]
         connection.execute(f"DELETE FROM {members} WHERE {owner} = ?", invalid.place)  # noqa: S608
     if invalid.table in KINDS:
         connection.execute(

@@ -4,7 +4,7 @@ import dataclasses
 import json
 import sqlite3
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from datetime import datetime, timezone
 from functools import cached_property
 from pathlib import Path
@@ -75,6 +75,9 @@ SELECT o.id, o.label, o.first_seen, count(*) AS n FROM row_origin_keys AS r
 JOIN origins AS o ON o.key = r.origin_key
 WHERE r.kind = 8 AND r.row_key IN used AND r.row_key NOT IN own GROUP BY o.key
 """  # noqa: S608 the text is ours
+_OF_CAMPAIGN = (
+    "FROM inspection_rows WHERE campaign_key = (SELECT key FROM campaigns WHERE id = :id)"
+)
 _AMONG = "WHERE {} IN (SELECT value FROM json_each(:ids))"
 _STACKS = "SELECT * FROM stacks {} ORDER BY id"
 _PINS = "SELECT locks.id, artifact_key FROM locks JOIN lock_pins ON lock_key = locks.key {}"
@@ -271,21 +274,11 @@ class Database:
         """
         with self._explained():
             self._connection.execute("VACUUM INTO ?", (str(backup),))
-            # Checked again after each round instead: what referred to a removed row is next.
-            self._connection.execute("PRAGMA foreign_keys = OFF")
-            removed: list[checking.InvalidRow] = []
-            try:
-                with transaction(self._connection):
-                    while found := self.check():
-                        for each in found:
-                            checking.remove(self._connection, each)
-                        removed += found
-                    self._connection.execute("DELETE FROM derived_contrasts")
-                    self._connection.execute("DELETE FROM derived_outline")
-                    self._connection.execute("DELETE FROM derived_campaigns")
-            finally:
-                self._connection.execute("PRAGMA foreign_keys = ON")
-            return tuple(removed)
+        with self._changing_at_will():
+            removed = self._remove_invalid()
+            for table in ("derived_contrasts", "derived_outline", "derived_campaigns"):
+                self._connection.execute(f"DELETE FROM {table}")  # noqa: S608 the names are ours
+        return tuple(removed)
 
     def recover(self, source: Path) -> tuple[int, int]:
         """Copy what can be read of a damaged knowledge base into this one, which is empty.
@@ -295,18 +288,29 @@ class Database:
         Raises:
             DatabaseError: not even the schema can be read, or the file has another version.
         """
+        with self._changing_at_will():
+            lost = recovery.copy_readable(source, self._connection) + len(self._remove_invalid())
+        return self._count("SELECT count(*) FROM inspection_rows"), lost
+
+    @contextmanager
+    def _changing_at_will(self) -> Iterator[None]:
+        """Begin a transaction in which rows may refer to others that are not there."""
         with self._explained():
             self._connection.execute("PRAGMA foreign_keys = OFF")
             try:
                 with transaction(self._connection):
-                    lost = recovery.copy_readable(source, self._connection)
-                    while found := self.check():
-                        for each in found:
-                            checking.remove(self._connection, each)
-                        lost += len(found)
+                    yield
             finally:
                 self._connection.execute("PRAGMA foreign_keys = ON")
-        return self._count("SELECT count(*) FROM inspection_rows"), lost
+
+    def _remove_invalid(self) -> list[checking.InvalidRow]:
+        """Remove the rows that are not valid, then those that referred to them, and so on."""
+        removed: list[checking.InvalidRow] = []
+        while found := self.check():
+            for each in found:
+                checking.remove(self._connection, each)
+            removed += found
+        return removed
 
     def stack(self, stack_id: StackId) -> Stack:
         """Return a stack.
@@ -379,21 +383,11 @@ class Database:
 
     def last_block(self, campaign: CampaignId) -> int:
         """Return the number of a campaign's latest block, of any process; 0 before the first."""
-        found = self._rows(
-            "SELECT coalesce(max(block), 0) AS block FROM inspection_rows "
-            "WHERE campaign_key = (SELECT key FROM campaigns WHERE id = :id)",
-            {"id": campaign},
-        )
-        return int(found[0]["block"])
+        return self._count(f"SELECT coalesce(max(block), 0) {_OF_CAMPAIGN}", {"id": campaign})
 
     def count_inspections(self, campaign: CampaignId) -> int:
         """Return how many inspections a campaign has, of any origin."""
-        found = self._rows(
-            "SELECT count(*) AS n FROM inspection_rows "
-            "WHERE campaign_key = (SELECT key FROM campaigns WHERE id = :id)",
-            {"id": campaign},
-        )
-        return int(found[0]["n"])
+        return self._count(f"SELECT count(*) {_OF_CAMPAIGN}", {"id": campaign})
 
     def contrasts(
         self, indicators: Collection[IndicatorId] | None = None
@@ -537,10 +531,8 @@ class Database:
         with self._explained():
             return run_query(self._connection, query, parameters or {})
 
-    @contextmanager
-    def _explained(self) -> Iterator[None]:
-        with explained(self.path):
-            yield
+    def _explained(self) -> AbstractContextManager[None]:
+        return explained(self.path)
 
     @contextmanager
     def _adding(self) -> Iterator[tuple[Writer, tuple[int, ...]]]:
@@ -554,8 +546,8 @@ class Database:
         with self._explained():
             return self._connection.execute(sql, parameters or {}).fetchall()
 
-    def _count(self, sql: str) -> int:
-        return int(self._rows(sql)[0][0])
+    def _count(self, sql: str, parameters: rows.Row | None = None) -> int:
+        return int(self._rows(sql, parameters)[0][0])
 
     def _read(
         self, table: str, read: Callable[[sqlite3.Row], _T], found: Iterable[sqlite3.Row]

@@ -11,7 +11,7 @@ import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, NamedTuple
 
 import msgspec
 
@@ -29,7 +29,21 @@ _MAX_LINE = 1 << 23  # bytes; the longest of ours have some kilobytes, and a log
 _MAX_ORIGINS = 1000  # of one row
 _IS_INSPECTION = b'"table":"inspections"'
 _INSPECTION = msgspec.json.Decoder(rows.InspectionLine)
-_MEMBERS = {"locks": "lock_artifacts", "load_sets": "load_set_members"}
+
+
+class _Members(NamedTuple):
+    """Where the members of a row are: in a table, and in its line under a key as lists."""
+
+    table: str
+    key: str
+    columns: tuple[str, ...]
+
+
+_MEMBERS = {
+    "locks": _Members("lock_artifacts", "artifacts", ("name", "version", "sha256")),
+    "load_sets": _Members("load_set_members", "members", ("name", "version", "compiled")),
+}
+_MEMBER_TABLES = frozenset(each.table for each in _MEMBERS.values())
 _LISTS = ("system_packages", "settings", "identity", "circumstances", "parameters", "arguments")
 _JSON = (*_LISTS, "unenforced")
 _NESTED = (*_JSON, "values_s", "artifacts", "members")
@@ -82,7 +96,7 @@ def _with_members(
     for each in read:
         if isinstance(each, InvalidRow):
             raise unreadable(path, str(each))
-        if pending is not None and each.table in _MEMBERS.values():
+        if pending is not None and each.table in _MEMBER_TABLES:
             pending[1].append(each.row)
             continue
         if pending is not None:
@@ -99,10 +113,9 @@ def _document(valid: ValidRow, members: list[Row]) -> dict[str, object]:
         for name, cell in valid.row.items()
         if name not in _INTERNAL and cell is not None
     }
-    if valid.table == "locks":
-        document["artifacts"] = [[row["name"], row["version"], row["sha256"]] for row in members]
-    elif valid.table == "load_sets":
-        document["members"] = [[row["name"], row["version"], row["compiled"]] for row in members]
+    if valid.table in _MEMBERS:
+        found = _MEMBERS[valid.table]
+        document[found.key] = [[row[column] for column in found.columns] for row in members]
     elif valid.row.get("values_s") is not None:
         samples = valid.row["values_s"]
         document["values_s"] = (
@@ -245,7 +258,7 @@ class _Import:
             members = list(made(cells, _member_cells(table, document)))
             checker.ids.setdefault(table, set()).add(cells["id"])
             yield ValidRow(table=table, row={"id": str(cells["id"])})
-            yield from (ValidRow(table=_MEMBERS[table], row=each) for each in members)
+            yield from (ValidRow(table=_MEMBERS[table].table, row=each) for each in members)
             return
         row = _CHECKS[table](checker, cells)
         if row is None:
@@ -255,7 +268,7 @@ class _Import:
         yield ValidRow(table=table, row=row)
 
 
-_TABLES = tuple(table for table in KEYS if table not in _MEMBERS.values())
+_TABLES = tuple(table for table in KEYS if table not in _MEMBER_TABLES)
 _CHECKS: Mapping[str, Callable[[Checker, Mapping[str, object]], Row | None]] = {
     "artifacts": lambda checker, cells: checker.artifact(cells),
     "stacks": lambda checker, cells: checker.stack(cells),
@@ -300,9 +313,7 @@ def _cells(table: str, document: Mapping[str, object]) -> dict[str, object]:
 
 
 def _member_cells(table: str, document: Mapping[str, object]) -> list[dict[str, object]]:
-    name, columns = ("artifacts", ("name", "version", "sha256"))
-    if table == "load_sets":
-        name, columns = ("members", ("name", "version", "compiled"))
+    _, name, columns = _MEMBERS[table]
     found = document.get(name)
     if not isinstance(found, list) or any(
         not isinstance(each, list) or len(each) != len(columns) for each in found

@@ -429,6 +429,7 @@ class Comparisons:
     """What is known of stacks that can be compared with each other, for one place.
 
     stacks: that can be compared here.
+    network: the fit. targets: the place of each stack in it, on the machine and base in question.
     """
 
     def __init__(
@@ -449,24 +450,15 @@ class Comparisons:
             machines, bases = machines | {place.machine_id}, bases | {place.base}
         self._layout = _Layout(by_machine=len(machines) > 1, by_base=len(bases) > 1)
         studies = [self._study(each) for each in self._campaigns]
-        self._targets = {key: self._target(key) for key in self.stacks}
+        self.targets = {key: self._target(key) for key in self.stacks}
         grid = spread_grid(
             machines=self._layout.by_machine, bases=self._layout.by_base, prior=prior
         )
-        self._fit: NetworkFit = fit(len(self._layout), studies, self._layout.links, grid)
-
-    @property
-    def network(self) -> NetworkFit:
-        """Return the fit, for learning a prior and for predictions; ``target`` has its places."""
-        return self._fit
-
-    def target(self, key: str) -> int:
-        """Return the place of a stack in the fit, as it is on the machine and base in question."""
-        return self._targets[key]
+        self.network: NetworkFit = fit(len(self._layout), studies, self._layout.links, grid)
 
     def log_ratios(self, current: str, others: Sequence[str]) -> Mixture:
         """Return the posterior of log(time of current / time of other), in order of others."""
-        return self._fit.differences(self._coefficients(current, others))
+        return self.network.differences(self._coefficients(current, others))
 
     def without(self, origins: Collection[str], one: str, other: str) -> "Comparisons | None":
         """Return the comparison of two stacks without what these origins alone measured.
@@ -488,12 +480,12 @@ class Comparisons:
 
     def next_campaign(self, current: str, others: Sequence[str], variances: Array) -> Mixture:
         """Return what a campaign with this noise would state of log ratios, in order of others."""
-        return self._fit.next_campaign(self._coefficients(current, others), variances)
+        return self.network.next_campaign(self._coefficients(current, others), variances)
 
     def basis(self, one: str, other: str) -> Basis:
         """Return what the comparison of two stacks rests on."""
         (of,) = self._coefficients(one, [other])
-        found = zip(self._campaigns, self._fit.shares(of), strict=True)
+        found = zip(self._campaigns, self.network.shares(of), strict=True)
         carried = [(each, float(share)) for each, share in found if share >= CARRIES]
         carried.sort(key=lambda each: (-each[1], each[0].row.campaign_id))
         rows = [each.row for each, _ in carried]
@@ -559,8 +551,8 @@ class Comparisons:
         import networkx as nx
         from scipy.special import ndtr
 
-        at = int(np.argmax(self._fit.weights))
-        spread = float(self._fit.grid.campaigns[at])
+        at = int(np.argmax(self.network.weights))
+        spread = float(self.network.grid.campaigns[at])
         blocks = [
             each.covariance + spread**2 * _shape(len(each.values)) for each in self._campaigns
         ]
@@ -607,15 +599,15 @@ class Comparisons:
             error: the standard error that the blocks would leave of a log ratio.
         """
         (row,) = self._coefficients(current, [best])
-        weights = np.minimum(self._fit.weights, 1.0)
-        spreads = self._fit.grid.campaigns**2
+        weights = np.minimum(self.network.weights, 1.0)
+        spreads = self.network.grid.campaigns**2
         usual = spreads <= _median(spreads, weights) * 4 + _NOTHING
         weights = weights * usual / float(weights @ usual)
-        variance = float(weights @ (self._fit.covariances @ row @ row))
+        variance = float(weights @ (self.network.covariances @ row @ row))
         choices = []
         for one, other in sorted(pairs):
             (of,) = self._coefficients(one, [other])
-            reach = self._fit.covariances @ of
+            reach = self.network.covariances @ of
             added = reach @ of + spreads + error**2
             gain = float(weights @ ((reach @ row) ** 2 / added))
             choices.append(NextBlock(one=one, other=other, variance=variance, gain=gain))
@@ -624,8 +616,8 @@ class Comparisons:
     def _coefficients(self, current: str, others: Sequence[str]) -> Array:
         of = np.zeros((len(others), len(self._layout)))
         for row, other in enumerate(others):
-            of[row, self._targets[current]] -= 1.0
-            of[row, self._targets[other]] += 1.0
+            of[row, self.targets[current]] -= 1.0
+            of[row, self.targets[other]] += 1.0
         return of
 
     def _study(self, campaign: _Campaign) -> Study:

@@ -5,7 +5,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 
 from stackgen.errors import UsageError
-from stackgen.knowledge.writing import KINDS
+from stackgen.knowledge.writing import KINDS, MEMBERS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,7 +87,6 @@ _REFERRING = {
     "locks": (("stacks", "lock_id", "id"),),
     "artifacts": (("lock_pins", "artifact_key", "key"),),
 }
-_MEMBERS = {"locks": ("lock_pins", "lock_key"), "load_sets": ("load_set_rows", "load_set_key")}
 _UNUSED = (
     """
     DELETE FROM texts WHERE key NOT IN (
@@ -124,8 +123,8 @@ def remove_origin(connection: sqlite3.Connection, origin: str) -> int:
         )
         rows = f"key IN (SELECT row_key FROM doomed WHERE kind = {kind})"  # noqa: S608
         where = f"{rows} AND {unused}" if unused else rows
-        if table in _MEMBERS:
-            members, owner = _MEMBERS[table]
+        if table in MEMBERS:
+            members, owner = MEMBERS[table]
             gone = f"SELECT key FROM {stored} WHERE {where}"  # noqa: S608
             connection.execute(f"DELETE FROM {members} WHERE {owner} IN ({gone})")  # noqa: S608
         done = connection.execute(f"DELETE FROM {stored} WHERE {where}")  # noqa: S608

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 
 from stackgen.knowledge import packing
 from stackgen.knowledge.checking import ValidRow, is_public_circumstance
-from stackgen.knowledge.rows import Cell, Row
+from stackgen.knowledge.rows import REFERENCES, Cell, Row
 from stackgen.model.stacks import PROGRAM
 
 _PATTERNS: Mapping[str, re.Pattern[str]] = {
@@ -122,7 +122,7 @@ class Redaction:
         return row if plain else None
 
     def _inspection(self, row: Row, _: list[Row]) -> Row | None:
-        if any((table, row[column]) in self._private for table, column in _REFERENCES.items()):
+        if any((table, row[column]) in self._private for table, column in REFERENCES.items()):
             return None
         public: dict[str, Cell] = {**row, "log": "", "unenforced": "[]", "redacted": 1}
         if row["environment"] is not None:
@@ -139,10 +139,3 @@ def _key(row: Row) -> Cell:
 
 
 _RELEASE = ("name", "version", "sha256")
-_REFERENCES = {
-    "stacks": "stack_id",
-    "machines": "machine_id",
-    "indicators": "indicator_id",
-    "campaigns": "campaign_id",
-    "load_sets": "load_set_id",
-}

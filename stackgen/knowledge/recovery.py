@@ -7,17 +7,16 @@ from pathlib import Path
 from stackgen.errors import DatabaseError
 from stackgen.knowledge import migrations, rows
 from stackgen.knowledge.connection import damaged
+from stackgen.knowledge.writing import KINDS, MEMBERS
 
 # Each after what it refers to; members are found by the key of what they belong to.
 _TABLES = (
     *("texts", "distributions", "origins", "artifacts", "locks", "machines", "stacks"),
     *("indicators", "campaigns", "load_sets", "inspection_rows"),
 )
-_MEMBERS = {"locks": ("lock_pins", "lock_key"), "load_sets": ("load_set_rows", "load_set_key")}
-_KINDS = (
-    *("artifacts", "locks", "stacks", "machines", "indicators", "campaigns", "load_sets"),
-    "inspection_rows",
-)
+_KINDS = {
+    "inspection_rows" if table == "inspections" else table: kind for table, kind in KINDS.items()
+}
 
 
 def copy_readable(source: Path, connection: sqlite3.Connection) -> int:
@@ -82,9 +81,8 @@ def _largest(damage: sqlite3.Connection, table: str) -> int:
     """Return the largest key that a table may have: where its last page is lost, from origins."""
     for row in _scanned(damage, f"SELECT key FROM {table} ORDER BY key DESC LIMIT 1", ()):  # noqa: S608
         return int(row["key"])
-    kind = _KINDS.index(table) + 1 if table in _KINDS else 0
     most = "SELECT coalesce(max(row_key), 0) AS key FROM row_origin_keys WHERE kind = ?"
-    for row in _scanned(damage, most, (kind,)):
+    for row in _scanned(damage, most, (_KINDS.get(table, 0),)):
         return int(row["key"])
     return 0
 
@@ -109,13 +107,13 @@ def _copy(connection: sqlite3.Connection, table: str, row: sqlite3.Row) -> None:
 def _copy_members(
     damage: sqlite3.Connection, connection: sqlite3.Connection, found: dict[str, list[int]]
 ) -> None:
-    for owners, (members, column) in _MEMBERS.items():
+    for owners, (members, column) in MEMBERS.items():
         for key in found[owners]:
             select = f"SELECT * FROM {members} WHERE {column} = ?"  # noqa: S608
             for row in _scanned(damage, select, (key,)):
                 _copy(connection, members, row)
     (own,) = connection.execute("SELECT min(key) FROM origins").fetchone()
-    for kind, table in enumerate(_KINDS, start=1):
+    for table, kind in _KINDS.items():
         for key in found[table]:
             select = "SELECT * FROM row_origin_keys WHERE kind = ? AND row_key = ?"
             known = list(_scanned(damage, select, (kind, key)))

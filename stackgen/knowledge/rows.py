@@ -51,7 +51,14 @@ _ROLES = {code: role for role, code in ROLE_CODES.items()}
 _OUTCOMES = {code: outcome for outcome, code in OUTCOME_CODES.items()}
 _SHOWN = 40  # characters of a cell that an error repeats
 
-
+REFERENCES = {
+    "stacks": "stack_id",
+    "machines": "machine_id",
+    "indicators": "indicator_id",
+    "campaigns": "campaign_id",
+    "load_sets": "load_set_id",
+}
+"""The tables that an inspection refers to, each with its column."""
 INSPECTIONS = """
 SELECT i.key, CASE typeof(i.id) WHEN 'blob' THEN lower(hex(i.id)) ELSE i.id END AS id,
        stacks.id AS stack_id, machines.id AS machine_id, indicators.id AS indicator_id,

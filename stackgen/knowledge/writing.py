@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from stackgen.knowledge import packing
-from stackgen.knowledge.rows import Cell, Row
+from stackgen.knowledge.rows import REFERENCES, Cell, Row
 
 KINDS: Mapping[str, int] = {
     "artifacts": 1,
@@ -20,13 +20,9 @@ KINDS: Mapping[str, int] = {
 }
 """The tables whose rows have origins, with their numbers in ``row_origin_keys``."""
 
-_REFERENCES = (
-    ("stack_key", "stacks", "stack_id"),
-    ("machine_key", "machines", "machine_id"),
-    ("indicator_key", "indicators", "indicator_id"),
-    ("campaign_key", "campaigns", "campaign_id"),
-    ("load_set_key", "load_sets", "load_set_id"),
-)
+MEMBERS = {"locks": ("lock_pins", "lock_key"), "load_sets": ("load_set_rows", "load_set_key")}
+"""Where the members of a row are stored, and in which column its key."""
+_REFERENCES = tuple((f"{name[:-3]}_key", table, name) for table, name in REFERENCES.items())
 _TEXTS = {"log_key": "log", "unenforced_key": "unenforced", "environment_key": "environment"}
 _CACHED_KEYS = 100_000
 _BATCH = 256
