@@ -20,9 +20,8 @@ from stackgen.nightly.decide import (
     Step,
     is_settled,
 )
-from stackgen.nightly.delta import Pair, Pins
 from stackgen.nightly.night import Attribute, Night, Stage, no_attribution
-from stackgen.nightly.releases import PackagePage, ReleaseFiles
+from stackgen.nightly.releases import PackagePage, Pair, Pins, ReleaseFiles
 from stackgen.nightly.store import NightStore
 from stackgen.nightly.watch import Watch
 

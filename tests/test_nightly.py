@@ -31,8 +31,8 @@ from stackgen.nightly.decide import (
     Step,
     smallest_detectable,
 )
-from stackgen.nightly.delta import Pair
 from stackgen.nightly.night import CONFIRM, CONFIRM_AGAIN, FIRST, PERSIST
+from stackgen.nightly.releases import Pair
 from stackgen.nightly.site import LiveSite
 from stackgen.nightly.store import NightStore
 from stackgen.storage.paths import Paths

@@ -215,9 +215,9 @@ REPORTS = {
     "bisect": ("bisect:bisect",),
     "nightly": ("nightly:nightly", "nightly:check"),
     "findings list": ("findings:listed",),
-    "findings show": ("findings:shown",),
-    "findings ack": ("findings:acknowledged",),
-    "findings reopen": ("findings:reopened",),
+    "findings show": ("stackgen.nightly.store:NightStore.find",),
+    "findings ack": ("stackgen.nightly.store:NightStore.acknowledge",),
+    "findings reopen": ("stackgen.nightly.store:NightStore.reopen",),
     "noise": ("noise:noise",),
     "advise": ("advise:advise", "advise_measure:measure"),
     "history": ("history:history",),
@@ -251,7 +251,7 @@ def report_type(command: str) -> Any:
     for target in REPORTS[command]:
         module, _, name = target.partition(":")
         path = module if "." in module else f"stackgen.commands.{module}"
-        function = getattr(importlib.import_module(path), name)
+        function = operator.attrgetter(name)(importlib.import_module(path))
         found.append(get_type_hints(function)["return"])
     return found[0] if len(set(found)) == 1 else functools.reduce(operator.or_, found)
 

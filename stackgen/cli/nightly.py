@@ -15,6 +15,7 @@ from stackgen.errors import UsageError
 
 if TYPE_CHECKING:
     from stackgen.model.findings import FindingState, NightlyPlan, NightlyReport
+    from stackgen.nightly.store import NightStore
     from stackgen.nightly.watch import Watch
 
 
@@ -188,10 +189,7 @@ def findings_list(
 
 def findings_show(finding: FindingId, kb: KnowledgeBase = None, json: AsJson = False) -> None:
     """Show a finding: effect, changed packages, and the command that reproduces it."""
-    from stackgen.commands.findings import shown
-    from stackgen.storage.paths import find_paths
-
-    _echo(shown(find_paths(os.environ, kb=kb, reading=True), finding), json=json)
+    _echo(_open_store(kb).find(finding), json=json)
 
 
 def findings_ack(
@@ -205,19 +203,21 @@ def findings_ack(
     json: AsJson = False,
 ) -> None:
     """Acknowledge a finding: it no longer counts as open."""
-    from stackgen.commands.findings import acknowledged
-    from stackgen.storage.paths import find_paths
-
-    paths = find_paths(os.environ, kb=kb, reading=True)
-    _echo(acknowledged(paths, finding, days=days, note=note), json=json)
+    store = _open_store(kb)
+    _echo(store.acknowledge(store.find(finding), days=days, note=note), json=json)
 
 
 def findings_reopen(finding: FindingId, kb: KnowledgeBase = None, json: AsJson = False) -> None:
     """Let a finding count again."""
-    from stackgen.commands.findings import reopened
+    store = _open_store(kb)
+    _echo(store.reopen(store.find(finding)), json=json)
+
+
+def _open_store(kb: Path | None) -> "NightStore":
+    from stackgen.commands.findings import open_store
     from stackgen.storage.paths import find_paths
 
-    _echo(reopened(find_paths(os.environ, kb=kb, reading=True), finding), json=json)
+    return open_store(find_paths(os.environ, kb=kb, reading=True))
 
 
 def _echo(found: "FindingState", *, json: bool) -> None:

@@ -8,6 +8,7 @@ from dataclasses import replace
 from packaging.utils import canonicalize_name
 
 from stackgen import interrupts
+from stackgen.campaign.backend import open_backend
 from stackgen.campaign.indicators import indicator_calls
 from stackgen.campaign.options import (
     BudgetOptions,
@@ -39,25 +40,32 @@ from stackgen.model.options import parse_parameters
 from stackgen.model.progress import Progress
 from stackgen.model.reports.bisect import BisectReport
 from stackgen.model.reports.campaigns import ExploreReport
-from stackgen.nightly.delta import Pair, Pins, release_pair
 from stackgen.nightly.metrics import export_metrics
 from stackgen.nightly.night import Attribute, Night, first_page
 from stackgen.nightly.releases import (
     EventKind,
     PackagePage,
+    Pair,
+    Pins,
     changes,
     predecessor,
+    release_pair,
 )
-from stackgen.nightly.site import LiveSite, open_site
+from stackgen.nightly.site import LiveSite
 from stackgen.nightly.store import NightStore
 from stackgen.nightly.watch import Watch
-from stackgen.notify.send import check_address, check_folder, notify
+from stackgen.notify.send import check_address, notify
 from stackgen.report.bisect import bisect_text
 from stackgen.resolve import Requirements, parse_requirement
 from stackgen.storage.paths import Paths, find_paths
 
 _NOT_BEGUN = EvidenceError(
     "it did not begin", why="you interrupted this run before it", fix="run: stackgen nightly"
+)
+
+_MOST_IMPORTANT_FIRST = (
+    *(NightOutcome.FINDINGS, NightOutcome.COULD_NOT_RUN, NightOutcome.UNDECIDED),
+    *(NightOutcome.ALL_WELL, NightOutcome.NOTHING_NEW),
 )
 
 
@@ -208,13 +216,24 @@ def _site(
         kind="nightly",
         stacks=StackRequest(requirements=Requirements()),
         measurement=read_measurement(indicators, ComparisonOptions(margin=watch.margin), program),
-        target=TargetOptions(executor=watch.executor),
+        target=TargetOptions(executor=watch.executor, base=base),
     )
+    with open_backend(watch.executor, base, paths, progress) as backend:
+        where = backend.base
 
     def run_pair(old: str, new: str, request: CampaignRequest) -> ExploreReport:
         return measure_pair(old, new, request, paths, environ, progress)
 
-    return open_site(watch, base, request, paths, environ, progress, run_pair)
+    return LiveSite(
+        watch=watch,
+        request=request,
+        base=base,
+        where=where,
+        paths=paths,
+        environ=environ,
+        progress=progress,
+        run_pair=run_pair,
+    )
 
 
 def _attribution(site: LiveSite) -> Attribute:
@@ -251,14 +270,7 @@ def _not_run(watch: Watch, base: str, store: NightStore, error: StackgenError) -
 
 def _report(nights: Sequence[NightReport]) -> NightlyReport:
     """Return all nights with the exit code of the one that matters most."""
-    ranks = {
-        NightOutcome.FINDINGS: 0,
-        NightOutcome.COULD_NOT_RUN: 1,
-        NightOutcome.UNDECIDED: 2,
-        NightOutcome.ALL_WELL: 3,
-        NightOutcome.NOTHING_NEW: 4,
-    }
-    ordered = sorted(nights, key=lambda each: ranks[each.outcome])
+    ordered = sorted(nights, key=lambda each: _MOST_IMPORTANT_FIRST.index(each.outcome))
     summary = "; ".join(each.summary for each in ordered) or "nothing is watched"
     code = ordered[0].exit_code if ordered else 0
     return NightlyReport(summary=summary, nights=tuple(nights), exit_code=code)
@@ -309,10 +321,9 @@ def check(
     for watch in watches:
         paths = find_paths(environ, kb=watch.kb) if watch.kb else kb
         problems = []
-        targets = [(check_address, each) for each in watch.notify]
-        for test, target in [*targets, *((check_folder, each) for each in watch.metrics)]:
+        for target in (*watch.notify, *watch.metrics):
             try:
-                test(target, environ)
+                check_address(target, environ)
             except UsageError as error:
                 problems.append(f"{error.what}: {error.why}")
         for base in watch.bases:

@@ -135,8 +135,8 @@ class Signal:
         p = 1.0 if series is None else _p_value(series)
         if series is None or p >= 1.0:
             return None
-        found = {each.key: each for each in _signals(series, CONFIRM_ALPHA)}
-        return (p, found[self.key]) if self.key in found else None
+        found = _signal(series, CONFIRM_ALPHA)
+        return (p, found) if found is not None and found.key == self.key else None
 
     def averaged(self, other: "Signal") -> "Signal":
         """Return it with the mean of both estimates; its interval is wider than need be."""
@@ -174,7 +174,8 @@ def flagged(measured: Measured) -> tuple[Signal, ...]:
     for rank, (p, place) in enumerate(tested):
         if p > ALPHA / (len(tested) - rank):
             break
-        found += _signals(measured.series[place], ALPHA / (len(tested) - rank))
+        signal = _signal(measured.series[place], ALPHA / (len(tested) - rank))
+        found += [signal] if signal is not None else []
     return (*([] if measured.controls_failed else found), *_exact(measured))
 
 
@@ -309,19 +310,17 @@ def _effect(series: Series, alpha: float) -> Effect:
     )
 
 
-def _signals(series: Series, alpha: float) -> Sequence[Signal]:
+def _signal(series: Series, alpha: float) -> Signal | None:
     """Return the signal of a series that shows a difference; less memory is none."""
     found = _effect(series, alpha)
     is_better = found.ratio > 1
-    if series.quantity is not Quantity.TIME and is_better:
-        return ()
     kind = FindingKind.FASTER if is_better else FindingKind.SLOWER
     if series.quantity is not Quantity.TIME:
+        if is_better:
+            return None
         kind = FindingKind.LARGER
-    return (
-        Signal(
-            kind=kind, measure=series.measure, ratio=found.ratio, low=found.low, high=found.high
-        ),
+    return Signal(
+        kind=kind, measure=series.measure, ratio=found.ratio, low=found.low, high=found.high
     )
 
 

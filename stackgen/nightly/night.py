@@ -38,14 +38,17 @@ from stackgen.nightly.decide import (
     flagged,
     holds,
     needs_third,
+    smallest_detectable,
 )
-from stackgen.nightly.delta import Pair, Pins, release_pair
 from stackgen.nightly.releases import (
     Event,
     EventKind,
     PackagePage,
+    Pair,
+    Pins,
     changes,
     predecessor,
+    release_pair,
     without_last,
 )
 from stackgen.nightly.store import NightStore, PendingRelease, Recheck, WatchState
@@ -153,21 +156,20 @@ class Night:
     examined: list[ExaminedRelease] = field(default_factory=list)
     undecided: list[str] = field(default_factory=list)
     _absent: set[str] = field(default_factory=set)
-    _error: StackgenError | None = None
-    _ended: _NightEndedError | None = None
 
     def run(self) -> NightReport:
         """Detect, examine and record; what stops it is reported, and the next night goes on."""
         began = self.clock()
+        error, code = "", 0
         try:
             self._run()
         except _NightEndedError as ended:
-            self._ended = ended
+            error, code = str(ended), ended.exit_code
         except UsageError:
             raise
-        except StackgenError as error:
-            self._error = error
-        return self._report(self.clock() - began)
+        except StackgenError as failed:
+            error, code = f"{failed.what}: {failed.why}", failed.exit_code
+        return self._report(self.clock() - began, error, code)
 
     @property
     def _key(self) -> str:
@@ -739,12 +741,7 @@ class Night:
 
     # Reporting
 
-    def _report(self, seconds: float) -> NightReport:
-        error, code = "", 0
-        if self._error is not None:
-            error, code = f"{self._error.what}: {self._error.why}", self._error.exit_code
-        elif self._ended is not None:
-            error, code = str(self._ended), self._ended.exit_code
+    def _report(self, seconds: float, error: str, code: int) -> NightReport:
         found = tuple(
             each.finding
             for each in self._own()
@@ -789,8 +786,6 @@ def first_page(
 
 def _result(first: Measured, signals: Sequence[Signal]) -> str:
     """Return what was found of a release, in words."""
-    from stackgen.nightly.decide import smallest_detectable
-
     if signals:
         return ", ".join(f"{each.kind.value} ({each.measure})" for each in signals)
     least = smallest_detectable(first)

@@ -4,7 +4,7 @@ import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from stackgen.campaign.backend import open_backend, replica_folder
+from stackgen.campaign.backend import replica_folder
 from stackgen.campaign.candidates import select
 from stackgen.campaign.prepare import estimate
 from stackgen.campaign.request import CampaignRequest
@@ -33,9 +33,8 @@ from stackgen.nightly.decide import (
     campaign_alpha,
     is_settled,
 )
-from stackgen.nightly.delta import Pair, Pins, stack_text
 from stackgen.nightly.night import Stage
-from stackgen.nightly.releases import PackagePage, package_page
+from stackgen.nightly.releases import PackagePage, Pair, Pins, package_page, stack_text
 from stackgen.nightly.watch import Watch
 from stackgen.resolve import parse_requirement, parse_requirements
 from stackgen.storage.paths import Paths
@@ -179,35 +178,6 @@ class LiveSite:
     def _index(self, *, fresh_s: float = FRESH_S) -> PackageIndex:
         config = index_config(self.request.index, self.environ)
         return PackageIndex(config, self.paths.cache, fresh_s=fresh_s)
-
-
-def open_site(
-    watch: Watch,
-    base: str,
-    request: CampaignRequest,
-    paths: Paths,
-    environ: Mapping[str, str],
-    progress: Progress,
-    run_pair: RunPair,
-) -> LiveSite:
-    """Return the site of a base, which is made where it is needed.
-
-    Raises:
-        StackgenError: the base or its engine cannot be had.
-    """
-    request = replace(request, target=replace(request.target, base=base))
-    with open_backend(request.target.executor, base, paths, progress) as backend:
-        where = backend.base
-    return LiveSite(
-        watch=watch,
-        request=request,
-        base=base,
-        where=where,
-        paths=paths,
-        environ=environ,
-        progress=progress,
-        run_pair=run_pair,
-    )
 
 
 def measured_of(

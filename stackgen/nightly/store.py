@@ -1,7 +1,7 @@
 """What a night remembers: what is watched, and findings with what became of them (state.db)."""
 
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
@@ -101,15 +101,15 @@ class NightStore:
             EvidenceError: another night of it is under way.
             StorageError: the folder cannot be written.
         """
-        leases = Leases(self.path.parent / "nights")
-        try:
-            context = leases.locks()
-            locks = context.__enter__()
-        except OSError as error:
-            raise StorageError(
-                f"cannot lock {self.path.parent}", why=str(error), fix="make the folder writable"
-            ) from error
-        try:
+        with ExitStack() as context:
+            try:
+                locks = context.enter_context(Leases(self.path.parent / "nights").locks())
+            except OSError as error:
+                raise StorageError(
+                    f"cannot lock {self.path.parent}",
+                    why=str(error),
+                    fix="make the folder writable",
+                ) from error
             if not locks.try_acquire(watch):
                 raise EvidenceError(
                     "another night of this watch is under way",
@@ -117,8 +117,6 @@ class NightStore:
                     fix="wait until it ends, or end it; its work is not lost",
                 )
             yield
-        finally:
-            context.__exit__(None, None, None)
 
     def load(self, watch: str) -> WatchState | None:
         """Return the state of a watch, None before its first night."""

@@ -58,7 +58,9 @@ def notify(
 
 
 def check_address(target: str, environ: Mapping[str, str]) -> None:
-    """Check that what a target names exists; nothing is sent.
+    """Check that what a target of messages or metrics names exists; nothing is sent.
+
+    Servers are not looked up.
 
     Raises:
         UsageError: it does not.
@@ -68,18 +70,7 @@ def check_address(target: str, environ: Mapping[str, str]) -> None:
         secret_address(place, environ)
     elif kind == "github-summary":
         _variable("GITHUB_STEP_SUMMARY", environ)
-    else:
-        check_folder(target, environ)
-
-
-def check_folder(target: str, environ: Mapping[str, str]) -> None:  # noqa: ARG001
-    """Check that the folder of ``KIND:FOLDER`` is there; addresses of servers are not looked up.
-
-    Raises:
-        UsageError: it is not.
-    """
-    kind, _, place = target.partition(":")
-    if kind != "push" and not Path(place).is_dir():
+    elif kind != "push" and not Path(place).is_dir():
         raise UsageError(
             f"cannot write into {place}", why="there is no such folder", fix=f"run: mkdir {place}"
         )
