@@ -24,7 +24,7 @@ import numpy as np
 
 from stackgen.measure import effect
 from stackgen.measure.bandit import Arm, Race, leader_confidence
-from stackgen.measure.posterior import Array, Measured, Model, Versions
+from stackgen.measure.posterior import Array, Measured, Versions
 from stackgen.model.evidence import Verdict
 from stackgen.model.identity import IndicatorId, StackId
 
@@ -87,7 +87,7 @@ def truth(rows: int, columns: int, pairs: float, noise: float, tails: int, seed:
 def race(world: Truth, seed: int) -> Found:
     """Return how stackgen's race ended."""
     arms = [Arm(versions=each, run_s=3.0) for each in world.stacks]
-    stored = Race(arms, Model(world.stacks), seed, MARGIN)
+    stored = Race(arms=arms, seed=seed, margin=MARGIN)
     measured: list[Measured] = []
     block = 0
     while True:
@@ -97,7 +97,7 @@ def race(world: Truth, seed: int) -> Found:
         measured += [Measured(block, p, float(v)) for p, v in zip(places, values, strict=True)]
         state = stored.state(measured, frozenset())
         if state.confidence >= CONFIDENCE or len(measured) >= MOST_INSPECTIONS:
-            return Found(state.leader, state.runner_up, len(measured))
+            return Found(state.order[0], state.order[1], len(measured))
 
 
 def confirmed(world: Truth, found: Found) -> Found:

@@ -2,7 +2,7 @@
 
 import statistics
 from collections.abc import Sequence
-from itertools import combinations, product
+from itertools import product
 
 import numpy as np
 import pytest
@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from benchmarks import measure as simulation
 from stackgen.errors import EvidenceError
-from stackgen.measure.bandit import BLOCK, STRATEGIES, Arm, Race, chooser, uniform_blocks
+from stackgen.measure.bandit import BLOCK, Arm, Race, uniform_blocks
 from stackgen.measure.posterior import Measured, Model, Versions, calibration
 
 GRID: tuple[Versions, ...] = tuple(
@@ -39,7 +39,7 @@ TRUTH = additive({"numpy1": 0.0, "numpy2": 0.1, "torch1": 0.3, "torch2": 0.0, "t
 
 def race(run_s: float = 1.0, build_s: float = 0.0, seed: int = 1) -> Race:
     arms = [Arm(versions=each, run_s=run_s, build_s=build_s) for each in GRID]
-    return Race(arms, Model(GRID), seed)
+    return Race(arms=arms, seed=seed)
 
 
 def test_a_stack_that_was_not_measured_is_predicted_from_its_versions() -> None:
@@ -119,7 +119,7 @@ def test_what_failed_is_neither_measured_nor_the_leader() -> None:
         assert not set(race(seed=seed).next_block(exact(TRUTH, blocks), gone, 9)) & gone
     state = race().state(exact(TRUTH, blocks), gone)
     assert state.leader == 3
-    assert not {state.leader, state.runner_up} & gone
+    assert not {*state.order} & gone
 
 
 def test_a_stack_that_was_only_predicted_never_leads() -> None:
@@ -131,41 +131,24 @@ def test_a_stack_that_was_only_predicted_never_leads() -> None:
 
 def test_two_stacks_make_a_race() -> None:
     pair = [Arm(versions=each, run_s=1.0) for each in GRID[:2]]
-    small = Race(pair, Model(GRID[:2]), 3)
+    small = Race(arms=pair, seed=3)
     assert set(small.next_block([], frozenset(), 1)) == {0, 1}
     state = small.state(exact([0.0, 0.5], [(0, 1)] * 4), frozenset())
-    assert (state.leader, state.runner_up) == (0, 1)
+    assert state.order == (0, 1)
     assert state.confidence > 0.95
 
 
-def arms(**costs: float) -> list[Arm]:
-    return [Arm(versions=each, run_s=1.0, **costs) for each in GRID]
-
-
-@pytest.mark.parametrize("strategy", STRATEGIES)
-def test_every_strategy_gives_blocks_of_four_that_are_decided_by_seed_and_number(
-    strategy: str,
-) -> None:
+def test_blocks_hold_four_stacks_that_are_decided_by_seed_and_number() -> None:
     seen = list[Measured]()
     for number in range(1, 12):
-        block = chooser(strategy, arms(), seed=5).next_block(seen, frozenset({1}), number)
-        again = chooser(strategy, arms(), seed=5).next_block(seen, frozenset({1}), number)
-        assert block == again
+        block = race(seed=5).next_block(seen, frozenset({1}), number)
+        assert block == race(seed=5).next_block(seen, frozenset({1}), number)
         assert len(set(block)) == len(block) == BLOCK
         assert 1 not in block
         seen += exact(TRUTH, [block])
-    state = chooser(strategy, arms(), seed=5).state(seen, frozenset({1}))
-    assert state.order[:2] == (state.leader, state.runner_up)
+    state = race(seed=5).state(seen, frozenset({1}))
     assert set(state.order) == {0, 2, 3, 4, 5}
     assert state.leader == 2
-
-
-def test_another_number_of_the_block_is_another_roll_of_the_dice() -> None:
-    ways = {
-        chooser("random", arms(), seed=5).next_block([], frozenset(), number)
-        for number in range(1, 20)
-    }
-    assert len(ways) > 10
 
 
 def test_a_block_that_failed_whole_is_followed_by_another_one() -> None:
@@ -174,29 +157,13 @@ def test_a_block_that_failed_whole_is_followed_by_another_one() -> None:
     assert len(ways) > 1
 
 
-def test_pairwise_measures_every_pair_of_versions_before_anything_is_repeated() -> None:
-    stacks: list[Versions] = [
-        (("a", x), ("b", y), ("c", z)) for x, y, z in product("123", "123", "123")
-    ]
-    arms = [Arm(versions=each, run_s=1.0) for each in stacks]
-    wanted = {pair for each in stacks for pair in combinations(each, 2)}
-    seen, covered, number = list[Measured](), set[object](), 0
-    while covered < wanted:
-        number += 1
-        block = chooser("pairwise", arms, seed=3).next_block(seen, frozenset(), number)
-        assert not set(block) & {each.stack for each in seen}
-        seen += [Measured(number, place, 0.0) for place in block]
-        covered |= {pair for place in block for pair in combinations(stacks[place], 2)}
-    assert 9 <= len(seen) < len(stacks)
-
-
 def test_covering_takes_ready_stacks_first_and_cheap_ones_next() -> None:
     ready = {1, 2}
     costs = [
         Arm(versions=each, run_s=1.0, build_s=0.0 if place in ready else 10.0 + place)
         for place, each in enumerate(GRID)
     ]
-    block = chooser("racing", costs, seed=1).next_block([], frozenset(), 1)
+    block = Race(arms=costs, seed=1).next_block([], frozenset(), 1)
     assert block[:3] == (1, 2, 4)  # 4 is the cheaper one of those with the third torch
 
 
@@ -217,21 +184,16 @@ def test_a_stack_that_could_not_be_tried_keeps_the_race_from_being_certain() -> 
     arms = [Arm(versions=each, run_s=1.0) for each in single]
     seen = list[Measured]()
     for number in range(1, 25):
-        block = chooser("racing", arms, seed=1).next_block(seen, frozenset({3}), number)
+        block = Race(arms=arms, seed=1).next_block(seen, frozenset({3}), number)
         seen += [Measured(number, place, 0.05 * place) for place in block]
-    assert chooser("racing", arms, seed=1).state(seen, frozenset()).confidence < 0.95
-    assert chooser("racing", arms, seed=1).state(seen, frozenset({3})).confidence > 0.99
+    assert Race(arms=arms, seed=1).state(seen, frozenset()).confidence < 0.95
+    assert Race(arms=arms, seed=1).state(seen, frozenset({3})).confidence > 0.99
 
 
 def test_when_all_failed_there_is_no_leader() -> None:
     with pytest.raises(EvidenceError, match="no stack is left"):
         race().state([], frozenset(range(len(GRID))))
     assert race().next_block([], frozenset(range(len(GRID))), 1) == ()
-
-
-def test_an_unknown_strategy_is_refused_with_those_that_are_known() -> None:
-    with pytest.raises(EvidenceError, match="racing, random, pairwise"):
-        chooser("fastest", arms(), seed=1)
 
 
 def test_what_must_be_built_first_is_chosen_less_often() -> None:
@@ -244,7 +206,7 @@ def test_what_must_be_built_first_is_chosen_less_often() -> None:
     ]
     counts = {3: 0, 5: 0}
     for seed in range(30):
-        block = Race(dear, Model(GRID), seed).next_block(seen, frozenset(), 1)
+        block = Race(arms=dear, seed=seed).next_block(seen, frozenset(), 1)
         for place in counts:
             counts[place] += place in block
     assert counts[3] < counts[5]

@@ -14,9 +14,8 @@ from stackgen.campaign.session import Session
 from stackgen.measure import Design, deviations, fewest_blocks, plan_search
 from stackgen.measure.bandit import (
     GUESSES,
-    Chooser,
+    Race,
     SearchState,
-    chooser,
     posterior_summaries,
     searched,
     uniform_blocks,
@@ -49,7 +48,6 @@ class Search:
     candidates: Candidates
     design: Design
     baseline: int
-    strategy: Strategy
     confidence: float
     margin: float
     weights: Mapping[IndicatorId, float]
@@ -74,7 +72,7 @@ class Search:
             refuse_failed_baseline(self.session.record, self.design, self._failed_stacks())
             if len(self._alive()) < 2 or self._blocks() >= MOST_BLOCKS:
                 return
-            state = self._chooser().state(self._measured, self._out())
+            state = self._race().state(self._measured, self._out())
             if self._measured and state.confidence >= self.confidence:
                 return
             if self.session.left_s <= self.reserve_s() + self._longest_s:
@@ -86,7 +84,7 @@ class Search:
         """Run one block; return False where the budget has no time for one that compares two."""
         block = self.session.record.database.last_block(self.session.record.campaign.id) + 1
         barred = self._out() | self._too_expensive()
-        places = self._chooser().next_block(self._measured, barred, block)
+        places = self._race().next_block(self._measured, barred, block)
         if len(places) < 2:
             return False
         if self.session.pause_after_idle_block(self.design.calls):
@@ -115,7 +113,7 @@ class Search:
         seen = {each.stack for each in self._measured}
         if not self._alive():
             return ()
-        order = self._chooser().state(self._measured, self._out()).order
+        order = self._race().state(self._measured, self._out()).order
         return tuple(p for p in order if p != self.baseline and p in seen)[:count]
 
     def another(self) -> Candidate | None:
@@ -182,13 +180,9 @@ class Search:
     def _searched(self) -> list[Inspection]:
         return [each for each in self.session.inspections if each.role is Role.SEARCH]
 
-    def _chooser(self) -> Chooser:
-        return chooser(
-            self.strategy.value,
-            self.candidates.arms(self._run_s()),
-            seed=self.design.seed,
-            margin=self.margin,
-        )
+    def _race(self) -> Race:
+        arms = self.candidates.arms(self._run_s())
+        return Race(arms=arms, seed=self.design.seed, margin=self.margin)
 
     def _run_s(self) -> float:
         """Return the seconds of one stack's inspections in a block, 1 while these are unknown."""
@@ -259,7 +253,7 @@ class Search:
         # The choice rests on the search alone; the predictions, on everything that was measured.
         prediction = model.predict(self._all)
         dice = np.random.default_rng([self.design.seed, len(done)])
-        state = self._chooser().state(self._measured, self._out())
+        state = self._race().state(self._measured, self._out())
         coverage = calibration(model, self._measured)
         blocks = uniform_blocks(
             prediction,
@@ -273,7 +267,7 @@ class Search:
         after = [e for e in self.session.inspections if e.block and e.role is not Role.SEARCH]
         leader = self.candidates.members[state.leader]
         return SearchReport(
-            strategy=self.strategy.value,
+            strategy=Strategy.RACING.value,
             leader=leader.stack_id if leader.environment else "",
             leader_label=leader.label,
             confidence=state.confidence,

@@ -9,11 +9,9 @@ leader, runner-up and baseline then meet in fresh blocks, which alone give what 
 
 import math
 import statistics
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import combinations
-from typing import Protocol, TypeAlias
 
 import numpy as np
 
@@ -27,8 +25,6 @@ BLOCK = 4
 """Stacks in a block of a race."""
 GUESSES = 2000
 """Draws from the model by which its confidence is judged."""
-STRATEGIES = ("racing", "random", "pairwise")
-"""Names of the ways to choose blocks that ``chooser`` knows."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,22 +49,44 @@ class Arm:
 class SearchState:
     """How a race stands.
 
-    leader: the place of the stack with the lowest predicted time. runner_up: the next one, the
-        leader where no other is left.
     confidence: of the leader being within the margin of the best: the lower one of now and before
         the last block, since a race is judged after every block and would end at a lucky one.
     order: places of all that have not failed, best first; those that were measured come before
         those that were only predicted.
     """
 
-    leader: int
-    runner_up: int
     confidence: float
     order: tuple[int, ...]
 
+    @property
+    def leader(self) -> int:
+        """Return the place of the stack with the lowest predicted time."""
+        return self.order[0]
 
-class Chooser(Protocol):
-    """A way to choose what is measured next, decided by what was measured, and its seed."""
+
+@lru_cache(maxsize=2)
+def _model(stacks: tuple[Versions, ...]) -> Model:
+    return Model(stacks)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Race:
+    """Covers every version, then measures the leader and arms that may be faster.
+
+    Make another one whenever the cost of arms has changed: their model is cached.
+
+    arms: at least one. seed: of all dice.
+    margin: a relative difference below which stacks count as equal.
+    """
+
+    arms: Sequence[Arm]
+    seed: int
+    margin: float = MARGIN
+
+    @property
+    def model(self) -> Model:
+        """Return the model of the times of all arms."""
+        return _model(tuple(each.versions for each in self.arms))
 
     def next_block(
         self, measured: Sequence[Measured], failed: frozenset[int], block: int
@@ -83,6 +101,18 @@ class Chooser(Protocol):
         Returns:
             As many places as are left, four at most; none where all failed.
         """
+        dice = np.random.default_rng([self.seed, block])
+        alive = self._alive(failed)
+        seen = {each.stack for each in measured}
+        order = _cheap_first(self.arms, alive, dice)
+        chosen = _cover(self.arms, order, seen)
+        if not chosen:
+            return self._challenge(alive, measured, dice)
+        # A block joins what it holds to what was measured before, or nothing could be compared.
+        links = [place for place in order if place in seen and place not in chosen]
+        others = [place for place in order if place not in seen and place not in chosen]
+        filled = [*chosen[: BLOCK - 1 if links else BLOCK], *links[:1], *others]
+        return tuple(filled[:BLOCK])
 
     def state(self, measured: Sequence[Measured], failed: frozenset[int]) -> SearchState:
         """Return the leader, and how certain it is.
@@ -90,138 +120,57 @@ class Chooser(Protocol):
         Raises:
             EvidenceError: all stacks failed.
         """
+        alive = self._alive(failed)
+        if not alive:
+            raise EvidenceError(
+                "no stack is left in the race",
+                why=f"all {len(self.arms)} failed",
+                fix="see why: stackgen kb failures",
+            )
+        order, now = self._judged(alive, measured)
+        newest = max((each.block for each in measured), default=0)
+        earlier = [each for each in measured if each.block != newest]
+        before = self._judged(alive, earlier)[1] if earlier else 0.0
+        return SearchState(confidence=min(now, before), order=tuple(order))
 
+    def _alive(self, failed: frozenset[int]) -> list[int]:
+        return [place for place in range(len(self.arms)) if place not in failed]
 
-def chooser(strategy: str, arms: Sequence[Arm], *, seed: int, margin: float = MARGIN) -> Chooser:
-    """Return the way to choose blocks that has this name.
-
-    Call it again whenever the cost of arms has changed: their model is cached.
-
-    Args:
-        strategy: one of STRATEGIES.
-        arms: at least one stack.
-        seed: of all dice.
-        margin: a relative difference below which stacks count as equal.
-
-    Raises:
-        EvidenceError: there is no such strategy.
-    """
-    kinds: dict[str, Callable[[Sequence[Arm], Model, int, float], Chooser]] = {
-        "racing": Race,
-        "random": AtRandom,
-        "pairwise": Pairwise,
-    }
-    if strategy not in kinds:
-        raise EvidenceError(
-            f"there is no way to choose blocks that is called {strategy!r}",
-            why=f"known are {', '.join(STRATEGIES)}",
-            fix=f"use one of these, such as --strategy {STRATEGIES[0]}",
-        )
-    return kinds[strategy](arms, _model(tuple(each.versions for each in arms)), seed, margin)
-
-
-@lru_cache(maxsize=2)
-def _model(stacks: tuple[Versions, ...]) -> Model:
-    return Model(stacks)
-
-
-@dataclass(frozen=True, slots=True)
-class _Arms:
-    """The arms that take part, and the model of their times.
-
-    margin: a relative difference below which stacks count as equal.
-    """
-
-    arms: Sequence[Arm]
-    model: Model
-    seed: int
-    margin: float = MARGIN
-
-    def state(self, measured: Sequence[Measured], failed: frozenset[int]) -> SearchState:
-        """Return the leader, and how certain it is (see Chooser)."""
-        return _standing(self, _alive(self.arms, failed), measured)
-
-
-@dataclass(frozen=True, slots=True)
-class Race(_Arms):
-    """Covers every version, then measures the leader and arms that may be faster."""
-
-    def next_block(
-        self, measured: Sequence[Measured], failed: frozenset[int], block: int
+    def _challenge(
+        self, alive: Sequence[int], measured: Sequence[Measured], dice: np.random.Generator
     ) -> tuple[int, ...]:
-        """Return which stacks the next block holds (see Chooser)."""
-        dice = np.random.default_rng([self.seed, block])
-        alive = _alive(self.arms, failed)
+        """Return the leader, and drawn ones that may be faster, by information per second."""
+        if len(alive) <= BLOCK:
+            return tuple(alive)
+        prediction = self.model.predict(measured)
+        leader = int(np.argmin(prediction.mean[alive]))
+        draws = prediction.draws(GUESSES, dice)[:, alive]
+        votes = _votes(draws, leader, math.log1p(self.margin))
+        costs = np.array([self.arms[place].cost_s for place in alive])
+        information = _information(prediction, alive, leader)
+        worth = votes * information / costs
+        chosen = [leader]
+        while len(chosen) < BLOCK:
+            worth[chosen] = 0.0
+            if worth.sum() <= 0:  # no other is ever the best: the most uncertain ones
+                worth = information + 1e-12
+                worth[chosen] = 0.0
+            chosen.append(int(dice.choice(len(alive), p=worth / worth.sum())))
+        return tuple(alive[place] for place in chosen)
+
+    def _judged(
+        self, alive: Sequence[int], measured: Sequence[Measured]
+    ) -> tuple[list[int], float]:
+        """Return places, best first, and how certain it is that the first is within the margin."""
+        prediction = self.model.predict(measured)
+        order = sorted(alive, key=lambda place: (prediction.mean[place], place))
+        # Only what was measured can be recommended: a guess alone never leads.
         seen = {each.stack for each in measured}
-        wanted = [_singles(each.versions) for each in self.arms]
-        order = _cheap_first(self.arms, alive, dice)
-        chosen = _cover(wanted, order, _covered(wanted, seen))
-        if not chosen:
-            return _challenge(self, alive, measured, dice)
-        # A block joins what it holds to what was measured before, or nothing could be compared.
-        links = [place for place in order if place in seen and place not in chosen]
-        others = [place for place in order if place not in seen and place not in chosen]
-        filled = [*chosen[: BLOCK - 1 if links else BLOCK], *links[:1], *others]
-        return tuple(filled[:BLOCK])
-
-
-@dataclass(frozen=True, slots=True)
-class AtRandom(_Arms):
-    """Draws each block at random, whatever came out so far."""
-
-    def next_block(
-        self,
-        measured: Sequence[Measured],  # noqa: ARG002 - it is blind to what came out
-        failed: frozenset[int],
-        block: int,
-    ) -> tuple[int, ...]:
-        """Return which stacks the next block holds (see Chooser)."""
-        dice = np.random.default_rng([self.seed, block])
-        drawn = dice.permutation(_alive(self.arms, failed))[:BLOCK]
-        return tuple(int(place) for place in drawn)
-
-
-@dataclass(frozen=True, slots=True)
-class Pairwise(_Arms):
-    """Measures every pair of versions once before anything is repeated, then races.
-
-    Where only one package varies, every version.
-    """
-
-    def next_block(
-        self, measured: Sequence[Measured], failed: frozenset[int], block: int
-    ) -> tuple[int, ...]:
-        """Return which stacks the next block holds (see Chooser)."""
-        dice = np.random.default_rng([self.seed, block])
-        alive = _alive(self.arms, failed)
-        seen = {each.stack for each in measured}
-        wanted = [_singles(each.versions) | _pairs(each.versions) for each in self.arms]
-        order = [each for each in _cheap_first(self.arms, alive, dice) if each not in seen]
-        chosen = _cover(wanted, order, _covered(wanted, seen))
-        if not chosen:
-            return _challenge(self, alive, measured, dice)
-        others = [place for place in order if place not in chosen]
-        links = [place for place in alive if place in seen]  # only where nothing else is left
-        return tuple([*chosen, *others, *links][:BLOCK])
-
-
-_Part: TypeAlias = tuple[tuple[str, str], ...]
-
-
-def _alive(arms: Sequence[Arm], failed: frozenset[int]) -> list[int]:
-    return [place for place in range(len(arms)) if place not in failed]
-
-
-def _singles(versions: Versions) -> set[_Part]:
-    return {(each,) for each in versions}
-
-
-def _pairs(versions: Versions) -> set[_Part]:
-    return set(combinations(sorted(versions), 2))
-
-
-def _covered(wanted: Sequence[set[_Part]], seen: set[int]) -> set[_Part]:
-    return {each for place in seen for each in wanted[place]}
+        order.sort(key=lambda place: place not in seen)
+        dice = np.random.default_rng([self.seed, len(measured)])
+        draws = prediction.draws(GUESSES, dice)[:, order]
+        within = draws[:, 0] - draws.min(axis=1) <= math.log1p(self.margin)
+        return order, float(within.mean())
 
 
 def _cheap_first(arms: Sequence[Arm], alive: Sequence[int], dice: np.random.Generator) -> list[int]:
@@ -230,40 +179,18 @@ def _cheap_first(arms: Sequence[Arm], alive: Sequence[int], dice: np.random.Gene
     return sorted(shuffled, key=lambda each: (arms[each].build_s > 0, arms[each].cost_s))
 
 
-def _cover(wanted: Sequence[set[_Part]], order: Sequence[int], covered: set[_Part]) -> list[int]:
-    """Return at most a block of stacks that cover something new; none where all is covered."""
+def _cover(arms: Sequence[Arm], order: Sequence[int], seen: set[int]) -> list[int]:
+    """Return at most a block of stacks with versions not seen yet; none where all are."""
     chosen: list[int] = []
+    covered = {version for place in seen for version in arms[place].versions}
     while len(chosen) < BLOCK:
-        new = {place: len(wanted[place] - covered) for place in order if place not in chosen}
+        new = {p: len({*arms[p].versions} - covered) for p in order if p not in chosen}
         best = max(new, key=lambda place: new[place], default=None)
         if best is None or not new[best]:
             break
         chosen.append(best)
-        covered = covered | wanted[best]
+        covered |= {*arms[best].versions}
     return chosen
-
-
-def _challenge(
-    candidates: _Arms, alive: Sequence[int], measured: Sequence[Measured], dice: np.random.Generator
-) -> tuple[int, ...]:
-    """Return the leader, and drawn ones that may be faster, by information per second."""
-    if len(alive) <= BLOCK:
-        return tuple(alive)
-    prediction = candidates.model.predict(measured)
-    leader = int(np.argmin(prediction.mean[alive]))
-    draws = prediction.draws(GUESSES, dice)[:, alive]
-    votes = _votes(draws, leader, math.log1p(candidates.margin))
-    costs = np.array([candidates.arms[place].cost_s for place in alive])
-    information = _information(prediction, alive, leader)
-    worth = votes * information / costs
-    chosen = [leader]
-    while len(chosen) < BLOCK:
-        worth[chosen] = 0.0
-        if worth.sum() <= 0:  # no other is ever the best: the most uncertain ones
-            worth = information + 1e-12
-            worth[chosen] = 0.0
-        chosen.append(int(dice.choice(len(alive), p=worth / worth.sum())))
-    return tuple(alive[place] for place in chosen)
 
 
 def _votes(draws: Array, leader: int, margin: float) -> Array:
@@ -280,40 +207,6 @@ def _information(prediction: Prediction, alive: Sequence[int], leader: int) -> A
     variance = np.diag(part) + part[leader, leader] - 2 * part[leader]
     found: Array = variance**2 / (variance + 2 * prediction.noise**2)
     return found
-
-
-def _standing(candidates: _Arms, alive: Sequence[int], measured: Sequence[Measured]) -> SearchState:
-    if not alive:
-        raise EvidenceError(
-            "no stack is left in the race",
-            why=f"all {len(candidates.arms)} failed",
-            fix="see why: stackgen kb failures",
-        )
-    order, now = _judged(candidates, alive, measured)
-    newest = max((each.block for each in measured), default=0)
-    earlier = [each for each in measured if each.block != newest]
-    before = _judged(candidates, alive, earlier)[1] if earlier else 0.0
-    return SearchState(
-        leader=order[0],
-        runner_up=order[1 % len(order)],
-        confidence=min(now, before),
-        order=tuple(order),
-    )
-
-
-def _judged(
-    candidates: _Arms, alive: Sequence[int], measured: Sequence[Measured]
-) -> tuple[list[int], float]:
-    """Return places, best first, and how certain it is that the first is within the margin."""
-    prediction = candidates.model.predict(measured)
-    order = sorted(alive, key=lambda place: (prediction.mean[place], place))
-    # Only what was measured can be recommended: a guess alone never leads.
-    seen = {each.stack for each in measured}
-    order.sort(key=lambda place: place not in seen)
-    dice = np.random.default_rng([candidates.seed, len(measured)])
-    draws = prediction.draws(GUESSES, dice)[:, order]
-    within = draws[:, 0] - draws.min(axis=1) <= math.log1p(candidates.margin)
-    return order, float(within.mean())
 
 
 # What the inspections of a search say: log times for the model, posterior_summaries for the report
