@@ -10,12 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from stackgen.campaign.candidates import Candidate
+from stackgen.campaign.candidates import Candidate, GivenStacks
 from stackgen.campaign.plan import SelectedStacks
 from stackgen.commands.compare import (
     Named,
-    Operand,
-    Pair,
     Resolver,
     _chosen,
     differing,
@@ -149,19 +147,17 @@ def test_a_stack_of_another_base_is_reported_and_its_packages_and_settings_are_t
 
 def chosen(a: Sequence[str], b: Sequence[str], *indicators: str) -> SelectedStacks:
     """Return what is measured where the sides hold these packages, each in a version of its own."""
-    operands = [
-        Operand(
-            candidate=Candidate(
-                lock=Lock(artifacts=tuple(artifact(name, version) for name in sorted(names))),
-                label=letter,
-                completion="lock",
-                settings=(),
-                choice=None,
-            )
+    members = [
+        Candidate(
+            lock=Lock(artifacts=tuple(artifact(name, version) for name in sorted(names))),
+            label=letter,
+            completion="lock",
+            settings=(),
+            choice=None,
         )
         for letter, version, names in (("A", "1.0", a), ("B", "2.0" if a != b else "1.0", b))
     ]
-    pair = Pair(operands=(operands[0], operands[1]), varied=("tensorflow", "numpy"))
+    pair = GivenStacks(members=tuple(members), varied=("tensorflow", "numpy"))
     request = campaign_request(indicators=indicators)
     return _chosen((Named(text="a"), Named(text="b")), pair, request)
 

@@ -2,12 +2,12 @@
 
 import re
 from collections.abc import Callable, Collection, Container, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from functools import cache, partial
 from itertools import product
 from pathlib import Path
-from typing import Protocol
+from typing import TypeAlias
 
 from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
@@ -68,6 +68,7 @@ class Candidate:
     """A stack that takes part in a campaign, with its state.
 
     choice: the versions of the varied packages; None for a user's lock as it stands.
+    selection: what it is taken from; None where it is not completed otherwise if it fails.
     held_back: packages older than the newest that fit, since those did not run.
     environment: where it is installed, once it is ready.
     failure: how it failed.
@@ -79,6 +80,7 @@ class Candidate:
     completion: str
     settings: Settings
     choice: Slice | None
+    selection: "Selection | None" = field(default=None, repr=False, compare=False)
     held_back: Settings = ()
     environment: Environment | None = None
     failure: FailedStack | None = None
@@ -97,6 +99,38 @@ class Candidate:
     def may_run(self) -> bool:
         """Return whether it is ready, or may be once it is built."""
         return self.state in (State.PLANNED, State.READY)
+
+    @property
+    def may_search(self) -> bool:
+        """Return whether it may be completed otherwise where it does not run."""
+        return (
+            self.selection is not None
+            and self.selection.completion is Completion.NEWEST_WORKING
+            and self.choice is not None
+            and self.completion == Completion.NEWEST.value
+        )
+
+    def search(self, works: Callable[["Candidate"], bool]) -> "Candidate | None":
+        """Return its newest completion that works; None where there is none.
+
+        Args:
+            works: tries one; what it raises ends the search.
+        """
+        selection, choice = self.selection, self.choice
+        if selection is None or choice is None:
+            return None
+
+        def completed(lock: Lock) -> Candidate:
+            return replace(self, lock=lock, completion="newest-working")
+
+        lock = newest_working(
+            selection.space,
+            choice,
+            self.lock,
+            lambda other: works(completed(other)),
+            preferred=selection.preferred,
+        )
+        return None if lock is None else completed(lock)
 
     def stack(self, facts: BaseFacts) -> Stack:
         """Return the stack that it is on a base."""
@@ -139,21 +173,19 @@ def _sorted_versions(
     return tuple(sorted([*pairs, *others]))
 
 
-class CandidateSource(Protocol):
-    """Yields the candidates of a campaign, and completes them otherwise where they do not run."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GivenStacks:
+    """Stacks that were named one by one; the first is the baseline.
 
-    @property
-    def varied(self) -> tuple[str, ...]:
-        """Return the packages in which they differ."""
+    varied: the packages in which they differ.
+    """
+
+    members: tuple[Candidate, ...]
+    varied: tuple[str, ...]
 
     def candidates(self) -> Iterator[Candidate]:
-        """Yield each of them, first of all to be measured; the baseline comes first."""
-
-    def may_search(self, candidate: Candidate) -> bool:
-        """Return whether one that does not run may be completed otherwise."""
-
-    def search(self, candidate: Candidate, works: Callable[[Candidate], bool]) -> Candidate | None:
-        """Return the newest completion of a candidate that works; None where there is none."""
+        """Yield each of them."""
+        return iter(self.members)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -205,32 +237,6 @@ class Selection:
         complete = partial(contemporary, self.space) if old else self.space.complete
         return complete(choice, preferred=self.preferred)
 
-    def may_search(self, candidate: Candidate) -> bool:
-        """Return whether one that does not run may be completed otherwise."""
-        wanted = self.completion is Completion.NEWEST_WORKING and candidate.choice is not None
-        return wanted and candidate.completion == Completion.NEWEST.value
-
-    def search(self, candidate: Candidate, works: Callable[[Candidate], bool]) -> Candidate | None:
-        """Return the newest completion of a candidate that works; None where there is none.
-
-        Args:
-            candidate: one that does not run as it is.
-            works: tries one; what it raises ends the search.
-        """
-        if candidate.choice is None:
-            return None
-        lock = newest_working(
-            self.space,
-            candidate.choice,
-            candidate.lock,
-            lambda other: works(self._working(candidate, other)),
-            preferred=self.preferred,
-        )
-        return None if lock is None else self._working(candidate, lock)
-
-    def _working(self, candidate: Candidate, lock: Lock) -> Candidate:
-        return self._candidate(lock, "newest-working", candidate.settings, candidate.choice)
-
     def _candidate(
         self, lock: Lock, completion: str, settings: Settings, choice: Slice | None
     ) -> Candidate:
@@ -253,7 +259,11 @@ class Selection:
             completion=completion,
             settings=settings,
             choice=choice,
+            selection=self,
         )
+
+
+CandidateSource: TypeAlias = GivenStacks | Selection
 
 
 def select(

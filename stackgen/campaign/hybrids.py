@@ -1,9 +1,8 @@
 """Stacks between a good and a bad one: which are valid is what the search space says."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from stackgen.campaign.candidates import Candidate
 from stackgen.errors import ResolutionError
 from stackgen.index import PackageIndex
 from stackgen.index.closure import resolve
@@ -242,24 +241,3 @@ def _single(found: Hybrids, name: str) -> Lock:
 
 def _public(version: str) -> str:
     return version.partition("+")[0]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TwoStacks:
-    """The good and the bad stack as candidates of a campaign, as they stand."""
-
-    good: Candidate
-    bad: Candidate
-    varied: tuple[str, ...]
-
-    def candidates(self) -> Iterator[Candidate]:
-        """Yield both."""
-        yield from (self.good, self.bad)
-
-    def may_search(self, candidate: Candidate) -> bool:  # noqa: ARG002
-        """Return that none is completed otherwise."""
-        return False
-
-    def search(self, candidate: Candidate, works: object) -> Candidate | None:  # noqa: ARG002
-        """Return None."""
-        return None

@@ -188,7 +188,7 @@ class Preparer:
         environment, ran = self._try(candidate)
         if environment is not None and ran.observation is not None:
             return replace(candidate, environment=environment)
-        if _is_broken(ran) and self.source.may_search(candidate):
+        if _is_broken(ran) and candidate.may_search:
             self.progress.note(
                 f"{candidate.label} with everything newest does not run "
                 f"({last_line(ran.log)}); looking for versions that do."
@@ -218,7 +218,7 @@ class Preparer:
             return ran.observation is not None
 
         try:
-            return self.source.search(candidate, works)
+            return candidate.search(works)
         except _SearchEndedError:
             return None
 

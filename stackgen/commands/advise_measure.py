@@ -7,13 +7,13 @@ decided; only then is another one chosen, with the next seed where the stacks ar
 
 import json
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from stackgen.campaign.backend import Backend
 from stackgen.campaign.candidates import (
     Candidate,
-    Selection,
+    GivenStacks,
     installable,
     pinned,
     read_lock_file,
@@ -249,34 +249,6 @@ def side(lock: Lock, settings: Sequence[tuple[str, str]]) -> str:
 
 
 @dataclass(slots=True, kw_only=True)
-class Stacks:
-    """The lock and its candidates; those that come from a search space may be completed otherwise.
-
-    found: each candidate with the selection that it comes from.
-    """
-
-    found: tuple[tuple[Candidate, Selection | None], ...]
-    varied: tuple[str, ...]
-
-    def candidates(self) -> Iterator[Candidate]:
-        """Yield the lock, and then each candidate."""
-        return (each for each, _ in self.found)
-
-    def may_search(self, candidate: Candidate) -> bool:
-        """Return whether one that does not run may be completed otherwise."""
-        selection = self._selection(candidate)
-        return selection is not None and selection.may_search(candidate)
-
-    def search(self, candidate: Candidate, works: Callable[[Candidate], bool]) -> Candidate | None:
-        """Return the newest completion of a candidate that works; None where there is none."""
-        selection = self._selection(candidate)
-        return None if selection is None else selection.search(candidate, works)
-
-    def _selection(self, candidate: Candidate) -> Selection | None:
-        return next((of for each, of in self.found if each.label == candidate.label), None)
-
-
-@dataclass(slots=True, kw_only=True)
 class _Chosen:
     """Chooses stacks and indicators of a campaign, once its base is known."""
 
@@ -303,7 +275,7 @@ class _Chosen:
         seed = sum(each.finished and {*each.pair} == pair for each in alike)
         return self._selected(request.with_budget(seed=seed), stacks)
 
-    def _selected(self, request: CampaignRequest, stacks: Stacks) -> SelectedStacks:
+    def _selected(self, request: CampaignRequest, stacks: GivenStacks) -> SelectedStacks:
         every = list(stacks.candidates())
         pair = tuple(side(each.lock, each.settings) for each in every)
         search = SearchOptions(strategy=Strategy.NEWEST, stacks=max(2, len(every)))
@@ -318,7 +290,7 @@ class _Chosen:
 
     def _new(
         self, index: PackageIndex, request: CampaignRequest, backend: Backend, progress: Progress
-    ) -> Stacks:
+    ) -> GivenStacks:
         """Return the lock and what would decide.
 
         Raises:
@@ -329,7 +301,7 @@ class _Chosen:
             policy = request.stacks.requirements.policy
             paths = (self.request.path, self.request.new)
             return _as_they_are([pinned(index, read_pins(each), target, policy) for each in paths])
-        found: dict[str, tuple[Candidate, Selection | None]] = {}
+        found: dict[str, Candidate] = {}
         problems: list[ResolutionError] = []
         policy = request.stacks.requirements.policy
         names = {*varied_in(self._packages(request)), *self.request.options.only}
@@ -354,11 +326,13 @@ class _Chosen:
             for place, each in enumerate(selection.candidates()):
                 if place == most:
                     break
-                found.setdefault(side(each.lock, each.settings), (each, selection))
+                found.setdefault(side(each.lock, each.settings), each)
         if len(found) < 2:
             raise problems[0] if problems else _nothing_else(self.request)
-        varied = dict.fromkeys(name for _, of in found.values() if of for name in of.varied)
-        return Stacks(found=tuple(found.values()), varied=tuple(varied))
+        varied = dict.fromkeys(
+            name for each in found.values() if each.selection for name in each.selection.varied
+        )
+        return GivenStacks(members=tuple(found.values()), varied=tuple(varied))
 
     def calls(self, selected: SelectedStacks) -> Calls:
         """Return what is measured: what is known already, and enough families."""
@@ -424,7 +398,7 @@ def _without_pair(request: Mapping[str, object]) -> dict[str, object]:
     return {k: v for k, v in request.items() if k not in ("sides", "where")}
 
 
-def _as_they_are(locks: Sequence[Lock]) -> Stacks:
+def _as_they_are(locks: Sequence[Lock]) -> GivenStacks:
     """Return stacks whose packages are all given."""
     files = [{(each.name, each.sha256) for each in lock.artifacts} for lock in locks]
     shared = set.intersection(*files)
@@ -435,7 +409,7 @@ def _as_they_are(locks: Sequence[Lock]) -> Stacks:
         text = ", ".join(f"{n} {lock.versions[n]}" for n in varied if n in lock.versions)
         label = f"your lock: {text}" if place == 0 else text or f"stack {place}"
         found.append(Candidate(lock=lock, label=label, completion="lock", settings=(), choice=None))
-    return Stacks(found=tuple((each, None) for each in found), varied=tuple(varied))
+    return GivenStacks(members=tuple(found), varied=tuple(varied))
 
 
 def _nothing_else(request: AdviseRequest) -> UsageError:

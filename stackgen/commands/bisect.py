@@ -10,8 +10,8 @@ from typing import TypeAlias
 from stackgen import interrupts
 from stackgen.campaign.backend import Backend
 from stackgen.campaign.campaign import Campaign
-from stackgen.campaign.candidates import Candidate
-from stackgen.campaign.hybrids import Hybrids, Releases, TwoStacks, hybrids, releases_between
+from stackgen.campaign.candidates import Candidate, GivenStacks
+from stackgen.campaign.hybrids import Hybrids, Releases, hybrids, releases_between
 from stackgen.campaign.options import SearchOptions
 from stackgen.campaign.plan import SelectedStacks, open_campaign
 from stackgen.campaign.prepare import refuse_without_disk_space
@@ -112,9 +112,9 @@ def bisect(
         index: PackageIndex, request: CampaignRequest, backend: Backend, progress: Progress
     ) -> SelectedStacks:
         resolver = Resolver(index=index, request=request, base=backend.base, progress=progress)
-        source = _source(*(resolver.operand(each).candidate for each in operands))
+        source = _source(*map(resolver.candidate, operands))
         policy = request.stacks.requirements.policy
-        locks = source.good.lock, source.bad.lock
+        locks = source.members[0].lock, source.members[1].lock
         between.append(hybrids(index, *locks, backend.base.target, policy, progress))
         return SelectedStacks(
             request=request.with_stacks(pair=tuple(each.id for each in locks)),
@@ -139,7 +139,7 @@ def bisect(
             ).run(releases=releases)
 
 
-def _source(good: Candidate, bad: Candidate) -> TwoStacks:
+def _source(good: Candidate, bad: Candidate) -> GivenStacks:
     """Return both as candidates.
 
     Raises:
@@ -160,8 +160,9 @@ def _source(good: Candidate, bad: Candidate) -> TwoStacks:
             why="no package changed between them",
             fix="name another stack; how much one stack differs from itself: stackgen noise",
         )
-    return TwoStacks(
-        good=replace(good, label="GOOD"), bad=replace(bad, label="BAD"), varied=tuple(names)
+    members = replace(good, label="GOOD"), replace(bad, label="BAD")
+    return GivenStacks(
+        members=tuple(replace(each, selection=None) for each in members), varied=tuple(names)
     )
 
 

@@ -1,7 +1,7 @@
 """Compare: two stacks in, the paired test of one against the other out."""
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -9,7 +9,14 @@ from packaging.requirements import Requirement
 from packaging.utils import InvalidWheelFilename, parse_wheel_filename
 
 from stackgen.campaign.backend import Backend
-from stackgen.campaign.candidates import FRAMEWORKS, Candidate, Selection, pinned, read_pins, select
+from stackgen.campaign.candidates import (
+    FRAMEWORKS,
+    Candidate,
+    GivenStacks,
+    pinned,
+    read_pins,
+    select,
+)
 from stackgen.campaign.comparison import nothing_runs
 from stackgen.campaign.options import SearchOptions
 from stackgen.campaign.plan import SelectedStacks
@@ -53,53 +60,6 @@ class Named:
         if self.lockfile is not None:
             return Path(self.text).name
         return f"stack {self.stack.id[:12]}" if self.stack is not None else ""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Operand:
-    """A side as it is installed.
-
-    selection: looks for other versions of what was not named; None for what is taken as it stands.
-    """
-
-    candidate: Candidate
-    selection: Selection | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Pair:
-    """Two stacks; the first is what the second is compared with.
-
-    varied: the packages in which they differ, what was named first.
-    """
-
-    operands: tuple[Operand, Operand]
-    varied: tuple[str, ...]
-
-    def candidates(self) -> Iterator[Candidate]:
-        """Yield both."""
-        return (each.candidate for each in self.operands)
-
-    def may_search(self, candidate: Candidate) -> bool:
-        """Return whether one that does not run may be completed otherwise."""
-        selection = self._selection(candidate)
-        return selection is not None and selection.may_search(candidate)
-
-    def search(self, candidate: Candidate, works: Callable[[Candidate], bool]) -> Candidate | None:
-        """Return the newest completion of what was named that works; None where there is none."""
-        selection = self._selection(candidate)
-        if selection is None:
-            return None
-
-        def called_alike(found: Candidate) -> Candidate:
-            return replace(found, label=candidate.label)
-
-        found = selection.search(candidate, lambda other: works(called_alike(other)))
-        return None if found is None else called_alike(found)
-
-    def _selection(self, candidate: Candidate) -> Selection | None:
-        labels = {each.candidate.label: each.selection for each in self.operands}
-        return labels[candidate.label]
 
 
 def named(text: str, paths: Paths) -> Named:
@@ -152,29 +112,25 @@ class Resolver:
     base: Base
     progress: Progress
 
-    def pair(self, a: Named, b: Named) -> Pair:
+    def pair(self, a: Named, b: Named) -> GivenStacks:
         """Return both stacks with names that distinguish them.
 
         Raises:
             ResolutionError: a side cannot be installed here.
             UsageError: a lock is for another Python, or a package has no such version.
         """
-        operands = (self.operand(a), self.operand(b))
-        locks = (operands[0].candidate.lock, operands[1].candidate.lock)
+        members = (self.candidate(a), self.candidate(b))
         wanted = [name for each in (a, b) if each.versions for name in each.versions.names]
-        varied = differing(*locks, first=wanted)
+        varied = differing(*(each.lock for each in members), first=wanted)
         likely = dict.fromkeys((*wanted, *FRAMEWORKS, "numpy"))
         shown = [name for name in likely if name in varied] or varied
         both = [
-            replace(
-                operand,
-                candidate=replace(operand.candidate, label=_label(letter, name, operand, shown)),
-            )
-            for letter, name, operand in zip("AB", (a, b), operands, strict=True)
+            replace(each, label=_label(letter, name, each, shown))
+            for letter, name, each in zip("AB", (a, b), members, strict=True)
         ]
-        return Pair(operands=(both[0], both[1]), varied=tuple(varied))
+        return GivenStacks(members=tuple(both), varied=tuple(varied))
 
-    def operand(self, given: Named) -> Operand:
+    def candidate(self, given: Named) -> Candidate:
         """Return a stack as it is installed.
 
         Raises:
@@ -189,9 +145,9 @@ class Resolver:
         built = self.request.stacks.requirements.policy.allow_build
         policy = Policy(prereleases=Prereleases.ALLOW, allow_build=built)
         lock = pinned(self.index, given.lockfile, self.base.target, policy)
-        return Operand(candidate=_as_it_stands(lock))
+        return _as_it_stands(lock)
 
-    def _completed(self, versions: Requirements) -> Operand:
+    def _completed(self, versions: Requirements) -> Candidate:
         """Return the newest stack with these versions; what else it holds may be older."""
         framework = set(versions.names) & set(FRAMEWORKS)
         request = self.request.with_stacks(
@@ -206,9 +162,9 @@ class Resolver:
                 why="what these versions need cannot be had together",
                 fix=f"to see why: stackgen resolve {' '.join(versions.texts)}",
             )
-        return Operand(candidate=candidate, selection=selection)
+        return candidate
 
-    def _known(self, stack: Stack) -> Operand:
+    def _known(self, stack: Stack) -> Candidate:
         refuse_unfit(stack, self.base.target)
         if stack.facts != self.base.facts:
             self.progress.note(
@@ -216,7 +172,7 @@ class Resolver:
                 f"({stack.facts.distribution}); here its packages are installed on "
                 f"{self.base.facts.python} ({self.base.facts.distribution})."
             )
-        return Operand(candidate=replace(_as_it_stands(stack.lock), settings=stack.settings))
+        return replace(_as_it_stands(stack.lock), settings=stack.settings)
 
 
 def differing(a: Lock, b: Lock, *, first: list[str]) -> list[str]:
@@ -227,14 +183,14 @@ def differing(a: Lock, b: Lock, *, first: list[str]) -> list[str]:
     return sorted(found, key=lambda name: first.index(name) if name in first else len(first))
 
 
-def _label(letter: str, given: Named, operand: Operand, shown: list[str]) -> str:
-    versions = operand.candidate.lock.versions
+def _label(letter: str, given: Named, candidate: Candidate, shown: list[str]) -> str:
+    versions = candidate.lock.versions
     own = [name for name in shown if name in versions]
     if not own:  # all that differs is on the other side
         likely = given.versions.names if given.versions else (*FRAMEWORKS, "numpy", *versions)
         own = [name for name in likely if name in versions][:1]
     parts = [f"{name} {versions[name]}" for name in own[:_SHOWN]]
-    parts += [f"{name}={value}" for name, value in operand.candidate.settings]
+    parts += [f"{name}={value}" for name, value in candidate.settings]
     text = ", ".join(parts)
     return f"{letter}: {f'{given.title} ({text})' if given.title else text}"
 
@@ -324,7 +280,9 @@ def measure_pair(
     return found
 
 
-def _chosen(operands: tuple[Named, Named], pair: Pair, request: CampaignRequest) -> SelectedStacks:
+def _chosen(
+    operands: tuple[Named, Named], pair: GivenStacks, request: CampaignRequest
+) -> SelectedStacks:
     """Return what is measured; an indicator without a package's name must run on both sides.
 
     Raises:
