@@ -1,8 +1,10 @@
 """The verdict on a process, for signals as Python and as container engines tell them."""
 
 import json
+import time
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,8 +14,8 @@ from stackgen.model.inspections import InspectionPlan, Limits, Outcome
 from stackgen.model.packages import Lock
 from stackgen.model.stacks import BaseFacts, Environment, Kind, Stack
 from stackgen.sandbox.process import (
+    Begun,
     indicator_command,
-    interpret,
     load_indicators,
     log_tail,
     process_environment,
@@ -38,31 +40,9 @@ def plan(loops: int | None = None, **given: str) -> InspectionPlan:
     )
 
 
-def outcome_of(
-    exit_code: int,
-    *,
-    oom: bool = False,
-    at_limit: bool = False,
-    timed_out: bool = False,
-    stdout: str = "",
-    stderr: str = "",
-) -> tuple[Outcome, str]:
-    seen = interpret(
-        plan(),
-        MachineId("m"),
-        Reply(
-            exit_code=exit_code,
-            timed_out=timed_out,
-            oom=oom,
-            at_limit=at_limit,
-            clean=True,
-            writable=(),
-            stdout=stdout,
-            stderr=stderr,
-        ),
-        started_at="2026-01-01T00:00:00+00:00",
-        duration_s=1.0,
-    )
+def outcome_of(exit_code: int, **reply: Any) -> tuple[Outcome, str]:
+    begun = Begun(plan(), MachineId("m"), "2026-01-01T00:00:00+00:00", time.monotonic() - 1)
+    seen = begun.ended(Reply(exit_code=exit_code, **reply))
     return seen.outcome, seen.log
 
 

@@ -9,7 +9,6 @@ import time
 import uuid
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
@@ -29,10 +28,9 @@ from stackgen.sandbox.containers import (
     engine_message,
 )
 from stackgen.sandbox.process import (
+    Begun,
     gpu_environment,
     indicator_command,
-    inspection,
-    interpret,
     process_environment,
 )
 from stackgen.sandbox.supervised import (
@@ -384,16 +382,15 @@ class DockerExecutor:
         """Run a plan, once more at once where its container was lost; the caller waits."""
         reason = ""
         for _ in range(_TRIES):
-            started_at = datetime.now(timezone.utc).isoformat(timespec="milliseconds")
-            start = time.monotonic()
+            begun = Begun.now(plan, self.machine.id)
             try:
-                return self._attempt(plan, started_at, start)
+                return self._attempt(begun)
             except _EngineLostError as error:
                 reason = str(error)
-        reason = f"the container engine was lost: {reason}"
-        return self._not_run(plan, Outcome.ENGINE_LOST, reason, started_at, start)
+        return begun.inspection(Outcome.ENGINE_LOST, f"the container engine was lost: {reason}")
 
-    def _attempt(self, plan: InspectionPlan, started_at: str, start: float) -> Inspection:
+    def _attempt(self, begun: Begun) -> Inspection:
+        plan = begun.plan
         try:
             self._containers.enforced_limits()  # finds out whether the engine answers
             script, mounts = self._mounted(plan)
@@ -402,20 +399,11 @@ class DockerExecutor:
             running = self._containers.take(spec, script, mounts, campaign=plan.campaign_id)
             ended = self._run_script(plan, spec, running, script)
         except _UnusableImageError as error:
-            return self._not_run(plan, Outcome.BUILD_FAILED, str(error), started_at, start)
+            return begun.inspection(Outcome.BUILD_FAILED, str(error))
         except ENGINE_FAULTS as error:
             raise _EngineLostError(engine_message(error)) from error
-        found = interpret(
-            plan,
-            self.machine.id,
-            ended,
-            started_at=started_at,
-            duration_s=time.monotonic() - start,
-            unenforced=(
-                *_unenforced(plan.limits, running.supervised.capabilities, ended),
-                *((reason,) if reason else ()),
-            ),
-        )
+        missing = _unenforced(plan.limits, running.supervised.capabilities, ended)
+        found = begun.ended(ended, (*missing, reason) if reason else missing)
         seen = found.observation
         if seen is None:
             return found
@@ -465,30 +453,8 @@ class DockerExecutor:
         self._containers.scripts.setdefault(inside, mount)
         return inside, mounts
 
-    def _not_run(
-        self, plan: InspectionPlan, outcome: Outcome, log: str, started_at: str, start: float
-    ) -> Inspection:
-        """Return the inspection of a plan whose command did not run."""
-        return inspection(
-            plan,
-            self.machine.id,
-            outcome=outcome,
-            started_at=started_at,
-            duration_s=time.monotonic() - start,
-            log=log,
-        )
 
-
-_KILLED_WITH_ITS_SUPERVISOR = Reply(
-    exit_code=-signal.SIGKILL,
-    timed_out=False,
-    oom=True,
-    at_limit=True,
-    clean=False,
-    writable=(),
-    stdout="",
-    stderr="",
-)
+_KILLED_WITH_ITS_SUPERVISOR = Reply(exit_code=-signal.SIGKILL, oom=True, at_limit=True, clean=False)
 
 
 def _request(plan: InspectionPlan, script: str, capabilities: Capabilities) -> Request:

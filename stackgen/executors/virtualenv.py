@@ -3,10 +3,8 @@
 import contextlib
 import os
 import sys
-import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
-from datetime import datetime, timezone
 from pathlib import Path
 
 from stackgen.executors import ExecutorUnavailableError
@@ -23,10 +21,9 @@ from stackgen.sandbox.namespaces import (
     with_network,
 )
 from stackgen.sandbox.process import (
+    Begun,
     gpu_environment,
     indicator_command,
-    inspection,
-    interpret,
     log_tail,
     process_environment,
 )
@@ -42,10 +39,6 @@ from stackgen.storage.paths import shipped_folder
 
 _NO_NETWORK = "network isolation"
 _MOST_WRITTEN_BYTES = 1 << 30  # into any one file: a process that floods its log fills no disk
-
-
-def _utc_now() -> datetime:
-    return datetime.now(timezone.utc)
 
 
 def _unchanged(_: InspectionPlan, request: Request) -> Request:
@@ -65,15 +58,12 @@ class VirtualenvExecutor:
     scratch: a folder for the working directories, each emptied after its inspection.
     isolations: command prefixes to confine by, the first that works is taken.
     adapt: changes a request to the supervisor (``LocalExecutor``).
-    now, monotonic: the clocks.
     """
 
     machine: Machine
     scratch: Path
     isolations: tuple[tuple[str, ...], ...] = ISOLATIONS
     adapt: Callable[[InspectionPlan, Request], Request] = _unchanged
-    now: Callable[[], datetime] = _utc_now
-    monotonic: Callable[[], float] = time.monotonic
     _supervisor: HostSupervisor | None = None
     _surroundings: "_Surroundings | None" = None
     _tidied: bool = False
@@ -105,27 +95,13 @@ class VirtualenvExecutor:
             yield self._inspect(plan)
 
     def _inspect(self, plan: InspectionPlan) -> Inspection:
-        started_at, start = self.now().isoformat(timespec="milliseconds"), self.monotonic()
+        begun = Begun.now(plan, self.machine.id)
         try:
             ended, unenforced = self._run(plan)
         except (SupervisorLostError, CommandNotStartedError) as error:
-            outcome, log = _not_run(plan.environment.python, error)
-            return inspection(
-                plan,
-                self.machine.id,
-                outcome=outcome,
-                started_at=started_at,
-                duration_s=self.monotonic() - start,
-                log=log,
-            )
-        seen = interpret(
-            plan,
-            self.machine.id,
-            replace(ended, at_limit=False),  # the control group's limit is not the plan's
-            started_at=started_at,
-            duration_s=self.monotonic() - start,
-            unenforced=unenforced,
-        )
+            return begun.inspection(*_not_run(plan.environment.python, error))
+        # The control group's limit is not the plan's.
+        seen = begun.ended(replace(ended, at_limit=False), unenforced)
         if seen.outcome is Outcome.OK or Path(plan.environment.python).exists():
             return seen
         # Its files were removed while it ran, which is no fault of the stack.

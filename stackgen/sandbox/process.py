@@ -4,7 +4,10 @@ import os
 import re
 import stat
 import sys
+import time
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timezone
 from importlib.metadata import entry_points
 from pathlib import Path
 
@@ -198,71 +201,68 @@ def gpu_environment(gpus: str) -> dict[str, str]:
     return {} if gpus == "all" else {"CUDA_VISIBLE_DEVICES": gpus}
 
 
-def interpret(
-    plan: InspectionPlan,
-    machine_id: MachineId,
-    reply: Reply,
-    *,
-    started_at: str,
-    duration_s: float,
-    unenforced: tuple[str, ...] = (),
-) -> Inspection:
-    """Return the inspection of a process that ended; no fault of a stack raises.
+@dataclass(frozen=True, slots=True)
+class Begun:
+    """A plan that an executor has begun to run, from which its inspection is made.
 
-    Args:
-        plan: of the inspection.
-        machine_id: of the machine that ran it.
-        reply: exit code (negative, or above 128, for a signal) and output.
-        started_at: ISO 8601 in UTC.
-        duration_s: of the process.
-        unenforced: names of the limits that could not be set.
+    started_at: ISO 8601 in UTC. start_s: the same on the monotonic clock.
     """
-    verdict = _verdict(plan, reply, duration_s)
-    outputs = (reply.stderr, without_document(reply.stdout))
-    if plan.call.program is not None:  # the reason of its end is at the end of stderr
-        outputs = (without_document(reply.stdout), reply.stderr)
-    log = "\n".join(part for part in (*outputs, verdict.reason) if part)
-    if plan.call.program is not None:
-        log = without_secrets(log, plan.call.program)
-    return inspection(
-        plan,
-        machine_id,
-        outcome=verdict.outcome,
-        observation=verdict.observation,
-        log=log,
-        started_at=started_at,
-        duration_s=duration_s,
-        unenforced=unenforced,
-    )
 
+    plan: InspectionPlan
+    machine_id: MachineId
+    started_at: str
+    start_s: float
 
-def inspection(
-    plan: InspectionPlan,
-    machine_id: MachineId,
-    *,
-    outcome: Outcome,
-    started_at: str,
-    duration_s: float,
-    log: str,
-    observation: Observation | None = None,
-    unenforced: tuple[str, ...] = (),
-) -> Inspection:
-    """Return the inspection of a plan with an outcome, also where no process ran."""
-    return Inspection(
-        stack_id=plan.environment.stack.id,
-        machine_id=machine_id,
-        indicator_id=plan.call.id,
-        campaign_id=plan.campaign_id,
-        block=plan.block,
-        position=plan.position,
-        role=plan.role,
-        outcome=outcome,
-        observation=observation,
-        started_at=started_at,
-        duration_s=duration_s,
-        log=log_tail(log),
-        unenforced=unenforced,
-    )
+    @classmethod
+    def now(cls, plan: InspectionPlan, machine_id: MachineId) -> "Begun":
+        """Return a plan that begins now."""
+        started_at = datetime.now(timezone.utc).isoformat(timespec="milliseconds")
+        return cls(plan, machine_id, started_at, time.monotonic())
+
+    def ended(self, reply: Reply, unenforced: tuple[str, ...] = ()) -> Inspection:
+        """Return the inspection of a process that ended; no fault of a stack raises.
+
+        Args:
+            reply: exit code (negative, or above 128, for a signal) and output.
+            unenforced: names of the limits that could not be set.
+        """
+        duration_s, program = time.monotonic() - self.start_s, self.plan.call.program
+        verdict = _verdict(self.plan, reply, duration_s)
+        outputs = (reply.stderr, without_document(reply.stdout))
+        if program is not None:  # the reason of its end is at the end of stderr
+            outputs = (without_document(reply.stdout), reply.stderr)
+        log = "\n".join(part for part in (*outputs, verdict.reason) if part)
+        if program is not None:
+            log = without_secrets(log, program)
+        return self.inspection(
+            verdict.outcome, log, observation=verdict.observation, unenforced=unenforced
+        )
+
+    def inspection(
+        self,
+        outcome: Outcome,
+        log: str,
+        *,
+        observation: Observation | None = None,
+        unenforced: tuple[str, ...] = (),
+    ) -> Inspection:
+        """Return the inspection with an outcome, also where no process ran."""
+        plan = self.plan
+        return Inspection(
+            stack_id=plan.environment.stack.id,
+            machine_id=self.machine_id,
+            indicator_id=plan.call.id,
+            campaign_id=plan.campaign_id,
+            block=plan.block,
+            position=plan.position,
+            role=plan.role,
+            outcome=outcome,
+            observation=observation,
+            started_at=self.started_at,
+            duration_s=time.monotonic() - self.start_s,
+            log=log_tail(log),
+            unenforced=unenforced,
+        )
 
 
 def failure_message(output: str, exit_code: int) -> str:

@@ -7,6 +7,8 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
+import msgspec
+
 SUPERVISOR = Path(__file__).with_name("supervisor.py")
 MOST_PROCESSES = 4096  # frameworks start several threads for each of a large machine's cores
 _READY_S = 60.0
@@ -76,13 +78,13 @@ class Reply:
     """
 
     exit_code: int
-    timed_out: bool
-    oom: bool
-    at_limit: bool
-    clean: bool
-    writable: tuple[str, ...]
-    stdout: str
-    stderr: str
+    timed_out: bool = False
+    oom: bool = False
+    at_limit: bool = False
+    clean: bool = True
+    writable: tuple[str, ...] = ()
+    stdout: str = ""
+    stderr: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,16 +119,7 @@ class Supervised:
         """
         self._stream = stream
         self._unread = b""
-        reply = self._line(_READY_S)
-        self.capabilities = Capabilities(
-            first=reply["first"],
-            reaps=reply["reaps"],
-            spaces=reply["spaces"],
-            counts_processes=reply["counts_processes"],
-            sees_gpus=reply["sees_gpus"],
-            memory_limit=reply["memory_limit"],
-            process_limit=reply["process_limit"],
-        )
+        self.capabilities = msgspec.convert(self._line(_READY_S), Capabilities)
 
     def run(self, request: Request) -> Reply:
         """Run a command, and wait until it and all its children have ended.
@@ -142,16 +135,7 @@ class Supervised:
         reply = self._line(request.timeout_s + _GRACE_S)
         if "failed" in reply:
             raise CommandNotStartedError(reply["failed"])
-        return Reply(
-            exit_code=reply["exit_code"],
-            timed_out=reply["timed_out"],
-            oom=reply["oom"],
-            at_limit=reply["at_limit"],
-            clean=reply["clean"],
-            writable=tuple(reply["writable"]),
-            stdout=reply["stdout"],
-            stderr=reply["stderr"],
-        )
+        return msgspec.convert(reply, Reply)
 
     def _line(self, timeout_s: float) -> dict[str, Any]:
         deadline = time.monotonic() + timeout_s
@@ -170,7 +154,6 @@ class Supervised:
             parts.append(part)
         line, _, self._unread = b"".join(parts).partition(b"\n")
         try:
-            reply = json.loads(line)
-        except ValueError as error:
+            return msgspec.json.decode(line, type=dict[str, Any])
+        except msgspec.DecodeError as error:
             raise SupervisorLostError(f"it answered {line[:80]!r}") from error
-        return dict(reply)
