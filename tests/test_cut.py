@@ -24,8 +24,7 @@ WIDE: Index = {
 
 def cut(index: Index, *requirements: str, limit: int) -> Space:
     found = universe(index, parse_requirements(*requirements))
-    compiled = compile_space(compile_masks(found), limit=limit)
-    return Space(found, diagram=compiled.diagram, version_limit=compiled.version_limit)
+    return Space(found, diagram=compile_space(compile_masks(found), limit=limit))
 
 
 def whole(index: Index, *requirements: str) -> Space:

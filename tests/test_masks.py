@@ -92,7 +92,7 @@ def test_to_narrow_before_compiling_is_to_narrow_after(
         for name, versions in allowed.items()
         if name in compiled.ranks
     }
-    diagram = compile_space(compiled.within(bits)).diagram
+    diagram = compile_space(compiled.within(bits))
     before = [each.versions for each in Space(found, diagram=diagram).stacks()]
     assert before == [each.versions for each in Space(found).within(allowed).stacks()]
 

@@ -63,27 +63,6 @@ def _newest_patches(labels: Iterable[str]) -> tuple[str, ...]:
     return tuple(kept.values())
 
 
-def contemporaries(
-    releases: Mapping[str, Sequence[tuple[str, str | None]]], *, newest_upload: str
-) -> Mapping[str, frozenset[str]]:
-    """Return, by package, the versions uploaded no later than a moment.
-
-    Args:
-        releases: by package, (version, upload time as ISO 8601 or None) pairs.
-        newest_upload: ISO 8601; versions without an upload time are kept.
-
-    Packages of which nothing would be left keep every version.
-    """
-    found = {}
-    for name, pairs in releases.items():
-        kept = frozenset(
-            version for version, time in pairs if time is None or time <= newest_upload
-        )
-        if kept:
-            found[name] = kept
-    return found
-
-
 MOST_COVERED = 100_000
 """Of more choices than this no cover is searched."""
 
@@ -188,15 +167,12 @@ def _row(choice: Slice) -> _Row:
 CONTEMPORARY = timedelta(days=365)
 """How much later than the varied release a contemporary of it may have been uploaded."""
 
-Works = Callable[[Lock], bool]
-VersionSets = Mapping[str, frozenset[str]]
-
 
 def newest_working(
     space: Space,
     choice: Slice,
     failing: Lock,
-    works: Works,
+    works: Callable[[Lock], bool],
     *,
     preferred: Mapping[str, str] | None = None,
 ) -> Lock | None:
@@ -213,7 +189,7 @@ def newest_working(
         works: tries a stack; the dear part. What it raises ends the search.
         preferred: versions to keep where they are open (a user's lock).
     """
-    allowed = contemporary_versions(space, failing, choice)
+    allowed = _contemporary_versions(space, failing, choice)
     old = space.complete(choice, allowed, preferred=preferred) if allowed else None
     if old is None or old.id == failing.id or not works(old):
         return None
@@ -247,26 +223,29 @@ def contemporary(
     None where there is none, or where the index does not state upload times.
     """
     newest = space.complete(choice, preferred=preferred)
-    allowed = contemporary_versions(space, newest, choice) if newest else {}
+    allowed = _contemporary_versions(space, newest, choice) if newest else {}
     return space.complete(choice, allowed, preferred=preferred) if allowed else None
 
 
-def contemporary_versions(space: Space, lock: Lock, choice: Slice) -> VersionSets:
+def _contemporary_versions(space: Space, lock: Lock, choice: Slice) -> Mapping[str, frozenset[str]]:
     """Return, by package, the versions not newer than the varied release's time plus a year.
 
-    Empty where the index does not state upload times.
+    Empty where the index does not state upload times. Versions without an upload time are kept;
+    packages of which nothing would be left keep every version.
     """
     first = choice.versions[0][0] if choice.versions else ""
     uploaded = next((a.uploaded for a in lock.artifacts if a.name == first), None)
     if uploaded is None:
         return {}
     moment = datetime.fromisoformat(uploaded.replace("Z", "+00:00")) + CONTEMPORARY
-    releases = {
-        name: [(each.label, each.artifact.uploaded) for each in found]
-        for name, found in space.universe.releases.items()
-        if "[" not in name
-    }
-    return contemporaries(releases, newest_upload=moment.isoformat())
+    latest = moment.isoformat()
+    found = {}
+    for name, releases in space.universe.releases.items():
+        pairs = [(each.label, each.artifact.uploaded) for each in releases]
+        kept = frozenset(label for label, time in pairs if not time or time <= latest)
+        if kept and "[" not in name:
+            found[name] = kept
+    return found
 
 
 def _suspects(

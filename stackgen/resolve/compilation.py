@@ -11,7 +11,7 @@ are merged into one (`merge_closures`), the diagrams are joined by a first decis
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 
 from stackgen.model.packages import Exclusion, Release
 from stackgen.resolve.closure import Filled, Universe
@@ -34,35 +34,23 @@ NODE_LIMIT = 50_000
 """More nodes than this are not compiled: some seconds and 200 MB."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Compiled:
-    """A diagram, and how much of the space it holds.
-
-    version_limit: 0 where it holds all; otherwise so many of the newest versions of each
-        package, and further ones as far as each version of what the user requires needs them.
-    """
-
-    diagram: Diagram
-    version_limit: int = 0
-
-
-def compile_space(masks: Masks, *, limit: int = NODE_LIMIT) -> Compiled:
+def compile_space(masks: Masks, *, limit: int = NODE_LIMIT) -> Diagram:
     """Compile all of a space, or the largest of the parts that fit into so many nodes.
 
     Raises:
         ResolutionError: whether it holds any stack could not be found out.
     """
     try:
-        return Compiled(diagram=compile_diagram(masks, limit=limit))
+        return compile_diagram(masks, limit=limit)
     except TooWideError:
         best = newest_stack(masks)
     if best is None:
-        return Compiled(diagram=Diagram(packages=masks.packages, root=DEAD, nodes=0))
+        return Diagram(packages=masks.packages, root=DEAD, nodes=0)
     for witnesses in (tuple(_witnesses(masks)), (best,)):
         if found := _largest(masks, best, witnesses, limit):
             return found
     only = masks.within(_allowed(masks, best, (best,), version_limit=0))
-    return Compiled(diagram=compile_diagram(only, limit=len(masks.packages)), version_limit=1)
+    return replace(compile_diagram(only, limit=len(masks.packages)), version_limit=1)
 
 
 def _witnesses(masks: Masks) -> Iterator[Decisions]:
@@ -76,7 +64,7 @@ def _witnesses(masks: Masks) -> Iterator[Decisions]:
 
 def _largest(
     masks: Masks, best: Decisions, witnesses: Iterable[Decisions], limit: int
-) -> Compiled | None:
+) -> Diagram | None:
     """Return the part with the most versions, doubled until it is too wide."""
     found, version_limit = None, 1
     most = max(mask.bit_length() for groups in masks.groups for _, mask in groups)
@@ -84,9 +72,7 @@ def _largest(
     while found is None or found.version_limit < most:
         part = masks.within(_allowed(masks, best, witnesses, version_limit=version_limit))
         try:
-            found = Compiled(
-                diagram=compile_diagram(part, limit=limit), version_limit=version_limit
-            )
+            found = replace(compile_diagram(part, limit=limit), version_limit=version_limit)
         except TooWideError:
             return found
         version_limit *= 2
@@ -170,7 +156,7 @@ def _merged_exclusions(
     return found
 
 
-def compile_universe(universe: Universe) -> Compiled:
+def compile_universe(universe: Universe) -> Diagram:
     """Compile a closure, roles included.
 
     Raises:
@@ -180,17 +166,17 @@ def compile_universe(universe: Universe) -> Compiled:
         return compile_space(compile_masks(universe))
     every = tuple(dict.fromkeys(root for each in universe.filled for root in each.roots))
     parts = [(each.chosen, _compiled(universe, each, every)) for each in universe.filled]
-    packages = parts[0][1].diagram.packages
-    diagram = Diagram(
-        packages=(*packages, *universe.roles),
-        root=_joined([(chosen, part.diagram.root) for chosen, part in parts], len(packages)),
-        nodes=sum(part.diagram.nodes for _, part in parts),
-    )
+    packages = parts[0][1].packages
     cut = [part.version_limit for _, part in parts if part.version_limit]
-    return Compiled(diagram=diagram, version_limit=min(cut, default=0))
+    return Diagram(
+        packages=(*packages, *universe.roles),
+        root=_joined([(chosen, part.root) for chosen, part in parts], len(packages)),
+        nodes=sum(part.nodes for _, part in parts),
+        version_limit=min(cut, default=0),
+    )
 
 
-def _compiled(universe: Universe, filled: Filled, every: Sequence[Dependency]) -> Compiled:
+def _compiled(universe: Universe, filled: Filled, every: Sequence[Dependency]) -> Diagram:
     masks = compile_masks(universe, roots=filled.roots, ordered_for=every)
     barred = {masks.ranks[name]: 0 for name in filled.barred if name in masks.ranks}
     return compile_space(masks.within(barred))

@@ -208,11 +208,14 @@ class Diagram:
 
     packages: in the order in which they are decided.
     nodes: how many choices it has.
+    version_limit: 0 where it holds all of the space; otherwise so many of the newest versions of
+        each package, and further ones as far as each version of what the user requires needs them.
     """
 
     packages: tuple[str, ...]
     root: Node
     nodes: int
+    version_limit: int = 0
 
 
 def compile_diagram(masks: Masks, *, limit: int) -> Diagram:

@@ -8,7 +8,7 @@ the user's requirements that could end the conflict.
 
 import re
 from collections import Counter
-from collections.abc import Callable, Container, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
@@ -138,14 +138,16 @@ def nothing_fits(
 
     The reasons are those of the versions that the user's specifiers admit, most frequent first.
     """
+    in_roles = {canonicalize_name(each.name) for role in request.alternatives for each in role}
+    given = (*request.requirements, *request.constraints)
     for root in universe.roots:
         name = base_name(root.package)
-        if name in universe.fitting or name in _of_roles(request):
+        if name in universe.fitting or name in in_roles:
             continue
-        limits = _limits(name, request)
-        left_out = _left_out(name, universe, limits)
-        specifiers = dict.fromkeys(filter(None, (str(each.specifier) for each in limits)))
-        requirement = name + ",".join(specifiers)
+        limits = [each for each in given if canonicalize_name(each.name) == name]
+        specifiers = dict.fromkeys(str(each.specifier) for each in limits)
+        left_out = _left_out(name, universe, specifiers)
+        requirement = name + ",".join(filter(None, specifiers))
         what = f"no version of {requirement} fits Python {target.python_minor} on {target.platform}"
         if left_out:
             return ResolutionError(what, why=reasons(left_out), fix=_way_out(name, left_out))
@@ -156,14 +158,16 @@ def nothing_fits(
 
 
 def _left_out(
-    name: str, universe: Universe, limits: Iterable[Requirement]
+    name: str,
+    universe: Universe,
+    specifiers: Collection[str],
+    of: Callable[[Iterable[bool]], bool] = all,
 ) -> tuple[Exclusion, ...]:
-    """Return the versions that the user's limits admit and that are no candidates."""
-    specifiers = [str(each.specifier) for each in limits]
+    """Return the versions that all (or any) of some specifiers admit and that are no candidates."""
     return tuple(
         each
         for each in universe.excluded.get(name, ())
-        if all(admits(specifier, each.version) for specifier in specifiers)
+        if of(admits(specifier, each.version) for specifier in specifiers)
     )
 
 
@@ -236,11 +240,7 @@ def _requested(name: str, core: Core, universe: Universe) -> list[str]:
 
 def _no_version(name: str, universe: Universe, specifiers: Sequence[str]) -> Iterator[str]:
     """Yield why a package has no version that these specifiers admit."""
-    excluded = [
-        each
-        for each in universe.excluded.get(name, ())
-        if all(admits(specifier, each.version) for specifier in specifiers)
-    ]
+    excluded = _left_out(name, universe, specifiers)
     if excluded or not any(specifiers):
         yield f"no version of {name} can be taken: {reasons(excluded) or 'there is none'}"
 
@@ -271,30 +271,28 @@ class _OpenVersions:
 
     def requiring(self, package: str, needed: str) -> Iterator[tuple[str, str]]:
         """Yield (version, what it requires) of the open versions; and follow what they require."""
-        mask = self._masks.get(package) or -1
         admitted = 0
-        releases, needs = self._universe.releases[package], self._universe.needs[package]
-        for bit, (release, own) in enumerate(zip(releases, needs, strict=True)):
-            found = [each for each in own if each.package == needed]
-            if mask >> bit & 1 and found:
-                common = -1
-                for each in found:
-                    common &= self._admitted(each)
-                admitted |= common
-                yield release.label, " and ".join(str(each) for each in found)
+        for label, found in self._requirements(package, needed):
+            common = -1
+            for each in found:
+                common &= self._admitted(each)
+            admitted |= common
+            yield label, " and ".join(str(each) for each in found)
         self._narrow(needed, admitted)
 
     def refused(self, package: str, needed: str) -> tuple[Dependency, ...]:
         """Return what the open versions require of a package, where no version of it will do."""
-        mask = self._masks.get(package) or -1
-        own = [
-            each
-            for bit, needs in enumerate(self._universe.needs[package])
-            if mask >> bit & 1
-            for each in needs
-            if each.package == needed
-        ]
+        own = [each for _, found in self._requirements(package, needed) for each in found]
         return () if any(map(self._admitted, own)) else tuple(dict.fromkeys(own))
+
+    def _requirements(self, package: str, needed: str) -> Iterator[tuple[str, list[Dependency]]]:
+        """Yield (version, dependencies on the other package) of the open versions that have any."""
+        mask = self._masks.get(package) or -1
+        releases, needs = self._universe.releases[package], self._universe.needs[package]
+        for bit, (release, own) in enumerate(zip(releases, needs, strict=True)):
+            found = [each for each in own if each.package == needed]
+            if mask >> bit & 1 and found:
+                yield release.label, found
 
     def _narrow(self, package: str, mask: int) -> None:
         self._masks[package] = self._masks.get(package, -1) & mask
@@ -310,12 +308,7 @@ def _nothing_fits(name: str, refused: Sequence[Dependency], universe: Universe) 
     if not refused or not universe.releases.get(name):
         return
     wanted = [each.specifier for each in refused if not each.specifier.startswith("@")]
-    excluded = [
-        each
-        for each in universe.excluded.get(base_name(name), ())
-        if any(admits(specifier, each.version) for specifier in wanted)
-    ]
-    if excluded:
+    if excluded := _left_out(base_name(name), universe, wanted, any):
         yield f"no such version of {name} can be taken: {reasons(excluded)}"
 
 
@@ -366,15 +359,6 @@ def conflict(core: Core, universe: Universe, request: Requirements) -> Resolutio
     what = "no stack satisfies " + " with ".join(str(each) for each in roots)
     why = ";\n       ".join(chain(core, universe, request))
     return ResolutionError(what, why=why, fix="relax one of these requirements")
-
-
-def _limits(name: str, request: Requirements) -> Sequence[Requirement]:
-    given: Iterable[Requirement] = (*request.requirements, *request.constraints)
-    return [each for each in given if canonicalize_name(each.name) == name]
-
-
-def _of_roles(request: Requirements) -> set[str]:
-    return {canonicalize_name(each.name) for role in request.alternatives for each in role}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

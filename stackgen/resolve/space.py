@@ -2,7 +2,7 @@
 
 import random
 from collections.abc import Collection, Container, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from stackgen.model.packages import Lock
@@ -47,16 +47,10 @@ class Space:
     A stack is a `Lock`, or, where millions of them pass by, an assignment of bits (`walks`).
     """
 
-    def __init__(
-        self, universe: Universe, *, diagram: Diagram | None = None, version_limit: int = 0
-    ) -> None:
+    def __init__(self, universe: Universe, *, diagram: Diagram | None = None) -> None:
         """Compile a closure; a diagram that is given is taken as compiled from it."""
         self.universe = universe
-        if diagram is None:
-            compiled = compile_universe(universe)
-            diagram, version_limit = compiled.diagram, compiled.version_limit
-        self._diagram = diagram
-        self._version_limit = version_limit
+        self._diagram = diagram or compile_universe(universe)
 
     @property
     def count(self) -> int:
@@ -66,12 +60,12 @@ class Space:
     @property
     def exact(self) -> bool:
         """Return whether every valid stack is part of the space."""
-        return not self._version_limit
+        return not self.version_limit
 
     @property
     def version_limit(self) -> int:
         """Return how many of the newest versions of each package a cut space holds, 0 for all."""
-        return self._version_limit
+        return self._diagram.version_limit
 
     @property
     def packages(self) -> tuple[str, ...]:
@@ -140,8 +134,7 @@ class Space:
         """
         if choice.newest is not None and not allowed and not preferred:
             return self.lock(self._trees.assignment(choice.newest))
-        part = self.of(choice)
-        return part.newest(allowed, preferred=preferred)
+        return self.of(choice).newest(allowed, preferred=preferred)
 
     def of(self, choice: Slice) -> "Space":
         """Return the part of the space that holds exactly this choice."""
@@ -230,8 +223,7 @@ class Space:
         return Trees(len(self._diagram.packages))
 
     def _with(self, root: Node) -> "Space":
-        diagram = Diagram(packages=self._diagram.packages, root=root, nodes=self._diagram.nodes)
-        return Space(self.universe, diagram=diagram, version_limit=self._version_limit)
+        return Space(self.universe, diagram=replace(self._diagram, root=root))
 
     def _masks(self, allowed: Mapping[str, Container[str]]) -> Mapping[int, int]:
         return {

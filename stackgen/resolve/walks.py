@@ -225,14 +225,16 @@ class _Slicer:
         self._scopes: dict[Node, int] = {}
         scope_of(root, self._scopes)
         self._mask = sum(1 << package for package in varied)
-        widths = _widths(self._scopes, varied)
+        used = versions_used(root)
         self._fields: dict[int, int] = {}
         self._slots: list[tuple[int, int]] = []
         offset = 0
         for package in varied:
+            # Bits for 1 + the highest bit of the package's versions.
+            width = used.get(package, 0).bit_length().bit_length()
             self._fields[package] = offset
-            self._slots.append((offset, (1 << widths[package]) - 1))
-            offset += widths[package]
+            self._slots.append((offset, (1 << width) - 1))
+            offset += width
         self._known: dict[Node, _Found] = {}
 
     def bits(self, choice: int) -> tuple[int, ...]:
@@ -293,16 +295,6 @@ class _Slicer:
                 for two, (two_count, two_tree) in below.items()
             }
         return found or {}
-
-
-def _widths(nodes: Iterable[Node], varied: Sequence[int]) -> Mapping[int, int]:
-    """Return how many bits a field for 1 + the highest bit of each package's versions needs."""
-    used = dict.fromkeys(varied, 0)
-    for node in nodes:
-        if isinstance(node, Choice) and node.package in used:
-            for branch in node.branches:
-                used[node.package] |= branch.versions
-    return {package: mask.bit_length().bit_length() for package, mask in used.items()}
 
 
 class Trees:
