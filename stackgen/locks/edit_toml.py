@@ -127,6 +127,12 @@ def _hash(artifact: Artifact) -> str:
     return artifact.sha256
 
 
+def _head(change: LockChange, document: _Document) -> list[str]:
+    """Return the first lines of a new entry."""
+    name, version = quoted(change.name), quoted(change.version)
+    return [f"[[{document.array}]]", f"name = {name}", f"version = {version}"]
+
+
 def _listed(items: Iterable[str]) -> str:
     lines = "".join(f"    {each},\n" for each in items)
     return f"[\n{lines}]" if lines else "[]"
@@ -258,9 +264,8 @@ def _uv_new(change: LockChange, document: _Document) -> str:
     if model is None:
         raise MalformedError("none of its packages is of an index")
     registry = fields.text(source["registry"], "registry")
-    block = f"[[package]]\nname = {quoted(change.name)}\nversion = {quoted(change.version)}\n"
-    block += f"source = {{ registry = {quoted(registry)} }}\n"
-    block = _uv_dependencies(block, {}, change, document)
+    lines = [*_head(change, document), f"source = {{ registry = {quoted(registry)} }}", ""]
+    block = _uv_dependencies("\n".join(lines), {}, change, document)
     return _uv_files(block, change, _uv_style(model)) + "\n"
 
 
@@ -283,14 +288,18 @@ def _poetry_changed(block: str, entry: Table, change: LockChange, document: _Doc
     block = with_key(block, "python-versions", python, after=("optional", "version"))
     block = _widened(block, "markers", entry, change, document)
     if "files" in entry:
-        block = with_key(block, "files", _file_list(change), after=("python-versions",))
+        block = with_key(block, "files", _file_list(change, {}), after=("python-versions",))
     return _poetry_dependencies(block, entry, change, document)
 
 
-def _file_list(change: LockChange, *, key: str = "file") -> str:
-    files = sorted(change.artifacts, key=lambda each: each.filename)
-    place: Callable[[Artifact], str] = lambda a: a.url if key == "url" else a.filename  # noqa: E731
-    return _listed(f'{{{key} = {quoted(place(a))}, hash = "sha256:{_hash(a)}"}}' for a in files)
+def _file_list(change: LockChange, model: Table) -> str:
+    """Return the files of a release, by their addresses where an entry (of PDM) has these."""
+    by_url = any("url" in each for each in fields.tables(model.get("files"), "files"))
+    places = [
+        (f"url = {quoted(a.url)}" if by_url else f"file = {quoted(a.filename)}", _hash(a))
+        for a in sorted(change.artifacts, key=lambda each: each.filename)
+    ]
+    return _listed(f'{{{place}, hash = "sha256:{digest}"}}' for place, digest in places)
 
 
 def _poetry_dependencies(block: str, entry: Table, change: LockChange, document: _Document) -> str:
@@ -342,9 +351,7 @@ def _poetry_constraint(wanted: Requirement) -> str:
 def _poetry_new(change: LockChange, document: _Document) -> str:
     requirers = list(document.requirers(change.name))
     parts = [
-        "[[package]]",
-        f"name = {quoted(change.name)}",
-        f"version = {quoted(change.version)}",
+        *_head(change, document),
         'description = ""',
         "optional = false",
         f"python-versions = {quoted(change.requires_python or '*')}",
@@ -357,7 +364,7 @@ def _poetry_new(change: LockChange, document: _Document) -> str:
         marker = _joined_marker(requirers, "markers")
         parts += [f"markers = {quoted(marker)}"] if marker else []
     if "files" in model:
-        parts.append(f"files = {_file_list(change)}")
+        parts.append(f"files = {_file_list(change, {})}")
     block = "\n".join(parts) + "\n\n"
     block = _poetry_dependencies(block, {}, change, document)
     source = fields.table(model.get("source"), "source")
@@ -405,13 +412,14 @@ def _old_poetry_files(text: str, changes: Sequence[LockChange]) -> str:
         keys = re.findall(r"^([\w.\"-]+) = \[", table, re.MULTILINE)
         key = next((k for k in keys if canonicalize_name(k.strip('"')) == change.name), "")
         if key:
-            value = _file_list(change) if change.version else None
+            value = _file_list(change, {}) if change.version else None
             table = with_key(table, key, value, after=())
         elif change.version:
             earlier = [k for k in keys if canonicalize_name(k.strip('"')) < change.name]
             if not earlier:
                 raise MalformedError("its metadata.files has no place for a new package")
-            table = with_key(table, _key(change.name), _file_list(change), after=(earlier[-1],))
+            files = _file_list(change, {})
+            table = with_key(table, _key(change.name), files, after=(earlier[-1],))
         text = text[: span[0]] + table + text[span[1] :]
     return text
 
@@ -441,9 +449,7 @@ def _pdm_changed(block: str, entry: Table, change: LockChange, document: _Docume
     block = with_key(
         block, "dependencies", _listed(map(quoted, lines)) if lines else None, after=last
     )
-    files = fields.tables(entry.get("files"), "files")
-    key = "url" if any("url" in each for each in files) else "file"
-    return with_key(block, "files", _file_list(change, key=key), after=("dependencies", *last))
+    return with_key(block, "files", _file_list(change, entry), after=("dependencies", *last))
 
 
 def _pdm_lines(entry: Table, change: LockChange) -> list[str]:
@@ -468,7 +474,7 @@ def _pdm_line(wanted: Requirement, marker: str) -> str:
 def _pdm_new(change: LockChange, document: _Document) -> str:
     requirers = list(document.requirers(change.name))
     model = requirers[0][0] if requirers else next(iter(document.entries), {})
-    parts = ["[[package]]", f"name = {quoted(change.name)}", f"version = {quoted(change.version)}"]
+    parts = _head(change, document)
     if change.requires_python:
         parts.append(f"requires_python = {quoted(change.requires_python)}")
     parts.append('summary = ""')
@@ -478,9 +484,7 @@ def _pdm_new(change: LockChange, document: _Document) -> str:
     parts += [f"marker = {quoted(marker)}"] if marker else []
     lines = _pdm_lines({}, change)
     parts += [f"dependencies = {_listed(map(quoted, lines))}"] if lines else []
-    files = fields.tables(model.get("files"), "files")
-    key = "url" if any("url" in each for each in files) else "file"
-    return "\n".join([*parts, f"files = {_file_list(change, key=key)}", "", ""])
+    return "\n".join([*parts, f"files = {_file_list(change, model)}", "", ""])
 
 
 # pylock.toml
@@ -575,11 +579,7 @@ def _pylock_tables(files: Sequence[Table], change: LockChange, document: _Docume
 def _pylock_new(change: LockChange, document: _Document) -> str:
     requirers = list(document.requirers(change.name))
     model = requirers[0][0] if requirers else next(iter(document.entries), {})
-    parts = [
-        "[[packages]]",
-        f"name = {quoted(change.name)}",
-        f"version = {quoted(change.version)}",
-    ]
+    parts = _head(change, document)
     marker = _joined_marker(requirers, "marker")
     parts += [f"marker = {quoted(marker)}"] if marker else []
     if "index" in model:

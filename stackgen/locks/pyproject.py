@@ -3,6 +3,7 @@
 import re
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import cast
 
 from packaging.dependency_groups import DependencyGroupResolver
@@ -30,25 +31,20 @@ def stated_requirements(project: Table) -> tuple[tuple[str, ...], tuple[str, ...
     poetry = fields.table(tool.get("poetry"), "tool.poetry")
     stated = fields.names_of(lines)
     unclear: list[str] = []
-    for name, details in poetry_entries(poetry.get("dependencies"), but=stated):
+    for name, details in _poetry_entries(poetry.get("dependencies"), but=stated):
         if details.get("optional") is True or elsewhere(details):
             continue  # not required by default, or not on an index
-        if line := poetry_line(name, details):
+        if line := _poetry_line(name, details):
             lines.append(line)
         else:
-            unclear.append(unsayable(name))
+            unclear.append(f"{name}: {_UNSAYABLE}")
     return tuple(lines), tuple(unclear)
 
 
-def poetry_entries(section: object, *, but: Container[str] = ()) -> Iterator[tuple[str, Table]]:
+def _poetry_entries(section: object, *, but: Container[str] = ()) -> Iterator[tuple[str, Table]]:
     """Yield (name, what is wanted of it) of a table of Poetry's, one for each alternative.
 
-    Args:
-        section: such as ``tool.poetry.dependencies``; may be absent.
-        but: normalised names that PEP 621 states: there Poetry's table only says where from.
-
-    Raises:
-        MalformedError: it is no such table.
+    but: normalised names that PEP 621 states: there Poetry's table only says where from.
     """
     for name, wanted in fields.table(section, "dependencies").items():
         if name == "python" or canonicalize_name(name) in but:
@@ -57,9 +53,7 @@ def poetry_entries(section: object, *, but: Container[str] = ()) -> Iterator[tup
             yield name, {"version": entry} if isinstance(entry, str) else fields.table(entry, name)
 
 
-def unsayable(name: str) -> str:
-    """Return in words that a requirement of Poetry's has no PEP 508 form."""
-    return f"{name}: PEP 508 cannot say what pyproject.toml requires of it"
+_UNSAYABLE = "PEP 508 cannot say what pyproject.toml requires of it"
 
 
 def specifier(constraint: str) -> str | None:
@@ -99,12 +93,8 @@ def _ceiling(numbers: list[int], sign: str) -> str:
     return ".".join(str(n) for n in [*numbers[:leading], numbers[leading] + 1])
 
 
-def poetry_line(name: str, details: Table) -> str | None:
-    """Return what Poetry wants of a package as a PEP 508 line; None where there is none.
-
-    Raises:
-        MalformedError: it is nothing that Poetry understands.
-    """
+def _poetry_line(name: str, details: Table) -> str | None:
+    """Return what Poetry wants of a package as a PEP 508 line; None where there is none."""
     found = specifier(fields.text(details.get("version"), name))
     if found is None:
         return None
@@ -132,7 +122,7 @@ def _markers(name: str, details: Table) -> Iterator[str]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PoetryTables:
+class _PoetryTables:
     """The tables below ``tool.poetry``; names of groups and extras are normalised.
 
     main: the dependencies.
@@ -144,60 +134,26 @@ class PoetryTables:
     groups: Mapping[str, Table]
     extras: Mapping[str, frozenset[str]]
 
-    def requirements(self, *, but: Container[str], folder: str) -> Iterator[str | Skipped]:
-        """Yield what is required by default; ``but`` holds names that PEP 621 states."""
-        for name, details in poetry_entries(self.main, but=but):
-            if details.get("optional") is not True:
-                yield _found(name, details, folder)
-
-    def of_extra(self, extra: str, *, but: Container[str], folder: str) -> Iterator[str | Skipped]:
-        """Yield what an extra adds; nothing where only PEP 621 knows it."""
-        added = self.extras.get(extra, frozenset())
-        for name, details in poetry_entries(self.main, but=but):
-            if canonicalize_name(name) in added:
-                yield _found(name, details, folder)
-
-    def of_group(self, group: str, *, but: Container[str], folder: str) -> Iterator[str | Skipped]:
-        """Yield what a group adds, with the groups that it includes.
+    def of_group(
+        self, group: str, *, but: Container[str], above: tuple[str, ...] = ()
+    ) -> Iterator[tuple[str, Table]]:
+        """Yield the entries that a group adds, with those of the groups that it includes.
 
         Raises:
             MalformedError: it includes itself, or one that is not there.
         """
-        if group in self.groups:
-            for name, details in self._entries(group, but, ()):
-                yield _found(name, details, folder)
-
-    def _entries(
-        self, group: str, but: Container[str], above: tuple[str, ...]
-    ) -> Iterator[tuple[str, Table]]:
         if group in above:
-            chain = " -> ".join((*above[above.index(group) :], group))
-            raise MalformedError(f"the group {group} includes itself: {chain}")
-        if group not in self.groups:
+            circle = " -> ".join((*above[above.index(group) :], group))
+            raise MalformedError(f"the group {group} includes itself: {circle}")
+        if above and group not in self.groups:
             raise MalformedError(f"the group {above[-1]} includes {group}, which is not there")
-        found = self.groups[group]
-        yield from poetry_entries(found.get("dependencies"), but=but)
+        found = self.groups.get(group, {})
+        yield from _poetry_entries(found.get("dependencies"), but=but)
         for other in fields.texts(found.get("include-groups"), f"include-groups of {group}"):
-            yield from self._entries(canonicalize_name(other), but, (*above, group))
-
-    def rerouted(self) -> Iterator[tuple[str, Table]]:
-        """Yield (normalised name, entry) for what comes from a repository or a file."""
-        for name, details in poetry_entries(self.main):
-            if elsewhere(details):
-                yield canonicalize_name(name), details
-
-    def requires_python(self) -> str:
-        """Return Poetry's constraint on Python as a specifier; "" where PEP 440 has none."""
-        return specifier(fields.text(self.main.get("python"), "python")) or ""
+            yield from self.of_group(canonicalize_name(other), but=but, above=(*above, group))
 
 
-def poetry_tables(tool: Table) -> PoetryTables:
-    """Take Poetry's tables out of the ``tool`` table; all are empty where it has none.
-
-    Raises:
-        MalformedError: they are not what Poetry writes.
-    """
-    poetry = fields.table(tool.get("poetry"), "tool.poetry")
+def _poetry_tables(poetry: Table) -> _PoetryTables:
     groups: dict[str, Table] = {
         canonicalize_name(name): fields.table(group, f"the group {name}")
         for name, group in fields.table(poetry.get("group"), "tool.poetry.group").items()
@@ -205,7 +161,7 @@ def poetry_tables(tool: Table) -> PoetryTables:
     if "dev-dependencies" in poetry:  # before Poetry 1.2
         groups.setdefault("dev", {"dependencies": poetry["dev-dependencies"]})
     extras = fields.table(poetry.get("extras"), "tool.poetry.extras")
-    return PoetryTables(
+    return _PoetryTables(
         main=fields.table(poetry.get("dependencies"), "tool.poetry.dependencies"),
         groups=groups,
         extras={
@@ -221,7 +177,7 @@ def _found(name: str, details: Table, folder: str) -> str | Skipped:
     if elsewhere(details):
         marker = poetry_marker(name, details)
         return direct.from_table(name, details, folder=folder, marker=marker)
-    return poetry_line(name, details) or Skipped(unsayable(name))
+    return _poetry_line(name, details) or Skipped(f"{name}: {_UNSAYABLE}")
 
 
 def read_file(
@@ -246,8 +202,10 @@ def read_file(
     content = fields.parse_toml(text)
     _check_stated(content, path, extras=bool(extras), groups=bool(groups))
     project = _parsed(content)
-    wanted_extras = chosen("extra", extras, known=project.known_extras(), path=path)
-    wanted_groups = chosen("group", groups, known=project.known_groups(), path=path)
+    known = {*project.extras, *project.poetry.extras}
+    wanted_extras = chosen("extra", extras, known=known, path=path)
+    known = {*project.groups.dependency_groups, *project.poetry.groups}
+    wanted_groups = chosen("group", groups, known=known, path=path)
     found = tuple(project.requirements(wanted_extras, wanted_groups, folder))
     return RequirementsFile(
         requirements=tuple(dict.fromkeys(each for each in found if isinstance(each, str))),
@@ -268,34 +226,29 @@ class _Project:
     extras: Mapping[str, tuple[str, ...]]
     groups: DependencyGroupResolver
     requires_python: str
-    poetry: PoetryTables
+    poetry: _PoetryTables
     sources: Mapping[str, tuple[Table, ...]]
-
-    def known_extras(self) -> frozenset[str]:
-        return frozenset((*self.extras, *self.poetry.extras))
-
-    def known_groups(self) -> frozenset[str]:
-        return frozenset((*self.groups.dependency_groups, *self.poetry.groups))
 
     def requirements(
         self, extras: Iterable[str], groups: Iterable[str], folder: str
     ) -> Iterator[str | Skipped]:
         """Yield what is required by default, then by each extra, then by each group."""
-        everything = (
-            *self.dependencies,
-            *(line for found in self.extras.values() for line in found),
-        )
-        stated = fields.names_of(everything)
+        stated = fields.names_of(chain(self.dependencies, *self.extras.values()))
+        entries = list(_poetry_entries(self.poetry.main, but=stated))
         yield from self._standard(self.dependencies, folder)
-        yield from self.poetry.requirements(but=stated, folder=folder)
+        for name, details in entries:
+            if details.get("optional") is not True:
+                yield _found(name, details, folder)
         for extra in extras:
             yield from self._standard(self.extras.get(extra, ()), folder, (extra,))
-            yield from self.poetry.of_extra(extra, but=stated, folder=folder)
+            for name, details in entries:
+                if canonicalize_name(name) in self.poetry.extras.get(extra, ()):
+                    yield _found(name, details, folder)
         for group in groups:
             lines = self._group(group)
             yield from self._standard(lines, folder)
-            but = fields.names_of(lines)
-            yield from self.poetry.of_group(group, but=but, folder=folder)
+            for name, details in self.poetry.of_group(group, but=fields.names_of(lines)):
+                yield _found(name, details, folder)
 
     def _group(self, group: str) -> tuple[str, ...]:
         if group not in self.groups.dependency_groups:
@@ -353,7 +306,7 @@ def _check_stated(content: Table, path: str, *, extras: bool, groups: bool) -> N
 def _parsed(content: Table) -> _Project:
     project = fields.table(content.get("project"), "project")
     tool = fields.table(content.get("tool"), "tool")
-    poetry = poetry_tables(tool)
+    poetry = _poetry_tables(fields.table(tool.get("poetry"), "tool.poetry"))
     optional = fields.table(project.get("optional-dependencies"), "optional-dependencies")
     return _Project(
         name=canonicalize_name(fields.text(project.get("name"), "the name of the project")),
@@ -363,7 +316,9 @@ def _parsed(content: Table) -> _Project:
             for extra, lines in optional.items()
         },
         groups=_dependency_groups(content),
-        requires_python=_requires_python(project) or poetry.requires_python(),
+        requires_python=_requires_python(project)
+        or specifier(fields.text(poetry.main.get("python"), "python"))
+        or "",
         poetry=poetry,
         sources=_sources(tool, poetry),
     )
@@ -398,14 +353,16 @@ def _requires_python(project: Table) -> str:
         raise MalformedError(f"requires-python is no version specifier: {stated!r}") from error
 
 
-def _sources(tool: Table, poetry: PoetryTables) -> Mapping[str, tuple[Table, ...]]:
+def _sources(tool: Table, poetry: _PoetryTables) -> Mapping[str, tuple[Table, ...]]:
     uv = fields.table(tool.get("uv"), "tool.uv")
     found: dict[str, tuple[Table, ...]] = {}
     for name, source in fields.table(uv.get("sources"), "tool.uv.sources").items():
         entries = source if isinstance(source, list) else [source]
         found[canonicalize_name(name)] = fields.tables(entries, f"the source of {name}")
-    for name, entry in poetry.rerouted():
-        found[name] = (*found.get(name, ()), entry)
+    for name, entry in _poetry_entries(poetry.main):
+        if elsewhere(entry):
+            normal = canonicalize_name(name)
+            found[normal] = (*found.get(normal, ()), entry)
     return found
 
 

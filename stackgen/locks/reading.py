@@ -5,7 +5,7 @@ Each format is read by its module; files of other tools are named.
 
 import codecs
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Protocol
 
 from packaging.markers import Marker
@@ -194,53 +194,24 @@ def _of_json(start: str) -> str:
     raise MalformedError("it is JSON, and not that of a Pipfile.lock")
 
 
-_Recogniser = Callable[[Table], bool]
-
-
-def _is_poetry(content: Table) -> bool:
-    metadata = fields.table(content.get("metadata"), "metadata")
-    return "lock-version" in metadata or "content-hash" in metadata
-
-
-def _is_uv(content: Table) -> bool:
-    return "requires-python" in content or any(
-        isinstance(package.get("source"), dict) for package in _packages(content)
-    )
-
-
-def _is_cargo(content: Table) -> bool:
-    return any(
-        "checksum" in package or isinstance(package.get("source"), str)
-        for package in _packages(content)
-    )
-
-
-def _packages(content: Table) -> Iterator[Table]:
-    found = content.get("package")
-    yield from (p for p in (found if isinstance(found, list) else []) if isinstance(p, dict))
-
-
-# In this order: a later judge would also take what an earlier one knows.
-_TOML_LOCKS: tuple[tuple[str, _Recogniser], ...] = (
-    ("pylock", lambda content: "lock-version" in content and "packages" in content),
-    ("poetry", _is_poetry),
-    ("pdm", lambda content: "lock_version" in fields.table(content.get("metadata"), "metadata")),
-)
-_TOML_OTHER: tuple[tuple[str, _Recogniser], ...] = (
-    ("the Cargo.lock of Rust", _is_cargo),
-    ("a pyproject.toml, which is no lock; run: uv lock", lambda c: "project" in c or "tool" in c),
-    ("a Pipfile, which is no lock; run: pipenv lock", lambda c: "packages" in c or "source" in c),
-)
-
-
 def _of_toml(content: Table) -> str:
-    for name, recognises in _TOML_LOCKS:
-        if recognises(content):
-            return name
-    for what, recognises in _TOML_OTHER:
-        if recognises(content):
-            raise MalformedError(f"it seems to be {what}")
-    if _is_uv(content):
+    # In this order: a later test would also take what an earlier one knows.
+    if "lock-version" in content and "packages" in content:
+        return "pylock"
+    metadata = fields.table(content.get("metadata"), "metadata")
+    if "lock-version" in metadata or "content-hash" in metadata:
+        return "poetry"
+    if "lock_version" in metadata:
+        return "pdm"
+    listed = content.get("package")
+    packages = [p for p in (listed if isinstance(listed, list) else []) if isinstance(p, dict)]
+    if any("checksum" in p or isinstance(p.get("source"), str) for p in packages):
+        raise MalformedError("it seems to be the Cargo.lock of Rust")
+    if "project" in content or "tool" in content:
+        raise MalformedError("it seems to be a pyproject.toml, which is no lock; run: uv lock")
+    if "packages" in content or "source" in content:
+        raise MalformedError("it seems to be a Pipfile, which is no lock; run: pipenv lock")
+    if "requires-python" in content or any(isinstance(p.get("source"), dict) for p in packages):
         return "uv"
     raise MalformedError("it is TOML, and not that of a lock file")
 

@@ -70,7 +70,7 @@ def _line(number: int, joined: str) -> Line:
     )
 
 
-_HASH = re.compile(r"\s--hash[= ]\s*(\S+)")
+HASH = re.compile(r"\s--hash[= ]\s*(\S+)")
 _MADE_FOR = re.compile(r"#.*(?:with Python |--python-version[= ])(\d+\.\d+)")
 _ELSEWHERE = re.compile(r"-e\s|--editable|[a-z]+\+|\.{0,2}/|https?:|file:")
 _INCLUDES = re.compile(r"-r|-c|--requirement|--constraint")
@@ -93,8 +93,8 @@ def read_lock(text: str, *, path: str, companion: str | None) -> LockFile:
     return LockFile(
         path=path,
         format="requirements",
-        packages=tuple(_package(line, each, named) for line, each in stated if _pin(each)),
-        unpinned=tuple((line.number, str(each)) for line, each in stated if not _pin(each)),
+        packages=tuple(_package(line, each, named) for line, each in stated if pin(each)),
+        unpinned=tuple((line.number, str(each)) for line, each in stated if not pin(each)),
         requirements=requirements,
         requires_python=_made_for(text),
         skipped=tuple(
@@ -105,7 +105,7 @@ def read_lock(text: str, *, path: str, companion: str | None) -> LockFile:
     )
 
 
-def _pin(wanted: Requirement) -> str:
+def pin(wanted: Requirement) -> str:
     """Return the version that a requirement pins; "" where it pins none."""
     pins = [each for each in wanted.specifier if each.operator in ("==", "===")]
     if len(pins) != 1 or len(wanted.specifier) != 1 or pins[0].version.endswith("*"):
@@ -115,12 +115,12 @@ def _pin(wanted: Requirement) -> str:
 
 def _package(line: Line, wanted: Requirement, named: frozenset[str]) -> LockedPackage:
     try:
-        hashes = [fields.checked_hash(text) for text in _HASH.findall(line.text)]
+        hashes = [fields.checked_hash(text) for text in HASH.findall(line.text)]
     except MalformedError as error:
         raise MalformedError(f"line {line.number}: {error}") from error
     found = fields.package(
         name=wanted.name,
-        version=_pin(wanted),
+        version=pin(wanted),
         hashes=hashes,
         marker=str(wanted.marker or ""),
         extras=wanted.extras,
@@ -129,7 +129,7 @@ def _package(line: Line, wanted: Requirement, named: frozenset[str]) -> LockedPa
 
 
 def _parsed(line: Line) -> Requirement:
-    text = _HASH.sub("", line.text).strip()
+    text = HASH.sub("", line.text).strip()
     try:
         found = Requirement(text)
     except (InvalidRequirement, RecursionError) as error:

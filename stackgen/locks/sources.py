@@ -175,7 +175,6 @@ def _of_pipfile(text: str) -> _Stated:
 
 
 _OPTION = re.compile(r"(-i|--index-url|--extra-index-url|--trusted-host)[ =]\s*(\S+)")
-_HASH = re.compile(r"\s--hash[= ]\s*(\S+)")
 
 
 def _of_requirements(text: str) -> _Stated:
@@ -189,34 +188,45 @@ def _of_requirements(text: str) -> _Stated:
         if not line.text or (line.text.startswith("-") and not line.text.startswith("-e")):
             continue
         try:
-            wanted = Requirement(_HASH.sub("", line.text).strip())
+            wanted = Requirement(requirements.HASH.sub("", line.text).strip())
         except (InvalidRequirement, RecursionError):
             shown = direct.without_credentials(line.text.partition(" --hash")[0])
             yield StatedPackage(name=shown, elsewhere="is no pin of an index's release")
             continue
-        pins = [each.version for each in wanted.specifier if each.operator in ("==", "===")]
-        pinned = len(wanted.specifier) == len(pins) == 1 and not pins[0].endswith("*")
+        pin = requirements.pin(wanted)
+        hashes = requirements.HASH.findall(line.text)
         yield _package(
             wanted.name,
-            pins[0] if pinned else "",
-            files=tuple(StatedFile(hashes=(each,)) for each in _HASH.findall(line.text)),
-            elsewhere=direct.FILE if wanted.url else "" if pinned else "the lock pins no version",
+            pin,
+            files=tuple(StatedFile(hashes=(each,)) for each in hashes),
+            elsewhere=direct.FILE if wanted.url else "" if pin else "the lock pins no version",
         )
+
+
+def _entries(content: Table, array: str) -> Iterator[tuple[str, str, Table]]:
+    """Yield (name, version, entry) of an array of tables."""
+    for entry in fields.tables(content.get(array), array):
+        name = fields.name_of(entry)
+        yield name, fields.text(entry.get("version"), f"the version of {name}"), entry
+
+
+def _old_files(content: Table) -> Table:
+    """Return the files of all packages, where Poetry and PDM once had them."""
+    metadata = fields.table(content.get("metadata"), "metadata")
+    return fields.table(metadata.get("files"), "metadata.files")
 
 
 def _of_poetry(text: str) -> _Stated:
     content = fields.parse_toml(text)
-    metadata = fields.table(content.get("metadata"), "metadata")
-    old = fields.table(metadata.get("files"), "metadata.files")
-    for entry in fields.tables(content.get("package"), "package"):
-        name = fields.text(entry.get("name"), "a package's name")
+    old = _old_files(content)
+    for name, version, entry in _entries(content, "package"):
         source = fields.table(entry.get("source"), f"the source of {name}")
         kind = fields.text(source.get("type"), f"the source of {name}")
         indexed = kind in ("", "legacy", "pypi")
         url = fields.text(source.get("url"), f"the source of {name}")
         yield _package(
             name,
-            fields.text(entry.get("version"), f"the version of {name}"),
+            version,
             index=_plain(url) if indexed else "",
             files=_listed(entry.get("files") or old.get(name), name),
             elsewhere="" if indexed else direct.REPOSITORY if kind == "git" else direct.FILE,
@@ -225,47 +235,37 @@ def _of_poetry(text: str) -> _Stated:
 
 def _of_pdm(text: str) -> _Stated:
     content = fields.parse_toml(text)
-    metadata = fields.table(content.get("metadata"), "metadata")
-    old = fields.table(metadata.get("files"), "metadata.files")
-    for entry in fields.tables(content.get("package"), "package"):
-        name = fields.text(entry.get("name"), "a package's name")
-        version = fields.text(entry.get("version"), f"the version of {name}")
-        files = entry.get("files") or old.get(f"{name} {version}")
-        away = direct.elsewhere(entry)
-        yield _package(name, version, files=_listed(files, name), elsewhere=away)
+    old = _old_files(content)
+    for name, version, entry in _entries(content, "package"):
+        files = _listed(entry.get("files") or old.get(f"{name} {version}"), name)
+        yield _package(name, version, files=files, elsewhere=direct.elsewhere(entry))
 
 
 def _of_uv(text: str) -> _Stated:
-    for entry in fields.tables(fields.parse_toml(text).get("package"), "package"):
-        name = fields.text(entry.get("name"), "a package's name")
+    for name, version, entry in _entries(fields.parse_toml(text), "package"):
         source = fields.table(entry.get("source"), f"the source of {name}")
         if {"virtual", "editable"} & source.keys():
             continue  # the project itself
-        sdist = [entry["sdist"]] if "sdist" in entry else []
-        wheels = fields.tables(entry.get("wheels"), f"the wheels of {name}")
         registry = fields.text(source.get("registry"), f"the source of {name}")
         yield _package(
             name,
-            fields.text(entry.get("version"), f"the version of {name}"),
+            version,
             index=_plain(registry) if direct.is_url(registry) else "",
-            files=_listed([*wheels, *sdist], name),
+            files=_wheels_and_sdist(entry, name),
             elsewhere="" if registry else direct.REPOSITORY if "git" in source else direct.FILE,
         )
 
 
 def _of_pylock(text: str) -> _Stated:
-    for entry in fields.tables(fields.parse_toml(text).get("packages"), "packages"):
-        name = fields.text(entry.get("name"), "a package's name")
-        sdist = [entry["sdist"]] if "sdist" in entry else []
-        wheels = fields.tables(entry.get("wheels"), f"the wheels of {name}")
+    for name, version, entry in _entries(fields.parse_toml(text), "packages"):
         away = direct.REPOSITORY if "vcs" in entry else ""
         away = direct.FILE if {"archive", "directory"} & entry.keys() else away
         identities = fields.tables(entry.get("attestation-identities"), f"identities of {name}")
         yield _package(
             name,
-            fields.text(entry.get("version"), f"the version of {name}"),
+            version,
             index=_plain(fields.text(entry.get("index"), f"the index of {name}")),
-            files=_listed([*wheels, *sdist], name),
+            files=_wheels_and_sdist(entry, name),
             identities=tuple(identity(each) for each in identities),
             elsewhere=away,
         )
@@ -279,11 +279,9 @@ def identity(publisher: Table) -> tuple[tuple[str, str], ...]:
 
 def _of_conda_lock(text: str) -> _Stated:
     content = fields.table(conda.parse_yaml(text), "the file")
-    for entry in fields.tables(content.get("package"), "package"):
-        name = fields.text(entry.get("name"), "a package's name")
+    for name, version, entry in _entries(content, "package"):
         if entry.get("manager") == "pip":
             hashes = fields.table(entry.get("hash"), f"the hash of {name}")
-            version = fields.text(entry.get("version"), f"the version of {name}")
             found = _file({**entry, "name": ""}, _digests(hashes, name), name)
             away = "" if hashes else direct.FILE
             yield _package(name, version, files=(found,), elsewhere=away)
@@ -302,6 +300,11 @@ def _of_pixi(text: str) -> _Stated:
         found = _file({"url": url}, [f"sha256:{digest}"] if digest else [], name)
         away = "" if direct.is_url(url) and not url.startswith("git+") else direct.FILE
         yield _package(name or url[:80], version, files=(found,), elsewhere=away)
+
+
+def _wheels_and_sdist(entry: Table, name: str) -> tuple[StatedFile, ...]:
+    wheels = fields.tables(entry.get("wheels"), f"the wheels of {name}")
+    return _listed([*wheels, *([entry["sdist"]] if "sdist" in entry else [])], name)
 
 
 def _listed(entries: object, name: str) -> tuple[StatedFile, ...]:
