@@ -8,8 +8,7 @@ import pytest
 
 from stackgen.campaign.prepare import disk_space_for, estimate
 from stackgen.images.maintenance import check_virtualenvs, prune
-from stackgen.images.virtualenv_store import VirtualenvStore
-from stackgen.images.virtualenvs import VirtualenvBuilder
+from stackgen.images.virtualenvs import VirtualenvBuilder, VirtualenvStore
 from stackgen.index import IndexConfig, PackageIndex
 from stackgen.index.config import location
 from stackgen.model.packages import Lock

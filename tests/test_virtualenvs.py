@@ -18,8 +18,7 @@ import pytest
 from stackgen.errors import BuildError, StorageError
 from stackgen.images.maintenance import check_virtualenvs
 from stackgen.images.targets import probe
-from stackgen.images.virtualenv_store import VirtualenvStore
-from stackgen.images.virtualenvs import VirtualenvBuilder
+from stackgen.images.virtualenvs import VirtualenvBuilder, VirtualenvStore
 from stackgen.model.packages import Artifact, Lock
 from stackgen.model.stacks import Base, Environment, Stack
 from tests.interpreters import each_python

@@ -25,7 +25,7 @@ from benchmarks.live.bench import Arm, Bench, call_of, opened
 from stackgen.campaign.backend import open_backend, replica_folder
 from stackgen.campaign.indicators import limits
 from stackgen.campaign.request import PADDING_BYTES
-from stackgen.images.virtualenv_store import VirtualenvStore
+from stackgen.images.virtualenvs import VirtualenvStore
 from stackgen.model.choices import ExecutorChoice
 from stackgen.model.progress import NullProgress
 from stackgen.model.stacks import Environment

@@ -13,13 +13,8 @@ from stackgen.errors import BuildError, EngineError, UsageError
 from stackgen.executors.docker import DockerExecutor
 from stackgen.executors.machine import this_machine
 from stackgen.executors.virtualenv import VirtualenvExecutor
-from stackgen.images.bases import (
-    BaseBuilder,
-    BaseDefinition,
-    BaseUnavailableError,
-    EngineBase,
-    read_definitions,
-)
+from stackgen.images.base_definitions import BaseDefinition, read_definitions
+from stackgen.images.bases import BaseBuilder, BaseUnavailableError, EngineBase
 from stackgen.images.build import ImageBuilder
 from stackgen.images.engine import Engine, connect
 from stackgen.images.layer_store import LayerStore

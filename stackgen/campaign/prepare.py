@@ -23,7 +23,7 @@ from stackgen.errors import (
     StorageError,
 )
 from stackgen.images.layer_store import LayerStore
-from stackgen.images.virtualenv_store import VirtualenvStore
+from stackgen.images.virtualenvs import VirtualenvStore
 from stackgen.index import PackageIndex, artifact_key
 from stackgen.measure.bandit import Arm
 from stackgen.measure.retry_policy import Cause, cause_of

@@ -22,8 +22,8 @@ from stackgen.campaign.sdist_wheels import SdistWheels
 from stackgen.campaign.user_input import index_config
 from stackgen.errors import BuildError, EngineError, StorageError, UsageError
 from stackgen.images import layers, maintenance
-from stackgen.images.base_definitions import FromRegistry
-from stackgen.images.bases import BaseBuilder, read_definitions
+from stackgen.images.base_definitions import FromRegistry, read_definitions
+from stackgen.images.bases import BaseBuilder
 from stackgen.images.build import ImageBuilder
 from stackgen.images.engine import Engine, EngineImage
 from stackgen.images.exports import (
@@ -37,7 +37,7 @@ from stackgen.images.image_store import EngineImages, ImageStore, engine_images,
 from stackgen.images.layer_store import LayerStore
 from stackgen.images.layers import STACK_LABEL
 from stackgen.images.sdists import BuiltWheels, SdistBuilder, build_limits
-from stackgen.images.virtualenv_store import VirtualenvStore
+from stackgen.images.virtualenvs import VirtualenvStore
 from stackgen.index import IndexConfig, PackageIndex
 from stackgen.index.config import DEFAULT_NAME
 from stackgen.index.metadata import UnusableMetadataError, read_wheel

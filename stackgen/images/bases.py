@@ -476,7 +476,7 @@ def copy_folder(interpreter: Path, root: Path) -> None:
 def _copied(interpreter: Path, found: Probe, root: Path) -> str:
     """Return where the standard library lies below the root."""
     prefix, place = Path(found.prefix), root / PLACE.lstrip("/")
-    library = Path(dict(found.paths)["stdlib"]).relative_to(prefix)
+    library = Path(found.paths["stdlib"]).relative_to(prefix)
     (place / "bin").mkdir(parents=True)
     shutil.copy2(interpreter, place / "bin" / interpreter.name)
     for name in ("python3", "python"):
@@ -497,7 +497,7 @@ def _refuse_missing(interpreter: Path, found: Probe, root: Path, library: str) -
     """Refuse if a module that the local interpreter imports fails in the base."""
     inside = [f"{PLACE}/bin/python3", "-I", "-c", _TRY_ALL, f"{library}/lib-dynload"]
     there = _failures(_chroot(root, inside))
-    home = Path(dict(found.paths)["stdlib"]) / "lib-dynload"
+    home = Path(found.paths["stdlib"]) / "lib-dynload"
     outside = _failures(_run_clean([str(interpreter), "-I", "-c", _TRY_ALL, str(home)]).stdout)
     missing = {name: why for name, why in there.items() if name not in outside}
     if missing:
@@ -529,12 +529,3 @@ def _run_clean(command: Sequence[str]) -> subprocess.CompletedProcess[str]:
         command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
         env=environment, text=True, errors="replace", check=False,
     )  # fmt: skip
-
-
-__all__ = [
-    "BaseBuilder",
-    "BaseDefinition",
-    "BaseUnavailableError",
-    "EngineBase",
-    "read_definitions",
-]

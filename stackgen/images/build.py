@@ -10,7 +10,7 @@ import tempfile
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import IO, Protocol, TypedDict, cast
+from typing import IO, TypedDict, cast
 
 from docker.types import Mount
 
@@ -18,6 +18,7 @@ from stackgen import __version__
 from stackgen.errors import BuildError, DamagedLayersError, EngineError
 from stackgen.images import bytecode, layers
 from stackgen.images.engine import Engine, EngineImage, ProcessResult, explained
+from stackgen.images.layer_store import LayerStore
 from stackgen.images.layers import (
     BASE_LABEL,
     LAYOUT_LABEL,
@@ -186,47 +187,6 @@ def _require_success(result: ProcessResult, base: Base) -> None:
 _GZIP = b"\x1f\x8b"
 
 
-class LayerSource(Protocol):
-    """Where layers come from: ``LayerStore``."""
-
-    def skeleton(self, base: Base) -> Layer:
-        """Return the layer that makes a virtualenv of the base's interpreter."""
-
-    def layers(
-        self,
-        base: Base,
-        wheels: Sequence[tuple[Artifact, Path]],
-        compiler: Compiler,
-        *,
-        whole: bool = False,
-    ) -> Mapping[str, Layer]:
-        """Return the layer of each wheel by the wheel's sha256; with ``whole``, with its tar."""
-
-    def removing_aside(self) -> contextlib.AbstractContextManager[Aside]:
-        """Within this context, a thread removes temporary folders, and what else it is given."""
-
-    def release(self, layers: Iterable[Layer]) -> None:
-        """Remove the tars of large layers, which an engine has."""
-
-    def merged(self, parts: Sequence[Layer]) -> Layer:
-        """Return one layer with the members of all parts."""
-
-    def add_base_layer(self, diff_id: str, source: IO[bytes]) -> Layer:
-        """Store a base's layer."""
-
-    def base_layer(self, diff_id: str) -> Layer | None:
-        """Return a base's layer."""
-
-    def hold(self, stack_id: str) -> None:
-        """Hold a lease on a stack's image, and note that it belongs to the store."""
-
-    def touch(self, base: Base, artifacts: Sequence[Artifact]) -> None:
-        """Note that the existing layers of these wheels are used."""
-
-    def refuse_damaged(self, layers: Iterable[Layer]) -> None:
-        """Remove damaged layers, and raise ``DamagedLayersError`` if there are any."""
-
-
 @dataclass(slots=True)
 class ImageBuilder:
     """Builds stacks as images of one engine.
@@ -235,7 +195,7 @@ class ImageBuilder:
     """
 
     engine: Engine
-    store: LayerSource
+    store: LayerStore
     memory: Path
     _diff_ids: dict[str, tuple[str, ...]] = field(default_factory=dict)
 
@@ -345,13 +305,7 @@ class ImageBuilder:
         return parts[0] if len(parts) == 1 else self.store.merged(parts)
 
     def _base_image(self, base: Base) -> BaseImage:
-        found = self.engine.image(base.reference)
-        if found is None:
-            raise EngineError(
-                f"the base {base.name} is gone from the engine",
-                why=f"it holds no image {base.reference[:19]}",
-                fix="run the same command again: the base is made anew",
-            )
+        found = self.engine.base_image(base)
         digests = (each.rpartition("@")[2] for each in found.digests)
         return BaseImage(
             id=found.id,

@@ -5,7 +5,6 @@ wheels. The bytecode is the same as in images (``bytecode.py``: not checked agai
 paths relative to the packages), so that imports take the same time in both.
 """
 
-import base64
 import errno
 import hashlib
 import os
@@ -13,7 +12,7 @@ import secrets
 import shutil
 import subprocess
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -27,6 +26,7 @@ from stackgen.model.packages import Artifact
 from stackgen.model.stacks import Base
 from stackgen.sandbox.process import failure_message
 from stackgen.storage.leases import Leases, Locks
+from stackgen.storage.wheels import read_record
 
 _PART = ".part-"
 _OLDEST = Version("3.7")  # before it, bytecode is always checked against its source's time
@@ -124,22 +124,26 @@ def _by_name(site: Path, artifacts: Sequence[Artifact]) -> dict[str, tuple[str, 
     found = {}
     for sha256, files in listed.items():
         shared = (file for file in files if holders[file] > 1)
-        altered = {file for file in shared if not _is_as_stated(site / file, files[file])}
+        altered = {file for file in shared if not _is_as_stated(site / file, *files[file])}
         name = content_id("without", [sha256, sorted(altered)]) if altered else sha256
         found[name] = tuple(sorted(files.keys() - altered))
     return found
 
 
-def _listed(site: Path, artifact: Artifact) -> Mapping[str, str]:
-    """Return the Python files of an installed wheel, and the digest of each, as RECORD states it.
+def _listed(site: Path, artifact: Artifact) -> Mapping[str, tuple[str, bytes]]:
+    """Return the Python files of an installed wheel, with algorithm and digest from its RECORD.
 
     The files are relative to ``site``.
     """
     for info in site.glob("*.dist-info"):
         name, _, version = info.name.removesuffix(".dist-info").partition("-")
         if canonicalize_name(name) == artifact.name and _same(version, artifact.version):
-            record = (info / "RECORD").read_text(encoding="utf-8")
-            return dict(_python_files(record))
+            rows = read_record((info / "RECORD").read_text(encoding="utf-8"))
+            return {
+                file: (algorithm, digest)
+                for file, algorithm, digest in rows
+                if file.endswith(".py") and not file.startswith(("..", "/"))
+            }
     return {}
 
 
@@ -147,22 +151,12 @@ def _same(one: str, other: str) -> bool:
     return Version(one) == Version(other)
 
 
-def _python_files(record: str) -> Iterator[tuple[str, str]]:
-    import csv
-
-    for row in csv.reader(record.splitlines()):
-        if row and row[0].endswith(".py") and not row[0].startswith(("..", "/")):
-            yield row[0], (*row, "")[1]
-
-
-def _is_as_stated(file: Path, stated: str) -> bool:
+def _is_as_stated(file: Path, algorithm: str, digest: bytes) -> bool:
     """Return whether a file has the digest that a RECORD states."""
-    algorithm, _, encoded = stated.partition("=")
     try:
-        digest = hashlib.new(algorithm, file.read_bytes()).digest()
+        return hashlib.new(algorithm, file.read_bytes()).digest() == digest
     except (OSError, ValueError):
         return False
-    return base64.urlsafe_b64encode(digest).rstrip(b"=") == encoded.rstrip("=").encode()
 
 
 def _run_compiler(python: str, folder: Path, locks: Locks) -> None:

@@ -14,6 +14,7 @@ from docker.utils import kwargs_from_env
 
 from stackgen.errors import EngineError
 from stackgen.images.layers import Aside, at_once
+from stackgen.model.stacks import Base
 from stackgen.sandbox.containers import ENGINE_FAULTS, UNPRIVILEGED, engine_message
 from stackgen.storage.files import free_bytes
 from stackgen.storage.leases import is_running, process_identity
@@ -121,6 +122,20 @@ class Engine:
                 return _image(self.api.inspect_image(reference))  # type: ignore[no-untyped-call]
             except docker_errors.ImageNotFound:
                 return None
+
+    def base_image(self, base: Base) -> EngineImage:
+        """Return the image of a base.
+
+        Raises:
+            EngineError: the engine lacks it.
+        """
+        if found := self.image(base.reference):
+            return found
+        raise EngineError(
+            f"the base {base.name} is gone from the engine",
+            why=f"it holds no image {base.reference[:19]}",
+            fix="run the same command again: the base is made anew",
+        )
 
     def images(self, label: str) -> tuple[str, ...]:
         """Return the ids of the images that carry a label (``name`` or ``name=value``)."""

@@ -3,15 +3,15 @@
 import json
 import re
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Protocol
+from functools import cached_property
 
 from stackgen.errors import EngineError
-from stackgen.images import layers
 from stackgen.images.engine import Engine, EngineImage, explained
+from stackgen.images.layer_store import LayerStore
 from stackgen.images.layers import (
     LAYERS_LABEL,
     OCI_LABELS,
@@ -24,19 +24,6 @@ from stackgen.model.identity import StackId
 from stackgen.model.reports.images import ImageLayer, ImageState, ItemKind, LockedWheel, StoreItem
 
 
-class Stacks(Protocol):
-    """Leases on the images of stacks: ``LayerStore``."""
-
-    def stacks(self) -> Collection[str]:
-        """Return the ids of the stacks whose images belong to this store."""
-
-    def claim(self, stack_id: str) -> AbstractContextManager[bool]:
-        """Claim a stack's image; yield False where another process holds a lease on it."""
-
-    def forget(self, stack_id: str) -> None:
-        """Note that a stack's image is gone."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImageStore:
     """The images of stacks in one engine that this store may remove.
@@ -46,7 +33,7 @@ class ImageStore:
     """
 
     engine: Engine
-    known: Stacks
+    known: LayerStore
 
     def items(self) -> Iterator[StoreItem]:
         """Yield the images of this store; a layer counts for the image that is evicted last.
@@ -150,7 +137,7 @@ def _used_at(image: EngineImage) -> float:
 # Layers that images share
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class EngineImages:
     """The images of stacks in an engine, the latest used first.
 
@@ -164,29 +151,19 @@ class EngineImages:
     @property
     def chains(self) -> frozenset[str]:
         """Return the names of all layers that these images consist of."""
-        return frozenset(self._holders())
+        return frozenset(self._holders)
 
-    def states(self) -> tuple[ImageState, ...]:
-        """Return all images, each with the bytes of the layers that only it has above its base."""
-        holders = self._holders()
-        return tuple(self._state(image, holders) for image in self.images)
-
-    def state(self, image: EngineImage) -> ImageState:
-        """Return one of the images."""
-        return self._state(image, self._holders())
+    @cached_property
+    def _holders(self) -> Counter[str]:
+        """Return how many images hold each layer."""
+        return Counter(chain for image in self.images for chain in chain_ids(image.diff_ids))
 
     def layers(self, image: EngineImage) -> tuple[ImageLayer, ...]:
         """Return the layers of one of the images, bottom first."""
-        return self._layers(image, self._holders())
-
-    def _holders(self) -> Counter[str]:
-        return Counter(chain for image in self.images for chain in layers.chain_ids(image.diff_ids))
-
-    def _layers(self, image: EngineImage, holders: Mapping[str, int]) -> tuple[ImageLayer, ...]:
         contents = _contents(image)
         below = len(image.diff_ids) - len(contents)
         sizes = self.sizes.get(image.id) or (None,) * len(image.diff_ids)
-        rows = zip(image.diff_ids, layers.chain_ids(image.diff_ids), sizes, strict=True)
+        rows = zip(image.diff_ids, chain_ids(image.diff_ids), sizes, strict=True)
         return tuple(
             ImageLayer(
                 diff_id=diff_id,
@@ -194,13 +171,21 @@ class EngineImages:
                 size=size,
                 wheels=contents[at - below] if at >= below else (),
                 of_base=at < below,
-                others=holders[chain] - 1,
+                others=self._holders[chain] - 1,
             )
             for at, (diff_id, chain, size) in enumerate(rows)
         )
 
-    def _state(self, image: EngineImage, holders: Mapping[str, int]) -> ImageState:
-        found = self._layers(image, holders)
+    def states(self) -> tuple[ImageState, ...]:
+        """Return all images."""
+        return tuple(map(self.state, self.images))
+
+    def state(self, image: EngineImage) -> ImageState:
+        """Return one of the images, with the bytes of the layers that only it has above its base.
+
+        The bytes are None where the engine does not list them.
+        """
+        found = self.layers(image)
         own = [each.size for each in found if not (each.of_base or each.others)]
         known = bool(self.sizes.get(image.id)) and any(not each.of_base for each in found)
         labels = image.labels
@@ -231,7 +216,7 @@ def engine_images(engine: Engine) -> EngineImages:
     sizes = {image.id: engine.layer_sizes(image.id) for image in found}
     return EngineImages(
         images=tuple(found),
-        sizes={each.id: sizes[each.id] for each in found if _has_layer_sizes(each, sizes[each.id])},
+        sizes={x.id: sizes[x.id] for x in found if len(sizes[x.id]) == len(x.diff_ids)},
     )
 
 
@@ -255,7 +240,3 @@ def _rows(text: str | None, width: int | None = None) -> tuple[tuple[str, ...], 
     except (ValueError, TypeError):
         return ()  # a label of another program
     return tuple(row for row in rows if width in (None, len(row)))
-
-
-def _has_layer_sizes(image: EngineImage, sizes: Sequence[int]) -> bool:
-    return len(sizes) == len(image.diff_ids)

@@ -388,23 +388,3 @@ def layer_plan(
     merged = {artifact.name for artifact in expendable[: len(ordered) - max_layers + 1]}
     lowest = tuple(artifact for artifact in ordered if artifact.name in merged)
     return lowest, *((artifact,) for artifact in ordered if artifact.name not in merged)
-
-
-__all__ = [
-    "LAYOUT",
-    "MAX_LAYERS",
-    "STACK_LABEL",
-    "STACK_PYTHON",
-    "Aside",
-    "BaseImage",
-    "Compiler",
-    "Layer",
-    "OwnLayer",
-    "at_once",
-    "chain_ids",
-    "image_config",
-    "image_tag",
-    "layer_order",
-    "layer_plan",
-    "load_manifest",
-]

@@ -1,7 +1,5 @@
 """Maintenance of the caches: comparison of all contents with their digests, and eviction."""
 
-import csv
-import io
 import os
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -11,7 +9,7 @@ from pathlib import Path
 from typing import Protocol
 
 from stackgen.images.layer_store import LayerStore, recorded
-from stackgen.images.virtualenv_store import MARKER, VirtualenvStore
+from stackgen.images.virtualenvs import MARKER, VirtualenvStore
 from stackgen.model.reports.images import (
     FaultKind,
     ItemKind,
@@ -20,8 +18,8 @@ from stackgen.model.reports.images import (
     StoreItem,
     StorePruned,
 )
-from stackgen.storage.files import file_sha256, recorded_digest, stream_sha256
-from stackgen.storage.wheels import WheelStore
+from stackgen.storage.files import file_sha256, stream_sha256
+from stackgen.storage.wheels import WheelStore, read_record
 
 _READERS = min(4, os.cpu_count() or 1)
 
@@ -151,10 +149,7 @@ def check_virtualenvs(
 def _repaired(store: VirtualenvStore, fault: StoreFault) -> StoreFault:
     path = Path(fault.path)
     kind = ItemKind.UNPACKED if path in store.unpacked() else ItemKind.VIRTUALENV
-    removed = store.remove(kind, path)
-    return StoreFault(
-        kind=fault.kind, name=fault.name, path=fault.path, why=fault.why, removed=removed
-    )
+    return replace(fault, removed=store.remove(kind, path))
 
 
 def _fault_of(kind: ItemKind, folder: Path, digests: "_Digests") -> StoreFault | None:
@@ -187,11 +182,10 @@ def _recorded(folder: Path) -> Mapping[Path, set[str]]:
     found: dict[Path, set[str]] = defaultdict(set)
     for record in _records(folder):
         site = record.parent.parent
-        for row in csv.reader(io.StringIO(record.read_text(encoding="utf-8", errors="replace"))):
-            name, stated = (*row, "", "")[:2]
-            algorithm, _, encoded = stated.partition("=")
+        text = record.read_text(encoding="utf-8", errors="replace")
+        for name, algorithm, digest in read_record(text):
             if algorithm == "sha256" and not name.endswith(".pyc"):
-                found[Path(os.path.normpath(site / name))].add(recorded_digest(encoded).hex())
+                found[Path(os.path.normpath(site / name))].add(digest.hex())
     return found
 
 

@@ -15,14 +15,14 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import IO, Any
 
+import msgspec
 from docker import errors as docker_errors
 from docker.types import LogConfig, Mount
 
-from stackgen.errors import EngineError
 from stackgen.images import pep517
 from stackgen.images.engine import Engine, explained
 from stackgen.model.identity import content_id
-from stackgen.model.packages import Artifact, BuildRecord, BuildSystem
+from stackgen.model.packages import BuildRecord, BuildSystem
 from stackgen.model.stacks import Base, Environment
 from stackgen.sandbox.containers import STDOUT, UNPRIVILEGED, ContainerStreams
 from stackgen.storage.files import atomic_write_text, exclusive, storage_error
@@ -125,13 +125,7 @@ class SdistBuilder:
         Raises:
             EngineError: the base is gone.
         """
-        image = self.engine.image(base.reference)
-        if image is None:
-            raise EngineError(
-                f"the base {base.name} is gone from the engine",
-                why=f"it holds no image {base.reference[:19]}",
-                fix="run the same command again: the base is made anew",
-            )
+        image = self.engine.base_image(base)
         return content_id("base image", [list(image.diff_ids), base.python])
 
     def build(
@@ -369,15 +363,8 @@ class BuiltWheels:
     def record(self, key: str) -> BuildRecord | None:
         """Return the record of a finished build, or None."""
         try:
-            found = json.loads(self._place(key, "json").read_text(encoding="utf-8"))
-            wheel = found["wheel"]
-            return BuildRecord(
-                wheel=Artifact(**wheel) if wheel else None,
-                requires=tuple(found["requires"]),
-                failure=found["failure"],
-                fix=found["fix"],
-            )
-        except (OSError, ValueError, TypeError, KeyError):
+            return msgspec.json.decode(self._place(key, "json").read_bytes(), type=BuildRecord)
+        except (OSError, msgspec.DecodeError):
             return None
 
     def log(self, key: str) -> Path:
@@ -390,12 +377,10 @@ class BuiltWheels:
         Raises:
             StorageError: the disk is full, or the folder cannot be written.
         """
-        try:
+        with self._explained():
             self._place(key, "log").parent.mkdir(parents=True, exist_ok=True)
             atomic_write_text(self._place(key, "log"), log)
             atomic_write_text(self._place(key, "json"), json.dumps(asdict(record), sort_keys=True))
-        except OSError as error:
-            raise storage_error(f"cannot store builds in {self.root}", error) from error
 
     @contextlib.contextmanager
     def lock(self, key: str) -> Iterator[None]:
@@ -404,13 +389,10 @@ class BuiltWheels:
         Raises:
             StorageError: the disk is full, or the folder cannot be written.
         """
-        try:
-            self._place(key, "lock").parent.mkdir(parents=True, exist_ok=True)
-            locked = contextlib.ExitStack()
-            locked.enter_context(exclusive(self._place(key, "lock")))
-        except OSError as error:
-            raise storage_error(f"cannot store builds in {self.root}", error) from error
-        with locked:
+        with contextlib.ExitStack() as locked:
+            with self._explained():
+                self._place(key, "lock").parent.mkdir(parents=True, exist_ok=True)
+                locked.enter_context(exclusive(self._place(key, "lock")))
             yield
 
     @contextlib.contextmanager
@@ -421,14 +403,20 @@ class BuiltWheels:
             StorageError: the disk is full, or the folder cannot be written.
         """
         place = self._place(key, "work")
+        with self._explained():
+            try:
+                shutil.rmtree(place, ignore_errors=True)
+                place.mkdir()
+                yield place
+            finally:
+                shutil.rmtree(place, ignore_errors=True)
+
+    @contextlib.contextmanager
+    def _explained(self) -> Iterator[None]:
         try:
-            shutil.rmtree(place, ignore_errors=True)
-            place.mkdir()
-            yield place
+            yield
         except OSError as error:
             raise storage_error(f"cannot store builds in {self.root}", error) from error
-        finally:
-            shutil.rmtree(place, ignore_errors=True)
 
     def _place(self, key: str, suffix: str) -> Path:
         if not _KEY.fullmatch(key):

@@ -5,10 +5,11 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import msgspec
 from packaging.tags import Tag, compatible_tags, cpython_tags, generic_tags, mac_platforms
 
 from stackgen.errors import BuildError, UsageError
@@ -33,7 +34,7 @@ class Probe:
     version: str
     implementation: str
     build: str
-    markers: tuple[tuple[str, str], ...]
+    markers: dict[str, str]
     soabi: str
     abiflags: str
     debug: bool
@@ -49,7 +50,7 @@ class Probe:
     executable: str
     base_executable: str
     prefix: str
-    paths: tuple[tuple[str, str], ...]
+    paths: dict[str, str]
 
 
 def parse_probe(text: str, *, where: str) -> Probe:
@@ -63,9 +64,8 @@ def parse_probe(text: str, *, where: str) -> Probe:
         BuildError: the text is no output of the probe.
     """
     try:
-        document = json.loads(text.strip().splitlines()[-1])
-        return _probe_from(document)
-    except (IndexError, KeyError, TypeError, ValueError) as error:
+        return msgspec.convert(json.loads(text.strip().splitlines()[-1]), Probe)
+    except (IndexError, ValueError, msgspec.ValidationError) as error:
         raise BuildError(
             f"{where} does not answer as a Python interpreter",
             why=f"its answer ends with {text.strip()[-80:]!r} ({error!r})",
@@ -73,58 +73,11 @@ def parse_probe(text: str, *, where: str) -> Probe:
         ) from error
 
 
-def _probe_from(document: Mapping[str, object]) -> Probe:
-    """Take the fields out of the JSON document, each in its type."""
-
-    def text(key: str) -> str:
-        return str(document[key])
-
-    return Probe(
-        version=text("version"),
-        implementation=text("implementation"),
-        build=text("build"),
-        markers=_items(document["markers"]),
-        soabi=text("soabi"),
-        abiflags=text("abiflags"),
-        debug=bool(document["debug"]),
-        gil_disabled=bool(document["gil_disabled"]),
-        cache_tag=text("cache_tag"),
-        platform=text("platform"),
-        machine=text("machine"),
-        bits=int(text("bits")),
-        libc=_pair(document["libc"]),
-        distribution=_pair(document["distribution"]),
-        system_packages=tuple(_pair(row) for row in _sequence(document["system_packages"])),
-        macos=text("macos"),
-        executable=text("executable"),
-        base_executable=text("base_executable"),
-        prefix=text("prefix"),
-        paths=_items(document["paths"]),
-    )
-
-
-def _sequence(value: object) -> list[object]:
-    if not isinstance(value, list):
-        raise TypeError(f"a list was expected: {value!r}")
-    return value
-
-
-def _pair(value: object) -> tuple[str, str]:
-    first, second = _sequence(value)
-    return str(first), str(second)
-
-
-def _items(value: object) -> tuple[tuple[str, str], ...]:
-    if not isinstance(value, dict):
-        raise TypeError(f"a mapping was expected: {value!r}")
-    return tuple(sorted((str(key), str(item)) for key, item in value.items()))
-
-
 def target_from_probe(probe: Probe) -> Target:
     """Return the target of a probed interpreter, the most preferred tags first."""
     return Target(
         python=_plain_version(probe.version),
-        markers=tuple((key, _plain_version(value)) for key, value in probe.markers),
+        markers=tuple((key, _plain_version(value)) for key, value in sorted(probe.markers.items())),
         tags=tuple(str(tag) for tag in _tags(probe)),
     )
 
@@ -147,7 +100,7 @@ def _plain_version(version: str) -> str:
 
 
 def _tags(probe: Probe) -> Iterator[Tag]:
-    major, minor = (int(part) for part in dict(probe.markers)["python_version"].split("."))
+    major, minor = (int(part) for part in probe.markers["python_version"].split("."))
     version = (major, minor)
     platforms = list(_platforms(probe))
     if probe.implementation == "CPython":

@@ -3,7 +3,6 @@
 import base64
 import configparser
 import contextlib
-import csv
 import errno
 import hashlib
 import io
@@ -37,10 +36,12 @@ from stackgen.model.packages import Artifact, Lock
 from stackgen.model.reports.campaigns import UNKNOWN_SIZE, StackSize
 from stackgen.storage.files import CHUNK_BYTES
 from stackgen.storage.wheels import (
+    RECORD,
     WheelStore,
     is_special,
     is_usual,
     misplaced,
+    read_record,
     replaces_interpreter,
     unplaced,
 )
@@ -515,7 +516,6 @@ _FAULTS: tuple[tuple[Callable[[zipfile.ZipInfo], bool], str], ...] = (
 # ``google``) are commonly shared, and are accepted.
 
 _PURE = re.compile(r"^[^/]+\.data/(?:purelib|platlib)/")
-_RECORD = re.compile(r"[^/]+\.dist-info/RECORD")
 _CACHED_WHEELS = 512  # wheels, a few names each
 _UNREADABLE = (zipfile.BadZipFile, OSError, ValueError, KeyError)
 
@@ -561,22 +561,20 @@ def _top_level(wheel: Path, _sha256: str) -> frozenset[str]:
         return frozenset()
 
 
-def _files(wheel: Path, name: str) -> dict[str, str]:
+def _files(wheel: Path, name: str) -> dict[str, tuple[str, bytes]]:
     """Return the digests that RECORD states for the files of a package, by their places."""
     try:
         with zipfile.ZipFile(wheel) as archive:
-            record = next(each for each in archive.namelist() if _RECORD.fullmatch(each))
+            record = next(each for each in archive.namelist() if RECORD.fullmatch(each))
             text = archive.read(record).decode("utf-8", errors="replace")
     except (*_UNREADABLE, StopIteration):
         return {}
-    rows = ((_PURE.sub("", row[0]), row[1]) for row in csv.reader(io.StringIO(text)) if row[1:])
-    return {
-        file: digest
-        for file, digest in rows
-        if digest
-        and not file.endswith(".pyc")
-        and re.split(r"[/.]", file, maxsplit=1)[0].lower() == name
+    stated = {
+        _PURE.sub("", file): (algorithm, digest)
+        for file, algorithm, digest in read_record(text)
+        if digest and not file.endswith(".pyc")
     }
+    return {x: stated[x] for x in stated if re.split(r"[/.]", x, maxsplit=1)[0].lower() == name}
 
 
 def _overwriting(owner: Artifact, other: Artifact, replaced: Sequence[str]) -> BuildError:

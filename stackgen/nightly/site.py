@@ -10,7 +10,7 @@ from stackgen.campaign.prepare import estimate
 from stackgen.campaign.request import CampaignRequest
 from stackgen.campaign.user_input import index_config
 from stackgen.errors import ResolutionError
-from stackgen.images.virtualenv_store import VirtualenvStore
+from stackgen.images.virtualenvs import VirtualenvStore
 from stackgen.index import PackageIndex
 from stackgen.index.replies import FRESH_S
 from stackgen.knowledge.database import open_database

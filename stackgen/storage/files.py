@@ -1,6 +1,5 @@
 """Files on disk: digests, exclusive locks, atomic replacement, disk space, removal."""
 
-import base64
 import contextlib
 import errno
 import hashlib
@@ -39,15 +38,6 @@ def stream_sha256(file: IO[bytes]) -> str:
     while chunk := file.read(CHUNK_BYTES):
         digest.update(chunk)
     return digest.hexdigest()
-
-
-def recorded_digest(encoded: str) -> bytes:
-    """Return a digest from a RECORD: URL-safe base64 without padding; empty where it is invalid."""
-    bare = encoded.rstrip("=")
-    try:
-        return base64.urlsafe_b64decode(bare + "=" * (-len(bare) % 4))
-    except ValueError:
-        return b""
 
 
 def storage_error(what: str, error: OSError, *, needed_bytes: int = 0) -> StorageError:

@@ -1,5 +1,6 @@
 """Content-addressed store of wheels: each one is downloaded once, verified, and cached."""
 
+import base64
 import contextlib
 import copy
 import csv
@@ -32,7 +33,6 @@ from stackgen.storage.files import (
     exclusive,
     file_sha256,
     free_bytes,
-    recorded_digest,
     storage_error,
     stream_sha256,
 )
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
 # Safety of a wheel, checked once before it is used
 
-_RECORD = re.compile(r"[^/]+\.dist-info/RECORD")
+RECORD = re.compile(r"[^/]+\.dist-info/RECORD")
 _DRIVE = re.compile(r"[A-Za-z]:")
 # The skeleton of an environment: a wheel that replaced these would choose the interpreter.
 _OWN = re.compile(r"pyvenv\.cfg|bin/(python|pypy)[0-9.]*", re.IGNORECASE)
@@ -165,7 +165,7 @@ def _check_names(shown: str, members: list[zipfile.ZipInfo]) -> None:
 
 def _recorded(shown: str, wheel: zipfile.ZipFile) -> dict[str, tuple[str, bytes]]:
     """Return algorithm and digest of each member; RECORD has to list all of them."""
-    records = [x for x in wheel.infolist() if _RECORD.fullmatch(x.filename)]
+    records = [x for x in wheel.infolist() if RECORD.fullmatch(x.filename)]
     if len(records) != 1 or records[0].file_size > _LARGEST_RECORD:
         raise _refusal(shown, f"it holds {len(records)} RECORD files; a wheel has one")
     infos = {head for x in wheel.namelist() if (head := x.split("/")[0]).endswith(".dist-info")}
@@ -173,13 +173,12 @@ def _recorded(shown: str, wheel: zipfile.ZipFile) -> dict[str, tuple[str, bytes]
         raise _refusal(shown, f"it speaks for {len(infos)} packages: {', '.join(sorted(infos))}")
     present = {member.filename for member in wheel.infolist() if not member.is_dir()}
     text = wheel.read(records[0]).decode("utf-8", errors="replace")
-    found: dict[str, tuple[str, bytes]] = {}
-    for row in csv.reader(io.StringIO(text)):
-        name, stated = (*row, "", "")[:2]
-        algorithm, _, encoded = stated.partition("=")
-        # Lines without a file are harmless: wheels are known to list byte code that they lack.
-        if name in present and algorithm in _ALGORITHMS:
-            found[name] = (algorithm, recorded_digest(encoded))
+    # Lines without a file are harmless: wheels are known to list byte code that they lack.
+    found = {
+        name: (algorithm, digest)
+        for name, algorithm, digest in read_record(text)
+        if name in present and algorithm in _ALGORITHMS
+    }
     (info,) = infos
     data_dir = f"{info.removesuffix('.dist-info')}.data"
     for name in sorted(present):
@@ -189,6 +188,21 @@ def _recorded(shown: str, wheel: zipfile.ZipFile) -> dict[str, tuple[str, bytes]
     if unlisted:
         raise _refusal(shown, f"its RECORD states no digest of {min(unlisted)}")
     return found
+
+
+def read_record(text: str) -> Iterator[tuple[str, str, bytes]]:
+    """Yield file, algorithm and digest of each line of a RECORD.
+
+    The algorithm is "" where none is stated, and the digest empty where it is invalid.
+    """
+    for row in csv.reader(io.StringIO(text)):
+        name, stated = (*row, "", "")[:2]
+        algorithm, _, encoded = stated.partition("=")
+        bare = encoded.rstrip("=")  # URL-safe base64, without padding
+        try:
+            yield name, algorithm, base64.urlsafe_b64decode(bare + "=" * (-len(bare) % 4))
+        except ValueError:
+            yield name, algorithm, b""
 
 
 def _digest(shown: str, wheel: zipfile.ZipFile, member: zipfile.ZipInfo, algorithm: str) -> bytes:
