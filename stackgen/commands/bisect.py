@@ -90,14 +90,9 @@ def bisect(
 ) -> BisectPlan | BisectReport:
     """Find which of the packages that changed between two stacks is responsible.
 
-    Args:
-        good: a lock file, the beginning of a stack's id, or versions.
-        bad: the same of the stack that is slower, or fails.
-        request: as of a comparison; with ``dry_run`` nothing is built.
-        paths: where the user's data and caches are.
-        environ: the user's variables.
-        progress: shows what is done.
-        releases: look for the first bad release of the culprit, too.
+    Each stack is a lock file, the beginning of a stack's id, or versions. The request is that of a
+    comparison; with ``dry_run`` nothing is built. With ``releases`` the first bad release of the
+    culprit is looked for, too.
 
     Raises:
         StackgenError: one of its kinds for whatever stops it; what was measured is kept.
@@ -310,9 +305,8 @@ class _Bisection:
 
     def _prepared(self, lock: Lock, label: str) -> Candidate:
         """Return a stack that was built and tried, now or before."""
-        settings = self.settings
         candidate = Candidate(
-            lock=lock, label=label, completion="hybrid", settings=settings, choice=None
+            lock=lock, label=label, completion="hybrid", settings=self.settings, choice=None
         )
         return self.campaign.candidates.preparer.prepare(candidate)
 
@@ -346,10 +340,9 @@ class _Bisection:
             self._run([bad], f"comparing GOOD with BAD, block {len(contrasts) + 1}")
         centre = trimmed_centre(contrasts[: self._skipped])
         spread = max(centre.error * math.sqrt(self._skipped), 1e-4)
-        sd = math.hypot(centre.error, math.sqrt(2) * BUILD_SD, SELECTED * centre.mean)
         return Timings(
             effect=centre.mean,
-            effect_sd=sd,
+            effect_sd=math.hypot(centre.error, math.sqrt(2) * BUILD_SD, SELECTED * centre.mean),
             noise_sd=spread,
             freedom=centre.freedom,
             build_sd=BUILD_SD,
@@ -384,7 +377,8 @@ class _Bisection:
     def _observe(self, space: Space, best: Proposal) -> bool:
         """Run one block of a hybrid and its reference; False where one proves to be of no use."""
         environments = []
-        for hybrid in filter(None, (best.reference, best.hybrid)):
+        pair = [each for each in (best.reference, best.hybrid) if each]
+        for hybrid in pair:
             label, before = _named_hybrid(space, hybrid), len(self.session.inspections)
             candidate = self._prepared(space.lock(hybrid), label)
             if self._symptom is not None:
@@ -404,9 +398,7 @@ class _Bisection:
         if best.reference:
             shown += f" beside {_named_hybrid(space, best.reference)}"
         self._run(environments, f"measuring {shown}", beside_good=not best.reference)
-        for hybrid, each in zip(
-            filter(None, (best.reference, best.hybrid)), environments, strict=True
-        ):
+        for hybrid, each in zip(pair, environments, strict=True):
             if failed := self._failure_in_blocks(each.stack.id):
                 return self._leave_out(space, hybrid, last_line(failed.log))
         return True
@@ -527,17 +519,11 @@ class _Bisection:
 
     def _failure_in_blocks(self, stack: StackId) -> Inspection | None:
         """Return how a stack failed by itself in a block."""
-        return next(
-            (
-                each
-                for each in self.session.inspections
-                if each.stack_id == stack
-                and each.block
-                and each.observation is None
-                and cause_of(each) in OF_THE_STACK
-            ),
-            None,
-        )
+        for each in self.session.inspections:
+            failed = each.observation is None and cause_of(each) in OF_THE_STACK
+            if failed and each.block and each.stack_id == stack:
+                return each
+        return None
 
     # The releases of the culprit
 
@@ -561,7 +547,7 @@ class _Bisection:
             release=group[0] if len(group) == 1 else "",
             before=before or self.between.good.versions[name],
             posterior=found.answer.posterior,
-            among=tuple(group) if group else _likely_releases(found),
+            among=tuple(group or (each for each, p in found.answer.involved if p >= SHOWN_FROM)),
             results=self._results(space, found),
         )
 
@@ -571,7 +557,9 @@ class _Bisection:
         self, found: _Found | None, first: FirstBad | None, *, interrupted: bool
     ) -> BisectReport:
         answer, packages = self._answer(found)
-        known = found.answer if found else None
+        known, seen = found.answer if found else None, self._effect
+        undecided = answer in (BisectAnswer.UNDECIDED, BisectAnswer.MANY)
+        usual_exit = EvidenceError.exit_code if undecided else 0
         return BisectReport(
             plan=self.campaign.plan,
             changes=_changes(self.between),
@@ -579,7 +567,7 @@ class _Bisection:
             packages=packages,
             posterior=_posterior(found, packages),
             failure=self._symptom.reason if self._symptom else "",
-            ratio=_interval(self._effect),
+            ratio=None if seen is None else (seen.low, seen.ratio, seen.high),
             shares=() if known is None or answer is not BisectAnswer.BOTH else _shares(known),
             ranking=() if found is None else _ranking(found),
             misfit=known.misfit if known else 1.0,
@@ -590,15 +578,15 @@ class _Bisection:
             seconds=time.monotonic() - self.campaign.start,
             knowledge_base=str(self.campaign.paths.knowledge),
             interrupted=interrupted,
-            exit_code=self._exit_code(answer) if self._exit is None else self._exit,
+            exit_code=usual_exit if self._exit is None else self._exit,
         )
 
     def _answer(self, found: _Found | None) -> tuple[BisectAnswer, tuple[str, ...]]:
         """Return what is known, and the packages that it names."""
         if found is None:
-            effect_ = self._effect
-            same = effect_ is not None and (
-                effect_.verdict is Verdict.EQUIVALENT or effect_.blocks >= INTERIM_ANALYSES[-1]
+            seen = self._effect
+            same = seen is not None and (
+                seen.verdict is Verdict.EQUIVALENT or seen.blocks >= INTERIM_ANALYSES[-1]
             )
             return (BisectAnswer.NO_DIFFERENCE if same else BisectAnswer.UNDECIDED), ()
         answer, search = found.answer, found.search
@@ -617,18 +605,12 @@ class _Bisection:
             return BisectAnswer.INVOLVED, _all_names(found, answer.responsible)
         return BisectAnswer.UNDECIDED, ()
 
-    def _exit_code(self, answer: BisectAnswer) -> int:
-        undecided = answer in (BisectAnswer.UNDECIDED, BisectAnswer.MANY)
-        return EvidenceError.exit_code if undecided else 0
-
     def _summary(self, found: _Found | None) -> Search:
         if found is None:
             return Search(results=())
         search, answer = found.search, found.answer
         return Search(
-            blocks=sum(
-                len(each.log_contrasts) + each.failures + each.successes for each in found.trials
-            ),
+            blocks=sum(map(_blocks, found.trials)),
             builds=sum(map(bool, stacks_of(found.trials))),
             bound=search.bound(answer),
             entropy_bits=(search.prior_entropy_bits, answer.entropy_bits),
@@ -640,7 +622,7 @@ class _Bisection:
             HybridResult(
                 new=_shown_names(space, each.hybrid),
                 beside=_shown_names(space, each.reference) if each.reference else (),
-                blocks=len(each.log_contrasts) + each.failures + each.successes,
+                blocks=_blocks(each),
                 ratio=math.exp(sum(each.log_contrasts) / len(each.log_contrasts))
                 if each.log_contrasts
                 else None,
@@ -654,6 +636,10 @@ class _Bisection:
             if each in space.unusable
         ]
         return tuple(rows)
+
+
+def _blocks(trial: Trial) -> int:
+    return len(trial.log_contrasts) + trial.failures + trial.successes
 
 
 def _standing(found: _Found) -> str:
@@ -711,11 +697,3 @@ def _shares(answer: Answer) -> tuple[tuple[str, float, float, float], ...]:
         (name, math.exp(mean - REACH * sd), math.exp(mean), math.exp(mean + REACH * sd))
         for name, mean, sd in answer.parts
     )
-
-
-def _interval(found: Effect | None) -> tuple[float, float, float] | None:
-    return None if found is None else (found.low, found.ratio, found.high)
-
-
-def _likely_releases(found: _Found) -> tuple[str, ...]:
-    return tuple(name for name, probability in found.answer.involved if probability >= SHOWN_FROM)
