@@ -25,13 +25,8 @@ def history(package: str, indicator: str, axis: HistoryAxis, paths: Paths) -> Hi
     """Return the times of an indicator against releases of a package, or against days.
 
     One machine, base and indicator are shown: this machine where anything was measured on it, and
-    of what there is the combination with most blocks; by night, the newest release of each day.
-
-    Args:
-        package: that all stacks contain.
-        indicator: its name, or the end of it; "" for the one with most blocks.
-        axis: what times are shown against.
-        paths: where the knowledge base is.
+    of what there is the combination with most blocks; by night, the newest release of each day. The
+    indicator is its name, or the end of it; "" for the one with most blocks.
 
     Raises:
         EvidenceError: nothing of it was measured.

@@ -111,13 +111,9 @@ def nightly(
     that was cut short is made up for by the next one, without repeating finished work. A
     difference is a finding when a second campaign in new environments shows it, too.
 
-    Args:
-        watches: what is watched.
-        environ: the user's variables.
-        progress: shows what is done.
-        kb: paths of watches that name no knowledge base.
-        releases: how many releases of each package a first night measures.
-        shared_s: the budget of all watches together; None: each has its own.
+    ``kb`` has the paths of watches that name no knowledge base. A first night measures so many
+    releases of each package. ``shared_s`` is the budget of all watches together in seconds; None:
+    each has its own.
 
     Raises:
         UsageError: a watch cannot be used.

@@ -220,12 +220,7 @@ class Advisor:
     def _nearest_stacks(
         self, lockfile: LockFile, versions: Callable[[BaseFacts], Versions]
     ) -> Mapping[tuple[tuple[str, str], ...], Stack]:
-        """Return the measured stacks nearest to a lock by their pins, nearest first.
-
-        Args:
-            lockfile: the lock.
-            versions: that it has on a base.
-        """
+        """Return the stacks nearest to a lock's versions on each base, by pins, nearest first."""
         found: dict[tuple[tuple[str, str], ...], tuple[tuple[object, ...], Stack]] = {}
         compared = {
             stack

@@ -43,10 +43,8 @@ class Allowed:
     ) -> Refusal | None:
         """Return why changes may not be recommended; None where they may.
 
-        Args:
-            changes: of the lock.
-            versions: of all packages afterwards.
-            compiled: names of those with compiled code: they become older only where allowed.
+        ``versions`` are those of all packages afterwards; packages with compiled code become older
+        only where that is allowed.
         """
         found = self.by_options(changes, compiled)
         if found is not None:

@@ -69,8 +69,7 @@ class CaseAnswer:
     def advice(self, *, most_next: int = 1) -> Advice:
         """Return the answer: the best candidate that may be taken, or why there is none.
 
-        Args:
-            most_next: how many comparisons that would decide it are named at most.
+        At most ``most_next`` comparisons that would decide it are named.
         """
         best: Assessment | None = None
         refusals: list[Refusal] = []
@@ -104,11 +103,7 @@ class CaseAnswer:
         )
 
     def update(self, changes: Sequence[Change]) -> Advice:
-        """Return whether the only candidate, another lock, is faster or slower.
-
-        Args:
-            changes: from one lock to the other.
-        """
+        """Return whether the only candidate, a lock with these changes, is faster or slower."""
         shown = next(iter(self.judgement.assessments), None)
         if shown is None:
             answer = Answer.REFUSED

@@ -142,11 +142,8 @@ def refuse_other_schema(connection: sqlite3.Connection, *, additions: bool) -> N
     """Refuse a file whose tables are not those that stackgen makes for its version.
 
     Only then is it plain rows that a query returns: a view, a virtual table or a generated column
-    in the place of a table would run what its author wrote.
-
-    Args:
-        connection: to the file.
-        additions: refuse tables, views, indexes and triggers of other names as well.
+    in the place of a table would run what its author wrote. With ``additions``, tables, views,
+    indexes and triggers of other names are refused as well.
 
     Raises:
         sqlite3.DatabaseError: with what differs, for ``explained``.

@@ -266,8 +266,7 @@ class Database:
     def repair(self, backup: Path) -> tuple[checking.InvalidRow, ...]:
         """Remove every row that is not valid, and what refers to it; return what was removed.
 
-        Args:
-            backup: where a copy of the knowledge base is written first; it does not exist yet.
+        A copy of the knowledge base is written first; ``backup`` does not exist yet.
 
         Raises:
             DatabaseError: a row is so odd that it cannot be named to be removed.
@@ -602,9 +601,7 @@ class Database:
 def open_database(path: Path, *, reading: bool = False) -> Database:
     """Open a knowledge base, or create it.
 
-    Args:
-        path: the file.
-        reading: nothing will be added: a file or a folder that cannot be written is good enough.
+    With ``reading``, nothing will be added: a file or folder that cannot be written is good enough.
 
     Raises:
         DatabaseError: damaged, locked, not writable, not ours, or of a newer version.

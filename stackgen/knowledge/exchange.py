@@ -54,12 +54,7 @@ _INTERNAL = ("environment", "measured", "best_s", "values_s")
 def export_lines(
     connection: sqlite3.Connection, path: Path, redaction: Redaction | None = None
 ) -> Iterator[str]:
-    """Yield the lines of an export, each with its line feed.
-
-    Args:
-        connection: to a knowledge base of which the schema was checked.
-        path: its file, for errors.
-        redaction: what leaves private parts out; None exports everything.
+    """Yield the lines of an export, each with its line feed; the schema was checked before.
 
     Raises:
         DatabaseError: a row is not valid.

@@ -263,11 +263,7 @@ class EvidenceGraph:
         return self._last[1]
 
     def held_out(self, prior: Array | None = None) -> HeldOut:
-        """Predict each campaign from all others: intervals hold its noise and spread as well.
-
-        Args:
-            prior: of the spread between campaigns, a mass for each of ``SPREADS``.
-        """
+        """Predict each campaign from all others: intervals hold its noise and spread as well."""
         inside = total = campaigns = 0
         widths: list[float] = []
         for number, campaign in enumerate(self._campaigns):
@@ -332,9 +328,7 @@ class Surroundings(Generic[_Key]):
     def of(self, key: _Key, most: int) -> Collection[int]:
         """Return the numbers of the campaigns that connect a stack with the nearest others.
 
-        Args:
-            key: the stack.
-            most: stacks that take part, on each machine and base one more.
+        At most so many stacks take part, on each machine and base one more.
         """
         places: set[object] = set()
         taken: dict[int, None] = {}
@@ -463,10 +457,7 @@ class Comparisons:
     def without(self, origins: Collection[str], one: str, other: str) -> "Comparisons | None":
         """Return the comparison of two stacks without what these origins alone measured.
 
-        Args:
-            origins: "" is this installation.
-            one: a stack.
-            other: another one; None is returned where what is left does not connect them.
+        None where what is left does not connect them. The origin "" is this installation.
         """
         left = [c for c in self._all if not set(c.row.origins or ("",)) <= set(origins)]
         own = _connected(left, one)
@@ -590,13 +581,8 @@ class Comparisons:
     ) -> NextBlock:
         """Return which two stacks a further campaign should compare at this place.
 
-        It is the pair that lowers the variance of best against current most.
-
-        Args:
-            current: the user's own stack.
-            best: the stack that may be faster.
-            pairs: that could be measured.
-            error: the standard error that the blocks would leave of a log ratio.
+        It is the pair that lowers the variance of best against current most. ``error`` is the
+        standard error that the blocks would leave of a log ratio.
         """
         (row,) = self._coefficients(current, [best])
         weights = np.minimum(self.network.weights, 1.0)

@@ -200,11 +200,7 @@ class Knowledge:
         }
 
     def cases(self, versions_on: Mapping[BaseFacts, Versions]) -> Iterator[Case]:
-        """Yield the cases in which anything was compared with these versions.
-
-        Args:
-            versions_on: by base, the versions that are installed there.
-        """
+        """Yield the cases in which anything was compared with the versions of each base."""
         for facts, variables in sorted(self.places, key=lambda each: (each[1], repr(each[0]))):
             if facts not in versions_on:
                 continue
@@ -379,12 +375,8 @@ class Knowledge:
     ) -> NextBlock | None:
         """Return which pair lowers the variance of a candidate beside a case most; None if none.
 
-        It is of the indicator that says least of them.
-
-        Args:
-            case: with the versions of the lock.
-            candidate: that may be faster.
-            others: further stacks that could be measured.
+        It is of the indicator that says least of them; ``others`` are further stacks that could be
+        measured.
         """
         found: list[NextBlock] = []
         for indicator, current in sorted(case.current.items()):

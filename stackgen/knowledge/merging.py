@@ -112,11 +112,10 @@ class Union:
         self._writer = Writer(self.connection)
 
     def add(self, each: ValidRow | InvalidRow, origins: list[str]) -> None:
-        """Add a row; one that is not valid, or contradicts a known one, is only noted.
+        """Add a row with the ids of the installations that recorded it.
 
-        Args:
-            each: in the order of ``KEYS``, members right after what they belong to.
-            origins: ids of the installations that recorded it.
+        Rows come in the order of ``KEYS``, members right after what they belong to. One that is not
+        valid, or contradicts a known one, is only noted.
         """
         if isinstance(each, InvalidRow):
             self._invalid.append(str(each))

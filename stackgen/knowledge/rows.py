@@ -88,9 +88,7 @@ def read_by_name(connection: sqlite3.Connection) -> None:
 def _to_row(value: "DataclassInstance", **given: Cell) -> dict[str, Cell]:
     """Spell a value: a column for each field, as JSON where it is not a single cell.
 
-    Args:
-        value: its fields have the names of columns.
-        given: columns that are spelled in another way, or have no field.
+    Columns that are given are spelled in another way, or have no field.
     """
     names = [each.name for each in fields(value) if each.name not in given]
     return {name: _cell_of(getattr(value, name)) for name in names} | given
@@ -103,12 +101,9 @@ def _cell_of(value: object) -> Cell:
 
 
 def _of_row(kind: type[_T], row: Cells, **given: object) -> _T:
-    """Read a value back from the columns that have the names of its fields.
+    """Read a dataclass back from the columns that have the names of its fields.
 
-    Args:
-        kind: a dataclass.
-        row: with a column for each field that is not given.
-        given: fields that are spelled in another way, or have no column.
+    Fields that are given are spelled in another way, or have no column.
     """
     found = {
         name: read(row, name)
@@ -203,9 +198,7 @@ def campaign_of(row: Cells) -> CampaignIdentity:
 def inspection_row(inspection: Inspection, known_id: str = "") -> Row:
     """Spell an inspection with the columns of ``INSPECTIONS``; its load set has rows of its own.
 
-    Args:
-        inspection: what is spelled.
-        known_id: its id, which takes time to compute; "" where it is not known.
+    Its id takes time to compute; ``known_id`` is "" where it is not known.
     """
     row: dict[str, Cell] = {
         "id": known_id or inspection.id,
@@ -248,12 +241,7 @@ _OBSERVED = (
 
 
 def inspection_of(row: Cells, loaded: Sequence[LoadedDistribution]) -> Inspection:
-    """Read an inspection back.
-
-    Args:
-        row: of ``INSPECTIONS``.
-        loaded: the members of its load set, in order.
-    """
+    """Read an inspection back, of a row of ``INSPECTIONS`` and its load set in order."""
     return _of_row(
         Inspection,
         row,
@@ -295,12 +283,7 @@ class InspectionLine(msgspec.Struct, tag_field="table", tag="inspections", kw_on
 def inspection_of_line(
     line: InspectionLine, loaded: tuple[LoadedDistribution, ...]
 ) -> Inspection | None:
-    """Read an inspection of an export; None where it takes ``inspection_of`` to judge it.
-
-    Args:
-        line: as it was decoded.
-        loaded: the members of its load set, in order.
-    """
+    """Read an inspection of an export; None where it takes ``inspection_of`` to judge it."""
     seen = None
     if line.values_s is not None:
         if line.circumstances is None or line.loops is None or line.steady is None:

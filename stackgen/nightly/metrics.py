@@ -67,10 +67,8 @@ def _escaped(text: str) -> str:
 def export_metrics(target: str, watch: str, nights: Iterable[NightReport]) -> None:
     """Write the metrics of a watch into a folder, or push them to a gateway.
 
-    Args:
-        target: ``file:FOLDER`` (that of node exporter's textfile collector) or ``push:URL``.
-        watch: its name; each has a file, or a group, of its own.
-        nights: its nights, one for each base.
+    The target is ``file:FOLDER`` (that of node exporter's textfile collector) or ``push:URL``; each
+    watch has a file, or a group, of its own.
 
     Raises:
         StackgenError: the folder or the gateway cannot be used.

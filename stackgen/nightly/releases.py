@@ -181,13 +181,7 @@ def release_pair(
 ) -> Pair:
     """Return the stacks with a release and with its predecessor, all else equal where possible.
 
-    Args:
-        resolve: the index.
-        requirements: that all stacks satisfy.
-        reference: the stack that the last night ended with.
-        package: whose release it is.
-        version: the release.
-        previous: its predecessor.
+    All stacks satisfy the requirements; the reference is the one that the last night ended with.
 
     Raises:
         ResolutionError: no stack has the release, or its predecessor.

@@ -185,11 +185,7 @@ def measured_of(
 ) -> Measured:
     """Return what a campaign of two stacks, A and B, says of B.
 
-    Args:
-        report: of the campaign.
-        paths: where its observations are.
-        detect: the relative difference that is of interest.
-        alpha: as of `is_settled`.
+    ``detect`` and ``alpha`` are those of `is_settled`.
     """
     failures = tuple(map(_failure, report.failed))
     stacks = {each.label[:1]: each.stack_id for each in report.stacks}
