@@ -71,6 +71,16 @@ def observed(
     return replace(found, machine_id=machine.id, observation=seen)
 
 
+def loading(seen: Iterable[Inspection], *names: str) -> list[Inspection]:
+    """Return inspections that had the compiled code of these packages loaded, and no others."""
+    loaded = tuple(LoadedDistribution(name=name, version="0", compiled=True) for name in names)
+    return [
+        replace(each, observation=replace(each.observation, loaded=loaded))
+        for each in seen
+        if each.observation is not None
+    ]
+
+
 CAMPAIGNS = tuple(CampaignId(f"{CAMPAIGN}{n}") for n in range(3))
 
 
@@ -149,6 +159,17 @@ def known_from(
     )
 
 
+def advisor(known: Knowledge, inspections: Sequence[Inspection] = ()) -> Advisor:
+    """Return an advisor by whom every change is admitted, and all versions can be installed."""
+    return Advisor(
+        known=known,
+        trusted=frozenset(CAMPAIGNS),
+        inspections_of=lambda campaign: [e for e in inspections if e.campaign_id == campaign],
+        admits=anything,
+        exists=everything,
+    )
+
+
 def advice_for(
     inspections: list[Inspection],
     lockfile: LockFile = LOCK,
@@ -174,11 +195,10 @@ def advice_for(
         origins=origins,
         trusted_origins=trusted_origins,
     )
-    return Advisor(
-        known=known,
+    return replace(
+        advisor(known, inspections),
         trusted=trusted,
         admits=admits,
-        inspections_of=lambda campaign: [e for e in inspections if e.campaign_id == campaign],
         exists=exists,
         added_risk=added_risk,
         policy=ChangePolicy(**policy),
@@ -447,15 +467,7 @@ def test_a_lock_whose_packages_are_for_another_python_is_unknown_for_that_reason
 
 def test_why_nothing_answers_names_the_compiled_packages_that_differ() -> None:
     own, fast = (stack(tensorflow=v, numpy="1.23.5", h5py="3.9") for v in ("2.12.0", "2.15.0"))
-    loaded = tuple(
-        LoadedDistribution(name=name, version="0", compiled=True)
-        for name in ("tensorflow", "numpy", "h5py")
-    )
-    seen = [
-        replace(each, observation=replace(each.observation, loaded=loaded))
-        for each in blocks({own: 1.0, fast: 0.8})
-        if each.observation is not None
-    ]
+    seen = loading(blocks({own: 1.0, fast: 0.8}), "tensorflow", "numpy", "h5py")
     mine = locked(tensorflow="2.12.0", numpy="1.23.5", h5py="3.8")
     unknown(advice_for(seen, mine, stacks=(own, fast)), "packages that they load: h5py$")
 
@@ -526,28 +538,10 @@ def test_a_lock_whose_framework_was_never_measured_gets_what_numpy_does_by_itsel
 
 def test_what_was_measured_beside_another_version_of_the_framework_says_nothing_either() -> None:
     own, fast = (stack(tensorflow="2.11.0", numpy=v) for v in ("1.23.5", "1.26.4"))
-    seen = [
-        replace(each, observation=Observation(values_s=each.observation.values_s, loops=1))
-        for each in blocks({own: 1.0, fast: 0.5}, what=SORT)
-        if each.observation is not None
-    ]
-    numpy_loaded = [
-        replace(
-            each,
-            observation=replace(
-                each.observation,
-                loaded=(LoadedDistribution(name="numpy", version="0", compiled=True),),
-            ),
-        )
-        for each in seen
-        if each.observation is not None
-    ]
-    unknown(
-        advice_for(numpy_loaded, stacks=(own, fast), calls=(SORT,)),
-        "no measured stack holds",
-    )
+    seen = loading(blocks({own: 1.0, fast: 0.5}, what=SORT), "numpy")
+    unknown(advice_for(seen, stacks=(own, fast), calls=(SORT,)), "no measured stack holds")
     mine = locked(tensorflow="2.11.0", numpy="1.23.5")
-    assert advice_for(numpy_loaded, mine, stacks=(own, fast), calls=(SORT,)).lock == fast.stack.lock
+    assert advice_for(seen, mine, stacks=(own, fast), calls=(SORT,)).lock == fast.stack.lock
 
 
 def test_a_stack_that_brings_a_framework_is_not_recommended_to_a_lock_without() -> None:
@@ -642,11 +636,7 @@ ANY = "py3-none-any"
 def test_a_campaign_of_the_users_program_counts_and_the_program_is_named() -> None:
     own = program_stack(tensorflow="2.12.0", numpy="1.23.5", flask="2.9", tidy="1.0")
     fast = program_stack(tensorflow="2.15.0", numpy="1.26.4", flask="2.9", tidy="2.0")
-    seen = [
-        replace(each, observation=replace(each.observation, loaded=()))
-        for each in blocks({own: 1.0, fast: 0.8}, what=PROGRAM_CALL)
-        if each.observation is not None
-    ]
+    seen = loading(blocks({own: 1.0, fast: 0.8}, what=PROGRAM_CALL))
 
     def of(**versions: str) -> Advice:
         stacks = (own, fast)
@@ -762,15 +752,8 @@ def test_what_is_not_decided_is_named_with_what_a_campaign_would_bring() -> None
 def test_an_update_is_judged(old: Environment, new: Environment, answer: Answer, why: str) -> None:
     seen = blocks({OWN: 1.0, FAST: 0.8, SAME: 1.0})
     known = known_from(seen, stacks=[OWN.stack, FAST.stack, SAME.stack], calls=[CALL])
-    advisor = Advisor(
-        known=known,
-        trusted=frozenset(CAMPAIGNS),
-        inspections_of=lambda _: seen,
-        admits=anything,
-        exists=everything,
-    )
     locks = [locked(**each.stack.lock.versions) for each in (old, new)]
-    found = advisor.update(*locks)
+    found = advisor(known, seen).update(*locks)
     assert found.answer is answer
     assert found.why.startswith(why)
     assert found.lock is None
@@ -784,16 +767,11 @@ def test_an_update_that_one_untrusted_origin_judged_was_measured_elsewhere(
     stacks = [OWN.stack, FAST.stack, SAME.stack]
 
     def answer(*trusted: str) -> Answer:
-        advisor = Advisor(
-            known=known_from(
-                seen, stacks=stacks, calls=[CALL], origins=["theirs"], trusted_origins=trusted
-            ),
-            trusted=frozenset(CAMPAIGNS),
-            inspections_of=lambda _: seen,
-            admits=anything,
-            exists=everything,
+        known = known_from(
+            seen, stacks=stacks, calls=[CALL], origins=["theirs"], trusted_origins=trusted
         )
-        return advisor.update(*(locked(**each.stack.lock.versions) for each in (old, new))).answer
+        locks = [locked(**each.stack.lock.versions) for each in (old, new)]
+        return advisor(known, seen).update(*locks).answer
 
     assert answer() is Answer.ELSEWHERE
     assert answer("theirs") is not Answer.ELSEWHERE

@@ -6,7 +6,6 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stackgen.knowledge.advice import Advisor
 from stackgen.model.evidence import Advice
 from stackgen.model.identity import CampaignId
 from stackgen.model.inspections import Inspection, LoadedDistribution, Observation, Role
@@ -20,9 +19,8 @@ from tests.test_advice import (
     LOCAL,
     LOCK,
     OWN,
-    anything,
+    advisor,
     blocks,
-    everything,
     known_from,
     unknown,
 )
@@ -89,13 +87,8 @@ def measured(times: dict[Stack, float], *, numpy: bool = False) -> list[Inspecti
 def advice_for(
     stacks: list[Stack], inspections: list[Inspection], lockfile: LockFile = LOCK
 ) -> Advice:
-    return Advisor(
-        known=known_from(inspections, stacks=stacks, calls=[TENSORFLOW, NUMPY]),
-        inspections_of=lambda _: inspections,
-        trusted=frozenset(CAMPAIGNS),
-        admits=anything,
-        exists=everything,
-    ).advise(lockfile)
+    known = known_from(inspections, stacks=stacks, calls=[TENSORFLOW, NUMPY])
+    return advisor(known, inspections).advise(lockfile)
 
 
 MINE = stack(numpy="1.23.5", tensorflow="2.12.0")

@@ -14,10 +14,7 @@ from tests.laboratory import Laboratory
 @pytest.fixture
 def laboratory(tmp_path: Path) -> Laboratory:
     found = Laboratory(root=tmp_path, index=tmp_path.as_uri())
-    with open_database(found.kb) as database:
-        samples.prepare(database)
-        for number in (1, 2):
-            database.add_inspection(samples.inspection(number))
+    samples.base(found.kb, samples.inspection(1), samples.inspection(2))
     return found
 
 

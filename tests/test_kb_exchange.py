@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from stackgen.knowledge.database import open_database
 from tests.knowledge import samples
 from tests.laboratory import Laboratory
 
@@ -15,10 +14,7 @@ from tests.laboratory import Laboratory
 def recorded(root: Path, *numbers: int) -> Laboratory:
     root.mkdir()
     found = Laboratory(root=root, index=root.as_uri())
-    with open_database(found.kb) as database:
-        samples.prepare(database)
-        for number in numbers:
-            database.add_inspection(samples.inspection(number))
+    samples.base(found.kb, *map(samples.inspection, numbers))
     return found
 
 

@@ -124,11 +124,7 @@ def test_a_graph_without_campaigns_says_why(base: Path) -> None:
 
 
 def test_check_counts_invalid_rows_and_has_json(tmp_path: Path) -> None:
-    path = tmp_path / "kb.db"
-    with open_database(path) as database:
-        samples.prepare(database)
-        for number in (1, 2):
-            database.add_inspection(samples.inspection(number))
+    path = samples.base(tmp_path / "kb.db", samples.inspection(1), samples.inspection(2))
     assert json.loads(run(path, "check", "--json")) == {"knowledge_base": str(path), "invalid": []}
     with sqlite3.connect(path) as raw:
         raw.execute("UPDATE inspection_rows SET loops = 9 WHERE block = 1")

@@ -45,6 +45,12 @@ NEEDS = ("b",)
 GONE = IndexUnavailableError("the index is gone", why="no network", fix="")
 
 
+@pytest.fixture
+def week(tmp_path: Path) -> Nights:
+    """Nights after a first one; the index has a 1.0 and b 1.0."""
+    return nights(tmp_path)
+
+
 def kinds(report: NightReport) -> list[tuple[str, str, str, str]]:
     return [(e.package, e.version, e.kind.value, e.measure) for e in report.findings]
 
@@ -65,9 +71,8 @@ def kinds(report: NightReport) -> list[tuple[str, str, str, str]]:
     ],
 )
 def test_a_release_is_found_on_its_night_and_quiet_ones_are_not(
-    tmp_path: Path, planted: Planted, kind: str | None, measure: str
+    week: Nights, planted: Planted, kind: str | None, measure: str
 ) -> None:
-    week = nights(tmp_path)
     assert week.run().outcome is NightOutcome.NOTHING_NEW
     week.site.releases["b"]["2.0"] = planted
     report = week.run()
@@ -82,8 +87,7 @@ def test_a_release_is_found_on_its_night_and_quiet_ones_are_not(
     assert week.run().outcome is NightOutcome.NOTHING_NEW
 
 
-def test_two_releases_of_one_night_are_distinguished(tmp_path: Path) -> None:
-    week = nights(tmp_path)
+def test_two_releases_of_one_night_are_distinguished(week: Nights) -> None:
     week.site.releases["a"]["2.0"] = Planted(needs=NEEDS)
     week.site.releases["b"]["2.0"] = Planted(time=1.05)
     report = week.run()
@@ -97,10 +101,7 @@ def test_two_releases_of_one_night_are_distinguished(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("first", ["a", "b"])
-def test_two_releases_that_are_slow_only_together_are_both_named(
-    tmp_path: Path, first: str
-) -> None:
-    week = nights(tmp_path)
+def test_two_releases_that_are_slow_only_together_are_both_named(week: Nights, first: str) -> None:
     other = {"a": "b", "b": "a"}[first]
     slow = Planted(time=1.1, only_with=("b", "2.0"), needs=NEEDS)
     week.site.releases["a"]["2.0"], week.site.releases["b"]["2.0"] = slow, Planted()
@@ -147,10 +148,7 @@ def test_the_cause_is_looked_for_once_and_only_where_several_packages_changed(
     assert week.store.findings()[0].finding.attribution == finding.attribution
 
 
-def test_a_later_release_that_is_as_fast_as_the_good_one_is_reported_as_fixed(
-    tmp_path: Path,
-) -> None:
-    week = nights(tmp_path)
+def test_a_later_release_that_is_as_fast_as_the_good_one_is_reported_as_fixed(week: Nights) -> None:
     week.site.releases["b"]["2.0"] = Planted(time=1.10)
     week.run()
     week.site.releases["b"]["3.0"] = Planted()
@@ -170,9 +168,8 @@ def test_a_later_release_that_is_as_fast_as_the_good_one_is_reported_as_fixed(
     ],
 )
 def test_what_a_later_release_no_longer_has_is_fixed_once_it_was_measured(
-    tmp_path: Path, bad: Planted, measure: str
+    week: Nights, bad: Planted, measure: str
 ) -> None:
-    week = nights(tmp_path)
     week.site.releases["b"]["2.0"] = bad
     week.run()
     week.site.releases["b"]["3.0"] = Planted()
@@ -183,8 +180,7 @@ def test_what_a_later_release_no_longer_has_is_fixed_once_it_was_measured(
     assert kinds(week.run()) == [("b", "4.0", "fixed again", measure)]
 
 
-def test_an_old_release_that_appears_late_makes_no_newer_one_fixed(tmp_path: Path) -> None:
-    week = nights(tmp_path)
+def test_an_old_release_that_appears_late_makes_no_newer_one_fixed(week: Nights) -> None:
     week.site.releases["a"]["2.0"] = Planted(time=1.1, needs=NEEDS)
     week.site.releases["b"]["2.0"] = Planted()
     assert kinds(week.run()) == [("a", "2.0", "slower", MEASURE)]
@@ -198,8 +194,7 @@ def test_an_old_release_that_appears_late_makes_no_newer_one_fixed(tmp_path: Pat
     assert notes["b"] == "2.0, which is newer, does not have it"
 
 
-def test_a_broken_release_is_left_out_and_its_successor_is_fixed(tmp_path: Path) -> None:
-    week = nights(tmp_path)
+def test_a_broken_release_is_left_out_and_its_successor_is_fixed(week: Nights) -> None:
     week.site.releases["b"]["2.0"] = Planted(breaks=Step.IMPORT)
     week.run()
     week.site.releases["b"]["2.1"] = Planted()
@@ -208,8 +203,7 @@ def test_a_broken_release_is_left_out_and_its_successor_is_fixed(tmp_path: Path)
     assert report.examined[-1].previous == "1.0"
 
 
-def test_what_is_withdrawn_while_it_is_measured_is_no_finding(tmp_path: Path) -> None:
-    week = nights(tmp_path)
+def test_what_is_withdrawn_while_it_is_measured_is_no_finding(week: Nights) -> None:
     week.site.releases["b"]["2.0"] = Planted(time=1.05)
     week.site.during = [("b", "2.0", Planted(time=1.05, yanked=True))]
     report = week.run()
@@ -222,8 +216,7 @@ def test_what_is_withdrawn_while_it_is_measured_is_no_finding(tmp_path: Path) ->
     assert kinds(report) == [("b", "2.0", "slower", MEASURE)]
 
 
-def test_a_yanked_release_closes_its_findings_and_leaves_the_stack(tmp_path: Path) -> None:
-    week = nights(tmp_path)
+def test_a_yanked_release_closes_its_findings_and_leaves_the_stack(week: Nights) -> None:
     week.site.releases["b"]["2.0"] = Planted(time=1.05)
     week.run()
     week.site.releases["b"]["2.0"] = Planted(time=1.05, yanked=True)
@@ -250,8 +243,7 @@ def test_releases_that_disappear_for_a_night_are_not_measured_again(tmp_path: Pa
     assert "b 0.1 is back, with the same files: not measured again" in report.events
 
 
-def test_the_newest_release_that_disappears_for_a_night_is_found_again(tmp_path: Path) -> None:
-    week = nights(tmp_path)
+def test_the_newest_release_that_disappears_for_a_night_is_found_again(week: Nights) -> None:
     week.site.releases["b"]["2.0"] = slow = Planted(time=1.05)
     week.run()
     week.run()
@@ -273,8 +265,7 @@ def test_a_yanked_release_whose_predecessor_cannot_be_had_stops_no_night(tmp_pat
     assert any("b 2.0 stays in the newest stack" in each for each in report.events)
 
 
-def test_a_new_release_of_a_package_that_disappears_waits_for_it(tmp_path: Path) -> None:
-    week = nights(tmp_path)
+def test_a_new_release_of_a_package_that_disappears_waits_for_it(week: Nights) -> None:
     week.site.releases["b"]["2.0"] = Planted(time=1.05)
     week.watch = replace(week.watch, budget_s=0.0)
     week.run()
@@ -287,8 +278,7 @@ def test_a_new_release_of_a_package_that_disappears_waits_for_it(tmp_path: Path)
     assert kinds(week.run()) == [("b", "2.0", "slower", MEASURE)]
 
 
-def test_a_half_updated_index_is_stated_and_measured_once_it_is_whole(tmp_path: Path) -> None:
-    week = nights(tmp_path)
+def test_a_half_updated_index_is_stated_and_measured_once_it_is_whole(week: Nights) -> None:
     week.site.releases["b"]["2.0"] = Planted(time=1.05, fits=False)
     report = week.run()
     assert (report.events, kinds(report)) == (("b 2.0: no wheel for this platform yet",), [])
@@ -298,9 +288,8 @@ def test_a_half_updated_index_is_stated_and_measured_once_it_is_whole(tmp_path: 
 
 
 def test_a_release_whose_dependency_is_late_is_broken_only_on_the_second_night(
-    tmp_path: Path,
+    week: Nights,
 ) -> None:
-    week = nights(tmp_path)
     week.site.releases["a"]["2.0"] = Planted(needs=("c",))
     assert "cannot be resolved yet" in week.run().undecided[0]
     assert kinds(week.run()) == [("a", "2.0", "broken", "resolve")]
@@ -311,8 +300,7 @@ def test_a_release_whose_dependency_is_late_is_broken_only_on_the_second_night(
     assert report.open_findings == ()
 
 
-def test_a_package_that_disappears_changes_nothing(tmp_path: Path) -> None:
-    week = nights(tmp_path)
+def test_a_package_that_disappears_changes_nothing(week: Nights) -> None:
     gone = week.site.releases.pop("b")
     report = week.run()
     assert "no index has this package" in report.events[0]
@@ -371,9 +359,8 @@ def slower(share: float, *, controls_failed: bool = False, complete: bool = True
     ],
 )
 def test_a_third_campaign_decides_where_the_second_does_not(
-    tmp_path: Path, second: Measured, third: Measured | None, ratio: float | None, undecided: str
+    week: Nights, second: Measured, third: Measured | None, ratio: float | None, undecided: str
 ) -> None:
-    week = nights(tmp_path)
     week.site.releases["b"]["2.0"] = Planted()
     week.site.troubles = [slower(0.05), second, *([third] if third else [])]
     report = week.run()
@@ -398,9 +385,8 @@ def test_what_a_night_says_it_would_have_shown_is_no_less_than_it_can(noise: flo
 
 
 def test_a_night_without_an_engine_could_not_run_and_its_successor_makes_up_for_it(
-    tmp_path: Path,
+    week: Nights,
 ) -> None:
-    week = nights(tmp_path)
     week.site.releases["b"]["2.0"] = Planted(time=1.05)
     week.site.troubles = [EngineError("the engine went away", why="killed", fix="")]
     report = week.run()
@@ -408,8 +394,7 @@ def test_a_night_without_an_engine_could_not_run_and_its_successor_makes_up_for_
     assert kinds(week.run()) == [("b", "2.0", "slower", MEASURE)]
 
 
-def test_the_pair_of_a_release_stays_the_same_over_nights(tmp_path: Path) -> None:
-    week = nights(tmp_path)
+def test_the_pair_of_a_release_stays_the_same_over_nights(week: Nights) -> None:
     week.site.releases["b"]["2.0"] = Planted(time=1.05)
     week.site.troubles = [Measured(complete=False, missing="3 blocks")]
     week.run()
@@ -419,8 +404,7 @@ def test_the_pair_of_a_release_stays_the_same_over_nights(tmp_path: Path) -> Non
     assert pairs[0] == pairs[1]  # so that its campaign goes on where it was
 
 
-def test_releases_share_the_budget_and_what_it_does_not_allow_stays_new(tmp_path: Path) -> None:
-    week = nights(tmp_path)
+def test_releases_share_the_budget_and_what_it_does_not_allow_stays_new(week: Nights) -> None:
     week.watch = replace(week.watch, budget_s=60.0)
     week.site.takes_s = 61.0
     week.site.releases["b"] |= {"1.1": Planted(), "1.2": Planted(), "1.3": Planted()}
@@ -434,8 +418,7 @@ def test_releases_share_the_budget_and_what_it_does_not_allow_stays_new(tmp_path
     assert week.site.budgets[0] == 30.0
 
 
-def test_waiting_for_other_measurements_costs_no_budget(tmp_path: Path) -> None:
-    week = nights(tmp_path)
+def test_waiting_for_other_measurements_costs_no_budget(week: Nights) -> None:
     week.watch = replace(week.watch, budget_s=20.0)
     week.site.releases["b"]["2.0"] = Planted(time=1.05)
     drawn = FakeSite.measure
@@ -461,8 +444,7 @@ def test_two_nights_of_a_watch_never_overlap(tmp_path: Path) -> None:
     assert not list(tmp_path.glob("*.prom"))  # the metrics are those of the other night
 
 
-def test_a_killed_night_is_made_up_for(tmp_path: Path) -> None:
-    week = nights(tmp_path)
+def test_a_killed_night_is_made_up_for(week: Nights) -> None:
     week.site.releases["b"] |= {"1.1": Planted(), "1.2": Planted(time=1.05)}
     week.site.dies_at = 1
     with pytest.raises(KeyboardInterrupt):
@@ -473,9 +455,8 @@ def test_a_killed_night_is_made_up_for(tmp_path: Path) -> None:
 
 
 def test_a_night_that_is_killed_before_its_report_leaves_the_findings_to_the_next_one(
-    tmp_path: Path,
+    week: Nights,
 ) -> None:
-    week = nights(tmp_path)
     week.site.releases["b"]["2.0"] = Planted(time=1.05)
     week.dies_before_report = True
     week.run()
@@ -487,9 +468,8 @@ def test_a_night_that_is_killed_before_its_report_leaves_the_findings_to_the_nex
 
 
 def test_a_night_that_is_killed_while_it_finds_the_cause_finds_it_the_next_time(
-    tmp_path: Path,
+    week: Nights,
 ) -> None:
-    week = nights(tmp_path)
     week.site.releases["a"]["2.0"] = Planted(needs=NEEDS)
     week.site.releases["b"]["2.0"] = Planted(time=1.05)
     week.site.dies_at = 3
@@ -502,8 +482,7 @@ def test_a_night_that_is_killed_while_it_finds_the_cause_finds_it_the_next_time(
     assert [each.persists for each in week.run().open_findings] == [True]
 
 
-def test_a_persistence_check_whose_controls_failed_begins_anew(tmp_path: Path) -> None:
-    week = nights(tmp_path)
+def test_a_persistence_check_whose_controls_failed_begins_anew(week: Nights) -> None:
     week.site.releases["b"]["2.0"] = Planted(time=1.05)
     week.run()
     week.site.troubles = [Measured(controls_failed=True)]
@@ -514,8 +493,7 @@ def test_a_persistence_check_whose_controls_failed_begins_anew(tmp_path: Path) -
 
 
 @pytest.mark.parametrize("days", [-400, 400])
-def test_a_clock_that_jumps_repeats_nothing(tmp_path: Path, days: int) -> None:
-    week = nights(tmp_path)
+def test_a_clock_that_jumps_repeats_nothing(week: Nights, days: int) -> None:
     week.site.releases["b"]["2.0"] = Planted()
     week.run()
     week.day += days
@@ -532,8 +510,7 @@ def test_the_first_night_may_measure_the_last_releases(tmp_path: Path) -> None:
     assert [(e.previous, e.version) for e in report.examined] == [("1.0", "2.0"), ("2.0", "3.0")]
 
 
-def test_what_the_next_night_does_not_show_is_closed(tmp_path: Path) -> None:
-    week = nights(tmp_path)
+def test_what_the_next_night_does_not_show_is_closed(week: Nights) -> None:
     week.site.releases["b"]["2.0"] = Planted(time=1.05)
     week.run()
     week.site.releases["b"]["2.0"] = Planted()
@@ -565,9 +542,8 @@ STEPS: dict[str, Callable[[Nights], object]] = {
     ],
 )
 def test_a_finding_is_acknowledged_and_expires(
-    tmp_path: Path, step: str, days: int, status: FindingStatus
+    week: Nights, step: str, days: int, status: FindingStatus
 ) -> None:
-    week = nights(tmp_path)
     week.site.releases["b"]["2.0"] = Planted(time=1.05)
     week.run()
     week.run()
@@ -592,10 +568,9 @@ CLOCKS = {
 
 @pytest.mark.parametrize("case", CLOCKS)
 def test_a_clock_that_is_wrong_for_a_night_expires_nothing_for_good(
-    tmp_path: Path, case: str
+    week: Nights, case: str
 ) -> None:
     days, expected = CLOCKS[case]
-    week = nights(tmp_path)
     week.site.releases["b"]["2.0"] = Planted(time=1.05)
     seen: list[str] = []
     notes: list[str] = []
@@ -608,8 +583,7 @@ def test_a_clock_that_is_wrong_for_a_night_expires_nothing_for_good(
     assert len(jumps) == {"ahead for two nights": 3, "once a month": 3}.get(case, 2), jumps
 
 
-def test_an_acknowledgement_outlives_a_night_with_a_wrong_clock(tmp_path: Path) -> None:
-    week = nights(tmp_path)
+def test_an_acknowledgement_outlives_a_night_with_a_wrong_clock(week: Nights) -> None:
     week.site.releases["b"]["2.0"] = Planted(time=1.05)
     week.run()
     week.store.acknowledge(week.store.findings()[0], days=7, note="")
@@ -621,7 +595,7 @@ def test_an_acknowledgement_outlives_a_night_with_a_wrong_clock(tmp_path: Path) 
 
 
 def test_a_confirmed_difference_that_one_indicator_raised_is_not_confirmed_by_another(
-    tmp_path: Path,
+    week: Nights,
 ) -> None:
     def shows(measure: str) -> Measured:
         slow = tuple(-0.1 + 0.001 * (n % 3) for n in range(26))
@@ -639,7 +613,6 @@ def test_a_confirmed_difference_that_one_indicator_raised_is_not_confirmed_by_an
             blocks=26,
         )
 
-    week = nights(tmp_path)
     week.site.releases["b"]["2.0"] = Planted()
     week.site.troubles = [shows(MEASURE), shows("other")]
     assert kinds(week.run()) == []

@@ -4,7 +4,7 @@ import sqlite3
 from contextlib import closing
 from pathlib import Path
 
-from stackgen.knowledge.database import Database
+from stackgen.knowledge.database import Database, open_database
 from stackgen.model.evidence import CampaignIdentity
 from stackgen.model.inspections import (
     Indicator,
@@ -85,6 +85,15 @@ def prepare(database: Database, *stacks: Stack) -> None:
     database.add_campaign(CAMPAIGN, STARTED)
     for each in stacks or (STACK,):
         database.add_stack(each)
+
+
+def base(path: Path, *inspections: Inspection) -> Path:
+    """Write a knowledge base of an installation of its own: state.db lies beside it."""
+    with open_database(path) as database:
+        prepare(database)
+        for each in inspections:
+            database.add_inspection(each)
+    return path
 
 
 def recorded(path: Path, *, version: int) -> Path:

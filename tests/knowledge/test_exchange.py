@@ -37,15 +37,13 @@ AROUND = tuple(sorted((*MEASURED, ("env HOME", "/home/someone"), ("env USER_TOKE
 
 
 def base(path: Path, *numbers: int) -> Path:
-    """Write a knowledge base of an installation of its own: state.db lies beside it."""
-    with open_database(path) as database:
-        samples.prepare(database)
-        for number in numbers:
-            made = samples.inspection(number)
-            assert made.observation is not None
-            seen = replace(made.observation, circumstances=AROUND)
-            database.add_inspection(replace(made, observation=seen))
-    return path
+    """Write a knowledge base whose inspections have circumstances."""
+    made = []
+    for each in map(samples.inspection, numbers):
+        assert each.observation is not None
+        seen = replace(each.observation, circumstances=AROUND)
+        made.append(replace(each, observation=seen))
+    return samples.base(path, *made)
 
 
 def exported(path: Path, *, public: bool = False) -> str:

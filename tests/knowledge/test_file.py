@@ -13,7 +13,7 @@ import pytest
 
 from stackgen.errors import DatabaseError, StorageError
 from stackgen.knowledge import connection, migrations
-from stackgen.knowledge.database import open_database
+from stackgen.knowledge.database import Database, open_database
 from stackgen.model.identity import StackId
 from stackgen.model.inspections import Outcome
 from tests.knowledge import samples
@@ -83,9 +83,7 @@ def test_processes_that_begin_a_knowledge_base_together_all_write_to_it(tmp_path
         assert len(database.inspections()) == 100
 
 
-def test_a_file_that_another_process_is_just_creating_is_accepted(
-    tmp_path: Path,
-) -> None:
+def test_a_file_that_another_process_is_just_creating_is_accepted(tmp_path: Path) -> None:
     def begin(number: int) -> None:
         open_database(tmp_path / f"{number // 4}.db").close()
 
@@ -154,11 +152,7 @@ def test_a_file_that_is_no_database_is_called_damaged(tmp_path: Path) -> None:
 
 
 def test_damage_in_the_middle_is_explained(tmp_path: Path) -> None:
-    path = tmp_path / "kb.db"
-    with open_database(path) as database:
-        samples.prepare(database)
-        for number in range(200):
-            database.add_inspection(samples.inspection(number))
+    path = samples.base(tmp_path / "kb.db", *map(samples.inspection, range(200)))
     content = bytearray(path.read_bytes())
     content[8192:-4096] = b"\xa5" * (len(content) - 12288)
     path.write_bytes(content)
@@ -167,14 +161,9 @@ def test_damage_in_the_middle_is_explained(tmp_path: Path) -> None:
 
 
 def test_a_row_that_makes_no_sense_is_named_with_what_removes_it(tmp_path: Path) -> None:
-    path = tmp_path / "kb.db"
+    path = samples.base(tmp_path / "kb.db", samples.inspection(1))
     with open_database(path) as database:
-        samples.prepare(database)
-        database.add_inspection(samples.inspection(1))
-        raw = sqlite3.connect(path)
-        raw.execute("UPDATE inspection_rows SET role = 'spectator'")
-        raw.commit()
-        raw.close()
+        database._connection.execute("UPDATE inspection_rows SET role = 'spectator'")
         with pytest.raises(DatabaseError, match="a row that is not valid") as caught:
             database.inspections()
     assert f"inspections {samples.inspection(1).id}: role: 'spectator'" in caught.value.why
@@ -207,14 +196,11 @@ def test_two_writers_take_turns(tmp_path: Path) -> None:
         assert len(one.inspections()) == 2
 
 
-def test_a_file_that_cannot_be_written_says_so(tmp_path: Path) -> None:
-    path = tmp_path / "kb.db"
-    with open_database(path) as database:
-        samples.prepare(database)
-        # What SQLite answers for a file without write permission; root may write any file.
-        database._connection.execute("PRAGMA query_only = ON")
-        with pytest.raises(DatabaseError, match="cannot be written"):
-            database.add_stack(samples.stack(numpy="2.0.0"))
+def test_a_file_that_cannot_be_written_says_so(database: Database) -> None:
+    # What SQLite answers for a file without write permission; root may write any file.
+    database._connection.execute("PRAGMA query_only = ON")
+    with pytest.raises(DatabaseError, match="cannot be written"):
+        database.add_stack(samples.stack(numpy="2.0.0"))
 
 
 def test_a_folder_that_cannot_be_made_says_so(tmp_path: Path) -> None:
@@ -228,16 +214,14 @@ def test_a_path_that_is_a_folder_says_so(tmp_path: Path) -> None:
         open_database(tmp_path)
 
 
-def test_a_full_disk_says_so_and_keeps_what_was_there(tmp_path: Path) -> None:
-    with open_database(tmp_path / "kb.db") as database:
-        samples.prepare(database)
-        database.add_inspection(samples.inspection(1))
-        pages = database._connection.execute("PRAGMA page_count").fetchone()[0]
-        database._connection.execute(f"PRAGMA max_page_count = {pages}")
-        long = replace(samples.inspection(2), log="x" * 1_000_000)
-        with pytest.raises(StorageError, match="cannot write"):
-            database.add_inspection(long)
-        assert database.inspections() == (samples.inspection(1),)
+def test_a_full_disk_says_so_and_keeps_what_was_there(database: Database) -> None:
+    database.add_inspection(samples.inspection(1))
+    pages = database._connection.execute("PRAGMA page_count").fetchone()[0]
+    database._connection.execute(f"PRAGMA max_page_count = {pages}")
+    long = replace(samples.inspection(2), log="x" * 1_000_000)
+    with pytest.raises(StorageError, match="cannot write"):
+        database.add_inspection(long)
+    assert database.inspections() == (samples.inspection(1),)
 
 
 def test_a_migration_that_fails_leaves_nothing_behind(
@@ -264,10 +248,7 @@ def test_an_older_file_is_brought_to_our_version(
     def next_one(raw: sqlite3.Connection) -> None:
         raw.execute("CREATE TABLE added_later (x)")
 
-    path = tmp_path / "kb.db"
-    with open_database(path) as database:
-        samples.prepare(database)
-        database.add_inspection(samples.inspection(1))
+    path = samples.base(tmp_path / "kb.db", samples.inspection(1))
     monkeypatch.setattr(migrations, "MIGRATIONS", (*migrations.MIGRATIONS, ("next", next_one)))
     with open_database(path) as database:
         names = [row["name"] for row in database._rows("SELECT name FROM migrations")]
@@ -276,13 +257,11 @@ def test_an_older_file_is_brought_to_our_version(
         assert database.inspections() == (samples.inspection(1),)
 
 
-def test_an_inspection_of_a_stack_that_was_never_added_is_refused(tmp_path: Path) -> None:
-    with open_database(tmp_path / "kb.db") as database:
-        samples.prepare(database)
-        other = samples.stack(numpy="9")
-        with pytest.raises(DatabaseError, match="never added"):
-            database.add_inspection(samples.inspection(1, of=other))
-        assert database.inspections(outcome=Outcome.OK) == ()
+def test_an_inspection_of_a_stack_that_was_never_added_is_refused(database: Database) -> None:
+    other = samples.stack(numpy="9")
+    with pytest.raises(DatabaseError, match="never added"):
+        database.add_inspection(samples.inspection(1, of=other))
+    assert database.inspections(outcome=Outcome.OK) == ()
 
 
 def test_an_unknown_stack_says_where_to_look(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ import pytest
 from stackgen.errors import DatabaseError
 from stackgen.knowledge.database import open_database
 from tests.knowledge import samples
-from tests.knowledge.test_refusals import base
+from tests.knowledge.samples import base
 
 PAGE = 4096
 

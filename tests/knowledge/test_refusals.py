@@ -18,16 +18,9 @@ from stackgen.model.inspections import Inspection, Outcome
 from stackgen.model.stacks import Machine, Stack
 from stackgen.storage.state import State, state_path
 from tests.knowledge import samples
+from tests.knowledge.samples import base
 
 FIRST = samples.inspection(1)
-
-
-def base(path: Path, *inspections: Inspection) -> Path:
-    with open_database(path) as database:
-        samples.prepare(database)
-        for each in inspections:
-            database.add_inspection(each)
-    return path
 
 
 @cache

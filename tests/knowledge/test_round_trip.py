@@ -63,26 +63,22 @@ def test_any_inspection_reads_back_equal_and_with_its_id(data: st.DataObject) ->
     assert {i.id: i for i in found} == {i.id: i for i in seen}
 
 
-def test_a_checksum_that_is_not_a_number_is_kept(tmp_path: Path) -> None:
+def test_a_checksum_that_is_not_a_number_is_kept(database: Database) -> None:
     seen = samples.inspection(1)
     assert seen.observation is not None
     odd = replace(seen, observation=replace(seen.observation, checksum=math.nan))
-    with open_database(tmp_path / "kb.db") as database:
-        samples.prepare(database)
-        database.add_inspection(odd)
-        (found,) = database.inspections()
+    database.add_inspection(odd)
+    (found,) = database.inspections()
     assert found.id == odd.id
     assert found.observation is not None
     assert found.observation.checksum is not None
     assert math.isnan(found.observation.checksum)
 
 
-def test_a_log_of_any_bytes_is_kept(tmp_path: Path) -> None:
+def test_a_log_of_any_bytes_is_kept(database: Database) -> None:
     printed = b"caf\xe9 \xff".decode("utf-8", "surrogateescape")
-    with open_database(tmp_path / "kb.db") as database:
-        samples.prepare(database)
-        database.add_inspection(replace(samples.inspection(1), log=printed))
-        (found,) = database.inspections()
+    database.add_inspection(replace(samples.inspection(1), log=printed))
+    (found,) = database.inspections()
     assert found.log == "caf\\udce9 \\udcff"
 
 
@@ -115,25 +111,21 @@ def test_adding_twice_changes_nothing(tmp_path: Path) -> None:
     ],
 )
 def test_inspections_match_everything_that_is_requested(
-    tmp_path: Path, filter_by: dict[str, object], expected: list[int]
+    database: Database, filter_by: dict[str, object], expected: list[int]
 ) -> None:
-    with open_database(tmp_path / "kb.db") as database:
-        samples.prepare(database)
-        database.add_inspection(samples.inspection(1))
-        database.add_inspection(samples.inspection(2, outcome=Outcome.CRASHED))
-        found = database.inspections(**filter_by)  # type: ignore[arg-type]
+    database.add_inspection(samples.inspection(1))
+    database.add_inspection(samples.inspection(2, outcome=Outcome.CRASHED))
+    found = database.inspections(**filter_by)  # type: ignore[arg-type]
     assert sorted(i.block for i in found) == expected
 
 
-def test_stats_count_by_outcome_and_failures_are_kept(tmp_path: Path) -> None:
-    with open_database(tmp_path / "kb.db") as database:
-        samples.prepare(database)
-        for number in (1, 2):
-            database.add_inspection(samples.inspection(number))
-        failed = samples.inspection(3, outcome=Outcome.IMPORT_FAILED)
-        database.add_inspection(failed)
-        stats = database.stats()
-        assert failed in database.inspections()
+def test_stats_count_by_outcome_and_failures_are_kept(database: Database) -> None:
+    for number in (1, 2):
+        database.add_inspection(samples.inspection(number))
+    failed = samples.inspection(3, outcome=Outcome.IMPORT_FAILED)
+    database.add_inspection(failed)
+    stats = database.stats()
+    assert failed in database.inspections()
     assert stats.inspections == ((Outcome.OK, 2), (Outcome.IMPORT_FAILED, 1))
     assert (stats.stacks, stats.machines, stats.campaigns, stats.indicators) == (1, 1, 1, 1)
     assert stats.file_bytes > 0

@@ -7,21 +7,18 @@ from pathlib import Path
 import pytest
 
 from stackgen.errors import DatabaseError
-from stackgen.knowledge.database import Database, open_database
+from stackgen.knowledge.database import open_database
 from stackgen.knowledge.public import Redaction
 from stackgen.knowledge.seed import load_seeds
 from stackgen.storage.paths import find_paths, shipped_folder
-from tests.knowledge import samples
+from tests.knowledge.samples import base, inspection
 
 LIMIT = 5_000_000
 
 
 def seed_of(folder: Path, *numbers: int, name: str = "seed") -> Path:
     """Write a seed, measured by the installation of ``folder``; return the folder of seeds."""
-    with open_database(folder / f"{name}.db") as database:
-        samples.prepare(database)
-        for number in numbers:
-            database.add_inspection(samples.inspection(number))
+    with open_database(base(folder / f"{name}.db", *map(inspection, numbers))) as database:
         content = "".join(database.export(Redaction())).encode()
     seeds = folder / "seeds"
     seeds.mkdir(exist_ok=True)
@@ -29,16 +26,9 @@ def seed_of(folder: Path, *numbers: int, name: str = "seed") -> Path:
     return seeds
 
 
-def own_of(path: Path, number: int) -> Database:
-    database = open_database(path)
-    samples.prepare(database)
-    database.add_inspection(samples.inspection(number))
-    return database
-
-
 def test_a_seed_is_loaded_once_as_another_installation_s(tmp_path: Path) -> None:
     seeds = seed_of(tmp_path / "theirs", 1, 2)
-    with own_of(tmp_path / "mine" / "kb.db", 3) as database:
+    with open_database(base(tmp_path / "mine" / "kb.db", inspection(3))) as database:
         assert [load_seeds(database, seeds), load_seeds(database, seeds)] == [2, 0]
         own, other = sorted(database.origin_summaries(), key=lambda each: not each.own)
         assert (own.inspections, other.inspections) == (1, 2)
@@ -49,7 +39,7 @@ def test_a_seed_is_loaded_once_as_another_installation_s(tmp_path: Path) -> None
 
 def test_a_removed_seed_comes_back_neither_by_itself_nor_with_the_next_one(tmp_path: Path) -> None:
     seeds = seed_of(tmp_path / "theirs", 1, 2)
-    with own_of(tmp_path / "mine" / "kb.db", 3) as database:
+    with open_database(base(tmp_path / "mine" / "kb.db", inspection(3))) as database:
         before = list(database.export())
         load_seeds(database, seeds)
         (origin,) = (each.id for each in database.origin_summaries() if not each.own)
@@ -64,7 +54,10 @@ def test_a_removed_seed_comes_back_neither_by_itself_nor_with_the_next_one(tmp_p
 
 def test_a_later_seed_adds_what_is_new_to_each_knowledge_base(tmp_path: Path) -> None:
     seeds = seed_of(tmp_path / "theirs", 1)
-    with own_of(tmp_path / "one.db", 3) as one, own_of(tmp_path / "two.db", 3) as two:
+    with (
+        open_database(base(tmp_path / "one.db", inspection(3))) as one,
+        open_database(base(tmp_path / "two.db", inspection(3))) as two,
+    ):
         assert load_seeds(one, seeds) == 1
         seed_of(tmp_path / "theirs", 1, 2)
         assert [load_seeds(one, seeds), load_seeds(two, seeds)] == [1, 2]
@@ -74,7 +67,7 @@ def test_a_file_that_is_only_read_is_left_as_it_is(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seeds, path = seed_of(tmp_path / "theirs", 1), tmp_path / "mine.db"
-    own_of(path, 3).close()
+    base(path, inspection(3))
     before = path.read_bytes()
     monkeypatch.setattr("stackgen.knowledge.database.is_writable", lambda _: False)
     with open_database(path, reading=True) as database:
@@ -88,7 +81,7 @@ def test_a_damaged_seed_changes_nothing(tmp_path: Path) -> None:
     (seeds / "seed.jsonl.gz").write_bytes(
         gzip.compress(export.replace(b'"loops":4', b'"loops":-4'))
     )
-    with own_of(tmp_path / "mine.db", 3) as database:
+    with open_database(base(tmp_path / "mine.db", inspection(3))) as database:
         with pytest.raises(DatabaseError, match="loops"):
             load_seeds(database, seeds)
         assert len(database.inspections()) == 1

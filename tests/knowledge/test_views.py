@@ -29,13 +29,13 @@ def seen(number: int, **changes: object) -> Inspection:
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    with open_database(tmp_path / "kb.db") as database:
-        samples.prepare(database)
-        database.add_inspection(seen(1, circumstances=AROUND))
-        database.add_inspection(seen(2, values_s=(1e-22, 0.1 + 0.2, 7)))
-        values = tuple((1 + n / 7) * 10.0 ** (n - 12) for n in range(24))
-        database.add_inspection(seen(3, values_s=values))
-    return tmp_path / "kb.db"
+    values = tuple((1 + n / 7) * 10.0 ** (n - 12) for n in range(24))
+    return samples.base(
+        tmp_path / "kb.db",
+        seen(1, circumstances=AROUND),
+        seen(2, values_s=(1e-22, 0.1 + 0.2, 7)),
+        seen(3, values_s=values),
+    )
 
 
 def rows(path: Path, sql: str) -> list[tuple[object, ...]]:
