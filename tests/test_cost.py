@@ -176,7 +176,7 @@ def test_too_few_blocks_give_no_interval_and_figures_no_cost() -> None:
 
 def test_each_number_of_cpus_is_a_call_of_its_own_with_cpus_of_its_own() -> None:
     request = changed(REQUEST, cpus=(1, 2, 4), price_per_hour=0.4)
-    found = metered(request, [MATMUL], limits(1), FOUR)
+    found = metered(request, [MATMUL], FOUR)
     assert len({each.id for each in found.calls}) == 3
     assert [found.limits[each.id].cpus for each in found.calls] == [(3,), (2, 3), (0, 1, 2, 3)]
     assert [found.limits[each.id].threads for each in found.calls] == [1, 2, 4]
@@ -184,8 +184,8 @@ def test_each_number_of_cpus_is_a_call_of_its_own_with_cpus_of_its_own() -> None
 
 
 def test_without_numbers_of_cpus_nothing_changes_and_the_whole_machine_is_paid() -> None:
-    assert metered(REQUEST, [MATMUL], limits(1), FOUR).calls == (MATMUL,)
-    found = metered(changed(REQUEST, price_per_hour=0.4), [MATMUL], limits(1), FOUR)
+    assert metered(REQUEST, [MATMUL], FOUR).calls == (MATMUL,)
+    found = metered(changed(REQUEST, price_per_hour=0.4), [MATMUL], FOUR)
     assert (found.calls, found.limits) == ((MATMUL,), {})
     assert found.per_hour == {MATMUL.id: 0.4}
 
@@ -193,10 +193,10 @@ def test_without_numbers_of_cpus_nothing_changes_and_the_whole_machine_is_paid()
 def test_prices_are_read_from_a_file(tmp_path: Path) -> None:
     file = tmp_path / "prices.toml"
     file.write_text('currency = "EUR"\n[per_hour]\n1 = 0.1\n2 = 0.15\n4 = 1\n')
-    found = metered(changed(REQUEST, cpus=(1, 2), prices=file), [MATMUL], limits(1), FOUR)
+    found = metered(changed(REQUEST, cpus=(1, 2), prices=file), [MATMUL], FOUR)
     assert list(found.per_hour.values()) == [0.1, 0.15]
     assert found.currency == "EUR"
-    whole = metered(changed(REQUEST, prices=file), [MATMUL], limits(1), FOUR)
+    whole = metered(changed(REQUEST, prices=file), [MATMUL], FOUR)
     assert list(whole.per_hour.values()) == [1.0]
 
 
@@ -225,18 +225,18 @@ def test_prices_that_cannot_be_used_are_refused(
     with pytest.raises(
         UsageError, match=message if message != "currency = 3" else "currency is a text"
     ):
-        metered(changed(REQUEST, cpus=(2,), prices=file), [MATMUL], limits(1), FOUR)
+        metered(changed(REQUEST, cpus=(2,), prices=file), [MATMUL], FOUR)
 
 
 def test_more_cpus_than_there_are_and_threads_beside_them_are_refused() -> None:
     with pytest.raises(UsageError, match=r"(?s)8 CPUs.*has 4 for us.*--cpus 1,2,4"):
-        metered(changed(REQUEST, cpus=(1, 8)), [MATMUL], limits(1), FOUR)
+        metered(changed(REQUEST, cpus=(1, 8)), [MATMUL], FOUR)
     for request in (
         changed(REQUEST, cpus=(1,), threads=2),
         changed(REQUEST, cpus=(1,), parameters=(("threads", "2"),)),
     ):
         with pytest.raises(UsageError, match="sets the number of threads"):
-            metered(request, [MATMUL], limits(1), FOUR)
+            metered(request, [MATMUL], FOUR)
 
 
 def test_numbers_of_cpus_are_read_in_order_each_once() -> None:

@@ -3,7 +3,7 @@
 import re
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
@@ -61,7 +61,6 @@ def base_name(bases: BaseBuilder, given: str) -> str:
     """Return the name of the base that is given by its name, an image's, or a version of Python.
 
     Args:
-        bases: that the engine holds or can make.
         given: what the user wrote; "" for the default base.
 
     Raises:
@@ -140,10 +139,7 @@ def open_backend(
     """Open the requested backend; ``auto`` takes images wherever they can be had.
 
     Args:
-        choice: where stacks shall run.
         base: name of a base, an image, an interpreter, or "".
-        paths: where the user's data and caches are.
-        progress: shows what is done.
         make: whether a base may be made now; without it, a plan is made for our interpreter.
         admits: where no base is named, one whose Python this admits is taken, if there is one.
         replica: number of an independent repetition, whose virtualenvs lie in a folder of their
@@ -156,37 +152,27 @@ def open_backend(
     machine = this_machine()
     if _is_interpreter(base) and choice is not ExecutorChoice.DOCKER:
         choice = ExecutorChoice.VIRTUALENV
-    if choice is ExecutorChoice.VIRTUALENV:
-        interpreter = _interpreter(base, admits, progress)
-        yield from _until_done(_virtualenvs(interpreter, machine, paths, replica))
-        return
-    try:
-        engine = connect()
-    except EngineError as error:
-        if choice is ExecutorChoice.DOCKER or (base and not _is_interpreter(base)):
-            raise
-        progress.note(f"Using virtualenvs: no container engine answers ({_first_line(error.why)}).")
-        interpreter = _interpreter(base, admits, progress)
-        yield from _until_done(_virtualenvs(interpreter, machine, paths, replica))
-        return
-    try:
-        wanted = base or _fitting_base(engine, paths, admits, progress)
-        found = None
-        if wanted is not None or choice is not ExecutorChoice.AUTO:
-            found = _with_engine(engine, choice, wanted or "", machine, paths, progress, make=make)
+    found = None
+    with ExitStack() as opened:
+        if choice is not ExecutorChoice.VIRTUALENV:
+            try:
+                engine = opened.enter_context(closing(connect()))
+            except EngineError as error:
+                if choice is ExecutorChoice.DOCKER or base:
+                    raise
+                reason = _first_line(error.why)
+                progress.note(f"Using virtualenvs: no container engine answers ({reason}).")
+            else:
+                wanted = base or _fitting_base(engine, paths, admits, progress)
+                if wanted is not None or choice is not ExecutorChoice.AUTO:
+                    found = _with_engine(
+                        engine, choice, wanted or "", machine, paths, progress, make=make
+                    )
+                base = ""
         if found is None:
-            found = _virtualenvs(_interpreter("", admits, progress), machine, paths, replica)
-        yield from _until_done(found)
-    finally:
-        engine.close()
-
-
-def _until_done(backend: Backend) -> Iterator[Backend]:
-    """Yield a backend, and end what its executor keeps running when it is no longer needed."""
-    try:
-        yield backend
-    finally:
-        backend.executor.close()
+            found = _virtualenvs(_interpreter(base, admits, progress), machine, paths, replica)
+        opened.callback(found.executor.close)
+        yield found
 
 
 def _fitting_base(engine: Engine, paths: Paths, admits: Admits, progress: Progress) -> str | None:
@@ -352,8 +338,6 @@ def bases(names: Sequence[str], *, make: bool, paths: Paths, progress: Progress)
     Args:
         names: of the bases; none means all of them.
         make: where one cannot be made, the others are made all the same.
-        paths: where archives and answers of probes are kept.
-        progress: shows what is made.
 
     Raises:
         UsageError: a definition is wrong, or there is no base of a name.

@@ -22,7 +22,7 @@ from stackgen.campaign.comparison import (
     too_short,
 )
 from stackgen.campaign.host import Host
-from stackgen.campaign.indicators import Metered, limits
+from stackgen.campaign.indicators import Metered, limits_of
 from stackgen.campaign.prepare import Builder, Candidates, Preparer
 from stackgen.campaign.program import Watching, own_files
 from stackgen.campaign.request import CampaignRequest
@@ -175,7 +175,6 @@ class Campaign:
 
     def _open_session(self, database: Database, campaign: CampaignIdentity) -> Session:
         request, paths, progress = self.request, self.paths, self.progress
-        processors = request.processors
         host = Host(cache=paths.cache)
         budget = Budget(
             deadline=self.start + request.budget.budget_s, host=host, clock=time.monotonic
@@ -217,12 +216,7 @@ class Campaign:
             ),
             budget=budget,
             progress=progress,
-            limits=limits(
-                processors.threads,
-                processors.gpus,
-                among=processors.measure_cpus,
-                padding=request.padding,
-            ),
+            limits=limits_of(request),
             own_limits=self.metered.limits,
         )
 
@@ -546,7 +540,6 @@ class Campaign:
         """Return the stacks that earlier runs compared with this baseline, the first ready one.
 
         Args:
-            ready: all that are.
             now: labels of the stacks that this run compares.
             labels: of others that are known by a name.
         """

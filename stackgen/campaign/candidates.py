@@ -277,10 +277,6 @@ def select(
     """Resolve the requirements, and order the choices.
 
     Args:
-        index: where packages are looked up.
-        request: names the lock, if any, and what varies.
-        target: what the stacks are for.
-        progress: shows what is done.
         lockfile: that counts in place of the one that the request names (`needed_part`).
 
     Raises:
@@ -356,7 +352,6 @@ def read_lock_file(path: Path, *, partial: bool = False) -> LockFile:
     """Read a lock, with the file of requirements beside it that it was made from, if any.
 
     Args:
-        path: of the lock.
         partial: accept one that does not say all that is installed (`read_lock`).
 
     Raises:
@@ -468,12 +463,7 @@ def installable(
     require. That does not matter where what is measured never loads them.
 
     Args:
-        index: where its files are looked up.
-        path: of the lock.
         names: of the packages that are to be measured.
-        target: what it is installed on.
-        policy: says of which packages a source distribution will do.
-        progress: shows what is done.
 
     Raises:
         UsageError: it is no lock.
@@ -586,12 +576,6 @@ def pinned(
     index: PackageIndex, lockfile: LockFile, target: Target, policy: Policy = _WHEELS_ALONE
 ) -> Lock:
     """Return exactly what a lock says; what its packages require is not resolved.
-
-    Args:
-        index: where its files are looked up.
-        lockfile: what the user locked.
-        target: what it is installed on.
-        policy: says of which packages a source distribution will do.
 
     Raises:
         UsageError: it is for another Python, or installs nothing there.

@@ -328,7 +328,6 @@ def first_answers_s(
     computed is all that they say of later runs.
 
     Args:
-        design: what a block holds.
         inspections: everything so far; blocks of a search answer nothing.
         candidates: how many stacks there will be beside the baseline; those of the design by
             default.
@@ -352,8 +351,6 @@ def is_first_apart(*, spent_s: float, left_s: float, first_s: float, all_s: floa
     for both.
 
     Args:
-        spent_s: of the budget.
-        left_s: what is left of it.
         first_s: until those that are ready have their first answers.
         all_s: until the others are built, and all have.
     """

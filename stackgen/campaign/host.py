@@ -221,7 +221,6 @@ def refuse_cpus(request: "CampaignRequest", usable: Sequence[int]) -> None:
     """Refuse CPUs that cannot be set aside as they were given.
 
     Args:
-        request: what to measure.
         usable: numbers of the CPUs that this machine has for us.
 
     Raises:
@@ -269,8 +268,6 @@ def _refuse_threads(request: "CampaignRequest", cpus: Sequence[int], *, given: s
     """Refuse more threads than CPUs: they would take turns on them, which is another question.
 
     Args:
-        request: what to measure.
-        cpus: those that are measured on.
         given: the option that names them, or "" where they are all that this machine has for us.
     """
     most = len(cpus)

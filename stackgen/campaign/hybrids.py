@@ -10,13 +10,7 @@ from stackgen.measure.attribution import Hybrid
 from stackgen.model.choices import Prereleases
 from stackgen.model.packages import Lock, Target
 from stackgen.model.progress import Progress
-from stackgen.resolve import (
-    Policy,
-    Requirements,
-    Space,
-    parse_requirement,
-    parsed_version,
-)
+from stackgen.resolve import Policy, Requirements, Space, parse_requirement, parsed_version
 
 
 @dataclass(slots=True, kw_only=True)

@@ -36,7 +36,6 @@ def indicator_calls(
     """Return the calls that the user wants to know, and the control.
 
     Args:
-        request: what to measure.
         varied: the packages that vary; they decide what a bare name means.
         packages: everything that stacks may contain.
 
@@ -62,7 +61,7 @@ def indicator_calls(
         "torch" if each == "torch" else "tensorflow" for each in packages & set(FRAMEWORKS)
     }
     measurable |= packages & {"numpy"}
-    threads = limits(request.processors.threads, among=request.processors.measure_cpus).threads
+    threads = limits_of(request).threads
     calls = []
     if program is not None:
         arguments = (*program.arguments, ("threads", str(threads)))
@@ -146,7 +145,6 @@ def limits(threads: int, gpus: str = "", *, among: Sequence[int] = (), padding: 
 
     Args:
         threads: how many; 0 takes all CPUs but one, or all that are given.
-        gpus: which it sees.
         among: CPUs that were set aside for it; the last ones of them are taken.
         padding: bytes that are added to its environment block.
 
@@ -164,6 +162,12 @@ def limits(threads: int, gpus: str = "", *, among: Sequence[int] = (), padding: 
         gpus=gpus,
         padding=padding,
     )
+
+
+def limits_of(request: CampaignRequest) -> Limits:
+    """Return what every inspection of a campaign may use."""
+    given = request.processors
+    return limits(given.threads, given.gpus, among=given.measure_cpus, padding=request.padding)
 
 
 def usable_cpus() -> list[int]:
@@ -214,14 +218,11 @@ class Metered:
 
 
 def metered(
-    request: CampaignRequest, calls: Sequence[IndicatorCall], limits: Limits, usable: Sequence[int]
+    request: CampaignRequest, calls: Sequence[IndicatorCall], usable: Sequence[int]
 ) -> Metered:
     """Return the calls, one for each number of CPUs where ``--cpus`` was given, and their prices.
 
     Args:
-        request: what to measure.
-        calls: what is measured.
-        limits: of whatever is not given a number of CPUs.
         usable: numbers of the CPUs that this machine has for us.
 
     Raises:
@@ -237,6 +238,7 @@ def metered(
         )
     usable = request.processors.measure_cpus or usable
     _refuse_counts(request, usable)
+    allowed = limits_of(request)
     counts = tuple(
         AtCount(
             call=_with_threads(call, count),
@@ -251,7 +253,7 @@ def metered(
         calls=tuple(each.call for each in counts),
         counts=counts,
         limits={
-            each.call.id: replace(limits, threads=each.cpus, cpus=tuple(usable[-each.cpus :]))
+            each.call.id: replace(allowed, threads=each.cpus, cpus=tuple(usable[-each.cpus :]))
             for each in counts
         },
         per_hour={each.call.id: each.price for each in counts} if prices else {},

@@ -20,9 +20,6 @@ _SEEDS = frozenset({"pip", "setuptools", "wheel"})
 def read_environment(path: Path) -> LockFile:
     """Read what a virtualenv, or the interpreter of one, has installed.
 
-    Args:
-        path: the folder of an environment, or its interpreter.
-
     Raises:
         UsageError: no packages are found there.
     """

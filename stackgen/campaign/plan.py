@@ -1,7 +1,7 @@
 """Plans a campaign: where it runs, which stacks take part, and by what they are measured."""
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -12,9 +12,7 @@ from stackgen.campaign.campaign import Campaign
 from stackgen.campaign.candidates import CandidateSource, read_lock_file
 from stackgen.campaign.host import limited_to, refuse_cpus
 from stackgen.campaign.indicators import (
-    Metered,
     indicator_calls,
-    limits,
     metered,
     usable_cpus,
     weights_of,
@@ -84,11 +82,6 @@ def open_campaign(
 
     Args:
         select_stacks: selects the stacks, once their base is known.
-        request: what to measure.
-        paths: where the user's data and caches are.
-        environ: the user's variables.
-        progress: shows what is done.
-        calls_of: returns the indicators that they are measured by.
 
     Raises:
         StackgenError: one of its kinds for whatever is in the way.
@@ -115,7 +108,7 @@ def open_campaign(
         _refuse_other_python(lockfile, backend.base)
         selected = select_stacks(index, request, backend, progress)
         request, (calls, control) = selected.request, calls_of(selected)
-        cpus = _metered(request, calls)
+        cpus = metered(request, calls, usable_cpus())
         store = WheelStore(paths.cache, notify=progress.note)
         yield Campaign(
             request=request,
@@ -146,18 +139,6 @@ def _lockfile(request: CampaignRequest) -> LockFile | None:
 def _refuse_other_python(lockfile: LockFile | None, base: Base) -> None:
     if lockfile is not None:
         refuse_python(lockfile, base.target.python, base.name)
-
-
-def _metered(request: CampaignRequest, calls: Sequence[IndicatorCall]) -> Metered:
-    """Return what is measured with its limits and prices."""
-    processors = request.processors
-    allowed = limits(
-        processors.threads,
-        processors.gpus,
-        among=processors.measure_cpus,
-        padding=request.padding,
-    )
-    return metered(request, calls, allowed, usable_cpus())
 
 
 def _plan(

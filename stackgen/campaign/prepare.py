@@ -29,10 +29,7 @@ from stackgen.measure.bandit import Arm
 from stackgen.measure.retry_policy import Cause, cause_of
 from stackgen.model.identity import StackId
 from stackgen.model.inspections import IndicatorCall, Inspection, Outcome, Role
-from stackgen.model.packages import (
-    Artifact,
-    Lock,
-)
+from stackgen.model.packages import Artifact, Lock
 from stackgen.model.progress import Progress
 from stackgen.model.reports.campaigns import Estimate, FailedStack
 from stackgen.model.stacks import Base, BaseFacts, Environment, Kind, Stack
@@ -59,9 +56,6 @@ def disk_space_for(
     ours.
 
     Args:
-        locks: what will be built.
-        base: what it is built on.
-        paths: where virtualenvs and layers are.
         downloads: installed sizes of the wheels that are not here yet, by their sha256.
     """
     wheels = WheelStore(paths.cache)
@@ -514,11 +508,7 @@ def estimate(
 
     Args:
         locks: of all stacks, in the order in which they are built.
-        base: what they are installed on.
         first: how many of them are built before the first block.
-        index: says how large wheels are.
-        store: holds those that are here.
-        paths: where the user's data and caches are.
     """
     missing = store.missing(_artifacts(locks))
     sizes = index.sizes(missing)

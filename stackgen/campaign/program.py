@@ -45,7 +45,6 @@ def manifest(project: Path, besides: Collection[Path] = ()) -> dict[str, str]:
     Of small files that is all they hold, of large ones size and time.
 
     Args:
-        project: its folder.
         besides: files and folders that are no part of it, wherever they lie.
 
     Raises:
@@ -149,10 +148,8 @@ def read_program(
     """Return the command that these options name; None where they name none.
 
     Args:
-        options: of the command line.
         budget_s: how long one run may take where no time limit is given, in seconds.
         paths: where the key lies that values of variables are digested with.
-        environ: the user's variables.
         dry_run: write no key.
 
     Raises:
@@ -197,7 +194,6 @@ def program_call(
 
     Args:
         options: name a command and a time limit.
-        environ: the user's variables.
         key: returns the secret that values of variables are digested with; it is called only where
             there are any.
         besides: what is no part of a project, wherever it lies; see ``own_files``.

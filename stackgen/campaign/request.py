@@ -134,8 +134,6 @@ class CampaignRequest:
         """Return canonical JSON of what makes two runs on a machine the same campaign.
 
         Args:
-            executor: where stacks run.
-            facts: of the base that they are installed on.
             where: identity of the knowledge base: two of them never number the same blocks.
 
         How much is measured (stacks, budget) is no part of it: a rerun with more goes on. The

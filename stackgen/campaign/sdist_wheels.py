@@ -10,11 +10,7 @@ from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel
 from packaging.version import InvalidVersion, Version
 
 from stackgen.campaign.backend import Build
-from stackgen.errors import (
-    BuildError,
-    ResolutionError,
-    UsageError,
-)
+from stackgen.errors import BuildError, ResolutionError, UsageError
 from stackgen.images.sdists import Attempt, BuiltWheels, SdistBuilder
 from stackgen.index import PackageIndex
 from stackgen.index.closure import resolve
@@ -80,7 +76,6 @@ class SdistWheels:
         """Return a stack with a wheel in place of each source distribution, and all its files.
 
         Args:
-            stack: as it was resolved.
             files: a verified file for each of its artifacts, by sha256.
             within: the packages that this is needed to build.
 

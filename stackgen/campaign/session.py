@@ -69,7 +69,6 @@ class RetryPolicy:
         """Say what is wrong and wait before another try; False where it is time to give up.
 
         Args:
-            problem: what may pass.
             at_most_s: what is left of the budget.
         """
         is_engine = isinstance(problem, EngineError)
@@ -154,10 +153,6 @@ class Session:
 
         An engine that was lost, or an environment that was removed, is had again first; the block
         then counts as an empty one that took no time.
-
-        Args:
-            environments: what the block needs.
-            plan: from its number to its inspections.
 
         Raises:
             EngineError: the engine went away, and did not come back.

@@ -51,10 +51,8 @@ def refuse_python(lockfile: LockFile, python: str, where: str, *, option: str = 
     """Refuse a lock that says of itself that it is for another Python.
 
     Args:
-        lockfile: of the user.
         python: the version of Python that it was to be for.
         where: what has this version, in words.
-        option: that names another one.
 
     Raises:
         UsageError: it names what would fit.

@@ -110,10 +110,6 @@ def read_user_input(
     """Read the requirements and the files that were named.
 
     Args:
-        given: requirements and files.
-        sources: what may be built from source.
-        index: the command line's own options.
-        environ: the user's variables.
         around: a lock, or a file of a project whose packages are in every stack.
 
     Raises:

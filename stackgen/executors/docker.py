@@ -27,12 +27,7 @@ from stackgen.sandbox.containers import (
     ContainerStreams,
     engine_message,
 )
-from stackgen.sandbox.process import (
-    Begun,
-    gpu_environment,
-    indicator_command,
-    process_environment,
-)
+from stackgen.sandbox.process import Begun, gpu_environment, indicator_command, process_environment
 from stackgen.sandbox.supervised import (
     MOST_PROCESSES,
     SUPERVISOR,

@@ -1,7 +1,7 @@
 """Blocks, effects and controls: what may be said from observations."""
 
 from stackgen.measure.blocks import SAMPLES, Design, calibration_plan, plan_block, plan_search
-from stackgen.measure.disturbances import BlockKey, DisturbedBlocks, exclude_disturbed
+from stackgen.measure.disturbances import exclude_disturbed
 from stackgen.measure.effects import (
     ALPHA,
     INTERIM_ANALYSES,
@@ -37,10 +37,8 @@ __all__ = [
     "INTERIM_ANALYSES",
     "MARGIN",
     "SAMPLES",
-    "BlockKey",
     "Computed",
     "Design",
-    "DisturbedBlocks",
     "Result",
     "Seen",
     "block_contrasts",

@@ -188,9 +188,7 @@ class Fit(Protocol):
         """Return what so many blocks of a pair, taken together, say of hypotheses, in bits.
 
         Args:
-            pairs: any hybrids, each with the one beside it.
             weights: of the hypotheses in question, by their places; their sum is 1.
-            counts: numbers of blocks.
 
         Returns:
             For each count, shape (pairs,). Pairs that clearly say less than others have 0.
@@ -214,10 +212,7 @@ class Attribution:
     most_bits: the largest expected information of one block of any hybrid that was considered.
 
     Args:
-        space: which hybrids are valid.
-        evidence: how observations are judged.
         build_cost: of a hybrid that must be built, in blocks.
-        seed: of the proposals.
         kinds: of the hypotheses; `SINGLE` alone where packages stand for successive releases.
     """
 

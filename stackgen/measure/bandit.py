@@ -245,11 +245,6 @@ def searched(
     mean. What is constant within a block, such as the scales of the indicators, cancels there.
 
     Args:
-        inspections: of any kind.
-        places: of the stacks that take part.
-        calls: what is measured.
-        weights: of the indicators; 1 where none is given.
-        excluded: blocks that do not count.
         roles: of the inspections that count; by default those of searches alone.
     """
     found: dict[tuple[Block, int], dict[IndicatorId, list[float]]] = {}
@@ -281,10 +276,7 @@ def posterior_summaries(
     """Return the posterior of each stack, the fastest first.
 
     Args:
-        prediction: of all stacks.
         alive: places of those that can be measured.
-        baseline: the place of the stack that others are compared with.
-        margin: a relative difference below which stacks count as equal.
         draws: guesses of all log times, shape (n, stacks).
     """
     best = draws[:, list(alive)].min(axis=1)
@@ -334,9 +326,7 @@ def uniform_blocks(
     Args:
         prediction: the posterior now.
         alive: places of the stacks that could be measured.
-        margin: a relative difference below which stacks count as equal.
         confidence: required, or reached.
-        seed: of the dice.
 
     Returns:
         The median of the simulated campaigns, from 4 to 1000 blocks.

@@ -109,7 +109,6 @@ def campaign_contrasts(
     Args:
         inspections: of one campaign or of several with the same origins, calibrations included
             (they show how long samples are, which decides what disturbs a block).
-        origins: of all these inspections.
         failed: stacks that failed in blocks (``count_failures``): what is left of their runs is
             what survived, so they give no contrast.
         excluded: blocks that are left out; by default those that something disturbed.

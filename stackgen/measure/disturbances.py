@@ -50,11 +50,6 @@ class DisturbedBlocks:
     excluded: Mapping[BlockKey, str] = field(default_factory=dict)
     tolerated: Mapping[BlockKey, str] = field(default_factory=dict)
 
-    @property
-    def gave_up(self) -> bool:
-        """Return whether the machine is disturbed too often for excluding blocks."""
-        return bool(self.tolerated)
-
 
 def exclude_disturbed(inspections: Iterable[Inspection]) -> DisturbedBlocks:
     """Return which blocks were disturbed, and which of these are excluded.

@@ -259,9 +259,6 @@ def effect(
     """Say how much faster A is than B.
 
     Args:
-        a: the stack in question.
-        b: the stack that it is compared with.
-        indicator_id: what was measured.
         contrasts: log(time of B / time of A) per block, shape (n,), n >= 1.
         margin: relative difference below which stacks count as equal.
         alpha: false alarms allowed over all interim analyses of this one comparison; of k

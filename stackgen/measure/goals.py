@@ -17,16 +17,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
 
-from stackgen.measure.disturbances import exclude_disturbed
+from stackgen.measure.disturbances import exclude_disturbed, number
 from stackgen.measure.effects import ALPHA, MARGIN, effect, log_ratio, verdict
-from stackgen.measure.ranking import (
-    Series,
-    Times,
-    all_times,
-    block_ratios,
-    is_open,
-    weighted_mean,
-)
+from stackgen.measure.ranking import Series, Times, all_times, block_ratios, is_open, weighted_mean
 from stackgen.measure.results import peak_memory
 from stackgen.model.evidence import Effect, Ranked, Verdict
 from stackgen.model.goals import SPEED_ALONE, Goal, Goals, Limit, Quantity
@@ -79,12 +72,7 @@ def compare_goals(
         inspections: of the campaign. Effects rest on blocks that compare; those on times, on blocks
             that nothing disturbed.
         stacks: that are reported, in order; the baseline among them.
-        baseline: what all others are compared with.
         calls: the indicators; the import is that of the first one which records any.
-        weights: of indicators; 1 where none is given.
-        goals: and limits of the user.
-        sizes: of stacks, where they are known.
-        margin: relative difference below which stacks count as equal.
         planned: how many stacks will be compared with the baseline, where not all have begun.
     """
     comparison = _comparison(
@@ -317,11 +305,7 @@ def _first(
 
 def _circumstance(name: str) -> Callable[[Observation], float | None]:
     def read(observation: Observation) -> float | None:
-        try:
-            number = float(dict(observation.circumstances).get(name, ""))
-        except ValueError:
-            return None
-        return number if 0 < number < math.inf else None
+        return number(dict(observation.circumstances), name) or None
 
     return read
 
@@ -334,9 +318,9 @@ def _medians(
     for each in inspections:
         if each.block and each.role is not Role.TWIN and each.indicator_id in wanted:
             for name in (IMPORT_S, IMPORT_PEAK):
-                number = _circumstance(name)(each.observation) if each.observation else None
-                if number is not None:
-                    found.setdefault((name, each.stack_id), []).append(number)
+                seen = _circumstance(name)(each.observation) if each.observation else None
+                if seen is not None:
+                    found.setdefault((name, each.stack_id), []).append(seen)
     return {key: statistics.median(numbers) for key, numbers in found.items()}
 
 

@@ -48,8 +48,6 @@ def history_points(
     Args:
         inspections: of one indicator on one machine.
         labels: of stacks in campaigns: a release, or the day of a night; others are left out.
-        order: of the labels.
-        excluded: blocks that something disturbed.
     """
     blocks: dict[tuple[StackId, CampaignId], dict[int, list[float]]] = {}
     for each in inspections:

@@ -52,10 +52,6 @@ def indicator_noise(
 
     Args:
         inspections: of one campaign that measured the stack against itself.
-        stack: which one.
-        call: which indicator.
-        control: the pure-Python indicator, part of every comparison.
-        seed: of the comparisons that are drawn.
         indicators: how many are judged together; the chance that an equal pair of any is called
             different stays at 1 %.
     """
@@ -144,7 +140,6 @@ def smallest_shown(contrasts: Sequence[float], *, blocks: int, seed: int) -> flo
     Args:
         contrasts: log ratios of equal runs, at least two.
         blocks: that the comparison takes; one of INTERIM_ANALYSES.
-        seed: of the comparisons that are drawn.
 
     Both runs of a pair are alike, so each contrast is drawn with either sign. What few blocks show
     may be calmer than the machine is: the result is raised by two parts in their number, which

@@ -381,7 +381,6 @@ def calibration(model: Model, measured: Sequence[Measured]) -> Calibration:
     than sixty blocks sixty are looked at.
 
     Args:
-        model: of the race.
         measured: all inspections that went well, in any order.
 
     Returns:

@@ -47,8 +47,6 @@ def block_times(
 
     Args:
         inspections: of any stacks, indicators and campaigns; only those in blocks count.
-        indicator: which indicator.
-        stack: which stack.
         twin: take the second run of the baseline (the A/A control) instead of the first.
         excluded: blocks that are left out; by default those that something disturbed.
     """
@@ -67,7 +65,6 @@ def all_times(
 
     Args:
         inspections: of any stacks, indicators and campaigns; only those in blocks count.
-        excluded: blocks that are left out.
         value: the number of an observation, by default its fastest sample; None leaves it out.
     """
     found: dict[Series, dict[BlockKey, list[float]]] = {}
@@ -231,9 +228,6 @@ def rank(
     Args:
         inspections: of the campaign, calibrations included.
         labels: of the stacks that are ranked, the baseline among them.
-        baseline: what all others are compared with.
-        calls: the indicators.
-        margin: relative difference below which stacks count as equal.
         weights: of indicators, above 0; 1 where none is given.
         total_alpha: false alarms allowed over the whole ranking.
         tolerance: by which two builds of one stack may differ: only more is faster or slower.

@@ -4,6 +4,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from stackgen.measure.disturbances import number
 from stackgen.model.evidence import Deviation, Difference
 from stackgen.model.identity import IndicatorId, StackId
 from stackgen.model.inspections import IndicatorCall, Inspection, Observation
@@ -52,7 +53,7 @@ class Computed:
             found = result_of(each)
             if found.is_comparable:
                 counts[found] = counts.get(found, 0) + 1
-                tolerances.append(_ratio(dict(each.circumstances).get(_TOLERANCE, "")))
+                tolerances.append(number(dict(each.circumstances), _TOLERANCE))
         known = [each for each in tolerances if each is not None]
         return cls(counts=tuple(counts.items()), tolerance=max(known, default=None))
 
@@ -203,15 +204,6 @@ def result_of(observation: Observation) -> Result:
         file=circumstances.get(_FILE, ""),
         text=circumstances.get(_TEXT, ""),
     )
-
-
-def _ratio(text: str) -> float | None:
-    """Return a tolerance; None of a text that is no number."""
-    try:
-        value = float(text)
-    except ValueError:
-        return None
-    return value if 0 <= value < math.inf else None
 
 
 # How much memory indicators need on each stack

@@ -68,7 +68,6 @@ def cause(outcome: Outcome, log: str) -> Cause | None:
     """Return the cause of a failure; None where an inspection is ok.
 
     Args:
-        outcome: of an inspection.
         log: the end of what it printed; its last line says how the process ended.
     """
     if outcome is Outcome.OK:

@@ -393,30 +393,21 @@ def _declared(folder: Path, path: Path, group: str, *, own: bool = False) -> tup
     """Return the indicators of a module, whose names begin with the group."""
     if not has_table(_text(path)):
         return (_single(folder, path, group if own else f"{group}/{path.stem}", own=own),)
-    return parse_table(
-        _text(path),
-        group=group,
-        path=str(path.resolve()),
-        harness_source=_text(folder / HARNESS),
-        shared_source=_shared_text(folder, path),
-        own=own,
-    )
+    return parse_table(_text(path), group=group, own=own, **_origin(folder, path))
 
 
 def _single(folder: Path, path: Path, name: str, *, own: bool) -> Indicator:
-    return parse_indicator(
-        _text(path),
-        name=name,
-        path=str(path.resolve()),
-        harness_source=_text(folder / HARNESS),
-        shared_source=_shared_text(folder, path),
-        own=own,
-    )
+    return parse_indicator(_text(path), name=name, own=own, **_origin(folder, path))
 
 
-def _shared_text(folder: Path, script: Path) -> str:
-    """Return the text of all that a script of a folder runs with beside the harness."""
-    return "".join(f"\n{_text(each)}" for each in _runs_with(folder, script)[1:])
+def _origin(folder: Path, path: Path) -> dict[str, str]:
+    """Return where an indicator comes from, with the sources that it runs with."""
+    harness, *shared = _runs_with(folder, path)
+    return {
+        "path": str(path.resolve()),
+        "harness_source": _text(harness),
+        "shared_source": "".join(f"\n{_text(each)}" for each in shared),
+    }
 
 
 def _runs_with(folder: Path, script: Path) -> list[Path]:
