@@ -11,6 +11,7 @@ import gzip
 import hashlib
 import math
 import os
+import re
 import subprocess
 import sys
 import time
@@ -38,6 +39,7 @@ LEAST_CAMPAIGNS, MOST_CAMPAIGNS = 2, 8
 HALF_WIDTH = 0.03
 """Of a ratio to the newest stack, at 95 %, of the indicators that have to be precise."""
 MOST_BYTES = 5_000_000
+_READY = re.compile(r"Ready \(\d+ of (\d+)\)")  # progress of `explore`: how many take part
 _NOTHING_TO_INSTALL = 4  # exit code where no stack satisfies the requirements
 
 
@@ -144,17 +146,22 @@ class Progress:
 
 
 def progress_of(database: Database, step: Step, base: str) -> Progress:
-    """Return how far a step is."""
+    """Return how far a step is on this machine.
+
+    A campaign that compared fewer stacks than another one of the step, here or elsewhere, does
+    not count: it was ended early, and goes on.
+    """
     machine = this_machine().id
     numbers = {step.seed(base, number): number for number in range(1, MOST_CAMPAIGNS + 1)}
     campaigns = {
-        each.id: numbers[each.seed]
-        for each in database.campaigns()
-        if each.seed in numbers and each.machine_id == machine
+        each.id: numbers[each.seed] for each in database.campaigns() if each.seed in numbers
     }
     precise = {c.id for c in database.calls() if c.indicator.name in step.precise}
-    found = [each for each in database.contrasts() if each.campaign_id in campaigns]
-    compared = {campaigns[each.campaign_id] for each in found if each.indicator_id in precise}
+    anywhere = [each for each in database.contrasts() if each.campaign_id in campaigns]
+    found = [each for each in anywhere if each.machine_id == machine]
+    rows = [each for each in found if each.indicator_id in precise]
+    most = max((len(each.stacks) for each in anywhere if each.indicator_id in precise), default=0)
+    compared = {campaigns[each.campaign_id] for each in rows if len(each.stacks) == most}
     widths = [width for indicator, width in half_widths(found) if indicator in precise]
     return Progress(tuple(sorted(compared)), max(widths, default=math.inf))
 
@@ -204,13 +211,19 @@ def half_widths_of_blocks(rows: Sequence[CampaignContrasts]) -> Iterator[float]:
 
 
 def measure(step: Step, base: str, number: int, budget_s: float, database: Path) -> int:
-    """Measure a campaign until it is decided, precise enough, or out of time; return exit code."""
+    """Measure a campaign until it is decided, precise enough, or out of time; return exit code.
+
+    The first stacks are compared before the others are built: all have to be compared.
+    """
     command = step.command(base, number, budget_s, database)
     process = subprocess.Popen(
         command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
     )
+    planned = 0
     for line in process.stderr or ():
         print(f"  {line}", end="", flush=True)
+        if ready := _READY.match(line):
+            planned = int(ready[1])
         if line.startswith("After "):
             with open_database(database) as found:
                 own = {
@@ -222,9 +235,9 @@ def measure(step: Step, base: str, number: int, budget_s: float, database: Path)
                     for each in found.contrasts()
                     if each.campaign_id in own and each.indicator_id in names
                 ]
-            if max(half_widths_of_blocks(rows), default=math.inf) <= HALF_WIDTH * math.sqrt(
-                LEAST_CAMPAIGNS
-            ):
+            whole = min((len(each.stacks) for each in rows), default=0) >= planned
+            width = max(half_widths_of_blocks(rows), default=math.inf)
+            if whole and width <= HALF_WIDTH * math.sqrt(LEAST_CAMPAIGNS):
                 process.terminate()  # as Ctrl-C does; another campaign adds more than more blocks
     return process.wait()
 
