@@ -175,6 +175,7 @@ def advice_for(
     lockfile: LockFile = LOCK,
     *,
     machine: Machine = LOCAL,
+    machines: Sequence[Machine] = (LOCAL, LIKE, OTHER),
     trusted: frozenset[CampaignId] = frozenset(CAMPAIGNS),
     admits: Admits = anything,
     stacks: Sequence[Environment] = (),
@@ -190,7 +191,7 @@ def advice_for(
         stacks=[each.stack for each in stacks or (OWN, FAST, SAME)],
         calls=calls or [CALL],
         machine=machine,
-        machines=[LOCAL, LIKE, OTHER],
+        machines=machines,
         trusted=trusted,
         origins=origins,
         trusted_origins=trusted_origins,
@@ -288,6 +289,41 @@ def test_the_nearest_machine_speaks_where_this_one_is_unknown_and_recommends_not
     assert not found.same_machine
     assert any("another machine" in each for each in found.caveats)
     assert advice_for(near + blocks({OWN: 1.0, FAST: 1.3}), machine=LOCAL).lock is None
+
+
+def test_where_other_machines_disagree_the_answer_says_so() -> None:
+    near = blocks({OWN: 1.0, FAST: 0.8}, machine=LIKE)
+    disagreeing = advice_for(near + blocks({OWN: 1.0, FAST: 1.3}, machine=OTHER))
+    assert any("says otherwise: tensorflow/matmul 0.77" in each for each in disagreeing.caveats)
+    agreeing = advice_for(near + blocks({OWN: 1.0, FAST: 0.8}, machine=OTHER))
+    assert not any("otherwise" in each for each in agreeing.caveats)
+
+
+def test_what_is_slower_elsewhere_is_worth_measuring_where_an_operation_may_be_faster() -> None:
+    calls = [CALL, call("tensorflow/cnn")]
+    mixed = [
+        each
+        for what, seconds in zip(calls, (0.8, 1.2), strict=True)
+        for each in blocks({OWN: 1.0, FAST: seconds}, machine=OTHER, what=what)
+    ]
+    found = advice_for(mixed, calls=calls)
+    assert (found.answer, len(found.next)) == (Answer.ELSEWHERE, 1)
+    here = advice_for([replace(each, machine_id=LOCAL.id) for each in mixed], calls=calls)
+    assert not here.next
+
+
+def test_three_machines_of_one_cpu_model_do_not_stand_for_another_model() -> None:
+    def on(model: str) -> list[Machine]:
+        shared = (("cpu_family", "9"), ("cpu_model", model), ("cpu_vendor", "AMD"))
+        return [Machine(identity=(("caches", f"{n}M"), *shared)) for n in range(4)]
+
+    def answer(machines: Sequence[Machine]) -> Answer:
+        rows = [e for each in machines for e in blocks({OWN: 1.0, FAST: 0.8}, machine=each)]
+        return advice_for(rows, machines=machines).answer
+
+    alike = on("1")
+    assert answer(alike) is Answer.ELSEWHERE
+    assert answer([alike[0], on("2")[1], on("3")[2], on("4")[3]]) is Answer.FASTER
 
 
 def test_the_users_own_requirement_is_heeded_and_named() -> None:

@@ -18,8 +18,10 @@ from stackgen.knowledge.equivalence import (
     versions_of,
 )
 from stackgen.knowledge.graph import Basis
-from stackgen.knowledge.judgement import Case, Judgement, Knowledge
+from stackgen.knowledge.judgement import Case, Judgement, Knowledge, cpu_model
 from stackgen.knowledge.recommendation import (
+    FEWEST_MACHINES,
+    OWN_SHARE,
     Assessment,
     Standing,
     measured_elsewhere,
@@ -47,6 +49,7 @@ SizeOf = Callable[[Stack], int | None]
 AddedRisk = Callable[[Sequence[Change]], int | None]
 """Returns how many known vulnerabilities changes add; None where that was not checked."""
 _ALTERNATIVES = 4
+_MOST_OF_IT = 0.5  # the share of a comparison that makes it one of a machine
 _NEXT_TRIED = 6  # candidates that the resolver is consulted about
 
 
@@ -174,7 +177,8 @@ class CaseAnswer:
         pins |= {c.name: c.recommended for c in changes if c.recommended is not None}
         versions = self._stack(each).lock.versions
         highest = max(each.compared, key=lambda of: of.highest)
-        known = "measured elsewhere" if each.standing is Standing.FASTER else "not decided"
+        undecided = each.standing is Standing.NOT_SHOWN
+        known = "not decided" if undecided else "measured elsewhere"
         return NextComparison(
             changes=changes,
             pins=tuple(sorted((name, versions.get(name, pin)) for name, pin in pins.items())),
@@ -185,10 +189,10 @@ class CaseAnswer:
         )
 
     def _may_be_faster(self, each: Assessment) -> bool:
-        if each.standing is Standing.SLOWER:
-            return False
         if each.standing is Standing.FASTER:
             return self._is_elsewhere(each)
+        if each.standing is Standing.SLOWER and not self._is_elsewhere(each):
+            return False
         return max(of.highest for of in each.compared) > 1 + self.margin
 
     @property
@@ -274,9 +278,13 @@ class CaseAnswer:
         if any(self._untrusted(shown)):
             return True
         bases = [each.basis for each in shown.compared if each.basis is not None]
-        return bool(bases) and all(
-            measured_elsewhere(each, self.known.machine.id) for each in bases
-        )
+        own = self.known.machine.id
+        if not bases or any(dict(each.machines).get(own, 0.0) >= OWN_SHARE for each in bases):
+            return False
+        # Machines of one CPU model agree more than others would: they do not stand for others.
+        models = {cpu_model(self.known.machines[m]) for each in bases for m, _ in each.machines}
+        few = len(models) < FEWEST_MACHINES and cpu_model(self.known.machine) not in models
+        return few or all(measured_elsewhere(each, own) for each in bases)
 
     def _stack(self, candidate: Assessment) -> Stack:
         """Return the measured stack of a candidate that changes the lock least."""
@@ -356,7 +364,7 @@ class CaseAnswer:
         call = self.known.calls[of.indicator_id]
         before, after = (self.known.stacks[each].lock.versions for each in (of.b, of.a))
         path = [basis.steps[0].one, *(step.other for step in basis.steps)]
-        cpus = dict.fromkeys(_cpu(self.known.machines[machine]) for machine, _ in basis.machines)
+        cpus = dict.fromkeys(self._cpu(self.known.machines[m]) for m, _ in basis.machines)
         return Provenance(
             indicator_id=call.id,
             indicator=call.label,
@@ -433,9 +441,11 @@ class CaseAnswer:
         own = self.known.machine.id
         if bases and not any(own in dict(each.machines) for each in bases):
             cpus = dict.fromkeys(
-                _cpu(self.known.machines[m]) for each in bases for m, _ in each.machines
+                self._cpu(self.known.machines[m]) for each in bases for m, _ in each.machines
             )
             yield f"measured on another machine ({', '.join(cpus)}), not on this one"
+        if self.case.machine.id != own:
+            yield from self._disagreements(shown)
         if any(not each.is_direct for each in bases):
             yield "no campaign measured both of them: the comparison leads through others"
         own_kind = self.case.machine.id == own and not shown.elsewhere
@@ -459,6 +469,33 @@ class CaseAnswer:
                 "one campaign alone does not show it: how much campaigns differ is known once "
                 "another one has repeated it (--measure, or --seed of explore)"
             )
+
+    def _disagreements(self, shown: Assessment) -> Iterator[str]:
+        """Yield where further machines measured something else of a candidate."""
+        here = {each.indicator_id: each for each in shown.compared}
+        candidate = StackId(shown.name)
+        for machine, found in self.known.on_other_machines(
+            self.case, candidate, margin=self.margin
+        ):
+            differing = [
+                f"{self.known.calls[each.indicator_id].indicator.name} {each.ratio:.2f} "
+                f"({each.low:.3f} to {each.high:.3f})"
+                for each in found.compared
+                if each.basis is not None
+                and dict(each.basis.machines).get(machine.id, 0.0) >= _MOST_OF_IT
+                and (other := here.get(each.indicator_id))
+                and (each.low > other.high or each.high < other.low)
+            ]
+            if differing:
+                yield f"another machine ({self._cpu(machine)}) says otherwise: {listed(differing)}"
+
+    def _cpu(self, machine: Machine) -> str:
+        """Return the name of a CPU, with family and model where machines share a vague name."""
+        name = dict(machine.identity).get("cpu_name", "unknown")
+        same = [m for m in self.known.machines.values() if dict(m.identity).get("cpu_name") == name]
+        if len({cpu_model(each) for each in same}) < 2:
+            return name
+        return "{name}, family {1}, model {2}".format(*cpu_model(machine), name=name)
 
     def _other_pure_packages(self) -> Iterator[str]:
         """Yield a caveat on packages without compiled code that were measured in other versions."""

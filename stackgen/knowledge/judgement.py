@@ -265,6 +265,32 @@ class Knowledge:
                 found[at[nodes[row.baseline].key]].add(row.machine_id)
         return [frozenset(each) for each in found]
 
+    def on_other_machines(
+        self, case: Case, candidate: StackId, *, margin: float
+    ) -> Iterator[tuple[Machine, Assessment]]:
+        """Yield what further machines measured of a candidate of a case, the nearest first."""
+        indicators = [i for i in case.current if candidate in self.nodes.nodes(i)]
+        measured: set[MachineId] = set()
+        for indicator in indicators:
+            graph = self.graphs[indicator]
+            at = graph.components.index(graph.component(case.current[indicator]))
+            measured |= self.machines_of(indicator)[at]
+        others = [self.machines[each] for each in measured - {case.machine.id}]
+        for machine in sorted(others, key=lambda each: machine_distance(self.machine, each)):
+            yield from (
+                (machine, each)
+                for each in assess(
+                    self.graphs,
+                    current=case.current,
+                    candidates={
+                        candidate: {i: self.nodes.nodes(i)[candidate].key for i in indicators}
+                    },
+                    place=Place(machine_id=machine.id, base=base_name(case.facts)),
+                    repeated=self.repeated,
+                    margin=margin,
+                )
+            )
+
     def usual_error(self, indicator: IndicatorId) -> float:
         """Return the usual standard error of a campaign's log ratio."""
         if self._whole is not None:
@@ -406,7 +432,11 @@ class Knowledge:
 def machine_distance(machine: Machine, other: Machine) -> tuple[bool, bool, int, MachineId]:
     """Return how unlike a machine is: another one, of another CPU, in how much of its identity."""
     own, theirs = dict(machine.identity), dict(other.identity)
-    model = ("cpu_vendor", "cpu_family", "cpu_model")
-    other_model = any(own.get(key) != theirs.get(key) for key in model)
     differing = sum(own.get(key) != theirs.get(key) for key in own.keys() | theirs.keys())
-    return other.id != machine.id, other_model, differing, other.id
+    return other.id != machine.id, cpu_model(machine) != cpu_model(other), differing, other.id
+
+
+def cpu_model(machine: Machine) -> tuple[str, ...]:
+    """Return vendor, family and model of a machine's CPU; "" where one is not known."""
+    known = dict(machine.identity)
+    return tuple(known.get(key, "") for key in ("cpu_vendor", "cpu_family", "cpu_model"))

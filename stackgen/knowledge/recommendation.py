@@ -27,7 +27,7 @@ FEWEST_MACHINES = 3
 """Evidence from fewer machines other than the user's is "measured elsewhere"."""
 FEWEST_ORIGINS = 5
 """From so many origins on, a fifth of them may be wrong without making a recommendation."""
-_OWN_SHARE = 0.05
+OWN_SHARE = 0.05
 """From this share of a comparison on, campaigns on the user's machine count as measured there."""
 
 
@@ -264,7 +264,7 @@ def _ratio(log_ratio: float) -> float:
 def measured_elsewhere(basis: Basis, own: MachineId) -> bool:
     """Return whether evidence is of fewer than three machines, and not of the user's own."""
     others = sum(machine != own for machine, _ in basis.machines)
-    return dict(basis.machines).get(own, 0.0) < _OWN_SHARE and others < FEWEST_MACHINES
+    return dict(basis.machines).get(own, 0.0) < OWN_SHARE and others < FEWEST_MACHINES
 
 
 _LARGEST_LOG = 700.0  # beyond it, a float has no room for the ratio
