@@ -21,7 +21,7 @@ from pathlib import Path
 
 import numpy as np
 
-from stackgen.indicators import find
+from stackgen.indicators.declaration import find
 from stackgen.sandbox.process import load_indicators
 from stackgen.storage.paths import shipped_folder
 

@@ -27,7 +27,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from scipy.stats import binom
 
-from stackgen.indicators import find
+from stackgen.indicators.declaration import find
 from stackgen.sandbox.process import THREAD_VARIABLES, load_indicators
 from stackgen.storage.paths import shipped_folder
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from stackgen.executors import Executor
-from stackgen.indicators import bind, find
+from stackgen.indicators.declaration import bind, find
 from stackgen.model.identity import CampaignId
 from stackgen.model.inspections import IndicatorCall, Inspection, InspectionPlan, Limits, Outcome
 from stackgen.model.packages import Lock

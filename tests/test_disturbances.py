@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stackgen.indicators import parse_output
+from stackgen.indicators.output import parse_output
 from stackgen.measure import block_times, controls, exclude_disturbed, rank
 from stackgen.model.inspections import Inspection, Observation, Outcome, Role
 from stackgen.model.reports.campaigns import MeasurementHealth

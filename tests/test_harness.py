@@ -15,8 +15,8 @@ from typing import Any
 
 import pytest
 
-from stackgen.indicators import find, parse_output
-from stackgen.indicators.output import SCHEMA
+from stackgen.indicators.declaration import find
+from stackgen.indicators.output import SCHEMA, parse_output
 from stackgen.model.inspections import Indicator
 from stackgen.sandbox.process import THREAD_VARIABLES, WRONG_USAGE, load_indicators
 from stackgen.storage.paths import shipped_folder

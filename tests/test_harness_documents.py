@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from stackgen.indicators import find, parse_output
+from stackgen.indicators.declaration import find
+from stackgen.indicators.output import parse_output
 from stackgen.model.inspections import Outcome
 from stackgen.sandbox.process import WRONG_USAGE, load_indicators
 from stackgen.storage.paths import shipped_folder

@@ -13,12 +13,17 @@ from hypothesis import strategies as st
 
 from stackgen.campaign.indicators import known_indicators
 from stackgen.errors import UsageError
-from stackgen.indicators import bind, find, parse_indicator, parse_table
+from stackgen.indicators.declaration import Script, bind, find, parse_indicator, parse_table
+from stackgen.model.inspections import Indicator
 from stackgen.report.listings import indicator_text
 from stackgen.sandbox.process import load_indicators
 from stackgen.storage.paths import shipped_folder
 
 PIS = load_indicators(shipped_folder("pis"))
+
+
+def parsed(source: str, harness: str = "", *, own: bool = False) -> Indicator:
+    return parse_indicator(Script(text=source, path="mine.py", harness=harness, own=own), "mine")
 
 
 def small(parameter: str = "{}") -> str:
@@ -44,7 +49,7 @@ def test_the_identities_of_shipped_indicators_are_those_that_were_recorded() -> 
 
 def test_a_script_is_not_run_when_it_is_read() -> None:
     source = "raise SystemExit\nINDICATOR = {'summary': 's', 'component': 'c'}"
-    assert parse_indicator(source, name="n", path="p", harness_source="").component == "c"
+    assert parsed(source).component == "c"
 
 
 @pytest.mark.parametrize(
@@ -73,7 +78,7 @@ def test_a_file_that_is_no_indicator_is_refused_with_the_reason(
     source: str, complaint: str
 ) -> None:
     with pytest.raises(UsageError, match=re.escape(complaint)):
-        parse_indicator(source, name="mine", path="mine.py", harness_source="")
+        parsed(source)
 
 
 COMMON = 'COMMON = {"dtype": {"type": "str", "allowed": ["a", "b"]}, "batch": {"type": "int"}}'
@@ -103,13 +108,13 @@ def test_a_declaration_that_cannot_be_meant_so_is_refused_naming_the_file(
 ) -> None:
     source = f"INDICATOR = {{'summary': 's', 'component': 'c', {declared}}}"
     with pytest.raises(UsageError, match=re.escape(complaint)) as refused:
-        parse_indicator(source, name="mine", path="mine.py", harness_source=COMMON)
+        parsed(source, COMMON)
     assert "mine.py is not an indicator" in str(refused.value)
 
 
 def test_common_parameters_have_the_harnesss_values_and_the_indicators_default() -> None:
     source = "INDICATOR = {'summary': 's', 'component': 'c', 'common': {'dtype': 'b'}}"
-    mine = parse_indicator(source, name="mine", path="mine.py", harness_source=COMMON)
+    mine = parsed(source, COMMON)
     assert [(each.name, each.default) for each in mine.parameters] == [
         ("dtype", "b"),
         ("threads", "auto"),
@@ -120,7 +125,7 @@ def test_common_parameters_have_the_harnesss_values_and_the_indicators_default()
 @pytest.mark.parametrize("declared", [{"default": 0}, {"default": 2, "allowed": [0, 2]}])
 def test_zero_is_taken_by_parameters_that_name_it(declared: dict[str, object]) -> None:
     source = f"INDICATOR = {small(repr({'type': 'int', **declared}))}"
-    mine = parse_indicator(source, name="mine", path="mine.py", harness_source="")
+    mine = parsed(source)
     assert dict(bind(mine, {"size": "00"}).arguments)["size"] == "0"
     with pytest.raises(UsageError, match="from zero on, not '-1'"):
         bind(mine, {"size": "-1"})
@@ -144,8 +149,7 @@ def test_the_frameworks_shared_file_belongs_to_the_indicator(tmp_path: Path) -> 
 
 def test_an_indicator_is_identified_by_revisions_and_arguments_not_by_its_source() -> None:
     def call_id(source: str, harness: str = "", *, own: bool = False) -> str:
-        indicator = parse_indicator(source, name="n", path="p", harness_source=harness, own=own)
-        return bind(indicator, {}).id
+        return bind(parsed(source, harness, own=own), {}).id
 
     source = "INDICATOR = {'summary': 's', 'component': 'c'}"
     raised = "INDICATOR = {'summary': 's', 'component': 'c', 'revision': 2}"
@@ -160,7 +164,7 @@ def test_an_indicator_is_identified_by_revisions_and_arguments_not_by_its_source
 def test_a_revision_is_a_whole_number_from_1(revision: str) -> None:
     source = f"INDICATOR = {{'summary': 's', 'component': 'c', 'revision': {revision}}}"
     with pytest.raises(UsageError) as caught:
-        parse_indicator(source, name="n", path="p", harness_source="")
+        parsed(source)
     assert "revision must be a whole number from 1" in caught.value.why
 
 
@@ -188,7 +192,7 @@ INDICATORS = {
 }
 def f(here): pass
 """
-    one, two = parse_table(source, group="g", path="p", harness_source=COMMON)
+    one, two = parse_table(Script(text=source, path="p", harness=COMMON), "g")
     assert (one.name, one.operation, one.revision) == ("g/one", "one", 2)
     assert [(each.name, each.default) for each in one.parameters[:2]] == [
         ("dtype", "a"),
@@ -220,7 +224,7 @@ def test_a_table_that_is_none_is_refused_with_the_reason(source: str, complaint:
     if source.startswith("{"):
         source = f"def f(): pass\nINDICATORS = {source}"
     with pytest.raises(UsageError, match=re.escape(complaint)):
-        parse_table(source, group="g", path="mine.py", harness_source="")
+        parse_table(Script(text=source, path="mine.py", harness=""), "g")
 
 
 def package(folder: Path, *, name: str = "signal", module: str = "signals.speed") -> None:
@@ -287,7 +291,7 @@ def test_a_file_that_is_given_by_its_path_declares_one_indicator(tmp_path: Path)
 def test_the_digest_covers_script_and_harness() -> None:
     source = f"INDICATOR = {small(repr({'type': 'int', 'default': 3}))}"
     digests = {
-        parse_indicator(text, name="n", path="p", harness_source=harness).sha256
+        parsed(text, harness).sha256
         for text, harness in ((source, "a"), (source, "b"), (source + "\n", "a"))
     }
     assert len(digests) == 3

@@ -13,7 +13,8 @@ from typing import Any
 
 import pytest
 
-from stackgen.indicators import bind, declaration, find
+from stackgen.indicators import declaration
+from stackgen.indicators.declaration import bind, find
 from stackgen.model import toml
 from stackgen.model.inspections import Indicator, Outcome
 from stackgen.sandbox.process import load_indicators

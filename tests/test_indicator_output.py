@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stackgen.errors import MeasurementError
-from stackgen.indicators import parse_output
+from stackgen.indicators.output import parse_output
 from stackgen.model.inspections import Outcome
 
 DOCUMENT = {

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from stackgen.indicators import bind, find
+from stackgen.indicators.declaration import bind, find
 from stackgen.model.identity import CampaignId, MachineId
 from stackgen.model.inspections import InspectionPlan, Limits, Outcome
 from stackgen.model.packages import Lock

@@ -22,7 +22,7 @@ from types import FunctionType
 
 from stackgen.errors import StackgenError
 from stackgen.index import metadata, pages
-from stackgen.indicators.declaration import parse_indicator
+from stackgen.indicators.declaration import Script, parse_indicator
 from stackgen.indicators.output import parse_output
 from stackgen.knowledge.database import Database, open_database
 from stackgen.locks.editing import write_lock
@@ -154,7 +154,7 @@ TARGETS: dict[str, Callable[[bytes], object]] = {
     "PKG-INFO": _sdist,
     ".osv": _osv,
     ".py": lambda content: parse_indicator(
-        _text(content), name="own", path="own.py", harness_source="COMMON = {}", own=True
+        Script(text=_text(content), path="own.py", harness="COMMON = {}", own=True), "own"
     ),
     ".out": lambda content: parse_output(content.decode("utf-8", "replace")),
 }

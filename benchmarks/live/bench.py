@@ -13,7 +13,7 @@ from stackgen.campaign.host import Host
 from stackgen.campaign.indicators import limits
 from stackgen.index import PackageIndex, load_config
 from stackgen.index.closure import resolve
-from stackgen.indicators import bind, find
+from stackgen.indicators.declaration import bind, find
 from stackgen.measure import effect
 from stackgen.model.choices import ExecutorChoice
 from stackgen.model.evidence import Effect

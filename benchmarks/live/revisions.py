@@ -33,7 +33,7 @@ from scipy.stats import t as student
 from uv import find_uv_bin
 
 from benchmarks.indicators import Laboratory
-from stackgen.indicators import find
+from stackgen.indicators.declaration import find
 from stackgen.sandbox.process import load_indicators
 from stackgen.storage.paths import shipped_folder
 

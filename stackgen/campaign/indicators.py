@@ -11,7 +11,7 @@ import psutil
 from stackgen.campaign.candidates import FRAMEWORKS
 from stackgen.campaign.request import CampaignRequest
 from stackgen.errors import UsageError
-from stackgen.indicators import bind, find
+from stackgen.indicators.declaration import bind, find
 from stackgen.measure.cost import AtCount
 from stackgen.model import toml
 from stackgen.model.identity import IndicatorId

@@ -19,7 +19,7 @@ from stackgen.campaign.options import ProgramOptions
 from stackgen.errors import MeasurementError, StorageError, UsageError
 from stackgen.executors import Executor
 from stackgen.images.layers import PREFIX
-from stackgen.indicators import THREADS, literal_revision
+from stackgen.indicators.declaration import THREADS, literal_revision
 from stackgen.model.choices import Better
 from stackgen.model.inspections import Indicator, IndicatorCall, Inspection, InspectionPlan
 from stackgen.model.stacks import PROGRAM, Program

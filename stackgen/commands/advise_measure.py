@@ -36,7 +36,7 @@ from stackgen.commands.advise import (
 from stackgen.commands.explore import explore
 from stackgen.errors import EvidenceError, ResolutionError, UsageError
 from stackgen.index import PackageIndex
-from stackgen.indicators import bind
+from stackgen.indicators.declaration import bind
 from stackgen.indicators.families import DEFAULTS, FEWEST_FAMILIES, families_of, family_of
 from stackgen.knowledge.equivalence import VARIED, by_importance, varied_in
 from stackgen.knowledge.evidence import CONTROL_COMPONENT

@@ -20,7 +20,7 @@ from stackgen.errors import UsageError
 from stackgen.executors.local import LocalExecutor, passed_variables
 from stackgen.executors.machine import any_gpu, find_gpus, this_host, this_machine
 from stackgen.images.targets import Probe, facts_from_probe, run_probe
-from stackgen.indicators import bind, find
+from stackgen.indicators.declaration import bind, find
 from stackgen.measure.figures import figures
 from stackgen.model.identity import CampaignId
 from stackgen.model.inspections import Indicator, IndicatorCall, Inspection, InspectionPlan

@@ -21,7 +21,7 @@ from stackgen.campaign.runner import last_line
 from stackgen.campaign.session import Session
 from stackgen.errors import EvidenceError, MeasurementError, StackgenError, UsageError
 from stackgen.index import PackageIndex
-from stackgen.indicators import bind, find
+from stackgen.indicators.declaration import bind, find
 from stackgen.knowledge.database import Database, open_database
 from stackgen.measure import INTERIM_ANALYSES, Design, block_times, plan_block
 from stackgen.measure.disturbances import exclude_disturbed

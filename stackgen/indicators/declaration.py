@@ -31,15 +31,24 @@ _BETTER = ("lower", "higher")
 _PARAMETER_KEYS = {"type", "default", "allowed", "help"}
 
 
-def parse_indicator(
-    source: str,
-    *,
-    name: str,
-    path: str,
-    harness_source: str,
-    shared_source: str = "",
-    own: bool = False,
-) -> Indicator:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Script:
+    """A file that declares indicators, and the text of all that it runs with.
+
+    path: on this machine.
+    harness: its source, whose literal COMMON holds the parameters that indicators share.
+    shared: source of what else it runs with.
+    own: it is a user's own file, whose every edit makes it another indicator.
+    """
+
+    text: str
+    path: str
+    harness: str
+    shared: str = ""
+    own: bool = False
+
+
+def parse_indicator(script: Script, name: str) -> Indicator:
     """Read an indicator's literal ``INDICATOR = {...}``.
 
     Its revision (1 where it declares none) and the harness's PROTOCOL_REVISION are part of its
@@ -47,72 +56,42 @@ def parse_indicator(
     versions in turns (an A/A comparison) does not show them to be equivalent.
 
     Args:
-        source: of the script.
+        script: that declares it.
         name: such as ``numpy/matmul``.
-        path: of the script, on this machine.
-        harness_source: of the harness, whose literal COMMON holds the parameters that indicators
-            share.
-        shared_source: of what else the script runs with.
-        own: it is a user's own file, whose every edit makes it another indicator.
 
     Raises:
         UsageError: it is missing, is not a literal, or declares nonsense.
     """
-    with _refusing(path):
-        declared = _literal(source, "INDICATOR")
+    with _refusing(script.path):
+        declared = _literal(script.text, "INDICATOR")
         if declared is None:
             raise ValueError("it has no INDICATOR = {...} at its top level")
-        read = _Source(source, path, harness_source, shared_source, own)
-        return _indicator(_known_keys(declared, _KEYS, "INDICATOR"), read, name)
+        return _indicator(_known_keys(declared, _KEYS, "INDICATOR"), script, name)
 
 
-def parse_table(
-    source: str,
-    *,
-    group: str,
-    path: str,
-    harness_source: str,
-    shared_source: str = "",
-    own: bool = False,
-) -> tuple[Indicator, ...]:
+def parse_table(script: Script, group: str) -> tuple[Indicator, ...]:
     """Read all indicators of a module: each row of its literal ``INDICATORS = {...}``.
 
     What a literal ``FAMILY = {...}`` declares holds for every row; common and own parameters are
     added up.
 
     Args:
-        source: of the module.
+        script: the module.
         group: what the names of its indicators begin with, such as ``numpy``.
-        path: of the module, on this machine.
-        harness_source: as for ``parse_indicator``.
-        shared_source: the same.
-        own: it is a user's own module.
 
     Raises:
         UsageError: a declaration is missing, is not a literal, or is nonsense.
     """
-    with _refusing(path):
-        read = _Source(source, path, harness_source, shared_source, own)
+    with _refusing(script.path):
         return tuple(
-            replace(_indicator(declared, read, f"{group}/{operation}"), operation=operation)
-            for operation, declared in _rows(source)
+            replace(_indicator(declared, script, f"{group}/{operation}"), operation=operation)
+            for operation, declared in _rows(script.text)
         )
 
 
 def has_table(source: str) -> bool:
     """Return whether a module declares several indicators."""
     return "INDICATORS" in source and _literal(source, "INDICATORS") is not None
-
-
-@dataclass(frozen=True, slots=True)
-class _Source:
-    """Text and path of a file that declares indicators, and the text of all that it runs with."""
-
-    text: str
-    path: str
-    harness: str
-    shared: str
-    own: bool
 
 
 @contextmanager
@@ -129,7 +108,7 @@ def _refusing(path: str) -> Iterator[None]:
         ) from error
 
 
-def _indicator(declared: Mapping[str, object], read: _Source, name: str) -> Indicator:
+def _indicator(declared: Mapping[str, object], read: Script, name: str) -> Indicator:
     _refuse_nonsense(declared)
     _refuse_wrong_work(declared)
     rows = _mapping(declared, "parameters") | _shared(declared, read.harness)

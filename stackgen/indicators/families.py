@@ -46,6 +46,3 @@ def family_of(name: str) -> str:
 def families_of(names: Iterable[str]) -> tuple[str, ...]:
     """Return the families of indicators that count, sorted."""
     return tuple(sorted({family_of(name) for name in names} - {START_UP}))
-
-
-__all__ = ["DEFAULTS", "FAMILIES", "FEWEST_FAMILIES", "OTHER", "families_of", "family_of"]

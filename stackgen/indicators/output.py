@@ -2,7 +2,7 @@
 
 import json
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, Any, Literal, TypeAlias
 
 import msgspec
@@ -34,12 +34,6 @@ class _Header(msgspec.Struct, frozen=True):
     reason: str | None = None
 
 
-class _Loaded(msgspec.Struct, frozen=True):
-    name: str
-    version: str
-    compiled: bool
-
-
 class _Document(msgspec.Struct, frozen=True, kw_only=True):
     """A measurement, as the harness prints it (docs/indicators.md)."""
 
@@ -50,7 +44,7 @@ class _Document(msgspec.Struct, frozen=True, kw_only=True):
     steady: bool = False
     checksum: _Finite | None = None
     peak_memory_bytes: _Finite | None = None
-    loaded: tuple[_Loaded, ...] = ()
+    loaded: tuple[LoadedDistribution, ...] = ()
     component_version: Any = None
 
 
@@ -146,10 +140,7 @@ def _observation(document: object) -> Observation:
     if seen.component_version:
         around["component_version"] = _text(seen.component_version)
     loaded = [
-        LoadedDistribution(
-            name=_text(each.name), version=_text(each.version), compiled=each.compiled
-        )
-        for each in seen.loaded
+        replace(each, name=_text(each.name), version=_text(each.version)) for each in seen.loaded
     ]
     return Observation(
         values_s=seen.values_s,

@@ -12,7 +12,7 @@ from importlib.metadata import entry_points
 from pathlib import Path
 
 from stackgen.errors import MeasurementError, UsageError
-from stackgen.indicators import has_table, parse_indicator, parse_table
+from stackgen.indicators.declaration import Script, has_table, parse_indicator, parse_table
 from stackgen.indicators.output import Parsed, parse_output, refuse_impossible, without_document
 from stackgen.measure.retry_policy import AT_LIMIT, ending
 from stackgen.model.identity import MachineId
@@ -339,7 +339,7 @@ def load_indicators(
                 fix="give each one a file, or register the module as a package's entry point "
                 f"({ENTRY_POINTS}; docs/indicators.md)",
             )
-        found[path.stem] = _single(folder, path, path.stem, own=True)
+        found[path.stem] = parse_indicator(_script(folder, path, own=True), path.stem)
     return tuple(found[name] for name in sorted(found))
 
 
@@ -391,23 +391,21 @@ def _named(indicators: Iterable[Indicator], known: Mapping[str, Indicator]) -> d
 
 def _declared(folder: Path, path: Path, group: str, *, own: bool = False) -> tuple[Indicator, ...]:
     """Return the indicators of a module, whose names begin with the group."""
-    if not has_table(_text(path)):
-        return (_single(folder, path, group if own else f"{group}/{path.stem}", own=own),)
-    return parse_table(_text(path), group=group, own=own, **_origin(folder, path))
+    script = _script(folder, path, own=own)
+    if has_table(script.text):
+        return parse_table(script, group)
+    return (parse_indicator(script, group if own else f"{group}/{path.stem}"),)
 
 
-def _single(folder: Path, path: Path, name: str, *, own: bool) -> Indicator:
-    return parse_indicator(_text(path), name=name, own=own, **_origin(folder, path))
-
-
-def _origin(folder: Path, path: Path) -> dict[str, str]:
-    """Return where an indicator comes from, with the sources that it runs with."""
+def _script(folder: Path, path: Path, *, own: bool) -> Script:
     harness, *shared = _runs_with(folder, path)
-    return {
-        "path": str(path.resolve()),
-        "harness_source": _text(harness),
-        "shared_source": "".join(f"\n{_text(each)}" for each in shared),
-    }
+    return Script(
+        text=_text(path),
+        path=str(path.resolve()),
+        harness=_text(harness),
+        shared="".join(f"\n{_text(each)}" for each in shared),
+        own=own,
+    )
 
 
 def _runs_with(folder: Path, script: Path) -> list[Path]:
