@@ -55,9 +55,7 @@ def parse_indicator(script: Script, name: str) -> Indicator:
     identity. Each is raised when an edit may change timings: when ``stackgen pi run`` of both
     versions in turns (an A/A comparison) does not show them to be equivalent.
 
-    Args:
-        script: that declares it.
-        name: such as ``numpy/matmul``.
+    name: such as ``numpy/matmul``.
 
     Raises:
         UsageError: it is missing, is not a literal, or declares nonsense.
@@ -75,9 +73,7 @@ def parse_table(script: Script, group: str) -> tuple[Indicator, ...]:
     What a literal ``FAMILY = {...}`` declares holds for every row; common and own parameters are
     added up.
 
-    Args:
-        script: the module.
-        group: what the names of its indicators begin with, such as ``numpy``.
+    group: what the names of its indicators begin with, such as ``numpy``.
 
     Raises:
         UsageError: a declaration is missing, is not a literal, or is nonsense.

@@ -86,9 +86,9 @@ def parse_output(stdout: str) -> Parsed:
 def refuse_impossible(observation: Observation, *, lasted_s: float) -> None:
     """Refuse times that the process cannot have measured.
 
-    Args:
-        observation: what the process printed; figures of its own are no times, and pass.
-        lasted_s: seconds from before the start of the process until after its end.
+    Figures of its own are no times, and pass.
+
+    lasted_s: seconds from before the start of the process until after its end.
 
     Raises:
         MeasurementError: the samples take longer than the process, or no time at all.

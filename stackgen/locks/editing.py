@@ -60,10 +60,7 @@ def writes(format_: str) -> bool:
 def write_lock(text: str, lockfile: LockFile, changes: Sequence[LockChange]) -> str:
     """Return the text of a lock file with some packages changed, added or taken out.
 
-    Args:
-        text: what the file holds, with its own line ends.
-        lockfile: the same, read.
-        changes: one for each package that differs.
+    text: what the file holds, with its own line ends; lockfile: the same, read.
 
     Raises:
         UsageError: the format is written by its own tool alone, or this file cannot be changed
@@ -112,10 +109,9 @@ def write_constraints(
 ) -> str:
     """Return a file of constraints, useful without stackgen.
 
-    Args:
-        changes: each becomes a line; those taken out are named in a comment.
-        evidence: what is known about a package, in lines of comment before it.
-        head: lines of comment at the beginning.
+    changes: each becomes a line; those taken out are named in a comment.
+    evidence: what is known about a package, in lines of comment before it.
+    head: lines of comment at the beginning.
     """
     lines = [f"# {each}".rstrip() for each in head]
     for change in sorted(changes, key=lambda each: each.name):

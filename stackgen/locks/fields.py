@@ -243,13 +243,10 @@ _MOST_WAYS = 48
 def reach(roots: Iterable[tuple[Node, str]], edges: Edges[Node]) -> dict[Node, str]:
     """Return every node that can be reached, and the marker under which it is.
 
-    Args:
-        roots: (node, marker) pairs to start from; a marker may be "".
-        edges: what a node leads to, and under which marker.
+    A marker is "" where a node always is reached, and where more ways lead to it than are worth
+    following.
 
-    Returns:
-        A marker per node; "" where it always is, which is also what is said where more ways
-        lead to a node than are worth following.
+    edges: what a node leads to, and under which marker.
     """
     ways: dict[Node, set[Way]] = {}
     waiting = [(node, _way(marker)) for node, marker in roots]

@@ -43,7 +43,10 @@ def read(text: str, *, path: str, companion: str | None) -> LockFile:
         packages=_merged(_package(e, places, files, requirements) for e in indexed),
         requirements=requirements,
         requires_python=_python(metadata, project),
-        skipped=(*_skipped(entries), *unclear),
+        skipped=(
+            *dict.fromkeys(f"{name_of(e)}: {elsewhere(e)}" for e in entries if elsewhere(e)),
+            *unclear,
+        ),
         notes=tuple(_notes(metadata, indexed)),
     )
 
@@ -53,10 +56,6 @@ def _notes(metadata: Table, entries: Sequence[Table]) -> Iterator[str]:
         yield "it has no lock_version: a PDM before 1.0 made it; lock again with a newer one"
     if not _states_groups(entries):
         yield "it does not state the groups of its packages; they follow from their dependencies"
-
-
-def _skipped(entries: Iterable[Table]) -> Iterator[str]:
-    yield from dict.fromkeys(f"{name_of(e)}: {elsewhere(e)}" for e in entries if elsewhere(e))
 
 
 def _states_groups(entries: Sequence[Table]) -> bool:

@@ -26,7 +26,10 @@ def read_lock(text: str, *, path: str, companion: str | None) -> LockFile:
         MalformedError: it is not one.
     """
     content = fields.table(fields.parse_json(text), "the file")
-    requirements = tuple(_requirements(companion)) if companion else ()
+    project = fields.parse_toml(companion) if companion else {}
+    requirements = tuple(
+        line(name, entry) for name, entry in entries(project, "packages") if not elsewhere(entry)
+    )
     named = fields.names_of(requirements)
     sections = [name for name in content if name != "_meta"]
     locked = [
@@ -112,13 +115,6 @@ def marker(name: str, entry: Table) -> str:
     return found[0] if len(found) == 1 else " and ".join(f"({each})" for each in found)
 
 
-def _requirements(companion: str) -> Iterator[str]:
-    """Yield what the Pipfile requires as PEP 508 lines; what is in no index is left out."""
-    for name, entry in entries(fields.parse_toml(companion), "packages"):
-        if not elsewhere(entry):
-            yield line(name, entry)
-
-
 def _specifier(wanted: str) -> str:
     if wanted in ("", "*"):
         return ""
@@ -134,12 +130,9 @@ def read_file(
 ) -> RequirementsFile:
     """Read a Pipfile.
 
-    Args:
-        text: what the file holds.
-        path: of the file, for messages.
-        folder: that it lies in, absolute, or "" where that is not known.
-        groups: to be added: ``dev``, and what other categories it has, by their names.
-        environ: for ``${NAME}`` in the addresses of its sources.
+    folder: that it lies in, absolute, or "" where that is not known.
+    groups: to be added: ``dev``, and what other categories it has, by their names.
+    environ: for ``${NAME}`` in the addresses of its sources.
 
     Raises:
         MalformedError: it is not one.

@@ -68,7 +68,8 @@ def read(text: str, *, path: str, companion: str | None) -> LockFile:
         format="poetry",
         packages=tuple(_packages(entries, metadata, requirements, bool(companion))),
         requirements=requirements,
-        requires_python=_python(metadata),
+        requires_python=specifier(fields.text(metadata.get("python-versions"), "python-versions"))
+        or "",
         skipped=tuple(
             f"{name_of(entry)}: {_elsewhere(entry)}" for entry in entries if _elsewhere(entry)
         )
@@ -281,9 +282,3 @@ def _elsewhere(entry: Table) -> str:
     if kind == "git":
         return REPOSITORY
     return FILE if kind in _FILES else ""
-
-
-def _python(metadata: Table) -> str:
-    """Return Poetry's Python constraint where it is a PEP 440 specifier as it stands."""
-    stated = fields.text(metadata.get("python-versions"), "python-versions")
-    return specifier(stated) or ""

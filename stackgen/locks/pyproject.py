@@ -188,12 +188,9 @@ def read_file(
     Where Poetry's or uv's tables say that a package comes from a repository or a folder, no index
     is used for it; an index that they tie it to is not followed. Both are reported as skipped.
 
-    Args:
-        text: what the file holds.
-        path: of the file, for messages.
-        folder: that it lies in, absolute, or "" where that is not known.
-        extras: to be added; an extra may name others of the project itself.
-        groups: of PEP 735 or of Poetry, to be added.
+    folder: that it lies in, absolute, or "" where that is not known.
+    extras: to be added; an extra may name others of the project itself.
+    groups: of PEP 735 or of Poetry, to be added.
 
     Raises:
         MalformedError: it is not one.

@@ -317,11 +317,8 @@ def read_file(
 ) -> RequirementsFile:
     """Read a requirements file with all that it includes.
 
-    Args:
-        text: what the file holds.
-        path: of the file; what it includes is relative to it.
-        context: for what it includes and refers to.
-        limits: whether it is a file of constraints.
+    path: of the file; what it includes is relative to it.
+    limits: whether it is a file of constraints.
 
     Raises:
         UsageError: a line that pip would refuse; it is named by file and number.
@@ -394,7 +391,9 @@ def _of_line(line: Line, file: _File, context: FileContext) -> Iterator[_Entry]:
             yield Skipped(where + found.words)
         else:
             check_versions_in(Requirement(found).marker)
-            yield _Wanted(_limiting(found) if file.limits else found, file.limits)
+            if file.limits and Requirement(found).extras:
+                raise MalformedError(f"a constraint cannot have extras: {found!r}")
+            yield _Wanted(found, file.limits)
         return
     for place in options.editables:
         yield Skipped(f"{where}-e {without_credentials(place)} is a project to be built")
@@ -424,12 +423,6 @@ def _is_path(text: str) -> bool:
     if text.startswith((".", "/")) or _ARCHIVE.fullmatch(text):
         return True
     return not re.search(r"\s", text) and ("/" in text or "\\" in text)
-
-
-def _limiting(line: str) -> str:
-    if Requirement(line).extras:
-        raise MalformedError(f"a constraint cannot have extras: {line!r}")
-    return line
 
 
 def _included(place: str, by: _File, context: FileContext) -> Iterator[_Entry]:
@@ -465,11 +458,9 @@ def _normal(path: str) -> str:
 def chosen(kind: str, wanted: Sequence[str], *, known: Collection[str], path: str) -> list[str]:
     """Return the normalised names that were chosen, each once, in the order given.
 
-    Args:
-        kind: what is chosen, "extra" or "group"; for the message.
-        wanted: names in any spelling.
-        known: the normalised names that the file has.
-        path: of the file, for the message.
+    kind: what is chosen, "extra" or "group".
+    wanted: names in any spelling.
+    known: the normalised names that the file has.
 
     Raises:
         UsageError: the file has no such name; the error lists those that it has.

@@ -36,11 +36,6 @@ class Policy:
     links: tuple[IndexLocation, ...] = ()
 
 
-def _wants_hashes(stated: StatedSources) -> bool:
-    """Return whether pip refuses a package without hash: where one has a hash, all must."""
-    return stated.format == "requirements" and any(each.files for each in stated.packages)
-
-
 @dataclass(slots=True, kw_only=True)
 class Checked:
     """What a check collects: findings, what could not be checked, and how many files agree."""
@@ -77,12 +72,14 @@ def check_sources(stated: StatedSources, pages: Pages, policy: Policy) -> Checke
     """Compare a lock with the pages of all indexes that were searched."""
     result = Checked()
     _check_indexes(stated, pages, policy, result)
+    # pip refuses a package without hash where another one has any.
+    wants_hashes = stated.format == "requirements" and any(each.files for each in stated.packages)
     for package in stated.packages:
         if package.elsewhere or not package.version:
             why = package.elsewhere or "the lock pins no version"
             result.unchecked.append(f"{package.name}: {why}")
             continue
-        _Release.of(package, pages, policy, result).check(wants_hashes=_wants_hashes(stated))
+        _Release.of(package, pages, policy, result).check(wants_hashes=wants_hashes)
     return result
 
 

@@ -220,7 +220,7 @@ def affected(record: object, name: str, version: str) -> Vulnerability | None:
     fixed: set[str] = set()
     for part in parts:
         ranges = [each for each in _items(part, "ranges") if each.get("type") != "GIT"]
-        hit = hit or any(_same(text, wanted) for text in _texts(part, "versions"))
+        hit = hit or any(_readable(text) == wanted for text in _texts(part, "versions"))
         for each in ranges:
             events = _items(each, "events")
             fixed |= {str(x["fixed"]) for x in events if _readable(x.get("fixed")) is not None}
@@ -272,10 +272,6 @@ def _readable(text: object) -> Version | None:
         return Version(text) if isinstance(text, str) else None
     except InvalidVersion:
         return None
-
-
-def _same(text: str, version: Version) -> bool:
-    return _readable(text) == version
 
 
 def _items(table: Mapping[str, object], key: str) -> Sequence[Mapping[str, object]]:

@@ -116,9 +116,7 @@ class Selector:
     def select(self, artifacts: Sequence[Artifact], user: Sequence[str]) -> tuple[Candidate, ...]:
         """Return every version of one package, newest first; of one version the official first.
 
-        Args:
-            artifacts: all that the indexes offer of it.
-            user: the specifiers of it in the user's own requirements.
+        user: the specifiers of it in the user's own requirements.
         """
         files = Files.of(artifacts)
         groups = self._grouped(files)

@@ -2,7 +2,7 @@
 
 import random
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from itertools import combinations
 
@@ -22,9 +22,7 @@ def newest_first(
     package counts its steps among the versions that the packages before it leave open, so that
     every package is varied early and not just the last one.
 
-    Args:
-        slices: every feasible choice, as ``Space.slices`` returns them (newest first).
-        granularity: which versions are distinct.
+    slices: every feasible choice, as ``Space.slices`` returns them (newest first).
     """
     steps = dict(_steps(slices, 0, 0, granularity is Granularity.PATCH))
     place = {each: number for number, each in enumerate(slices)}
@@ -81,12 +79,7 @@ def stratified(
     ever leave the few versions that most stacks have. No choice comes twice before each has come
     once, so a long sample holds them all.
 
-    Args:
-        space: where the choices are from.
-        slices: the feasible choices of the varied packages.
-        seed: equal seeds draw equal stacks.
-        n: how many.
-        newest: take the newest completion of each choice; otherwise a uniformly drawn one.
+    newest: take the newest completion of each choice; otherwise a uniformly drawn one.
     """
     generator = random.Random(seed)  # noqa: S311
     rows = [_row(each) for each in slices]
@@ -138,16 +131,11 @@ def pairwise_cover(slices: Sequence[Slice]) -> tuple[Slice, ...]:
     found = []
     for pair, places in holders.items():
         if pair in missing:
-            best = _most(places[:: max(1, len(places) // _TRIED)], pairs, missing)
+            tried = places[:: max(1, len(places) // _TRIED)]
+            best = max(tried, key=lambda place: len(pairs[place] & missing))
             missing -= pairs[best]
             found.append(slices[best])
     return tuple(found)
-
-
-def _most(
-    places: Sequence[int], pairs: Sequence[frozenset[_Pair]], missing: Collection[_Pair]
-) -> int:
-    return max(places, key=lambda place: len(pairs[place].intersection(missing)))
 
 
 def _pairs(row: _Row) -> frozenset[_Pair]:
@@ -182,12 +170,9 @@ def newest_working(
     than the newest one: is all of it old enough; which first packages, most suspicious first, must
     be old (bisected); is the last of these enough on its own.
 
-    Args:
-        space: the space of the choice.
-        choice: the versions of the varied packages.
-        failing: its newest completion, known not to work.
-        works: tries a stack; the dear part. What it raises ends the search.
-        preferred: versions to keep where they are open (a user's lock).
+    failing: the newest completion of the choice, known not to work.
+    works: tries a stack; the dear part. What it raises ends the search.
+    preferred: versions to keep where they are open (a user's lock).
     """
     allowed = _contemporary_versions(space, failing, choice)
     old = space.complete(choice, allowed, preferred=preferred) if allowed else None
@@ -253,13 +238,8 @@ def _suspects(
 ) -> tuple[str, ...]:
     """Return the packages that differ, those with a new major version first: they break most."""
     differ = [name for name in new if name in old and new[name] != old[name]]
-    return tuple(
-        sorted(
-            (name for name in differ if name not in varied),
-            key=lambda name: (_major(new[name]) == _major(old[name]), name),
-        )
-    )
 
+    def rank(name: str) -> tuple[bool, str]:
+        return parsed_version(new[name]).major == parsed_version(old[name]).major, name
 
-def _major(version: str) -> int:
-    return parsed_version(version).release[0]
+    return tuple(sorted((name for name in differ if name not in varied), key=rank))

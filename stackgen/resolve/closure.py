@@ -46,17 +46,14 @@ class Offers:
         locked: str | None = None,
         all_prereleases: bool = False,
     ) -> None:
-        """Take what there is.
+        """Take the versions of a package, newest first.
 
-        Args:
-            name: of the package.
-            candidates: its versions, newest first.
-            limits: specifiers that every version must satisfy.
-            pins: specifiers of the user; one that names a single version lets it in, though it
-                was yanked.
-            locked: the one version that there is, if any; it lets nothing in, and admits no other
-                local version.
-            all_prereleases: fallbacks are candidates like all others.
+        limits: specifiers that every version must satisfy.
+        pins: specifiers of the user; one that names a single version lets it in, though it was
+            yanked.
+        locked: the one version that there is, if any; it lets nothing in, and admits no other
+            local version.
+        all_prereleases: fallbacks are candidates like all others.
         """
         self.name = name
         self._candidates = candidates
@@ -277,14 +274,12 @@ class Closure:
     ) -> None:
         """Begin with nothing known.
 
-        Args:
-            request: what stacks must satisfy; its roles filled already.
-            target: where they are installed.
-            barred: packages that no stack may hold.
-            pruned: leave out what no version of the anchor can share a stack with. An empty
-                space can only be explained by what is not pruned, prereleases included.
-            all_prereleases: look at each prerelease that the policy admits, not only at those that
-                some requirement needs.
+        request: what stacks must satisfy; its roles filled already.
+        barred: packages that no stack may hold.
+        pruned: leave out what no version of the anchor can share a stack with. An empty space can
+            only be explained by what is not pruned, prereleases included.
+        all_prereleases: look at each prerelease that the policy admits, not only at those that
+            some requirement needs.
         """
         self._reader = Reader(target, overrides=request.overrides, excluded=request.excluded)
         self._selector = Selector(target, request.policy)

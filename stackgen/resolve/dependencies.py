@@ -275,8 +275,9 @@ def python_admits(requires: str, python: str) -> bool:
 
 def names_prerelease(specifier: str) -> bool:
     """Return whether a specifier mentions a prerelease, as in ``>=2.0rc1``, but to forbid it."""
-    clauses = specifier_set(specifier)
-    return any(each.operator != "!=" and _is_prerelease(each.version) for each in clauses)
+    named = (each.version for each in specifier_set(specifier) if each.operator != "!=")
+    found = (_version_or_none(text.removesuffix(".*")) for text in named)
+    return any(version is not None and version.is_prerelease for version in found)
 
 
 def pins_exactly(specifier: str, version: str) -> bool:
@@ -285,23 +286,16 @@ def pins_exactly(specifier: str, version: str) -> bool:
     return any(
         each.operator in ("==", "===")
         and not each.version.endswith(".*")
-        and _same_version(each.version, wanted)
+        and _version_or_none(each.version) == wanted
         for each in specifier_set(specifier)
     )
 
 
-def _same_version(text: str, version: Version) -> bool:
+def _version_or_none(text: str) -> Version | None:
     try:
-        return Version(text) == version
+        return Version(text)
     except InvalidVersion:
-        return False
-
-
-def _is_prerelease(text: str) -> bool:
-    try:
-        return Version(text.removesuffix(".*")).is_prerelease
-    except InvalidVersion:
-        return False
+        return None
 
 
 class Versions:

@@ -293,10 +293,8 @@ def together(nodes: list[Node]) -> Node:
 def restricted(root: Node, allowed: Mapping[int, int], present: int) -> Node:
     """Return the part of a diagram in which only some versions are taken.
 
-    Args:
-        root: the whole diagram.
-        allowed: by package, the mask of versions that may be taken.
-        present: the mask of packages that a stack must contain.
+    allowed: by package, the mask of versions that may be taken.
+    present: the mask of packages that a stack must contain.
     """
     return _Restriction(allowed).apply(root, present)
 

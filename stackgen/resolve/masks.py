@@ -138,7 +138,7 @@ class Masks:
         """Return the same with fewer versions: by rank, the mask of those that stay."""
         return replace(
             self,
-            roots=tuple((rank, mask & allowed.get(rank, -1)) for rank, mask in self.roots),
+            roots=_narrowed(self.roots, allowed),
             groups=tuple(
                 tuple((_narrowed(needs, allowed), versions) for needs, versions in each)
                 for each in self.groups
@@ -160,10 +160,8 @@ def compile_masks(
 ) -> Masks:
     """Compile a closure.
 
-    Args:
-        universe: the closure.
-        roots: what to require in place of the universe's own roots.
-        ordered_for: what decides the order of the packages, where that is not the roots.
+    roots: what to require in place of the universe's own roots.
+    ordered_for: what decides the order of the packages, where that is not the roots.
     """
     own = tuple(roots or universe.roots)
     return _Compiler(universe).compile(own, tuple(ordered_for or own))
@@ -217,14 +215,14 @@ class _Compiler:
 
     def _mask(self, dependency: Dependency) -> int:
         if dependency not in self._masks:
-            self._masks[dependency] = self._admitted(dependency.package, dependency.specifier)
+            package = dependency.package
+            releases = self._universe.releases.get(package, ())
+            if package not in self._versions:
+                self._versions[package] = Versions([release.version for release in releases])
+            self._masks[dependency] = admitted_releases(
+                dependency.specifier, releases, self._versions[package]
+            )
         return self._masks[dependency]
-
-    def _admitted(self, package: str, specifier: str) -> int:
-        releases = self._universe.releases.get(package, ())
-        if package not in self._versions:
-            self._versions[package] = Versions([release.version for release in releases])
-        return admitted_releases(specifier, releases, self._versions[package])
 
 
 def admitted_releases(
@@ -232,10 +230,8 @@ def admitted_releases(
 ) -> int:
     """Return which releases a dependency admits: by version, by address, or this very release.
 
-    Args:
-        specifier: of the dependency.
-        releases: of one package, newest first.
-        versions: the same, where many specifiers are applied to them.
+    releases: of one package, newest first.
+    versions: the same, where many specifiers are applied to them.
     """
     if specifier.startswith("@"):
         urls = [plain_url(release.artifact.url) for release in releases]

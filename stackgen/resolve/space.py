@@ -9,7 +9,7 @@ from stackgen.model.packages import Lock
 from stackgen.resolve.closure import Universe
 from stackgen.resolve.compilation import compile_universe, is_role
 from stackgen.resolve.dependencies import base_name, bits
-from stackgen.resolve.diagram import DEAD, Diagram, Node, restricted, undisturbed
+from stackgen.resolve.diagram import DEAD, Diagram, restricted, undisturbed
 from stackgen.resolve.walks import (
     ABSENT,
     Assignment,
@@ -83,9 +83,8 @@ class Space:
     ) -> "Space":
         """Return the part of the space with only some versions.
 
-        Args:
-            allowed: by package, the only versions that may be taken.
-            present: packages that a stack must contain, required or not.
+        allowed: by package, the only versions that may be taken.
+        present: packages that a stack must contain, required or not.
         """
         if not allowed and not present:
             return self
@@ -94,7 +93,7 @@ class Space:
             root = restricted(self._diagram.root, self._masks(allowed), wanted)
         if any(name not in self._ranks for name in present):
             root = DEAD
-        return self._with(root)
+        return Space(self.universe, diagram=replace(self._diagram, root=root))
 
     def newest(
         self,
@@ -107,10 +106,8 @@ class Space:
 
         Packages are decided dependents first (see ``packages``); this is the completion "newest".
 
-        Args:
-            allowed: by package, the only versions that may be taken.
-            present: packages that the stack must contain, required or not.
-            preferred: by package, the version to take before the newest one where it is open.
+        allowed, present: as of ``within``.
+        preferred: by package, the version to take before the newest one where it is open.
         """
         if allowed or present:
             return self.within(allowed or {}, present=present).newest(preferred=preferred)
@@ -127,10 +124,9 @@ class Space:
     ) -> Lock | None:
         """Return the newest completion of a choice of the varied packages, or None.
 
-        Args:
-            choice: as ``slices`` returns it; without ``allowed`` there always is a completion.
-            allowed: by package, the only versions that other packages may take.
-            preferred: by package, the version to take before the newest one where it is open.
+        choice: as ``slices`` returns it; without ``allowed`` there always is a completion.
+        allowed: by package, the only versions that other packages may take.
+        preferred: as of ``newest``.
         """
         if choice.newest is not None and not allowed and not preferred:
             return self.lock(self._trees.assignment(choice.newest))
@@ -221,9 +217,6 @@ class Space:
     @cached_property
     def _trees(self) -> Trees:
         return Trees(len(self._diagram.packages))
-
-    def _with(self, root: Node) -> "Space":
-        return Space(self.universe, diagram=replace(self._diagram, root=root))
 
     def _masks(self, allowed: Mapping[str, Container[str]]) -> Mapping[int, int]:
         return {

@@ -23,10 +23,8 @@ Assignment = tuple[int, ...]
 def newest(root: Node, size: int, preferred: Mapping[int, int]) -> Assignment | None:
     """Return the assignment that takes the newest version at each decision, or None.
 
-    Args:
-        root: what to walk.
-        size: how many packages the diagram has.
-        preferred: by package, the mask of a version that is taken before the newest one.
+    size: how many packages the diagram has.
+    preferred: by package, the mask of a version that is taken before the newest one.
     """
     if not root.count:
         return None
