@@ -15,9 +15,9 @@ import httpx
 import pytest
 import yaml
 
-from stackgen.commands.findings import open_store
 from stackgen.model.findings import FindingState
 from stackgen.nightly.metrics import export_metrics
+from stackgen.nightly.store import open_store
 from stackgen.storage.paths import find_paths
 from tests.in_process import run_command
 from tests.laboratory import Laboratory

@@ -18,7 +18,7 @@ from stackgen.model import toml
 from stackgen.model.findings import FindingState, NightOutcome
 from stackgen.nightly.metrics import export_metrics, metrics_text
 from stackgen.nightly.watch import Watch, read_watches, watch_table
-from stackgen.notify.send import NotificationError, check_address, notify, payload
+from stackgen.notify import NotificationError, check_address, notify, payload
 from tests.in_process import run_command
 from tests.receiver import Receiver, receiving
 from tests.test_render import NIGHT

@@ -214,7 +214,7 @@ REPORTS = {
     "compare": ("compare:compare",),
     "bisect": ("bisect:bisect",),
     "nightly": ("nightly:nightly", "nightly:check"),
-    "findings list": ("findings:listed",),
+    "findings list": ("stackgen.nightly.store:NightStore.listed",),
     "findings show": ("stackgen.nightly.store:NightStore.find",),
     "findings ack": ("stackgen.nightly.store:NightStore.acknowledge",),
     "findings reopen": ("stackgen.nightly.store:NightStore.reopen",),

@@ -178,12 +178,10 @@ def findings_list(
     json: AsJson = False,
 ) -> None:
     """List the findings that count."""
-    from stackgen.commands.findings import listed
     from stackgen.report.nightly import findings_text
     from stackgen.report.tables import as_json
-    from stackgen.storage.paths import find_paths
 
-    found = listed(find_paths(os.environ, kb=kb, reading=True), every=every)
+    found = _open_store(kb).listed(every=every)
     typer.echo(as_json(found) if json else findings_text(found))
 
 
@@ -214,7 +212,7 @@ def findings_reopen(finding: FindingId, kb: KnowledgeBase = None, json: AsJson =
 
 
 def _open_store(kb: Path | None) -> "NightStore":
-    from stackgen.commands.findings import open_store
+    from stackgen.nightly.store import open_store
     from stackgen.storage.paths import find_paths
 
     return open_store(find_paths(os.environ, kb=kb, reading=True))

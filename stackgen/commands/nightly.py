@@ -22,7 +22,6 @@ from stackgen.campaign.request import CampaignRequest, StackRequest
 from stackgen.campaign.user_input import read_measurement
 from stackgen.commands.bisect import bisect
 from stackgen.commands.compare import measure_pair
-from stackgen.commands.findings import open_store
 from stackgen.errors import EvidenceError, ResolutionError, StackgenError, UsageError
 from stackgen.measure import INTERIM_ANALYSES
 from stackgen.model.findings import (
@@ -52,9 +51,9 @@ from stackgen.nightly.releases import (
     release_pair,
 )
 from stackgen.nightly.site import LiveSite
-from stackgen.nightly.store import NightStore
+from stackgen.nightly.store import NightStore, open_store
 from stackgen.nightly.watch import Watch
-from stackgen.notify.send import check_address, notify
+from stackgen.notify import check_address, notify
 from stackgen.report.bisect import bisect_text
 from stackgen.resolve import Requirements, parse_requirement
 from stackgen.storage.paths import Paths, find_paths

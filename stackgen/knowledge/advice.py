@@ -114,9 +114,7 @@ class Advisor:
             if not self.known.decides(case, versions):
                 return Advice(
                     answer=Answer.NO_DIFFERENCE,
-                    lock=None,
                     changes=changes,
-                    effects=(),
                     caveats=("nothing that was seen to decide a timing changes",),
                     same_machine=case.machine.id == self.known.machine.id,
                     pins=pins,
@@ -206,11 +204,6 @@ class Advisor:
         unique = {each.pins: each for each in reversed(following)}
         return Advice(
             answer=Answer.UNKNOWN,
-            lock=None,
-            changes=(),
-            effects=(),
-            caveats=(),
-            same_machine=False,
             why=why,
             nearest=tuple(replace(each, without=tuple(sorted(without))) for each, _ in nearest),
             proposals=proposals,

@@ -143,10 +143,7 @@ class CaseAnswer:
         elsewhere = shown is not None and self._is_elsewhere(shown)
         return Advice(
             answer=Answer.UNKNOWN,
-            lock=None,
-            changes=(),
             effects=effects,
-            caveats=(),
             same_machine=self.case.machine.id == self.known.machine.id and not elsewhere,
             provenance=provenance,
             scope=Scope.PROGRAM if self._of_program else scope if effects else Scope.NOTHING,

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias, TypeVar, c
 import msgspec
 
 from stackgen.knowledge import packing
+from stackgen.knowledge.packing import Pairs
 from stackgen.model.evidence import CampaignIdentity
 from stackgen.model.identity import CampaignId, IndicatorId, MachineId, StackId, content_id
 from stackgen.model.inspections import (
@@ -34,7 +35,6 @@ if TYPE_CHECKING:
 Cell = str | int | float | bytes | None
 Row = Mapping[str, Cell]
 Cells: TypeAlias = sqlite3.Row | Mapping[str, object]  # as they are stored, not yet checked
-Pairs = tuple[tuple[str, str], ...]
 _Number: TypeAlias = int | float  # a number stays as it came: an id is made of 5 or of 5.0
 _Finite: TypeAlias = (
     int | Annotated[float, msgspec.Meta(ge=-sys.float_info.max, le=sys.float_info.max)]

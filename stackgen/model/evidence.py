@@ -340,11 +340,11 @@ class Advice:
     """
 
     answer: Answer
-    lock: Lock | None
-    changes: tuple[Change, ...]
-    effects: tuple[Effect, ...]
-    caveats: tuple[str, ...]
-    same_machine: bool
+    lock: Lock | None = None
+    changes: tuple[Change, ...] = ()
+    effects: tuple[Effect, ...] = ()
+    caveats: tuple[str, ...] = ()
+    same_machine: bool = False
     provenance: tuple[Provenance, ...] = ()
     refused: str = ""
     option: str = ""

@@ -12,7 +12,7 @@ from urllib.parse import quote
 
 from stackgen.errors import UsageError
 from stackgen.model.findings import FindingKind, NightOutcome, NightReport
-from stackgen.notify.send import deliver
+from stackgen.notify import deliver
 from stackgen.storage.files import atomic_write_text
 
 _HELP = {

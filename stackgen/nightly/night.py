@@ -616,12 +616,11 @@ class Night:
     # Findings: recorded once, and measured again the next night
 
     def _open(self) -> tuple[FindingState, ...]:
-        counted = (FindingStatus.OPEN, FindingStatus.ACKNOWLEDGED)
-        return tuple(each for each in self._own() if each.status in counted)
+        return self._own(every=False)
 
-    def _own(self) -> tuple[FindingState, ...]:
+    def _own(self, *, every: bool = True) -> tuple[FindingState, ...]:
         own = (self.watch.name, self.base)
-        found = self.store.findings()
+        found = self.store.listed(every=every).findings
         return tuple(each for each in found if (each.finding.watch, each.finding.base) == own)
 
     def _record(
@@ -714,7 +713,7 @@ class Night:
             shows = holds(signal, measured)
         except (EngineError, StorageError, UsageError):
             raise
-        except (IndexUnavailableError, StackgenError) as error:
+        except StackgenError as error:
             self.undecided.append(f"{finding.title}: not measured again: {error.what}")
             return
         if shows is None:

@@ -10,10 +10,12 @@ from typing import TypeVar
 import msgspec
 
 from stackgen.errors import EvidenceError, StorageError, UsageError
-from stackgen.model.findings import Finding, FindingState, FindingStatus
+from stackgen.knowledge.database import open_database
+from stackgen.model.findings import Finding, FindingsReport, FindingState, FindingStatus
 from stackgen.nightly.releases import PackagePage
 from stackgen.storage.leases import Leases
-from stackgen.storage.state import State
+from stackgen.storage.paths import Paths
+from stackgen.storage.state import State, state_path
 
 _T = TypeVar("_T")
 
@@ -134,6 +136,12 @@ class NightStore:
         with State(self.path) as state:
             found = state.decided_releases(self.knowledge_base, watch)
             return found or state.decided_releases(self.knowledge_base, package)
+
+    def listed(self, *, every: bool = False) -> FindingsReport:
+        """Return the findings that count, or all of them."""
+        counted = (FindingStatus.OPEN, FindingStatus.ACKNOWLEDGED)
+        found = tuple(e for e in self.findings() if every or e.status in counted)
+        return FindingsReport(findings=found)
 
     def findings(self) -> tuple[FindingState, ...]:
         """Return all findings, the ones that changed last at the end."""
@@ -269,3 +277,11 @@ class NightStore:
                 why=f"a row of nights cannot be read: {error}",
                 fix="move the file away; the next night is a first one",
             ) from error
+
+
+def open_store(paths: Paths) -> NightStore:
+    """Return what nights remember beside a knowledge base."""
+    with open_database(paths.knowledge) as database:
+        identity = database.base_id
+    now = datetime.now(timezone.utc)
+    return NightStore(path=state_path(paths.knowledge), knowledge_base=identity, now=now)

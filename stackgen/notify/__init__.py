@@ -1,1 +1,0 @@
-"""Sends messages about findings: webhooks, and files for a forge."""
