@@ -11,9 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stackgen.index import IndexConfig, PackageIndex
-from stackgen.index.closure import read_universe
+from stackgen.index.closure import decode, encode, read_universe, universe_key
 from stackgen.index.config import location
-from stackgen.index.universe_cache import decode, encode, universe_key
 from stackgen.model.choices import Prereleases
 from stackgen.model.packages import Target
 from stackgen.model.progress import NullProgress

@@ -1,20 +1,26 @@
 """A request and an index in, a space out; or an explanation why it would be empty."""
 
+import sys
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+import zlib
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Executor, Future, ThreadPoolExecutor, wait
 from contextlib import suppress
 from dataclasses import replace
+from functools import cache
+from hashlib import sha256
 from itertools import islice
+from pathlib import Path
 from typing import TypeVar
 
+import msgspec
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
+import packaging
 from stackgen.errors import IndexUnavailableError, ResolutionError
 from stackgen.index import PackageIndex, artifact_key
 from stackgen.index.metadata import UNREADABLE
-from stackgen.index.universe_cache import load_universe, store_universe, universe_key
 from stackgen.model.packages import Artifact, Target
 from stackgen.model.progress import NullProgress, Progress
 from stackgen.resolve import (
@@ -295,3 +301,71 @@ def _ways_out(
             if space.count:
                 bound = "" if space.exact else "at least "
                 yield space.count, f"{each.words}: {bound}{format_stack_count(space.count)}"
+
+
+# Universes that were worked out before, for the same request on the same pages.
+#
+# Requests come again: ``resolve`` before ``explore``, a night after a night. The digests of the
+# pages are then read from the cache, to know that they are the same, but no version and no
+# requirement is parsed again. An entry counts only where all that it follows from is the same: the
+# code, the request, the target and, by digest, each page that was needed, none of them older than
+# an index takes from its cache.
+
+_LEVEL = 1  # Deflate: the fastest takes most of it.
+
+
+def universe_key(request: Requirements, target: Target, *, all_prereleases: bool) -> str:
+    """Return what identifies a question to an index; "" where its answer is not cached.
+
+    A file at an address, and what is built from a source distribution, is on no page.
+    """
+    roles = (each for role in request.alternatives for each in role)
+    every = (*request.requirements, *request.overrides, *roles)
+    if request.policy.allow_build or any(each.url for each in every):
+        return ""
+    content = [request, target, all_prereleases, _code()]
+    return sha256(msgspec.json.encode(content, enc_hook=str, order="deterministic")).hexdigest()
+
+
+def load_universe(index: PackageIndex, key: str) -> Universe | None:
+    """Return the universe of a question where the index still offers what it was made of."""
+    content = index.recall(key) if key else None
+    try:
+        return None if content is None else decode(content)
+    except (zlib.error, msgspec.DecodeError):
+        return None  # it is worked out, and stored again
+
+
+def store_universe(index: PackageIndex, key: str, universe: Universe, names: Iterable[str]) -> None:
+    """Store a universe with the packages whose pages it was made of.
+
+    Not one with files that could not be read: next time they may be.
+    """
+    left_out = (each for of in universe.excluded.values() for each in of)
+    if key and not any(each.reason.startswith(UNREADABLE) for each in left_out):
+        index.remember(key, names, encode(universe))
+
+
+@cache
+def _code() -> list[object]:
+    """Return what identifies the code that works universes out."""
+    own = Path(__file__).parent
+    folders = (own.with_name("resolve"), own)
+    files = sorted(file for folder in folders for file in folder.glob("*.py"))
+    states = [(str(file), file.stat()) for file in files]
+    code = [[name, state.st_size, state.st_mtime_ns] for name, state in states]
+    return [sys.version, packaging.__version__, code]
+
+
+def encode(universe: Universe) -> bytes:
+    """Return a universe in the form in which it is cached."""
+    return zlib.compress(msgspec.msgpack.encode(universe), _LEVEL)
+
+
+def decode(content: bytes) -> Universe:
+    """Return what was encoded.
+
+    Raises:
+        msgspec.DecodeError, zlib.error: it is not what `encode` wrote.
+    """
+    return msgspec.msgpack.decode(zlib.decompress(content), type=Universe)

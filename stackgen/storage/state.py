@@ -154,30 +154,22 @@ class State:
         with self._explained():
             if self._reading and self._pragma("user_version") < _TRUST_SINCE:
                 return frozenset()
-            found = self._connection.execute("SELECT id FROM trusted_origins")
-            return frozenset(origin for (origin,) in found)
+        return self._ids("SELECT id FROM trusted_origins")
 
     def trust_origin(self, origin: str, moment: str) -> None:
         """Trust another installation from now on; ``moment`` is ISO 8601 in UTC."""
-        with self._explained(), self._transaction():
-            self._connection.execute(
-                "INSERT INTO trusted_origins VALUES (?, ?) ON CONFLICT DO NOTHING",
-                (origin, moment),
-            )
+        self._write(
+            "INSERT INTO trusted_origins VALUES (?, ?) ON CONFLICT DO NOTHING", origin, moment
+        )
 
     def distrust_origin(self, origin: str) -> None:
         """Trust another installation no longer."""
-        with self._explained(), self._transaction():
-            self._connection.execute("DELETE FROM trusted_origins WHERE id = ?", (origin,))
+        self._write("DELETE FROM trusted_origins WHERE id = ?", origin)
 
     def decided_releases(self, knowledge_base: str, watch: str) -> frozenset[str]:
         """Return the versions that were decided for what is watched."""
-        with self._explained():
-            found = self._connection.execute(
-                "SELECT version FROM decided_releases WHERE knowledge_base = ? AND watch = ?",
-                (knowledge_base, watch),
-            )
-            return frozenset(version for (version,) in found)
+        query = "SELECT version FROM decided_releases WHERE knowledge_base = ? AND watch = ?"
+        return self._ids(query, knowledge_base, watch)
 
     def add_decided_releases(
         self, knowledge_base: str, releases: Iterable[tuple[str, str, str]]
@@ -195,7 +187,7 @@ class State:
 
     def add_loaded_seed(self, knowledge_base: str, sha256: str) -> None:
         """Record that a seed was loaded into a knowledge base."""
-        self._add(
+        self._write(
             "INSERT INTO loaded_seeds VALUES (?, ?) ON CONFLICT DO NOTHING", knowledge_base, sha256
         )
 
@@ -205,17 +197,17 @@ class State:
 
     def add_removed_origin(self, knowledge_base: str, origin: str) -> None:
         """Record that the user removed an origin from a knowledge base."""
-        self._add(
+        self._write(
             "INSERT INTO removed_origins VALUES (?, ?) ON CONFLICT DO NOTHING",
             knowledge_base,
             origin,
         )
 
-    def _ids(self, sql: str, knowledge_base: str) -> frozenset[str]:
+    def _ids(self, query: str, *values: str) -> frozenset[str]:
         with self._explained():
-            return frozenset(each for (each,) in self._connection.execute(sql, (knowledge_base,)))
+            return frozenset(each for (each,) in self._connection.execute(query, values))
 
-    def _add(self, sql: str, *values: str) -> None:
+    def _write(self, sql: str, *values: str) -> None:
         with self._explained(), self._transaction():
             self._connection.execute(sql, values)
 
@@ -226,7 +218,7 @@ class State:
 
     def put_watch(self, knowledge_base: str, watch: str, state: str) -> None:
         """Replace the state of what is watched."""
-        self._add("INSERT OR REPLACE INTO watches VALUES (?, ?, ?)", knowledge_base, watch, state)
+        self._write("INSERT OR REPLACE INTO watches VALUES (?, ?, ?)", knowledge_base, watch, state)
 
     def findings(self, knowledge_base: str) -> tuple[tuple[str, str], ...]:
         """Return the findings as JSON, each with when it changed, oldest first."""
@@ -241,7 +233,7 @@ class State:
     def put_finding(self, knowledge_base: str, finding: str, state: str, moment: str) -> None:
         """Add a finding, or replace what became of it."""
         row = (finding, knowledge_base, state, moment)
-        self._add("INSERT OR REPLACE INTO findings VALUES (?, ?, ?, ?)", *row)
+        self._write("INSERT OR REPLACE INTO findings VALUES (?, ?, ?, ?)", *row)
 
     def notified(self, finding: str, target: str) -> bool:
         """Return whether a target knows of a finding."""
@@ -250,7 +242,7 @@ class State:
 
     def add_notification(self, finding: str, target: str, moment: str) -> None:
         """Record that a target was notified of a finding."""
-        self._add("INSERT OR IGNORE INTO notifications VALUES (?, ?, ?)", finding, target, moment)
+        self._write("INSERT OR IGNORE INTO notifications VALUES (?, ?, ?)", finding, target, moment)
 
     def _text(self, query: str, *values: str) -> str:
         with self._explained():

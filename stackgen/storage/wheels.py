@@ -137,13 +137,9 @@ def _check_size(shown: str, size: int, members: list[zipfile.ZipInfo]) -> None:
     if unpacked > most:
         raise _refusal(
             shown,
-            f"its {_megabytes(size)} would unpack to {_megabytes(unpacked)}; a wheel of this size "
-            f"may unpack to {_megabytes(most)}",
+            f"its {_mb(size)} would unpack to {_mb(unpacked)}; a wheel of this size "
+            f"may unpack to {_mb(most)}",
         )
-
-
-def _megabytes(size: int) -> str:
-    return f"{size / 1e6:,.1f} MB"
 
 
 def _check_names(shown: str, members: list[zipfile.ZipInfo]) -> None:
