@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from stackgen.measure import block_times
-from stackgen.measure.bandit import posterior_summaries, searched
+from stackgen.measure.bandit import predicted_speeds, searched
 from stackgen.measure.posterior import Measured, Model
 from stackgen.model.inspections import Outcome, Role
 from tests.samples import call, environment, inspection
@@ -68,9 +68,17 @@ def test_the_fastest_comes_first_and_the_baseline_is_one() -> None:
         for place, log_s in enumerate((0.0, math.log(1.5)))
     ]
     prediction = model.predict(measured)
-    draws = prediction.draws(500, dice)
-    fast, slow = posterior_summaries(prediction, [0, 1], baseline=1, margin=0.02, draws=draws)
-    assert (fast.place, slow.place) == (0, 1)
+    fast, slow = predicted_speeds(
+        prediction,
+        [0, 1],
+        labels=("fast", "slow"),
+        counts={0: 12},
+        baseline=1,
+        margin=0.02,
+        dice=dice,
+    )
+    assert (fast.label, fast.measured) == ("fast", 12)
+    assert (slow.label, slow.measured) == ("slow", 0)
     assert fast.low < 1.5 < fast.high
     assert fast.ratio == pytest.approx(1.5, rel=0.03)
     assert (slow.low, slow.ratio, slow.high) == (1.0, 1.0, 1.0)

@@ -156,20 +156,17 @@ class CampaignRequest:
             "granularity": stacks.granularity.value,
             "completion": stacks.completion.value,
         }
-        if self.processors.gpus:  # left out where empty: campaigns of earlier versions go on
-            content["gpus"] = self.processors.gpus
-        if measurement.program:
-            content["program"] = measurement.program.arguments
-        if stacks.pair:
-            content["sides"] = list(stacks.pair)
-        if stacks.project:
-            content["project"] = sorted(stacks.project)
-        if self.scaling.cpus:
-            content["cpus"] = list(self.scaling.cpus)
-        if self.processors.measure_cpus:
-            content["measure_cpus"] = list(self.processors.measure_cpus)
-        if self.replica:
-            content["replica"] = self.replica
-        if self.search.strategy is not Strategy.NEWEST:
-            content["strategy"] = self.search.strategy.value
+        strategy = self.search.strategy
+        further = {
+            "gpus": self.processors.gpus,
+            "program": measurement.program and measurement.program.arguments,
+            "sides": list(stacks.pair),
+            "project": sorted(stacks.project),
+            "cpus": list(self.scaling.cpus),
+            "measure_cpus": list(self.processors.measure_cpus),
+            "replica": self.replica,
+            "strategy": "" if strategy is Strategy.NEWEST else strategy.value,
+        }
+        # Left out where empty: campaigns of earlier versions go on.
+        content |= {name: value for name, value in further.items() if value}
         return json.dumps(content, sort_keys=True, separators=(",", ":"))

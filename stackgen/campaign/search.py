@@ -13,20 +13,19 @@ from stackgen.campaign.prepare import Candidates
 from stackgen.campaign.session import Session
 from stackgen.measure import Design, deviations, fewest_blocks, plan_search
 from stackgen.measure.bandit import (
-    GUESSES,
     Race,
     SearchState,
-    posterior_summaries,
+    predicted_speeds,
     searched,
     uniform_blocks,
 )
 from stackgen.measure.disturbances import exclude_disturbed
-from stackgen.measure.posterior import Measured, Model, Prediction, calibration
+from stackgen.measure.posterior import Measured, Model, calibration
 from stackgen.model.choices import Strategy
 from stackgen.model.identity import IndicatorId, StackId
 from stackgen.model.inspections import Inspection, Role
 from stackgen.model.progress import Progress
-from stackgen.model.reports.campaigns import PredictedSpeed, SearchReport
+from stackgen.model.reports.campaigns import SearchReport
 
 MOST_BLOCKS = 200
 """Of one search; far more than any has needed."""
@@ -252,9 +251,7 @@ class Search:
         model = Model([each.versions(self.candidates.varied) for each in self.candidates.members])
         # The choice rests on the search alone; the predictions, on everything that was measured.
         prediction = model.predict(self._all)
-        dice = np.random.default_rng([self.design.seed, len(done)])
         state = self._race().state(self._measured, self._out())
-        coverage = calibration(model, self._measured)
         blocks = uniform_blocks(
             prediction,
             alive,
@@ -280,30 +277,14 @@ class Search:
             comparison_s=sum(each.duration_s for each in after),
             uniform_inspections=uniform,
             uniform_s=uniform * machine_s / len(done),
-            predictions=self._predicted(prediction, dice),
-            calibration=(coverage.inside, coverage.total),
-        )
-
-    def _predicted(
-        self, prediction: Prediction, dice: np.random.Generator
-    ) -> tuple[PredictedSpeed, ...]:
-        """Return the predicted speed of each stack that did not fail, the fastest first."""
-        summaries = posterior_summaries(
-            prediction,
-            self._alive(),
-            baseline=self.baseline,
-            margin=self.margin,
-            draws=prediction.draws(GUESSES, dice),
-        )
-        counts = Counter(each.stack for each in self._all)
-        return tuple(
-            PredictedSpeed(
-                label=self.candidates.members[each.place].label,
-                ratio=each.ratio,
-                low=each.low,
-                high=each.high,
-                within=each.within,
-                measured=counts[each.place],
-            )
-            for each in summaries
+            predictions=predicted_speeds(
+                prediction,
+                alive,
+                labels=[each.label for each in self.candidates.members],
+                counts=Counter(each.stack for each in self._all),
+                baseline=self.baseline,
+                margin=self.margin,
+                dice=np.random.default_rng([self.design.seed, len(done)]),
+            ),
+            calibration=calibration(model, self._measured),
         )

@@ -62,12 +62,16 @@ class LocalExecutor:
     scratch: Path
     environ: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))
     trace: Path | None = None
-    _within: VirtualenvExecutor | None = None
+    _within: VirtualenvExecutor = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._within = VirtualenvExecutor(
+            machine=self.machine, scratch=self.scratch, isolations=(), adapt=self._adapted
+        )
 
     def close(self) -> None:
         """End the supervisor."""
-        if self._within is not None:
-            self._within.close()
+        self._within.close()
 
     def inspect(self, plans: Iterable[InspectionPlan]) -> Iterator[Inspection]:
         """Yield one inspection per plan, in order.
@@ -76,10 +80,6 @@ class LocalExecutor:
             ExecutorUnavailableError: this system has no processes as we need them.
             StorageError: the scratch folder cannot be written.
         """
-        if self._within is None:
-            self._within = VirtualenvExecutor(
-                machine=self.machine, scratch=self.scratch, isolations=(), adapt=self._adapted
-            )
         yield from self._within.inspect(plans)
 
     def _adapted(self, plan: InspectionPlan, request: Request) -> Request:

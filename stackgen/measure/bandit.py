@@ -20,6 +20,7 @@ from stackgen.measure.effects import MARGIN
 from stackgen.measure.posterior import Array, Measured, Model, Prediction, Versions
 from stackgen.model.identity import CampaignId, IndicatorId, StackId
 from stackgen.model.inspections import IndicatorCall, Inspection, Role
+from stackgen.model.reports.campaigns import PredictedSpeed
 
 BLOCK = 4
 """Stacks in a block of a race."""
@@ -209,25 +210,10 @@ def _information(prediction: Prediction, alive: Sequence[int], leader: int) -> A
     return found
 
 
-# What the inspections of a search say: log times for the model, posterior_summaries for the report
+# What the inspections of a search say: log times for the model, predicted_speeds for the report
 
 _PROBABILITY = 0.95
 Block = tuple[CampaignId, int]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PosteriorSummary:
-    """Posterior of one stack: its speed relative to another, and how good it may be.
-
-    ratio: above 1 means faster. low, high: hold it with 95 % probability.
-    within: the probability that it is within the margin of the best.
-    """
-
-    place: int
-    ratio: float
-    low: float
-    high: float
-    within: float
 
 
 def searched(
@@ -265,35 +251,41 @@ def searched(
     return measured
 
 
-def posterior_summaries(
+def predicted_speeds(
     prediction: Prediction,
     alive: Sequence[int],
     *,
+    labels: Sequence[str],
+    counts: Mapping[int, int],
     baseline: int,
     margin: float,
-    draws: Array,
-) -> tuple[PosteriorSummary, ...]:
-    """Return the posterior of each stack, the fastest first.
+    dice: np.random.Generator,
+) -> tuple[PredictedSpeed, ...]:
+    """Return the posterior of the speed of each stack, the fastest first.
 
     Args:
         alive: places of those that can be measured.
-        draws: guesses of all log times, shape (n, stacks).
+        labels: of all stacks.
+        counts: in how many blocks stacks were, by their places.
+        baseline: the place of the stack that others are compared with.
     """
-    best = draws[:, list(alive)].min(axis=1)
     from scipy.special import stdtrit  # scipy.stats takes a second to import
 
+    draws = prediction.draws(GUESSES, dice)
+    best = draws[:, list(alive)].min(axis=1)
     reach = float(stdtrit(prediction.freedom, (1 + _PROBABILITY) / 2))
     found = []
     for place in sorted(alive, key=lambda each: (prediction.mean[each], each)):
         low, high = prediction.interval(place, baseline, reach)
         within = (draws[:, place] - best <= math.log1p(margin)).mean()
         found.append(
-            PosteriorSummary(
-                place=place,
+            PredictedSpeed(
+                label=labels[place],
                 ratio=math.exp((low + high) / 2),
                 low=math.exp(low),
                 high=math.exp(high),
                 within=float(within),
+                measured=counts.get(place, 0),
             )
         )
     return tuple(found)

@@ -237,9 +237,8 @@ class NetworkFit:
 
     weights: of the grid's points, shape (t,). means: shape (t, n). covariances: shape (t, n, n);
     both relative to node 0. loads: of each study, what a difference takes from it is
-    ``loads @ covariance``; shape (t, k, n). squares: what the studies leave unexplained, in
-    standard errors, shape (t,). outlying: how probably each study lies far out, shape (studies,).
-    log_likelihood: shape (t,).
+    ``loads @ covariance``; shape (t, k, n). outlying: how probably each study lies far out, shape
+    (studies,). log_likelihood: shape (t,).
     """
 
     studies: Sequence[Study]
@@ -248,7 +247,6 @@ class NetworkFit:
     means: Array
     covariances: Array
     loads: Sequence[Array]
-    squares: Array
     outlying: Array
     log_likelihood: Array = field(repr=False)
 
@@ -330,9 +328,9 @@ def fit(
         _fit(nodes, studies, links, grid.campaigns[at : at + size], grid.links[at : at + size])
         for at in range(0, len(grid.campaigns), size)
     ]
-    means, covariances, squares, logs = (
+    means, covariances, logs = (
         np.concatenate([getattr(part, name) for part in parts])
-        for name in ("means", "covariances", "squares", "logs")
+        for name in ("means", "covariances", "logs")
     )
     mass = np.exp(logs + grid.log_prior - (logs + grid.log_prior).max())
     weights = mass / mass.sum()
@@ -343,7 +341,6 @@ def fit(
         means=means,
         covariances=covariances,
         loads=[np.concatenate([part.loads[c] for part in parts]) for c in range(len(studies))],
-        squares=squares,
         outlying=np.concatenate([part.outlying for part in parts]).T @ weights,
         log_likelihood=logs,
     )
@@ -356,7 +353,6 @@ class _Part:
     means: Array
     covariances: Array
     loads: Sequence[Array]
-    squares: Array
     outlying: Array
     logs: Array
 
@@ -396,17 +392,19 @@ class _Precision:
         found: Array = (1 - share) * self.usual + share * self.far
         return found
 
-    def judge(self, means: Array, *, may_be_far: bool) -> tuple[Array, Array]:
-        """Return log likelihood and squared residual; learn how probably the study is far out."""
+    def judge(self, means: Array, *, may_be_far: bool) -> Array:
+        """Return the log likelihood; learn how probably the study is far out."""
         left = self.values - means[:, self.arms] @ self.own.T
+        usual: Array
+        far: Array
         squares = [np.einsum("tk,tkl,tl->t", left, each, left) for each in (self.usual, self.far)]
         usual, far = (log - square / 2 for log, square in zip(self._logs, squares, strict=True))
         if not may_be_far:
-            return usual, squares[0]
+            return usual
         usual, far = usual + np.log(1 - OUTLYING), far + np.log(OUTLYING)
-        both = np.logaddexp(usual, far)
+        both: Array = np.logaddexp(usual, far)
         self.outlying = np.exp(far - both)
-        return both, squares[0]
+        return both
 
 
 def _fit(
@@ -431,7 +429,7 @@ def _fit(
     covariances[:, 1:, 1:] = np.linalg.inv(laplacian[:, 1:, 1:])
     for each, share in zip(precisions, before, strict=True):
         each.outlying = share  # of what the covariances come from
-    logs = sum((log for log, _ in judged), np.zeros(points))
+    logs = sum(judged, np.zeros(points))
     logs = logs - np.linalg.slogdet(laplacian[:, 1:, 1:])[1] / 2
     for at, link in enumerate(links):
         moved = (means[:, link.a] - means[:, link.b]) ** 2
@@ -440,7 +438,6 @@ def _fit(
         means=means,
         covariances=covariances,
         loads=[each.precision @ each.design for each in precisions],
-        squares=sum((square for _, square in judged), np.zeros(points)),
         outlying=np.array([each.outlying for each in precisions]).T,
         logs=logs,
     )

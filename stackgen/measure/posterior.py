@@ -361,19 +361,7 @@ _MOST = 60
 """Blocks that are looked at: of more, evenly spread ones, so that a report does not wait."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Calibration:
-    """How many inspections fell within the interval that the model gave beforehand.
-
-    inside of total; level: the share that should.
-    """
-
-    inside: int
-    total: int
-    level: float = LEVEL
-
-
-def calibration(model: Model, measured: Sequence[Measured]) -> Calibration:
+def calibration(model: Model, measured: Sequence[Measured]) -> tuple[int, int]:
     """Hold each block against the prediction of the model that knew the blocks before it alone.
 
     What is predicted is the log time of each inspection against the mean of its block. The first
@@ -384,7 +372,8 @@ def calibration(model: Model, measured: Sequence[Measured]) -> Calibration:
         measured: all inspections that went well, in any order.
 
     Returns:
-        Zero of zero where nothing can be judged.
+        How many inspections lay within their predictive interval, of how many; zero of zero where
+        nothing can be judged.
     """
     ordered = sorted(measured, key=lambda each: each.block)
     blocks = [tuple(block) for _, block in groupby(ordered, key=lambda each: each.block)]
@@ -396,7 +385,7 @@ def calibration(model: Model, measured: Sequence[Measured]) -> Calibration:
         before = [each for block in blocks[:number] for each in block]
         inside += _inside(model.predict(before), blocks[number])
         total += len(blocks[number])
-    return Calibration(inside=inside, total=total)
+    return inside, total
 
 
 def _inside(prediction: Prediction, block: Sequence[Measured]) -> int:

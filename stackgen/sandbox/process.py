@@ -31,25 +31,6 @@ _RAISED = re.compile(r"^(?:\w+\.)*(\w*(?:Error|Exception|Interrupt|Exit))(?::|$)
 _IMPORT_ERRORS = ("ImportError", "ModuleNotFoundError")
 
 
-def program_command(
-    program: Program, *, python: str, script_path: str, project: str, folder: str
-) -> tuple[str, ...]:
-    """Return the command that runs a program; all paths are those of its process."""
-    given = {"figure": program.figure, "check": program.check}
-    options = [f"--{name}={value}" for name, value in given.items() if value]
-    options += [f"--project={project}", f"--folder={folder}", f"--better={program.better}"]
-    return (python, "-s", "-B", script_path, *options, "--", *program.command)
-
-
-def program_variables(program: Program, settings: Iterable[tuple[str, str]]) -> dict[str, str]:
-    """Return a program's variables, with a prefix that ``pis/program.py`` removes.
-
-    Settings of the stack take precedence.
-    """
-    varied = {name for name, _ in settings}
-    return {_VARIABLE + name: value for name, value in program.variables if name not in varied}
-
-
 def without_secrets(text: str, program: Program) -> str:
     """Return a text with each value of a variable replaced by the variable's name."""
     found = [
@@ -146,13 +127,15 @@ def indicator_command(
     """
     program = plan.call.program
     if program is not None:
-        return program_command(
-            program,
-            python=python,
-            script_path=script_path,
-            project=project or program.project,
-            folder=folder,
-        )
+        given = {
+            "figure": program.figure,
+            "check": program.check,
+            "project": project or program.project,
+            "folder": folder,
+            "better": program.better,
+        }
+        options = [f"--{name}={value}" for name, value in given.items() if value]
+        return (python, "-s", "-B", script_path, *options, "--", *program.command)
     arguments = {**dict(plan.call.arguments), "threads": str(thread_count(plan))}
     options = [part for name in sorted(arguments) for part in (f"--{name}", arguments[name])]
     loops = [] if plan.loops is None else ["--loops", str(plan.loops)]
@@ -176,6 +159,7 @@ def process_environment(
     """
     threads = str(thread_count(plan))
     settings, program = plan.environment.stack.settings, plan.call.program
+    variables = program.variables if program else ()
     return {
         "PATH": path,
         "HOME": home,
@@ -188,7 +172,8 @@ def process_environment(
         **_MALLOC,
         **dict.fromkeys(THREAD_VARIABLES, threads),
         **({PADDING: "x" * plan.limits.padding} if plan.limits.padding else {}),
-        **(program_variables(program, settings) if program else {}),
+        # Settings of the stack take precedence; ``pis/program.py`` removes the prefix.
+        **{_VARIABLE + name: value for name, value in variables if name not in dict(settings)},
         **dict(settings),
     }
 
@@ -270,10 +255,10 @@ def failure_message(output: str, exit_code: int) -> str:
     return "\n".join(filter(None, (output.strip()[-_MESSAGE_CHARACTERS:], ending(exit_code))))
 
 
-def log_tail(text: str, replace: Mapping[str, str] | None = None) -> str:
+def log_tail(text: str) -> str:
     """Return the last 4 KB of a log, with the user's home shortened to ``~``."""
-    for private, public in (replace or {str(Path.home()): "~"}).items():
-        text = text.replace(private, public) if len(private) > 1 else text
+    home = str(Path.home())
+    text = text.replace(home, "~") if len(home) > 1 else text
     return text.encode("utf-8", "replace")[-LOG_BYTES:].decode("utf-8", "ignore").strip("\n")
 
 
