@@ -35,7 +35,9 @@ from stackgen.index.config import uv_variables
 from stackgen.model.packages import Lock, Release, Target
 from stackgen.model.stacks import Base
 from stackgen.provenance.validators import Uv, ValidationRequest, ValidationResult, Validator
-from stackgen.resolve import Space, base_name, parse_requirements
+from stackgen.resolve.dependencies import base_name
+from stackgen.resolve.requirements import parse_requirements
+from stackgen.resolve.space import Space
 from stackgen.storage.paths import find_paths
 
 CLOSURES = (

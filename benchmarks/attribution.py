@@ -47,7 +47,7 @@ from stackgen.measure.attribution import (
 from stackgen.measure.likelihoods import Timings
 from stackgen.model.choices import ExecutorChoice, Prereleases
 from stackgen.model.progress import NullProgress
-from stackgen.resolve import Policy
+from stackgen.resolve.candidates import Policy
 from stackgen.storage.paths import find_paths
 
 KINDS = ("single", "together", "equal", "unequal", "opposite", "three", "none")

@@ -43,7 +43,8 @@ from stackgen.index.closure import resolve
 from stackgen.model.packages import Artifact, Lock, Target
 from stackgen.model.progress import NullProgress
 from stackgen.model.stacks import Base, Stack
-from stackgen.resolve import Space, parse_requirements
+from stackgen.resolve.requirements import parse_requirements
+from stackgen.resolve.space import Space
 from stackgen.storage.paths import find_paths, shipped_folder
 from stackgen.storage.wheels import WheelStore
 

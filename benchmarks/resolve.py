@@ -48,7 +48,8 @@ def measure(kind: str) -> Mapping[str, float]:
     from stackgen.index import PackageIndex, load_config
     from stackgen.index.closure import read_universe
     from stackgen.model.progress import NullProgress
-    from stackgen.resolve import Space, parse_requirements
+    from stackgen.resolve.requirements import parse_requirements
+    from stackgen.resolve.space import Space
     from stackgen.storage.paths import find_paths
 
     target = probe(sys.executable).target

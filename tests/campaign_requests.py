@@ -4,7 +4,7 @@ from dataclasses import fields, replace
 from typing import Any
 
 from stackgen.campaign.request import CampaignRequest, StackRequest
-from stackgen.resolve import Requirements
+from stackgen.resolve.requirements import Requirements
 
 
 def campaign_request(**given: Any) -> CampaignRequest:

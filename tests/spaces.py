@@ -6,15 +6,11 @@ from dataclasses import replace
 from scipy.special import chdtrc
 
 from stackgen.model.packages import Artifact, Metadata, Target
-from stackgen.resolve import (
-    Closure,
-    Policy,
-    Requirements,
-    Space,
-    Universe,
-    merge_closures,
-    parse_requirements,
-)
+from stackgen.resolve.candidates import Policy
+from stackgen.resolve.closure import Closure, Universe
+from stackgen.resolve.compilation import merge_closures
+from stackgen.resolve.requirements import Requirements, parse_requirements
+from stackgen.resolve.space import Space
 
 Index = Mapping[str, Mapping[str, Sequence[str]]]
 """By package and version: the Requires-Dist lines."""

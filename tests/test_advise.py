@@ -14,7 +14,7 @@ from stackgen.index import PackageIndex, load_config
 from stackgen.model.evidence import Change
 from stackgen.model.packages import LockedPackage, LockFile
 from stackgen.model.progress import NullProgress
-from stackgen.resolve import Policy
+from stackgen.resolve.candidates import Policy
 from tests.local_index import Published, publish
 from tests.samples import FACTS
 from tests.spaces import TARGET

@@ -26,7 +26,7 @@ from stackgen.model.reports.bisect import (
 )
 from stackgen.model.reports.campaigns import Estimate, ExplorePlan, MeasurementSetup
 from stackgen.report.bisect import bisect_text
-from stackgen.resolve import Policy
+from stackgen.resolve.candidates import Policy
 from tests.laboratory import INDICATOR, Laboratory
 from tests.local_index import Published, publish
 from tests.spaces import TARGET

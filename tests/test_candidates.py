@@ -4,7 +4,11 @@ import pytest
 
 from stackgen.errors import ResolutionError, UsageError
 from stackgen.model.choices import Prereleases
-from stackgen.resolve import Policy, Space, nothing_fits, parse_requirement, parse_requirements
+from stackgen.resolve.candidates import Policy
+from stackgen.resolve.dependencies import parse_requirement
+from stackgen.resolve.explain import nothing_fits
+from stackgen.resolve.requirements import parse_requirements
+from stackgen.resolve.space import Space
 from tests.spaces import TARGET, Index, artifact, closure, space
 
 

@@ -7,7 +7,10 @@ from hypothesis import strategies as st
 
 from stackgen.model.choices import Prereleases
 from stackgen.model.packages import Artifact, Metadata
-from stackgen.resolve import Closure, Policy, Space, Universe, parse_requirements
+from stackgen.resolve.candidates import Policy
+from stackgen.resolve.closure import Closure, Universe
+from stackgen.resolve.requirements import parse_requirements
+from stackgen.resolve.space import Space
 from tests.spaces import TARGET, Index, artifact, closure, space
 from tests.test_space import indexes
 

@@ -6,10 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stackgen.resolve import Space, parse_requirements
 from stackgen.resolve.compilation import compile_space
 from stackgen.resolve.diagram import TooWideError, compile_diagram, newest_stack
 from stackgen.resolve.masks import compile_masks
+from stackgen.resolve.requirements import parse_requirements
+from stackgen.resolve.space import Space
 from tests.spaces import Index, universe
 from tests.test_space import indexes
 

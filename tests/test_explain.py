@@ -8,22 +8,19 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from stackgen.model.choices import Prereleases
-from stackgen.resolve import (
-    Closure,
-    Need,
-    Policy,
-    Requirements,
-    Space,
-    Universe,
+from stackgen.resolve.candidates import Policy
+from stackgen.resolve.closure import Closure, Need, Universe
+from stackgen.resolve.dependencies import Dependency, parse_requirement
+from stackgen.resolve.explain import (
+    Core,
     conflict,
     conflict_core,
     nothing_fits,
-    parse_requirement,
-    parse_requirements,
     relaxations,
+    smallest,
 )
-from stackgen.resolve.dependencies import Dependency
-from stackgen.resolve.explain import Core, smallest
+from stackgen.resolve.requirements import Requirements, parse_requirements
+from stackgen.resolve.space import Space
 from tests.spaces import TARGET, Index, artifact, closure, space, universe
 from tests.test_space import SPECIFIERS, indexes
 

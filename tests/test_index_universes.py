@@ -16,7 +16,9 @@ from stackgen.index.config import location
 from stackgen.model.choices import Prereleases
 from stackgen.model.packages import Target
 from stackgen.model.progress import NullProgress
-from stackgen.resolve import Policy, Requirements, Universe, parse_requirements
+from stackgen.resolve.candidates import Policy
+from stackgen.resolve.closure import Universe
+from stackgen.resolve.requirements import Requirements, parse_requirements
 from tests.spaces import TARGET, Index, universe
 from tests.test_space import indexes
 from tests.tiny_index import TinyIndex, make_wheel, serving

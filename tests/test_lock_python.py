@@ -13,7 +13,7 @@ from stackgen.errors import UsageError
 from stackgen.images.targets import find_interpreters, probe
 from stackgen.model.choices import ExecutorChoice
 from stackgen.model.progress import NullProgress
-from stackgen.resolve import parse_requirements
+from stackgen.resolve.requirements import parse_requirements
 from stackgen.storage.paths import Paths, find_paths
 from tests.campaign_requests import campaign_request
 

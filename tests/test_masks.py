@@ -3,10 +3,11 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stackgen.resolve import Space, parse_requirements
 from stackgen.resolve.compilation import compile_space
 from stackgen.resolve.diagram import Steps
 from stackgen.resolve.masks import Masks, compile_masks, decision_order
+from stackgen.resolve.requirements import parse_requirements
+from stackgen.resolve.space import Space
 from tests.spaces import Index, universe
 from tests.test_space import VERSIONS, indexes
 

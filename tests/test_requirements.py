@@ -7,7 +7,9 @@ from packaging.requirements import Requirement
 
 from stackgen.errors import UsageError
 from stackgen.model.choices import Prereleases
-from stackgen.resolve import Policy, Requirements, parse_requirement, parse_requirements
+from stackgen.resolve.candidates import Policy
+from stackgen.resolve.dependencies import parse_requirement
+from stackgen.resolve.requirements import Requirements, parse_requirements
 
 
 def test_roles_are_distinguished_from_requirements() -> None:

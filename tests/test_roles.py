@@ -5,7 +5,10 @@ from dataclasses import replace
 import pytest
 from hypothesis import given
 
-from stackgen.resolve import Slice, pairwise_cover, parse_requirement, parse_requirements
+from stackgen.resolve.choose import pairwise_cover
+from stackgen.resolve.dependencies import parse_requirement
+from stackgen.resolve.requirements import parse_requirements
+from stackgen.resolve.space import Slice
 from tests.spaces import Index, space
 from tests.test_space import brute_force, indexes
 

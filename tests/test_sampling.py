@@ -8,7 +8,9 @@ import pytest
 from hypothesis import given
 
 from stackgen.errors import UsageError
-from stackgen.resolve import Slice, choose, pairwise_cover, stratified
+from stackgen.resolve import choose
+from stackgen.resolve.choose import pairwise_cover, stratified
+from stackgen.resolve.space import Slice
 from tests.spaces import Index, chance_of_counts, space
 from tests.test_space import indexes
 

@@ -10,19 +10,12 @@ from stackgen.errors import ResolutionError
 from stackgen.model.choices import Prereleases
 from stackgen.model.files import DIRECT
 from stackgen.model.packages import Artifact, Metadata, Target
-from stackgen.resolve import (
-    Closure,
-    Policy,
-    Requirements,
-    Space,
-    Universe,
-    conflict,
-    conflict_core,
-    nothing_fits,
-    parse_requirement,
-    parse_requirements,
-)
-from stackgen.resolve.dependencies import Reader, defect
+from stackgen.resolve.candidates import Policy
+from stackgen.resolve.closure import Closure, Universe
+from stackgen.resolve.dependencies import Reader, defect, parse_requirement
+from stackgen.resolve.explain import conflict, conflict_core, nothing_fits
+from stackgen.resolve.requirements import Requirements, parse_requirements
+from stackgen.resolve.space import Space
 from tests.spaces import TARGET, Index, artifact, closure, space, universe
 
 Stack = Mapping[str, str]

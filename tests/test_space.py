@@ -11,8 +11,13 @@ from hypothesis import strategies as st
 from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 
+from stackgen.model.choices import Granularity
 from stackgen.model.packages import Metadata
-from stackgen.resolve import Closure, Granularity, Policy, Space, newest_first, parse_requirements
+from stackgen.resolve.candidates import Policy
+from stackgen.resolve.choose import newest_first
+from stackgen.resolve.closure import Closure
+from stackgen.resolve.requirements import parse_requirements
+from stackgen.resolve.space import Space
 from tests.spaces import TARGET, Index, artifact, chance_of_counts, closure, space
 
 NAMES = ("a", "b", "c", "d")

@@ -16,7 +16,9 @@ from stackgen.campaign.spread import (
     without_larger,
 )
 from stackgen.model.choices import Order, Strategy
-from stackgen.resolve import Slice, newest_first, parse_requirements
+from stackgen.resolve.choose import newest_first
+from stackgen.resolve.requirements import parse_requirements
+from stackgen.resolve.space import Slice
 from tests.campaign_requests import campaign_request, changed
 
 SETTINGS = ((("ONEDNN", "0"),),)

@@ -21,7 +21,7 @@ from stackgen.images.targets import ACCEPTED, find_interpreters, probe, stated_t
 from stackgen.index import PackageIndex, load_config
 from stackgen.index.closure import resolve
 from stackgen.model.packages import Target
-from stackgen.resolve import parse_requirements
+from stackgen.resolve.requirements import parse_requirements
 from stackgen.storage.paths import find_paths
 
 GLIBC, MUSL = "manylinux_2_36_x86_64", "musllinux_1_2_x86_64"

@@ -19,7 +19,10 @@ from stackgen.index.closure import resolve
 from stackgen.model.packages import Lock
 from stackgen.model.stacks import Base
 from stackgen.provenance.validators import ValidationRequest, Validator
-from stackgen.resolve import Slice, Space, newest_first, parse_requirement, parse_requirements
+from stackgen.resolve.choose import newest_first
+from stackgen.resolve.dependencies import parse_requirement
+from stackgen.resolve.requirements import parse_requirements
+from stackgen.resolve.space import Slice, Space
 from stackgen.storage.paths import find_paths
 
 pytestmark = pytest.mark.network

@@ -27,7 +27,7 @@ from stackgen.model.inspections import (
 )
 from stackgen.model.progress import NullProgress
 from stackgen.model.stacks import Environment, Stack
-from stackgen.resolve import parse_requirements
+from stackgen.resolve.requirements import parse_requirements
 from stackgen.sandbox.process import load_indicators
 from stackgen.storage.paths import Paths, find_paths, shipped_folder
 from stackgen.storage.wheels import WheelStore

@@ -24,7 +24,7 @@ from typing import Any
 from benchmarks.live.bench import opened
 from stackgen.index.closure import resolve
 from stackgen.model.progress import NullProgress
-from stackgen.resolve import parse_requirements
+from stackgen.resolve.requirements import parse_requirements
 from stackgen.storage.wheels import WheelStore
 from tests.tiny_index import TinyIndex, make_wheel, serving, sha256
 

@@ -28,24 +28,17 @@ from stackgen.errors import ResolutionError, UsageError
 from stackgen.index import PackageIndex, artifact_key
 from stackgen.index.closure import read_universe, resolve
 from stackgen.locks.reading import ACCEPTED, in_target, read_lock
-from stackgen.model.choices import Order, Prereleases
+from stackgen.model.choices import Completion, Order, Prereleases
 from stackgen.model.identity import LockId, StackId
 from stackgen.model.packages import BUILT_HERE, Artifact, Lock, LockedPackage, LockFile, Target
 from stackgen.model.progress import Progress
 from stackgen.model.reports.campaigns import ChosenStack, FailedStack
 from stackgen.model.stacks import BaseFacts, Environment, Stack
-from stackgen.resolve import (
-    Completion,
-    Policy,
-    Requirements,
-    Slice,
-    Space,
-    contemporary,
-    newest_first,
-    newest_working,
-    parse_requirement,
-)
-from stackgen.resolve.candidates import Selector
+from stackgen.resolve.candidates import Policy, Selector
+from stackgen.resolve.choose import contemporary, newest_first, newest_working
+from stackgen.resolve.dependencies import parse_requirement
+from stackgen.resolve.requirements import Requirements
+from stackgen.resolve.space import Slice, Space
 
 FRAMEWORKS = ("tensorflow", "tensorflow-cpu", "intel-tensorflow", "torch")
 

@@ -10,7 +10,10 @@ from stackgen.measure.attribution import Hybrid
 from stackgen.model.choices import Prereleases
 from stackgen.model.packages import Lock, Target
 from stackgen.model.progress import Progress
-from stackgen.resolve import Policy, Requirements, Space, parse_requirement, parsed_version
+from stackgen.resolve.candidates import Policy
+from stackgen.resolve.dependencies import parse_requirement, parsed_version
+from stackgen.resolve.requirements import Requirements
+from stackgen.resolve.space import Space
 
 
 @dataclass(slots=True, kw_only=True)

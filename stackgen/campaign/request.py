@@ -21,7 +21,7 @@ from stackgen.model.identity import content_id
 from stackgen.model.inspections import IndicatorCall
 from stackgen.model.packages import Lock
 from stackgen.model.stacks import BaseFacts
-from stackgen.resolve import Requirements
+from stackgen.resolve.requirements import Requirements
 
 PADDING_BYTES = 1031  # bytes, a prime number: no replica has the alignment of another one
 

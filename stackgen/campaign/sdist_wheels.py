@@ -34,7 +34,9 @@ from stackgen.model.packages import (
 )
 from stackgen.model.progress import Progress
 from stackgen.model.stacks import Base, Stack
-from stackgen.resolve import Policy, Requirements, parse_requirement
+from stackgen.resolve.candidates import Policy
+from stackgen.resolve.dependencies import parse_requirement
+from stackgen.resolve.requirements import Requirements
 from stackgen.storage.files import file_sha256
 from stackgen.storage.wheels import WheelStore
 

@@ -14,7 +14,7 @@ from stackgen.campaign.request import CampaignRequest
 from stackgen.model import toml
 from stackgen.model.choices import Granularity, Order, Strategy
 from stackgen.model.options import parse_size
-from stackgen.resolve import Slice
+from stackgen.resolve.space import Slice
 
 Settings = tuple[tuple[str, str], ...]
 Pick = tuple[Slice, Settings]

@@ -27,7 +27,9 @@ from stackgen.model.choices import Prereleases
 from stackgen.model.goals import read_goals
 from stackgen.model.packages import RequirementsFile, Target
 from stackgen.model.progress import Progress
-from stackgen.resolve import Policy, Requirements, moment, parse_requirement, parse_requirements
+from stackgen.resolve.candidates import Policy, moment
+from stackgen.resolve.dependencies import parse_requirement
+from stackgen.resolve.requirements import Requirements, parse_requirements
 from stackgen.storage.paths import Paths
 
 if TYPE_CHECKING:

@@ -258,7 +258,7 @@ def noise(
     from stackgen.report.noise import noise_text
     from stackgen.report.tables import as_json
     from stackgen.report.terminal import open_progress
-    from stackgen.resolve import parse_requirements
+    from stackgen.resolve.requirements import parse_requirements
     from stackgen.storage.paths import find_paths
 
     request = CampaignRequest(

@@ -67,7 +67,9 @@ from stackgen.model.reports.campaigns import (
 )
 from stackgen.model.reports.locks import AdviceReport, AdvisedStack
 from stackgen.model.stacks import BaseFacts, Stack
-from stackgen.resolve import Policy, Requirements, parse_requirement
+from stackgen.resolve.candidates import Policy
+from stackgen.resolve.dependencies import parse_requirement
+from stackgen.resolve.requirements import Requirements
 from stackgen.storage.paths import Paths
 from stackgen.storage.wheels import WheelStore
 

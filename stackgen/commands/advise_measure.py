@@ -49,7 +49,8 @@ from stackgen.model.packages import Lock
 from stackgen.model.progress import Progress
 from stackgen.model.reports.campaigns import ExplorePlan, ExploreReport, RunSummary
 from stackgen.model.reports.locks import AdviceReport
-from stackgen.resolve import Policy, Requirements, parse_requirements
+from stackgen.resolve.candidates import Policy
+from stackgen.resolve.requirements import Requirements, parse_requirements
 from stackgen.storage.paths import Paths
 
 _CANDIDATES = 2

@@ -32,7 +32,9 @@ from stackgen.model.packages import Artifact, Lock, LockFile, Target
 from stackgen.model.progress import Progress
 from stackgen.model.reports.campaigns import ExploreReport, FailedStack
 from stackgen.model.stacks import Base, Stack
-from stackgen.resolve import Policy, Requirements, parse_requirement, parse_requirements
+from stackgen.resolve.candidates import Policy
+from stackgen.resolve.dependencies import parse_requirement
+from stackgen.resolve.requirements import Requirements, parse_requirements
 from stackgen.storage.paths import Paths
 
 # The two sides of a comparison: from what the user named to what is installed

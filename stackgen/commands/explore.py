@@ -27,7 +27,7 @@ from stackgen.model.choices import Prereleases, Strategy
 from stackgen.model.progress import Progress
 from stackgen.model.reports.campaigns import ExplorePlan, ExploreReport
 from stackgen.model.stacks import Kind
-from stackgen.resolve import Policy
+from stackgen.resolve.candidates import Policy
 from stackgen.storage.paths import Paths
 
 

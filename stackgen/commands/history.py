@@ -14,7 +14,7 @@ from stackgen.model.identity import CampaignId, IndicatorId, MachineId, StackId
 from stackgen.model.inspections import IndicatorCall, Inspection, Role
 from stackgen.model.reports.history import HistoryAxis, HistoryReport
 from stackgen.model.stacks import Stack
-from stackgen.resolve import parsed_version
+from stackgen.resolve.dependencies import parsed_version
 from stackgen.storage.paths import Paths
 
 _LISTED = 5

@@ -57,7 +57,7 @@ from stackgen.model.reports.images import (
     StorePruned,
 )
 from stackgen.model.stacks import Base, Environment, Stack
-from stackgen.resolve import Policy
+from stackgen.resolve.candidates import Policy
 from stackgen.storage.paths import Paths
 from stackgen.storage.wheels import WheelStore
 

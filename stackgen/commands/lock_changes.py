@@ -17,7 +17,9 @@ from stackgen.locks.reading import in_target
 from stackgen.model.choices import Prereleases
 from stackgen.model.packages import Artifact, Lock, LockChange, LockedPackage, LockFile, Target
 from stackgen.model.progress import Progress
-from stackgen.resolve import Policy, Requirements, parse_requirement
+from stackgen.resolve.candidates import Policy
+from stackgen.resolve.dependencies import parse_requirement
+from stackgen.resolve.requirements import Requirements
 
 
 def lock_changes(

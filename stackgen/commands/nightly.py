@@ -55,7 +55,8 @@ from stackgen.nightly.store import NightStore, open_store
 from stackgen.nightly.watch import Watch
 from stackgen.notify import check_address, notify
 from stackgen.report.bisect import bisect_text
-from stackgen.resolve import Requirements, parse_requirement
+from stackgen.resolve.dependencies import parse_requirement
+from stackgen.resolve.requirements import Requirements
 from stackgen.storage.paths import Paths, find_paths
 
 _NOT_BEGUN = EvidenceError(

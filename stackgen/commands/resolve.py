@@ -30,7 +30,7 @@ from stackgen.campaign.user_input import (
 )
 from stackgen.errors import ResolutionError, UsageError
 from stackgen.index import PackageIndex, closure
-from stackgen.model.choices import Listing
+from stackgen.model.choices import Completion, Listing
 from stackgen.model.packages import Exclusion, Lock, Target
 from stackgen.model.progress import Progress
 from stackgen.model.reports.resolution import (
@@ -40,20 +40,11 @@ from stackgen.model.reports.resolution import (
     PackageVersions,
     Resolution,
 )
-from stackgen.resolve import (
-    EARLY,
-    Completion,
-    Requirements,
-    Slice,
-    Space,
-    base_name,
-    contemporary,
-    newest_first,
-    pairwise_cover,
-    parse_requirement,
-    parsed_version,
-    stratified,
-)
+from stackgen.resolve.candidates import EARLY
+from stackgen.resolve.choose import contemporary, newest_first, pairwise_cover, stratified
+from stackgen.resolve.dependencies import base_name, parse_requirement, parsed_version
+from stackgen.resolve.requirements import Requirements
+from stackgen.resolve.space import Slice, Space
 from stackgen.storage.paths import Paths
 
 # Questions about a space: what became of some versions, and is a lock among its stacks

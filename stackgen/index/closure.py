@@ -23,22 +23,19 @@ from stackgen.index import PackageIndex, artifact_key
 from stackgen.index.metadata import UNREADABLE
 from stackgen.model.packages import Artifact, Target
 from stackgen.model.progress import NullProgress, Progress
-from stackgen.resolve import (
-    Closure,
-    Combination,
+from stackgen.resolve.closure import Closure, Need, Universe
+from stackgen.resolve.compilation import merge_closures
+from stackgen.resolve.explain import (
     Core,
-    Need,
     Relaxation,
-    Requirements,
-    Space,
-    Universe,
     conflict,
     conflict_core,
-    merge_closures,
+    format_stack_count,
     nothing_fits,
     relaxations,
 )
-from stackgen.resolve.explain import format_stack_count
+from stackgen.resolve.requirements import Combination, Requirements
+from stackgen.resolve.space import Space
 
 # Bring a closure what it needs: the core says what is missing, the index brings it
 

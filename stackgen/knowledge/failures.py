@@ -11,7 +11,7 @@ from stackgen.model.evidence import Difference
 from stackgen.model.identity import CampaignId, IndicatorId, MachineId, StackId
 from stackgen.model.inspections import IndicatorCall, Inspection, Outcome, Role
 from stackgen.model.stacks import Stack
-from stackgen.resolve import parsed_version
+from stackgen.resolve.dependencies import parsed_version
 
 _LOG_LINES = 5
 # Errors of uv and zipfile about a file that is no longer the wheel that was downloaded. A wheel

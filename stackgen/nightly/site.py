@@ -36,7 +36,8 @@ from stackgen.nightly.decide import (
 from stackgen.nightly.night import Stage
 from stackgen.nightly.releases import PackagePage, Pair, Pins, package_page, stack_text
 from stackgen.nightly.watch import Watch
-from stackgen.resolve import parse_requirement, parse_requirements
+from stackgen.resolve.dependencies import parse_requirement
+from stackgen.resolve.requirements import parse_requirements
 from stackgen.storage.paths import Paths
 from stackgen.storage.wheels import WheelStore
 

@@ -11,7 +11,7 @@ from packaging.utils import canonicalize_name
 from stackgen.errors import UsageError
 from stackgen.model.choices import ExecutorChoice
 from stackgen.model.options import parse_duration, parse_margin
-from stackgen.resolve import parse_requirement
+from stackgen.resolve.dependencies import parse_requirement
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
 _TARGET = re.compile(r"(webhook|slack):(env|file):(.+)")

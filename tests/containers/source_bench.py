@@ -17,7 +17,8 @@ from stackgen.index.closure import resolve
 from stackgen.model.packages import Artifact
 from stackgen.model.progress import NullProgress
 from stackgen.model.stacks import Base, Environment, Stack
-from stackgen.resolve import Policy, parse_requirements
+from stackgen.resolve.candidates import Policy
+from stackgen.resolve.requirements import parse_requirements
 from stackgen.storage.wheels import WheelStore
 
 LIMITS = BuildLimits(memory_bytes=256 << 20, timeout_s=60)
