@@ -91,15 +91,17 @@ def blocks(
     machine: Machine = LOCAL,
     what: IndicatorCall = CALL,
     campaigns: Sequence[CampaignId] = CAMPAIGNS,
+    noise: float = 0.01,
+    seed: int = 5,
 ) -> list[Inspection]:
     """Return campaigns that compare stacks with the first of them."""
-    dice = random.Random(5)
+    dice = random.Random(seed)
     return [
         replace(
             observed(
                 where,
                 block,
-                seconds * (1 + dice.gauss(0, 0.01)),
+                seconds * (1 + dice.gauss(0, noise)),
                 machine=machine,
                 what=what,
                 role=Role.CANDIDATE if number else Role.BASELINE,
