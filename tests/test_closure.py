@@ -45,6 +45,13 @@ def test_what_only_impossible_releases_require_is_not_read() -> None:
     assert "more" not in universe.releases
 
 
+def test_only_what_some_requirement_admits_is_read() -> None:
+    index: Index = {"a": {"1.0": ["b<2"]}, "b": {"3.0": ["c"], "1.0": []}, "c": {"1.0": []}}
+    universe = closure(index, "a").universe()
+    assert [each.version for each in universe.releases["b"]] == ["1.0"]
+    assert "c" not in universe.releases
+
+
 def test_what_a_possible_release_requires_is_read() -> None:
     index = {**NIGHTLY, "tf": {"2.0": ["np>=2", "board"], "1.0": ["board", "np<2"]}}
     universe = closure(index, "tf").universe()

@@ -113,7 +113,7 @@ def reported(index: Index, request: Requirements) -> str:
 
 def test_the_chain_leads_from_the_user_to_both_ends_of_the_conflict() -> None:
     lines = reported(DIAMOND, parse_requirements("other", "app")).splitlines()
-    assert "no stack satisfies app" in lines[0]
+    assert lines[0].endswith("no stack satisfies app")
     assert [each.strip(" ;").removeprefix("why: ") for each in lines[1:-1]] == [
         "you require app",
         "app 1.0 requires left",
@@ -122,10 +122,6 @@ def test_the_chain_leads_from_the_user_to_both_ends_of_the_conflict() -> None:
         "right 2.0 requires np<2",
         "right 1.0 requires np<1.5",
     ]
-
-
-def test_what_has_no_part_in_a_conflict_is_not_spoken_of() -> None:
-    assert "other" not in reported(DIAMOND, parse_requirements("other", "app"))
 
 
 def test_requirements_that_contradict_each_other_are_both_named() -> None:

@@ -40,6 +40,17 @@ def sdist(version: str = "1.0", **fields: str | None) -> Artifact:
     return replace(wheel, filename=f"a-{version}.tar.gz")
 
 
+def test_the_wheel_with_the_best_tag_is_selected() -> None:
+    tags = (
+        "py3-none-any",
+        "cp311-cp311-manylinux_2_36_x86_64",
+        "cp311-cp311-manylinux_2_17_x86_64",
+    )
+    files = [artifact("a", "1.0", tag) for tag in tags]
+    for given_files in permutations(files):
+        assert select(*given_files)[0].found == files[1]
+
+
 @pytest.mark.parametrize(
     ("requires", "expected"),
     [

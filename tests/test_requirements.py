@@ -42,6 +42,12 @@ def test_a_package_that_fills_one_role_is_barred_by_another_that_it_does_not_fil
     assert barred[1, 0] == {"a", "c"}
 
 
+@pytest.mark.parametrize("text", ["tensorflow>>2", "a @", ""])
+def test_what_is_no_requirement_is_refused(text: str) -> None:
+    with pytest.raises(UsageError):
+        parse_requirement(text)
+
+
 @pytest.mark.parametrize("text", ["a|a", "a|A", "a|", "|a", "a||b", "a|b; os_name == 'nt'"])
 def test_alternatives_that_are_none_are_refused(text: str) -> None:
     with pytest.raises(UsageError):

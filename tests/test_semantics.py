@@ -9,7 +9,7 @@ from packaging.requirements import InvalidRequirement, Requirement
 from stackgen.errors import ResolutionError
 from stackgen.model.choices import Prereleases
 from stackgen.model.files import DIRECT
-from stackgen.model.packages import Artifact, Metadata, Target
+from stackgen.model.packages import Metadata, Target
 from stackgen.resolve.candidates import Policy
 from stackgen.resolve.closure import Closure, Universe
 from stackgen.resolve.dependencies import Reader, defect, parse_requirement
@@ -345,13 +345,6 @@ def test_what_a_dependency_pins_lets_no_yanked_release_in_as_in_uv() -> None:
     assert Space(pinned).count == 1
 
 
-def test_a_yanked_release_is_reported_with_the_reason_given() -> None:
-    found = closure({}, "b", pages=YANKED).universe()
-    assert [(each.version, each.reason) for each in found.excluded["b"]] == [
-        ("2.0", "yanked: broken")
-    ]
-
-
 def test_a_constraint_that_pins_a_yanked_release_lets_it_in() -> None:
     request = wanted("b", constraints=("b==2.0",))
     found = Space(closure({}, request=request, pages=YANKED).universe())
@@ -381,6 +374,11 @@ def test_the_option_admits_prereleases_of_every_package() -> None:
     index: Index = {"a": {"1.0": ["b"]}, "b": {"2.0a1": [], "1.0": []}}
     request = replace(parse_requirements("a"), policy=Policy(prereleases=Prereleases.ALLOW))
     assert [each["b"] for each in stacks(index, request=request)] == ["2.0a1", "1.0"]
+
+
+def test_a_dependency_that_floats_does_not_let_prereleases_in() -> None:
+    index: Index = {"a": {"1.0": ["b>=1.0rc1"]}, "b": {"2.0rc1": [], "1.0": []}}
+    assert [each["b"] for each in stacks(index, "a")] == ["1.0"]
 
 
 def test_a_package_with_nothing_but_prereleases_is_taken_as_it_is() -> None:
@@ -553,36 +551,11 @@ def test_a_release_may_require_the_very_file_that_the_user_gave() -> None:
     assert given_file(index, "a", f"b @ {FILE}") == [{"a": "1.0", "b": "3.0"}]
 
 
-# Source distributions, and what is not there
+# What is not there
 
 
-def sdist(name: str, version: str) -> Artifact:
-    return replace(artifact(name, version), filename=f"{name}-{version}.tar.gz")
-
-
-@pytest.mark.parametrize(
-    ("allowed", "expected"), [("", []), ("a", ["a-2.0.tar.gz"]), (":all:", ["a-2.0.tar.gz"])]
-)
-def test_a_source_distribution_will_do_only_where_the_user_allows_it(
-    allowed: str, expected: list[str]
-) -> None:
-    policy = Policy(allow_build=frozenset({allowed} - {""}))
-    found = closure({}, "a", pages={"a": (sdist("a", "2.0"),)}, policy=policy).universe()
-    assert [each.artifact.filename for each in found.releases["a"]] == expected
-
-
-def test_a_wheel_goes_before_a_source_distribution_of_its_version() -> None:
-    page = (sdist("a", "2.0"), artifact("a", "2.0"))
-    policy = Policy(allow_build=frozenset({"a"}))
-    (found,) = closure({}, "a", pages={"a": page}, policy=policy).universe().releases["a"]
-    assert found.artifact.is_wheel
-
-
-def test_a_version_without_a_wheel_says_which_option_would_build_it() -> None:
-    page = {"a": (sdist("a", "2.0"),)}
-    error = nothing_fits(closure({}, "a", pages=page).universe(), parse_requirements("a"), TARGET)
-    assert error is not None
-    assert "--allow-build" in error.why
+def test_a_release_whose_dependency_is_unknown_is_in_no_stack() -> None:
+    assert stacks({"a": {"2.0": ["gone"], "1.0": []}}, "a") == [{"a": "1.0"}]
 
 
 def test_a_version_that_no_index_has_is_explained() -> None:

@@ -18,7 +18,7 @@ from stackgen.resolve.choose import newest_first
 from stackgen.resolve.closure import Closure
 from stackgen.resolve.requirements import parse_requirements
 from stackgen.resolve.space import Space
-from tests.spaces import TARGET, Index, artifact, chance_of_counts, closure, space
+from tests.spaces import TARGET, Index, artifact, closure, space
 
 NAMES = ("a", "b", "c", "d")
 VERSIONS = ("1.0", "1.1", "2.0")
@@ -89,36 +89,9 @@ def test_it_holds_exactly_the_valid_stacks(index: Index, one: str, two: str) -> 
 
 
 @given(indexes())
-def test_slices_add_up_to_the_count_and_their_newest_completion_exists(index: Index) -> None:
-    found = space(index, "a", "b")
-    slices = found.slices(["a", "c"])
-    assert sum(each.completions for each in slices) == found.count
-    for each in slices:
-        stack = found.complete(each)
-        assert stack is not None
-        assert all(stack.versions[name] == version for name, version in each.versions)
-        assert not set(each.absent) & set(stack.versions)
-
-
-@given(indexes())
-def test_the_newest_stack_is_the_first_one_listed(index: Index) -> None:
-    found = space(index, "a", "b")
-    assert found.newest() == next(found.stacks(), None)
-
-
-@given(indexes())
 def test_the_order_of_the_requirements_changes_no_stack(index: Index) -> None:
     there, back = space(index, "a[x]", "b", "c"), space(index, "c", "b", "a[x]")
     assert {each.id for each in there.stacks()} == {each.id for each in back.stacks()}
-
-
-def test_samples_are_uniform() -> None:
-    index: Index = {"a": {"1.0": ["b"], "2.0": ["b<2"]}, "b": {"1.0": [], "1.1": [], "2.0": []}}
-    found = space(index, "a")
-    drawn = [tuple(sorted(each.versions.items())) for each in found.sample(seed=1, n=5000)]
-    counts = [drawn.count(each) for each in set(drawn)]
-    assert len(counts) == found.count == 5
-    assert chance_of_counts(counts) > 0.001
 
 
 def test_nothing_is_listed_where_nothing_is_valid() -> None:

@@ -75,19 +75,8 @@ def test_only_the_entry_that_changes_is_touched(name: str, newline: str) -> None
     assert any("1.26." in each for each in lines if each.startswith("+"))
     assert any("c" * 64 in each for each in lines)
     keys = {re.split(r"[\s=:]", each[1:].strip())[0].strip('"') for each in lines}
-    files = {
-        "wheels",
-        "files",
-        "sdist",
-        "--hash",
-        "sha256",
-        "hashes",
-        "numpy",
-        "size",
-        "url",
-        "name",
-    }
-    files |= {"upload-time", "hashes", "{", "{file", "]", "[", "[[packages.wheels]]", ""}
+    files = {"wheels", "files", "sdist", "--hash", "sha256", "hashes", "numpy", "size", "url"}
+    files |= {"name", "upload-time", "{", "{file", "]", "[", "[[packages.wheels]]", ""}
     other = keys - files - {"version", "python-versions", "markers", "[packages.wheels.hashes]"}
     assert {each for each in other if not each.startswith("numpy")} <= {"[packages.sdist]"}
     assert new.endswith(newline) == old.endswith(newline)
