@@ -6,10 +6,13 @@ import signal
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import HealthCheck, settings
+
+if TYPE_CHECKING:
+    from tests.tiny_index import TinyIndex
 
 # Examples of each property test; `pytest --hypothesis-profile thorough` takes more of them. How
 # long one takes on a shared machine says nothing about the code.
@@ -49,6 +52,15 @@ def _own_locks_and_no_seed(tmp_path_factory: pytest.TempPathFactory) -> Iterator
         patch.setenv("STACKGEN_TEST_LOCKS", str(folder))
         patch.setenv("STACKGEN_SEED", "")
         yield
+
+
+@pytest.fixture
+def server() -> "Iterator[TinyIndex]":
+    """Serve an empty package index on loopback."""
+    from tests.tiny_index import serving
+
+    with serving() as index:
+        yield index
 
 
 @pytest.fixture

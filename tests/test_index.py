@@ -18,12 +18,6 @@ WHEEL = "demo-1.0-py3-none-any.whl"
 Opener = Callable[..., AbstractContextManager[PackageIndex]]
 
 
-@pytest.fixture
-def server() -> Iterator[TinyIndex]:
-    with serving() as index:
-        yield index
-
-
 class Clock:
     now = 1e9
 

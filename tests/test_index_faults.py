@@ -12,8 +12,7 @@ import pytest
 from stackgen.errors import IndexUnavailableError
 from stackgen.index import IndexConfig, PackageIndex
 from stackgen.index.config import location
-from stackgen.model.packages import Artifact
-from tests.tiny_index import CUT, SLOW, TinyIndex, make_wheel, serving, sha256
+from tests.tiny_index import CUT, SLOW, TinyIndex, make_wheel, only, opened, serving, sha256
 
 WHEEL = "demo-1.0-py3-none-any.whl"
 FILE = f"/files/{WHEEL}"
@@ -28,34 +27,24 @@ def server() -> Iterator[TinyIndex]:
         yield index
 
 
-def opened(server: TinyIndex, cache: Path, *, patient: bool = True) -> PackageIndex:
-    timeout = 5.0 if patient else server.timeout_s
-    config = IndexConfig(indexes=(location(server.simple),), read_timeout_s=timeout)
-    return PackageIndex(config, cache, sleep=lambda _: None)
-
-
-def only(index: PackageIndex) -> Artifact:
-    (found,) = index.candidates("demo")
-    return found
-
-
 def test_a_slow_page_is_requested_again(server: TinyIndex, tmp_path: Path) -> None:
     server.faults[PAGE] = [SLOW]
-    with opened(server, tmp_path, patient=False) as index:
+    with opened(server, tmp_path, read_timeout_s=server.timeout_s) as index:
         assert only(index).version == "1.0"
 
 
 def test_a_page_that_stays_slow_is_explained(server: TinyIndex, tmp_path: Path) -> None:
     server.faults[PAGE] = [SLOW] * 3
     slow = pytest.raises(IndexUnavailableError, match="no answer came in time")
-    with opened(server, tmp_path, patient=False) as index, slow:
+    with opened(server, tmp_path, read_timeout_s=server.timeout_s) as index, slow:
         only(index)
 
 
 @pytest.mark.parametrize("fault", [503, CUT, SLOW])
 def test_part_of_a_wheel_is_requested_again(server: TinyIndex, tmp_path: Path, fault: int) -> None:
     server.faults[FILE] = [fault, fault]
-    with opened(server, tmp_path, patient=fault != SLOW) as index:
+    timeout_s = server.timeout_s if fault == SLOW else 5.0
+    with opened(server, tmp_path, read_timeout_s=timeout_s) as index:
         assert index.metadata(only(index)).requires_dist == ("six",)
 
 

@@ -12,14 +12,13 @@ from pathlib import Path
 import pytest
 
 from stackgen.errors import IndexUnavailableError
-from stackgen.index import IndexConfig, PackageIndex
+from stackgen.index import PackageIndex
 from stackgen.index.cache import CachedPage, IndexCache
-from stackgen.index.config import TransferLimits, location
+from stackgen.index.config import TransferLimits
 from stackgen.index.pages import parse_html
-from stackgen.model.packages import Artifact
 from stackgen.resolve.candidates import Candidate
 from stackgen.resolve.closure import Offers
-from tests.tiny_index import DRIP, TinyIndex, make_wheel, serving
+from tests.tiny_index import DRIP, TinyIndex, make_wheel, only, opened, serving
 
 WHEEL = "demo-1.0-py3-none-any.whl"
 FILE = f"/files/{WHEEL}"
@@ -35,21 +34,9 @@ def server() -> Iterator[TinyIndex]:
         yield index
 
 
-def opened(
-    server: TinyIndex, cache: Path, limits: TransferLimits | None = None, *, offline: bool = False
-) -> PackageIndex:
-    config = IndexConfig(
-        indexes=(location(server.simple),),
-        read_timeout_s=0.3 if limits else 20.0,
-        limits=limits or TransferLimits(),
-        offline=offline,
-    )
-    return PackageIndex(config, cache, sleep=lambda _: None)
-
-
-def only(index: PackageIndex) -> Artifact:
-    (found,) = index.candidates("demo")
-    return found
+def limited(server: TinyIndex, cache: Path, limits: TransferLimits) -> PackageIndex:
+    """Open an index whose reader waits for 0.3 s at most."""
+    return opened(server, cache, read_timeout_s=0.3, limits=limits)
 
 
 SLOW_RATE = TransferLimits(rate_window_s=0.3)
@@ -64,19 +51,19 @@ def test_a_page_that_drips_is_given_up(
 ) -> None:
     server.faults[PAGE] = [DRIP] * 9
     slow = pytest.raises(IndexUnavailableError)
-    with opened(server, tmp_path, limits) as index, slow as caught:
+    with limited(server, tmp_path, limits) as index, slow as caught:
         only(index)
     assert why in caught.value.why
 
 
 def test_a_page_that_dripped_once_is_requested_again(server: TinyIndex, tmp_path: Path) -> None:
     server.faults[PAGE] = [DRIP]
-    with opened(server, tmp_path, SLOW_RATE) as index:
+    with limited(server, tmp_path, SLOW_RATE) as index:
         assert only(index).version == "1.0"
 
 
 def test_a_download_that_drips_is_given_up(server: TinyIndex, tmp_path: Path) -> None:
-    with opened(server, tmp_path, SLOW_RATE) as index:
+    with limited(server, tmp_path, SLOW_RATE) as index:
         wheel = only(index)
         server.faults[FILE] = [DRIP] * 9
         with pytest.raises(IndexUnavailableError, match="bytes per second"):
@@ -88,7 +75,7 @@ def test_a_download_may_take_longer_than_a_page_if_bytes_keep_coming(
 ) -> None:
     server.drip_s = 0.002
     limits = TransferLimits(response_s=0.3, rate_bytes_s=1.0, rate_window_s=0.1)
-    with opened(server, tmp_path, limits) as index:
+    with limited(server, tmp_path, limits) as index:
         wheel = only(index)
         server.faults[FILE] = [DRIP]
         into = io.BytesIO()
@@ -106,7 +93,7 @@ def test_a_page_that_is_too_large_is_not_read(
         server.headers[PAGE] = {"Content-Encoding": "gzip"}
     server.files[PAGE] = gzip.compress(page) if packed else page
     large = pytest.raises(IndexUnavailableError, match="larger than")
-    with opened(server, tmp_path, TransferLimits(page_bytes=1 << 14)) as index, large as caught:
+    with limited(server, tmp_path, TransferLimits(page_bytes=1 << 14)) as index, large as caught:
         only(index)
     assert "demo" in caught.value.what
 

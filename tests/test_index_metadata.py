@@ -1,7 +1,6 @@
 """What wheels require, whichever way a server lets us read it; and the cache behind it."""
 
 import io
-import multiprocessing
 import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,12 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stackgen.errors import IndexUnavailableError, ResolutionError
-from stackgen.index import IndexConfig, PackageIndex, artifact_key
-from stackgen.index.cache import IndexCache
-from stackgen.index.config import location
+from stackgen.index import PackageIndex, artifact_key
 from stackgen.index.metadata import RangeFile, UnusableMetadataError, parse_metadata
 from stackgen.model.packages import Artifact, Metadata
-from tests.tiny_index import CUT, TinyIndex, make_wheel, serving, sha256
+from tests.tiny_index import CUT, TinyIndex, make_wheel, opened, sha256
 
 WHEEL = "demo-1.0-py3-none-any.whl"
 BESIDE = f"/files/{WHEEL}.metadata"
@@ -24,20 +21,9 @@ STATED = b"Metadata-Version: 2.1\nName: demo\nVersion: 1.0\nRequires-Dist: besid
 
 
 @pytest.fixture
-def server() -> Iterator[TinyIndex]:
-    with serving() as index:
-        yield index
-
-
-@pytest.fixture
 def index(server: TinyIndex, tmp_path: Path) -> Iterator[PackageIndex]:
     with opened(server, tmp_path) as each:
         yield each
-
-
-def opened(server: TinyIndex, cache: Path) -> PackageIndex:
-    config = IndexConfig(indexes=(location(server.simple),), read_timeout_s=5.0)
-    return PackageIndex(config, cache, sleep=lambda _: None)
 
 
 def of(server: TinyIndex, *, hashed: str | None = None, url: str = "") -> Artifact:
@@ -277,28 +263,3 @@ def test_a_damaged_cache_file_is_replaced_and_noted(
     with opened(server, tmp_path) as index:
         assert index.candidates("demo")
         assert index.notes == ()
-
-
-def _write_many(path: Path, start: int) -> None:
-    cache = IndexCache(path)
-    for n in range(start, start + 100):
-        cache.keep_metadata({f"key{n}": Metadata(requires_dist=(f"r{n}",))})
-    cache.close()
-
-
-@pytest.mark.thorough  # tests/test_index_faults.py: two processes fill one from an index
-def test_several_processes_share_a_cache(tmp_path: Path) -> None:
-    path = tmp_path / "index.db"
-    context = multiprocessing.get_context("spawn")
-    workers = [context.Process(target=_write_many, args=(path, n)) for n in (0, 100)]
-    for worker in workers:
-        worker.start()
-    for worker in workers:
-        worker.join()
-    cache = IndexCache(path)
-    found = cache.metadata([f"key{n}" for n in range(200)])
-    cache.close()
-    assert {key: value.requires_dist for key, value in found.items()} == {
-        f"key{n}": (f"r{n}",) for n in range(200)
-    }
-    assert cache.notes == []

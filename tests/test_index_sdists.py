@@ -3,7 +3,6 @@
 import io
 import tarfile
 import zipfile
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -11,11 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stackgen.errors import ResolutionError
-from stackgen.index import IndexConfig, PackageIndex, artifact_key
-from stackgen.index.config import location
+from stackgen.index import artifact_key
 from stackgen.index.metadata import UNSAID, UnusableMetadataError, read_sdist
-from stackgen.model.packages import Artifact
-from tests.tiny_index import TinyIndex, serving
+from tests.tiny_index import TinyIndex, only, opened
 
 SDIST = "demo-1.0.tar.gz"
 STATIC = "Metadata-Version: 2.2\nName: demo\nVersion: 1.0\nRequires-Dist: six\n"
@@ -33,22 +30,6 @@ def sdist(info: str, *, zipped: bool = False, path: str = "demo-1.0/PKG-INFO") -
         member.size = len(content)
         tar.addfile(member, io.BytesIO(content))
     return out.getvalue()
-
-
-@pytest.fixture
-def server() -> Iterator[TinyIndex]:
-    with serving() as index:
-        yield index
-
-
-def opened(server: TinyIndex, cache: Path) -> PackageIndex:
-    config = IndexConfig(indexes=(location(server.simple),), read_timeout_s=5.0)
-    return PackageIndex(config, cache, sleep=lambda _: None)
-
-
-def only(index: PackageIndex) -> Artifact:
-    (found,) = index.candidates("demo")
-    return found
 
 
 @pytest.mark.parametrize("suffix", [".tar.gz", ".zip"])

@@ -5,7 +5,6 @@ import shutil
 import subprocess
 import sys
 import tarfile
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -20,7 +19,7 @@ from stackgen.index.metadata import UnusableMetadataError
 from stackgen.model.packages import Artifact, Metadata
 from stackgen.model.progress import NullProgress
 from stackgen.storage.paths import find_paths
-from tests.tiny_index import TinyIndex, serving
+from tests.tiny_index import TinyIndex
 
 SDIST = "demo-1.0.tar.gz"
 # The backend lies in the sources themselves, so that nothing is to be installed for it.
@@ -68,12 +67,6 @@ class Builder:
         if self.failure:
             raise UnusableMetadataError(self.failure)
         return Metadata(requires_dist=(f"six=={self.python}",))
-
-
-@pytest.fixture
-def server() -> Iterator[TinyIndex]:
-    with serving() as index:
-        yield index
 
 
 def read(server: TinyIndex, cache: Path, builder: Builder | None) -> Metadata | str:

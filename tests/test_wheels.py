@@ -12,29 +12,17 @@ from typing import BinaryIO
 import pytest
 
 from stackgen.errors import BuildError, IndexUnavailableError, StackgenError, StorageError
-from stackgen.index import IndexConfig, PackageIndex
-from stackgen.index.config import location
+from stackgen.index import PackageIndex
 from stackgen.model.packages import Artifact
 from stackgen.storage.wheels import HashMismatchError, WheelStore, check_wheel
-from tests.tiny_index import CUT, TinyIndex, make_wheel, serving, sha256
+from tests.tiny_index import CUT, TinyIndex, make_wheel, opened, sha256
 
 WHEEL = "demo-1.0-py3-none-any.whl"
 
 
 @pytest.fixture
-def server() -> Iterator[TinyIndex]:
-    with serving() as index:
-        yield index
-
-
-@pytest.fixture
 def store(tmp_path: Path) -> WheelStore:
     return WheelStore(tmp_path / "store")
-
-
-def opened(server: TinyIndex, cache: Path) -> PackageIndex:
-    config = IndexConfig(indexes=(location(server.simple),), read_timeout_s=10.0)
-    return PackageIndex(config, cache, sleep=lambda _: None)
 
 
 @pytest.fixture

@@ -11,6 +11,12 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+from stackgen.index import IndexConfig, PackageIndex
+from stackgen.index.config import location
+from stackgen.model.packages import Artifact
 
 CUT = -1
 """A fault: the connection ends in the middle of the body."""
@@ -104,6 +110,24 @@ class TinyIndex:
         document = {"meta": {"api-version": "1.1"}, "name": project, "files": files}
         self.files[page] = json.dumps(document).encode()
         self.types[page] = "application/vnd.pypi.simple.v1+json"
+
+
+def opened(
+    server: TinyIndex, cache: Path, *, read_timeout_s: float = 5.0, **settings: Any
+) -> PackageIndex:
+    """Open an index for reading, which waits for nothing between two tries.
+
+    settings: further ones of ``IndexConfig``.
+    """
+    places = (location(server.simple),)
+    config = IndexConfig(indexes=places, read_timeout_s=read_timeout_s, **settings)
+    return PackageIndex(config, cache, sleep=lambda _: None)
+
+
+def only(index: PackageIndex) -> Artifact:
+    """Return the only file of the project ``demo``."""
+    (found,) = index.candidates("demo")
+    return found
 
 
 class _Handler(BaseHTTPRequestHandler):

@@ -44,12 +44,10 @@ class EngineFacts:
     memory_bytes: int
     root_dir: str
     free_bytes: int | None
-    cgroup_version: str
     rootless: bool
     cpuset: bool
     memory_limit: bool
     pids_limit: bool
-    security: tuple[str, ...]
 
     @property
     def identity(self) -> str:
@@ -291,7 +289,6 @@ def _close(api: docker.APIClient | None) -> None:
 
 def _facts(api: docker.APIClient) -> EngineFacts:
     document = api.info()
-    security = tuple(str(option) for option in document.get("SecurityOptions") or ())
     root = str(document.get("DockerRootDir", ""))
     return EngineFacts(
         host=str(document.get("Name", "")),
@@ -301,12 +298,10 @@ def _facts(api: docker.APIClient) -> EngineFacts:
         memory_bytes=int(document.get("MemTotal", 0)),
         root_dir=root,
         free_bytes=_free_bytes(root),
-        cgroup_version=str(document.get("CgroupVersion", "1")),
-        rootless=any("rootless" in option for option in security),
+        rootless=any("rootless" in str(x) for x in document.get("SecurityOptions") or ()),
         cpuset=bool(document.get("CPUSet", False)),
         memory_limit=bool(document.get("MemoryLimit", False)),
         pids_limit=bool(document.get("PidsLimit", False)),
-        security=security,
     )
 
 

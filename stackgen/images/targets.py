@@ -27,7 +27,7 @@ class Probe:
     distribution: (id, version) of the Linux distribution, such as ("debian", "12").
     platform: of ``sysconfig.get_platform()``, such as ``linux-x86_64``.
     macos: version of macOS, "" elsewhere.
-    executable, base_executable: of this interpreter, and of the one below its virtualenv.
+    base_executable: of the interpreter below the virtualenv, if it is one.
     paths: where a wheel's parts go, by the scheme's own keys (``purelib``, ``scripts``, ...).
     """
 
@@ -39,7 +39,6 @@ class Probe:
     abiflags: str
     debug: bool
     gil_disabled: bool
-    cache_tag: str
     platform: str
     machine: str
     bits: int
@@ -47,7 +46,6 @@ class Probe:
     distribution: tuple[str, str]
     system_packages: tuple[tuple[str, str], ...]
     macos: str
-    executable: str
     base_executable: str
     prefix: str
     paths: dict[str, str]
@@ -219,13 +217,19 @@ _ALIASES = {
 _WINDOWS_MACHINES = {"win_amd64": "AMD64", "win_arm64": "ARM64", "win32": "x86"}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+_SYSTEMS = {
+    "Linux": ("posix", "linux"),
+    "Darwin": ("posix", "darwin"),
+    "Windows": ("nt", "win32"),
+}
+"""``os.name`` and ``sys.platform``, by ``platform.system()``."""
+
+
+@dataclass(frozen=True, slots=True)
 class _Platform:
-    """A system: its wheel platforms, most preferred first, and its markers."""
+    """A system: its wheel platforms, most preferred first, and two of its markers."""
 
     platforms: tuple[str, ...]
-    os_name: str
-    sys_platform: str
     system: str
     machine: str
 
@@ -285,10 +289,11 @@ def _abi(version: tuple[int, int], threading: str) -> str:
 
 
 def _markers(system: _Platform, *, minor: str, full: str) -> tuple[tuple[str, str], ...]:
+    os_name, sys_platform = _SYSTEMS[system.system]
     return (
         ("implementation_name", "cpython"),
         ("implementation_version", full),
-        ("os_name", system.os_name),
+        ("os_name", os_name),
         ("platform_machine", system.machine),
         ("platform_python_implementation", "CPython"),
         ("platform_release", ""),
@@ -296,7 +301,7 @@ def _markers(system: _Platform, *, minor: str, full: str) -> tuple[tuple[str, st
         ("platform_version", ""),
         ("python_full_version", full),
         ("python_version", minor),
-        ("sys_platform", system.sys_platform),
+        ("sys_platform", sys_platform),
     )
 
 
@@ -316,26 +321,14 @@ def _parsed_platform(platform: str) -> _Platform:
 
 
 def _windows(found: re.Match[str]) -> _Platform:
-    return _Platform(
-        platforms=(found[0],),
-        os_name="nt",
-        sys_platform="win32",
-        system="Windows",
-        machine=_WINDOWS_MACHINES[found[0]],
-    )
+    return _Platform((found[0],), "Windows", _WINDOWS_MACHINES[found[0]])
 
 
 def _macos(found: re.Match[str]) -> _Platform | None:
     major, minor, machine = int(found[1]), int(found[2]), found[3]
     if major < 10 or (machine == "arm64" and major < 11):
         return None  # the first Macs with ARM came with macOS 11
-    return _Platform(
-        platforms=tuple(macos_platforms(f"{major}.{minor}", machine)),
-        os_name="posix",
-        sys_platform="darwin",
-        system="Darwin",
-        machine=machine,
-    )
+    return _Platform(tuple(macos_platforms(f"{major}.{minor}", machine)), "Darwin", machine)
 
 
 def _glibc(found: re.Match[str]) -> _Platform | None:
@@ -353,11 +346,8 @@ def _musl(found: re.Match[str]) -> _Platform | None:
 
 def _linux(libc: str, version: str, machine: str) -> _Platform | None:
     platforms = tuple(linux_platforms((libc, version), [machine]))
-    if len(platforms) < 2:  # a machine, or a C library, of which no such wheel can exist
-        return None
-    return _Platform(
-        platforms=platforms, os_name="posix", sys_platform="linux", system="Linux", machine=machine
-    )
+    # Fewer: a machine, or a C library, of which no such wheel can exist.
+    return _Platform(platforms, "Linux", machine) if len(platforms) > 1 else None
 
 
 _FORMS: tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], _Platform | None]], ...] = (

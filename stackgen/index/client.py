@@ -41,6 +41,7 @@ from stackgen.index.replies import (
 )
 from stackgen.model.files import Files
 from stackgen.model.packages import Artifact, Metadata
+from stackgen.storage.files import path_of
 
 if TYPE_CHECKING:
     from stackgen.index.transport import Transport
@@ -88,7 +89,7 @@ class Listings:
             IndexUnavailableError: it cannot be read, or its reply is no page; or it is offline
                 and the cache lacks a page.
         """
-        root = pages.path_of(location.url)
+        root = path_of(location.url)
         if root is not None:
             return {name: self._read_folder(location, root, name) for name in names}
         cached = self._access.cache.pages(location.url, names)
@@ -345,7 +346,7 @@ class Catalogue:
         return self._links
 
     def _add_links(self, place: IndexLocation, links: dict[str, list[Artifact]]) -> None:
-        path = pages.path_of(place.url)
+        path = path_of(place.url)
         if path is not None and not path.exists():
             self.notes.append(f"find-links names {path}, which does not exist")
             return
@@ -527,7 +528,7 @@ class PackageIndex(AbstractContextManager["PackageIndex"]):
         """
 
         def read(url: str) -> bytes | None:
-            path = pages.path_of(url)
+            path = path_of(url)
             if path is not None:
                 return path.read_bytes() if path.is_file() else None
             try:
@@ -592,7 +593,7 @@ class PackageIndex(AbstractContextManager["PackageIndex"]):
         fresh: dict[str, int] = {}
         for artifact, size in as_done(self._pool, self._fetch_size, missing):
             sizes[artifact_key(artifact)] = size
-            if size is not None and pages.path_of(artifact.url) is None:
+            if size is not None and path_of(artifact.url) is None:
                 fresh[artifact_key(artifact)] = size
         self._cache.keep_sizes(fresh)
         return sizes
@@ -608,7 +609,7 @@ class PackageIndex(AbstractContextManager["PackageIndex"]):
         remote = [
             each
             for each in wheels
-            if each.is_wheel and pages.path_of(each.url) is None and not self._config.offline
+            if each.is_wheel and path_of(each.url) is None and not self._config.offline
         ]
         found = as_done(self._pool, self._metadata.installed_size, remote)
         return {artifact_key(wheel): size for wheel, size in found if size is not None}
@@ -641,7 +642,7 @@ class PackageIndex(AbstractContextManager["PackageIndex"]):
 
     def _fetch_size(self, artifact: Artifact) -> int | None:
         """Return the size of a file, read from disk or requested. Runs in a thread of the pool."""
-        path = pages.path_of(artifact.url)
+        path = path_of(artifact.url)
         if path is not None:
             return path.stat().st_size if path.is_file() else None
         if self._config.offline:

@@ -8,14 +8,13 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from stackgen.errors import IndexUnavailableError, UsageError
-from stackgen.index import pages
 from stackgen.index.cache import Download
 from stackgen.index.config import IndexLocation, location
 from stackgen.index.pages import is_artifact, name_and_version, with_local_hash
 from stackgen.index.replies import FRESH_S, IndexAccess
 from stackgen.model.files import DIRECT
 from stackgen.model.packages import Artifact
-from stackgen.storage.files import stream_sha256
+from stackgen.storage.files import path_of, stream_sha256
 
 _OK = 200
 _SHA256 = re.compile(r"[0-9a-f]{64}")
@@ -50,7 +49,7 @@ class DirectFiles:
             url=place.url,
             index=DIRECT,
         )
-        if pages.path_of(place.url) is not None:
+        if path_of(place.url) is not None:
             return self._local(bare)
         return bare if stated else self._hashed(bare)
 
@@ -58,7 +57,7 @@ class DirectFiles:
         found = with_local_hash(replace(stated, sha256=""), self._access.cache)
         if not found.sha256:
             raise UsageError(
-                f"there is no file {pages.path_of(stated.url)}",
+                f"there is no file {path_of(stated.url)}",
                 why=f"the requirement on {stated.name} names it",
                 fix="correct the path in the requirement",
             )

@@ -16,11 +16,10 @@ from urllib.parse import urlsplit, urlunsplit
 from packaging.utils import canonicalize_name
 
 from stackgen.errors import IndexUnavailableError
-from stackgen.index import pages
 from stackgen.index.pages import NO_METADATA, SOME_METADATA
 from stackgen.index.replies import IndexAccess, Reply, ReplyTooLargeError, as_done
 from stackgen.model.packages import Artifact, BuildSystem, Metadata
-from stackgen.storage.files import file_sha256, stream_sha256
+from stackgen.storage.files import file_sha256, path_of, stream_sha256
 
 if TYPE_CHECKING:
     from email.message import Message
@@ -524,14 +523,14 @@ class MetadataReader:
         return found
 
     def _fetch_whole(self, artifact: Artifact, target: IO[bytes]) -> None:
-        path = pages.path_of(artifact.url)
+        path = path_of(artifact.url)
         if path is not None:
             target.write(path.read_bytes())
         else:
             self._access.transport().download(artifact.url, target)
 
     def _read(self, artifact: Artifact) -> Metadata:
-        path = pages.path_of(artifact.url)
+        path = path_of(artifact.url)
         if path is not None:
             with path.open("rb") as file:
                 return _content(file, artifact)
@@ -674,7 +673,7 @@ def _whole_size(reply: Reply) -> int | None:
 
 
 def _require_local(missing: list[Artifact]) -> None:
-    remote = sorted(x.filename for x in missing if pages.path_of(x.url) is None)
+    remote = sorted(x.filename for x in missing if path_of(x.url) is None)
     if remote:
         more = f" and {len(remote) - 3} more" if len(remote) > 3 else ""
         raise IndexUnavailableError(

@@ -23,7 +23,7 @@ from stackgen.index.config import IndexLocation
 from stackgen.model.files import COLUMNS, Coded, Files
 from stackgen.model.packages import Artifact
 from stackgen.resolve.candidates import moment
-from stackgen.storage.files import file_sha256
+from stackgen.storage.files import file_sha256, path_of
 
 if TYPE_CHECKING:
     from msgspec import ValidationError
@@ -637,16 +637,6 @@ def _heads(files: Files) -> Iterator[str]:
 
 def _bytes(text: str) -> bytes:
     return text.encode("utf-8", "surrogatepass")
-
-
-def path_of(url: str) -> Path | None:
-    """Return the path that a file: URL names; None for any other URL."""
-    parts = urlsplit(url)
-    if parts.scheme != "file":
-        return None
-    text = unquote(parts.path)
-    is_drive = len(text) > 2 and text[0] == "/" and text[2] == ":"
-    return Path(text[1:] if is_drive else text)
 
 
 def project_page(location: IndexLocation, root: Path, name: str) -> Page | None:

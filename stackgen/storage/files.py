@@ -10,6 +10,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, BinaryIO
+from urllib.parse import unquote, urlsplit
 
 from stackgen.errors import StorageError
 
@@ -38,6 +39,16 @@ def stream_sha256(file: IO[bytes]) -> str:
     while chunk := file.read(CHUNK_BYTES):
         digest.update(chunk)
     return digest.hexdigest()
+
+
+def path_of(url: str) -> Path | None:
+    """Return the path that a file: URL names; None for any other URL."""
+    parts = urlsplit(url)
+    if parts.scheme != "file":
+        return None
+    text = unquote(parts.path)
+    is_drive = len(text) > 2 and text[0] == "/" and text[2] == ":"
+    return Path(text[1:] if is_drive else text)
 
 
 def storage_error(what: str, error: OSError, *, needed_bytes: int = 0) -> StorageError:

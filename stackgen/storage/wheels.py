@@ -22,7 +22,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, Protocol
-from urllib.parse import unquote, urlsplit
 
 from stackgen.errors import BuildError, StackgenError, StorageError
 from stackgen.model.packages import Artifact
@@ -33,6 +32,7 @@ from stackgen.storage.files import (
     exclusive,
     file_sha256,
     free_bytes,
+    path_of,
     storage_error,
     stream_sha256,
 )
@@ -598,11 +598,8 @@ def _in_parallel(
 
 
 def _local_path(artifact: Artifact) -> Path | None:
-    parts = urlsplit(artifact.url)
-    if parts.scheme != "file":
-        return None
-    path = Path(unquote(parts.path))
-    if not path.is_file():
+    path = path_of(artifact.url)
+    if path is not None and not path.is_file():
         raise BuildError(
             f"{path} is not there",
             why="the wheel was moved or removed since it was listed",
