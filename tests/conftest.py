@@ -12,6 +12,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 if TYPE_CHECKING:
+    from tests.store_parts import Stores
     from tests.tiny_index import TinyIndex
 
 # Examples of each property test; `pytest --hypothesis-profile thorough` takes more of them. How
@@ -61,6 +62,14 @@ def server() -> "Iterator[TinyIndex]":
 
     with serving() as index:
         yield index
+
+
+@pytest.fixture
+def stores(tmp_path: Path) -> "Stores":
+    """Return empty stores of wheels and layers."""
+    from tests.store_parts import Stores
+
+    return Stores(tmp_path / "cache")
 
 
 @pytest.fixture

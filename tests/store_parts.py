@@ -1,11 +1,13 @@
 """A store in a folder, wheels for it, and other processes that use it."""
 
+import pickle
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 
 from stackgen.images.layer_store import LayerStore
@@ -85,6 +87,12 @@ def another_process(code: str, *arguments: object) -> Iterator["subprocess.Popen
     finally:
         process.kill()
         process.communicate()
+
+
+def running(function: "partial[None]") -> "AbstractContextManager[subprocess.Popen[str]]":
+    """Call a function in another process."""
+    code = "import pickle, sys; pickle.loads(bytes.fromhex(sys.argv[1]))()"
+    return another_process(code, pickle.dumps(function).hex())
 
 
 def until(condition: Callable[[], object], *, timeout_s: float = 60) -> None:

@@ -63,11 +63,6 @@ def index() -> Iterator[TinyIndex]:
         yield found
 
 
-@pytest.fixture
-def stores(tmp_path: Path) -> Stores:
-    return Stores(tmp_path / "cache")
-
-
 def in_the_store(stores: Stores, artifact: Artifact) -> Path:
     (found,) = stores.root.rglob(f"wheels/*/*/{artifact.filename}")
     return found

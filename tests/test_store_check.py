@@ -15,11 +15,6 @@ from tests.store_parts import NoDownloader, Stores, local_wheel
 
 
 @pytest.fixture
-def stores(tmp_path: Path) -> Stores:
-    return Stores(tmp_path / "cache")
-
-
-@pytest.fixture
 def wheels(tmp_path: Path) -> list[Artifact]:
     return [local_wheel(tmp_path / "w", name) for name in ("one", "two")]
 

@@ -1,6 +1,5 @@
 """Several build on one store at once: what is different side by side, what is equal once."""
 
-import pickle
 import shutil
 import subprocess
 import time
@@ -25,18 +24,9 @@ from tests.store_parts import (
     Stores,
     another_process,
     local_wheel,
+    running,
     until,
 )
-
-RUN = """
-import pickle, sys
-pickle.loads(bytes.fromhex(sys.argv[1]))()
-"""
-
-
-@pytest.fixture
-def stores(tmp_path: Path) -> Stores:
-    return Stores(tmp_path / "cache")
 
 
 @pytest.fixture
@@ -71,8 +61,7 @@ def at_work(
     stores: Stores, folder: Path, *artifacts: Artifact
 ) -> "Iterator[subprocess.Popen[str]]":
     """Have another process build; it waits in the middle of it."""
-    function = partial(building, stores.root, folder, *artifacts)
-    with another_process(RUN, pickle.dumps(function).hex()) as process:
+    with running(partial(building, stores.root, folder, *artifacts)) as process:
         until(lambda: noted(folder))
         yield process
 

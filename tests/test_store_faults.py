@@ -1,14 +1,13 @@
 """Processes are killed, disks fill up, two want the same: the store stays whole."""
 
 import os
-import pickle
 import random
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -24,14 +23,8 @@ from stackgen.index.config import location
 from stackgen.model.packages import Artifact
 from stackgen.model.reports.images import FaultKind, StoreCheck
 from stackgen.model.stacks import Base
-from stackgen.storage.wheels import HashMismatchError
-from tests.store_parts import BASE, NoCompiler, Stores, another_process, local_wheel, until
+from tests.store_parts import BASE, NoCompiler, Stores, local_wheel, running, until
 from tests.tiny_index import make_wheel, sha256
-
-
-@pytest.fixture
-def stores(tmp_path: Path) -> Stores:
-    return Stores(tmp_path / "cache")
 
 
 def checked(stores: Stores) -> StoreCheck:
@@ -106,16 +99,6 @@ def downloading(root: Path, url: str, *artifacts: Artifact) -> None:
         Stores(root).wheels.fetch(artifacts, downloader=index)
 
 
-RUN = """
-import pickle, sys
-pickle.loads(bytes.fromhex(sys.argv[1]))()
-"""
-
-
-def running(function: "partial[None]") -> "AbstractContextManager[subprocess.Popen[str]]":
-    return another_process(RUN, pickle.dumps(function).hex())
-
-
 def served(stalling: StallingServer, url: str, name: str, *, kilobytes: int = 400) -> Artifact:
     """Hand out a wheel whose bytes are random, so that no compression makes it small."""
     noise = random.Random(name).randbytes(kilobytes << 10)
@@ -173,26 +156,6 @@ def test_a_download_from_an_index_that_dies_goes_on_with_the_next_one(stores: St
         assert again.requested == [(cut.filename, f"bytes={had}-")]
     found = checked(stores)
     assert (found.wheels, found.unfinished, found.faults) == (2, (), ())
-
-
-@pytest.mark.parametrize("fault", ["truncated", "wrong"])
-def test_a_wheel_that_is_not_what_was_announced_leaves_nothing_and_the_others_whole(
-    stores: Stores, server: tuple[StallingServer, str], fault: str
-) -> None:
-    stalling, url = server
-    good, bad = (served(stalling, url, name) for name in ("good", "bad"))
-    content = stalling.files[bad.filename]
-    stalling.files[bad.filename] = (
-        content[:-1000] if fault == "truncated" else content[:5000] + b"x" + content[5001:]
-    )
-    downloading(stores.root, url, good)
-    with pytest.raises(HashMismatchError, match=bad.filename):
-        downloading(stores.root, url, good, bad)
-    found = checked(stores)
-    assert (found.wheels, found.unfinished, found.faults) == (1, (), ())
-    stalling.files[bad.filename], stalling.requested[:] = content, []
-    downloading(stores.root, url, good, bad)
-    assert stalling.requested == [(bad.filename, "")]
 
 
 @dataclass

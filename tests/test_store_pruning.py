@@ -32,11 +32,6 @@ sys.stdin.read()
 """
 
 
-@pytest.fixture
-def stores(tmp_path: Path) -> Stores:
-    return Stores(tmp_path / "cache")
-
-
 def wheels_named(folder: Path, *names: str) -> list[Artifact]:
     return [local_wheel(folder, name, kilobytes=10) for name in names]
 

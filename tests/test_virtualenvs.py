@@ -7,9 +7,8 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 import zipfile
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -22,6 +21,7 @@ from stackgen.images.virtualenvs import VirtualenvBuilder, VirtualenvStore
 from stackgen.model.packages import Artifact, Lock
 from stackgen.model.stacks import Base, Environment, Stack
 from tests.interpreters import each_python
+from tests.store_parts import until
 
 BASE = probe(sys.executable)
 LIST = (
@@ -205,14 +205,6 @@ print(Path(made.location, ".complete").stat().st_ino)
 """
 
 
-def wait_for(condition: Callable[[], object]) -> None:
-    for _ in range(1500):
-        if condition():
-            return
-        time.sleep(0.02)
-    pytest.fail("it did not happen within half a minute")
-
-
 def test_bytecode_of_a_file_that_two_wheels_hold_is_of_the_one_that_lies_there(
     bench: Bench,
 ) -> None:
@@ -235,7 +227,7 @@ def test_bytecode_of_a_killed_build_is_swept_and_made_anew(bench: Bench, tmp_pat
     command = [sys.executable, "-c", BUILD, str(tmp_path), artifact.filename]
     builder = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
     half_made = ("root/bytecode/*/.part-*", "root/bytecode/*/.part-*/*/*.py")
-    wait_for(lambda: [*tmp_path.glob(half_made[1])] or builder.poll() is not None)
+    until(lambda: [*tmp_path.glob(half_made[1])] or builder.poll() is not None)
     builder.send_signal(signal.SIGKILL)
     _, complaint = builder.communicate()
     assert [*tmp_path.glob(half_made[0])], complaint
@@ -263,12 +255,12 @@ def test_no_compiling_process_outlives_a_killed_build(bench: Bench, tmp_path: Pa
     artifact = wheel(bench.wheels, "aa", "1.0", also={f"aa{n}.py": large for n in range(100)})
     command = [sys.executable, "-c", BUILD, str(tmp_path), artifact.filename]
     builder = subprocess.Popen(command, stderr=subprocess.DEVNULL)
-    wait_for(lambda: [*tmp_path.glob("root/bytecode/*/.part-*/*/__pycache__/*.pyc*")])
+    until(lambda: [*tmp_path.glob("root/bytecode/*/.part-*/*/__pycache__/*.pyc*")])
     helpers = processes_that_mention(str(tmp_path / "root" / "bytecode"))
     assert len(helpers) > 1  # one forks those that compile
     builder.send_signal(signal.SIGKILL)
     builder.wait()
-    wait_for(lambda: not helpers & processes_that_mention(str(tmp_path / "root" / "bytecode")))
+    until(lambda: not helpers & processes_that_mention(str(tmp_path / "root" / "bytecode")))
     compiled = [*tmp_path.glob("root/bytecode/*/.part-*/*/__pycache__/*.pyc")]
     assert len(compiled) < 100  # they did not go on to the end
 

@@ -8,9 +8,7 @@ import stat
 import subprocess
 import sys
 import tarfile
-import threading
 import zipfile
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -20,7 +18,6 @@ from stackgen.errors import BuildError, DamagedLayersError, StorageError
 from stackgen.images import bytecode
 from stackgen.images.layer_store import LayerStore
 from stackgen.images.layers import Layer
-from stackgen.images.maintenance import prune
 from stackgen.model.packages import Artifact
 from stackgen.model.stacks import Base
 from tests.containers.wheels import a_base, make_wheel
@@ -65,13 +62,6 @@ def store(tmp_path: Path) -> LayerStore:
     return LayerStore(tmp_path / "store")
 
 
-@pytest.fixture
-def umask() -> Iterator[None]:
-    before = os.umask(0o077)
-    yield
-    os.umask(before)
-
-
 SOURCES = {
     "many.py": "NAMES = {'x', 'y', 'z'}\ndef f(a, b=('numpy', 1.5)):\n    return a in NAMES, b\n",
     "tool.data": "plain",
@@ -79,18 +69,6 @@ SOURCES = {
     "pkg-1.0.dist-info/entry_points.txt": "[console_scripts]\npkg = many:f\n",
     "pkg-1.0.data/scripts/old": "#!python\nprint(1)\n",
 }
-
-
-@pytest.mark.usefixtures("umask")
-def test_a_layer_is_the_same_bytes_in_another_store_under_another_umask(
-    tmp_path: Path, store: LayerStore
-) -> None:
-    pair = make_wheel(tmp_path, "pkg", SOURCES)
-    one = layer_of(store, pair)
-    os.umask(0o002)
-    two = layer_of(LayerStore(tmp_path / "elsewhere" / "store"), pair)
-    assert one.diff_id == two.diff_id
-    assert one.path.read_bytes() == two.path.read_bytes()
 
 
 OTHER = {"many.py": "SHARED = ('numpy', 'x', 'y', 'f')\n"}
@@ -283,18 +261,6 @@ def test_tests_of_packages_get_no_bytecode(tmp_path: Path, store: LayerStore) ->
     assert f"{SITE}/a/tests/test_x.py" in members(layer)
 
 
-def test_two_that_want_the_same_layer_make_it_once(tmp_path: Path, store: LayerStore) -> None:
-    pair, compiler = make_wheel(tmp_path, "pkg"), HereCompiler()
-    threads = [
-        threading.Thread(target=store.layers, args=(BASE, [pair], compiler)) for _ in range(4)
-    ]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert len(compiler.runs) == 1
-
-
 def test_what_a_killed_process_left_is_swept(tmp_path: Path, store: LayerStore) -> None:
     left = store.root / "tmp-killed" / "tree"
     left.mkdir(parents=True)
@@ -319,17 +285,6 @@ def test_the_skeleton_is_a_virtualenv_of_the_bases_interpreter(store: LayerStore
     assert found["opt/stack/bin/python"].linkname == "/usr/local/bin/python3.9"
     assert found["opt/stack/lib/python3.9/site-packages"].isdir()
     assert b"home = /usr/local/bin\n" in content(layer, "opt/stack/pyvenv.cfg")
-
-
-def test_pruning_drops_the_least_recently_used(tmp_path: Path, store: LayerStore) -> None:
-    old, new = (make_wheel(tmp_path, name) for name in ("old", "new"))
-    first, second = layer_of(store, old), layer_of(store, new)
-    os.utime(first.path, (1, 1))
-    pruned = prune([store], keep_bytes=second.size)
-    assert [item.path for item in pruned.dropped] == [str(first.path)]
-    assert pruned.remaining_bytes == second.size
-    assert second.path.exists()
-    assert not first.path.exists()
 
 
 def test_a_disk_without_space_is_refused_before_anything_is_unpacked(
