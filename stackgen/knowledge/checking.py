@@ -69,11 +69,13 @@ SELECT i.key FROM inspection_rows AS i JOIN (
 class ValidRow:
     """A row as this stackgen writes it: decoded, validated, encoded again.
 
-    origins: keys of its origins in the file that it was read from; members have none.
+    members: what a lock pins, or of what a load set is made.
+    origins: keys of its origins in the file that it was read from.
     """
 
     table: str
     row: Row
+    members: tuple[Row, ...] = ()
     origins: tuple[int, ...] = ()
 
     @property
@@ -238,7 +240,7 @@ class Reader:
     _contested: frozenset[int] = frozenset()
 
     def read(self) -> Iterator[ValidRow | InvalidRow]:
-        """Yield every row, checked, in the order of ``KEYS``; members with what they belong to."""
+        """Yield every row, checked, in the order of ``KEYS``, each with its members."""
         yield from self._each("artifacts", self._checker.artifact)
         yield from self._grouped("locks", "lock_artifacts", _PINNED, self._checker.lock)
         yield from self._each("stacks", self._checker.stack)
@@ -272,19 +274,19 @@ class Reader:
         select: str,
         check: Callable[[sqlite3.Row, list[sqlite3.Row]], Iterable[Row]],
     ) -> Iterator[ValidRow | InvalidRow]:
-        """Yield rows whose id is made of their members, each before its members."""
+        """Yield rows whose id is made of their members, then members of rows that are not there."""
         known = self._checker.ids.setdefault(table, set())
         for row in self.connection.execute(_selected(table, by_id=self.by_id)):
             known.add(row["id"])
             found = self.connection.execute(select, (row["key"],)).fetchall()
             try:
-                checked = list(check(row, found))
+                checked = tuple(check(row, found))
             except (ValueError, MeasurementError) as error:
                 place = (row["key"],)
                 yield InvalidRow(table=table, key=(row["id"],), reason=reason(error), place=place)
             else:
-                yield ValidRow(table=table, row={"id": row["id"]}, origins=_origins(row))
-                yield from (ValidRow(table=members, row=each) for each in checked)
+                own = {"id": row["id"]}
+                yield ValidRow(table=table, row=own, members=checked, origins=_origins(row))
         stored, (owner, place_in) = _STORED[members]
         lost = (
             f"SELECT {owner}, {place_in} FROM {stored} "  # noqa: S608 the names are ours

@@ -8,10 +8,10 @@ local to a file and left out.
 
 import json
 import sqlite3
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import BinaryIO, NamedTuple
+from typing import BinaryIO
 
 import msgspec
 
@@ -22,6 +22,7 @@ from stackgen.knowledge.connection import damaged, transaction, unreadable
 from stackgen.knowledge.merging import ORIGIN_ID, Union
 from stackgen.knowledge.public import Redaction
 from stackgen.knowledge.rows import Row
+from stackgen.knowledge.writing import KINDS
 from stackgen.model.identity import ID_SCHEME, canonical_json
 
 FORMAT, FORMAT_VERSION = "stackgen knowledge base", 1
@@ -29,21 +30,11 @@ _MAX_LINE = 1 << 23  # bytes; the longest of ours have some kilobytes, and a log
 _MAX_ORIGINS = 1000  # of one row
 _IS_INSPECTION = b'"table":"inspections"'
 _INSPECTION = msgspec.json.Decoder(rows.InspectionLine)
-
-
-class _Members(NamedTuple):
-    """Where the members of a row are: in a table, and in its line under a key as lists."""
-
-    table: str
-    key: str
-    columns: tuple[str, ...]
-
-
 _MEMBERS = {
-    "locks": _Members("lock_artifacts", "artifacts", ("name", "version", "sha256")),
-    "load_sets": _Members("load_set_members", "members", ("name", "version", "compiled")),
+    "locks": ("artifacts", ("name", "version", "sha256")),
+    "load_sets": ("members", ("name", "version", "compiled")),
 }
-_MEMBER_TABLES = frozenset(each.table for each in _MEMBERS.values())
+"""Where the line of a row has its members, and which of their columns."""
 _LISTS = ("system_packages", "settings", "identity", "circumstances", "parameters", "arguments")
 _JSON = (*_LISTS, "unenforced")
 _NESTED = (*_JSON, "values_s", "artifacts", "members")
@@ -64,8 +55,10 @@ def export_lines(
     header = {"format": FORMAT, "format_version": FORMAT_VERSION, "id_scheme": ID_SCHEME}
     yield _line({**header, "public": public})
     count = 0
-    for row, members in _with_members(Reader(connection, by_id=True).read(), path):
-        kept = redaction.redacted(row, members) if redaction is not None else row
+    for each in Reader(connection, by_id=True).read():
+        if isinstance(each, InvalidRow):
+            raise unreadable(path, str(each))
+        kept = redaction.redacted(each) if redaction is not None else each
         if kept is None:
             continue
         count += 1
@@ -73,7 +66,7 @@ def export_lines(
             {
                 "table": kept.table,
                 "origins": sorted(str(origins[key]) for key in kept.origins),
-                **_document(kept, members),
+                **_document(kept),
             }
         )
     yield _line({"table": "end", "rows": count})
@@ -83,25 +76,7 @@ def _line(document: Mapping[str, object]) -> str:
     return f"{canonical_json(document)}\n"
 
 
-def _with_members(
-    read: Iterable[ValidRow | InvalidRow], path: Path
-) -> Iterator[tuple[ValidRow, list[Row]]]:
-    """Yield each row with the members that follow it."""
-    pending: tuple[ValidRow, list[Row]] | None = None
-    for each in read:
-        if isinstance(each, InvalidRow):
-            raise unreadable(path, str(each))
-        if pending is not None and each.table in _MEMBER_TABLES:
-            pending[1].append(each.row)
-            continue
-        if pending is not None:
-            yield pending
-        pending = (each, [])
-    if pending is not None:
-        yield pending
-
-
-def _document(valid: ValidRow, members: list[Row]) -> dict[str, object]:
+def _document(valid: ValidRow) -> dict[str, object]:
     """Return a row as JSON values in the place of JSON texts."""
     document: dict[str, object] = {
         name: json.loads(str(cell)) if name in _JSON else cell
@@ -109,8 +84,8 @@ def _document(valid: ValidRow, members: list[Row]) -> dict[str, object]:
         if name not in _INTERNAL and cell is not None
     }
     if valid.table in _MEMBERS:
-        found = _MEMBERS[valid.table]
-        document[found.key] = [[row[column] for column in found.columns] for row in members]
+        name, columns = _MEMBERS[valid.table]
+        document[name] = [[row[column] for column in columns] for row in valid.members]
     elif valid.row.get("values_s") is not None:
         samples = valid.row["values_s"]
         document["values_s"] = (
@@ -140,16 +115,15 @@ def import_lines(connection: sqlite3.Connection, source: BinaryIO, name: Path) -
         for number, line in enumerate(_lines(source, name), start=1):
             if reading.ended:
                 raise damaged(name, f"line {number}: it follows the last line")
-            quick = reading.inspection(line)
-            if quick is not None:
-                union.add(*quick)
-                continue
-            document = _document_of(line, number, name)
-            if number == 1:
-                _refuse_header(document, name)
-                continue
-            for valid, origins in reading.rows(document, number):
-                union.add(valid, origins)
+            found = reading.inspection(line)
+            if found is None:
+                document = _document_of(line, number, name)
+                if number == 1:
+                    _refuse_header(document, name)
+                    continue
+                found = reading.row(document, number)
+            if found is not None:
+                union.add(*found)
         if not reading.ended:
             raise damaged(name, "its last line is missing: it was cut off")
         union.finish(name, "request a new export")
@@ -200,10 +174,10 @@ class _Import:
     _table: int = 0  # place in _TABLES of the last line's table
     _checker: Checker = field(default_factory=Checker)
 
-    def inspection(self, line: bytes) -> tuple[ValidRow, list[str]] | None:
+    def inspection(self, line: bytes) -> "_Found | None":
         """Check a line that is an inspection as exports have them; None for any other line.
 
-        Nearly all lines are such. What it refuses, ``rows`` judges anew and explains.
+        Nearly all lines are such. What it refuses, ``row`` judges anew and explains.
         """
         if _IS_INSPECTION not in line:
             return None
@@ -219,16 +193,14 @@ class _Import:
         self._rows += 1
         return ValidRow(table="inspections", row=row), origins
 
-    def rows(
-        self, document: dict[str, object], number: int
-    ) -> Iterator[tuple[ValidRow | InvalidRow, list[str]]]:
-        """Yield the rows of a line, members after what they belong to, with their origins."""
+    def row(self, document: dict[str, object], number: int) -> "_Found | None":
+        """Return the row of a line with its origins; None of the last line."""
         table = document.pop("table", None)
         if table == "end":
             self.ended = True
             if document != {"rows": self._rows}:
                 raise damaged(self.name, f"it has {self._rows:,} rows, and counts another number")
-            return
+            return None
         if table not in _TABLES:
             raise damaged(self.name, f"line {number}: no table {rows.shown(table)}")
         if _TABLES.index(str(table)) < self._table:
@@ -237,33 +209,30 @@ class _Import:
         self._rows += 1
         try:
             origins = _origins(document.pop("origins", None))
-            checked = list(self._checked(str(table), document))
+            return self._checked(str(table), document), origins
         except (ValueError, OverflowError, MeasurementError) as error:
             key = tuple(document.get(column) for column in KEYS[str(table)])
             why = f"line {number}: {reason(error)}"
-            yield InvalidRow(table=str(table), key=key, reason=why), []
-        else:
-            yield from ((valid, origins) for valid in checked)
+            return InvalidRow(table=str(table), key=key, reason=why), []
 
-    def _checked(self, table: str, document: dict[str, object]) -> Iterator[ValidRow]:
+    def _checked(self, table: str, document: dict[str, object]) -> ValidRow:
         checker = self._checker
         cells = _cells(table, document)
         if table in _MEMBERS:
             made = checker.lock if table == "locks" else checker.load_set
-            members = list(made(cells, _member_cells(table, document)))
+            members = tuple(made(cells, _member_cells(table, document)))
             checker.ids.setdefault(table, set()).add(cells["id"])
-            yield ValidRow(table=table, row={"id": str(cells["id"])})
-            yield from (ValidRow(table=_MEMBERS[table].table, row=each) for each in members)
-            return
+            return ValidRow(table=table, row={"id": str(cells["id"])}, members=members)
         row = _CHECKS[table](checker, cells)
         if row is None:
             raise ValueError("what it refers to is not valid")
         if "id" in row and table != "inspections":
             checker.ids.setdefault(table, set()).add(row["id"])
-        yield ValidRow(table=table, row=row)
+        return ValidRow(table=table, row=row)
 
 
-_TABLES = tuple(table for table in KEYS if table not in _MEMBER_TABLES)
+_Found = tuple[ValidRow | InvalidRow, list[str]]
+_TABLES = tuple(KINDS)
 _CHECKS: Mapping[str, Callable[[Checker, Mapping[str, object]], Row | None]] = {
     "artifacts": lambda checker, cells: checker.artifact(cells),
     "stacks": lambda checker, cells: checker.stack(cells),
@@ -308,7 +277,7 @@ def _cells(table: str, document: Mapping[str, object]) -> dict[str, object]:
 
 
 def _member_cells(table: str, document: Mapping[str, object]) -> list[dict[str, object]]:
-    _, name, columns = _MEMBERS[table]
+    name, columns = _MEMBERS[table]
     found = document.get(name)
     if not isinstance(found, list) or any(
         not isinstance(each, list) or len(each) != len(columns) for each in found

@@ -103,8 +103,6 @@ class Union:
     _invalid: list[str] = field(default_factory=list)
     _conflicts: list[str] = field(default_factory=list)
     _origins: dict[str, int] = field(default_factory=dict)
-    _lock: str = ""  # of which the members follow, where it is new
-    _load_set: str = ""
     _new_campaigns: set[Cell] = field(default_factory=set)
     _places: set[int] = field(default_factory=set)  # in new campaigns, as hashes
 
@@ -114,8 +112,8 @@ class Union:
     def add(self, each: ValidRow | InvalidRow, origins: list[str]) -> None:
         """Add a row with the ids of the installations that recorded it.
 
-        Rows come in the order of ``KEYS``, members right after what they belong to. One that is not
-        valid, or contradicts a known one, is only noted.
+        Rows come in the order of ``KEYS``. One that is not valid, or contradicts a known one, is
+        only noted.
         """
         if isinstance(each, InvalidRow):
             self._invalid.append(str(each))
@@ -163,14 +161,6 @@ class Union:
             ValueError: a row that is there contradicts it.
         """
         table, row = new.table, new.row
-        if table == "lock_artifacts":
-            if row["lock_id"] == self._lock:
-                self._writer.pin(self._lock, row)
-            return
-        if table == "load_set_members":
-            if row["load_set_id"] == self._load_set:
-                self._writer.load(row)
-            return
         key = self._find(table, row)
         if key is not None:
             self._compare(table, key, row)
@@ -181,10 +171,11 @@ class Union:
             self._writer.flush()  # its id is stated, and may be that of one to come
         if table == "campaigns" and key_if_new is not None:
             self._new_campaigns.add(row["id"])
-        if key is None and table == "locks":
-            self._lock = str(row["id"])
-        if key is None and table == "load_sets":
-            self._load_set = str(row["id"])
+        for member in new.members if key is None else ():
+            if table == "locks":
+                self._writer.pin(str(row["id"]), member)
+            else:
+                self._writer.load(member)
 
     def _find(self, table: str, row: Row) -> int | None:
         """Return the key of the row with the id of this one, or None.

@@ -34,6 +34,9 @@ _PATTERNS: Mapping[str, re.Pattern[str]] = {
 }
 
 
+_Members = tuple[Row, ...]
+
+
 def _fits(pattern: str, *cells: Cell) -> bool:
     return all(isinstance(c, str) and _PATTERNS[pattern].fullmatch(c) for c in cells)
 
@@ -47,7 +50,7 @@ class Redaction:
 
     left_out: dict[str, int] = field(default_factory=dict)
     _private: set[tuple[str, Cell]] = field(default_factory=set)
-    _redactions: Mapping[str, Callable[[Row, list[Row]], Row | None]] = field(init=False)
+    _redactions: Mapping[str, Callable[[Row, _Members], Row | None]] = field(init=False)
 
     def __post_init__(self) -> None:
         self._redactions = {
@@ -61,16 +64,16 @@ class Redaction:
             "inspections": self._inspection,
         }
 
-    def redacted(self, valid: ValidRow, members: list[Row]) -> ValidRow | None:
+    def redacted(self, valid: ValidRow) -> ValidRow | None:
         """Return what may be published of a row; None where nothing may."""
-        row = self._redactions[valid.table](valid.row, members)
+        row = self._redactions[valid.table](valid.row, valid.members)
         if row is None:
             self.left_out[valid.table] = self.left_out.get(valid.table, 0) + 1
             self._private.add((valid.table, _key(valid.row)))
             return None
         return replace(valid, row=row)
 
-    def _artifact(self, row: Row, _: list[Row]) -> Row | None:
+    def _artifact(self, row: Row, _: _Members) -> Row | None:
         if not _fits("name", row["name"]) or not _fits("version", row["version"]):
             return None
         if not _fits("filename", row["filename"]) or not _fits("sha256", row["sha256"]):
@@ -81,11 +84,11 @@ class Redaction:
         }
         return {**row, "url": "", "index_name": "", "yanked": None, **fitting}
 
-    def _lock(self, row: Row, members: list[Row]) -> Row | None:
+    def _lock(self, row: Row, members: _Members) -> Row | None:
         private = any(("artifacts", _key(each)) in self._private for each in members)
         return None if private else row
 
-    def _stack(self, row: Row, _: list[Row]) -> Row | None:
+    def _stack(self, row: Row, _: _Members) -> Row | None:
         settings = json.loads(str(row["settings"]))
         facts = [row[name] for name in ("python", "python_build", "libc", "distribution")]
         packages = json.loads(str(row["system_packages"]))
@@ -96,12 +99,12 @@ class Redaction:
         plain = all(_fits("fact", *pair) for pair in packages)
         return row if known and public and plain and _fits("fact", *facts) else None
 
-    def _machine(self, row: Row, _: list[Row]) -> Row | None:
+    def _machine(self, row: Row, _: _Members) -> Row | None:
         identity = json.loads(str(row["identity"]))
         plain = all(_fits("fact", *pair) for pair in identity)
         return {**row, "circumstances": "[]"} if plain else None
 
-    def _indicator(self, row: Row, _: list[Row]) -> Row | None:
+    def _indicator(self, row: Row, _: _Members) -> Row | None:
         shipped = row["component"] != PROGRAM and not row["own_sha256"]
         named = _fits("indicator", row["name"]) and _fits("word", row["component"])
         arguments = json.loads(str(row["arguments"]))
@@ -111,17 +114,17 @@ class Redaction:
         sha256 = row["sha256"] if _fits("sha256", row["sha256"]) else ""
         return {**row, "summary": "", "parameters": "[]", "sha256": sha256}
 
-    def _campaign(self, row: Row, _: list[Row]) -> Row | None:
+    def _campaign(self, row: Row, _: _Members) -> Row | None:
         if ("machines", row["machine_id"]) in self._private or not _fits("word", row["kind"]):
             return None
         version = row["stackgen_version"] if _fits("word", row["stackgen_version"]) else ""
         return {**row, "request": "", "stackgen_version": version}
 
-    def _load_set(self, row: Row, members: list[Row]) -> Row | None:
+    def _load_set(self, row: Row, members: _Members) -> Row | None:
         plain = all(_fits("word", each["name"], each["version"]) for each in members)
         return row if plain else None
 
-    def _inspection(self, row: Row, _: list[Row]) -> Row | None:
+    def _inspection(self, row: Row, _: _Members) -> Row | None:
         if any((table, row[column]) in self._private for table, column in REFERENCES.items()):
             return None
         public: dict[str, Cell] = {**row, "log": "", "unenforced": "[]", "redacted": 1}
