@@ -127,6 +127,15 @@ class Bench:
         return {row.label: row for row in self.comparison().ranking()}
 
 
+Begin = Callable[..., Bench]
+
+
+@pytest.fixture
+def begin(database: Database, tmp_path: Path) -> Begin:
+    """Return what begins a run: called with what answers its processes, and further arguments."""
+    return partial(Bench, database, tmp_path)
+
+
 class Noting(NullProgress):
     """Collects what is reported."""
 
@@ -137,10 +146,8 @@ class Noting(NullProgress):
         self.notes.append(text)
 
 
-def test_each_interim_analysis_reports_the_leader_with_its_interval_once(
-    database: Database, tmp_path: Path
-) -> None:
-    bench, seen = Bench(database, tmp_path, noisy), Noting()
+def test_each_interim_analysis_reports_the_leader_with_its_interval_once(begin: Begin) -> None:
+    bench, seen = begin(noisy), Noting()
     bench.session.progress = seen
     bench.measure()
     first, *later = [note for note in seen.notes if note.startswith("After")]
@@ -163,9 +170,9 @@ def test_each_interim_analysis_reports_the_leader_with_its_interval_once(
 
 
 def test_stacks_that_begin_later_have_analyses_of_their_own_at_the_level_of_all(
-    database: Database, tmp_path: Path
+    begin: Begin,
 ) -> None:
-    bench, seen = Bench(database, tmp_path, noisy), Noting()
+    bench, seen = begin(noisy), Noting()
     bench.session.progress, whole = seen, bench.design
     bench.design = replace(whole, candidates=whole.candidates[:1])
     first = bench.comparison()
@@ -191,10 +198,8 @@ def effect_on(label: str, rows: tuple[Ranked, ...]) -> Effect:
     return next(row for row in rows if row.label == label).effects[0]
 
 
-def test_the_blocks_that_are_missing_are_those_of_the_stack_that_is_open(
-    database: Database, tmp_path: Path
-) -> None:
-    bench = Bench(database, tmp_path, noisy)
+def test_the_blocks_that_are_missing_are_those_of_the_stack_that_is_open(begin: Begin) -> None:
+    bench = begin(noisy)
     baseline, whole = bench.design.baseline, bench.design
     bench.design = replace(whole, candidates=whole.candidates[:1])
     bench.measure()  # until 2 is decided
@@ -223,10 +228,8 @@ def test_the_first_stacks_are_compared_apart_where_a_ranking_of_all_is_late(
     assert found is apart
 
 
-def test_a_comparison_leaves_what_is_reserved_of_the_budget(
-    database: Database, tmp_path: Path
-) -> None:
-    bench = Bench(database, tmp_path, noisy, budget_s=100)
+def test_a_comparison_leaves_what_is_reserved_of_the_budget(begin: Begin) -> None:
+    bench = begin(noisy, budget_s=100)
     comparison = bench.comparison()
     comparison.reserve_s = lambda: 60
     assert "budget" in comparison.run().why
@@ -247,9 +250,9 @@ def fails(name: str, *, block: int, outcome: Outcome = Outcome.CRASHED) -> Ask:
 
 
 def test_a_stack_that_fails_at_its_fifth_block_is_out_and_the_others_are_decided(
-    database: Database, tmp_path: Path
+    begin: Begin,
 ) -> None:
-    bench = Bench(database, tmp_path, fails("2", block=5))
+    bench = begin(fails("2", block=5))
     stopped = bench.measure()
     assert (stopped.why, stopped.error) == ("every comparison is decided", None)
     (failed,) = bench.session.record.failed_in_blocks((MATMUL,))
@@ -263,11 +266,11 @@ def test_a_stack_that_fails_at_its_fifth_block_is_out_and_the_others_are_decided
     assert {NAMES[each.stack_id] for each in later} == {"3", "1"}
 
 
-def test_where_all_others_fail_nothing_is_said_of_them(database: Database, tmp_path: Path) -> None:
+def test_where_all_others_fail_nothing_is_said_of_them(begin: Begin) -> None:
     def ask(plan: InspectionPlan) -> Answer:
         return steady(plan) if version(plan) == "3" else Outcome.TIMEOUT
 
-    bench = Bench(database, tmp_path, ask)
+    bench = begin(ask)
     stopped = bench.measure()
     assert stopped.why == "every other stack failed while it was measured"
     assert bench.session.record.blocks == 1
@@ -276,10 +279,8 @@ def test_where_all_others_fail_nothing_is_said_of_them(database: Database, tmp_p
     assert [name for name, row in rows.items() if row.best] == ["3"]
 
 
-def test_where_all_stacks_fail_the_baseline_ends_it_with_6(
-    database: Database, tmp_path: Path
-) -> None:
-    bench = Bench(database, tmp_path, lambda _: Outcome.OUT_OF_MEMORY)
+def test_where_all_stacks_fail_the_baseline_ends_it_with_6(begin: Begin) -> None:
+    bench = begin(lambda _: Outcome.OUT_OF_MEMORY)
     stopped = bench.measure()
     assert isinstance(stopped.error, MeasurementError)
     assert stopped.error.exit_code == 6
@@ -287,17 +288,15 @@ def test_where_all_stacks_fail_the_baseline_ends_it_with_6(
     assert bench.session.record.blocks == 1
 
 
-def test_times_without_any_spread_show_nothing_before_there_are_many_of_them(
-    database: Database, tmp_path: Path
-) -> None:
+def test_times_without_any_spread_show_nothing_before_there_are_many_of_them(begin: Begin) -> None:
     def ask(plan: InspectionPlan) -> Answer:
         return {"3": 1.0, "2": 1.0, "1": 1.25}[version(plan)]
 
-    bench = Bench(database, tmp_path, ask, budget_s=9 * 6)
+    bench = begin(ask, budget_s=9 * 6)
     bench.measure()
     early = bench.rows()
     assert {e.verdict for row in early.values() for e in row.effects} == {Verdict.INCONCLUSIVE}
-    bench = Bench(database, tmp_path, ask)
+    bench = begin(ask)
     assert bench.measure().why == "every comparison is decided"
     rows = bench.rows()
     (same,), (slower,) = rows["2"].effects, rows["1"].effects
@@ -333,19 +332,19 @@ def test_a_wall_clock_that_jumps_changes_nothing_that_is_said(
 
 
 def test_a_block_that_was_cut_short_is_no_block_twice_and_its_whole_pairs_count(
-    database: Database, tmp_path: Path
+    begin: Begin,
 ) -> None:
     def cut(plan: InspectionPlan) -> Answer:
         if (plan.block, plan.position) == (3, 3):
             raise KeyboardInterrupt
         return steady(plan)
 
-    first = Bench(database, tmp_path, cut)
+    first = begin(cut)
     assert first.measure().interrupted
     begun = [(each.block, each.position) for each in first.session.inspections]
     assert begun.count((3, 2)) == 1
     assert (3, 3) not in begun
-    again = Bench(database, tmp_path, steady)
+    again = begin(steady)
     assert again.measure().why == "every comparison is decided"
     seen = again.session.inspections
     assert_nothing_twice(tuple(seen))
@@ -367,11 +366,9 @@ def has_pair(block: list[Inspection], other: Environment) -> bool:
     return {other.stack.id, STACKS["3"].stack.id} <= there
 
 
-def test_a_spent_budget_still_has_one_block_and_no_second_one(
-    database: Database, tmp_path: Path
-) -> None:
+def test_a_spent_budget_still_has_one_block_and_no_second_one(begin: Begin) -> None:
     for _ in range(2):
-        bench = Bench(database, tmp_path, steady, budget_s=-5)
+        bench = begin(steady, budget_s=-5)
         stopped = bench.measure()
         assert (stopped.why, bench.session.record.blocks) == ("the budget is spent", 1)
         reported = [effect for row in bench.rows().values() for effect in row.effects]
@@ -383,13 +380,11 @@ KILL = "killed by SIGKILL"
 
 @pytest.mark.parametrize("name", ["3", "2"], ids=["the baseline", "another stack"])
 @pytest.mark.parametrize("log", [KILL, "out of memory (killed by SIGKILL)"])
-def test_a_stack_that_is_killed_now_and_then_stays(
-    database: Database, tmp_path: Path, name: str, log: str
-) -> None:
+def test_a_stack_that_is_killed_now_and_then_stays(begin: Begin, name: str, log: str) -> None:
     def ask(plan: InspectionPlan) -> Answer:
         return log if version(plan) == name and plan.block in (2, 4, 5) else steady(plan)
 
-    bench = Bench(database, tmp_path, ask)
+    bench = begin(ask)
     stopped = bench.measure()
     assert (stopped.why, stopped.error) == ("every comparison is decided", None)
     rows = bench.rows()
@@ -398,10 +393,8 @@ def test_a_stack_that_is_killed_now_and_then_stays(
     assert bench.session.record.failed_in_blocks((MATMUL,)) == ()
 
 
-def test_a_stack_that_is_killed_repeatedly_is_left_out_of_this_run_alone(
-    database: Database, tmp_path: Path
-) -> None:
-    bench = Bench(database, tmp_path, lambda plan: KILL if version(plan) == "2" else steady(plan))
+def test_a_stack_that_is_killed_repeatedly_is_left_out_of_this_run_alone(begin: Begin) -> None:
+    bench = begin(lambda plan: KILL if version(plan) == "2" else steady(plan))
     stopped = bench.measure()
     assert (stopped.why, stopped.error) == ("every comparison is decided", None)
     (left_out,) = bench.session.record.failed_in_blocks((MATMUL,))
@@ -409,20 +402,18 @@ def test_a_stack_that_is_killed_repeatedly_is_left_out_of_this_run_alone(
     rows = bench.rows()
     assert (rows["2"].failures, rows["2"].effects) == (0, ())
     assert rows["1"].effects[0].verdict is Verdict.SLOWER
-    again = Bench(database, tmp_path, steady)
+    again = begin(steady)
     assert again.measure().why == "every comparison is decided"
     assert again.rows()["2"].effects[0].verdict is Verdict.FASTER
 
 
-def test_a_baseline_that_is_killed_repeatedly_is_tried_again_by_the_next_run(
-    database: Database, tmp_path: Path
-) -> None:
-    bench = Bench(database, tmp_path, lambda plan: KILL if version(plan) == "3" else steady(plan))
+def test_a_baseline_that_is_killed_repeatedly_is_tried_again_by_the_next_run(begin: Begin) -> None:
+    bench = begin(lambda plan: KILL if version(plan) == "3" else steady(plan))
     stopped = bench.measure()
     assert isinstance(stopped.error, MeasurementError)
     assert "run the same command again" in stopped.error.fix
     assert "--seed" not in stopped.error.fix
-    again = Bench(database, tmp_path, steady)
+    again = begin(steady)
     assert (again.measure().why, again.rows()["3"].failures) == ("every comparison is decided", 0)
 
 
@@ -430,15 +421,15 @@ def test_a_baseline_that_is_killed_repeatedly_is_tried_again_by_the_next_run(
     ("ending", "blocks"), [(KILL, 3), ("killed by SIGABRT", 1), (Outcome.TIMEOUT, 1)]
 )
 def test_where_nothing_runs_any_more_no_stack_is_blamed_and_the_next_run_goes_on(
-    database: Database, tmp_path: Path, ending: Answer, blocks: int
+    begin: Begin, ending: Answer, blocks: int
 ) -> None:
-    first = Bench(database, tmp_path, steady, budget_s=18)
+    first = begin(steady, budget_s=18)
     assert first.measure().why == "the budget is spent"
     begun = first.session.record.database.last_block(first.session.record.campaign.id)
-    bench = Bench(database, tmp_path, lambda _: ending)
+    bench = begin(lambda _: ending)
     stopped = bench.measure()
     assert isinstance(stopped.error, MeasurementError)
     assert stopped.error.what == f"no stack ran numpy/matmul in block {begun + blocks}"
-    again = Bench(database, tmp_path, steady)
+    again = begin(steady)
     assert again.measure().why == "every comparison is decided"
     assert [row.failures for row in again.rows().values()] == [0, 0, 0]

@@ -3,6 +3,7 @@
 import io
 import random
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -88,6 +89,15 @@ def session(
     )
 
 
+Start = Callable[..., Session]
+
+
+@pytest.fixture
+def start(database: Database, tmp_path: Path) -> Start:
+    """Return what starts a run: called with the endings of its processes, as ``session``."""
+    return partial(session, database, tmp_path)
+
+
 @pytest.mark.parametrize(
     ("outcome", "runs"),
     [
@@ -103,32 +113,30 @@ def session(
     ],
 )
 def test_a_stacks_own_fault_is_not_tried_again_and_a_doubtful_one_once_in_a_later_run(
-    database: Database, tmp_path: Path, outcome: Outcome, runs: int
+    database: Database, start: Start, outcome: Outcome, runs: int
 ) -> None:
-    another_stack_ran(database, tmp_path)
+    another_stack_ran(database, start)
     for _ in range(4):
-        one = session(database, tmp_path, outcome)
+        one = start(outcome)
         assert one.trial(LOCAL, MATMUL).outcome is outcome
         assert one.trial(LOCAL, MATMUL).outcome is outcome  # within a run, never again
     assert trials(database) == runs
 
 
-def test_what_was_blamed_for_a_damaged_cache_is_tried_again_once_in_each_run(
-    database: Database, tmp_path: Path
-) -> None:
+def test_what_was_blamed_for_a_damaged_cache_is_tried_again_once_in_each_run(start: Start) -> None:
     log = "uv pip failed: Bad CRC (got 1, expected 2) for file: numpy/x.so"
     for _ in range(3):
         ending = Outcome.BUILD_FAILED
-        run = session(database, tmp_path, ending, log=log)
+        run = start(ending, log=log)
         for _ in range(2):
             assert run.trial(LOCAL, MATMUL).outcome is ending
         assert run.record.added == 1
 
 
-def another_stack_ran(database: Database, tmp_path: Path) -> None:
+def another_stack_ran(database: Database, start: Start) -> None:
     other = environment("1.25.0")
     database.add_stack(other.stack)
-    session(database, tmp_path, Outcome.OK).trial(other, MATMUL)
+    start(Outcome.OK).trial(other, MATMUL)
 
 
 def trials(database: Database) -> int:
@@ -136,14 +144,14 @@ def trials(database: Database) -> int:
 
 
 def test_where_nothing_ever_ran_each_run_of_the_command_tries_again(
-    database: Database, tmp_path: Path
+    database: Database, start: Start
 ) -> None:
     for count in (1, 2, 3):
-        one = session(database, tmp_path, Outcome.IMPORT_FAILED)
+        one = start(Outcome.IMPORT_FAILED)
         for _ in range(2):
             assert one.trial(LOCAL, MATMUL).outcome is Outcome.IMPORT_FAILED
         assert trials(database) == count
-    assert session(database, tmp_path, Outcome.OK).trial(LOCAL, MATMUL).outcome is Outcome.OK
+    assert start(Outcome.OK).trial(LOCAL, MATMUL).outcome is Outcome.OK
 
 
 KILLS = ["killed by SIGKILL", "said something\nkilled by SIGTERM"]
@@ -151,30 +159,30 @@ KILLS = ["killed by SIGKILL", "said something\nkilled by SIGTERM"]
 
 @pytest.mark.parametrize("log", KILLS)
 def test_a_process_that_was_killed_is_tried_three_times_in_each_run(
-    database: Database, tmp_path: Path, log: str
+    database: Database, start: Start, log: str
 ) -> None:
-    another_stack_ran(database, tmp_path)
+    another_stack_ran(database, start)
     for count in (3, 6, 9):
-        one = session(database, tmp_path, *[Outcome.CRASHED] * 3, log=log, waits_s=0)
+        one = start(*[Outcome.CRASHED] * 3, log=log, waits_s=0)
         for _ in range(2):
             assert one.trial(LOCAL, MATMUL).outcome is Outcome.CRASHED
         assert trials(database) == count
     ends = (Outcome.CRASHED, Outcome.OK)
-    assert session(database, tmp_path, *ends, log=log).trial(LOCAL, MATMUL).outcome is Outcome.OK
+    assert start(*ends, log=log).trial(LOCAL, MATMUL).outcome is Outcome.OK
 
 
-def test_what_ran_once_counts_whatever_came_before(database: Database, tmp_path: Path) -> None:
-    assert session(database, tmp_path, Outcome.TIMEOUT).trial(LOCAL, MATMUL).observation is None
-    assert session(database, tmp_path, Outcome.OK).trial(LOCAL, MATMUL).observation is not None
-    assert session(database, tmp_path).trial(LOCAL, MATMUL).observation is not None
+def test_what_ran_once_counts_whatever_came_before(start: Start) -> None:
+    assert start(Outcome.TIMEOUT).trial(LOCAL, MATMUL).observation is None
+    assert start(Outcome.OK).trial(LOCAL, MATMUL).observation is not None
+    assert start().trial(LOCAL, MATMUL).observation is not None
 
 
 def test_a_lost_engine_is_waited_for_and_the_environment_made_again(
-    database: Database, tmp_path: Path
+    database: Database, start: Start
 ) -> None:
     build = Counting()
     lost = (Outcome.ENGINE_LOST, Outcome.ENGINE_LOST, Outcome.OK)
-    ran = session(database, tmp_path, *lost, build=build).trial(LOCAL, MATMUL)
+    ran = start(*lost, build=build).trial(LOCAL, MATMUL)
     assert ran.outcome is Outcome.OK
     assert build.built == 2
     assert [each.outcome for each in database.inspections(outcome=Outcome.ENGINE_LOST)] == [
@@ -183,14 +191,14 @@ def test_a_lost_engine_is_waited_for_and_the_environment_made_again(
     ]
 
 
-def test_an_engine_that_stays_away_is_given_up(database: Database, tmp_path: Path) -> None:
+def test_an_engine_that_stays_away_is_given_up(start: Start) -> None:
     with pytest.raises(EngineError, match="an environment went away"):
-        session(database, tmp_path, *[Outcome.ENGINE_LOST] * 50, waits_s=10).trial(LOCAL, MATMUL)
+        start(*[Outcome.ENGINE_LOST] * 50, waits_s=10).trial(LOCAL, MATMUL)
 
 
 @pytest.mark.parametrize("lost_at", ["while it is built", "while it is tried"])
 def test_an_engine_that_is_away_for_ten_seconds_costs_a_short_campaign_ten_seconds(
-    database: Database, tmp_path: Path, lost_at: str
+    start: Start, lost_at: str
 ) -> None:
     now = 0.0
 
@@ -205,9 +213,7 @@ def test_an_engine_that_is_away_for_ten_seconds_costs_a_short_campaign_ten_secon
         now += seconds
 
     endings = (Outcome.ENGINE_LOST, Outcome.OK)
-    one = session(
-        database,
-        tmp_path,
+    one = start(
         *endings,
         build=Away(),
         waits_s=allowance_s(30),
@@ -227,15 +233,11 @@ AWAY = EngineError("away", why="no answer", fix="wait")
 
 
 @pytest.mark.parametrize("error", [GONE, AWAY])
-def test_what_may_pass_is_built_again(
-    database: Database, tmp_path: Path, error: StackgenError
-) -> None:
+def test_what_may_pass_is_built_again(start: Start, error: StackgenError) -> None:
     build = Counting(error, error)
-    assert session(database, tmp_path, build=build).environment(LOCAL.stack, "x") == LOCAL
+    assert start(build=build).environment(LOCAL.stack, "x") == LOCAL
     with pytest.raises(type(error)):
-        session(database, tmp_path, build=Counting(*[error] * 50), waits_s=10).environment(
-            LOCAL.stack, "x"
-        )
+        start(build=Counting(*[error] * 50), waits_s=10).environment(LOCAL.stack, "x")
 
 
 @pytest.mark.parametrize(
@@ -246,28 +248,24 @@ def test_what_may_pass_is_built_again(
         StorageError("full", why="no space", fix="make room"),
     ],
 )
-def test_what_does_not_pass_is_not(
-    database: Database, tmp_path: Path, error: StackgenError
-) -> None:
+def test_what_does_not_pass_is_not(start: Start, error: StackgenError) -> None:
     build = Counting(error)
     with pytest.raises(type(error)):
-        session(database, tmp_path, build=build).environment(LOCAL.stack, "x")
+        start(build=build).environment(LOCAL.stack, "x")
     assert build.built == 0
 
 
-def test_what_was_waited_for_others_does_not_count_against_the_budget(
-    database: Database, tmp_path: Path
-) -> None:
-    one = session(database, tmp_path)
+def test_what_was_waited_for_others_does_not_count_against_the_budget(start: Start) -> None:
+    one = start()
     before = one.left_s
     one.budget.host.waited_s += 100
     assert one.left_s == before + 100
 
 
 def test_two_processes_of_one_campaign_do_not_try_the_same_twice(
-    database: Database, tmp_path: Path
+    database: Database, start: Start
 ) -> None:
-    one, two = (session(database, tmp_path, Outcome.OK) for _ in range(2))
+    one, two = (start(Outcome.OK) for _ in range(2))
     assert one.trial(LOCAL, MATMUL) == two.trial(LOCAL, MATMUL)
     assert len(database.inspections()) == 1
 
