@@ -1,10 +1,14 @@
 """Values that tests of the measuring core are made of."""
 
+from collections.abc import Sequence
+
+from stackgen.measure import Design
 from stackgen.model.identity import CampaignId, MachineId
 from stackgen.model.inspections import (
     Indicator,
     IndicatorCall,
     Inspection,
+    Limits,
     Observation,
     Outcome,
     Role,
@@ -40,6 +44,28 @@ def call(name: str = "numpy/matmul", *, one_shot: bool = False) -> IndicatorCall
         name=name, component=component, summary="", sha256="0", path=name, one_shot=one_shot
     )
     return IndicatorCall(indicator=indicator)
+
+
+def design(
+    baseline: Environment,
+    *candidates: Environment,
+    calls: Sequence[IndicatorCall] = (call(),),
+    campaign: CampaignId = CAMPAIGN,
+    seed: int = 0,
+    loops: int = 1,
+) -> Design:
+    """Return what blocks hold; the control is the usual one."""
+    control = call("python/pure")
+    return Design(
+        campaign_id=campaign,
+        seed=seed,
+        baseline=baseline,
+        candidates=candidates,
+        calls=tuple(calls),
+        control=control,
+        loops={each.id: loops for each in (*calls, control)},
+        limits=Limits(threads=1),
+    )
 
 
 def inspection(

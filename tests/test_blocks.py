@@ -9,32 +9,23 @@ from hypothesis import strategies as st
 
 from stackgen.measure import Design, controls, decided, fewest_blocks, plan_block, rank
 from stackgen.model.evidence import Ranked, Verdict
-from stackgen.model.inspections import Inspection, Limits, Observation, Outcome, Role
-from tests.samples import CAMPAIGN, call, environment, inspection
+from stackgen.model.inspections import Inspection, Observation, Outcome, Role
+from tests.samples import call, design, environment, inspection
 
 MATMUL, PURE = call(), call("python/pure")
 NEW, MIDDLE, OLD = environment("2.0"), environment("1.9"), environment("1.8")
 LABELS = {NEW.stack.id: "new", MIDDLE.stack.id: "middle", OLD.stack.id: "old"}
 
 
-def design(seed: int = 0) -> Design:
-    return Design(
-        campaign_id=CAMPAIGN,
-        seed=seed,
-        baseline=NEW,
-        candidates=(MIDDLE, OLD),
-        calls=(MATMUL,),
-        control=PURE,
-        loops={MATMUL.id: 7},
-        limits=Limits(threads=1),
-    )
+def planned(seed: int = 0) -> Design:
+    return design(NEW, MIDDLE, OLD, seed=seed, loops=7)
 
 
 @given(st.integers(0, 5), st.integers(1, 60))
 def test_each_block_holds_every_stack_once_the_baseline_twice_and_the_controls(
     seed: int, block: int
 ) -> None:
-    plans = plan_block(design(seed), block)
+    plans = plan_block(planned(seed), block)
     measured = [plan for plan in plans if plan.call == MATMUL]
     assert Counter(plan.role for plan in measured) == {
         Role.BASELINE: 1,
@@ -48,20 +39,20 @@ def test_each_block_holds_every_stack_once_the_baseline_twice_and_the_controls(
 
 
 def test_the_order_is_random_but_the_same_for_the_same_seed_and_block() -> None:
-    orders = {tuple(p.role for p in plan_block(design(), block)) for block in range(1, 40)}
+    orders = {tuple(p.role for p in plan_block(planned(), block)) for block in range(1, 40)}
     assert len(orders) > 5
-    assert plan_block(design(), 3) == plan_block(design(), 3)
-    assert any(plan_block(design(0), b) != plan_block(design(1), b) for b in range(1, 5))
+    assert plan_block(planned(), 3) == plan_block(planned(), 3)
+    assert any(plan_block(planned(0), b) != plan_block(planned(1), b) for b in range(1, 5))
 
 
 def test_no_stack_gets_the_first_place_more_often_than_chance_allows() -> None:
-    first = Counter(plan_block(design(), block)[0].role for block in range(1, 401))
+    first = Counter(plan_block(planned(), block)[0].role for block in range(1, 401))
     assert 60 < first[Role.BASELINE] < 140  # a quarter of 400, within 4.6 standard deviations
     assert 60 < first[Role.TWIN] < 140
 
 
 def test_where_nothing_else_is_measured_either_of_the_two_runs_comes_first() -> None:
-    alone = replace(design(), candidates=())
+    alone = replace(planned(), candidates=())
     for place in (0, 2):  # of the indicator and of the control
         firsts = {plan_block(alone, block)[place].role for block in range(1, 21)}
         assert firsts == {Role.BASELINE, Role.TWIN}

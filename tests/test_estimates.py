@@ -5,22 +5,11 @@ from dataclasses import replace
 import pytest
 
 from stackgen.campaign.comparison import first_answers_s, too_short
-from stackgen.measure import Design
-from stackgen.model.identity import CampaignId
-from stackgen.model.inspections import Limits, Outcome, Role
-from tests.samples import call, environment, inspection
+from stackgen.model.inspections import Outcome, Role
+from tests.samples import call, design, environment, inspection
 
 OWN, CONTROL = call("program"), call("python/pure")
-DESIGN = Design(
-    campaign_id=CampaignId("c"),
-    seed=0,
-    baseline=environment("3.0"),
-    candidates=(environment("2.0"), environment("1.0")),
-    calls=(OWN,),
-    control=CONTROL,
-    loops={},
-    limits=Limits(threads=1),
-)
+DESIGN = design(environment("3.0"), environment("2.0"), environment("1.0"), calls=(OWN,))
 RUN = replace(inspection(environment("3.0"), OWN, 0, 1.0), duration_s=300.0)
 SEEN = [RUN, replace(RUN, indicator_id=CONTROL.id, duration_s=3.0)]
 

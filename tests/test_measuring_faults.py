@@ -16,13 +16,12 @@ import pytest
 from stackgen.campaign.comparison import Comparison, Stopped, is_first_apart
 from stackgen.errors import MeasurementError
 from stackgen.knowledge.database import Database, open_database
-from stackgen.measure import INTERIM_ANALYSES, Design, plan_block, rank
+from stackgen.measure import INTERIM_ANALYSES, plan_block, rank
 from stackgen.measure.ranking import blocks_to_analysis, is_open
 from stackgen.model.evidence import Effect, Ranked, Verdict
 from stackgen.model.inspections import (
     Inspection,
     InspectionPlan,
-    Limits,
     Outcome,
     Role,
 )
@@ -30,7 +29,7 @@ from stackgen.model.progress import NullProgress
 from stackgen.model.stacks import Environment
 from tests import sessions
 from tests.dying_parts import assert_nothing_twice
-from tests.samples import call, environment
+from tests.samples import call, design, environment
 
 STACKS = {version: environment(version) for version in ("3", "2", "1")}
 NAMES = {each.stack.id: version for version, each in STACKS.items()}
@@ -94,17 +93,7 @@ class Bench:
             deadline=self.seconds + budget_s,
             clock=lambda: float(self.seconds),
         )
-        baseline, *candidates = STACKS.values()
-        self.design = Design(
-            campaign_id=campaign.id,
-            seed=1,
-            baseline=baseline,
-            candidates=tuple(candidates),
-            calls=(MATMUL,),
-            control=CONTROL,
-            loops={MATMUL.id: 1, CONTROL.id: 1},
-            limits=Limits(threads=1),
-        )
+        self.design = design(*STACKS.values(), campaign=campaign.id, seed=1)
 
     def inspect(self, plan: InspectionPlan) -> Inspection:
         printed = 1.0 if plan.call == CONTROL else self.ask(plan)

@@ -9,10 +9,10 @@ from stackgen.campaign.session import Session
 from stackgen.commands.noise import measure_pairs
 from stackgen.knowledge.database import Database, open_database
 from stackgen.measure import INTERIM_ANALYSES, Design, block_times
-from stackgen.model.inspections import Inspection, InspectionPlan, Limits, Outcome
+from stackgen.model.inspections import Inspection, InspectionPlan, Outcome
 from stackgen.model.stacks import Environment, Stack
 from tests import sessions
-from tests.samples import call, environment
+from tests.samples import call, design, environment
 
 LOCAL, MATMUL, SORT, PURE = environment("2.4.0"), call(), call("numpy/sort"), call("python/pure")
 Ends = Callable[[InspectionPlan], Outcome]
@@ -56,17 +56,8 @@ def session(database: Database, tmp_path: Path, ends: Ends, *, budget_s: float =
     )
 
 
-def design(measuring: Session) -> Design:
-    return Design(
-        campaign_id=measuring.record.campaign.id,
-        seed=0,
-        baseline=LOCAL,
-        candidates=(),
-        calls=(MATMUL, SORT),
-        control=PURE,
-        loops={each.id: 1 for each in (MATMUL, SORT, PURE)},
-        limits=Limits(threads=1),
-    )
+def design_of(measuring: Session) -> Design:
+    return design(LOCAL, calls=(MATMUL, SORT), campaign=measuring.record.campaign.id)
 
 
 def fine(plan: InspectionPlan) -> Outcome:  # noqa: ARG001 # as executors are asked
@@ -81,22 +72,22 @@ def pairs(measuring: Session, what: str) -> int:
 
 def test_sixty_blocks_are_enough(database: Database, tmp_path: Path) -> None:
     measuring = session(database, tmp_path, fine)
-    ended = measure_pairs(measuring, design(measuring))
+    ended = measure_pairs(measuring, design_of(measuring))
     assert "60 blocks show enough" in ended.why
     assert {pairs(measuring, each) for each in ("numpy/matmul", "python/pure")} == {
         INTERIM_ANALYSES[-1]
     }
     again = session(database, tmp_path, fine)
-    assert measure_pairs(again, design(again)).why == ended.why
+    assert measure_pairs(again, design_of(again)).why == ended.why
     assert again.record.added == 0
 
 
 def test_one_block_is_run_however_short_the_budget(database: Database, tmp_path: Path) -> None:
     measuring = session(database, tmp_path, fine, budget_s=-5.0)
-    assert measure_pairs(measuring, design(measuring)).why == "the budget is spent"
+    assert measure_pairs(measuring, design_of(measuring)).why == "the budget is spent"
     assert pairs(measuring, "numpy/sort") == 1
     more = session(database, tmp_path, fine, budget_s=20.0)
-    measure_pairs(more, design(more))
+    measure_pairs(more, design_of(more))
     assert pairs(more, "numpy/sort") == 4
 
 
@@ -108,7 +99,7 @@ def test_an_indicator_that_fails_leaves_and_the_others_go_on(
         return Outcome.CRASHED if spoilt else Outcome.OK
 
     measuring = session(database, tmp_path, ends)
-    measure_pairs(measuring, design(measuring))
+    measure_pairs(measuring, design_of(measuring))
     assert pairs(measuring, "numpy/matmul") == INTERIM_ANALYSES[-1]
     last = max(each.block for each in measuring.inspections if each.indicator_id == SORT.id)
     assert last == 5
@@ -124,7 +115,7 @@ def test_where_nothing_is_left_to_compare_with_it_ends(
         return Outcome.TIMEOUT if plan.call.id in ids else Outcome.OK
 
     measuring = session(database, tmp_path, ends)
-    assert measure_pairs(measuring, design(measuring)).why == "what was to be measured failed"
+    assert measure_pairs(measuring, design_of(measuring)).why == "what was to be measured failed"
     assert {each.block for each in measuring.inspections} == {1}
 
 
@@ -137,10 +128,10 @@ def test_what_was_measured_before_an_interruption_is_kept(
         return Outcome.OK
 
     measuring = session(database, tmp_path, ends)
-    assert measure_pairs(measuring, design(measuring)).interrupted
+    assert measure_pairs(measuring, design_of(measuring)).interrupted
     again = session(database, tmp_path, fine, budget_s=5.0)
     assert len(again.inspections) == 2 * 6 + 4
-    measure_pairs(again, design(again))
+    measure_pairs(again, design_of(again))
     assert min(each.block for each in again.inspections[16:]) == 4
 
 
@@ -149,6 +140,6 @@ def test_an_engine_that_is_gone_ends_it_with_its_error(database: Database, tmp_p
         return Outcome.ENGINE_LOST if plan.block == 2 else Outcome.OK
 
     measuring = session(database, tmp_path, ends)
-    ended = measure_pairs(measuring, design(measuring))
+    ended = measure_pairs(measuring, design_of(measuring))
     assert ended.error is not None
     assert ended.error.exit_code == 5

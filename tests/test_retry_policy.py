@@ -1,6 +1,7 @@
 """Which failures are tried again, and which exclude a stack, on tables."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 
@@ -12,12 +13,11 @@ from stackgen.measure.retry_policy import (
     known_trial,
     nothing_runs,
 )
-from stackgen.model.identity import CampaignId, MachineId, StackId
-from stackgen.model.inspections import Inspection, Observation, Outcome, Role
-from tests.samples import call
+from stackgen.model.inspections import Inspection, Outcome, Role
+from tests.samples import call, environment, inspection
 
 MATMUL = call()
-STACKS = {letter: StackId(letter * 64) for letter in "abc"}
+STACKS = {letter: environment(letter) for letter in "abc"}
 ENDINGS = {
     "ok": (Outcome.OK, ""),
     "own": (Outcome.CRASHED, "killed by SIGSEGV"),
@@ -29,20 +29,16 @@ ENDINGS = {
 
 def ran(what: str, *, stack: str = "a", block: int = 0, position: int = 0) -> Inspection:
     outcome, log = ENDINGS[what]
-    return Inspection(
-        stack_id=STACKS[stack],
-        machine_id=MachineId("m" * 64),
-        indicator_id=MATMUL.id,
-        campaign_id=CampaignId("c" * 64),
-        block=block,
-        position=position,
+    seen = inspection(
+        STACKS[stack],
+        MATMUL,
+        block,
+        1.0 if outcome is Outcome.OK else None,
         role=Role.CANDIDATE if block else Role.CALIBRATION,
+        position=position,
         outcome=outcome,
-        started_at=f"2026-01-01T00:00:{position:02}+00:00",
-        duration_s=1.0,
-        observation=Observation(values_s=(1.0,), loops=1) if outcome is Outcome.OK else None,
-        log=log,
     )
+    return replace(seen, started_at=f"2026-01-01T00:00:{position:02}+00:00", log=log)
 
 
 def blocks(*rows: str) -> list[Inspection]:
@@ -129,7 +125,7 @@ def test_a_failure_excludes_a_stack_where_others_run(
     rows: Sequence[str], expected: Sequence[str]
 ) -> None:
     found = [each.stack_id for each in blamed(blocks(*rows), (MATMUL,))]
-    assert found == [STACKS[each] for each in expected]
+    assert found == [STACKS[each].stack.id for each in expected]
 
 
 @pytest.mark.parametrize(
@@ -146,7 +142,7 @@ def test_a_stack_is_left_out_where_it_alone_is_killed_three_times_in_a_row(
     rows: Sequence[str], expected: Sequence[str]
 ) -> None:
     found = killed_again_and_again(blocks(*rows), (MATMUL,))
-    assert list(found) == [STACKS[each] for each in expected]
+    assert list(found) == [STACKS[each].stack.id for each in expected]
 
 
 @pytest.mark.parametrize(
@@ -165,5 +161,5 @@ def test_a_stack_is_left_out_where_it_alone_is_killed_three_times_in_a_row(
     ],
 )
 def test_a_run_ends_where_nothing_runs_any_more(rows: Sequence[str], ends: bool) -> None:
-    found = nothing_runs(blocks(*rows), (MATMUL,), baseline=STACKS["a"])
+    found = nothing_runs(blocks(*rows), (MATMUL,), baseline=STACKS["a"].stack.id)
     assert (found is not None) == ends

@@ -221,18 +221,15 @@ def _with_engine(
         return None
     try:
         progress.doing(f"preparing the base {name}")
-        made = ready or _made(bases, name, paths, progress)
+        if ready is None:
+            with Host(cache=paths.cache).building(progress):
+                ready = bases.make(name, progress.doing)
     except BuildError as error:
         if choice is not ExecutorChoice.AUTO or base:
             raise
         progress.note(f"Using virtualenvs: {error.what} ({_first_line(error.why)}).")
         return None
-    return _containers(engine, made, machine, paths, progress)
-
-
-def _made(bases: BaseBuilder, name: str, paths: Paths, progress: Progress) -> Base:
-    with Host(cache=paths.cache).building(progress):
-        return bases.make(name, progress.doing)
+    return _containers(engine, ready, machine, paths, progress)
 
 
 def _containers(

@@ -30,7 +30,6 @@ from stackgen.model.inspections import IndicatorCall
 from stackgen.model.packages import LockFile
 from stackgen.model.progress import Progress
 from stackgen.model.reports.campaigns import ExplorePlan, MeasurementSetup
-from stackgen.model.stacks import Base
 from stackgen.storage.paths import Paths
 from stackgen.storage.wheels import WheelStore
 
@@ -105,7 +104,8 @@ def open_campaign(
         limited_to(request.processors.build_cpus),
         open_index(config, requirements.policy, backend.base.target, paths, progress) as index,
     ):
-        _refuse_other_python(lockfile, backend.base)
+        if lockfile is not None:
+            refuse_python(lockfile, backend.base.target.python, backend.base.name)
         selected = select_stacks(index, request, backend, progress)
         request, (calls, control) = selected.request, calls_of(selected)
         cpus = metered(request, calls, usable_cpus())
@@ -134,11 +134,6 @@ def _lockfile(request: CampaignRequest) -> LockFile | None:
     if not request.target.base:
         refuse_any_python(lockfile)
     return lockfile
-
-
-def _refuse_other_python(lockfile: LockFile | None, base: Base) -> None:
-    if lockfile is not None:
-        refuse_python(lockfile, base.target.python, base.name)
 
 
 def _plan(

@@ -307,8 +307,10 @@ class Attribution:
 
     def _group(self, posterior: Array) -> list[int]:
         """Return the likeliest hypothesis with those that no valid hybrid tells from it."""
-        order = np.argsort(-posterior)[:_LABELS]
-        return self._indistinguishable([int(each) for each in order], posterior)
+        first, *others = (int(each) for each in np.argsort(-posterior)[:_LABELS])
+        # A hypothesis with a tenth of the allowed error cannot make the difference by itself.
+        rest = [each for each in others if posterior[each] > (1 - POSTERIOR) / 10]
+        return [first, *(each for each in rest if not self._separable(first, each))]
 
     def _lacking(self, trials: Sequence[Trial]) -> int:
         """Return how many observations of the bad stack are to come before a cause is named."""
@@ -432,13 +434,6 @@ class Attribution:
             else:
                 found[each] = (each,)
         return found
-
-    def _indistinguishable(self, order: Sequence[int], posterior: Array) -> list[int]:
-        """Return the likeliest hypothesis, and those that no valid hybrid distinguishes from it."""
-        first = order[0]
-        # A hypothesis with a tenth of the allowed error cannot make the difference by itself.
-        rest = [each for each in order[1:] if posterior[each] > (1 - POSTERIOR) / 10]
-        return [first, *(each for each in rest if not self._separable(first, each))]
 
     def _separable(self, one: int, other: int) -> bool:
         """Return whether a valid hybrid exists for which two hypotheses predict other things."""
