@@ -405,8 +405,9 @@ class LayerStore:
 
             def finish(key: str, tar: LayerTar) -> None:
                 artifact, _ = wheels[key]
-                for name, path in _bytecode(trees / artifact.sha256):
-                    tar.add(name, path.read_bytes())
+                tree = trees / artifact.sha256
+                for path in sorted(tree.rglob("*.pyc"), key=str):
+                    tar.add(str(path.relative_to(tree)), path.read_bytes())
                 self._store(staging / key, tar.finish(self._path(key)), of=artifact.filename)
 
             # The largest first: it takes longest, and the small ones pass beside it.
@@ -555,11 +556,6 @@ def _stack_name(stack_id: str) -> str:
 
 def _external_key(diff_id: str) -> str:
     return content_id("foreign", diff_id)
-
-
-def _bytecode(tree: Path) -> list[tuple[str, Path]]:
-    """Return the bytecode below a folder, each with its name in the image, sorted."""
-    return sorted((str(path.relative_to(tree)), path) for path in tree.rglob("*.pyc"))
 
 
 def _write_skeleton(base: Base, tar: LayerTar) -> None:

@@ -169,7 +169,8 @@ def load_config(
         environ.get(name, "").lower() in ("1", "true", "yes", "on")
         for name in ("PIP_NO_INDEX", "UV_NO_INDEX")
     )
-    main = _first(index_url, _environment_index(environ), uv.default, pip.get("index-url"))
+    variables = ("UV_DEFAULT_INDEX", "UV_INDEX_URL", "PIP_INDEX_URL")
+    main = _first(index_url, *map(environ.get, variables), uv.default, pip.get("index-url"))
     extras = [
         *extra_index_urls,
         *environ.get("UV_INDEX", "").split(),
@@ -196,11 +197,6 @@ def load_config(
 
 def _first(*values: str | None) -> str:
     return next((value for value in values if value), "")
-
-
-def _environment_index(environ: Mapping[str, str]) -> str:
-    names = ("UV_DEFAULT_INDEX", "UV_INDEX_URL", "PIP_INDEX_URL")
-    return _first(*(environ.get(name) for name in names))
 
 
 def _main_location(url: str) -> IndexLocation:
@@ -257,7 +253,7 @@ def _distinct(locations: Iterable[IndexLocation]) -> tuple[IndexLocation, ...]:
 
 def _ca_bundle(environ: Mapping[str, str], pip: Mapping[str, str]) -> str | None:
     names = ("PIP_CERT", "REQUESTS_CA_BUNDLE", "SSL_CERT_FILE", "CURL_CA_BUNDLE")
-    return _first(*(environ.get(name) for name in names), pip.get("cert")) or None
+    return _first(*map(environ.get, names), pip.get("cert")) or None
 
 
 def _timeout(environ: Mapping[str, str], pip: Mapping[str, str]) -> float:

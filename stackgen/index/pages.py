@@ -4,9 +4,8 @@ import json
 import re
 import sys
 import zlib
-from abc import abstractmethod
 from array import array
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import timezone
 from functools import lru_cache
@@ -468,12 +467,16 @@ _STORED = tuple(name for name in COLUMNS if name not in ("index", "url"))
 
 
 class _Column(Sequence[str]):
-    """A column that unpacks a row when it is read."""
+    """A column whose rows are unpacked when they are read.
 
-    __slots__ = ("_count",)
+    text: returns one row.
+    """
 
-    def __init__(self, count: int) -> None:
+    __slots__ = ("_count", "_text")
+
+    def __init__(self, count: int, text: Callable[[int], str]) -> None:
         self._count = count
+        self._text = text
 
     @overload
     def __getitem__(self, row: int) -> str: ...
@@ -489,38 +492,25 @@ class _Column(Sequence[str]):
     def __len__(self) -> int:
         return self._count
 
-    @abstractmethod
-    def _text(self, row: int) -> str:
-        """Return one row."""
+
+def _rows(count: int, content: memoryview, width: int) -> _Column:
+    """Return a column whose rows take the same number of bytes, filled up with zeros."""
+
+    def text(row: int) -> str:
+        packed = bytes(content[row * width : (row + 1) * width])
+        return packed.rstrip(b"\0").decode("utf-8", "surrogatepass")
+
+    return _Column(count, text)
 
 
-class _Rows(_Column):
-    """A column whose rows take the same number of bytes, filled up with zeros."""
+def _urls(heads: Sequence[str], stems: Sequence[str], tails: Sequence[str]) -> _Column:
+    """Return a column of addresses, most of which end in the name of the file."""
 
-    __slots__ = ("_content", "_width")
+    def text(row: int) -> str:
+        head = heads[row]
+        return head[1:] if head.startswith(_WHOLE) else head + stems[row] + tails[row]
 
-    def __init__(self, count: int, content: memoryview, width: int) -> None:
-        super().__init__(count)
-        self._content = content
-        self._width = width
-
-    def _text(self, row: int) -> str:
-        content = bytes(self._content[row * self._width : (row + 1) * self._width])
-        return content.rstrip(b"\0").decode("utf-8", "surrogatepass")
-
-
-class _Urls(_Column):
-    """Addresses, most of which end in the name of the file."""
-
-    __slots__ = ("_heads", "_stems", "_tails")
-
-    def __init__(self, heads: Sequence[str], stems: Sequence[str], tails: Sequence[str]) -> None:
-        super().__init__(len(heads))
-        self._heads, self._stems, self._tails = heads, stems, tails
-
-    def _text(self, row: int) -> str:
-        head = self._heads[row]
-        return head[1:] if head.startswith(_WHOLE) else head + self._stems[row] + self._tails[row]
+    return _Column(len(heads), text)
 
 
 def encode(page: Page, *, source: str = "") -> bytes:
@@ -569,9 +559,8 @@ def _head(content: bytes) -> tuple[Any, bytes, int]:
     start = _SIZE + int.from_bytes(content[:_SIZE], "little")
     text, _, numbers = zlib.decompress(content[_SIZE:start]).partition(b"\n")
     found: list[Any] = json.loads(text)
-    source = found[2] if len(found) > 2 else ""  # older versions wrote less
-    size = found[3] if len(found) > 3 else len(content)
-    return (found[0], found[1], source, start + size), numbers, start
+    counts, described, source, size = found
+    return (counts, described, source, start + size), numbers, start
 
 
 def _decode(content: bytes, index: str) -> Page:
@@ -580,7 +569,7 @@ def _decode(content: bytes, index: str) -> Page:
     heads, announced, *stored = columns
     found: dict[str, Sequence[str]] = dict(zip(_STORED, stored, strict=True))
     found["index"] = Coded((index,), [0] * count)
-    found["url"] = _Urls(heads, found["stem"], found["tail"])
+    found["url"] = _urls(heads, found["stem"], found["tail"])
     return Page(
         files=Files(found),
         announced=announced,
@@ -596,7 +585,7 @@ def _columns(
     number = row = 0
     for width, values in described:
         if width:
-            yield _Rows(count, rows[row : row + width * count], width)
+            yield _rows(count, rows[row : row + width * count], width)
             row += width * count
         else:
             codes = array(_type(len(values)))

@@ -440,7 +440,7 @@ class Transport:
             ):
                 _restart(into)
                 raise _PassingError("the server resumed at another place")
-            into.writelines(_chunks(response))
+            into.writelines(response.iter_content(_CHUNK))
 
     def _refused(self, response: requests.Response) -> IndexRefusalError:
         self.check(_reply(response))
@@ -554,11 +554,6 @@ def _attempt(send: Callable[[], _T]) -> _T | _PassingError:
 
 def _reply(response: requests.Response, body: bytes = b"") -> Reply:
     return Reply(status=response.status_code, url=response.url, headers=response.headers, body=body)
-
-
-def _chunks(response: requests.Response) -> Iterator[bytes]:
-    chunks: Iterator[bytes] = response.iter_content(_CHUNK)
-    return chunks
 
 
 def _body(response: requests.Response, most_bytes: int) -> bytes:
