@@ -165,6 +165,19 @@ def test_what_could_not_be_read_is_tried_again(site: Site) -> None:
     assert site.nums() == ["2.0", "1.0"]
 
 
+def test_half_a_character_on_a_page_does_no_harm(site: Site) -> None:
+    file = {
+        "filename": "num-1.0-py3-none-any.whl",
+        "url": "../../files/num-1.0-py3-none-any.whl",
+        "hashes": {"sha256": "ab" * 32},
+        "yanked": "half \ud800",
+    }
+    site.server.add_json("num", [file])
+    for _ in range(2):
+        (left_out,) = site.read().excluded["num"]
+        assert left_out.reason == "yanked: half \ud800"
+
+
 def test_malformed_names_are_counted_beside_a_recalled_universe(site: Site) -> None:
     site.server.add("num-1.0.whl", b"x")
     for _ in range(2):

@@ -363,8 +363,9 @@ class BuiltWheels:
     def record(self, key: str) -> BuildRecord | None:
         """Return the record of a finished build, or None."""
         try:
-            return msgspec.json.decode(self._place(key, "json").read_bytes(), type=BuildRecord)
-        except (OSError, msgspec.DecodeError):
+            found = json.loads(self._place(key, "json").read_text(encoding="utf-8"))
+            return msgspec.convert(found, BuildRecord)
+        except (OSError, ValueError, msgspec.ValidationError):
             return None
 
     def log(self, key: str) -> Path:

@@ -336,11 +336,13 @@ def load_universe(index: PackageIndex, key: str) -> Universe | None:
 def store_universe(index: PackageIndex, key: str, universe: Universe, names: Iterable[str]) -> None:
     """Store a universe with the packages whose pages it was made of.
 
-    Not one with files that could not be read: next time they may be.
+    Not one with files that could not be read: next time they may be. And none with half a
+    character of UTF-16, which a page in JSON may hold and UTF-8 does not.
     """
     left_out = (each for of in universe.excluded.values() for each in of)
     if key and not any(each.reason.startswith(UNREADABLE) for each in left_out):
-        index.remember(key, names, encode(universe))
+        with suppress(UnicodeEncodeError):
+            index.remember(key, names, encode(universe))
 
 
 @cache
