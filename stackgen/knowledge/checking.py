@@ -2,7 +2,7 @@
 
 import re
 import sqlite3
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from stackgen.errors import MeasurementError
@@ -111,9 +111,6 @@ def _shown(value: object) -> str:
 class Checker:
     """Checks rows one by one, each after those that it refers to, and spells them anew.
 
-    Each method takes a row with the columns that are stored, and raises ValueError or
-    MeasurementError where it is not valid.
-
     ids: of the rows that were read, valid or not, by table.
     """
 
@@ -121,15 +118,43 @@ class Checker:
     _artifacts: dict[tuple[object, ...], Artifact] = field(default_factory=dict)
     _locks: dict[str, Lock] = field(default_factory=dict)
     _load_sets: dict[str, tuple[LoadedDistribution, ...]] = field(default_factory=dict)
+    _checks: Mapping[str, Callable[[_Cells], Row | None]] = field(init=False)
 
-    def artifact(self, row: _Cells) -> Row:
-        """Check an artifact."""
+    def __post_init__(self) -> None:
+        self._checks = {
+            "artifacts": self._artifact,
+            "stacks": self._stack,
+            "machines": self._machine,
+            "indicators": self._indicator,
+            "campaigns": self._campaign,
+            "inspections": self._inspection,
+        }
+
+    def check(
+        self,
+        table: str,
+        row: _Cells,
+        members: Sequence[_Cells] = (),
+        origins: tuple[int, ...] = (),
+    ) -> ValidRow | None:
+        """Check a row with the columns that are stored; None where one that it refers to is wrong.
+
+        Raises:
+            ValueError, MeasurementError: it is not valid.
+        """
+        if table in MEMBERS:
+            checked = self._lock(row, members) if table == "locks" else self._load_set(row, members)
+            own = {"id": str(row["id"])}
+            return ValidRow(table=table, row=own, members=tuple(checked), origins=origins)
+        spelled = self._checks[table](row)
+        return None if spelled is None else ValidRow(table=table, row=spelled, origins=origins)
+
+    def _artifact(self, row: _Cells) -> Row:
         artifact = rows.artifact_of(row)
         self._artifacts[artifact.name, artifact.version, artifact.sha256] = artifact
         return rows.artifact_row(artifact)
 
-    def lock(self, row: _Cells, members: Sequence[_Cells]) -> Iterator[Row]:
-        """Check a lock with its pins."""
+    def _lock(self, row: _Cells, members: Sequence[_Cells]) -> Iterator[Row]:
         columns = ("name", "version", "sha256")
         if any(each["name"] is None for each in members):
             raise ValueError("it pins an artifact that is not there")
@@ -142,8 +167,7 @@ class Checker:
         self._locks[lock.id] = lock
         return ({"lock_id": lock.id, **pin} for pin in pins)
 
-    def stack(self, row: _Cells) -> Row | None:
-        """Check a stack; None where its lock is not valid."""
+    def _stack(self, row: _Cells) -> Row | None:
         self._refer(row, "lock_id", "locks")
         lock = self._locks.get(rows.text(row, "lock_id"))
         if lock is None:
@@ -152,27 +176,23 @@ class Checker:
         _refuse_other_id(rows.cell(row, "id"), stack.id)
         return rows.stack_row(stack)
 
-    def machine(self, row: _Cells) -> Row:
-        """Check a machine."""
+    def _machine(self, row: _Cells) -> Row:
         machine = rows.machine_of(row)
         _refuse_other_id(rows.cell(row, "id"), machine.id)
         return rows.machine_row(machine)
 
-    def indicator(self, row: _Cells) -> Row:
-        """Check an indicator with its arguments."""
+    def _indicator(self, row: _Cells) -> Row:
         call = rows.call_of(row)
         _refuse_other_id(rows.cell(row, "id"), call.id)
         return rows.call_row(call)
 
-    def campaign(self, row: _Cells) -> Row:
-        """Check a campaign."""
+    def _campaign(self, row: _Cells) -> Row:
         self._refer(row, "machine_id", "machines")
         campaign = rows.campaign_of(row)
         _refuse_other_id(rows.cell(row, "id"), campaign.id)
         return rows.campaign_row(campaign, rows.time(row, "started_at"))
 
-    def load_set(self, row: _Cells, members: Sequence[_Cells]) -> Iterator[Row]:
-        """Check a load set with its members."""
+    def _load_set(self, row: _Cells, members: Sequence[_Cells]) -> Iterator[Row]:
         loaded = tuple(map(rows.loaded_of, members))
         _refuse_other_id(rows.cell(row, "id"), rows.load_set_id(loaded))
         if [each["position"] for each in members] != list(range(len(members))):
@@ -180,8 +200,7 @@ class Checker:
         self._load_sets[str(row["id"])] = loaded
         return iter(rows.load_set_rows(loaded))
 
-    def inspection(self, row: _Cells) -> Row | None:
-        """Check an inspection; None where its load set is not valid."""
+    def _inspection(self, row: _Cells) -> Row | None:
         for table, column in rows.REFERENCES.items():
             if column != "load_set_id" or rows.cell(row, column) is not None:
                 self._refer(row, column, table)
@@ -197,7 +216,7 @@ class Checker:
         """Check an inspection of which the types were checked as it was decoded.
 
         Returns:
-            None where anything about it is not as expected: ``inspection`` says what.
+            None where anything about it is not as expected: ``check`` says what.
         """
         loaded: tuple[LoadedDistribution, ...] | None = ()
         if line.load_set_id is not None:
@@ -241,52 +260,36 @@ class Reader:
 
     def read(self) -> Iterator[ValidRow | InvalidRow]:
         """Yield every row, checked, in the order of ``KEYS``, each with its members."""
-        yield from self._each("artifacts", self._checker.artifact)
-        yield from self._grouped("locks", "lock_artifacts", _PINNED, self._checker.lock)
-        yield from self._each("stacks", self._checker.stack)
-        yield from self._each("machines", self._checker.machine)
-        yield from self._each("indicators", self._checker.indicator)
-        yield from self._each("campaigns", self._checker.campaign)
-        yield from self._grouped("load_sets", "load_set_members", _LOADED, self._checker.load_set)
-        self._contested = frozenset(row[0] for row in self.connection.execute(_CONTESTED))
-        yield from self._each("inspections", self._inspection)
+        for table in KINDS:
+            if table == "inspections":
+                self._contested = frozenset(row[0] for row in self.connection.execute(_CONTESTED))
+            yield from self._each(table)
+            if table in MEMBERS:
+                yield from self._lost_members(table)
 
-    def _each(
-        self, table: str, check: Callable[[sqlite3.Row], Row | None]
-    ) -> Iterator[ValidRow | InvalidRow]:
+    def _each(self, table: str) -> Iterator[ValidRow | InvalidRow]:
         known = self._checker.ids.setdefault(table, set())
+        members: list[sqlite3.Row] = []
         for row in self.connection.execute(_selected(table, by_id=self.by_id)):
             if table != "inspections":
                 known.add(row[KEYS[table][0]])
+            if table in MEMBERS:
+                select = _PINNED if table == "locks" else _LOADED
+                members = self.connection.execute(select, (row["key"],)).fetchall()
             try:
-                checked = check(row)
+                checked = self._checker.check(table, row, members, _origins(row))
+                if checked is not None and row["key"] in self._contested:
+                    self._refuse_taken_place(checked.row)
             except (ValueError, MeasurementError) as error:
                 key = tuple(row[column] for column in KEYS[table])
                 yield InvalidRow(table=table, key=key, reason=reason(error), place=(row["key"],))
             else:
                 if checked is not None:
-                    yield ValidRow(table=table, row=checked, origins=_origins(row))
+                    yield checked
 
-    def _grouped(
-        self,
-        table: str,
-        members: str,
-        select: str,
-        check: Callable[[sqlite3.Row, list[sqlite3.Row]], Iterable[Row]],
-    ) -> Iterator[ValidRow | InvalidRow]:
-        """Yield rows whose id is made of their members, then members of rows that are not there."""
-        known = self._checker.ids.setdefault(table, set())
-        for row in self.connection.execute(_selected(table, by_id=self.by_id)):
-            known.add(row["id"])
-            found = self.connection.execute(select, (row["key"],)).fetchall()
-            try:
-                checked = tuple(check(row, found))
-            except (ValueError, MeasurementError) as error:
-                place = (row["key"],)
-                yield InvalidRow(table=table, key=(row["id"],), reason=reason(error), place=place)
-            else:
-                own = {"id": row["id"]}
-                yield ValidRow(table=table, row=own, members=checked, origins=_origins(row))
+    def _lost_members(self, table: str) -> Iterator[InvalidRow]:
+        """Yield the members of rows that are not there."""
+        members = "lock_artifacts" if table == "locks" else "load_set_members"
         stored, (owner, place_in) = _STORED[members]
         lost = (
             f"SELECT {owner}, {place_in} FROM {stored} "  # noqa: S608 the names are ours
@@ -296,14 +299,11 @@ class Reader:
             why = f"{KEYS[members][0]}: there is no such row in {table}"
             yield InvalidRow(table=members, key=tuple(row), reason=why, place=tuple(row))
 
-    def _inspection(self, row: sqlite3.Row) -> Row | None:
-        checked = self._checker.inspection(row)
-        if checked is not None and row["key"] in self._contested:
-            place = place_of(checked)
-            if place is not None and place in self._places:
-                raise ValueError("another row has the same campaign, block, stack and indicator")
-            self._places.add(place or ())
-        return checked
+    def _refuse_taken_place(self, inspection: Row) -> None:
+        place = place_of(inspection)
+        if place is not None and place in self._places:
+            raise ValueError("another row has the same campaign, block, stack and indicator")
+        self._places.add(place or ())
 
 
 def place_of(inspection: Row) -> tuple[Cell, ...] | None:

@@ -8,7 +8,7 @@ local to a file and left out.
 
 import json
 import sqlite3
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO
@@ -21,7 +21,6 @@ from stackgen.knowledge.checking import KEYS, Checker, InvalidRow, Reader, Valid
 from stackgen.knowledge.connection import damaged, transaction, unreadable
 from stackgen.knowledge.merging import ORIGIN_ID, Union
 from stackgen.knowledge.public import Redaction
-from stackgen.knowledge.rows import Row
 from stackgen.knowledge.writing import KINDS
 from stackgen.model.identity import ID_SCHEME, canonical_json
 
@@ -216,31 +215,18 @@ class _Import:
             return InvalidRow(table=str(table), key=key, reason=why), []
 
     def _checked(self, table: str, document: dict[str, object]) -> ValidRow:
-        checker = self._checker
         cells = _cells(table, document)
-        if table in _MEMBERS:
-            made = checker.lock if table == "locks" else checker.load_set
-            members = tuple(made(cells, _member_cells(table, document)))
-            checker.ids.setdefault(table, set()).add(cells["id"])
-            return ValidRow(table=table, row={"id": str(cells["id"])}, members=members)
-        row = _CHECKS[table](checker, cells)
-        if row is None:
+        members = _member_cells(table, document) if table in _MEMBERS else ()
+        found = self._checker.check(table, cells, members)
+        if found is None:
             raise ValueError("what it refers to is not valid")
-        if "id" in row and table != "inspections":
-            checker.ids.setdefault(table, set()).add(row["id"])
-        return ValidRow(table=table, row=row)
+        if "id" in found.row and table != "inspections":
+            self._checker.ids.setdefault(table, set()).add(found.row["id"])
+        return found
 
 
 _Found = tuple[ValidRow | InvalidRow, list[str]]
 _TABLES = tuple(KINDS)
-_CHECKS: Mapping[str, Callable[[Checker, Mapping[str, object]], Row | None]] = {
-    "artifacts": lambda checker, cells: checker.artifact(cells),
-    "stacks": lambda checker, cells: checker.stack(cells),
-    "machines": lambda checker, cells: checker.machine(cells),
-    "indicators": lambda checker, cells: checker.indicator(cells),
-    "campaigns": lambda checker, cells: checker.campaign(cells),
-    "inspections": lambda checker, cells: checker.inspection(cells),
-}
 
 
 def _origins(found: object) -> list[str]:
