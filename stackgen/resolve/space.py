@@ -9,7 +9,7 @@ from stackgen.model.packages import Lock
 from stackgen.resolve.closure import Universe
 from stackgen.resolve.compilation import compile_universe, is_role
 from stackgen.resolve.dependencies import base_name, bits
-from stackgen.resolve.diagram import DEAD, Diagram, restricted, undisturbed
+from stackgen.resolve.diagram import DEAD, Diagram, Node, restricted, scope_of, undisturbed
 from stackgen.resolve.walks import (
     ABSENT,
     Assignment,
@@ -208,7 +208,10 @@ class Space:
 
     @cached_property
     def _used(self) -> Mapping[int, int]:
-        return versions_used(self._diagram.root)
+        scopes: dict[Node, int] = {}
+        with undisturbed(len(self._diagram.packages)):
+            scope_of(self._diagram.root, scopes)
+        return versions_used(scopes, range(len(self._diagram.packages)))
 
     @cached_property
     def _order(self) -> Order:

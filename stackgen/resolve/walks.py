@@ -177,22 +177,13 @@ def _combined(head: list[int], tail: Sequence[tuple[int, tuple[int, ...]]]) -> I
         head[package] = ABSENT
 
 
-def versions_used(root: Node) -> dict[int, int]:
-    """Return, by package, the mask of versions that occur in any stack."""
-    used: dict[int, int] = {}
-    seen, todo = {root}, [root]
-    while todo:
-        node = todo.pop()
-        below: Iterable[Node] = ()
-        if isinstance(node, Choice):
-            below = [branch.then for branch in node.branches]
+def versions_used(nodes: Iterable[Node], packages: Sequence[int]) -> dict[int, int]:
+    """Return, by package, the mask of its versions that occur at any of these nodes."""
+    used = dict.fromkeys(packages, 0)
+    for node in nodes:
+        if isinstance(node, Choice) and node.package in used:
             for branch in node.branches:
-                used[node.package] = used.get(node.package, 0) | branch.versions
-        elif node.count:
-            below = node.parts
-        fresh = [each for each in below if each not in seen]
-        seen.update(fresh)
-        todo += fresh
+                used[node.package] |= branch.versions
     return used
 
 
@@ -223,13 +214,13 @@ class _Slicer:
         self._scopes: dict[Node, int] = {}
         scope_of(root, self._scopes)
         self._mask = sum(1 << package for package in varied)
-        used = versions_used(root)
+        used = versions_used(self._scopes, varied)
         self._fields: dict[int, int] = {}
         self._slots: list[tuple[int, int]] = []
         offset = 0
         for package in varied:
             # Bits for 1 + the highest bit of the package's versions.
-            width = used.get(package, 0).bit_length().bit_length()
+            width = used[package].bit_length().bit_length()
             self._fields[package] = offset
             self._slots.append((offset, (1 << width) - 1))
             offset += width
