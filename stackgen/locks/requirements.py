@@ -174,31 +174,27 @@ def _made_for(text: str) -> str:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LineOptions:
+class _LineOptions:
     """What the options of one line say, each in the order given.
 
     unfollowed: in words, options that change what pip would install and that we do not follow.
     """
 
-    requirements: tuple[str, ...] = ()
-    constraints: tuple[str, ...] = ()
-    editables: tuple[str, ...] = ()
-    index_url: str | None = None
-    extra_index_urls: tuple[str, ...] = ()
-    find_links: tuple[str, ...] = ()
-    no_index: bool = False
-    prereleases: bool = False
-    unfollowed: tuple[str, ...] = ()
+    requirements: tuple[str, ...]
+    constraints: tuple[str, ...]
+    editables: tuple[str, ...]
+    index: IndexOptions
+    unfollowed: tuple[str, ...]
 
 
-def split_options(line: str) -> tuple[str, str]:
+def _split_options(line: str) -> tuple[str, str]:
     """Return (what stands before the first option, the options)."""
     words = line.split(" ")
     first = next((at for at, word in enumerate(words) if word.startswith("-")), len(words))
     return " ".join(words[:first]).strip(), " ".join(words[first:])
 
 
-def parse_options(text: str) -> LineOptions:
+def _parse_options(text: str) -> _LineOptions:
     """Parse the options of a line.
 
     Hashes, hosts to be trusted, settings of builds and the like are accepted and dropped.
@@ -213,15 +209,17 @@ def parse_options(text: str) -> LineOptions:
     found, _ = _parser().parse_args(words)
     for each in found.hashes or ():
         checked_hash(each)
-    return LineOptions(
+    return _LineOptions(
         requirements=tuple(found.requirements or ()),
         constraints=tuple(found.constraints or ()),
         editables=tuple(found.editables or ()),
-        index_url=found.index_url,
-        extra_index_urls=tuple(found.extra_index_urls or ()),
-        find_links=tuple(found.find_links or ()),
-        no_index=bool(found.no_index),
-        prereleases=bool(found.pre) or ":all:" in (found.all_releases or ()),
+        index=IndexOptions(
+            index_url=found.index_url,
+            extra_index_urls=tuple(found.extra_index_urls or ()),
+            find_links=tuple(found.find_links or ()),
+            no_index=bool(found.no_index),
+            prereleases=bool(found.pre) or ":all:" in (found.all_releases or ()),
+        ),
         unfollowed=(
             *_unfollowed("--no-binary", found.no_binary, ":none:", "wheels are taken"),
             *_unfollowed("--all-releases", found.all_releases, ":all:", "see --pre"),
@@ -292,14 +290,6 @@ class FileContext:
     folder: str
 
 
-@dataclass(frozen=True, slots=True)
-class _Wanted:
-    """A PEP 508 line, and whether it only limits."""
-
-    line: str
-    limits: bool
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _File:
     """A file under way: whether it is one of constraints, and the files that led to it."""
@@ -307,9 +297,6 @@ class _File:
     path: str
     limits: bool
     above: tuple[str, ...] = ()
-
-
-_Entry = _Wanted | Skipped | LineOptions
 
 
 def read_file(
@@ -323,15 +310,13 @@ def read_file(
     Raises:
         UsageError: a line that pip would refuse; it is named by file and number.
     """
-    first = _File(path=_normal(path), limits=limits)
-    entries = list(_entries(text, first, context))
-    wanted = [each for each in entries if isinstance(each, _Wanted)]
-    options = [each for each in entries if isinstance(each, LineOptions)]
+    reading = _Reading(context)
+    reading.read(text, _File(path=_normal(path), limits=limits))
     return RequirementsFile(
-        requirements=_unique(each.line for each in wanted if not each.limits),
-        constraints=_unique(each.line for each in wanted if each.limits),
-        index_options=_index_options(options),
-        skipped=_unique(each.words for each in entries if isinstance(each, Skipped)),
+        requirements=_unique(reading.requirements),
+        constraints=_unique(reading.constraints),
+        index_options=_joined(reading.options),
+        skipped=_unique(reading.skipped),
     )
 
 
@@ -340,9 +325,8 @@ def expanded(text: str, environ: Mapping[str, str]) -> str:
     return _VARIABLE.sub(lambda found: environ.get(found[1]) or found[0], text)
 
 
-def _index_options(found: Iterable[LineOptions]) -> IndexOptions:
+def _joined(options: Sequence[IndexOptions]) -> IndexOptions:
     """Join the lines' options; of several default indexes the last one counts, as in pip."""
-    options = tuple(found)
     return IndexOptions(
         index_url=next((o.index_url for o in reversed(options) if o.index_url), None),
         extra_index_urls=_unique(url for o in options for url in o.extra_index_urls),
@@ -356,56 +340,76 @@ def _unique(items: Iterable[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(items))
 
 
-def _entries(text: str, file: _File, context: FileContext) -> Iterator[_Entry]:
-    for line in logical_lines(text):
-        if not line.text:
-            continue
-        whole = replace(line, text=expanded(line.text, context.environ))
-        try:
-            yield from _of_line(whole, file, context)
-        except MalformedError as error:
-            raise _refused(file, line, str(error)) from error
+class _Reading:
+    """What was read of a requirements file and of all that it includes, in their order."""
 
+    def __init__(self, context: FileContext) -> None:
+        self._context = context
+        self.requirements: list[str] = []
+        self.constraints: list[str] = []
+        self.options: list[IndexOptions] = []
+        self.skipped: list[str] = []
 
-def _refused(file: _File, line: Line, why: str) -> UsageError:
-    return UsageError(
-        f"cannot read line {line.number} of {file.path}",
-        why=without_credentials(why),
-        fix="correct the line; pip judges it by: pip install --dry-run -r "
-        + (file.above[0] if file.above else file.path),
-    )
+    def read(self, text: str, file: _File) -> None:
+        """Add what a file says.
 
+        Raises:
+            UsageError: pip would refuse a line.
+        """
+        for line in logical_lines(text):
+            try:
+                if line.text:
+                    expanded_text = expanded(line.text, self._context.environ)
+                    self._add(expanded_text, file, f"{file.path}, line {line.number}: ")
+            except MalformedError as error:
+                raise UsageError(
+                    f"cannot read line {line.number} of {file.path}",
+                    why=without_credentials(str(error)),
+                    fix="correct the line; pip judges it by: pip install --dry-run -r "
+                    + (file.above[0] if file.above else file.path),
+                ) from error
 
-def _of_line(line: Line, file: _File, context: FileContext) -> Iterator[_Entry]:
-    """Yield what a line says: beside a requirement its options say nothing that counts, as in pip.
+    def _add(self, text: str, file: _File, where: str) -> None:
+        """Add what a line says: beside a requirement its options say nothing, as in pip."""
+        wanted, rest = _split_options(text)
+        options = _parse_options(rest)
+        if wanted:
+            self._add_requirement(wanted, file, where)
+            return
+        for place in options.editables:
+            words = f"-e {without_credentials(place)} is a project to be built"
+            self.skipped.append(where + words)
+        self.skipped += [where + words for words in options.unfollowed]
+        for place in options.requirements:
+            # In pip, what a constraints file includes by -r is required.
+            self._include(place, replace(file, limits=False))
+        for place in options.constraints:
+            self._include(place, replace(file, limits=True))
+        links = tuple(_beside(file.path, place) for place in options.index.find_links)
+        self.options.append(replace(options.index, find_links=links))
 
-    Raises:
-        MalformedError: it says nothing that pip understands.
-    """
-    where = f"{file.path}, line {line.number}: "
-    wanted, rest = split_options(line.text)
-    options = parse_options(rest)
-    if wanted:
-        found = _requirement(wanted, context.folder)
+    def _add_requirement(self, text: str, file: _File, where: str) -> None:
+        found = _requirement(text, self._context.folder)
         if isinstance(found, Skipped):
-            yield Skipped(where + found.words)
-        else:
-            check_versions_in(Requirement(found).marker)
-            if file.limits and Requirement(found).extras:
-                raise MalformedError(f"a constraint cannot have extras: {found!r}")
-            yield _Wanted(found, file.limits)
-        return
-    for place in options.editables:
-        yield Skipped(f"{where}-e {without_credentials(place)} is a project to be built")
-    for words in options.unfollowed:
-        yield Skipped(where + words)
-    for place in options.requirements:
-        # In pip, what a constraints file includes by -r is required.
-        yield from _included(place, replace(file, limits=False), context)
-    for place in options.constraints:
-        yield from _included(place, replace(file, limits=True), context)
-    links = tuple(_beside(file.path, place) for place in options.find_links)
-    yield replace(options, find_links=links)
+            self.skipped.append(where + found.words)
+            return
+        wanted = Requirement(found)
+        check_versions_in(wanted.marker)
+        if file.limits and wanted.extras:
+            raise MalformedError(f"a constraint cannot have extras: {found!r}")
+        (self.constraints if file.limits else self.requirements).append(found)
+
+    def _include(self, place: str, by: _File) -> None:
+        path = _beside(by.path, place)
+        above = (*by.above, by.path)
+        if path in above:
+            chain = " -> ".join((*above[above.index(path) :], path))
+            raise MalformedError(f"{path} includes itself: {chain}")
+        try:
+            text = self._context.read(path)
+        except OSError as error:
+            raise MalformedError(f"{path} cannot be read: {error.strerror or error}") from error
+        self.read(text, replace(by, path=path, above=above))
 
 
 def _requirement(text: str, folder: str) -> str | Skipped:
@@ -423,24 +427,6 @@ def _is_path(text: str) -> bool:
     if text.startswith((".", "/")) or _ARCHIVE.fullmatch(text):
         return True
     return not re.search(r"\s", text) and ("/" in text or "\\" in text)
-
-
-def _included(place: str, by: _File, context: FileContext) -> Iterator[_Entry]:
-    """Yield what an included file says.
-
-    Raises:
-        MalformedError: it includes itself, or cannot be read.
-    """
-    path = _beside(by.path, place)
-    above = (*by.above, by.path)
-    if path in above:
-        chain = " -> ".join((*above[above.index(path) :], path))
-        raise MalformedError(f"{path} includes itself: {chain}")
-    try:
-        text = context.read(path)
-    except OSError as error:
-        raise MalformedError(f"{path} cannot be read: {error.strerror or error}") from error
-    yield from _entries(text, replace(by, path=path, above=above), context)
 
 
 def _beside(path: str, place: str) -> str:
