@@ -11,25 +11,12 @@ from typing import Any
 
 import pytest
 
+from tests import laboratory
 from tests.laboratory import Laboratory
 from tests.receiver import receiving
 from tests.tiny_index import TinyIndex, make_wheel, serving, sha256
 
-INDICATOR = """
-import harness
-
-INDICATOR = {
-    "summary": "work", "component": "speedy", "unit": "", "one_shot": False, "timeout_s": 60,
-    "parameters": {},
-}
-
-def setup(parameters):
-    speedy = harness.load("speedy")
-    return harness.Operation(speedy.work, checksum=lambda: float(speedy.VALUE))
-
-if __name__ == "__main__":
-    harness.main(INDICATOR, setup)
-"""
+INDICATOR = laboratory.INDICATOR.replace("1.0", "float(speedy.VALUE)")
 CONFIG = """
 [watch.speedy]
 requirements = ["speedy"]
@@ -107,16 +94,21 @@ class World:
         return night
 
     @contextmanager
-    def killed_at(self, phase: str) -> Iterator[None]:
-        """Begin a night, kill it (SIGKILL) when it reports a phase and the block is done."""
+    def begun(self, phase: str) -> Iterator[subprocess.Popen[str]]:
+        """Begin a night; the block runs when it reports a phase."""
         plant(self.index, "speedy", self.speedy)
-        command = self.laboratory.command("nightly", "--json")
         with subprocess.Popen(
-            command, cwd=self.laboratory.root, env=self.laboratory.environ, text=True,
-            stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+            self.laboratory.command("nightly", "--json"), cwd=self.laboratory.root,
+            env=self.laboratory.environ, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
         ) as process:  # fmt: skip
             assert process.stderr is not None
             assert any(phase in line for line in process.stderr), f"it never was at {phase}"
+            yield process
+
+    @contextmanager
+    def killed_at(self, phase: str) -> Iterator[None]:
+        """Begin a night, kill it (SIGKILL) when it reports a phase and the block is done."""
+        with self.begun(phase) as process:
             process.send_signal(signal.SIGSTOP)
             yield
             process.kill()
@@ -125,13 +117,7 @@ class World:
 
     def ended_at(self, phase: str, number: signal.Signals) -> tuple[int, Any]:
         """Return the exit code and the report of a night that gets a signal at a phase."""
-        plant(self.index, "speedy", self.speedy)
-        with subprocess.Popen(
-            self.laboratory.command("nightly", "--json"), cwd=self.laboratory.root,
-            env=self.laboratory.environ, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-        ) as process:  # fmt: skip
-            assert process.stderr is not None
-            assert any(phase in line for line in process.stderr), f"it never was at {phase}"
+        with self.begun(phase) as process:
             process.send_signal(number)
             output, _ = process.communicate(timeout=120)
             return process.returncode, json.loads(output)
