@@ -7,8 +7,8 @@ import pytest
 
 from stackgen.commands.images import find_image
 from stackgen.errors import UsageError
-from stackgen.images.engine import EngineImage
 from stackgen.images.image_store import EngineImages, locked_wheels
+from stackgen.images.layers import EngineImage
 from stackgen.report.images import image_list_text
 
 
@@ -19,7 +19,6 @@ def image(
     return EngineImage(
         id=f"sha256:{stack[::-1] * 16}"[:71],
         tags=tags,
-        digests=(),
         diff_ids=("base", *layers),
         labels={
             "stackgen.stack": stack * 16,
@@ -27,11 +26,7 @@ def image(
             "org.opencontainers.image.base.name": "mine",
             **labels,
         },
-        env=(),
-        user="",
         architecture="amd64",
-        os="linux",
-        variant="",
         size=1000,
         tagged_at="2026-01-02T03:04:05Z",
     )

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from stackgen.images.exports import dockerfile, index_options
 from stackgen.images.layers import (
-    BaseImage,
     Blob,
+    EngineImage,
     OwnLayer,
     blob_of,
     image_config,
@@ -123,13 +123,13 @@ def test_what_is_no_configuration_is_refused(content: bytes) -> None:
 
 def test_a_configuration_says_what_is_installed_where_and_who_runs_it(tmp_path: Path) -> None:
     artifact = artifact_of(make_wheel(tmp_path, "one")[1])
-    base = BaseImage(
-        id="sha256:b", name="mine", digest="sha256:d", diff_ids=("sha256:1",),
+    base = EngineImage(
+        id="sha256:b", digests=("mine@sha256:d",), diff_ids=("sha256:1",),
         architecture="amd64", user="1000:1000",
     )  # fmt: skip
     own = [OwnLayer(diff_id="sha256:2"), OwnLayer(diff_id="sha256:3", wheels=(artifact.filename,))]
     stack = stack_of(artifact, base=a_base())
-    document = json.loads(image_config(stack, base, own, version="1"))
+    document = json.loads(image_config(stack, base, own, base_name="mine", version="1"))
     labels = document["config"]["Labels"]
     assert json.loads(labels["stackgen.layers"]) == [[], [artifact.filename]]
     assert json.loads(labels["stackgen.packages"]) == [

@@ -25,7 +25,7 @@ from stackgen.images import layers, maintenance
 from stackgen.images.base_definitions import FromRegistry, read_definitions
 from stackgen.images.bases import BaseBuilder
 from stackgen.images.build import ImageBuilder
-from stackgen.images.engine import Engine, EngineImage
+from stackgen.images.engine import Engine
 from stackgen.images.exports import (
     appearing,
     dockerfile,
@@ -35,7 +35,7 @@ from stackgen.images.exports import (
 )
 from stackgen.images.image_store import EngineImages, ImageStore, engine_images, locked_wheels
 from stackgen.images.layer_store import LayerStore
-from stackgen.images.layers import STACK_LABEL
+from stackgen.images.layers import STACK_LABEL, EngineImage
 from stackgen.images.sdists import BuiltWheels, SdistBuilder, build_limits
 from stackgen.images.virtualenvs import VirtualenvStore
 from stackgen.index import IndexConfig, PackageIndex

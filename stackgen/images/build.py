@@ -17,15 +17,15 @@ from docker.types import Mount
 from stackgen import __version__
 from stackgen.errors import BuildError, DamagedLayersError, EngineError
 from stackgen.images import bytecode, layers
-from stackgen.images.engine import Engine, EngineImage, ProcessResult, explained
+from stackgen.images.engine import Engine, ProcessResult, explained
 from stackgen.images.layer_store import LayerStore
 from stackgen.images.layers import (
     BASE_LABEL,
     LAYOUT_LABEL,
     STACK_LABEL,
     Aside,
-    BaseImage,
     Compiler,
+    EngineImage,
     Layer,
     OwnLayer,
     config_member,
@@ -44,7 +44,7 @@ _CHUNK = 1 << 20
 
 
 def image_archive(
-    tag: str, base: BaseImage, own: Sequence[Layer], config: bytes, *, sent: Iterable[Layer]
+    tag: str, base: EngineImage, own: Sequence[Layer], config: bytes, *, sent: Iterable[Layer]
 ) -> Generator[bytes, None, None]:
     """Yield an image archive for the engine in chunks, without a file on disk.
 
@@ -274,7 +274,7 @@ class ImageBuilder:
         varied: frozenset[str],
         compiler: Compiler,
     ) -> EngineImage:
-        image = self._base_image(base)
+        image = self.engine.base_image(base)
         sized = [_sized(artifact, wheels) for artifact in stack.lock.artifacts]
         refuse_overwriting(sized, wheels)
         ordered = layers.layer_order(sized, varied=varied)
@@ -297,32 +297,19 @@ class ImageBuilder:
             OwnLayer(diff_id=layer.diff_id, wheels=wheels_in)
             for layer, wheels_in in zip(own, contents, strict=True)
         ]
-        config = layers.image_config(stack, image, described, version=__version__)
+        config = layers.image_config(
+            stack, image, described, base_name=base.name, version=__version__
+        )
         return self._load(stack.id, image, own, config, restore)
 
     def _joined(self, group: Sequence[Artifact], made: Mapping[str, Layer]) -> Layer:
         parts = [made[artifact.sha256] for artifact in group]
         return parts[0] if len(parts) == 1 else self.store.merged(parts)
 
-    def _base_image(self, base: Base) -> BaseImage:
-        found = self.engine.base_image(base)
-        digests = (each.rpartition("@")[2] for each in found.digests)
-        return BaseImage(
-            id=found.id,
-            name=base.name,
-            digest=next(digests, ""),
-            diff_ids=found.diff_ids,
-            architecture=found.architecture,
-            os=found.os,
-            variant=found.variant,
-            env=found.env,
-            user=found.user,
-        )
-
     def _load(
         self,
         stack_id: StackId,
-        base: BaseImage,
+        base: EngineImage,
         own: Sequence[Layer],
         config: bytes,
         restore: Callable[[Iterable[Layer]], None],
@@ -359,7 +346,7 @@ class ImageBuilder:
             full_only.add(self.engine.facts.identity)
         return loaded
 
-    def _missing(self, base: BaseImage, own: Sequence[Layer]) -> list[Layer]:
+    def _missing(self, base: EngineImage, own: Sequence[Layer]) -> list[Layer]:
         present = self._engine_chains(base)
         chain = layers.chain_ids([*base.diff_ids, *(layer.diff_id for layer in own)])
         above = zip(own, chain[len(base.diff_ids) :], strict=True)
@@ -386,7 +373,7 @@ class ImageBuilder:
         self._touch(stack_id, image)
         return image
 
-    def _engine_chains(self, base: BaseImage) -> set[str]:
+    def _engine_chains(self, base: EngineImage) -> set[str]:
         """Return the chain ids of all layers of stack images in the engine."""
         present = self.engine.images(STACK_LABEL)
         for image_id in present:
@@ -395,12 +382,12 @@ class ImageBuilder:
         known = (self._diff_ids[image_id] for image_id in present if image_id in self._diff_ids)
         return {chain for ids in (base.diff_ids, *known) for chain in layers.chain_ids(ids)}
 
-    def _base_layers(self, base: BaseImage) -> list[Layer]:
+    def _base_layers(self, base: EngineImage) -> list[Layer]:
         stored = [self.store.base_layer(diff_id) for diff_id in base.diff_ids]
         found = [layer for layer in stored if layer is not None]
         return found if len(found) == len(stored) else self._saved(base)
 
-    def _saved(self, base: BaseImage) -> list[Layer]:
+    def _saved(self, base: EngineImage) -> list[Layer]:
         """Return the base's layers, after saving them from the engine."""
         with tempfile.TemporaryFile() as file:
             with explained("the engine does not hand out the base"):

@@ -13,7 +13,7 @@ from docker.types import Mount
 from docker.utils import kwargs_from_env
 
 from stackgen.errors import EngineError
-from stackgen.images.layers import Aside, at_once
+from stackgen.images.layers import Aside, EngineImage, at_once
 from stackgen.model.stacks import Base
 from stackgen.sandbox.containers import ENGINE_FAULTS, UNPRIVILEGED, engine_message
 from stackgen.storage.files import free_bytes
@@ -65,30 +65,6 @@ class ProcessResult:
     exit_code: int
     stdout: str
     stderr: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EngineImage:
-    """An image in the engine.
-
-    user: its default user; "" for root.
-    digests: its digests in registries (``name@sha256:...``).
-    size: bytes of all its layers, shared ones included.
-    tagged_at: ISO 8601, when it was last loaded or tagged; "" where the engine does not say.
-    """
-
-    id: str
-    tags: tuple[str, ...]
-    digests: tuple[str, ...]
-    diff_ids: tuple[str, ...]
-    labels: Mapping[str, str]
-    env: tuple[tuple[str, str], ...]
-    user: str
-    architecture: str
-    os: str
-    variant: str
-    size: int
-    tagged_at: str
 
 
 class Engine:

@@ -10,13 +10,14 @@ from datetime import datetime
 from functools import cached_property
 
 from stackgen.errors import EngineError
-from stackgen.images.engine import Engine, EngineImage, explained
+from stackgen.images.engine import Engine, explained
 from stackgen.images.layer_store import LayerStore
 from stackgen.images.layers import (
     LAYERS_LABEL,
     OCI_LABELS,
     PACKAGES_LABEL,
     STACK_LABEL,
+    EngineImage,
     chain_ids,
     image_tag,
 )

@@ -4,7 +4,7 @@ import hashlib
 import json
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
@@ -31,26 +31,29 @@ _DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BaseImage:
-    """Properties of a base's image that a stack's image inherits.
+class EngineImage:
+    """An image in an engine.
 
-    id: of the image in the engine.
-    name: of the base.
-    digest: in a registry; "" if it is in none.
+    digests: its digests in registries (``name@sha256:...``).
     diff_ids: of its layers, bottom first.
     env: sorted (variable, value) pairs of its configuration.
-    user: default user; "" for root.
+    user: its default user; "" for root.
+    size: bytes of all its layers, shared ones included.
+    tagged_at: ISO 8601, when it was last loaded or tagged; "" where the engine does not say.
     """
 
     id: str
-    name: str
-    digest: str = ""
     diff_ids: tuple[str, ...]
     architecture: str
     os: str = "linux"
     variant: str = ""
+    tags: tuple[str, ...] = ()
+    digests: tuple[str, ...] = ()
+    labels: Mapping[str, str] = field(default_factory=dict)
     env: tuple[tuple[str, str], ...] = ()
     user: str = ""
+    size: int = 0
+    tagged_at: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,7 +124,7 @@ class OwnLayer:
 
 
 def image_config(
-    stack: Stack, base: BaseImage, layers: Sequence[OwnLayer], *, version: str
+    stack: Stack, base: EngineImage, layers: Sequence[OwnLayer], *, base_name: str, version: str
 ) -> bytes:
     """Return the configuration of a stack's image as canonical JSON.
 
@@ -129,6 +132,7 @@ def image_config(
         stack: what is installed.
         base: what it is installed on.
         layers: the stack's own layers, bottom first.
+        base_name: what stackgen calls the base.
         version: of stackgen.
     """
     platform = {"architecture": base.architecture, "os": base.os}
@@ -141,11 +145,11 @@ def image_config(
             "config": {
                 "Cmd": [STACK_PYTHON],
                 "Env": [f"{name}={value}" for name, value in _environment(stack, base)],
-                "Labels": _labels(stack, base, layers, version),
+                "Labels": _labels(stack, base, layers, base_name, version),
                 "WorkingDir": "/",
                 **({"User": base.user} if base.user else {}),
             },
-            "history": _history(base, layers, version),
+            "history": _history(len(base.diff_ids), layers, base_name, version),
             "rootfs": {
                 "type": "layers",
                 "diff_ids": [*base.diff_ids, *(layer.diff_id for layer in layers)],
@@ -175,7 +179,7 @@ def layer_member(diff_id: str) -> str:
     return f"{diff_id.removeprefix('sha256:')}/layer.tar"
 
 
-def _environment(stack: Stack, base: BaseImage) -> list[tuple[str, str]]:
+def _environment(stack: Stack, base: EngineImage) -> list[tuple[str, str]]:
     inherited = dict(base.env)
     path = inherited.get("PATH", _DEFAULT_PATH)
     own = {"PATH": f"{PREFIX}/bin:{path}", "VIRTUAL_ENV": PREFIX}
@@ -183,10 +187,11 @@ def _environment(stack: Stack, base: BaseImage) -> list[tuple[str, str]]:
 
 
 def _labels(
-    stack: Stack, base: BaseImage, layers: Sequence[OwnLayer], version: str
+    stack: Stack, base: EngineImage, layers: Sequence[OwnLayer], base_name: str, version: str
 ) -> dict[str, str]:
     packages = [[a.name, a.version, a.filename, a.sha256] for a in stack.lock.artifacts]
     built = [f"{a.name}=={a.version}" for a in stack.lock.artifacts if a.index == BUILT_HERE]
+    digests = [each.rpartition("@")[2] for each in base.digests]
     return {
         **({BUILT_LABEL: " ".join(built)} if built else {}),
         STACK_LABEL: stack.id,
@@ -199,8 +204,8 @@ def _labels(
         f"{OCI_LABELS}created": _EPOCH,
         f"{OCI_LABELS}title": "stackgen stack",
         f"{OCI_LABELS}version": stack.id[:16],
-        f"{OCI_LABELS}base.name": base.name,
-        f"{OCI_LABELS}base.digest": base.digest or base.id,
+        f"{OCI_LABELS}base.name": base_name,
+        f"{OCI_LABELS}base.digest": digests[0] if digests else base.id,
         f"{OCI_LABELS}description": _describe(stack.lock),
     }
 
@@ -209,9 +214,10 @@ def _describe(lock: Lock) -> str:
     return " ".join(f"{name}=={version}" for name, version in lock.versions.items())
 
 
-def _history(base: BaseImage, layers: Sequence[OwnLayer], version: str) -> list[dict[str, str]]:
-    """Return a description of each layer for `docker history`."""
-    below = [{"created": _EPOCH, "created_by": f"base {base.name}"}] * len(base.diff_ids)
+def _history(
+    below: int, layers: Sequence[OwnLayer], base_name: str, version: str
+) -> list[dict[str, str]]:
+    """Return a description of each layer for `docker history`; ``below`` are of the base."""
     own = [
         {
             "created": _EPOCH,
@@ -219,7 +225,7 @@ def _history(base: BaseImage, layers: Sequence[OwnLayer], version: str) -> list[
         }
         for layer in layers
     ]
-    return [*below, *own]
+    return [{"created": _EPOCH, "created_by": f"base {base_name}"}] * below + own
 
 
 def canonical(document: object) -> bytes:

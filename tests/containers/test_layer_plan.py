@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from stackgen.errors import BuildError
 from stackgen.images.layers import (
-    BaseImage,
+    EngineImage,
     OwnLayer,
     chain_ids,
     image_config,
@@ -21,9 +21,7 @@ from stackgen.images.layers import (
 from stackgen.model.packages import Artifact
 from tests.containers.wheels import a_base, stack_of
 
-BASE = BaseImage(
-    id="sha256:b", name="b", diff_ids=("sha256:1",), architecture="amd64", env=(("A", "1"),)
-)
+BASE = EngineImage(id="sha256:b", diff_ids=("sha256:1",), architecture="amd64", env=(("A", "1"),))
 OWN = OwnLayer(diff_id="sha256:2")
 
 
@@ -106,7 +104,7 @@ def test_a_chain_is_named_as_the_image_specification_says() -> None:
 @given(wheels)
 def test_equal_stacks_have_equal_configurations(found: tuple[Artifact, ...]) -> None:
     configs = {
-        image_config(stack_of(*some, base=a_base()), BASE, [OWN], version="1")
+        image_config(stack_of(*some, base=a_base()), BASE, [OWN], base_name="b", version="1")
         for some in (found, found[::-1])
     }
     assert len(configs) == 1
@@ -116,7 +114,7 @@ def test_a_configuration_keeps_the_environment_of_base_and_stack_and_finds_the_s
     None
 ):
     stack = stack_of(wheel("a"), base=a_base(), TF_ENABLE_ONEDNN_OPTS="0")
-    document = json.loads(image_config(stack, BASE, [OWN], version="1"))
+    document = json.loads(image_config(stack, BASE, [OWN], base_name="b", version="1"))
     env = dict(variable.split("=", 1) for variable in document["config"]["Env"])
     assert (env["A"], env["TF_ENABLE_ONEDNN_OPTS"]) == ("1", "0")
     assert env["PATH"].startswith("/opt/stack/bin:")
