@@ -38,6 +38,12 @@ class Entry:
     group: bool = False
 
 
+def subcommand(function: Callable[..., None], summary: str, *examples: str) -> Entry:
+    """Return the entry of a command of a group, which is loaded together with the group."""
+    target = f"{function.__module__}:{function.__name__}"
+    return Entry(target=target, summary=summary, examples=examples)
+
+
 @dataclass(frozen=True, slots=True)
 class Without:
     """Annotates an option group: which of its fields a command does not have as options."""

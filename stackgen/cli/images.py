@@ -10,10 +10,11 @@ from typing import Annotated
 import typer
 
 from stackgen.campaign.options import IndexOptions, SourceOptions
-from stackgen.cli.commands import Entry
-from stackgen.cli.options import ANSWER_QUICKLY_S, AsJson, LockArgument
+from stackgen.cli.commands import subcommand
+from stackgen.cli.options import ANSWER_QUICKLY_S, AsJson, LockArgument, print_report, user_paths
 from stackgen.errors import UsageError
 from stackgen.model.options import parse_size
+from stackgen.report.terminal import open_progress
 
 _PART = r"[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*"
 _TAG = re.compile(rf"(?:{_PART}:\d+/)?{_PART}(?:/{_PART})*(?::\w[\w.-]{{0,127}})?", re.ASCII)
@@ -38,9 +39,6 @@ def images_build(
     """
     from stackgen.commands.images import BuildRequest, build
     from stackgen.report.images import built_text
-    from stackgen.report.tables import as_json
-    from stackgen.report.terminal import open_progress
-    from stackgen.storage.paths import find_paths
 
     if tag:
         refuse_tag(tag)
@@ -48,8 +46,8 @@ def images_build(
         lock=lock, base=base, sources=sources, index=index, rebuild=rebuild, tag=tag
     )
     with open_progress(sys.stderr, delay_s=ANSWER_QUICKLY_S) as progress:
-        found = build(request, find_paths(os.environ), os.environ, progress)
-    typer.echo(as_json(found) if json else built_text(found))
+        found = build(request, user_paths(), os.environ, progress)
+    print_report(found, built_text, json=json)
 
 
 def refuse_tag(tag: str) -> None:
@@ -73,10 +71,9 @@ def images_list(json: AsJson = False) -> None:
     """List the images of stacks that the engine holds, the latest used first."""
     from stackgen.commands.images import listed
     from stackgen.report.images import image_list_text
-    from stackgen.report.tables import as_json
 
     found = listed()
-    typer.echo(as_json(found) if json else image_list_text(found))
+    print_report(found, image_list_text, json=json)
 
 
 def images_show(
@@ -89,10 +86,9 @@ def images_show(
     """Show the labels, the lock and the layers of an image, and who shares them."""
     from stackgen.commands.images import details
     from stackgen.report.images import image_text
-    from stackgen.report.tables import as_json
 
     found = details(image)
-    typer.echo(as_json(found) if json else image_text(found))
+    print_report(found, image_text, json=json)
 
 
 def images_export(
@@ -115,12 +111,9 @@ def images_export(
     """
     from stackgen.commands.images import BuildRequest, export_dockerfile, export_layout
     from stackgen.report.images import exported_text
-    from stackgen.report.tables import as_json
-    from stackgen.report.terminal import open_progress
-    from stackgen.storage.paths import find_paths
 
     request = BuildRequest(lock=Path(what), base=base, sources=sources, index=index)
-    paths = find_paths(os.environ)
+    paths = user_paths()
     with open_progress(sys.stderr, delay_s=ANSWER_QUICKLY_S) as progress:
         if oci is not None and dockerfile is None:
             found = export_layout(what, oci, request, paths, os.environ, progress)
@@ -134,7 +127,7 @@ def images_export(
                 why="one of --oci and --dockerfile is needed, and not both",
                 fix="give one, as in: stackgen images export LOCK --oci FOLDER",
             )
-    typer.echo(as_json(found) if json else exported_text(found))
+    print_report(found, exported_text, json=json)
 
 
 def _refuse_image(what: str) -> None:
@@ -172,13 +165,10 @@ def images_bases(
     """
     from stackgen.campaign.backend import bases
     from stackgen.report.listings import bases_text
-    from stackgen.report.tables import as_json
-    from stackgen.report.terminal import open_progress
-    from stackgen.storage.paths import find_paths
 
     with open_progress(sys.stderr) as progress:
-        found = bases(names or (), make=make, paths=find_paths(os.environ), progress=progress)
-    typer.echo(as_json(found) if json else bases_text(found))
+        found = bases(names or (), make=make, paths=user_paths(), progress=progress)
+    print_report(found, bases_text, json=json)
     raise typer.Exit(found.exit_code)
 
 
@@ -187,11 +177,9 @@ def images(context: typer.Context, json: AsJson = False) -> None:
     if context.invoked_subcommand is None:
         from stackgen.commands.images import overview
         from stackgen.report.images import images_text
-        from stackgen.report.tables import as_json
-        from stackgen.storage.paths import find_paths
 
-        found = overview(find_paths(os.environ))
-        typer.echo(as_json(found) if json else images_text(found))
+        found = overview(user_paths())
+        print_report(found, images_text, json=json)
 
 
 def images_prune(
@@ -211,8 +199,6 @@ def images_prune(
     """
     from stackgen.commands.images import prune
     from stackgen.report.images import pruned_text
-    from stackgen.report.tables import as_json
-    from stackgen.storage.paths import find_paths
 
     if not keep and images is None:
         raise UsageError(
@@ -221,12 +207,12 @@ def images_prune(
             fix="say what stays, as in: stackgen images prune --keep 20GB --images 10",
         )
     found = prune(
-        find_paths(os.environ),
+        user_paths(),
         keep_bytes=parse_size(keep) if keep else None,
         keep_images=images,
         dry_run=dry_run,
     )
-    typer.echo(as_json(found) if json else pruned_text(found))
+    print_report(found, pruned_text, json=json)
 
 
 def images_fsck(
@@ -242,53 +228,42 @@ def images_fsck(
     """
     from stackgen.commands.images import check
     from stackgen.report.images import check_text
-    from stackgen.report.tables import as_json
-    from stackgen.storage.paths import find_paths
 
-    found = check(find_paths(os.environ), repair=repair)
-    typer.echo(as_json(found) if json else check_text(found))
+    found = check(user_paths(), repair=repair)
+    print_report(found, check_text, json=json)
     raise typer.Exit(found.exit_code)
 
 
-_MODULE = "stackgen.cli.images"
 IMAGES_COMMANDS = {
-    "build": Entry(
-        target=f"{_MODULE}:images_build",
-        summary="Build an image of exactly what a lock says.",
-        examples=("stackgen images build Pipfile.lock --base bookworm-py311 --tag mine",),
+    "build": subcommand(
+        images_build,
+        "Build an image of exactly what a lock says.",
+        "stackgen images build Pipfile.lock --base bookworm-py311 --tag mine",
     ),
-    "list": Entry(
-        target=f"{_MODULE}:images_list",
-        summary="List the images of stacks that the engine holds.",
-        examples=("stackgen images list",),
+    "list": subcommand(
+        images_list, "List the images of stacks that the engine holds.", "stackgen images list"
     ),
-    "show": Entry(
-        target=f"{_MODULE}:images_show",
-        summary="Show the labels, the lock and the layers of an image.",
-        examples=("stackgen images show mine",),
+    "show": subcommand(
+        images_show,
+        "Show the labels, the lock and the layers of an image.",
+        "stackgen images show mine",
     ),
-    "export": Entry(
-        target=f"{_MODULE}:images_export",
-        summary="Write an image for skopeo and podman, or a Dockerfile.",
-        examples=(
-            "stackgen images export mine --oci folder",
-            "stackgen images export Pipfile.lock --dockerfile folder",
-        ),
+    "export": subcommand(
+        images_export,
+        "Write an image for skopeo and podman, or a Dockerfile.",
+        "stackgen images export mine --oci folder",
+        "stackgen images export Pipfile.lock --dockerfile folder",
     ),
-    "bases": Entry(
-        target=f"{_MODULE}:images_bases",
-        summary="List the bases, and make them.",
-        examples=("stackgen images bases py37 --make",),
+    "bases": subcommand(
+        images_bases, "List the bases, and make them.", "stackgen images bases py37 --make"
     ),
-    "prune": Entry(
-        target=f"{_MODULE}:images_prune",
-        summary="Remove what was not used for longest.",
-        examples=("stackgen images prune --keep 20GB --images 10",),
+    "prune": subcommand(
+        images_prune,
+        "Remove what was not used for longest.",
+        "stackgen images prune --keep 20GB --images 10",
     ),
-    "fsck": Entry(
-        target=f"{_MODULE}:images_fsck",
-        summary="Compare every stored file with its digest.",
-        examples=("stackgen images fsck --repair",),
+    "fsck": subcommand(
+        images_fsck, "Compare every stored file with its digest.", "stackgen images fsck --repair"
     ),
 }
 IMAGES_GROUP = (IMAGES_COMMANDS, images)

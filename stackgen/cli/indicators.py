@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from stackgen.campaign.options import LocalRunOptions
-from stackgen.cli.commands import Entry
-from stackgen.cli.options import AsJson
+from stackgen.cli.commands import subcommand
+from stackgen.cli.options import AsJson, print_report, user_paths
 from stackgen.errors import StorageError, UsageError
 from stackgen.model.options import parse_pair
+from stackgen.report.terminal import open_progress
 
 if TYPE_CHECKING:
     from stackgen.model.reports.local import LocalReport
@@ -40,10 +41,9 @@ def pis(
         return
     from stackgen.campaign.indicators import known_indicators
     from stackgen.report.listings import indicators_text
-    from stackgen.report.tables import as_json
 
     every = known_indicators()
-    typer.echo(as_json(every) if json else indicators_text(every))
+    print_report(every, indicators_text, json=json)
 
 
 def _described(name: str, *, json: bool = False) -> str:
@@ -84,8 +84,6 @@ def run(
     """
     from stackgen.commands.indicators import LocalRunRequest, measure_locally
     from stackgen.report.formats import refuse_unfit
-    from stackgen.report.terminal import open_progress
-    from stackgen.storage.paths import find_paths
 
     _refuse_nonsense(name, json=json, form=form, output=output)
     # --param also names what is an option of this command.
@@ -95,7 +93,7 @@ def run(
         refuse_unfit(form.value, parameters)
     request = LocalRunRequest(indicator=name, parameters=parameters, options=options)
     with open_progress(sys.stderr) as progress:
-        report = measure_locally(request, find_paths(os.environ), os.environ, progress)
+        report = measure_locally(request, user_paths(), os.environ, progress)
     _print(report, json=json, form=form, output=output)
     raise typer.Exit(report.exit_code)
 
@@ -193,14 +191,12 @@ run.context_settings = {  # type: ignore[attr-defined]
 }
 run.describe = _described  # type: ignore[attr-defined]
 PI_COMMANDS = {
-    "run": Entry(
-        target="stackgen.cli.indicators:run",
-        summary="Measure an indicator in an interpreter as it is.",
-        examples=(
-            "stackgen pi run tensorflow/matmul --size 64,128,256 --dtype float32 --threads 1,2",
-            "stackgen pi run ./mine.py --repeats 5",
-            "stackgen pi run torch/mlp --python ~/envs/gpu --batch 1,32 --format pytorch-benchmark",
-        ),
+    "run": subcommand(
+        run,
+        "Measure an indicator in an interpreter as it is.",
+        "stackgen pi run tensorflow/matmul --size 64,128,256 --dtype float32 --threads 1,2",
+        "stackgen pi run ./mine.py --repeats 5",
+        "stackgen pi run torch/mlp --python ~/envs/gpu --batch 1,32 --format pytorch-benchmark",
     ),
 }
 PI_GROUP = (PI_COMMANDS, None)

@@ -22,13 +22,21 @@ from stackgen.campaign.options import (
     VulnerabilityOptions,
     WriteOptions,
 )
-from stackgen.cli.commands import Entry
+from stackgen.cli.commands import subcommand
 from stackgen.cli.indicators import OtherFormat, write_text
-from stackgen.cli.options import ANSWER_QUICKLY_S, LOCK_FILES, AsJson, KnowledgeBase
+from stackgen.cli.options import (
+    ANSWER_QUICKLY_S,
+    LOCK_FILES,
+    AsJson,
+    KnowledgeBase,
+    print_report,
+    user_paths,
+)
 from stackgen.errors import DatabaseError, UsageError
 from stackgen.model.choices import AdviceFormat
 from stackgen.model.options import parse_pair
 from stackgen.model.reports.history import HistoryAxis
+from stackgen.report.terminal import open_progress
 from stackgen.storage.paths import Paths
 
 if TYPE_CHECKING:
@@ -39,9 +47,8 @@ if TYPE_CHECKING:
 def _readable(kb: Path | None) -> Paths:
     """Return where the knowledge base is, with the observations in it that come with stackgen."""
     from stackgen.commands.kb import load_seeds
-    from stackgen.storage.paths import find_paths
 
-    paths = find_paths(os.environ, kb=kb, reading=True)
+    paths = user_paths(kb=kb, reading=True)
     load_seeds(paths, partial(typer.echo, err=True))
     return paths
 
@@ -68,12 +75,11 @@ def history(
     """
     from stackgen.commands.history import history as run
     from stackgen.report.history import history_svg, history_text
-    from stackgen.report.tables import as_json
 
     found = run(package, pi, by, _readable(kb))
     if svg is not None:
         write_text(svg, history_svg(found))
-    typer.echo(as_json(found) if json else history_text(found))
+    print_report(found, history_text, json=json)
 
 
 def advise(
@@ -113,8 +119,6 @@ def advise(
     """
     with _one_blas_thread():
         from stackgen.commands.advise import AdviseRequest
-    from stackgen.report.terminal import open_progress
-    from stackgen.storage.paths import find_paths
 
     # With --measure, --dry-run prints the plan of the campaign.
     changes = replace(writing, dry_run=writing.dry_run and measuring.budget_s is None).anything
@@ -134,7 +138,7 @@ def advise(
         explain=explain,
     )
     with open_progress(sys.stderr, delay_s=ANSWER_QUICKLY_S) as progress:
-        paths = find_paths(os.environ, kb=kb, reading=measuring.budget_s is None)
+        paths = user_paths(kb=kb, reading=measuring.budget_s is None)
         _advise(request, writing, AdviceFormat.JSON if json else form, paths, progress)
 
 
@@ -265,10 +269,9 @@ def kb_query(
     """
     from stackgen.commands.kb import datasette_metadata, query, query_names
     from stackgen.report.tables import as_json, columns
-    from stackgen.storage.paths import find_paths
 
     if datasette:
-        typer.echo(as_json(datasette_metadata(find_paths(os.environ, kb=kb, reading=True))))
+        typer.echo(as_json(datasette_metadata(user_paths(kb=kb, reading=True))))
         return
     if not name:
         typer.echo("\n".join(columns(query_names(), indent="")))
@@ -288,9 +291,8 @@ def kb_merge(
 ) -> None:
     """Add what another knowledge base holds; every row is checked first."""
     from stackgen.commands.kb import merge
-    from stackgen.storage.paths import find_paths
 
-    typer.echo(f"{merge(find_paths(os.environ, kb=kb), other)} inspections added")
+    typer.echo(f"{merge(user_paths(kb=kb), other)} inspections added")
 
 
 def kb_check(
@@ -305,9 +307,8 @@ def kb_check(
     from stackgen.commands.kb import check
     from stackgen.commands.kb import repair as run_repair
     from stackgen.report.tables import as_json
-    from stackgen.storage.paths import find_paths
 
-    paths = find_paths(os.environ, kb=kb, reading=True)
+    paths = user_paths(kb=kb, reading=True)
     found = check(paths)
     if repair and found.invalid:
         removed, backup = run_repair(paths)
@@ -337,10 +338,10 @@ def kb_show(
 ) -> None:
     """Show a stack, a campaign or a machine."""
     from stackgen.commands.kb_views import show
-    from stackgen.report.tables import as_json, view_text
+    from stackgen.report.tables import view_text
 
     found = show(_readable(kb), begins)
-    typer.echo(as_json(found) if json else view_text(found))
+    print_report(found, view_text, json=json)
 
 
 def kb_why(
@@ -353,10 +354,10 @@ def kb_why(
     Each effect compares the two measured stacks with the fewest other differences, which are named.
     """
     from stackgen.commands.kb_views import why
-    from stackgen.report.tables import as_json, view_text
+    from stackgen.report.tables import view_text
 
     found = why(_readable(kb), pin)
-    typer.echo(as_json(found) if json else view_text(found))
+    print_report(found, view_text, json=json)
 
 
 class GraphFormat(str, Enum):
@@ -437,9 +438,8 @@ def kb_export(
 ) -> None:
     """Write the knowledge base as JSON lines, or a stack in the format of another tool."""
     from stackgen.commands.kb_exchange import export
-    from stackgen.storage.paths import find_paths
 
-    paths = find_paths(os.environ, kb=kb, reading=True)
+    paths = user_paths(kb=kb, reading=True)
     if stack or pi or form:
         _export_stack(paths, stack, pi, form, machine_id, output)
         return
@@ -490,9 +490,8 @@ def kb_import(
     Rows belong to the installations that are said to have measured them: see stackgen kb origins.
     """
     from stackgen.commands.kb_exchange import import_export
-    from stackgen.storage.paths import find_paths
 
-    paths = find_paths(os.environ, kb=kb)
+    paths = user_paths(kb=kb)
     added, signer = import_export(paths, source, signers=signers, signature=signature)
     typer.echo(f"{added:,} inspections added" + (f"; signed by {signer}" if signer else ""))
 
@@ -508,9 +507,8 @@ def kb_origins(
     """List the installations that measured what the knowledge base holds."""
     from stackgen.commands.kb_exchange import origins, origins_rows, set_trust
     from stackgen.report.tables import as_json, columns
-    from stackgen.storage.paths import find_paths
 
-    paths = find_paths(os.environ, kb=kb, reading=True)
+    paths = user_paths(kb=kb, reading=True)
     for begins, trusted in ((trust, True), (distrust, False)):
         if begins:
             set_trust(paths, begins, trusted=trusted)
@@ -524,84 +522,67 @@ def kb_remove(
 ) -> None:
     """Remove what one installation recorded, and no other one did."""
     from stackgen.commands.kb_exchange import remove
-    from stackgen.storage.paths import find_paths
 
-    removed, count = remove(find_paths(os.environ, kb=kb), origin)
+    removed, count = remove(user_paths(kb=kb), origin)
     typer.echo(f"{count:,} inspections of origin {removed[:12]} removed")
 
 
-_MODULE = "stackgen.cli.knowledge"
 KB_COMMANDS = {
-    "stats": Entry(
-        target=f"{_MODULE}:kb_stats",
-        summary="Count what the knowledge base holds.",
-        examples=("stackgen kb stats",),
+    "stats": subcommand(kb_stats, "Count what the knowledge base holds.", "stackgen kb stats"),
+    "failures": subcommand(
+        kb_failures, "Group the stacks that do not run.", "stackgen kb failures --json"
     ),
-    "failures": Entry(
-        target=f"{_MODULE}:kb_failures",
-        summary="Group the stacks that do not run.",
-        examples=("stackgen kb failures --json",),
+    "query": subcommand(
+        kb_query,
+        "Run one of the named queries.",
+        "stackgen kb query",
+        "stackgen kb query versions --arg name=tensorflow",
     ),
-    "query": Entry(
-        target=f"{_MODULE}:kb_query",
-        summary="Run one of the named queries.",
-        examples=("stackgen kb query", "stackgen kb query versions --arg name=tensorflow"),
+    "show": subcommand(kb_show, "Show a stack, a campaign or a machine.", "stackgen kb show 3f2a"),
+    "why": subcommand(
+        kb_why,
+        "Show what a version does: effects, failures, conflicts.",
+        'stackgen kb why "numpy==2.0.2"',
     ),
-    "show": Entry(
-        target=f"{_MODULE}:kb_show",
-        summary="Show a stack, a campaign or a machine.",
-        examples=("stackgen kb show 3f2a",),
+    "graph": subcommand(
+        kb_graph,
+        "Write the evidence graph, or draw it.",
+        "stackgen kb graph --format svg --output graph.svg",
     ),
-    "why": Entry(
-        target=f"{_MODULE}:kb_why",
-        summary="Show what a version does: effects, failures, conflicts.",
-        examples=('stackgen kb why "numpy==2.0.2"',),
+    "merge": subcommand(
+        kb_merge, "Add what another knowledge base holds.", "stackgen kb merge team.db"
     ),
-    "graph": Entry(
-        target=f"{_MODULE}:kb_graph",
-        summary="Write the evidence graph, or draw it.",
-        examples=("stackgen kb graph --format svg --output graph.svg",),
+    "check": subcommand(
+        kb_check,
+        "List the rows that are not valid.",
+        "stackgen kb check",
+        "stackgen kb check --repair",
     ),
-    "merge": Entry(
-        target=f"{_MODULE}:kb_merge",
-        summary="Add what another knowledge base holds.",
-        examples=("stackgen kb merge team.db",),
+    "recover": subcommand(
+        kb_recover,
+        "Copy what can be read of a damaged file to a new one.",
+        "stackgen kb recover stackgen.db recovered.db",
     ),
-    "check": Entry(
-        target=f"{_MODULE}:kb_check",
-        summary="List the rows that are not valid.",
-        examples=("stackgen kb check", "stackgen kb check --repair"),
+    "export": subcommand(
+        kb_export,
+        "Write it as JSON lines, or a stack in the format of another tool.",
+        "stackgen kb export --public --output team.jsonl --sign ~/.ssh/id_ed25519",
+        "stackgen kb export 3f2a --pi numpy/matmul --format pyperf",
     ),
-    "recover": Entry(
-        target=f"{_MODULE}:kb_recover",
-        summary="Copy what can be read of a damaged file to a new one.",
-        examples=("stackgen kb recover stackgen.db recovered.db",),
+    "import": subcommand(
+        kb_import,
+        "Add what an export holds.",
+        "stackgen kb import team.jsonl",
+        "stackgen kb import team.jsonl --signers allowed_signers",
     ),
-    "export": Entry(
-        target=f"{_MODULE}:kb_export",
-        summary="Write it as JSON lines, or a stack in the format of another tool.",
-        examples=(
-            "stackgen kb export --public --output team.jsonl --sign ~/.ssh/id_ed25519",
-            "stackgen kb export 3f2a --pi numpy/matmul --format pyperf",
-        ),
+    "origins": subcommand(
+        kb_origins,
+        "List the installations that measured, and whom you trust.",
+        "stackgen kb origins",
+        "stackgen kb origins --trust 3f2a",
     ),
-    "import": Entry(
-        target=f"{_MODULE}:kb_import",
-        summary="Add what an export holds.",
-        examples=(
-            "stackgen kb import team.jsonl",
-            "stackgen kb import team.jsonl --signers allowed_signers",
-        ),
-    ),
-    "origins": Entry(
-        target=f"{_MODULE}:kb_origins",
-        summary="List the installations that measured, and whom you trust.",
-        examples=("stackgen kb origins", "stackgen kb origins --trust 3f2a"),
-    ),
-    "remove": Entry(
-        target=f"{_MODULE}:kb_remove",
-        summary="Remove what one installation recorded.",
-        examples=("stackgen kb remove --origin 3f2a",),
+    "remove": subcommand(
+        kb_remove, "Remove what one installation recorded.", "stackgen kb remove --origin 3f2a"
     ),
 }
 KB_GROUP = (KB_COMMANDS, None)

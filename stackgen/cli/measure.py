@@ -28,9 +28,12 @@ from stackgen.cli.options import (
     DryRun,
     KnowledgeBase,
     LockOut,
+    print_report,
     refuse_no_requirement,
     refuse_redirected_requirement,
+    user_paths,
 )
+from stackgen.report.terminal import open_progress
 
 
 def explore(
@@ -67,11 +70,8 @@ def explore(
     from stackgen.commands.explore import explore as run
     from stackgen.model.reports.campaigns import ExploreReport
     from stackgen.report.explore import explore_text
-    from stackgen.report.tables import as_json
-    from stackgen.report.terminal import open_progress
-    from stackgen.storage.paths import find_paths
 
-    paths = find_paths(os.environ, kb=kb)
+    paths = user_paths(kb=kb)
     given = read_user_input(requirements, sources, index, os.environ, around=baseline.around)
     call = read_program(program, budget.budget_s, paths, os.environ, dry_run=dry_run)
     request = CampaignRequest(
@@ -90,7 +90,7 @@ def explore(
     )
     with open_progress(sys.stderr) as progress:
         found = run(request, paths, os.environ, progress)
-    typer.echo(as_json(found) if json else explore_text(found))
+    print_report(found, explore_text, json=json)
     if isinstance(found, ExploreReport):
         raise typer.Exit(found.run.exit_code)
 
@@ -132,11 +132,8 @@ def compare(
     from stackgen.campaign.user_input import read_measurement, read_stacks, read_user_input
     from stackgen.commands.compare import compare as run
     from stackgen.report.compare import compare_text
-    from stackgen.report.tables import as_json
-    from stackgen.report.terminal import open_progress
-    from stackgen.storage.paths import find_paths
 
-    paths = find_paths(os.environ, kb=kb)
+    paths = user_paths(kb=kb)
     given = read_user_input(RequirementOptions(), sources, index, os.environ)
     call = read_program(program, budget.budget_s, paths, os.environ)
     request = CampaignRequest(
@@ -151,7 +148,7 @@ def compare(
     )
     with open_progress(sys.stderr) as progress:
         found = run(a, b, request, paths, os.environ, progress)
-    typer.echo(as_json(found) if json else compare_text(found))
+    print_report(found, compare_text, json=json)
     raise typer.Exit(found.run.exit_code)
 
 
@@ -201,11 +198,8 @@ def bisect(
     from stackgen.commands.bisect import bisect as run
     from stackgen.model.reports.bisect import BisectPlan
     from stackgen.report.bisect import bisect_plan_text, bisect_text
-    from stackgen.report.tables import as_json
-    from stackgen.report.terminal import open_progress
-    from stackgen.storage.paths import find_paths
 
-    paths = find_paths(os.environ, kb=kb)
+    paths = user_paths(kb=kb)
     given = read_user_input(RequirementOptions(), sources, index, os.environ)
     call = read_program(
         program, budget_s=budget.budget_s, paths=paths, environ=os.environ, dry_run=dry_run
@@ -223,9 +217,9 @@ def bisect(
     with open_progress(sys.stderr) as progress:
         found = run(good, bad, request, paths, os.environ, progress, releases=releases)
     if isinstance(found, BisectPlan):
-        typer.echo(as_json(found) if json else bisect_plan_text(found))
+        print_report(found, bisect_plan_text, json=json)
         return
-    typer.echo(as_json(found) if json else bisect_text(found))
+    print_report(found, bisect_text, json=json)
     raise typer.Exit(found.exit_code)
 
 
@@ -256,10 +250,7 @@ def noise(
     from stackgen.campaign.user_input import read_measurement
     from stackgen.commands.noise import noise as run
     from stackgen.report.noise import noise_text
-    from stackgen.report.tables import as_json
-    from stackgen.report.terminal import open_progress
     from stackgen.resolve.requirements import parse_requirements
-    from stackgen.storage.paths import find_paths
 
     request = CampaignRequest(
         kind="noise",
@@ -270,6 +261,6 @@ def noise(
         target=target,
     )
     with open_progress(sys.stderr) as progress:
-        found = run(request, find_paths(os.environ, kb=kb), os.environ, progress)
-    typer.echo(as_json(found) if json else noise_text(found))
+        found = run(request, user_paths(kb=kb), os.environ, progress)
+    print_report(found, noise_text, json=json)
     raise typer.Exit(found.exit_code)

@@ -1,8 +1,10 @@
 """Options that several commands have and that belong to no request."""
 
+import os
 import sys
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
@@ -10,6 +12,9 @@ from stackgen.errors import UsageError
 
 if TYPE_CHECKING:
     from stackgen.campaign.options import RequirementOptions
+    from stackgen.storage.paths import Paths
+
+_T = TypeVar("_T")
 
 ANSWER_QUICKLY_S = 1.0
 """Progress of commands that usually answer at once is shown after this many seconds."""
@@ -32,6 +37,20 @@ LockOut = Annotated[
     ),
 ]
 LockArgument = Annotated[Path, typer.Argument(metavar="LOCK", help=LOCK_FILES)]
+
+
+def user_paths(*, kb: Path | None = None, reading: bool = False) -> "Paths":
+    """Return where the user's data and caches are; see ``find_paths``."""
+    from stackgen.storage.paths import find_paths
+
+    return find_paths(os.environ, kb=kb, reading=reading)
+
+
+def print_report(found: _T, text: Callable[[_T], str], *, json: bool) -> None:
+    """Print a report as JSON, or as text."""
+    from stackgen.report.tables import as_json
+
+    typer.echo(as_json(found) if json else text(found))
 
 
 def refuse_redirected_requirement() -> None:

@@ -22,11 +22,14 @@ from stackgen.cli.options import (
     ANSWER_QUICKLY_S,
     AsJson,
     LockArgument,
+    print_report,
     refuse_no_requirement,
+    user_paths,
 )
 from stackgen.errors import UsageError
 from stackgen.model.choices import Completion
 from stackgen.model.options import option
+from stackgen.report.terminal import open_progress
 
 if TYPE_CHECKING:
     from stackgen.model.reports.resolution import Resolution
@@ -79,8 +82,6 @@ def resolve(
     refuse_no_requirement(requirements, command="resolve")
     from stackgen.commands.resolve import ResolveRequest
     from stackgen.commands.resolve import resolve as run
-    from stackgen.report.terminal import open_progress
-    from stackgen.storage.paths import find_paths
 
     _refuse_contradictions(listing, output)
     request = ResolveRequest(
@@ -93,7 +94,7 @@ def resolve(
         as_file=output.is_lock_file,
     )
     with open_progress(sys.stderr, delay_s=ANSWER_QUICKLY_S) as progress:
-        found = run(request, find_paths(os.environ), os.environ, progress)
+        found = run(request, user_paths(), os.environ, progress)
         for note in found.notes:
             progress.note(note)
     typer.echo(_text(found, listing, output), nl=False)
@@ -170,9 +171,6 @@ def verify(
     """
     from stackgen.commands.verify import verify as run
     from stackgen.report.listings import verification_text
-    from stackgen.report.tables import as_json
-    from stackgen.report.terminal import open_progress
-    from stackgen.storage.paths import find_paths
 
     if base and python:
         raise UsageError(
@@ -184,11 +182,11 @@ def verify(
         found = run(
             lock,
             base=base or python,
-            paths=find_paths(os.environ),
+            paths=user_paths(),
             environ=os.environ,
             progress=progress,
         )
-    typer.echo(as_json(found) if json else verification_text(found))
+    print_report(found, verification_text, json=json)
     raise typer.Exit(found.exit_code)
 
 
@@ -214,9 +212,6 @@ def provenance(
     from stackgen.commands.provenance import ProvenanceRequest
     from stackgen.commands.provenance import provenance as run
     from stackgen.report.provenance import provenance_text
-    from stackgen.report.tables import as_json
-    from stackgen.report.terminal import open_progress
-    from stackgen.storage.paths import find_paths
 
     request = ProvenanceRequest(
         allowed=tuple(allow_index or ()),
@@ -224,6 +219,6 @@ def provenance(
         vulnerabilities=vulnerabilities,
     )
     with open_progress(sys.stderr, delay_s=ANSWER_QUICKLY_S) as progress:
-        found = run(lock, request, index, find_paths(os.environ), os.environ, progress)
-    typer.echo(as_json(found) if json else provenance_text(found))
+        found = run(lock, request, index, user_paths(), os.environ, progress)
+    print_report(found, provenance_text, json=json)
     raise typer.Exit(found.exit_code)

@@ -6,17 +6,16 @@ from typing import Annotated
 
 import typer
 
-from stackgen.cli.options import AsJson, KnowledgeBase
+from stackgen.cli.options import AsJson, KnowledgeBase, print_report, user_paths
 
 
 def doctor(kb: KnowledgeBase = None, json: AsJson = False) -> None:
     """Report what works on this machine, and how to mend the rest."""
     from stackgen.commands.doctor import doctor as run
-    from stackgen.report.tables import as_json, checks_text
-    from stackgen.storage.paths import find_paths
+    from stackgen.report.tables import checks_text
 
-    checks = run(find_paths(os.environ, kb=kb), os.environ)
-    typer.echo(as_json(checks) if json else checks_text(checks))
+    checks = run(user_paths(kb=kb), os.environ)
+    print_report(checks, checks_text, json=json)
     if any(check.essential and not check.fine for check in checks):
         raise typer.Exit(1)
 
