@@ -162,7 +162,13 @@ class Made:
             versions["numpy"] = f"1.{self.draw.randint(19, 25)}"
         if self.draw.random() < 0.1:
             versions["torch"] = "2.0"
-        return locked(**versions)
+        if self.draw.random() < 0.1:  # a framework that was not measured
+            versions = {"torch": "2.0", "numpy": versions["numpy"]}
+        found = locked(**versions)
+        if self.draw.random() < 0.1:  # for other Pythons than what was measured
+            packages = (replace(each, marker="python_version < '3'") for each in found.packages)
+            found = replace(found, packages=tuple(packages))
+        return found
 
 
 def advisor(known: Knowledge, python: str) -> Advisor:
@@ -181,13 +187,15 @@ def advisor(known: Knowledge, python: str) -> Advisor:
 @given(st.integers(0, 2**32))
 def test_a_part_answers_as_the_whole(seed: int) -> None:
     made = Made(seed)
-    lock = made.lock()
-    python = made.draw.choice(("", "", "3.9"))
+    lock, new = made.lock(), made.lock()
+    python = made.draw.choice(("", "", "3.9", "3.12"))
     every = made.knowledge()
-    part = made.part(lock)
-    if part is not None:
+    if (part := made.part(lock)) is not None:
         found = advisor(made.knowledge(part), python).advise(lock)
         assert found == advisor(every, python).advise(lock)
+    if (part := made.part(lock, new)) is not None:
+        found = advisor(made.knowledge(part), python).update(lock, new)
+        assert found == advisor(every, python).update(lock, new)
 
 
 def test_of_a_long_chain_the_near_end_is_loaded() -> None:

@@ -226,9 +226,8 @@ class Sources:
         self.store = WheelStore(self.paths.cache, notify=self.progress.note)
         request = self.request
         self.update = read_lock_file(request.new, partial=True) if request.new else None
-        # An update may lead anywhere.
-        alone = self.update is None and request.options.kind is not AdviceType.LATEST
-        locks = [self.lockfile] if alone else []
+        latest = request.options.kind is AdviceType.LATEST  # resolved later, it may lead anywhere
+        locks = [] if latest else [self.lockfile, *filter(None, [self.update])]
         self.known, _, self.trusted = load_knowledge(database, this_machine(), locks=locks)
         measured = {name for x in self.known.stacks.values() for name in x.lock.versions}
         locked = {str(canonicalize_name(each.name)) for each in self.lockfile.packages}

@@ -158,6 +158,10 @@ class Equivalence:
         found = ((each, self.find(each, versions, setting)) for each in self.indicators)
         return {indicator: key for indicator, key in found if key is not None}
 
+    def stands(self, stack: StackId) -> bool:
+        """Return whether a stack is one of any node: it loaded what an indicator measures."""
+        return any(stack in nodes for nodes in self._nodes.values())
+
     def differing(self, stack: StackId, versions: Versions) -> tuple[str, ...]:
         """Return in which packages that decide a timing versions differ from those of a stack.
 

@@ -224,7 +224,7 @@ def _why_no_stack(
         (
             nodes.differing(stack_id, locked.versions(stack.facts))
             for stack_id, stack in measured.items()
-            if stack_id in comparable
+            if stack_id in comparable and nodes.stands(stack_id)
         ),
         key=lambda names: (len({*VARIED}.intersection(names)), len(names), names),
         default=(),

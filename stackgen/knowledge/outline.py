@@ -23,6 +23,7 @@ from stackgen.knowledge.equivalence import (
     find_node,
     frameworks,
     normal_versions,
+    versions_of,
 )
 from stackgen.knowledge.evidence import Results
 from stackgen.knowledge.graph import MOST_NODES, Extent, Surroundings
@@ -239,16 +240,23 @@ class Chooser:
         self._stacks: set[int] = set()
 
     def part(self, locks: Sequence[LockedOn]) -> Part | None:
-        """Return what is loaded; None where that takes everything."""
+        """Return what is loaded; None where that takes everything.
+
+        Args:
+            locks: to be answered, or one and what it is updated to.
+        """
         known = self._known
+        places: set[int] = set()  # where anything was compared with the first lock
         for lock in locks:
             found = self._find({n: lock.versions(each) for n, each in enumerate(known.facts)})
-            compared = [self._only_compared(each) for each in found.values()]
-            if any(found.values()) and not any(compared):
+            compared = {place: self._only_compared(each) for place, each in found.items()}
+            where = {place for place, each in found.items() if each}
+            answering = {place for place, each in compared.items() if each}
+            if where and not (where & places if places else answering):
                 return None  # all campaigns of these versions say why they compare nothing
-            self._follow(compared)
-            if not self._add_nearest(lock):
-                return None  # what is nearest in another way may be anywhere
+            places = places or answering
+            self._follow(compared.values())
+            self._add_nearest(lock)
         for graph, nodes in zip(known.graphs, self._nodes, strict=True):
             for node in nodes:
                 self._stacks.update(graph.nodes[node].stacks, graph.nodes[node].others)
@@ -317,31 +325,35 @@ class Chooser:
             self._campaigns.add(graph.ids[number])
             self._nodes[at].update(key for key, _ in graph.campaigns[number][1])
 
-    def _add_nearest(self, lock: LockedOn) -> bool:
-        """Add what is said where nothing answers; return whether anything is near."""
+    def _add_nearest(self, lock: LockedOn) -> None:
+        """Add what is said where nothing answers."""
         known = self._known
         own = [_varied(lock.versions(each)) for each in known.facts]
         kinds = [frameworks(dict(each)) for each in known.pins]
+        in_nodes = {s for graph in known.graphs for node in graph.nodes for s in node.stacks}
         examples: dict[object, int] = {}
         for stack in known.measured:
             base, pins = known.places[known.on[stack]][0], known.pinned[stack]
-            examples.setdefault((base, kinds[pins]), stack)
+            examples.setdefault((base, kinds[pins], stack in in_nodes), stack)
             if dict(known.pins[pins]) == own[base]:
                 self._stacks.add(stack)
         self._stacks.update(examples.values())
-        nearest = self._nearest(lock, own, kinds)
+        every = _varied(versions_of(lock.lockfile))
+        alone = {name: version for name, version in every.items() if name == "numpy"}
+        # As ``Advisor`` falls back: to what is for other Pythons, or of other frameworks.
+        cases = (own, [every] * len(own), [alone] * len(own))
+        nearest = next(filter(None, (self._nearest(lock, each, kinds) for each in cases)), [])
         self._stacks.update(nearest)
         small = max((len(c) for g in known.graphs for c in g.components), default=0) <= SMALL
         for stack in nearest if small else nearest[:1]:
             versions = normal_versions(self._stack_of(known.stacks[stack]))
             found = self._find({known.places[known.on[stack]][0]: versions})
             self._follow(map(self._only_compared, found.values()))
-        return bool(nearest)
 
     def _nearest(
         self, lock: LockedOn, own: Sequence[Versions], kinds: Sequence[frozenset[str]]
     ) -> list[int]:
-        """Return the compared stacks nearest to a lock, as ``Advisor`` ranks them."""
+        """Return the compared stacks nearest to versions by base, as ``Advisor`` ranks them."""
         known = self._known
         compared = {
             stack
