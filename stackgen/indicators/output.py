@@ -14,14 +14,6 @@ SCHEMA = 1
 _START = '{"stackgen":'
 _LEAST_S = 1e-9  # perf_counter counts nanoseconds, and calling any operation takes longer than one
 _CLOCKS_DIFFER = 1.01  # those of the process and of the executor, as where an engine is a VM
-# What the harness may report of itself; all other outcomes are seen from outside of the process.
-_OUTCOMES = {
-    "ok": Outcome.OK,
-    "unsupported": Outcome.UNSUPPORTED,
-    "import_failed": Outcome.IMPORT_FAILED,
-    "invalid_output": Outcome.INVALID_OUTPUT,
-}
-
 
 _Finite: TypeAlias = Annotated[float, msgspec.Meta(ge=-sys.float_info.max, le=sys.float_info.max)]
 
@@ -30,6 +22,7 @@ class _Header(msgspec.Struct, frozen=True):
     """The part of the document that every outcome has; other keys are ignored."""
 
     stackgen: int
+    # What the harness may report of itself; other outcomes are seen from outside of the process.
     outcome: Literal["ok", "unsupported", "import_failed", "invalid_output"]
     reason: str | None = None
 
@@ -73,7 +66,7 @@ def parse_output(stdout: str) -> Parsed:
         header = msgspec.convert(document, _Header)
         if header.stackgen != SCHEMA:
             raise ValueError(f"schema {header.stackgen} instead of {SCHEMA}")
-        outcome = _OUTCOMES[header.outcome]
+        outcome = Outcome(header.outcome)
         if outcome is not Outcome.OK:
             if header.reason is None:
                 raise ValueError(f"the outcome {header.outcome} comes without a reason")

@@ -4,6 +4,7 @@ Only what lock tools write is understood: headers at the beginning of a line, on
 edit is checked by its caller, who parses the result.
 """
 
+import json
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -112,4 +113,5 @@ def _string_end(text: str, place: int, mark: str) -> int:
 
 def quoted(text: str) -> str:
     """Return a text as a basic string of TOML."""
-    return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
+    # JSON's escapes are TOML's, but for the delete character, which only TOML wants escaped.
+    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007F")

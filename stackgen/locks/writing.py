@@ -1,6 +1,5 @@
 """Write a lock for other tools to install from. Equal locks give equal bytes."""
 
-import json
 from collections.abc import Iterator
 from datetime import datetime, timezone
 
@@ -8,6 +7,7 @@ from packaging.pylock import Pylock
 
 from stackgen.errors import UsageError
 from stackgen.locks.fields import parse_toml
+from stackgen.locks.toml_text import quoted
 from stackgen.model.files import DIRECT
 from stackgen.model.packages import Artifact, Lock, Target
 
@@ -52,22 +52,22 @@ def _head(target: Target) -> Iterator[str]:
     environment = target.environment
     stated = [f"{key} == '{environment[key]}'" for key in _PLATFORM if key in environment]
     yield 'lock-version = "1.0"'
-    yield f"environments = [{_quoted(' and '.join([python, *stated]))}]"
+    yield f"environments = [{quoted(' and '.join([python, *stated]))}]"
     yield f'requires-python = "=={target.python_minor}.*"'
     yield 'created-by = "stackgen"'
 
 
 def _entry(artifact: Artifact) -> Iterator[str]:
-    yield from ("", "[[packages]]", f"name = {_quoted(artifact.name)}")
-    yield f"version = {_quoted(artifact.version)}"
+    yield from ("", "[[packages]]", f"name = {quoted(artifact.name)}")
+    yield f"version = {quoted(artifact.version)}"
     yield from ("", "[[packages.wheels]]" if artifact.is_wheel else "[packages.sdist]")
-    yield f"name = {_quoted(artifact.filename)}"
+    yield f"name = {quoted(artifact.filename)}"
     if uploaded := utc_time(artifact.uploaded):
         yield f"upload-time = {uploaded}"
-    yield f"url = {_quoted(artifact.url)}"
+    yield f"url = {quoted(artifact.url)}"
     if artifact.size is not None:
         yield f"size = {artifact.size}"
-    yield f"hashes = {{ sha256 = {_quoted(_digest(artifact))} }}"
+    yield f"hashes = {{ sha256 = {quoted(_digest(artifact))} }}"
 
 
 def _digest(artifact: Artifact) -> str:
@@ -78,11 +78,6 @@ def _digest(artifact: Artifact) -> str:
             fix="write the lock without hashes",
         )
     return artifact.sha256
-
-
-def _quoted(text: str) -> str:
-    # JSON's escapes are TOML's, but for the delete character, which only TOML wants escaped.
-    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007F")
 
 
 def utc_time(uploaded: str | None) -> str:

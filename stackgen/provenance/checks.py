@@ -3,7 +3,6 @@
 Attestations are compared by the publisher that the index states; signatures are not verified.
 """
 
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from urllib.parse import urlsplit
@@ -12,6 +11,7 @@ from packaging.version import Version
 
 from stackgen.index import IndexLocation
 from stackgen.index.pages import Page
+from stackgen.locks.fields import MalformedError, checked_hash
 from stackgen.locks.sources import StatedFile, StatedPackage, StatedSources
 from stackgen.model.packages import Artifact
 from stackgen.model.reports.provenance import Finding, FindingCode, Severity
@@ -20,7 +20,6 @@ Identity = tuple[tuple[str, str], ...]
 """A publisher (PEP 740) as sorted pairs."""
 Pages = Mapping[IndexLocation, Mapping[str, Page]]
 
-_DIGITS = {"sha256": 64, "sha384": 96, "sha512": 128}
 _NAMES = 4
 _RELOCK = "lock again, and compare the change of the hashes with the project's release"
 
@@ -419,9 +418,10 @@ _STATUS = {
 
 
 def _is_digest(text: str) -> bool:
-    algorithm, _, digest = text.partition(":")
-    digits = _DIGITS.get(algorithm)
-    return digits is not None and bool(re.fullmatch(rf"[0-9a-fA-F]{{{digits}}}", digest))
+    try:
+        return bool(checked_hash(text))
+    except MalformedError:
+        return False
 
 
 def _is_weak(text: str) -> bool:
