@@ -99,18 +99,17 @@ class Space:
         self,
         allowed: Mapping[str, Container[str]] | None = None,
         *,
-        present: Collection[str] = (),
         preferred: Mapping[str, str] | None = None,
     ) -> Lock | None:
         """Return the stack that takes the newest version at each decision, or None.
 
         Packages are decided dependents first (see ``packages``); this is the completion "newest".
 
-        allowed, present: as of ``within``.
+        allowed: as of ``within``.
         preferred: by package, the version to take before the newest one where it is open.
         """
-        if allowed or present:
-            return self.within(allowed or {}, present=present).newest(preferred=preferred)
+        if allowed:
+            return self.within(allowed).newest(preferred=preferred)
         wanted = self._masks({name: (v,) for name, v in (preferred or {}).items()})
         found = newest(self._diagram.root, len(self._diagram.packages), wanted)
         return None if found is None else self.lock(found)
