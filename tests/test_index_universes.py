@@ -166,7 +166,7 @@ def test_what_could_not_be_read_is_tried_again(site: Site) -> None:
 
 
 def test_half_a_character_on_a_page_does_no_harm(site: Site) -> None:
-    file = {
+    file: dict[str, object] = {
         "filename": "num-1.0-py3-none-any.whl",
         "url": "../../files/num-1.0-py3-none-any.whl",
         "hashes": {"sha256": "ab" * 32},
