@@ -6,6 +6,7 @@ import math
 import os
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -256,99 +257,83 @@ ADVICE = AdviceReport(
     knowledge_base="stackgen.db",
     explore_command="stackgen explore --from Pipfile.lock",
 )
-NOTHING = replace(
+
+
+def advised(report: AdviceReport, **changes: object) -> AdviceReport:
+    """Return a report with changes to its advice."""
+    return replace(report, advice=replace(report.advice, **changes))  # type: ignore[arg-type]
+
+
+NOTHING = advised(
     ADVICE,
-    advice=replace(
-        ADVICE.advice,
-        answer=Answer.NO_DIFFERENCE,
-        lock=None,
-        changes=(),
-        effects=report(UNDECIDED).ranking[0].effects,
-    ),
+    answer=Answer.NO_DIFFERENCE,
+    lock=None,
+    changes=(),
+    effects=report(UNDECIDED).ranking[0].effects,
 )
-REFUSED = replace(
+REFUSED = advised(
     NOTHING,
-    advice=replace(
-        NOTHING.advice,
-        answer=Answer.REFUSED,
-        effects=(),
-        provenance=(),
-        caveats=(
-            "not considered, because they compute something else than this lock's versions: "
-            "2 of the measured stacks",
-        ),
+    answer=Answer.REFUSED,
+    effects=(),
+    provenance=(),
+    caveats=(
+        "not considered, because they compute something else than this lock's versions: "
+        "2 of the measured stacks",
     ),
 )
-NOT_ADMITTED = replace(
+NOT_ADMITTED = advised(
     ADVICE,
-    advice=replace(
-        ADVICE.advice,
-        answer=Answer.REFUSED,
-        lock=None,
-        changes=(),
-        refused="numpy 1.23.5 -> 1.26.4: the rest of the lock does not admit it: numba requires "
-        "numpy<1.25",
+    answer=Answer.REFUSED,
+    lock=None,
+    changes=(),
+    refused="numpy 1.23.5 -> 1.26.4: the rest of the lock does not admit it: numba requires "
+    "numpy<1.25",
+)
+ELSEWHERE = advised(
+    ADVICE,
+    answer=Answer.ELSEWHERE,
+    lock=None,
+    changes=(),
+    same_machine=False,
+    caveats=("measured on another machine (AMD EPYC), not on this one",),
+)
+INDIRECT = advised(
+    ADVICE,
+    provenance=(
+        replace(ADVICE.advice.provenance[0], path=("numpy 1.23.5", "numpy 1.25.2", "numpy 1.26.4")),
     ),
 )
-ELSEWHERE = replace(
+SEVERAL = advised(
+    ADVICE,
+    effects=(*ADVICE.advice.effects, *NOTHING.advice.effects),
+    provenance=(
+        *ADVICE.advice.provenance,
+        replace(ADVICE.advice.provenance[0], indicator="numpy/sort kind=quicksort"),
+    ),
+)
+UNKNOWN = advised(
     NOTHING,
-    advice=replace(
-        ADVICE.advice,
-        answer=Answer.ELSEWHERE,
-        lock=None,
-        changes=(),
-        same_machine=False,
-        caveats=("measured on another machine (AMD EPYC), not on this one",),
-    ),
-)
-INDIRECT = replace(
-    ADVICE,
-    advice=replace(
-        ADVICE.advice,
-        provenance=(
-            replace(
-                ADVICE.advice.provenance[0], path=("numpy 1.23.5", "numpy 1.25.2", "numpy 1.26.4")
-            ),
+    answer=Answer.UNKNOWN,
+    effects=(),
+    provenance=(),
+    caveats=(),
+    why="no measured stack holds numpy 1.24.0",
+    pins=(("numpy", "1.24.0"),),
+    proposals=(
+        Proposal(
+            changes=(Change(name="numpy", current="1.24.0", recommended="1.26.4"),),
+            indicator="numpy/matmul size=512",
+            ratio=1.25,
+            low=0.9,
+            high=1.7,
+            command="stackgen explore numpy==1.26.4 --from Pipfile.lock",
         ),
     ),
-)
-SEVERAL = replace(
-    ADVICE,
-    advice=replace(
-        ADVICE.advice,
-        effects=(*ADVICE.advice.effects, *NOTHING.advice.effects),
-        provenance=(
-            *ADVICE.advice.provenance,
-            replace(ADVICE.advice.provenance[0], indicator="numpy/sort kind=quicksort"),
-        ),
-    ),
-)
-UNKNOWN = replace(
-    NOTHING,
-    advice=replace(
-        NOTHING.advice,
-        answer=Answer.UNKNOWN,
-        effects=(),
-        provenance=(),
-        caveats=(),
-        why="no measured stack holds numpy 1.24.0",
-        pins=(("numpy", "1.24.0"),),
-        proposals=(
-            Proposal(
-                changes=(Change(name="numpy", current="1.24.0", recommended="1.26.4"),),
-                indicator="numpy/matmul size=512",
-                ratio=1.25,
-                low=0.9,
-                high=1.7,
-                command="stackgen explore numpy==1.26.4 --from Pipfile.lock",
-            ),
-        ),
-        nearest=(
-            Nearest(
-                versions=(("numpy", "1.23.5"),),
-                effects=ADVICE.advice.effects,
-                provenance=ADVICE.advice.provenance,
-            ),
+    nearest=(
+        Nearest(
+            versions=(("numpy", "1.23.5"),),
+            effects=ADVICE.advice.effects,
+            provenance=ADVICE.advice.provenance,
         ),
     ),
 )
@@ -359,11 +344,19 @@ CHECKS = (
         name="Package index", fine=False, found="not reached", fix="see --index-url", essential=True
     ),
 )
+
+
+def failed_alike(outcome: Outcome | Difference, reason: str, **facts: Any) -> FailureGroup:
+    """Return a group of failures, by default of one run of one stack that nothing ran."""
+    usual = {"machine_id": MACHINE, "stacks": (OLD.stack.id,), "runs": 1, "running": 0}
+    given: dict[str, Any] = {**usual, **facts}
+    return FailureGroup(outcome=outcome, reason=reason, **given)
+
+
 GROUPS = (
-    FailureGroup(
-        outcome=Outcome.IMPORT_FAILED,
-        reason="ImportError: numpy",
-        machine_id=MACHINE,
+    failed_alike(
+        Outcome.IMPORT_FAILED,
+        "ImportError: numpy",
         stacks=(OLD.stack.id, NEW.stack.id),
         runs=3,
         running=4,
@@ -371,12 +364,9 @@ GROUPS = (
         separations=(Separation(name="numpy", failing=("2.0.0", "2.4.0"), running=("1.26.4",)),),
         log="Traceback (most recent call last):\n  from numpy import nothing\nImportError: numpy",
     ),
-    FailureGroup(
-        outcome=Outcome.CRASHED,
-        reason="killed by SIGSEGV",
-        machine_id=MACHINE,
-        stacks=(OLD.stack.id,),
-        runs=1,
+    failed_alike(
+        Outcome.CRASHED,
+        "killed by SIGSEGV",
         running=2,
         pairs=(
             (
@@ -386,45 +376,34 @@ GROUPS = (
         ),
         log="killed by SIGSEGV",
     ),
-    FailureGroup(
-        outcome=Outcome.BUILD_FAILED,
-        reason="tables-3.0 is refused",
-        machine_id=MACHINE,
-        stacks=(OLD.stack.id,),
-        runs=1,
-        running=0,
+    failed_alike(
+        Outcome.BUILD_FAILED,
+        "tables-3.0 is refused",
         shared=(
             Trait(kind="base", name="Python", value="CPython 3.11.2"),
             Trait(kind="package", name="tables", value="3.0"),
         ),
         log="tables-3.0 is refused",
     ),
-    FailureGroup(
-        outcome=Outcome.TIMEOUT,
-        reason="stopped after its time limit of 300 s",
-        machine_id=MACHINE,
+    failed_alike(
+        Outcome.TIMEOUT,
+        "stopped after its time limit of 300 s",
         stacks=(NEW.stack.id,),
-        runs=1,
-        running=0,
         log="stopped after its time limit of 300 s",
         sometimes=True,
     ),
-    FailureGroup(
-        outcome=Difference.NUMBERS,
-        reason="numpy/matmul size=512",
-        machine_id=MACHINE,
-        stacks=(OLD.stack.id,),
+    failed_alike(
+        Difference.NUMBERS,
+        "numpy/matmul size=512",
         runs=12,
         running=2,
         shared=(Trait(kind="package", name="numpy", value="1.26.4"),),
     ),
-    FailureGroup(
-        outcome=Difference.NOT_REPEATABLE,
-        reason="numpy/matmul size=512",
-        machine_id=MACHINE,
+    failed_alike(
+        Difference.NOT_REPEATABLE,
+        "numpy/matmul size=512",
         stacks=(NEW.stack.id,),
         runs=12,
-        running=0,
         shared=(Trait(kind="package", name="numpy", value="2.4.0"),),
     ),
 )
