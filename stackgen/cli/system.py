@@ -22,15 +22,11 @@ def doctor(kb: KnowledgeBase = None, json: AsJson = False) -> None:
 
 def machine(json: AsJson = False) -> None:
     """Show what is recorded of this machine, and what makes its identity."""
-    from stackgen.commands.kb import machine_record
+    from stackgen.executors.machine import this_machine
     from stackgen.report.tables import as_json, machine_text
 
-    found = machine_record()
-    record = {
-        "id": found.id,
-        "identity": found.identity,
-        "circumstances": found.circumstances,
-    }
+    found = this_machine()
+    record = {"id": found.id, "identity": found.identity, "circumstances": found.circumstances}
     typer.echo(as_json(record) if json else machine_text(found))
 
 

@@ -126,12 +126,6 @@ def advise(
 ) -> AdviceReport:
     """Return the advice for a lock file.
 
-    Args:
-        request: what is to be advised on.
-        paths: where the knowledge base is.
-        environ: for the configuration of the indexes.
-        progress: shows what is done.
-
     Raises:
         UsageError: it is no lock file that we read.
     """

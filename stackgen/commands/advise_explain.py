@@ -109,6 +109,3 @@ def _wheels(known: Knowledge, effect: Effect) -> Iterator[tuple[str, str, str]]:
         for each in lock.artifacts:
             if each.sha256 not in shared:
                 yield side, each.filename, each.sha256
-
-
-__all__ = ["explain"]

@@ -107,10 +107,6 @@ def measure(
     """Measure what would decide the answer within the budget, and answer again.
 
     Args:
-        request: what is to be advised on.
-        paths: where the user's data and caches are.
-        environ: the user's variables.
-        progress: shows what is done.
         dry_run: return the plan alone.
 
     Raises:
@@ -419,6 +415,3 @@ def _nothing_else(request: AdviseRequest) -> UsageError:
         why="the rest of it, or your options, admit no other versions of what varies",
         fix="allow more: --allow-major, --allow-downgrade, or --only NAME",
     )
-
-
-__all__ = ["measure"]

@@ -239,9 +239,6 @@ def compare(
         a: what the other is compared with: a lock file, the beginning of a stack's id, or versions.
         b: what is compared with it.
         request: as of an exploration; the requirements come from A and B.
-        paths: where the user's data and caches are.
-        environ: the user's variables.
-        progress: shows what is done.
 
     Raises:
         EvidenceError: both are the same stack.

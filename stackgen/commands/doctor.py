@@ -29,7 +29,7 @@ def doctor(paths: Paths, environ: Mapping[str, str]) -> tuple[Check, ...]:
     checks: Sequence[Callable[[], Iterator[Check]]] = (
         _python,
         _interpreters,
-        _engine_and_bases(paths),
+        lambda: _engine_and_bases(paths),
         lambda: _index(paths, environ),
         lambda: _certificates(environ),
         _cores,
@@ -70,30 +70,27 @@ def _interpreters() -> Iterator[Check]:
     )
 
 
-def _engine_and_bases(paths: Paths) -> Callable[[], Iterator[Check]]:
-    def part() -> Iterator[Check]:
-        from stackgen.campaign.backend import needed_engine
-        from stackgen.images.bases import BaseBuilder
+def _engine_and_bases(paths: Paths) -> Iterator[Check]:
+    from stackgen.campaign.backend import needed_engine
+    from stackgen.images.bases import BaseBuilder
 
-        try:
-            engine = needed_engine()
-        except StackgenError as error:
-            found = f"none answers ({error.why.splitlines()[0]}); virtualenvs are used"
-            yield Check(name="Container engine", fine=False, found=found, fix=error.fix)
-            return
-        facts = engine.facts
-        found = f"version {facts.version}, {facts.storage_driver}, {facts.cpus} CPUs"
-        yield Check(name="Container engine", fine=True, found=found)
-        bases = BaseBuilder(engine=engine, cache=paths.cache / "bases")
-        try:
-            names = [each.name for each in bases.definitions()]
-        except StackgenError as error:
-            names = []
-            yield Check(name="Bases", fine=False, found=error.what, fix=error.fix)
-        yield from (_base(bases, name) for name in names)
-        engine.close()
-
-    return part
+    try:
+        engine = needed_engine()
+    except StackgenError as error:
+        found = f"none answers ({error.why.splitlines()[0]}); virtualenvs are used"
+        yield Check(name="Container engine", fine=False, found=found, fix=error.fix)
+        return
+    facts = engine.facts
+    found = f"version {facts.version}, {facts.storage_driver}, {facts.cpus} CPUs"
+    yield Check(name="Container engine", fine=True, found=found)
+    bases = BaseBuilder(engine=engine, cache=paths.cache / "bases")
+    try:
+        names = [each.name for each in bases.definitions()]
+    except StackgenError as error:
+        names = []
+        yield Check(name="Bases", fine=False, found=error.what, fix=error.fix)
+    yield from (_base(bases, name) for name in names)
+    engine.close()
 
 
 def _base(bases: "BaseBuilder", name: str) -> Check:

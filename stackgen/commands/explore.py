@@ -63,10 +63,6 @@ def explore(
     """Measure stacks against each other, or only plan it (``dry_run``).
 
     Args:
-        request: what to measure.
-        paths: where the user's data and caches are.
-        environ: the user's variables.
-        progress: shows what is done.
         select_stacks: selects the stacks, once their base is known.
         calls_of: returns the indicators that they are measured by.
 

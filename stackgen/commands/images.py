@@ -348,10 +348,6 @@ def export_layout(
     Args:
         what: path of a lock, or what ``find_image`` knows.
         folder: to be written.
-        request: for a lock.
-        paths: where the user's data and caches are.
-        environ: the user's variables.
-        progress: shows what is done.
 
     Raises:
         UsageError: there is no such lock or image, or the folder holds something.
@@ -566,7 +562,6 @@ def prune(
     """Remove what was not used for longest, and images of stacks from the engine.
 
     Args:
-        paths: where the store is.
         keep_bytes: how much stays of wheels, layers, virtualenvs, what these share, and our images
             in the engine (where one answers), all in one order; None leaves them alone.
         keep_images: how many of the latest used images stay, beside those in use and those that
@@ -607,14 +602,7 @@ def check(paths: Paths, *, repair: bool) -> StoreCheck:
             why=str(error),
             fix="run the same command as the user whom the folder belongs to",
         ) from error
-    return StoreCheck(
-        wheels=stored.wheels,
-        layers=stored.layers,
-        virtualenvs=whole,
-        size=stored.size,
-        unfinished=stored.unfinished,
-        faults=(*stored.faults, *faults),
-    )
+    return replace(stored, virtualenvs=whole, faults=(*stored.faults, *faults))
 
 
 def _pruned_store(paths: Paths, *, keep_bytes: int, dry_run: bool) -> tuple[StorePruned, str]:

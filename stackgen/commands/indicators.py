@@ -6,7 +6,7 @@ import os
 import random
 import shutil
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
@@ -207,14 +207,12 @@ class _Session:
 
     def results(self, calls: Sequence[IndicatorCall]) -> tuple[LocalResult, ...]:
         """Return what was seen of each call, in the order of the calls."""
-        return tuple(self._results(calls))
-
-    def _results(self, calls: Sequence[IndicatorCall]) -> Iterator[LocalResult]:
-        for call in calls:
-            ran = tuple(self.seen.get(call.id, ()))
-            if ran:
-                found = LocalResult(arguments=call.arguments, figures=None, inspections=ran)
-                yield replace(found, figures=figures(found.observations))
+        results = (
+            LocalResult(arguments=call.arguments, figures=None, inspections=tuple(ran))
+            for call in calls
+            if (ran := self.seen.get(call.id))
+        )
+        return tuple(replace(each, figures=figures(each.observations)) for each in results)
 
     def _plan(
         self, call: IndicatorCall, block: int, position: int, ran: Sequence[Inspection]

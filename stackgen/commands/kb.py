@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import TypeVar
 
 from stackgen.errors import EvidenceError, UsageError
-from stackgen.executors.machine import this_machine
 from stackgen.knowledge.database import Database, KnowledgeStats, open_database
 from stackgen.knowledge.failures import FailureGroup, explain_failures, explain_results
 from stackgen.knowledge.queries import QueryResult, named_queries
@@ -133,7 +132,7 @@ def recover(damaged: Path, output: Path) -> tuple[int, int]:
 
 # What a knowledge base holds of one stack, as a report that other tools' formats can hold
 
-_T = TypeVar("_T")
+_T = TypeVar("_T", Stack, Machine)
 
 
 def export(paths: Paths, stack: str, *, indicator: str, machine: str = "") -> LocalReport:
@@ -142,7 +141,6 @@ def export(paths: Paths, stack: str, *, indicator: str, machine: str = "") -> Lo
     Of an indicator whose script has changed, the latest state counts.
 
     Args:
-        paths: which knowledge base.
         stack: the beginning of a stack's id.
         indicator: its name.
         machine: the beginning of a machine's id; "" where there is but one.
@@ -171,7 +169,7 @@ def export(paths: Paths, stack: str, *, indicator: str, machine: str = "") -> Lo
             "called program",
         )
     listing = f"stackgen kb query machines{paths.kb_option}"
-    where = _one(machines, machine, _machine_id, "machine", listing)
+    where = _one(machines, machine, "machine", listing)
     return _report(chosen, where, calls, [each for each in found if each.machine_id == where.id])
 
 
@@ -182,26 +180,16 @@ def one_stack(database: Database, begins: str, paths: Paths) -> Stack:
         UsageError: there is none, or more than one.
     """
     listing = f"stackgen kb query stacks{paths.kb_option}"
-    return _one(database.stacks(), begins, _stack_id, "stack", listing)
+    return _one(database.stacks(), begins, "stack", listing)
 
 
-def _stack_id(stack: Stack) -> str:
-    return stack.id
-
-
-def _machine_id(machine: Machine) -> str:
-    return machine.id
-
-
-def _one(
-    known: Sequence[_T], begins: str, name: Callable[[_T], str], kind: str, command: str
-) -> _T:
-    found = [each for each in known if name(each).startswith(begins)]
+def _one(known: Sequence[_T], begins: str, kind: str, command: str) -> _T:
+    found = [each for each in known if each.id.startswith(begins)]
     if len(found) == 1:
         return found[0]
     raise UsageError(
         f"several {kind}s begin with {begins!r}" if found else f"no {kind} begins with {begins!r}",
-        why=f"there are {', '.join(name(each)[:12] for each in known) or 'none at all'}",
+        why=f"there are {', '.join(each.id[:12] for each in known) or 'none at all'}",
         fix=f"give the beginning of one id; this lists them: {command}",
     )
 
@@ -253,11 +241,3 @@ def _varied(calls: Sequence[IndicatorCall]) -> tuple[str, ...]:
         for name, value in call.arguments:
             values.setdefault(name, set()).add(value)
     return tuple(name for name, given in values.items() if len(given) > 1)
-
-
-# What this machine is, for ``stackgen machine``
-
-
-def machine_record() -> Machine:
-    """Return the record that every inspection here refers to."""
-    return this_machine()

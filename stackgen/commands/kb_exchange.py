@@ -24,7 +24,6 @@ def export(
     """Write the knowledge base as JSON lines; return how many rows were left out, by table.
 
     Args:
-        paths: which knowledge base.
         output: the file; None writes to standard output.
         public: leave out what is private.
         sign: the private key with which ``ssh-keygen`` writes a signature beside the file.
@@ -71,7 +70,6 @@ def import_export(
     """Add the rows of an export; return how many inspections are new, and who signed ("" if any).
 
     Args:
-        paths: which knowledge base.
         source: the file.
         signers: an ``allowed_signers`` file of SSH; the file must have a signature of one of them.
         signature: the file with the signature; by default beside the export.

@@ -299,7 +299,6 @@ def graph(paths: Paths, indicator: str) -> "nx.MultiGraph[str]":
     its source.
 
     Args:
-        paths: which knowledge base.
         indicator: the beginning of a label such as ``numpy/matmul size=512``; "" takes all.
 
     Raises:

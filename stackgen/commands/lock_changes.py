@@ -39,8 +39,6 @@ def lock_changes(
         lockfile: as it is.
         wanted: the new version of each package, by its normalised name; None takes it out.
         target: what the lock is resolved for; the files of all platforms are listed.
-        index: where files and metadata come from.
-        progress: shows what is done.
 
     Raises:
         ResolutionError: the rest of the lock does not admit it, or a version has no file.

@@ -50,9 +50,6 @@ def noise(
 
     Args:
         request: as of an exploration; of the stacks that satisfy the requirements, one is measured.
-        paths: where the user's data and caches are.
-        environ: the user's variables.
-        progress: shows what is done.
 
     Raises:
         StackgenError: one of its kinds for whatever stops it; what was measured is stored.

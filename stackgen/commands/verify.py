@@ -73,9 +73,6 @@ def verify(
     Args:
         path: of the lock.
         base: a base's name, an image, an interpreter or its version; "" means our own.
-        paths: with the cache for the validators.
-        environ: the user's variables.
-        progress: shows what is done.
 
     Raises:
         UsageError: it is no lock, or there is no such base.
