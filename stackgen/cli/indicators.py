@@ -111,10 +111,7 @@ def _print(
         typer.echo(local_text(report), err=not has_table)
     if json or form:
         text = formatted(report, form.value) if form else as_json(report)
-        if output is None:
-            typer.echo(text)
-        else:
-            write_text(output, text)
+        write_text(output, text)
 
 
 def parse_parameters(words: list[str]) -> tuple[tuple[str, tuple[str, ...]], ...]:
@@ -169,12 +166,15 @@ def _refuse_nonsense(
         )
 
 
-def write_text(path: Path, text: str) -> None:
-    """Write a file that ends in a newline.
+def write_text(path: Path | None, text: str) -> None:
+    """Write a file that ends in a newline; print the text where no file is named.
 
     Raises:
         StorageError: it cannot be written.
     """
+    if path is None:
+        typer.echo(text)
+        return
     try:
         path.write_text(text.rstrip("\n") + "\n", encoding="utf-8")
     except OSError as error:

@@ -239,11 +239,9 @@ def kb_failures(kb: KnowledgeBase = None, json: AsJson = False) -> None:
     """Group the stacks that do not run."""
     from stackgen.commands.kb import failures
     from stackgen.report.listings import failures_text
-    from stackgen.report.tables import as_json
 
     paths = _readable(kb)
-    found = failures(paths)
-    typer.echo(as_json(found) if json else failures_text(found, kb_option=paths.kb_option))
+    print_report(failures(paths), partial(failures_text, kb_option=paths.kb_option), json=json)
 
 
 def kb_query(
@@ -385,11 +383,7 @@ def kb_graph(
     from stackgen.commands.kb_views import graph
     from stackgen.report.evidence import graph_text
 
-    text = graph_text(graph(_readable(kb), pi), form.value)
-    if output is None:
-        typer.echo(text)
-    else:
-        write_text(output, text)
+    write_text(output, graph_text(graph(_readable(kb), pi), form.value))
 
 
 def kb_recover(
@@ -467,11 +461,7 @@ def _export_stack(
     for name, value in (pair for each in report.results for pair in each.arguments):
         arguments.setdefault(name, []).append(value)
     refuse_unfit(form.value, [(name, tuple(values)) for name, values in arguments.items()])
-    text = formatted(report, form.value)
-    if output is None:
-        typer.echo(text)
-    else:
-        write_text(output, text)
+    write_text(output, formatted(report, form.value))
 
 
 def kb_import(

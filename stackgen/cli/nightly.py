@@ -3,15 +3,17 @@
 import os
 import sys
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from stackgen.campaign.options import BudgetOptions, IndicatorOptions, TargetOptions
-from stackgen.cli.commands import Entry, Without
-from stackgen.cli.options import AsJson, KnowledgeBase
+from stackgen.cli.commands import Without, subcommand
+from stackgen.cli.options import AsJson, KnowledgeBase, print_report, user_paths
 from stackgen.errors import UsageError
+from stackgen.report.terminal import open_progress
 
 if TYPE_CHECKING:
     from stackgen.model.findings import FindingState, NightlyPlan, NightlyReport
@@ -65,20 +67,17 @@ def nightly(
     from stackgen.commands.nightly import nightly as run
     from stackgen.commands.nightly import watch_of
     from stackgen.report.nightly import nights_text
-    from stackgen.report.tables import as_json
-    from stackgen.report.terminal import open_progress
-    from stackgen.storage.paths import find_paths
 
     found: NightlyPlan | NightlyReport
     if names is not None:
         watches = tuple(watch_of(name, indicators, budget, target) for name in dict.fromkeys(names))
     else:
         watches = _configured(context, watch or ())
-    paths = find_paths(os.environ, kb=kb)
+    paths = user_paths(kb=kb)
     with open_progress(sys.stderr) as progress:
         common = (watches, os.environ, progress, paths, releases)
         found = planned(*common) if check else run(*common, budget.budget_s if names else None)
-    typer.echo(as_json(found) if json else nights_text(found, markdown=markdown))
+    print_report(found, partial(nights_text, markdown=markdown), json=json)
     raise typer.Exit(found.exit_code)
 
 
@@ -179,10 +178,9 @@ def findings_list(
 ) -> None:
     """List the findings that count."""
     from stackgen.report.nightly import findings_text
-    from stackgen.report.tables import as_json
 
     found = _open_store(kb).listed(every=every)
-    typer.echo(as_json(found) if json else findings_text(found))
+    print_report(found, findings_text, json=json)
 
 
 def findings_show(finding: FindingId, kb: KnowledgeBase = None, json: AsJson = False) -> None:
@@ -213,39 +211,28 @@ def findings_reopen(finding: FindingId, kb: KnowledgeBase = None, json: AsJson =
 
 def _open_store(kb: Path | None) -> "NightStore":
     from stackgen.nightly.store import open_store
-    from stackgen.storage.paths import find_paths
 
-    return open_store(find_paths(os.environ, kb=kb, reading=True))
+    return open_store(user_paths(kb=kb, reading=True))
 
 
 def _echo(found: "FindingState", *, json: bool) -> None:
     from stackgen.report.nightly import finding_text
-    from stackgen.report.tables import as_json
 
-    typer.echo(as_json(found) if json else finding_text(found))
+    print_report(found, finding_text, json=json)
 
 
-_MODULE = "stackgen.cli.nightly"
 FINDINGS_COMMANDS = {
-    "list": Entry(
-        target=f"{_MODULE}:findings_list",
-        summary="List the findings that count.",
-        examples=("stackgen findings list --all",),
+    "list": subcommand(
+        findings_list, "List the findings that count.", "stackgen findings list --all"
     ),
-    "show": Entry(
-        target=f"{_MODULE}:findings_show",
-        summary="Show a finding.",
-        examples=("stackgen findings show 3f2a",),
+    "show": subcommand(findings_show, "Show a finding.", "stackgen findings show 3f2a"),
+    "ack": subcommand(
+        findings_ack,
+        "Acknowledge a finding.",
+        'stackgen findings ack 3f2a --days 14 --note "reported upstream"',
     ),
-    "ack": Entry(
-        target=f"{_MODULE}:findings_ack",
-        summary="Acknowledge a finding.",
-        examples=('stackgen findings ack 3f2a --days 14 --note "reported upstream"',),
-    ),
-    "reopen": Entry(
-        target=f"{_MODULE}:findings_reopen",
-        summary="Let a finding count again.",
-        examples=("stackgen findings reopen 3f2a",),
+    "reopen": subcommand(
+        findings_reopen, "Let a finding count again.", "stackgen findings reopen 3f2a"
     ),
 }
 FINDINGS_GROUP = (FINDINGS_COMMANDS, None)
