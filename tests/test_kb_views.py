@@ -4,12 +4,16 @@ import io
 import json
 import sqlite3
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from xml.etree import ElementTree as ET
 
 import networkx as nx
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from stackgen.knowledge.database import open_database
+from stackgen.knowledge.failures import explain_failures
 from stackgen.model.inspections import Outcome
 from tests.in_process import run_command
 from tests.knowledge import samples
@@ -87,6 +91,20 @@ def test_why_names_failures_and_conflicts(tmp_path: Path) -> None:
             database.add_inspection(samples.inspection(number + 1, of=each, outcome=outcome))
     text = run(path, "why", "numpy==2.0")
     assert "scipy    1.0      crashed" in text
+
+
+@given(st.lists(st.tuples(st.integers(0, 3), st.sampled_from(Outcome)), max_size=12))
+def test_failures_are_explained_by_what_failed_and_one_run_of_each_stack(
+    runs: list[tuple[int, Outcome]],
+) -> None:
+    stacks = [samples.stack(numpy=n, scipy=s) for n in ("1.0", "2.0") for s in ("1.0", "2.0")]
+    with TemporaryDirectory() as folder, open_database(Path(folder) / "kb.db") as database:
+        samples.prepare(database, *stacks)
+        for number, (stack, outcome) in enumerate(runs):
+            one = samples.inspection(number + 1, of=stacks[stack], outcome=outcome)
+            database.add_inspection(one)
+        every, failing = database.inspections(), database.inspections(failing=True)
+    assert explain_failures(stacks, failing) == explain_failures(stacks, every)
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from stackgen.knowledge.evidence import summaries
 from stackgen.knowledge.failures import (
     Separation,
     Trait,
@@ -248,16 +249,18 @@ def computed(where: Environment, checksum: float, block: int = 1) -> Inspection:
 def test_stacks_that_compute_something_else_are_reported_with_what_they_share() -> None:
     stacks = [each.stack for each in (GOOD, BAD, WORSE)]
     seen = [computed(GOOD, 1.0), computed(BAD, 1.1), computed(BAD, 1.1, 2), computed(WORSE, 1.0)]
-    (group,) = explain_results(stacks, seen, [MATMUL])
+    (group,) = explain_results(stacks, summaries(seen, [MATMUL]), [MATMUL])
     assert (group.outcome, group.reason) == (Difference.NUMBERS, "numpy/matmul")
     assert (group.stacks, group.runs, group.running) == ((BAD.stack.id,), 2, 2)
     assert group.shared == (Trait(kind="package", name="numpy", value="2.0.0"),)
     assert group.log == ""
-    assert explain_results(stacks, [seen[0], seen[-1]], [MATMUL]) == ()
+    agreeing = summaries([seen[0], seen[-1]], [MATMUL])
+    assert explain_results(stacks, agreeing, [MATMUL]) == ()
 
 
 def test_results_are_compared_within_a_campaign_on_one_machine() -> None:
     elsewhere = replace(computed(BAD, 1.1), machine_id=MachineId("another"))
     before = replace(computed(WORSE, 1.1), campaign_id=CampaignId("earlier"))
     seen = [computed(GOOD, 1.0), elsewhere, before]
-    assert explain_results([each.stack for each in (GOOD, BAD, WORSE)], seen, [MATMUL]) == ()
+    stacks = [each.stack for each in (GOOD, BAD, WORSE)]
+    assert explain_results(stacks, summaries(seen, [MATMUL]), [MATMUL]) == ()

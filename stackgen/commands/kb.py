@@ -47,9 +47,9 @@ def stats_rows(found: KnowledgeStats) -> tuple[tuple[str, str], ...]:
 def failures(paths: Paths) -> tuple[FailureGroup, ...]:
     """Return what fails, and then what computes something else, in groups that share a reason."""
     with open_database(paths.knowledge, reading=True) as database:
-        stacks, inspections = database.stacks(), database.inspections()
-        wrong = explain_results(stacks, inspections, database.calls())
-        return (*explain_failures(stacks, inspections), *wrong)
+        stacks, failing = database.stacks(), database.inspections(failing=True)
+        wrong = explain_results(stacks, database.derived().summaries, database.calls())
+        return (*explain_failures(stacks, failing), *wrong)
 
 
 def query_names() -> tuple[tuple[str, str], ...]:

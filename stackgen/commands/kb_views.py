@@ -186,8 +186,7 @@ def why(paths: Paths, pin: str) -> View:
     name, version = _pin(pin)
     with open_database(paths.knowledge, reading=True) as database:
         known, *_ = load_knowledge(database, this_machine())
-        inspections = database.inspections()
-        calls = database.calls()
+        failing = database.inspections(failing=True)
     versions = {each.lock.versions.get(name, "") for each in known.stacks.values()} - {""}
     if version not in versions:
         raise UsageError(
@@ -197,7 +196,9 @@ def why(paths: Paths, pin: str) -> View:
             f'"{name}=={version}" "{name}=={min(versions, default="VERSION")}"',
         )
     stacks = tuple(known.stacks.values())
-    groups = (*explain_failures(stacks, inspections), *explain_results(stacks, inspections, calls))
+    calls = tuple(known.calls.values())
+    wrong = explain_results(stacks, known.summaries, calls)
+    groups = (*explain_failures(stacks, failing), *wrong)
     trait = Trait(kind="package", name=name, value=version)
     return View(
         kind="version",
@@ -259,6 +260,7 @@ def _version_effects(known: Knowledge, name: str, version: str) -> Iterator[tupl
             key: known.stacks[members[0]].lock.versions.get(name, "")
             for key, members in nodes.items()
         }
+        parts = {key: frozenset(key.split(", ")) for key in of}
         for component in graph.components:
             own = [key for key in component if of[key] == version]
             others = sorted({of[key] for key in component} - {version, ""})
@@ -266,10 +268,10 @@ def _version_effects(known: Knowledge, name: str, version: str) -> Iterator[tupl
                 pairs = [(a, b) for a in component if of[a] == other for b in own]
                 if not pairs:
                     continue
-                one, two = min(pairs, key=lambda pair: (len(_apart(*pair)), pair))
-                fitted = graph.fit(one, None, of=[one, two])
-                if two not in fitted.stacks:
+                one, two = min(pairs, key=lambda pair: (len(parts[pair[1]] - parts[pair[0]]), pair))
+                if two not in graph.near(one):  # a fit takes longer
                     continue
+                fitted = graph.fit(one, None, of=[one, two])
                 mixture = fitted.log_ratios(one, [two])
                 low, high = mixture.bounds
                 ratios = (float(each[0]) for each in (mixture.mean, low, high))

@@ -49,6 +49,10 @@ _FILTERS = {
     "stack": "i.stack_key = (SELECT key FROM stacks WHERE id = :stack)",
     "indicator": "i.indicator_key = (SELECT key FROM indicators WHERE id = :indicator)",
     "outcome": "i.outcome = :outcome",
+    "failing": "i.key IN (SELECT key FROM inspection_rows WHERE outcome <> 'ok' UNION ALL "
+    "SELECT min(key) FROM inspection_rows WHERE outcome = 'ok' AND (indicator_key, machine_key) IN "
+    "(SELECT indicator_key, machine_key FROM inspection_rows WHERE outcome <> 'ok') "
+    "GROUP BY machine_key, indicator_key, stack_key)",
 }
 _LOADED = """
 SELECT load_sets.id AS load_set_id, position, d.name, d.version, compiled FROM load_set_rows
@@ -360,14 +364,20 @@ class Database:
         stack: StackId | None = None,
         indicator: IndicatorId | None = None,
         outcome: Outcome | None = None,
+        failing: bool = False,
     ) -> tuple[Inspection, ...]:
-        """Return the inspections that match everything given, oldest first."""
+        """Return the inspections that match everything given, oldest first.
+
+        With ``failing``, those that failed, and of what ran the same on the same machine one of
+        each stack: what ``explain_failures`` needs.
+        """
         wanted = {
             "campaign": campaign,
             "machine": machine,
             "stack": stack,
             "indicator": indicator,
             "outcome": OUTCOME_CODES[outcome] if outcome else None,
+            "failing": failing or None,
         }
         filters = [text for name, text in _FILTERS.items() if wanted[name] is not None]
         where = f"WHERE {' AND '.join(filters)} " if filters else ""

@@ -1,15 +1,16 @@
 """Failure is knowledge: what all failures of one kind share, and no success has."""
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
 
-from stackgen.measure import by_place, deviations
+from stackgen.knowledge.evidence import StackSummary
+from stackgen.measure import deviations_in
 from stackgen.measure.retry_policy import Cause, cause_of
 from stackgen.model.evidence import Difference
 from stackgen.model.identity import CampaignId, IndicatorId, MachineId, StackId
-from stackgen.model.inspections import IndicatorCall, Inspection, Outcome, Role
+from stackgen.model.inspections import IndicatorCall, Inspection, Outcome
 from stackgen.model.stacks import Stack
 from stackgen.resolve.dependencies import parsed_version
 
@@ -96,7 +97,6 @@ def explain_failures(
     damage of the cache are no failures, nor is what was killed from outside (the retry policy
     distinguishes them).
     """
-    traits = {stack.id: traits_of(stack) for stack in stacks}
     seen = list(inspections)
     ran = {_place(each) for each in seen if each.outcome is Outcome.OK}
     kinds: dict[Kind, list[Inspection]] = {}
@@ -105,6 +105,7 @@ def explain_failures(
             also_ran = _place(each) in ran
             kind = (each.machine_id, each.outcome, signature(each.log), also_ran)
             kinds.setdefault(kind, []).append(each)
+    traits = {stack.id: traits_of(stack) for stack in stacks if kinds}
     groups = [group_of(kind, failed, ran, traits) for kind, failed in kinds.items()]
     return tuple(
         sorted(groups, key=lambda g: (g.sometimes, -len(g.stacks), g.reason, g.machine_id))
@@ -159,9 +160,21 @@ def group_of(
     traits: Mapping[StackId, Traits],
 ) -> FailureGroup:
     """Return a group with what its members share, and none of those that ran the same has."""
-    machine, outcome, reason, sometimes = kind
-    members = sorted({each.stack_id for each in failed})
+    log = "\n".join(max(failed, key=lambda e: e.started_at).log.splitlines()[-_LOG_LINES:])
+    members = {each.stack_id for each in failed}
     indicators = {each.indicator_id for each in failed}
+    return replace(_group(kind, members, indicators, ran, traits), runs=len(failed), log=log)
+
+
+def _group(
+    kind: Kind,
+    found: Collection[StackId],
+    indicators: Collection[IndicatorId],
+    ran: Iterable[Place],
+    traits: Mapping[StackId, Traits],
+) -> FailureGroup:
+    machine, outcome, reason, sometimes = kind
+    members = sorted(found)
     # What ran elsewhere, or something else, proves nothing about this fault.
     good = {stack for where, what, stack in ran if where == machine and what in indicators}
     good -= set(members)
@@ -174,14 +187,13 @@ def group_of(
         reason=reason,
         machine_id=machine,
         stacks=tuple(members),
-        runs=len(failed),
+        runs=0,
         running=len(good),
         shared=shared,
         pairs=_pairs(bad_traits, good_traits) if explained and good_traits and not shared else (),
         separations=_separations(bad_traits, good_traits, shared)
         if explained and good_traits
         else (),
-        log="\n".join(max(failed, key=lambda e: e.started_at).log.splitlines()[-_LOG_LINES:]),
         sometimes=sometimes,
     )
 
@@ -249,44 +261,46 @@ Wrong = tuple[MachineId, Difference, IndicatorId]
 
 
 def explain_results(
-    stacks: Iterable[Stack], inspections: Iterable[Inspection], calls: Sequence[IndicatorCall]
+    stacks: Iterable[Stack], summaries: Iterable[StackSummary], calls: Sequence[IndicatorCall]
 ) -> tuple[FailureGroup, ...]:
     """Return the groups of stacks that do not compute what their campaign's baseline computes.
 
     Those that do are what they are compared with; what differs from one baseline and agrees with
     another is in a group all the same. The largest group comes first.
     """
-    seen = list(inspections)
-    traits = {stack.id: traits_of(stack) for stack in stacks}
+    seen = [each for each in summaries if each.computed]
     names = {call.id: call.label for call in calls}
     wrong, right = _by_result(seen, calls)
+    traits = {stack.id: traits_of(stack) for stack in stacks if wrong}
     groups = []
     for (machine, kind, indicator), members in wrong.items():
-        runs = [
-            each
+        runs = sum(
+            count
             for each in seen
             if (each.machine_id, each.indicator_id) == (machine, indicator)
             and each.stack_id in members
-        ]
-        group = (machine, kind, names[indicator], False)
-        groups.append(replace(group_of(group, runs, right, traits), log=""))
+            for _, count in each.computed.counts
+        )
+        reason = names[indicator]
+        group = _group((machine, kind, reason, False), members, [indicator], right, traits)
+        groups.append(replace(group, runs=runs))
     return tuple(sorted(groups, key=lambda g: (-len(g.stacks), g.reason, g.machine_id)))
 
 
 def _by_result(
-    inspections: Iterable[Inspection], calls: Sequence[IndicatorCall]
+    summaries: Iterable[StackSummary], calls: Sequence[IndicatorCall]
 ) -> tuple[Mapping[Wrong, set[StackId]], set[Place]]:
     """Return the stacks that compute something else, by place and kind, and those that do not."""
-    campaigns: dict[tuple[CampaignId, MachineId], list[Inspection]] = {}
-    for each in inspections:
+    campaigns: dict[tuple[CampaignId, MachineId], list[StackSummary]] = {}
+    for each in summaries:
         campaigns.setdefault((each.campaign_id, each.machine_id), []).append(each)
     wrong: dict[Wrong, set[StackId]] = {}
     right: set[Place] = set()
     for (_, machine), own in campaigns.items():
-        seen = by_place(own)
-        for baseline in {each.stack_id for each in own if each.role is Role.BASELINE}:
+        seen = {(each.indicator_id, each.stack_id): each.computed for each in own}
+        for baseline in {each.stack_id for each in own if each.is_baseline}:
             stacks = {stack for _, stack in seen}
-            found = deviations(own, baseline=baseline, stacks=stacks, calls=calls)
+            found = deviations_in(seen, baseline=baseline, stacks=stacks, calls=calls)
             places = {(one.indicator_id, stack) for stack, rows in found.items() for one in rows}
             right |= {(machine, *place) for place in seen.keys() - places}
             for stack, rows in found.items():

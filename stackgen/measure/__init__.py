@@ -29,6 +29,7 @@ from stackgen.measure.results import (
     by_place,
     deviation,
     deviations,
+    deviations_in,
     not_repeatable,
 )
 
@@ -51,6 +52,7 @@ __all__ = [
     "decided",
     "deviation",
     "deviations",
+    "deviations_in",
     "effect",
     "exclude_disturbed",
     "fewest_blocks",

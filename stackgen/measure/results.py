@@ -77,6 +77,8 @@ class Computed:
     @property
     def median(self) -> Result:
         """Return the middle result, the same one in whatever order they came."""
+        if len(self.counts) == 1:
+            return self.counts[0][0]
         ordered = sorted(
             self.counts,
             key=lambda each: (
@@ -92,6 +94,9 @@ class Computed:
                 return result
             left -= count
         raise ValueError("nothing was computed")
+
+
+Seen = Mapping[tuple[IndicatorId, StackId], Computed]
 
 
 def distance(one: Result, other: Result) -> float:
@@ -121,21 +126,24 @@ def deviations(
     Every inspection counts, those outside of blocks, too. Where the baseline itself does not give
     the same twice, only that is reported, and nothing is judged by this indicator.
     """
-    seen = by_place(inspections)
+    return deviations_in(by_place(inspections), baseline=baseline, stacks=stacks, calls=calls)
+
+
+def deviations_in(
+    seen: Seen, *, baseline: StackId, stacks: Iterable[StackId], calls: Sequence[IndicatorCall]
+) -> Mapping[StackId, tuple[Deviation, ...]]:
+    """Return the same of what each stack computed (``by_place``)."""
     found: dict[StackId, list[Deviation]] = {}
-    for call in calls:
-        expected = seen.get((call.id, baseline), Computed())
-        if (own := not_repeatable(expected, call.id)) is not None:
+    for indicator in (call.id for call in calls):
+        expected = seen.get((indicator, baseline), Computed())
+        if (own := not_repeatable(expected, indicator)) is not None:
             found.setdefault(baseline, []).append(own)
             continue
         for stack in stacks:
-            theirs = seen.get((call.id, stack), Computed())
-            if stack != baseline and (one := deviation(theirs, expected, call.id)) is not None:
+            theirs = seen.get((indicator, stack), Computed())
+            if stack != baseline and (one := deviation(theirs, expected, indicator)) is not None:
                 found.setdefault(stack, []).append(one)
     return {stack: tuple(each) for stack, each in found.items()}
-
-
-Seen = Mapping[tuple[IndicatorId, StackId], Computed]
 
 
 def by_place(inspections: Iterable[Inspection]) -> Seen:
