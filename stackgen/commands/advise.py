@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from packaging.requirements import InvalidRequirement, Requirement
+from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
@@ -29,7 +29,7 @@ from stackgen.campaign.targets import find_target
 from stackgen.campaign.user_input import index_config
 from stackgen.commands.advise_explain import explain
 from stackgen.commands.advise_security import Security
-from stackgen.commands.lock_changes import completed
+from stackgen.commands.lock_changes import completed, index_requirements
 from stackgen.errors import (
     BuildError,
     IndexUnavailableError,
@@ -515,7 +515,7 @@ class Admission:
                     name=each.name, version=each.recommended
                 )
                 changed[canonicalize_name(each.name)] = replace(package, version=each.recommended)
-        needed = self._installed(changed.values(), _readable(lockfile), target)
+        needed = self._installed(changed.values(), index_requirements(lockfile), target)
         if still := sorted(removed & needed):
             return f"the rest of the lock requires {still[0]}"
         if not removed:
@@ -546,19 +546,6 @@ class Admission:
         return frozenset(lock.versions) if lock is not None else frozenset()
 
 
-def _readable(lockfile: LockFile) -> tuple[Requirement, ...]:
-    """Return what the user requested, without what no index has."""
-    found = []
-    for line in lockfile.requirements:
-        try:
-            requirement = Requirement(line)
-        except InvalidRequirement:
-            continue
-        if requirement.url is None:
-            found.append(requirement)
-    return tuple(found)
-
-
 def _target(facts: BaseFacts) -> Target:
     """Return the target that a base was; its machine is taken to be of our own kind.
 
@@ -587,7 +574,7 @@ def free_requirements(lockfile: LockFile, policy: ChangePolicy, target: Target) 
     """
     locked = {str(canonicalize_name(e.name)): e.version for e in in_target(lockfile, target)}
     ranges = {
-        name: [str(e) for e in _readable(lockfile) if canonicalize_name(e.name) == name]
+        name: [str(e) for e in index_requirements(lockfile) if canonicalize_name(e.name) == name]
         for name in policy.only or varied_in(locked)
         if name in locked and name not in policy.keep
     }

@@ -123,10 +123,9 @@ def _resolved(
     progress: Progress,
 ) -> Lock:
     pins = [parse_requirement(pin(each)) for each in packages]
-    own = [line for line in _readable(lockfile) if line.url is None]
     names = frozenset(str(canonicalize_name(each.name)) for each in pins)
     request = Requirements(
-        requirements=(*pins, *own),
+        requirements=(*pins, *index_requirements(lockfile)),
         constraints=tuple(
             parse_requirement(f"{name}=={each.version}") for name, each in elsewhere.items()
         ),
@@ -151,6 +150,11 @@ def _readable(lockfile: LockFile) -> tuple[Requirement, ...]:
         except InvalidRequirement:
             continue
     return tuple(found)
+
+
+def index_requirements(lockfile: LockFile) -> tuple[Requirement, ...]:
+    """Return what the user requires of an index; what PEP 508 cannot say is left out."""
+    return tuple(each for each in _readable(lockfile) if each.url is None)
 
 
 _Lines = Mapping[str, tuple[tuple[str, ...], str]]
